@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from torch import fx, nn
-from torch.nn import functional
 
 from onnxq.errors import QConfigError, UnsupportedError
 from onnxq.pytorch.arguments.bound_inputs import bind
 from onnxq.pytorch.modules.folding import folded
+from onnxq.pytorch.modules.given_weight import GivenWeight
 from onnxq.pytorch.modules.stubs import DeQuantStub
 from onnxq.pytorch.modules.transposed import WEIGHTED
 from onnxq.pytorch.nn.intrinsic import FUSED
@@ -27,9 +27,14 @@ from onnxq.pytorch.numerics.check_observed import check_observed_values
 from onnxq.pytorch.numerics.fake_quantize import FakeQuantize, fake_quantize_module
 from onnxq.pytorch.numerics.group import GridCopy, GroupMember, WholeBatch
 from onnxq.pytorch.numerics.ranks import check_not_sharded
+from onnxq.pytorch.placing.operands import module_of
 from onnxq.pytorch.placing.search import place
-from onnxq.pytorch.placing.tracing import module_of, trace
+from onnxq.pytorch.programs.graph_module import TrainingGraph
+from onnxq.pytorch.programs.program import program_of
+from onnxq.pytorch.programs.train_mode import train_mode_notes
+from onnxq.pytorch.programs.training_graph import training_graph
 from onnxq.pytorch.train.agreeing_sums import keep_sums
+from onnxq.pytorch.train.given_weights import settle_weights
 from onnxq.pytorch.train.mappings import QAT_MAPPING
 from onnxq.pytorch.train.placements import PLACEMENTS, operand
 from onnxq.qconfig import (
@@ -44,6 +49,7 @@ from onnxq.static.prepare import backend_of
 
 if TYPE_CHECKING:
     from onnxq.pytorch.arguments.bound_inputs import Inputs
+    from onnxq.pytorch.programs.program import Program
     from onnxq.pytorch.train.placements import PlacedGroup, PlacedWeight, Placements
     from onnxq.qdq.sum_scales import Sum
     from onnxq.targets import Target
@@ -52,11 +58,11 @@ _FUSED: dict[tuple[type[nn.Module], ...], tuple[Any, Any]] = {
     kind.PARTS: (kind, QAT_MAPPING[kind]) for kind in FUSED if kind in QAT_MAPPING
 }
 _PLAIN: dict[type[nn.Module], Any] = {kind: QAT_MAPPING[kind] for kind in WEIGHTED}
-_RELUS = (functional.relu, torch.relu, "relu")
+_RELU = torch.ops.aten.relu.default
 _MOVING = frozenset(
     (
         *("reshape", "view", "flatten", "unflatten", "permute", "transpose", "squeeze"),
-        *("unsqueeze", "contiguous", "chunk", "split", "getitem", "select", "expand"),
+        *("unsqueeze", "contiguous", "chunk", "split", "getitem", "select", "expand", "t"),
     )
 )
 
@@ -79,8 +85,7 @@ def prepare_graph_qat(
         A GraphModule in train mode; its meta[PLACEMENTS] says what is quantized where.
 
     Raises:
-        UnsupportedError: the module cannot be traced or exported; something that onnxq.prepare
-            quantizes has no counterpart in it.
+        UnsupportedError: torch.export does not take the module.
         QConfigError: the qconfig has observers where training wants fake quantization.
     """
     check_not_sharded(model, "prepare_qat")
@@ -125,11 +130,12 @@ def _prepared(
     qconfig: QConfigMapping,
     target: str | Target | None,
 ) -> fx.GraphModule:
-    copied = copy.deepcopy(model)
-    traced = trace(copied, bind(copied, inputs))
-    found = place(traced, model, inputs, qconfig, target)
-    if found.unplaced:
-        raise UnsupportedError(_unplaced(model, found))
+    program = program_of(model, inputs)
+    traced = training_graph(copy.deepcopy(model), program)
+    notes = kind.notes(traced, program)
+    found = place(traced, program, qconfig, target)
+    found = replace(found, notes=(*found.notes, *notes))
+    settle_weights(traced)  # of which folded ones are made
     builder = kind(traced, found)
     for weight in found.weights:
         builder.weight(weight)
@@ -140,25 +146,22 @@ def _prepared(
     return builder.finished(type(model).__name__)
 
 
-def _unplaced(model: nn.Module, found: Placements) -> str:
-    first = found.unplaced[0]
-    more = f" (and {len(found.unplaced) - 1} more)" if len(found.unplaced) > 1 else ""
-    return (
-        f"{type(model).__name__}: '{first.name}' is quantized in the exported model: {first.reason}"
-        f"{more}. print(onnxq.pytorch.placements(model, inputs)) lists all. Write that part of "
-        "forward with modules and functions of torch, or leave the nodes around it float in the "
-        "qconfig."
-    )
-
-
 class _Builder:
     """Changes a traced module step by step."""
+
+    folds_norms = False
+
+    @classmethod
+    def notes(cls, traced: TrainingGraph, program: Program) -> tuple[str, ...]:  # noqa: ARG003  # of those who train
+        """What there is to say of the module before it is changed."""
+        return ()
 
     def __init__(self, traced: fx.GraphModule, found: Placements) -> None:
         self._traced = traced
         self._found = found
         self._nodes: dict[str, fx.Node] = {node.name: node for node in traced.graph.nodes}
         self._makers: dict[fx.Node, FakeQuantize] = {}  # node that rounds -> with what
+        self._folded: set[nn.Module] = set()  # with batch norm: their weights are their own
         self._paths: dict[str, str] = {}  # name of a rounded node -> path of its FakeQuantize
         self._clamps = {
             node: group.clamp
@@ -171,9 +174,11 @@ class _Builder:
         """Makes one module of a weighted module and what is folded into it."""
         node = self._nodes[weight.node]
         parts = [node, *([self._nodes[weight.norm]] if weight.norm else [])]
-        modules: list[nn.Module] = [self._called(part) for part in parts]
+        modules: list[nn.Module] = [self._layer(weight), *map(self._called, parts[1:])]
         made, taken = self._made(weight, parts, modules)
         self._set_module(weight.path, made)
+        if weight.norm and self.folds_norms:
+            self._folded.add(self._called(node))
         for part in taken[1:]:
             part.replace_all_uses_with(node)
             self._nodes[part.name] = node
@@ -184,6 +189,13 @@ class _Builder:
     ) -> tuple[nn.Module, list[fx.Node]]:
         """The module that takes the place of these parts, and which parts it stands for."""
         raise NotImplementedError
+
+    def _layer(self, weight: PlacedWeight) -> nn.Module:
+        """The layer, with parameters; of zeros where it is given them."""
+        called = self._called(self._nodes[weight.node])
+        if isinstance(called, GivenWeight) and called.takes_weight:
+            return called.filled()
+        return self._traced.get_submodule(weight.path)
 
     def _called(self, node: fx.Node) -> nn.Module:
         module = module_of(self._traced, node)
@@ -220,10 +232,12 @@ class _Builder:
     def _was_rounded(self, node: fx.Node, fake: FakeQuantize) -> bool:
         """Whether the node only moves what the FakeQuantize has rounded."""
         while node not in self._makers:
-            name = getattr(node.target, "__name__", node.target)
-            if name not in _MOVING or len(node.all_input_nodes) != 1:
+            name = str(getattr(node.target, "__name__", node.target)).partition(".")[0]
+            module = module_of(self._traced, node)
+            moves = name in _MOVING if module is None else isinstance(module, nn.Flatten)
+            if not moves or not isinstance(node.args[0], fx.Node):
                 return False
-            node = node.all_input_nodes[0]
+            node = node.args[0]
         return self._makers[node] is fake
 
     def _round(self, node: fx.Node, name: str, module: nn.Module, fake: FakeQuantize) -> None:
@@ -268,15 +282,18 @@ class _Builder:
         """Every QAT module is told which FakeQuantize made its input: a bias has its scale."""
         for weight in self._found.weights:
             node = self._nodes[weight.node]
-            source = node.all_input_nodes[0]
+            source = node.args[0]
             while source not in self._makers:  # copies alone lie between, as placement checked
                 source = source.all_input_nodes[0]
-            bind_input(self._called(node), self._makers[source])
+            bind_input(self._traced.get_submodule(weight.path), self._makers[source])
 
     def finished(self, name: str) -> fx.GraphModule:
         """The module, with what the graph names and nothing else."""
         self._traced.graph.lint()
-        made = fx.GraphModule(self._traced, self._traced.graph, name)
+        for part in self._traced.modules():
+            if isinstance(part, GivenWeight) and part not in self._folded:
+                part.strip()
+        made = TrainingGraph(self._traced, self._traced.graph, name)
         made.meta[PLACEMENTS] = self._found  # a deepcopy keeps meta, and no other attributes
         keep_sums(made, map(self._sum, self._found.sums))
         return made
@@ -297,6 +314,11 @@ class _Builder:
 
 class _TrainingBuilder(_Builder):
     """Weights are rounded, and activations too."""
+
+    @classmethod
+    def notes(cls, traced: TrainingGraph, program: Program) -> tuple[str, ...]:
+        """What train mode does beside."""
+        return train_mode_notes(traced, program)
 
     def _made(
         self, weight: PlacedWeight, parts: list[fx.Node], modules: list[nn.Module]
@@ -321,7 +343,7 @@ class _TrainingBuilder(_Builder):
     def _is_folded_relu(self, node: fx.Node) -> bool:
         if self._clamps.get(node.name) != (0.0, float("inf")):
             return False
-        return node.target in _RELUS or isinstance(module_of(self._traced, node), nn.ReLU)
+        return node.target is _RELU or isinstance(module_of(self._traced, node), nn.ReLU)
 
     def _fake_quantize(self, group: PlacedGroup) -> FakeQuantize:
         if isinstance(group.part, FakeQuantSpec):
@@ -335,6 +357,8 @@ class _TrainingBuilder(_Builder):
 
 class _ObservingBuilder(_Builder):
     """Float modules, batch norm folded, that know how their weights will be quantized."""
+
+    folds_norms = True
 
     def _made(
         self, weight: PlacedWeight, parts: list[fx.Node], modules: list[nn.Module]

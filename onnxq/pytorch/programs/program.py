@@ -35,6 +35,7 @@ from onnxq.pytorch.programs.dropouts import (
     train_dropouts,
 )
 from onnxq.pytorch.programs.out_of_place import make_out_of_place
+from onnxq.pytorch.programs.take_apart import take_apart
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -104,6 +105,7 @@ def program_of(
             exported = _exported(flat, bound, axes, lengths)
     make_out_of_place(exported)
     restore_rates(exported, model, dropouts)
+    take_apart(exported)
     return Program(exported, bound, axes, outputs, dropouts)
 
 

@@ -306,7 +306,7 @@ class _Building:
     def _recurrent(self, node: fx.Node) -> None:
         path = scope(node)
         module = self._calls.module(path)
-        if not isinstance(module, nn.RNNBase):
+        if not path or not isinstance(module, nn.RNNBase):
             target = _RECURRENT[str(node.target)]
             self._set(node, self._function(node, target))
             return

@@ -59,10 +59,17 @@ class PlacedWeight:
 
 @dataclass(frozen=True, slots=True)
 class Unplaced:
-    """Something that onnxq.prepare quantizes and that no node of the traced module stands for."""
+    """Something that onnxq.prepare quantizes and that no node of the training graph stands for.
+
+    Attributes:
+        name: of the tensor or node of the exported model.
+        reason: why it has no place.
+        nodes: of the exported model, which stay float for it.
+    """
 
     name: str
     reason: str
+    nodes: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +82,8 @@ class Placements:
         kept_float: nodes that stay float between quantized tensors, where ONNX Runtime would run
             them in integers by itself.
         floats: ONNX node -> why it stays in float.
-        unplaced: what the exported model quantizes and the module could not.
+        unplaced: what onnxq.prepare alone would quantize and the module cannot; it stays float in
+            both.
         notes: what onnxq.prepare says.
         sums: nodes that add codes, where the target wants sums to agree; their tensors are names of
             nodes of the traced module, one for each group.
@@ -102,7 +110,6 @@ class Placements:
                 f"weight      {weight.path}{folded} ({weight.exported}): {describe(weight.part)}"
             )
         lines += [f"float       {name}: {reason}" for name, reason in self.floats.items()]
-        lines += [f"UNPLACED    {one.name}: {one.reason}" for one in self.unplaced]
         lines += [f"note        {note}" for note in self.notes]
         return "\n".join(lines)
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import copy
 import dataclasses
 import inspect
 from typing import NamedTuple
@@ -13,7 +14,8 @@ from onnxq.pytorch import export
 from onnxq.pytorch.arguments.bound_inputs import bind
 from onnxq.pytorch.arguments.flat import flattened, is_flat, output_names
 from onnxq.pytorch.arguments.forward import flatten
-from onnxq.pytorch.placing.symbolic import symbolic
+from onnxq.pytorch.programs.program import program_of
+from onnxq.pytorch.programs.training_graph import training_graph
 
 pytestmark = pytest.mark.oracle
 
@@ -90,7 +92,7 @@ def test_hooks_of_the_module_see_its_own_arguments() -> None:
 
 def test_a_graph_module_and_a_layer_of_torch_have_flat_forms() -> None:
     module = Step()
-    graph = symbolic(module, bind(module, CALL))
+    graph = training_graph(copy.deepcopy(module), program_of(module, CALL))
     made = flattened(graph, bind(graph, CALL))
     assert not isinstance(made, fx.GraphModule)
     wanted = flatten(module(*CALL))

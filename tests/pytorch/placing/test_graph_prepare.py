@@ -17,9 +17,13 @@ import onnxq
 from models.cifar10 import load_sample
 from models.resnet import ResNet
 from onnxq.errors import QConfigError, UnsupportedError
+from onnxq.graph.canonical import canonicalize_module
 from onnxq.ort import runtime
+from onnxq.ort.types_by_run import types_by_run
 from onnxq.pytorch import FakeQuantize, convert, export, load_module, prepare, prepare_qat
 from onnxq.pytorch.nn.intrinsic.qat import ConvBn2d, ConvBnReLU2d
+from onnxq.pytorch.programs.onnx_form import onnx_form
+from onnxq.pytorch.programs.program import program_of
 from onnxq.pytorch.train.placements import PLACEMENTS
 from onnxq.qconfig import (
     Choice,
@@ -260,7 +264,8 @@ def test_every_tensor_and_weight_that_prepare_quantizes_is_placed_once(
     make: Callable[[], tuple[nn.Module, Tensor]],
 ) -> None:
     model, x = make()
-    decided = onnxq.prepare(export(model, x), MAPPING)
+    form = canonicalize_module(onnx_form(program_of(model, x)), types_by_run)
+    decided = onnxq.prepare(form, MAPPING)
     prepared: Any = prepare_qat(model, inputs=x)
     found: Placements = prepared.meta[PLACEMENTS]
     tensors = [t for group in found.groups for t in group.nodes.values()]
@@ -356,21 +361,31 @@ def test_the_model_stays_as_it_is() -> None:
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
 
 
-class Product(nn.Module):
-    """A weight that no module holds in torch's layout."""
+class Inside(nn.Module):
+    """A function of which ONNX has a product that the module does not, between two layers."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.matrix = nn.Parameter(torch.randn(8, 8))
+        self.first, self.last = nn.Linear(8, 8), nn.Linear(8, 8)
 
     def forward(self, x: Tensor) -> Tensor:
         """(N, 8)."""
-        return x @ self.matrix
+        y = self.first(x)
+        return self.last(torch.addcmul(y, y, y))
 
 
-def test_what_cannot_be_placed_is_an_error_that_names_it() -> None:
-    with pytest.raises(UnsupportedError, match=r"node_matmul' is quantized.*its weight is used by"):
-        prepare_qat(Product(), inputs=torch.randn(4, 8))
+def test_what_cannot_be_placed_stays_float_in_both_with_its_reason() -> None:
+    x = torch.randn(4, 8, generator=torch.Generator().manual_seed(0))
+    prepared: Any = prepare_qat(Inside(), inputs=x)
+    found: Placements = prepared.meta[PLACEMENTS]
+    left = {name for one in found.unplaced for name in one.nodes}
+    assert left
+    for name in left:
+        assert "has no place in the module" in found.floats[name]
+    assert [weight.path for weight in found.weights] == ["first", "last"]
+    exported = export(convert(prepared.eval()), x)  # holds the module's codes against its own
+    kinds = Counter(node.op_type for node in exported.graph)
+    assert kinds["Gemm"] == 2
 
 
 def test_observers_that_do_not_round_are_refused() -> None:

@@ -1,0 +1,56 @@
+"""Values that are equal because the same is computed of the same: numbering of values."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import onnx_ir as ir
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+_COPY = "Identity"
+_RANDOM = ("Random", "Bernoulli", "Multinomial", "Dropout")  # how names of operators begin
+_GRAPHS = (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS)
+_COMPARED_BYTES = 1024  # of a tensor among attributes; larger ones are equal to themselves alone
+
+
+def equal_values(model: ir.Model) -> dict[ir.Value, ir.Value]:
+    """Result of a node -> the first value of the main graph that is equal to it, maybe itself.
+
+    Identity gives its input. Nodes with bodies, and those that draw numbers, have results of their
+    own.
+    """
+    first: dict[ir.Value, ir.Value] = {}
+    numbered: dict[Hashable, ir.Value] = {}
+    for node in model.graph:
+        key = _key(node, first)
+        for position, value in enumerate(node.outputs):
+            first[value] = value if key is None else numbered.setdefault((key, position), value)
+        if node.op_type == _COPY and node.inputs[0] is not None:
+            first[node.outputs[0]] = first.get(node.inputs[0], node.inputs[0])
+    return first
+
+
+def _key(node: ir.Node, first: dict[ir.Value, ir.Value]) -> Hashable | None:
+    """The computation of a node; None where it is equal to no other."""
+    if node.op_type.startswith(_RANDOM):
+        return None
+    attributes = [(name, _constant(node.attributes[name])) for name in sorted(node.attributes)]
+    if any(value is None for _, value in attributes):
+        return None
+    read = tuple(None if x is None else first.get(x, x) for x in node.inputs)
+    return node.domain, node.op_type, read, tuple(attributes)
+
+
+def _constant(attribute: ir.Attr) -> Hashable | None:
+    """The value of an attribute, by which it is compared; None: it is not."""
+    if attribute.is_ref() or attribute.type in _GRAPHS:
+        return None
+    if attribute.type != ir.AttributeType.TENSOR:
+        value = attribute.value
+        return tuple(value) if isinstance(value, list | tuple) else (value,)
+    tensor = attribute.as_tensor()
+    if tensor.nbytes > _COMPARED_BYTES:
+        return id(tensor)
+    return tensor.dtype, tuple(tensor.shape.numpy()), tensor.tobytes()

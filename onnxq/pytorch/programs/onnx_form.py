@@ -1,0 +1,147 @@
+"""ONNX model of a program, whose values know the node of the program that they are the result of.
+
+    program  -->  decomposed program  -->  ONNX nodes  -->  optimized ONNX nodes
+      node    <-     from_node         <-  value's name  <-  the same name
+
+torch's exporter records where the nodes of the decomposed program come from, names a value like the
+node whose result it is, and keeps these names when it rewrites the model.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import TYPE_CHECKING
+
+import torch
+
+from onnxq.errors import UnsupportedError
+from onnxq.graph.edit import all_values
+from onnxq.graph.equal_values import equal_values
+from onnxq.graph.origins import origins_of, set_origins
+from onnxq.pytorch.exporting.exporter import DEFAULT_OPSET
+from onnxq.pytorch.exporting.quiet import quiet_exporter
+from onnxq.pytorch.exporting.result import own_weights, tidy
+from onnxq.pytorch.exporting.translation import translation_table
+from onnxq.pytorch.exporting.whole_layers import RECURRENT_TABLE, merge_directions
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import onnx_ir as ir
+    from torch import fx
+    from torch.export import ExportedProgram
+
+    from onnxq.pytorch.programs.program import Program
+
+_NAME_BEFORE = "pkg.torch.onnx.original_node_name"  # of a value that the exporter has renamed
+_OF_SEQUENCE = "_split_"
+
+
+def onnx_form(program: Program) -> ir.Model:
+    """The program as a float ONNX model; graph.origins says what its values are the result of.
+
+    Args:
+        program: without operators that work in place.
+
+    Raises:
+        UnsupportedError: an operator of the program has no ONNX form.
+    """
+    try:
+        with quiet_exporter():
+            made = torch.onnx.export(
+                program.exported,
+                dynamo=True,
+                verbose=False,
+                optimize=False,
+                opset_version=DEFAULT_OPSET,
+                input_names=list(program.bound.tensors),
+                custom_translation_table=translation_table(DEFAULT_OPSET) | RECURRENT_TABLE,
+            )
+            assert made is not None, "torch.onnx.export(dynamo=True) returns a program"
+            of_decomposed = origins(program.exported, _decomposed(made))
+            found = _found(made.model, of_decomposed)
+            made.optimize()
+    except torch.onnx.OnnxExporterError as error:
+        reason = " ".join(str(error.__cause__ or error).split())[:400]
+        raise UnsupportedError(
+            f"the program has no ONNX form: {reason}\nWhat to do: replace the operator in forward "
+            "by operators that have one."
+        ) from error
+    for value in all_values(made.model.graph):
+        set_origins(value, found.get(str(value.name), ()))
+    _set_parts(made.model, of_decomposed, _parts(program.exported.graph))
+    tidy(made.model)
+    merge_directions(made.model)
+    own_weights(made.model)
+    return made.model
+
+
+def _decomposed(made: torch.onnx.ONNXProgram) -> ExportedProgram:
+    assert made.exported_program is not None, "it was exported by way of one"
+    return made.exported_program
+
+
+def _found(model: ir.Model, of_decomposed: Mapping[str, str]) -> dict[str, list[str]]:
+    """Name of a value -> its origins, with those of values that are equal by what computes them.
+
+    The exporter's optimizer leaves one of such values.
+    """
+    alike = equal_values(model)
+    found: dict[ir.Value, list[str]] = {}
+    for value in all_values(model.graph):
+        origin = of_decomposed.get(value.metadata_props.get(_NAME_BEFORE, str(value.name)))
+        known = found.setdefault(alike.get(value, value), [])
+        known += [] if origin is None else [origin]
+    return {str(v.name): found[alike.get(v, v)] for v in all_values(model.graph)}
+
+
+def _set_parts(
+    model: ir.Model, of_decomposed: Mapping[str, str], parts: Mapping[tuple[str | None, int], str]
+) -> None:
+    """Gives origins to the results of a node that took the place of a sequence and its readers.
+
+    The exporter's optimizer names them `<sequence>_split_0`, `<sequence>_split_1` ...
+    """
+    for value in (v for node in model.graph for v in node.outputs if len(node.outputs) > 1):
+        sequence, _, position = str(value.name).rpartition(_OF_SEQUENCE)
+        if position.isdecimal() and not origins_of(value):
+            part = parts.get((of_decomposed.get(sequence), int(position)))
+            set_origins(value, [] if part is None else [part])
+
+
+def origins(program: ExportedProgram, decomposed: ExportedProgram) -> dict[str, str]:
+    """Node of a decomposed program -> node of the program whose result it gives.
+
+    A node that became several is given by the last of them.
+    """
+    graph = program.graph_module.graph
+    parts = _parts(graph)
+    last: dict[str, str] = {}
+    for node in decomposed.graph_module.graph.nodes:
+        origin = node.name if node.op == "placeholder" else _origin(node, graph)
+        if node.target is operator.getitem:
+            whole, index = node.args
+            origin = parts.get((_origin(whole, graph), index), origin)
+        if origin is not None:
+            last[origin] = node.name
+    return {made: origin for origin, made in last.items()}
+
+
+def _parts(graph: fx.Graph) -> Mapping[tuple[str | None, int], str]:
+    """(node of several results, position) -> the node that takes that one."""
+    return {
+        (node.args[0].name, node.args[1]): node.name
+        for node in graph.nodes
+        if node.target is operator.getitem
+    }
+
+
+def _origin(node: fx.Node, graph: fx.Graph) -> str | None:
+    """The node of the graph that a decomposed node comes from, as torch.export records it."""
+    sources = list(node.meta.get("from_node") or ())
+    while sources:
+        source = sources.pop()
+        if source.graph_id == id(graph):
+            return str(source.name)
+        sources.extend(source.from_node)
+    return None

@@ -1,0 +1,22 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from onnxq.graph.equal_values import equal_values
+
+if TYPE_CHECKING:
+    from tests.graph.conftest import Parse
+
+BODY = """g (float[2,3] x) => (float[2,3] y, float[2,3] z) {
+    a = Relu(x)  b = Identity(x)  c = Relu(b)  i = Constant<value_ints=[1]>()
+    j = Constant<value_ints=[1]>()  k = Constant<value_ints=[0]>()
+    d = Unsqueeze(a, i)  e = Unsqueeze(c, j)  f = Unsqueeze(a, k)
+    p = RandomNormalLike(x)  q = RandomNormalLike(x)
+    y = Add(p, q)  z = Sub(x, y) }"""
+
+
+def test_the_same_of_the_same_is_equal_and_nothing_else_is(parse: Parse) -> None:
+    found = equal_values(parse(BODY))
+    names = {str(value.name): str(first.name) for value, first in found.items()}
+    same = {name: first for name, first in names.items() if name != first}
+    assert same == {"b": "x", "c": "a", "j": "i", "e": "d"}
