@@ -6,11 +6,11 @@ Each figure comes from its own process on one core. Memory is the peak resident 
 that opens the model, calibrates on an npz, and computes every qparams (it holds the imports and the
 weights too). Time is CPU time per batch of one image: plain inference, fully optimized, the same
 with the observed tensors as outputs, and calibration take turns. `early` is of the first batches,
-which histograms count whole, all other figures are of later ones. `observers` is what calibration
-takes on top of the exposed outputs, over plain inference. ONNX Runtime's calibrators run under a
-limit of address space, as their memory grows with the samples; where they need more, fewer samples
-are tried. Weights are random. Takes about 6 minutes and 0.5 GB of disk; Linux only. The table that
-this printed is in scripts/bench_calibration.md.
+in which histograms count all far values, all other figures are of later ones. `observers` is what
+calibration takes on top of the exposed outputs, over plain inference. ONNX Runtime's calibrators
+run under a limit of address space, as their memory grows with the samples; where they need more,
+fewer samples are tried. Weights are random. Takes about 6 minutes and 0.5 GB of disk; Linux only.
+The table that this printed is in scripts/bench_calibration.md.
 """
 
 from __future__ import annotations
