@@ -80,8 +80,12 @@ def test_axes_of_a_program_have_its_ranges(net: Net) -> None:
     assert recorded(net, bind(net, X)) is None
 
 
+def _traced(net: nn.Module) -> Any:
+    return torch.jit.trace(net, X)  # type: ignore[no-untyped-call]
+
+
 @pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
-@pytest.mark.parametrize("script", [torch.jit.script, lambda net: torch.jit.trace(net, X)])
+@pytest.mark.parametrize("script", [torch.jit.script, _traced])
 def test_scripted_and_traced_modules_are_exported(script: Any, net: Net) -> None:
     scripted = script(net.eval())
     with runtime.open_session(export(scripted, X)) as session, torch.no_grad():

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+from onnxq.errors import ModelError
 from onnxq.pytorch import FakeQuantize, LearnableFakeQuantize, disable_observer
 from onnxq.pytorch.nn import intrinsic, qat
 from onnxq.pytorch.nn.intrinsic import qat as fused
@@ -164,3 +165,10 @@ def test_frozen_training_compiles_to_one_graph() -> None:
     module.freeze_bn_stats().apply(disable_observer)
     compiled: Any = torch.compile(module, backend="aot_eager", fullgraph=True)
     assert torch.equal(compiled(X), module(X))
+
+
+def test_fused_modules_take_their_parts_by_torchs_names() -> None:
+    made = intrinsic.ConvBn2d(conv=nn.Conv2d(2, 3, 1), bn=nn.BatchNorm2d(3))
+    assert isinstance(made[1], nn.BatchNorm2d)
+    with pytest.raises(ModelError, match="'norm'; wanted parts by position, or by the names conv"):
+        intrinsic.ConvBn2d(conv=nn.Conv2d(2, 3, 1), norm=nn.BatchNorm2d(3))

@@ -43,19 +43,31 @@ __all__ = [
     "without_batch_norm",
 ]
 
+_NAMES = ("conv", "linear", "bn", "batch_norm", "relu")
 BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 
 
 class FusedModule(nn.Sequential):
     """A Sequential whose parts are of known types.
 
+    Args:
+        parts: in the order of PARTS.
+        named: the same by torch's names, in that order: conv, linear, bn, batch_norm, relu.
+
     Raises:
-        ModelError: other types or another number of them.
+        ModelError: other types, names or another number of them.
     """
 
     PARTS: ClassVar[tuple[type[nn.Module], ...]] = ()
 
-    def __init__(self, *parts: nn.Module) -> None:
+    def __init__(self, *parts: nn.Module, **named: nn.Module) -> None:
+        unknown = [name for name in named if name not in _NAMES]
+        if unknown:
+            raise ModelError(
+                f"{type(self).__name__}: got the argument '{unknown[0]}'; wanted parts by "
+                f"position, or by the names {', '.join(_NAMES)}."
+            )
+        parts = (*parts, *named.values())
         got = tuple(type_before_parametrizations(part) for part in parts)
         if got != self.PARTS:
             raise ModelError(
