@@ -1,0 +1,170 @@
+"""Recipe of quantization-aware training: three phases, one learning rate, a teacher or none.
+
+observe   observers and the statistics of batch norm follow the batches
+settle    scales of activations rest, those of weights follow the weights
+freeze    all scales rest and batch norm is frozen: each step computes what is deployed
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from onnxq.errors import CalibrationError, ModelError, QConfigError
+from onnxq.pytorch.nn.intrinsic.qat import freeze_bn_stats
+from onnxq.pytorch.numerics.check_observed import check_observed_values
+from onnxq.pytorch.numerics.fake_quantize import FakeQuantize, disable_observer
+
+Loss = Callable[[nn.Module, Any], Tensor]
+"""Scalar that a batch gives with the model; the batch is whatever the data give."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """How long, how fast, and when the phases begin; the defaults suit trained float weights.
+
+    Attributes:
+        steps: of the optimizer, Adam.
+        learning_rate: largest one; it rises over the first tenth of the steps, and falls to 0 along
+            a cosine.
+        settle: share of the steps after which scales of activations rest.
+        freeze: share after which all rests.
+
+    Raises:
+        QConfigError: numbers out of their range.
+    """
+
+    steps: int = 1000
+    learning_rate: float = 1e-4
+    settle: float = 0.25
+    freeze: float = 0.5
+
+    def __post_init__(self) -> None:
+        if self.steps < 1 or not self.learning_rate > 0:
+            raise QConfigError(
+                f"Recipe: got {self.steps} steps at a learning rate of {self.learning_rate}; "
+                "wanted 1 step or more, and a positive rate."
+            )
+        if not 0 <= self.settle <= self.freeze <= 1:
+            raise QConfigError(
+                f"Recipe: got settle={self.settle}, freeze={self.freeze}; wanted shares of the "
+                "steps, 0 <= settle <= freeze <= 1."
+            )
+
+    def rate(self, step: int) -> float:
+        """The learning rate of that step."""
+        rise = max(self.steps // 10, 1)
+        warm = min((step + 1) / rise, 1.0)
+        return self.learning_rate * warm * 0.5 * (1 + math.cos(math.pi * step / self.steps))
+
+    def enter(self, model: nn.Module, step: int) -> None:
+        """Brings a prepared model into the phase that begins at that step, if one does.
+
+        For loops of one's own: call it before each step.
+        """
+        if step == round(self.settle * self.steps):
+            for part in model.modules():
+                if isinstance(part, FakeQuantize) and not part.is_replicated:
+                    part.disable_observer()
+        if step == round(self.freeze * self.steps):
+            model.apply(disable_observer).apply(freeze_bn_stats)
+
+
+def finetune(
+    model: nn.Module, batches: Iterable[Any], loss: Loss, recipe: Recipe | None = None
+) -> list[float]:
+    """Trains a prepared model by the recipe; it is ready for convert then, in eval mode.
+
+    Args:
+        model: of prepare_qat, whose float weights were trained; changed in place.
+        batches: a DataLoader, or a list; gone through as often as the steps ask for.
+        loss: of the model and a batch; `distilling(float_model)` needs no labels.
+        recipe: None: the default.
+
+    Returns:
+        The loss of each step.
+
+    Raises:
+        ModelError: the model was not prepared.
+        CalibrationError: there are no batches; NaN or infinite values were watched.
+    """
+    chosen = recipe or Recipe()
+    if not any(isinstance(part, FakeQuantize) for part in model.modules()):
+        raise ModelError("finetune: nothing in the model rounds; give what prepare_qat returned.")
+    optimizer = torch.optim.Adam(model.parameters(), chosen.learning_rate)
+    model.train()
+    losses: list[Tensor] = []
+    for step, batch in enumerate(itertools.islice(_again(batches), chosen.steps)):
+        chosen.enter(model, step)
+        for group in optimizer.param_groups:
+            group["lr"] = chosen.rate(step)
+        found = loss(model, batch)
+        optimizer.zero_grad()
+        found.backward()
+        optimizer.step()
+        losses.append(found.detach())  # a number would wait for the device
+    model.apply(disable_observer).eval()
+    check_observed_values(model)
+    return torch.stack(losses).tolist()  # type: ignore[no-any-return]
+
+
+def _again(batches: Iterable[Any]) -> Iterable[Any]:
+    """The batches over and over.
+
+    Raises:
+        CalibrationError: there are none.
+    """
+    while True:
+        count = 0
+        for batch in batches:
+            count += 1
+            yield batch
+        if not count:
+            raise CalibrationError(
+                "finetune: there are no batches (an iterator is used up after one pass; give a "
+                "list or a DataLoader)."
+            )
+
+
+def distilling(teacher: nn.Module, temperature: float = 1.0) -> Loss:
+    """The loss that keeps what the float model knows: T^2 KL(teacher / T || model / T).
+
+    A batch is the inputs of forward: a tensor, a tuple, or a dict of keywords. Results are logits
+    (..., classes), or what has them as `logits`.
+
+    Args:
+        teacher: the float model; it is run in eval mode, without gradients.
+        temperature: above 1 the small probabilities count for more.
+
+    Raises:
+        QConfigError: a temperature that is not positive.
+    """
+    if not temperature > 0:
+        raise QConfigError(f"distilling: got temperature {temperature}; wanted a positive number.")
+    teacher.eval()
+
+    def loss(model: nn.Module, batch: Any) -> Tensor:
+        with torch.no_grad():
+            wanted = functional.log_softmax(_logits(teacher, batch) / temperature, -1)
+        found = functional.log_softmax(_logits(model, batch) / temperature, -1)
+        found, wanted = found.flatten(0, -2), wanted.flatten(0, -2)
+        divergence = functional.kl_div(found, wanted, reduction="batchmean", log_target=True)
+        return divergence * temperature**2
+
+    return loss
+
+
+def _logits(model: nn.Module, batch: Any) -> Tensor:
+    if isinstance(batch, Mapping):
+        result = model(**batch)
+    else:
+        result = model(*batch) if isinstance(batch, tuple | list) else model(batch)
+    found: Tensor = getattr(result, "logits", result)
+    return found
