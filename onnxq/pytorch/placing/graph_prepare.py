@@ -30,7 +30,7 @@ from onnxq.pytorch.numerics.ranks import check_not_sharded
 from onnxq.pytorch.placing.operands import module_of
 from onnxq.pytorch.placing.search import place
 from onnxq.pytorch.programs.graph_module import TrainingGraph
-from onnxq.pytorch.programs.program import program_of
+from onnxq.pytorch.programs.program import Open, program_of
 from onnxq.pytorch.programs.train_mode import train_mode_notes
 from onnxq.pytorch.programs.training_graph import training_graph
 from onnxq.pytorch.train.agreeing_sums import keep_sums
@@ -130,7 +130,10 @@ def _prepared(
     qconfig: QConfigMapping,
     target: str | Target | None,
 ) -> fx.GraphModule:
-    program = program_of(model, inputs)
+    # names are of a model whose lengths are fixed, as onnxq.export makes it
+    is_named = bool(qconfig.nodes or qconfig.tensors)
+    left_open = Open.BATCH if is_named else Open.LENGTHS
+    program = program_of(model, inputs, left_open=left_open)
     traced = training_graph(copy.deepcopy(model), program)
     notes = kind.notes(traced, program)
     found = place(traced, program, qconfig, target)

@@ -195,3 +195,24 @@ def test_a_given_weight_with_batch_norm_is_folded_where_nothing_is_trained() -> 
         prepared(x)
         wanted, got = model(x), convert(prepared)(x)
     assert float((got - wanted).norm() / wanted.norm()) < 0.05  # 8 bits: 26 dB, other weights: 0
+
+
+class Steps(nn.Module):
+    """Rows of any number of steps."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(8, 8), nn.Linear(8, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(N, steps, 4)."""
+        y: Tensor = self.second(torch.relu(self.first(x)))
+        return y
+
+
+def test_other_lengths_and_a_last_small_batch_train() -> None:
+    prepared = prepare_qat(Steps(), inputs=torch.randn(4, 6, 8))
+    for shape in ((4, 6, 8), (4, 3, 8), (1, 9, 8)):
+        y: Tensor = prepared(torch.randn(shape))
+        assert y.shape[:2] == shape[:2]
+        y.sum().backward()  # type: ignore[no-untyped-call]  # torch's
