@@ -16,8 +16,8 @@ import torch
 
 from onnxq.errors import UnsupportedError
 from onnxq.graph.edit import all_values
-from onnxq.graph.equal_values import equal_values
 from onnxq.graph.origins import origins_of, set_origins
+from onnxq.graph.passes.equal_values import equal_values
 from onnxq.pytorch.exporting.exporter import DEFAULT_OPSET
 from onnxq.pytorch.exporting.quiet import quiet_exporter
 from onnxq.pytorch.exporting.result import own_weights, tidy

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from onnxq.graph.equal_values import equal_values
+from onnxq.graph.passes.equal_values import equal_values
 
 if TYPE_CHECKING:
     from tests.graph.conftest import Parse
