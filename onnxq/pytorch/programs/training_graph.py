@@ -90,7 +90,7 @@ class _Building:
         self._values: dict[fx.Node, Any] = {}
         self._attributes: dict[str, fx.Node] = {}
         self._parametrized: dict[tuple[str, str], fx.Node] = {}
-        self._called: set[str] = set()
+        self._called: set[nn.Module | None] = set()
         self._dynamic: set[fx.Node | None] = set()
         self._prefix = ""
 
@@ -221,7 +221,7 @@ class _Building:
         """The node that computes what an operator does, without writing in place."""
         path = self._calls.path(node)
         if path is not None and not self._is_called(path):
-            self._called.add(path)
+            self._called.add(self._calls.module(path))
             x = arguments(node)["indices"] if node.target is aten.embedding.default else None
             return self._graph.call_module(path, (self._read(x or node.args[0]),))
         product = product_of(node)
@@ -233,7 +233,8 @@ class _Building:
 
     def _is_called(self, path: str) -> bool:
         """Whether a layer with a weight is called already: it is quantized for one call."""
-        return not path or (path in self._called and isinstance(self._calls.module(path), WEIGHTED))
+        module = self._calls.module(path)
+        return not path or (module in self._called and isinstance(module, WEIGHTED))
 
     def _has_static_weight(self, product: Product) -> bool:
         """Whether an input is multiplied by what depends on none."""
