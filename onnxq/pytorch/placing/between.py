@@ -1,4 +1,4 @@
-"""What stands between quantized tensors: nodes that stay float, and sums of codes."""
+"""Nodes between quantized tensors that stay float, and sums of codes."""
 
 from __future__ import annotations
 

@@ -285,7 +285,7 @@ class _Builder:
         """Every QAT module is told which FakeQuantize made its input: a bias has its scale."""
         for weight in self._found.weights:
             node = self._nodes[weight.node]
-            source = node.args[0]
+            source: Any = node.args[0]
             while source not in self._makers:  # copies alone lie between, as placement checked
                 source = source.all_input_nodes[0]
             bind_input(self._traced.get_submodule(weight.path), self._makers[source])

@@ -1,4 +1,4 @@
-"""What quantized nodes read, held against what the nodes of a training graph read."""
+"""Operands of quantized nodes, held against those of the nodes of a training graph."""
 
 from __future__ import annotations
 

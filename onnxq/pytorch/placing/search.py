@@ -104,7 +104,7 @@ def place(
 
 
 def _placed(view: View) -> Placements:
-    """What can be placed, and what cannot."""
+    """Placements of all that can be placed, and a note of each that cannot."""
     tensors = Tensors(view)
     operands = Operands(view, tensors)
     unplaced = [*tensors.place(), *operands.place(), *tensors.place_rows()]

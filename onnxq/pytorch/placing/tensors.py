@@ -79,7 +79,7 @@ class Tensors:
             group.sources.append(node.name)
 
     def put_apart(self, node: fx.Node, tensor: str) -> None:
-        """Notes that a node makes a constant which is equal now, and trains by itself."""
+        """Notes that a node makes a constant that equals this one now, and trains by itself."""
         group = Group(self.of[tensor].group, {node.name: tensor}, [node.name])
         self.groups.append(group)
         self._taken[node.name] = group

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class View:
-    """What placement reads, and never changes.
+    """Both graphs of a program, which placement reads and never changes.
 
     Attributes:
         traced: the training graph.
@@ -60,7 +60,7 @@ class View:
         return {tensor for group in self.prepared.groups for tensor in group.constants}
 
     def decision(self, node: ir.Node) -> Decision:
-        """What becomes of a node."""
+        """The decision on a node."""
         return self.prepared.decisions[node_name(node)]
 
     def quantized(self, node: ir.Node | None) -> Quantize | None:

@@ -72,7 +72,7 @@ class _Writer:
 
 
 def value_of(argument: Any) -> Any:
-    """What a node gives for the example inputs, shape and dtype alone; else the argument."""
+    """A fake tensor of what a node gives for the example inputs; else the argument."""
     if isinstance(argument, torch.fx.Node):
         return argument.meta["val"]
     if isinstance(argument, list | tuple):
