@@ -14,7 +14,7 @@ from onnxq.errors import UnsupportedError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from onnxq.operator import Ints, Singles
+    from onnxq.operator import Array, Ints, Singles
 
 
 MICROSOFT = "com.microsoft"
@@ -250,6 +250,21 @@ class LpNormalization(OpRun):
         return (np.divide(x, norm, out=np.zeros_like(x), where=norm != 0),)
 
 
+class GatherElements(OpRun):
+    """Y = X at indices along `axis`, of any length; onnx's own takes 32 elements at most.
+
+    Along the other axes indices may be shorter than X.
+    """
+
+    op_domain = ""
+
+    def _run(self, x: Array, indices: Ints, axis: int | None = None, **_: Any) -> tuple[Array, ...]:
+        along = (axis or 0) % x.ndim
+        sizes = (x.shape[i] if i == along else size for i, size in enumerate(indices.shape))
+        part = x[tuple(map(slice, sizes))]
+        return (np.take_along_axis(part, indices, along),)
+
+
 def _activate(y: Singles, kind: str, parameters: Sequence[float]) -> Singles:
     """The activation that ONNX Runtime fused.
 
@@ -271,7 +286,9 @@ def _activate(y: Singles, kind: str, parameters: Sequence[float]) -> Singles:
     return np.asarray(load_op("", kind).eval(y, **attributes), y.dtype)
 
 
-PLAIN_OPS: dict[str, type[OpRun]] = {op.__name__: op for op in (ConvTranspose, LpNormalization)}
+PLAIN_OPS: dict[str, type[OpRun]] = {
+    op.__name__: op for op in (ConvTranspose, GatherElements, LpNormalization)
+}
 """Float operators of the default domain that take the place of onnx's own."""
 
 OLD_OPS: dict[str, tuple[int, type[OpRun]]] = {

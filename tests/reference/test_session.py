@@ -312,6 +312,15 @@ def test_float_norms_take_no_signs(p: int, axis: int) -> None:
     np.testing.assert_allclose(got, np.asarray(wanted, np.float32), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize(("axis", "shape"), [(1, (1, 9)), (0, (40, 100)), (-1, (1, 600))])
+def test_elements_are_gathered_from_axes_of_any_length(axis: int, shape: tuple[int, int]) -> None:
+    gather = make("GatherElements", ["x", "i"], ["y"], "gather", axis=axis)
+    x = weights(0, 2, 512)
+    places = np.random.default_rng(0).integers(-x.shape[axis], x.shape[axis], shape)
+    proto = model([gather], {"i": places}, {"x": [2, 512]})
+    assert_equals_onnx_runtime(proto, {"x": x})
+
+
 @pytest.mark.parametrize("opset", [13, 21])
 def test_floats_run_on_the_implementation_of_the_models_opset(opset: int) -> None:
     nodes = [make("Split", ["x"], ["y", "z"], "split", axis=1)]
