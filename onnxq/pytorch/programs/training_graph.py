@@ -247,7 +247,8 @@ class _Building:
         weight = self._read(product.weight)
         if product.is_transposed:
             weight = self._graph.call_function(aten.t.default, (weight,))
-            weight.meta |= {PROGRAM_NODES: (self._prefix + node.name,), SCOPE: scope(node)}
+            # no result of the program: names lead to the call alone
+            weight.meta |= {PROGRAM_NODES: (), SCOPE: scope(node)}
         wrapper = GivenWeight(product.layer())
         args = [self._read(product.x), weight]
         args += [] if product.bias is None else [self._read(product.bias)]
