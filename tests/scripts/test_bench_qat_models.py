@@ -15,7 +15,7 @@ from scripts._qat_models import MODELS
 from scripts.bench_qat_models import run
 
 # export refuses it: gates of squeeze lie on a tie (sigmoid of 0, between 127 and 128), where torch
-# and ONNX Runtime differ by one step, and 20 blocks of random weights make 89 of it at the output
+# and ONNX Runtime differ by one step, and 16 blocks of random weights make 89 of it at the output
 TIES = pytest.mark.xfail(raises=VerificationError, strict=True)
 
 

@@ -156,7 +156,7 @@ class _Builder:
 
     @classmethod
     def notes(cls, traced: TrainingGraph, program: Program) -> tuple[str, ...]:  # noqa: ARG003  # of those who train
-        """What there is to say of the module before it is changed."""
+        """Notes on the module before it is changed."""
         return ()
 
     def __init__(self, traced: fx.GraphModule, found: Placements) -> None:
@@ -320,7 +320,7 @@ class _TrainingBuilder(_Builder):
 
     @classmethod
     def notes(cls, traced: TrainingGraph, program: Program) -> tuple[str, ...]:
-        """What train mode does beside."""
+        """Notes on what train mode does beside."""
         return train_mode_notes(traced, program)
 
     def _made(

@@ -19,7 +19,7 @@ from onnxq.pytorch.deployed import Feeding, compare
 from onnxq.pytorch.modules.open_attention import AttentionCall, OpenAttention, taken_apart
 from onnxq.pytorch.modules.transformers import without_shortcuts
 from onnxq.pytorch.programs.onnx_form import onnx_form
-from onnxq.pytorch.programs.program import program_of
+from onnxq.pytorch.programs.program import Open, program_of
 from onnxq.pytorch.train.placements import PLACEMENTS
 from onnxq.qconfig import Choice, QConfigMapping, get_default_qat_qconfig
 from onnxq.static.placing.decision import Quantize
@@ -105,7 +105,9 @@ def test_what_is_trained_is_deployed_and_placed_as_post_training_places_it(
     trained: Any = prepare_qat(model, inputs=inputs)
     found = trained.meta[PLACEMENTS]
     assert not found.unplaced
-    form = canonicalize_module(onnx_form(program_of(model, inputs)), types_by_run)
+    form = canonicalize_module(
+        onnx_form(program_of(model, inputs, left_open=Open.LENGTHS)), types_by_run
+    )
     decided = onnxq.prepare(form, MAPPING)
     tensors = [t for group in found.groups for t in group.nodes.values()]
     tensors += [t for group in found.groups for _, _, t, _ in group.numbers]

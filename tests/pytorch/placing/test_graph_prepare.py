@@ -23,7 +23,7 @@ from onnxq.ort.types_by_run import types_by_run
 from onnxq.pytorch import FakeQuantize, convert, export, load_module, prepare, prepare_qat
 from onnxq.pytorch.nn.intrinsic.qat import ConvBn2d, ConvBnReLU2d
 from onnxq.pytorch.programs.onnx_form import onnx_form
-from onnxq.pytorch.programs.program import program_of
+from onnxq.pytorch.programs.program import Open, program_of
 from onnxq.pytorch.train.placements import PLACEMENTS
 from onnxq.qconfig import (
     Choice,
@@ -264,7 +264,9 @@ def test_every_tensor_and_weight_that_prepare_quantizes_is_placed_once(
     make: Callable[[], tuple[nn.Module, Tensor]],
 ) -> None:
     model, x = make()
-    form = canonicalize_module(onnx_form(program_of(model, x)), types_by_run)
+    form = canonicalize_module(
+        onnx_form(program_of(model, x, left_open=Open.LENGTHS)), types_by_run
+    )
     decided = onnxq.prepare(form, MAPPING)
     prepared: Any = prepare_qat(model, inputs=x)
     found: Placements = prepared.meta[PLACEMENTS]
