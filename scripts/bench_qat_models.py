@@ -69,7 +69,8 @@ def run(name: str) -> Run:
     trained: Any = prepare_qat(model, inputs=inputs)
     optimizer = torch.optim.SGD(trained.parameters(), lr=RATE)
     for _ in range(STEPS):
-        _results(trained(**inputs))[0].square().mean().backward()
+        loss: Any = _results(trained(**inputs))[0].square().mean()
+        loss.backward()
         optimizer.step()
         optimizer.zero_grad()
     trained.apply(disable_observer).eval()

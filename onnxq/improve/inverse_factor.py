@@ -61,11 +61,12 @@ def inverse_factor(moments: Reals) -> InverseFactor:
     h = np.take_along_axis(moments, backward[..., np.newaxis, :], -1)
     h = np.take_along_axis(h, backward[..., :, np.newaxis], -2)
     lower = np.linalg.cholesky(h)
-    return InverseFactor(order, inverse_of_upper(lower[..., ::-1, ::-1]))
+    upper = np.asarray(lower[..., ::-1, ::-1], np.float64)
+    return InverseFactor(order, inverse_of_upper(upper))
 
 
 def inverse_of_upper(upper: Reals) -> Reals:
-    """The inverse of upper triangular matrices, half by half, float64 (..., columns, columns)."""
+    """Inverse of upper triangular matrices, half by half, float64 (..., columns, columns)."""
     columns = upper.shape[-1]
     if columns <= SMALL:
         return np.asarray(np.triu(np.linalg.inv(upper)), np.float64)

@@ -67,11 +67,11 @@ class FarValues(enum.Enum):
     ALL = "all"
     """Each is counted, for itself."""
     EVERY_KTH = "every k-th"
-    """They are counted as all others."""
+    """Far values are counted as all others."""
 
 
 class Counted(NamedTuple):
-    """What is counted of a tensor.
+    """Values that are counted of a tensor.
 
     Attributes:
         part: values that stand for `weight` values each; float32 (count,).
@@ -104,7 +104,7 @@ class EveryKth:
 
     @staticmethod
     def in_batch(shape: tuple[int, ...], index: int) -> EveryKth:
-        """What is counted of a tensor of this shape in the batch with that number.
+        """Share that is counted of a tensor of this shape in the batch with that number.
 
         It follows from shape and number alone, whatever shard the batch is in.
         """

@@ -113,7 +113,7 @@ def test_ends_are_exact_wherever_they_are(place: int) -> None:
     x = NORMAL.copy()
     x[place], x[SIZE // 2] = 60, -70
     seen = in_one_batch(x).histogram
-    assert (seen.minimum, seen.maximum) == (-70, 60)
+    assert (float(seen.minimum), float(seen.maximum)) == (-70, 60)
     assert Moments(seen).quantile(1) * seen.width == pytest.approx(60, abs=seen.width)
     assert Moments(seen).quantile(0) * seen.width == pytest.approx(-70, abs=2 * seen.width)
 

@@ -6,9 +6,9 @@ import importlib.util
 
 import pytest
 
-pytest.importorskip("transformers")
-if importlib.util.find_spec("timm") is None:  # importing it wants torchvision
-    pytest.skip("timm is not installed", allow_module_level=True)
+for library in ("transformers", "timm"):  # importing timm wants torchvision
+    if importlib.util.find_spec(library) is None:
+        pytest.skip(f"{library} is not installed: scripts/nightly does", allow_module_level=True)
 
 from onnxq.errors import VerificationError
 from scripts._qat_models import MODELS

@@ -7,7 +7,8 @@ import pytest
 
 from onnxq.tuning.estimates import Estimates
 from onnxq.tuning.goal import Aim, Goal
-from onnxq.tuning.outlook import Outlook, share_of_bytes
+from onnxq.tuning.move_costs import share_of_bytes
+from onnxq.tuning.outlook import Outlook
 from onnxq.tuning.position import FormMove, Point
 from onnxq.tuning.standing import Standing
 from tests.tuning.made_up import FLOAT, INTEGER, Layer, Network

@@ -36,6 +36,6 @@ def test_profile_and_whole_runs_are_of_the_same_model() -> None:
 
 def test_turns_alternate_in_their_order() -> None:
     seen: list[int] = []
-    runs = [lambda i=i: seen.append(i) for i in range(3)]  # type: ignore[misc]
+    runs = [lambda i=i: seen.append(i) for i in range(3)]
     timed_runs._taking_turns(runs, timed_runs.Schedule(2, (1, 1, 2)))
     assert seen == [2, 2, 2, 1, 0, 0, 1, 2, 2, 2]  # one of several is not counted

@@ -8,11 +8,12 @@ import onnx_ir as ir
 from onnxq.qconfig import default_qconfig_mapping
 from onnxq.quantized.quantized_model import QuantizedModel
 from onnxq.tuning.goal import Goal
+from onnxq.tuning.milestone import Milestone
 from onnxq.tuning.node_group import NodeGroup
 from onnxq.tuning.score import Score
 from onnxq.tuning.sensitivity import GroupCost, Sensitivity
 from onnxq.tuning.times import NodeTimes, Times
-from onnxq.tuning.tuned import Checked, Milestone, Tuned
+from onnxq.tuning.tuned import Checked, Tuned
 from tests.examples import network
 
 SCORE = Score(30.0, {"y": 30.0}, 1000, 1.0)
@@ -47,8 +48,8 @@ def test_report_shows_times_of_kinds_and_marks_predicted_ones() -> None:
     assert "microseconds of each group" in report
     assert "~1.000" in report
     assert " 0.500" in report
-    (group,) = found.to_dict()["group_times"]  # type: ignore[misc]  # a list of one
-    assert group == {"group": "Conv, a", "nodes": ["a"], "ns": {"float": 100.0}}
+    groups = found.to_dict()["group_times"]
+    assert groups == [{"group": "Conv, a", "nodes": ["a"], "ns": {"float": 100.0}}]
 
 
 def test_two_searches_that_found_the_same_are_equal_with_what_nobody_sees() -> None:

@@ -42,7 +42,7 @@ _TINY = float(np.finfo(np.float32).tiny)
 
 @dataclass(frozen=True, slots=True)
 class EndsRule:
-    """What an observer makes of the ends of its batches.
+    """Rule by which an observer joins the ends of its batches.
 
     Attributes:
         averaging_constant: weight of a new batch; None: the widest ends count.

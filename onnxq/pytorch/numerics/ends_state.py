@@ -29,7 +29,7 @@ _OLDER_NAMES = ("min", "max", "absmax", "index")
 def observer_state(
     observer: Observer, ends: npt.NDArray[np.float32]
 ) -> dict[str, npt.NDArray[np.generic]]:
-    """What the observer's load_state takes.
+    """State that the observer's load_state takes.
 
     Args:
         observer: one that follows from ends.

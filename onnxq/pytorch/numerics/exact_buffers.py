@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class ExactBuffers(nn.Module):
-    """Its buffers and parameters stay of their dtype when a model is cast to half precision.
+    """Module whose buffers and parameters keep their dtype when a model is cast to half precision.
 
     Where channels are not known before data or a checkpoint, a tensor takes a new shape.
     """

@@ -174,7 +174,7 @@ def _built(template: Any, tensors: Iterator[object]) -> Any:
 
 
 def result_of(outputs: object, nodes: Iterator[fx.Node]) -> Any:
-    """What the graph's output node holds; None where an OutputForm has to make it.
+    """Value that the graph's output node holds; None where an OutputForm has to make it.
 
     Args:
         outputs: what forward returned.

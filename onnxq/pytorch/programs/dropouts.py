@@ -1,4 +1,4 @@
-"""What train mode does where eval mode does nothing, so that a program of eval mode can train.
+"""Rates of train mode, where eval mode does nothing, so that a program of eval mode can train.
 
 functional.dropout(x, p if self.training else 0.0)   p, from one run in train mode
 nn.MultiheadAttention                                its p, behind its softmax

@@ -179,7 +179,7 @@ class LeafCalls:
         if not isinstance(node.meta.get("val"), torch.Tensor):
             return None
         if getattr(module, "inplace", False):
-            vars(module)["inplace"] = False
+            module.inplace = False
         return path
 
 
@@ -196,7 +196,7 @@ def scopes(node: fx.Node) -> list[str]:
 
 
 def stack_key(node: fx.Node) -> str:
-    """What tells the calls of one module apart."""
+    """Key that tells the calls of one module apart."""
     return str((list(node.meta.get("nn_module_stack") or {}) or [""])[-1])
 
 

@@ -113,7 +113,7 @@ class _Pass:
         self._now[source] = made
 
     def _copied(self, node: fx.Node) -> fx.Node:
-        """What x.copy_(y) puts into x."""
+        """Tensor that x.copy_(y) puts into x."""
         x, y = node.args[:2]
         wanted, got = x.meta["val"], y.meta["val"]  # type: ignore[union-attr]  # nodes
         made: fx.Node = self._current(y)

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """What torch.export recorded of a module in eval mode.
+    """Record of a module in eval mode, as torch.export made it.
 
     Attributes:
         exported: of the flat form of the module: tensors in, a tuple of tensors out.
@@ -66,7 +66,7 @@ class Open(enum.Enum):
     """Axes of inputs that a program leaves open where nobody names them."""
 
     BATCH = "batch"
-    """As `onnxq.export`: nodes are called as in its model."""
+    """Batches alone, as `onnxq.export` does: nodes are called as in its model."""
 
     LENGTHS = "lengths"
     """Lengths of sequences as well."""

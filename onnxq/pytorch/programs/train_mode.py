@@ -1,4 +1,4 @@
-"""What a training graph lacks of a module's train mode, in words.
+"""Notes on what a training graph lacks of a module's train mode.
 
 Batch norm and dropout are in the graph. Layers that are left out at random, masks that are drawn,
 results of auxiliary heads are not: the graph is made of eval mode. One run of each with the same

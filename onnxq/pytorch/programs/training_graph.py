@@ -149,7 +149,7 @@ class _Building:
     # --- values
 
     def _read(self, argument: Any) -> Any:
-        """What stands for a node of the program now, or anything else as it is."""
+        """Node that stands for one of the program now, or anything else as it is."""
         return fx.node.map_arg(argument, self._value)
 
     def _value(self, node: fx.Node) -> Any:

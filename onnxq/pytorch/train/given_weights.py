@@ -25,6 +25,7 @@ def settle_weights(module: nn.Module) -> None:
     for root, node, wrapper in list(_calls(module)):
         weight, bias = (*_evaluated(root, node), None)[:2]
         if wrapper.takes_weight:
+            assert weight is not None, "the first of a layer's values"
             wrapper.give(weight, bias)
 
 

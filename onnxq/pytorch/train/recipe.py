@@ -107,12 +107,12 @@ def finetune(
             group["lr"] = chosen.rate(step)
         found = loss(model, batch)
         optimizer.zero_grad()
-        found.backward()
+        found.backward()  # type: ignore[no-untyped-call]  # torch's own
         optimizer.step()
         losses.append(found.detach())  # a number would wait for the device
     model.apply(disable_observer).eval()
     check_observed_values(model)
-    return torch.stack(losses).tolist()  # type: ignore[no-any-return]
+    return torch.stack(losses).tolist()
 
 
 def _again(batches: Iterable[Any]) -> Iterable[Any]:

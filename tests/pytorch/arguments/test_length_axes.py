@@ -25,7 +25,8 @@ class Text(nn.Module):
     def forward(self, ids: Tensor, mask: Tensor) -> Tensor:
         """(N, 4)."""
         x = self.words(ids) + self.places(torch.arange(ids.shape[1]))
-        return (x * mask[..., None]).sum(1)
+        summed: Tensor = (x * mask[..., None]).sum(1)
+        return summed
 
 
 def test_ids_and_mask_have_one_length_though_the_table_ends() -> None:

@@ -373,7 +373,8 @@ class Inside(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """(N, 8)."""
         y = self.first(x)
-        return self.last(torch.addcmul(y, y, y))
+        z: Tensor = self.last(torch.addcmul(y, y, y))
+        return z
 
 
 def test_what_cannot_be_placed_stays_float_in_both_with_its_reason() -> None:

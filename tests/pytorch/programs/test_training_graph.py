@@ -85,7 +85,7 @@ def test_nested_arguments_and_dataclasses_are_those_of_the_module() -> None:
     torch.testing.assert_close(got.scores, wanted.scores, rtol=0, atol=0)
     torch.testing.assert_close(got.state, wanted.state, rtol=0, atol=0)
     assert isinstance(graph.lstm, nn.LSTM)
-    got.scores.sum().backward()
+    got.scores.sum().backward()  # type: ignore[no-untyped-call]  # torch's own
     assert graph.lstm.weight_ih_l0.grad is not None
 
 

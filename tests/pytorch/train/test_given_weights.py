@@ -29,7 +29,8 @@ class Computed(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """(N, 3)."""
         y = self.normed(x) @ self.bare
-        return y @ (torch.eye(3) + self.up @ self.down)
+        z: Tensor = y @ (torch.eye(3) + self.up @ self.down)
+        return z
 
 
 def test_weights_are_those_of_the_parameters_now() -> None:
@@ -43,6 +44,7 @@ def test_weights_are_those_of_the_parameters_now() -> None:
     weights = {name: call.layer.weight for name, call in calls.items()}
     normed, bare, product = weights.values()
     torch.testing.assert_close(normed, model.normed.weight)
+    assert isinstance(bare, Tensor)
     assert not bare.any()
     torch.testing.assert_close(product, (torch.eye(3) + model.up @ model.down).detach().t())
     assert graph.training
