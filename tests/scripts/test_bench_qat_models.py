@@ -6,9 +6,8 @@ import importlib.util
 
 import pytest
 
-for library in ("transformers", "timm"):  # importing timm wants torchvision
-    if importlib.util.find_spec(library) is None:
-        pytest.skip(f"{library} is not installed: scripts/nightly does", allow_module_level=True)
+if not all(map(importlib.util.find_spec, ("transformers", "timm"))):  # timm imports torchvision
+    pytest.skip("scripts/nightly installs transformers and timm", allow_module_level=True)
 
 from onnxq.errors import VerificationError
 from scripts._qat_models import MODELS
