@@ -28,7 +28,6 @@ from onnxq.ort.types_by_run import types_by_run
 from onnxq.pipeline import quantize_dynamic as quantize_model
 from onnxq.pytorch.arguments.example_inputs import example_inputs
 from onnxq.pytorch.exporting.exporter import export
-from onnxq.pytorch.modules.transposed import WEIGHTED
 from onnxq.pytorch.train.mappings import DYNAMIC_MAPPING
 from onnxq.qconfig import QConfigDynamic, QConfigMapping
 
@@ -49,7 +48,6 @@ _USUAL: tuple[type[nn.Module], ...] = (
     *DYNAMIC_MAPPING,
     nn.Embedding,
     nn.EmbeddingBag,
-    *WEIGHTED,
     nn.MultiheadAttention,
 )
 _SCOPES = "pkg.torch.onnx.name_scopes"

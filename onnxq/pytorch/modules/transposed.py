@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from onnxq.qconfig import Part
 
 TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
-WEIGHTED = (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.Linear, *TRANSPOSED)
+CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d, *TRANSPOSED)
+WEIGHTED = (nn.Linear, *CONVOLUTIONS)
 """Layers that batch norm and ReLU fuse with."""
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from onnxq.pytorch.eager.layer_types import COMPUTING
+from onnxq.pytorch.modules.transposed import CONVOLUTIONS
 from onnxq.pytorch.train.mappings import DYNAMIC_MAPPING, QAT_MAPPING, STATIC_MAPPING
 
 if TYPE_CHECKING:
@@ -17,8 +18,12 @@ def get_default_static_quant_module_mappings() -> dict[type[nn.Module], type[nn.
 
 
 def get_default_dynamic_quant_module_mappings() -> dict[type[nn.Module], type[nn.Module]]:
-    """{float type: dynamic type}: what `quantize_dynamic` puts in the place of what."""
-    return dict(DYNAMIC_MAPPING)
+    """{float type: dynamic type}: what `quantize_dynamic` puts in the place of what.
+
+    Convolutions are not among them, as in torch: they are quantized dynamically where they are
+    named.
+    """
+    return {kind: made for kind, made in DYNAMIC_MAPPING.items() if kind not in CONVOLUTIONS}
 
 
 def get_default_qat_module_mappings() -> dict[type[nn.Module], type[nn.Module]]:

@@ -26,7 +26,9 @@ from onnxq.pytorch.quantization.qconfig import (
     default_dynamic_qconfig,
     float16_dynamic_qconfig,
 )
-from onnxq.pytorch.train.mappings import DYNAMIC_MAPPING
+from onnxq.pytorch.quantization.quantization_mappings import (
+    get_default_dynamic_quant_module_mappings,
+)
 from onnxq.pytorch.train.sources import reads_codes
 from onnxq.pytorch.train.successors import check_prepared
 from onnxq.qparams import QParams
@@ -86,7 +88,7 @@ def quantize_dynamic(
     Args:
         model: float; it is put into eval mode.
         qconfig_spec: types and names of submodules; or {type or name: QConfigDynamic, None for
-            float}; None: every type that has a dynamic layer.
+            float}; None: every type that has a dynamic layer, but convolutions.
         dtype: of the weights, where qconfig_spec says no more: torch.qint8 or torch.float16.
         mapping: {float type: dynamic type with from_float}; None: those of nn.quantized.dynamic.
         inplace: changes the model itself.
@@ -174,7 +176,7 @@ def _entries(spec: object, dtype: torch.dtype) -> Mapping[Any, object]:
             f"quantize_dynamic: dtype {dtype}; wanted {' or '.join(map(str, _OF_DTYPE))}, or a "
             "QConfigDynamic for each type in qconfig_spec."
         )
-    keys = DYNAMIC_MAPPING if spec is None else spec
+    keys = get_default_dynamic_quant_module_mappings() if spec is None else spec
     if not isinstance(keys, set | frozenset | list | tuple | dict):
         raise QConfigError(
             f"qconfig_spec is {kind_of(spec)}; wanted None, a set such as {{nn.LSTM, nn.Linear}}, "

@@ -156,10 +156,10 @@ def test_linear_takes_weights_as_torch_does() -> None:
 
 
 def test_refusals_name_the_remedy() -> None:
-    half = nn.Linear(2, 2)
+    half = nn.LSTM(2, 2)
     half.qconfig = float16_dynamic_qconfig  # type: ignore[assignment]
     with pytest.raises(UnsupportedError, match="float16"):
-        nnqd.Linear.from_float(half)
+        nnqd.LSTM.from_float(half)
     static = nn.Linear(2, 2)
     static.qconfig = get_default_qconfig()  # type: ignore[assignment]
     with pytest.raises(QConfigError, match="QConfigDynamic"):

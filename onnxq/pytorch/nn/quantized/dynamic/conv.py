@@ -1,0 +1,110 @@
+"""Convolutions in float on int8 weights: ONNX Runtime's ConvInteger is slower than its Conv."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, Self
+
+from torch import nn
+
+from onnxq.pytorch.modules.transposed import arguments_of
+from onnxq.pytorch.nn.quantized.convolution import (
+    Convolution,
+    ConvolutionBase,
+    TransposedConvolution,
+)
+from onnxq.pytorch.nn.quantized.dynamic.weights import DynamicWeights
+from onnxq.pytorch.nn.quantized.prepared import check_type
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import torch
+
+
+class _Dynamic(DynamicWeights, ConvolutionBase):
+    """A convolution or a transposed one whose weights are int8 or float16.
+
+    In the exported model DequantizeLinear of the weight, which ONNX Runtime carries out when it
+    loads the model, and Conv or ConvTranspose in float: the form that onnxq.quantize_dynamic gives
+    these operators.
+    """
+
+    float_type: ClassVar[type[nn.Module]]
+
+    @classmethod
+    def from_float(cls, mod: nn.Module, use_precomputed_fake_quant: object = False) -> Self:  # noqa: ARG003  # torch's
+        """The module of a float one; its qconfig, a QConfigDynamic, says how weights are quantized.
+
+        Raises:
+            UnsupportedError: another type of module.
+            QConfigError: a qconfig of another kind.
+        """
+        check_type(mod, cls.float_type, cls.__name__)
+        return cls(**arguments_of(mod)).take(mod)
+
+    def extra_repr(self) -> str:
+        """Sizes, type of the weights, and the arguments that are not defaults."""
+        options = self.options_repr(self.bias_values is not None)
+        return f"{self.sizes_repr()}, dtype={self.dtype_repr()}{options}"
+
+
+class _Conv(Convolution, _Dynamic):
+    """A convolution on stored weights, float32 in and out."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """float32 (batch, in_channels, *spatial) -> (batch, out_channels, *)."""
+        return self.convolved(x)
+
+
+class _ConvTranspose(TransposedConvolution, _Dynamic):
+    """A transposed convolution on stored weights, float32 in and out."""
+
+    def forward(self, x: torch.Tensor, output_size: Sequence[int] | None = None) -> torch.Tensor:
+        """float32 (batch, in_channels, *spatial) -> (batch, out_channels, *).
+
+        Raises:
+            ShapeError: an output_size that no padding gives.
+        """
+        return self.convolved(x, output_size)
+
+
+class Conv1d(_Conv):
+    """torch.nn.Conv1d in float on int8 weights; x (batch, channels, length)."""
+
+    float_type = nn.Conv1d
+    dims = 1
+
+
+class Conv2d(_Conv):
+    """torch.nn.Conv2d in float on int8 weights; x (batch, channels, height, width)."""
+
+    float_type = nn.Conv2d
+    dims = 2
+
+
+class Conv3d(_Conv):
+    """torch.nn.Conv3d in float on int8 weights; x (batch, channels, depth, height, width)."""
+
+    float_type = nn.Conv3d
+    dims = 3
+
+
+class ConvTranspose1d(_ConvTranspose):
+    """torch.nn.ConvTranspose1d in float on int8 weights; x (batch, channels, length)."""
+
+    float_type = nn.ConvTranspose1d
+    dims = 1
+
+
+class ConvTranspose2d(_ConvTranspose):
+    """torch.nn.ConvTranspose2d in float on int8 weights; x (batch, channels, height, width)."""
+
+    float_type = nn.ConvTranspose2d
+    dims = 2
+
+
+class ConvTranspose3d(_ConvTranspose):
+    """torch.nn.ConvTranspose3d in float on int8 weights; x (batch, channels, *spatial)."""
+
+    float_type = nn.ConvTranspose3d
+    dims = 3
