@@ -29,6 +29,7 @@ from onnxq.observers.noop import NoopObserver
 from onnxq.observers.normalization import NormalizationObserver
 from onnxq.observers.percentile import PercentileObserver
 from onnxq.observers.recording import RecordingObserver
+from onnxq.observers.step_size import StepSizeObserver
 
 default_observer = MinMaxObserver.with_args(reduce_range=True)
 default_weight_observer = MinMaxObserver.with_args(dtype="qint8", qscheme="per_tensor_symmetric")
@@ -53,6 +54,7 @@ __all__ = [
     "PerChannelMinMaxObserver",
     "PercentileObserver",
     "RecordingObserver",
+    "StepSizeObserver",
     "default_observer",
     "default_weight_observer",
     "find_observer",

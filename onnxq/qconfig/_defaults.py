@@ -21,12 +21,13 @@ from onnxq.observers import (
     NoopObserver,
     PerChannelMinMaxObserver,
     RecordingObserver,
+    StepSizeObserver,
     default_observer,
     default_weight_observer,
 )
 from onnxq.observers._range import FINE_EPS
 from onnxq.operator import DynamicForm, NodeForm
-from onnxq.qconfig._values import FakeQuantSpec, QConfig, QConfigDynamic
+from onnxq.qconfig._values import FakeQuantSpec, QConfig, QConfigDynamic, ScaleRule
 from onnxq.qparams import per_channel_symmetric, per_tensor_affine, per_tensor_symmetric
 
 if TYPE_CHECKING:
@@ -80,6 +81,21 @@ onnxq_default_qat_qconfig = QConfig(
     ),
 )
 
+_learned_activation = FakeQuantSpec(_full_fake_quant.observer, ScaleRule.LEARNED)
+
+learned_qat_qconfig = QConfig(
+    _learned_activation,
+    # at 8 bits absmax / 127 is nearer to the best scale than LSQ's start
+    FakeQuantSpec(NarrowRangeObserver.with_args(), ScaleRule.LEARNED),
+)
+"""Learned scales (LSQ) of 8 bits; they start at the range of the first batch, or of the weight."""
+
+learned_4bit_qat_qconfig = QConfig(
+    _learned_activation,
+    FakeQuantSpec(StepSizeObserver.with_args(quant_max=7), ScaleRule.LEARNED),
+)
+"""Weights of 4 bits in [-7, 7], stored as int8; their learned scales start as LSQ's paper says."""
+
 _fbgemm = QConfig(HistogramObserver.with_args(reduce_range=True), _weight_per_channel)
 _POST_TRAINING = {
     "": onnxq_default_qconfig,
@@ -105,6 +121,8 @@ NAMED: Mapping[str, QConfig | QConfigDynamic] = {
     "default_per_channel_qconfig": default_per_channel_qconfig,
     "default_debug_qconfig": default_debug_qconfig,
     "default_qat_qconfig": default_qat_qconfig,
+    "learned_qat_qconfig": learned_qat_qconfig,
+    "learned_4bit_qat_qconfig": learned_4bit_qat_qconfig,
     "default_dynamic_qconfig": default_dynamic_qconfig,
     "per_channel_dynamic_qconfig": per_channel_dynamic_qconfig,
     "float16_dynamic_qconfig": float16_dynamic_qconfig,

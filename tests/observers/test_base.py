@@ -42,6 +42,8 @@ SPECS = [
     public.AmaxObserver.with_args(method="percentile", percentile=99.0),
     public.AmaxObserver.with_args(method="entropy", quant_max=7),
     public.RecordingObserver.with_args(),
+    public.StepSizeObserver.with_args(ch_axis=1),
+    public.StepSizeObserver.with_args(ch_axis=None, quant_max=127),
     public.NoopObserver.with_args(),
 ]
 """One or more of each observer: the contract below runs over all of them."""

@@ -177,8 +177,9 @@ class LearnableFakeQuantize(FakeQuantize):
     """Learned step size (LSQ, Esser et al. 2020): scale is a parameter that is trained.
 
     The first batch that is observed gives its first value, through the observer, which then turns
-    itself off: observer_enabled is False until enable_observer() asks for a new start. The zero
-    point stays where the observer put it.
+    itself off: observer_enabled is False until enable_observer() asks for a new start. With
+    StepSizeObserver that is the paper's. The zero point stays where the observer put it. The
+    gradient of a scale that n elements share is divided by sqrt(n quant_max), as in the paper.
     """
 
     def __init__(

@@ -3,6 +3,8 @@
 observe   observers and the statistics of batch norm follow the batches
 settle    scales of activations rest, those of weights follow the weights
 freeze    all scales rest and batch norm is frozen: each step computes what is deployed
+
+Learned scales are parameters, which train to the end.
 """
 
 from __future__ import annotations
@@ -20,10 +22,18 @@ from torch.nn import functional
 from onnxq.errors import CalibrationError, ModelError, QConfigError
 from onnxq.pytorch.nn.intrinsic.qat import freeze_bn_stats
 from onnxq.pytorch.numerics.check_observed import check_observed_values
-from onnxq.pytorch.numerics.fake_quantize import FakeQuantize, disable_observer
+from onnxq.pytorch.numerics.fake_quantize import (
+    FakeQuantize,
+    LearnableFakeQuantize,
+    disable_observer,
+)
 
 Loss = Callable[[nn.Module, Any], Tensor]
 """Scalar that a batch gives with the model; the batch is whatever the data give."""
+
+_SHARE = 10
+"""Learning rates per step of a scale, in its own size: with weights of about 0.1, both move alike.
+Adam's steps are as long as the rate, however small the parameter: small scales would go to 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +87,23 @@ class Recipe:
             model.apply(disable_observer).apply(freeze_bn_stats)
 
 
+def parameter_groups(model: nn.Module, learning_rate: float) -> list[dict[str, Any]]:
+    """Groups for an optimizer such as Adam: learned scales have rates in proportion to themselves.
+
+    Args:
+        model: of prepare_qat with example inputs, whose scales have their first values.
+        learning_rate: of all other parameters; `share` of a group is its part of it.
+    """
+    fakes = [part for part in model.modules() if isinstance(part, LearnableFakeQuantize)]
+    scales = dict.fromkeys(fake.scale for fake in fakes)
+    others = [one for one in model.parameters() if one not in scales]
+    groups: list[dict[str, Any]] = [{"params": others, "lr": learning_rate, "share": 1.0}]
+    for scale in scales:
+        share = _SHARE * float(scale.detach().mean())
+        groups.append({"params": [scale], "lr": learning_rate * share, "share": share})
+    return groups
+
+
 def finetune(
     model: nn.Module, batches: Iterable[Any], loss: Loss, recipe: Recipe | None = None
 ) -> list[float]:
@@ -98,13 +125,13 @@ def finetune(
     chosen = recipe or Recipe()
     if not any(isinstance(part, FakeQuantize) for part in model.modules()):
         raise ModelError("finetune: nothing in the model rounds; give what prepare_qat returned.")
-    optimizer = torch.optim.Adam(model.parameters(), chosen.learning_rate)
+    optimizer = torch.optim.Adam(parameter_groups(model, chosen.learning_rate))
     model.train()
     losses: list[Tensor] = []
     for step, batch in enumerate(itertools.islice(_again(batches), chosen.steps)):
         chosen.enter(model, step)
         for group in optimizer.param_groups:
-            group["lr"] = chosen.rate(step)
+            group["lr"] = chosen.rate(step) * group["share"]
         found = loss(model, batch)
         optimizer.zero_grad()
         found.backward()  # type: ignore[no-untyped-call]  # torch's own

@@ -12,9 +12,9 @@ from torch.nn.functional import cross_entropy, gelu, relu
 
 from onnxq.errors import CalibrationError, ModelError, QConfigError
 from onnxq.observers import NarrowRangeObserver
-from onnxq.pytorch import FakeQuantize, convert, prepare_qat
+from onnxq.pytorch import FakeQuantize, LearnableFakeQuantize, convert, prepare_qat
 from onnxq.pytorch.nn.intrinsic.qat.batch_norm import WithBatchNorm
-from onnxq.pytorch.train.recipe import Recipe, distilling, finetune
+from onnxq.pytorch.train.recipe import Recipe, distilling, finetune, parameter_groups
 from onnxq.qconfig import FakeQuantSpec, QConfig, QConfigMapping, get_default_qat_qconfig
 
 if TYPE_CHECKING:
@@ -169,3 +169,17 @@ def test_what_cannot_be_trained_is_refused() -> None:
         finetune(prepare_qat(Cnn(), inputs=images()), [], loss)
     with pytest.raises(QConfigError, match="temperature"):
         distilling(Cnn(), 0)
+
+
+def test_learned_scales_have_rates_in_proportion_to_themselves() -> None:
+    """Adam's steps are as long as the rate: 1e-3 would take a scale of 1e-3 to nothing."""
+    fake, layer = LearnableFakeQuantize(), nn.Linear(2, 2)
+    fake(torch.tensor([0.0, 0.01]))
+    before = fake.scale.item()
+    model = nn.Sequential(fake, layer)
+    groups = parameter_groups(model, 1e-3)
+    assert [one for group in groups for one in group["params"]] == [*layer.parameters(), fake.scale]
+    optimizer = torch.optim.Adam(groups)
+    model(torch.tensor([[0.004, 0.02]])).sum().backward()
+    optimizer.step()
+    assert abs(fake.scale.item() / before - 1) == pytest.approx(0.01, rel=1e-3)
