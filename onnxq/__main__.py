@@ -10,19 +10,20 @@ from onnxq.core import signals
 
 def main() -> None:
     """Runs the command line, and ends the process with its exit code."""
-    signals.hear()
-    _open_streams()
     code: int | str | None = 0
     try:
+        signals.hear()
+        _open_streams()
         try:
             from onnxq.cli import main as commands
 
             commands(prog_name="onnxq")
         except SystemExit as end:
             code = end.code
+        signals.ignore()  # the work is done
     except KeyboardInterrupt:  # while the command line was imported, or between two lines here
         code = None
-    signals.ignore()  # the work is done, or taken back
+        signals.ignore()  # and taken back
     _clean()
     sys.exit(signals.exit_code() or code)
 

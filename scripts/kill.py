@@ -129,7 +129,9 @@ def trial(command: Command, number: signal.Signals, rng: np.random.Generator) ->
         status = _wait(pid)
         found["done before" if status == 0 else "stopped"] += 1
         heard = (128 + number, EARLY.get(number, -number))
-        found["wrong exit code"] += status not in (0, *heard)
+        if status not in (0, *heard):
+            found["wrong exit code"] += 1
+            print(f"{command.name}, {number.name}: ended with {status}", file=sys.stderr)
         found["partial outputs"] += _partial(command, out, was_there)
         left = _left(command, out, tmp)
         if number is signal.SIGKILL:

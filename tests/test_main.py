@@ -19,6 +19,22 @@ sys.argv = ["onnxq", "targets"]
 command.main()
 """
 
+BESIDE_THE_COMMAND = """
+import os, signal, sys
+import onnxq.__main__ as command
+from onnxq.core import signals
+
+inner = {place}
+
+def outer():
+    inner()
+    os.kill(os.getpid(), signal.SIGTERM)
+
+{place} = outer
+sys.argv = ["onnxq", "--version"]
+command.main()
+"""
+
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals are POSIX's")
 @pytest.mark.parametrize(("signal", "code"), [("SIGINT", 130), ("SIGTERM", 143)])
@@ -36,3 +52,16 @@ def test_a_signal_while_modules_are_imported_has_its_exit_code(
     assert done.returncode == code
     assert "Traceback" not in done.stderr
     assert done.stdout == ""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals are POSIX's")
+@pytest.mark.parametrize("place", ["signals.hear", "command._open_streams"])
+def test_a_signal_before_the_command_has_its_exit_code(place: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", BESIDE_THE_COMMAND.format(place=place)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (143, "", "")
