@@ -6,9 +6,9 @@ errors of random sign), and a chain of L layers adds up at most L of these, so t
 
     |exported - module| <= SAFETY * L * sqrt(K) * u * max|module|
 
-per output, where L counts the weights with two or more axes and K is the largest number of terms
-that an output element sums over. For ResNet-20 that is 2.5e-4 of the largest logit;
-measured are 5e-7.
+per output, where L counts the weights with two or more axes, as floats or codes, and K is the
+largest number of terms that an output element sums over. For ResNet-20 that is 2.5e-4 of the
+largest logit; measured are 5e-7.
 A wrong translation (another GELU, another padding) shows at 1e-3 and above.
 """
 
@@ -25,6 +25,7 @@ from torch import nn
 
 from onnxq.errors import ModelError, UnsupportedError, VerificationError
 from onnxq.pytorch.arguments.forward import FORWARD_RAISES, compute, described, flatten
+from onnxq.pytorch.nn.quantized.stored import Stored
 
 if TYPE_CHECKING:
     from onnxq.pytorch.arguments.bound_inputs import BoundInputs
@@ -38,7 +39,8 @@ Run = Callable[[Mapping[str, npt.NDArray[np.generic]]], Arrays]
 
 def relative_tolerance(module: nn.Module) -> float:
     """Largest difference to accept, as a share of a float32 output's largest absolute value."""
-    weights = [p for p in module.parameters() if p.ndim >= 2 and p.numel()]
+    stored = [x for part in module.modules() if isinstance(part, Stored) for x in part.buffers()]
+    weights = [p for p in (*module.parameters(), *stored) if p.ndim >= 2 and p.numel()]
     layers = max(1, len(weights))
     terms = max((p[0].numel() for p in weights), default=1)
     return SAFETY * layers * math.sqrt(terms) * 2.0**-24

@@ -12,6 +12,7 @@ from onnxq.checking.cross_check import cross_check
 from onnxq.errors import UnsupportedError
 from onnxq.ort import runtime
 from onnxq.pytorch import export
+from onnxq.pytorch.exporting.check import relative_tolerance
 from onnxq.pytorch.nn.quantized import dynamic as nnqd
 from onnxq.qconfig import per_channel_dynamic_qconfig
 
@@ -95,6 +96,12 @@ def test_a_transposed_convolution_takes_the_size_of_its_result() -> None:
     layer = nn.ConvTranspose2d(4, 2, 3, stride=2)
     x = example(layer)
     assert made_of(layer)(x, output_size=[14, 12]).shape == layer(x, output_size=[14, 12]).shape
+
+
+def test_an_export_is_held_to_the_bound_of_the_float_layers() -> None:
+    model = nn.Sequential(nn.Conv2d(64, 64, 3), nn.Conv2d(64, 64, 3))
+    stored = tq.quantize_dynamic(model, {nn.Conv2d})
+    assert relative_tolerance(stored) == relative_tolerance(model)
 
 
 def test_another_module_is_refused() -> None:
