@@ -5,6 +5,7 @@ the codes. Arguments and names are those of torch.nn.quantized.
 """
 
 from onnxq.pytorch.modules.float_functional import FloatFunctional
+from onnxq.pytorch.nn.quantized import functional
 from onnxq.pytorch.nn.quantized.activation import (
     ELU,
     Hardswish,
@@ -67,4 +68,5 @@ __all__ = [
     "Requantize",
     "Sigmoid",
     "Softmax",
+    "functional",
 ]

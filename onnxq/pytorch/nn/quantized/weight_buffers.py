@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import numpy as np
 import torch
 
-from onnxq.dtypes import find
 from onnxq.errors import ShapeError
 from onnxq.pytorch.nn.quantized.stored import Stored, qparams_of, tensors_of
 from onnxq.pytorch.numerics.code_types import torch_dtype
+from onnxq.pytorch.numerics.quantized_tensors import from_torch
 from onnxq.pytorch.numerics.rounding_ops import dequantize_linear
-from onnxq.qparams import PerChannel, QParams
 from onnxq.qtensor import QTensor
 
 
@@ -61,7 +59,7 @@ class WeightBuffers(Stored):
         Raises:
             ShapeError: another shape than the constructor was given; a float tensor.
         """
-        weight = w if isinstance(w, QTensor) else _of_torch(w)
+        weight = w if isinstance(w, QTensor) else from_torch(w)
         if weight.shape != tuple(self.weight_codes.shape):
             raise ShapeError(
                 f"{self.title}: weight of shape {weight.shape}; "
@@ -75,23 +73,3 @@ class WeightBuffers(Stored):
         scale, zero_point = (x.to(device) for x in tensors_of(weight.qparams))
         codes = torch.from_numpy(weight.int_repr()).to(device, torch_dtype(weight.dtype))
         self.weight_codes, self.weight_scale, self.weight_zero_point = codes, scale, zero_point
-
-
-def _of_torch(w: torch.Tensor) -> QTensor:
-    """The codes and qparams of a tensor that torch quantized. Raises ShapeError for a float one."""
-    if not w.is_quantized:
-        raise ShapeError(
-            f"weight is a tensor of {w.dtype}; wanted a QTensor of onnxq.qtensor, or a tensor "
-            "quantized by torch. Quantize it with onnxq.qtensor.quantize_per_channel."
-        )
-    dtype = find(str(w.dtype))
-    if w.qscheme() in (torch.per_tensor_affine, torch.per_tensor_symmetric):
-        qparams = QParams(np.asarray(w.q_scale(), np.float32), np.asarray(w.q_zero_point()), dtype)
-    else:
-        qparams = QParams(
-            w.q_per_channel_scales().numpy().astype(np.float32),
-            w.q_per_channel_zero_points().numpy(),
-            dtype,
-            PerChannel(w.q_per_channel_axis()),
-        )
-    return QTensor(w.int_repr().numpy(), qparams)

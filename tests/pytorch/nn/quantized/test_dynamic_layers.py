@@ -157,7 +157,7 @@ def test_linear_takes_weights_as_torch_does() -> None:
 
 def test_refusals_name_the_remedy() -> None:
     half = nn.LSTM(2, 2)
-    half.qconfig = float16_dynamic_qconfig  # type: ignore[assignment]
+    half.qconfig = float16_dynamic_qconfig
     with pytest.raises(UnsupportedError, match="float16"):
         nnqd.LSTM.from_float(half)
     static = nn.Linear(2, 2)
