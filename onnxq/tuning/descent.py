@@ -201,6 +201,8 @@ class Descent:
         (found,) = self._measure([point.position.moved(batch)])
         best = self._best([found], point)
         if found is not None:
+            if self.proposals.standing.bounds_accuracy:  # else only their order counts
+                estimates.learn(point, batch, found.score)
             estimates.correct(point, batch, found.score)
             if best is found and self._delivers(point, found, expected):
                 return found

@@ -1,7 +1,19 @@
-"""Estimates of what a move changes: noise from the sensitivity, corrected by each measurement."""
+"""Estimates of what a move changes: noise from the sensitivity, corrected by each measurement.
+
+Noises of units add up, but moves take away less than their sum says: an activation stays rounded as
+long as one of its neighbours is in codes, which was counted with each of them, and those that look
+best are those whose noise was guessed too high (or, left in codes, too low). So
+
+    noise(position) = met * (sum / sum where it was met) ** delivered
+
+where `delivered` is the share of the decibels that batches brought, of those that the sums had
+promised: 1 at first. What was measured is met, and all in float has no noise, whatever it is. What
+it does not explain is put down to the units of the batch.
+"""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -27,6 +39,9 @@ not rounded give 5.7 dB on models/transformer, dynamic ranges 6 (scripts/bench_d
 of 8 bits alone are left in the others."""
 MOST_CORRECTION = 30.0
 """Factor by which one measurement may correct an estimate: more is the neighbours' doing."""
+LEAST_DELIVERED = 0.25
+"""Share of the promised decibels that the next batch is expected to bring at least: behind one that
+brought nothing, other units than its own are chosen."""
 LEAST_SHARE = 1e-9
 """Noise of a unit whose error is too small to be measured, as a share of the numbers' power."""
 
@@ -42,6 +57,9 @@ class Estimates:
 
     noise: dict[str, float]
     _scale: float = field(default=1.0)  # of all, so that the last measurement is met
+    _met: float = field(default=0.0)  # that measurement
+    _promised: float = field(default=0.0)  # by sums of units, of all batches: logarithms
+    _brought: float = field(default=0.0)
 
     def of(self, unit: Unit, form: NodeForm) -> float:
         """Noise of a unit in that form."""
@@ -51,6 +69,20 @@ class Estimates:
 
     def total(self, position: Position) -> float:
         """Noise of a model; errors that do not know of each other add up."""
+        found = self._sum(position)
+        return self._met * math.pow(found / self._met, self._delivered) if self._met else found
+
+    def sum_for(self, noise: float) -> float:
+        """Sum over units at which a model is expected to have that noise: `total`, reversed."""
+        return self._met * math.pow(noise / self._met, 1 / self._delivered) if self._met else noise
+
+    @property
+    def _delivered(self) -> float:
+        if not self._promised:
+            return 1.0
+        return min(max(self._brought / self._promised, LEAST_DELIVERED), 1.0)
+
+    def _sum(self, position: Position) -> float:
         return sum(self.of(unit, position.form(unit)) for unit in position.units)
 
     def gain(self, position: Position, move: FormMove) -> float:
@@ -59,9 +91,26 @@ class Estimates:
 
     def meet(self, position: Position, score: Score) -> None:
         """Scales all estimates so that they give what was measured."""
-        total = self.total(position)
+        total = self._sum(position)
         if total > 0:
-            self._scale *= max(noise_of(score), LEAST_SHARE) / total
+            self._met = max(noise_of(score), LEAST_SHARE)
+            self._scale *= self._met / total
+
+    def learn(self, point: Point, moves: Sequence[FormMove], after: Score) -> None:
+        """Learns what share of the promised decibels a batch of moves brought.
+
+        Args:
+            point: where the batch began, whose score `meet` has met.
+            moves: the batch, of which nothing was measured before.
+            after: score with them.
+        """
+        now = self._sum(point.position)
+        then = max(self._sum(point.position.moved(moves)), LEAST_SHARE)
+        if then < now:
+            promised = math.log(now / then)
+            brought = math.log(noise_of(point.score) / noise_of(after))
+            self._promised += promised
+            self._brought += min(max(brought, 0.0), promised)
 
     def correct(self, point: Point, moves: Sequence[FormMove], after: Score) -> None:
         """Corrects the units of a batch of moves by what the batch changed.
@@ -71,7 +120,8 @@ class Estimates:
             moves: the batch.
             after: score with them.
         """
-        expected = sum(self.gain(point.position, move) for move in moves)
+        begun = point.position
+        expected = self.total(begun) - self.total(begun.moved(moves))
         found = noise_of(point.score) - noise_of(after)
         if expected == 0:
             return

@@ -176,7 +176,8 @@ class Outlook:
         ]
         allotment = Allotment(things)
         quiet = self._wants_quiet
-        taken = allotment.quietest(room) if quiet else allotment.cheapest(self._allowed)
+        allowed = self.estimates.sum_for(self._allowed)
+        taken = allotment.quietest(room) if quiet else allotment.cheapest(allowed)
         return position.moved(moves[i] for moves, i in zip(by_unit.values(), taken, strict=True))
 
     def _swept(

@@ -65,7 +65,8 @@ class Proposals:
         if batch := self._afresh(point, shut):
             return batch
         if self.standing.lacking_db(score) > 0:
-            return self._quieter(point, options, self.standing.noise_aim(score), math.inf)
+            aim = self.estimates.sum_for(self.standing.noise_aim(score))
+            return self._quieter(point, options, aim, math.inf)
         if self.standing.lacking_time(score) > 0:
             return self._faster(point, options, goal.max_time or 0.0)
         if goal.objective is Aim.ACCURACY:
@@ -134,6 +135,7 @@ class Proposals:
         allowed = max(self.standing.noise_allowed(point.score), noise)
         if not self.standing.bounds_accuracy and self.standing.lacking_time(point.score):
             allowed = math.inf
+        allowed = self.estimates.sum_for(allowed)
         added = {move: -self.estimates.gain(point.position, move) for move in costs}
         useful = [move for move, cost in costs.items() if cost < 0]
         useful.sort(key=lambda move: costs[move] / max(added[move], 1e-6 * noise))

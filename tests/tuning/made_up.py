@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,7 @@ from onnxq.tuning.moves import form_in, with_form
 from onnxq.tuning.position import Position
 from onnxq.tuning.proposals import Proposals
 from onnxq.tuning.score import Score
-from onnxq.tuning.standing import Standing
+from onnxq.tuning.standing import Standing, noise_of
 from onnxq.tuning.units import Member, Unit
 
 if TYPE_CHECKING:
@@ -90,6 +90,42 @@ class Network:
 
         proposals = Proposals(Standing(goal, math.inf), Estimates(dict(noise)), time_of)
         return Descent(proposals, self.measured, (), goal.max_runs).run(self.start)
+
+
+@dataclass(frozen=True)
+class Chain(Network):
+    """Layers between activations that are rounded where a layer on either side is in codes."""
+
+    rounded: tuple[float, ...] = ()
+
+    def score(self, forms: Sequence[NodeForm]) -> Score:
+        coded = [form is INTEGER for form in forms]
+        sides = itertools.pairwise(coded)
+        between = [x for x, pair in zip(self.rounded, sides, strict=True) if any(pair)]
+        noise = sum(between) + sum(x.noise for x, c in zip(self.layers, coded, strict=True) if c)
+        db = -10 * math.log10(noise) if noise else 200.0
+        return replace(super().score(forms), metric=db, sqnr_db={"y": db})
+
+    @property
+    def alone(self) -> dict[str, float]:
+        """Noise of each layer with all others in float."""
+        found = {}
+        for i, unit in enumerate(self.units):
+            forms = [INTEGER if i == j else FLOAT for j in range(len(self.layers))]
+            found[unit.anchor.name] = noise_of(self.score(forms))
+        return found
+
+
+def drawn_chain(seed: int, layers: int = 20) -> Chain:
+    """A chain in which activations bring most of the noise."""
+    random = np.random.default_rng(seed)
+    floats = random.uniform(0.2, 1.0, layers)
+    floats /= floats.sum()
+    integers = floats * random.uniform(0.3, 0.8, layers)
+    columns = (10 ** random.uniform(-6, -5, layers), floats, integers)
+    made = itertools.starmap(Layer, zip(*(c.tolist() for c in columns), strict=True))
+    rounded = 10 ** random.uniform(-5.5, -4, layers - 1)
+    return Chain(tuple(made), rounded=tuple(rounded.tolist()))
 
 
 def drawn(seed: int, layers: int = 8) -> tuple[Network, dict[str, float]]:
