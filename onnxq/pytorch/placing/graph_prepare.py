@@ -29,7 +29,7 @@ from onnxq.pytorch.numerics.group import GridCopy, GroupMember, WholeBatch
 from onnxq.pytorch.numerics.ranks import check_not_sharded
 from onnxq.pytorch.placing.operands import module_of
 from onnxq.pytorch.placing.search import place
-from onnxq.pytorch.programs.graph_module import TrainingGraph
+from onnxq.pytorch.programs.graph_module import FLOAT_STATE, TrainingGraph
 from onnxq.pytorch.programs.program import Open, program_of
 from onnxq.pytorch.programs.train_mode import train_mode_notes
 from onnxq.pytorch.programs.training_graph import training_graph
@@ -318,6 +318,10 @@ class _Builder:
 class _TrainingBuilder(_Builder):
     """Weights are rounded, and activations too."""
 
+    def __init__(self, traced: fx.GraphModule, found: Placements) -> None:
+        super().__init__(traced, found)
+        self._float_state = tuple(traced.state_dict())
+
     @classmethod
     def notes(cls, traced: TrainingGraph, program: Program) -> tuple[str, ...]:
         """Notes on what train mode does beside."""
@@ -342,6 +346,12 @@ class _TrainingBuilder(_Builder):
         # of a module's qconfig the weight's part counts: activations have modules of their own
         float_module.qconfig = QConfig(weight.part, weight.part)
         return trained.from_float(float_module), parts
+
+    def finished(self, name: str) -> fx.GraphModule:
+        """The module, which takes checkpoints of the float model."""
+        made = super().finished(name)
+        made.meta[FLOAT_STATE] = self._float_state
+        return made
 
     def _is_folded_relu(self, node: fx.Node) -> bool:
         if self._clamps.get(node.name) != (0.0, float("inf")):

@@ -16,14 +16,18 @@ from torch._ops import OpOverload
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+FLOAT_STATE = "float_state"
+"""Key of a training graph's meta: names in the state_dict of the float model."""
+
 _HELD = ("_parameters", "_buffers", "_modules", "_non_persistent_buffers_set")
-_KEPT_META = ("program_nodes", "program_part")
+_KEPT_META = ("program_nodes",)
 
 
 class TrainingGraph(fx.GraphModule):
     """The graph of a model's forward, on the modules, parameters and buffers of the model.
 
-    It is saved and copied like any module; names of nodes stay.
+    It is saved and copied like any module; names of nodes stay. A checkpoint of the float model can
+    be loaded: it leaves the state of quantizers as it is.
 
     Args:
         root: whose tree becomes that of this module.
@@ -37,6 +41,20 @@ class TrainingGraph(fx.GraphModule):
         super().__init__(root, graph, class_name)
         if isinstance(root, nn.Module):
             self.__dict__.update({name: root.__dict__[name] for name in _HELD})
+
+    def _load_from_state_dict(
+        self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any
+    ) -> None:
+        """Adds to a checkpoint of the float model what it cannot have."""
+        own = self.state_dict(keep_vars=True)
+        names = self.meta.get(FLOAT_STATE, own)
+        added = own.keys() - set(names)
+        if not any(prefix + name in state_dict for name in added):
+            known = {id(own[name]): prefix + name for name in names if name in own}
+            for name in added:  # a norm is known by its path, and in the layer that it follows
+                held = own[name]
+                state_dict[prefix + name] = state_dict.get(known.get(id(held), ""), held)
+        super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
 
     def _deepcopy_init(self) -> Callable[..., None]:
         return TrainingGraph.__init__
