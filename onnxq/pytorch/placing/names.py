@@ -8,13 +8,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import fx
 
 from onnxq.graph.origins import origins_of
 from onnxq.pytorch.programs.training_graph import PROGRAM_NODES
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-    from torch import fx
     from torch.export import ExportedProgram
 
 _aten = torch.ops.aten
@@ -61,6 +61,12 @@ class Names:
         for node in traced.graph.nodes:
             for name in node.meta.get(PROGRAM_NODES, ())[-1:]:
                 self._of.setdefault(name, node)
+        self._of_parameters = set[fx.Node]()
+        for node in traced.graph.nodes:
+            sources = node.all_input_nodes
+            computed = node.op == "call_function" and bool(sources)
+            if node.op == "get_attr" or (computed and self._of_parameters.issuperset(sources)):
+                self._of_parameters.add(node)
 
     def nodes(self, value: ir.Value) -> list[fx.Node]:
         """The nodes that compute the value, or copy it."""
@@ -85,6 +91,10 @@ class Names:
         rest = [argument for argument in (*step.args[2:], *step.kwargs.values()) if argument]
         return all(argument in ("constant", 0) for argument in rest)
 
+    def is_of_parameters(self, node: fx.Node) -> bool:
+        """Whether a node computes a tensor of parameters and numbers alone."""
+        return node in self._of_parameters
+
     def _step(self, node: fx.Node) -> fx.Node | None:
         names = node.meta.get(PROGRAM_NODES, ())
         return self._program.get(names[-1]) if names else None
@@ -98,13 +108,6 @@ def is_tensor(node: fx.Node) -> bool:
     """Whether a node gives one tensor of floats."""
     value = node.meta.get("val")
     return isinstance(value, torch.Tensor) and value.is_floating_point()
-
-
-def is_of_parameters(node: fx.Node) -> bool:
-    """Whether a node computes a tensor of parameters and numbers alone."""
-    if node.op != "call_function":
-        return node.op == "get_attr"
-    return bool(node.all_input_nodes) and all(map(is_of_parameters, node.all_input_nodes))
 
 
 def _form(node: fx.Node) -> tuple[torch.dtype, tuple[str, ...]]:

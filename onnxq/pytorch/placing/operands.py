@@ -14,7 +14,7 @@ from onnxq.operator.nodes import tensor_of
 from onnxq.pytorch.modules.given_weight import weighted_layer
 from onnxq.pytorch.modules.transposed import along_channels
 from onnxq.pytorch.nn.intrinsic import BATCH_NORMS
-from onnxq.pytorch.placing.names import is_of_parameters, is_tensor
+from onnxq.pytorch.placing.names import is_tensor
 from onnxq.pytorch.placing.tensors import with_observer
 from onnxq.pytorch.train.placements import PlacedWeight, Unplaced
 from onnxq.static.placing.decision import weight_observer
@@ -47,6 +47,8 @@ class Operands:
     def __init__(self, view: View, tensors: Tensors) -> None:
         self._view = view
         self._tensors = tensors
+        self._folded = _folded(view)
+        self._taken: set[str] = set()  # nodes of weights
         self.weights: list[PlacedWeight] = []
 
     def place(self) -> Iterator[Unplaced]:
@@ -63,17 +65,13 @@ class Operands:
     def core(self, node: ir.Node) -> fx.Node | None:
         """The node that computes the first of these: the ONNX node's result, then with its bias."""
         results = [v for v in node.outputs if v.name]
-        for folded in self._view.nodes:
-            decision = self._view.quantized(folded)
-            if decision is not None and decision.folded_into == node_name(node):
-                results += [v for v in folded.outputs if decision.rule.clamp is None]
+        results += self._folded.get(node_name(node), [])
         found = [n for v in results for n in self._view.names.nodes(v)]
         weighted = self._view.quantized(node)
         if weighted is None or weighted.rule.weight is None:
             return next(iter(found), None)
-        called = {weight.node for weight in self.weights}
         modules = [n for n in found if self._called(n)[1] or weighted_layer(self._view.traced, n)]
-        unused = [n for n in modules if n.name not in called]
+        unused = [n for n in modules if n.name not in self._taken]
         return next(iter([*unused, *found]), None)
 
     def _module(self, node: fx.Node) -> nn.Module | None:
@@ -95,6 +93,7 @@ class Operands:
         yield from missing
         if isinstance(weight, PlacedWeight) and not missing:
             self.weights.append(weight)
+            self._taken.add(weight.node)
 
     # --- weights
 
@@ -167,7 +166,7 @@ class Operands:
 
     def _is_put_apart(self, argument: fx.Node, wanted: list[ir.Value]) -> bool:
         """Sees to a parameter that equals another one, for which ONNX has one constant."""
-        if not is_of_parameters(argument):
+        if not self._view.names.is_of_parameters(argument):
             return False
         placed = self._tensors.placed(argument)
         shape = [str(size) for size in argument.meta["val"].shape]
@@ -197,6 +196,16 @@ class Operands:
                 self._tensors.of[name].numbers.append((core.name, position, name, float(number)))
                 return None
         return name, f"'{core.name}' has no argument with these values"
+
+
+def _folded(view: View) -> dict[str, list[ir.Value]]:
+    """Name of a node -> results of those that its kernel carries out, but for clamps."""
+    found: dict[str, list[ir.Value]] = {}
+    for node in view.nodes:
+        decision = view.quantized(node)
+        if decision is not None and decision.folded_into and decision.rule.clamp is None:
+            found.setdefault(decision.folded_into, []).extend(node.outputs)
+    return found
 
 
 def module_of(graph: fx.GraphModule, node: fx.Node) -> nn.Module | None:

@@ -65,7 +65,8 @@ class Tensors:
 
     def place_rows(self) -> Iterator[Unplaced]:
         """Sees to the constants that no node was found to read; gives those that it cannot."""
-        for tensor in self._view.constants & self.of.keys():
+        constants = [tensor for tensor in self.of if tensor in self._view.constants]
+        for tensor in constants:
             if tensor not in self.of[tensor].tensors and not self._place_rows(tensor):
                 reason = "no node that reads this constant was found"
                 yield Unplaced(tensor, reason, self._view.around(tensor))

@@ -71,13 +71,12 @@ class LeafCalls:
     def __init__(self, model: nn.Module, program: ExportedProgram) -> None:
         self._modules = dict(model.named_modules(remove_duplicate=False))
         signature = program.graph_signature
+        sources = {**signature.inputs_to_parameters, **signature.inputs_to_buffers}
+        known = _paths(model)
         self._tensors: dict[str, tuple[str, torch.Tensor]] = {
             name: (path, operator.attrgetter(path)(model))
-            for name, path in {
-                **signature.inputs_to_parameters,
-                **signature.inputs_to_buffers,
-            }.items()
-            if path in _paths(model)
+            for name, path in sources.items()
+            if path in known
         }
         self._plain: dict[str, dict[str, Any]] = {}  # path -> what the layer was made to be
         nodes = [node for node in program.graph.nodes if node.op == "call_function"]

@@ -87,6 +87,8 @@ class _Building:
         self._model, self._program = model, program
         self._graph = fx.Graph()
         self._calls = LeafCalls(model, program.exported)
+        signature = program.exported.graph_signature
+        self._sources = {**signature.inputs_to_parameters, **signature.inputs_to_buffers}
         self._values: dict[fx.Node, Any] = {}
         self._attributes: dict[str, fx.Node] = {}
         self._parametrized: dict[tuple[str, str], fx.Node] = {}
@@ -159,9 +161,7 @@ class _Building:
 
     def _attribute(self, node: fx.Node) -> fx.Node:
         """A parameter, buffer or constant of the model."""
-        signature = self._program.exported.graph_signature
-        known = {**signature.inputs_to_parameters, **signature.inputs_to_buffers}
-        path = known.get(node.name)
+        path = self._sources.get(node.name)
         if path is None or not _has(self._model, path):
             path = self._constant(node)
         if path not in self._attributes:
@@ -175,7 +175,7 @@ class _Building:
         exported = self._program.exported
         signature = exported.graph_signature
         target = signature.inputs_to_lifted_tensor_constants.get(node.name)
-        target = target or signature.inputs_to_buffers[node.name]
+        target = target or self._sources[node.name]
         value = exported.constants[target]
         name = f"constant_{node.name}"
         while hasattr(self._model, name):

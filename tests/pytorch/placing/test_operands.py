@@ -1,0 +1,78 @@
+"""Operands of quantized nodes are those that the training graph's nodes read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from onnxq.pytorch.placing.operands import Operands, module_of
+from onnxq.pytorch.placing.tensors import Tensors
+from tests.pytorch.placing.viewed import small, viewed
+
+if TYPE_CHECKING:
+    from onnxq.pytorch.placing.view import View
+
+pytestmark = pytest.mark.oracle
+
+
+def placed(view: View) -> tuple[Tensors, Operands, list[str]]:
+    tensors = Tensors(view)
+    operands = Operands(view, tensors)
+    said = [*tensors.place(), *operands.place(), *tensors.place_rows()]
+    return tensors, operands, [each.reason for each in said]
+
+
+def test_weights_are_those_of_layers_norms_folded_and_of_what_is_given_one() -> None:
+    _, operands, said = placed(small())
+    assert not said
+    found = [(weight.path, weight.norm) for weight in operands.weights]
+    assert found == [("conv", "norm"), ("second", None), ("fc", None), ("matmul_1.layer", None)]
+
+
+def test_a_constant_is_placed_by_the_node_that_reads_it() -> None:
+    tensors, _, _ = placed(small())
+    assert {"place"} in [set(group.nodes) for group in tensors.placed_groups()]
+
+
+class Scaled(nn.Module):
+    """A number among the arguments, and a layer that is called twice."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc = nn.Linear(4, 4)
+        self.act = nn.ReLU()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(N, 4)."""
+        y: Tensor = self.fc(self.act(self.fc(x)) * 0.3)
+        return y
+
+
+@pytest.fixture(scope="module")
+def scaled() -> View:
+    torch.manual_seed(0)
+    return viewed(Scaled().eval(), torch.randn(3, 4))
+
+
+def test_a_number_is_an_operand_at_its_position(scaled: View) -> None:
+    tensors, _, said = placed(scaled)
+    assert not said
+    numbers = [number for group in tensors.placed_groups() for number in group.numbers]
+    assert [(node, position, value) for node, position, _, value in numbers] == [
+        ("mul", 1, pytest.approx(0.3))
+    ]
+
+
+def test_each_call_of_a_layer_has_a_weight_of_its_own(scaled: View) -> None:
+    _, operands, _ = placed(scaled)
+    assert len({weight.node for weight in operands.weights}) == 2
+    assert len({weight.exported for weight in operands.weights}) == 2
+
+
+def test_a_function_calls_no_module(scaled: View) -> None:
+    nodes = {node.name: node for node in scaled.traced.graph.nodes}
+    assert module_of(scaled.traced, nodes["mul"]) is None
+    assert isinstance(module_of(scaled.traced, nodes["act"]), nn.ReLU)
