@@ -92,8 +92,11 @@ def train_dropouts(model: nn.Module, bound: BoundInputs) -> Dropouts:
 
 def seeded_results(module: nn.Module, bound: BoundInputs) -> tuple[torch.Tensor, ...]:
     """Tensors of one run; random numbers are those of one seed, and go on outside as before."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(_SEED)
+    on_gpus = torch.cuda.is_initialized()
+    with torch.random.fork_rng(range(torch.cuda.device_count()) if on_gpus else ()):
+        torch.default_generator.manual_seed(_SEED)
+        if on_gpus:  # else a seed would be set for the time when they are
+            torch.cuda.manual_seed_all(_SEED)
         return tuple(flatten(compute(module, bound)))
 
 
@@ -217,14 +220,17 @@ def marked_identities(model: nn.Module, bound: BoundInputs) -> Iterator[None]:
         model: in eval mode.
         bound: example inputs.
     """
-    found = _identities(model, bound)
+    # a module may have a forward of its own beside its class's (Accelerate sets one)
+    found = {module: vars(module).get("forward") for module in _identities(model, bound)}
     try:
         for module in found:
             module.forward = _mark
         yield
     finally:
-        for module in found:
+        for module, own in found.items():
             del module.forward
+            if own is not None:
+                module.forward = own
 
 
 def _mark(x: torch.Tensor, *_: object, **__: object) -> torch.Tensor:

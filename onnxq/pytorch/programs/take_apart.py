@@ -140,8 +140,11 @@ def _attention(
         return None
     if enable_gqa:
         key, value = (_repeated(write, x, value_of(query).shape[-3]) for x in (key, value))
-    factor = math.sqrt(features**-0.5 if scale is None else scale)
+    product = features**-0.5 if scale is None else scale
+    factor = math.sqrt(abs(product))
     columns = write(_aten.transpose.int, key, -2, -1)
+    if product < 0:
+        query = write(_aten.neg.default, query)
     if factor != 1.0:
         query, columns = (write(_aten.mul.Tensor, x, factor) for x in (query, columns))
     scores = write(_aten.matmul.default, query, columns)

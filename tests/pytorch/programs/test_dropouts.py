@@ -8,7 +8,12 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from onnxq.pytorch.arguments.bound_inputs import bind
-from onnxq.pytorch.programs.dropouts import DropCall, marked_identities, train_dropouts
+from onnxq.pytorch.programs.dropouts import (
+    DropCall,
+    marked_identities,
+    seeded_results,
+    train_dropouts,
+)
 from onnxq.pytorch.programs.program import program_of
 from onnxq.pytorch.programs.training_graph import training_graph
 from tests.pytorch.programs.nets import DropPath
@@ -48,6 +53,23 @@ def test_modules_that_do_nothing_in_eval_mode_are_marked_for_the_time() -> None:
         assert "forward" in vars(model[0])
         assert "forward" not in vars(model[1])
     assert "forward" not in vars(model[0])
+
+
+def test_a_forward_that_a_module_has_of_its_own_comes_back() -> None:
+    model = nn.Sequential(DropPath()).eval()
+    own = model[0].forward
+    model[0].forward = own
+    with marked_identities(model, bind(model, torch.ones(2, 3))):
+        assert vars(model[0])["forward"] is not own
+    assert vars(model[0])["forward"] is own
+
+
+def test_random_numbers_go_on_as_before() -> None:
+    model = Dropping()
+    before = torch.random.get_rng_state()
+    first, second = (seeded_results(model, bind(model, torch.ones(2, 3))) for _ in range(2))
+    assert torch.equal(first[0], second[0])
+    assert torch.equal(torch.random.get_rng_state(), before)
 
 
 class Failing(nn.Module):

@@ -45,6 +45,7 @@ CASES: dict[str, Callable[[Tensor], Tensor]] = {
     "attention": attention(),
     "causal attention": attention(is_causal=True),
     "attention with a scale": attention(scale=0.3),
+    "attention with a negative scale": attention(scale=-0.3),
     "masked attention": attention(attn_mask=MASK),
     "attention with a summand": attention(attn_mask=torch.eye(5)),
     "grouped queries": lambda x: functional.scaled_dot_product_attention(
@@ -76,6 +77,13 @@ def test_the_last_node_keeps_the_name_of_the_function() -> None:
     take_apart(program)
     names = [node.name for node in program.graph.nodes if node.op == "call_function"]
     assert names == ["sigmoid_default", "silu"]
+
+
+def test_a_scale_of_one_is_no_product() -> None:
+    program = torch.export.export(Call(attention(scale=1.0)), (X,))
+    take_apart(program)
+    targets = [node.target for node in program.graph.nodes]
+    assert targets.count(torch.ops.aten.mul.Tensor) == 1  # x * 2
 
 
 def test_dropout_of_attention_weights_becomes_a_node_that_training_turns_on() -> None:
