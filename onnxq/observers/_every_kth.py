@@ -58,6 +58,8 @@ _STEPS = (97, 61, 43, 31, 29, 23, 19, 17, 13, 11, 7, 5)
 _FEW = 750
 """Values of a chunk, at least, whose second smallest and second largest are the bounds of what is
 usual: some 0.2% of all are beyond each."""
+_ENDS = 2
+"""Values that have a second smallest and a second largest one."""
 _NOTHING = np.empty(0, np.float32)
 
 
@@ -145,7 +147,10 @@ def _with_all_far(x: Singles, places: slice) -> _Look:
     The two comparisons that find them take the place of a search for the ends: an end is a far
     value, or a bound of what is usual. NaN is far from all.
     """
-    few = np.partition(x[places][:: max(x.size // (places.step * _FEW), 1)], (1, -2))
+    few = x[places][:: max(x.size // (places.step * _FEW), 1)]
+    if few.size < _ENDS:  # the last chunk of a tensor may have a handful of values
+        return few[:0], x, (x.min(), x.max())
+    few = np.partition(few, (1, -2))
     least, most = few[1], few[-2]
     usual = x >= least
     usual &= x <= most

@@ -100,6 +100,20 @@ def test_early_batches_count_all_that_is_far(x: F32) -> None:
     assert 100 < counted.far.size < SIZE / 50
 
 
+@pytest.mark.parametrize("beyond", [1, 2, 3, 96, 97, 98, 200, 300])
+@pytest.mark.parametrize("index", [0, 5, EARLY])
+def test_a_few_values_beyond_the_last_whole_chunk_are_counted(beyond: int, index: int) -> None:
+    random = np.random.default_rng(beyond)
+    x = random.normal(size=(1, (1 << 17) + beyond)).astype(np.float32)  # 2^17: the first chunk
+    x[0, -1] = 9.0
+    counted = EveryKth.in_batch(x.shape, index).read(x, index)
+    assert counted.high == 9.0
+    assert counted.weight > 1
+    # one value of each chunk more or less, and 4 deviations of the far values at counted places
+    bound = 2 * counted.weight + 4 * math.sqrt(counted.far.size * counted.weight)
+    assert abs(counted.part.size * counted.weight + counted.far.size - x.size) < bound
+
+
 def test_equal_values_at_an_end_are_not_far() -> None:
     x = np.minimum(NORMAL, 0.5)  # 31% are the largest value
     counted = EveryKth.in_batch((1, 64, 56, 56), 0).read(x, 0)
