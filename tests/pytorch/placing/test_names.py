@@ -24,7 +24,7 @@ def view() -> View:
 
 
 def node(view: View, name: str) -> fx.Node:
-    (found,) = [node for node in view.traced.graph.nodes if node.name == name]
+    found: fx.Node = next(node for node in view.traced.graph.nodes if node.name == name)
     return found
 
 

@@ -35,7 +35,8 @@ class Small(nn.Module):
         y = functional.relu(self.norm(self.conv(x)))
         y = self.second(functional.pad(y, (1, 1, 1, 1)))
         z = functional.dropout(y.mean((2, 3)), 0.1, self.training) + self.place
-        return self.fc(z) @ (self.a @ self.b.t())
+        scores: Tensor = self.fc(z) @ (self.a @ self.b.t())
+        return scores
 
 
 def viewed(model: nn.Module, x: Tensor) -> View:
