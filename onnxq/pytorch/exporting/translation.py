@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import onnx
+import onnx_ir as ir
 import onnxscript
 import torch
 
@@ -31,6 +32,14 @@ def translation_table(opset: int) -> dict[Callable[..., object], Callable[..., o
     def dequantize_linear(codes, scale, zero_point, axis: int):  # type: ignore[no-untyped-def]
         return op.DequantizeLinear(codes, scale, zero_point, axis=axis)
 
+    def dequantize_4bits(codes, scale, zero_point, axis: int):  # type: ignore[no-untyped-def]
+        if opset < dtypes.INT4.min_opset:  # the same numbers in twice the bytes
+            return op.DequantizeLinear(codes, scale, zero_point, axis=axis)
+        stored = dtypes.INT4 if codes.dtype == ir.DataType.INT8 else dtypes.UINT4
+        dtype = onnx.TensorProto.DataType.Value(stored.onnx)
+        narrow = [op.Cast(part, to=dtype) for part in (codes, zero_point)]
+        return op.DequantizeLinear(narrow[0], scale, narrow[1], axis=axis)
+
     def fake_quantize(x, scale, zero_point, qmin: int, qmax: int, axis: int):  # type: ignore[no-untyped-def]
         stored = _smallest(qmin, qmax)
         dtype = onnx.TensorProto.DataType.Value(stored.onnx)
@@ -48,6 +57,7 @@ def translation_table(opset: int) -> dict[Callable[..., object], Callable[..., o
         torch.ops.onnxq.leave_integers.default: leave_integers,
         torch.ops.onnxq.quantize_linear.default: quantize_linear,
         torch.ops.onnxq.dequantize_linear.default: dequantize_linear,
+        torch.ops.onnxq.dequantize_4bits.default: dequantize_4bits,
         torch.ops.onnxq.fake_quantize.default: fake_quantize,
         torch.ops.onnxq.learned_fake_quantize.default: fake_quantize,
     }

@@ -2,6 +2,7 @@
 
     quantize_linear    q = saturate(rint(x / scale) + zero_point)              QuantizeLinear
     dequantize_linear  x = (q - zero_point) * scale                            DequantizeLinear
+    dequantize_4bits   the same                                                of uint4 or int4
     fake_quantize      clamp(rint(x / scale), qmin - zp, qmax - zp) * scale    both, differentiable
 
 They compute in float32 on any device, as onnxq.qparams does in NumPy. torch.export, torch.compile
@@ -76,6 +77,25 @@ def dequantize_linear(codes: Tensor, scale: Tensor, zero_point: Tensor, axis: in
 
 
 @dequantize_linear.register_fake
+def _(codes: Tensor, scale: Tensor, zero_point: Tensor, axis: int) -> Tensor:  # noqa: ARG001
+    return torch.empty_like(codes, dtype=EXACT)
+
+
+@torch.library.custom_op("onnxq::dequantize_4bits", mutates_args=())
+def dequantize_4bits(codes: Tensor, scale: Tensor, zero_point: Tensor, axis: int) -> Tensor:
+    """Real values as dequantize_linear has them, of codes that ONNX stores in 4 bits.
+
+    Args:
+        codes: int8 in [-8, 7] or uint8 in [0, 15]; torch computes with no smaller type.
+        scale: float32, shape () or (channels,).
+        zero_point: of the dtype of codes, same shape as scale.
+        axis: axis of the channels in codes.
+    """
+    real: Tensor = dequantize_linear(codes, scale, zero_point, axis)
+    return real
+
+
+@dequantize_4bits.register_fake
 def _(codes: Tensor, scale: Tensor, zero_point: Tensor, axis: int) -> Tensor:  # noqa: ARG001
     return torch.empty_like(codes, dtype=EXACT)
 

@@ -3,6 +3,7 @@
     x_dequantized -> MaxPool -> ...          becomes   x_dequantized -> MaxPool -> Q -> DQ -> ...
     Conv -> Relu, Clip -> Q                  becomes   Conv -> Q [-> Clip on codes]
     w -> Q -> DQ                             becomes   w_quantized -> DQ
+    codes -> Cast to 4 bits                  becomes   codes of 4 bits
     codes of a weight [-> DQ] -> Transpose   become    transposed codes [-> DQ]
     Conv of codes -> BatchNormalization      becomes   Conv of codes, with its scales
     Conv of codes, float bias                becomes   Conv of codes, int32 bias
@@ -54,7 +55,7 @@ from onnxq.qdq.tidy.movement import drop_round_trip, onto_grid, quantize_before
 from onnxq.qdq.tidy.naming import name_codes, name_outputs
 from onnxq.qdq.tidy.norms import fold_norm
 from onnxq.qdq.tidy.quantizers import share_equal
-from onnxq.qdq.tidy.stored_constants import store_codes
+from onnxq.qdq.tidy.stored_constants import store_codes, store_narrow
 from onnxq.qdq.tidy.unsigned import store_unsigned
 from onnxq.qdq.write import Grid, grid_of
 from onnxq.qparams import PerBlock, QParams
@@ -94,7 +95,7 @@ def tidy_quantized(model: ir.Model) -> None:
             for step in steps:
                 step(node)
 
-    each(lambda node: store_codes(node, names))
+    each(lambda node: store_narrow(node, names), lambda node: store_codes(node, names))
     each(lambda node: fold_norm(node, names))
     each(lambda node: _turn_weight(node, names))
     store_unsigned(model, names)

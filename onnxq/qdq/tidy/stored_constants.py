@@ -1,6 +1,7 @@
 """QuantizeLinear of a constant: its codes are stored, as int8 where they lie around 128.
 
-w -> Q -> [Clip ->] DQ     becomes     w_quantized -> DQ
+w -> Q -> [Clip ->] DQ           becomes     w_quantized -> DQ
+w_codes -> Cast to 4 bits        becomes     w_codes_stored
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from onnxq.affine import quantize
 from onnxq.dtypes import INT8, UINT8
 from onnxq.errors import UnsupportedError
 from onnxq.graph.edit import graph_of, new_constant
+from onnxq.graph.weights import constant
 from onnxq.qdq.read import (
     Unread,
     array_of,
@@ -32,6 +34,22 @@ if TYPE_CHECKING:
 EVERYTHING = 2.0**126  # scales from here on make every code 0: onnxq.pytorch.tensor_quant.amax_grid
 DEAD = 2.0**-23
 """Scale of a channel whose codes are all 0, as a share of the largest: any scale says the same."""
+
+
+_NARROW = (ir.DataType.INT4, ir.DataType.UINT4)
+
+
+def store_narrow(node: ir.Node, names: FreeNames) -> None:
+    """Stores constant codes that are cast to 4 bits as such, in place."""
+    if node.op_type != "Cast" or node.domain or node.outputs[0].dtype not in _NARROW:
+        return
+    codes = constant(node.inputs[0])
+    if codes is None:
+        return
+    name = names.value(f"{codes.name}_stored")
+    narrow = codes.numpy().astype(ir.DataType(node.outputs[0].dtype).numpy())
+    node.outputs[0].replace_all_uses_with(new_constant(node, name, narrow))
+    graph_of(node).remove(node, safe=True)
 
 
 def store_codes(node: ir.Node, names: FreeNames) -> None:

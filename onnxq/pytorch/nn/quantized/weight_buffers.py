@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
 import torch
 
+from onnxq.dtypes import BYTE_BITS, INT4, UINT4
 from onnxq.errors import ShapeError
 from onnxq.pytorch.nn.quantized.stored import Stored, qparams_of, tensors_of
 from onnxq.pytorch.numerics.code_types import torch_dtype
 from onnxq.pytorch.numerics.quantized_tensors import from_torch
-from onnxq.pytorch.numerics.rounding_ops import dequantize_linear
+from onnxq.pytorch.numerics.rounding_ops import dequantize_4bits, dequantize_linear
 from onnxq.qtensor import QTensor
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 class WeightBuffers(Stored):
@@ -19,6 +26,7 @@ class WeightBuffers(Stored):
         weight_codes: integers of the weight's shape, which stays.
         weight_scale: float32, () or one per channel along `channel_axis`.
         weight_zero_point: of the type of the codes, shape of weight_scale.
+        weight_bits: int64 (): 4, where ONNX stores them in fewer bits than torch has; else None.
     """
 
     channel_axis: int = 0
@@ -27,12 +35,15 @@ class WeightBuffers(Stored):
     weight_codes: torch.Tensor
     weight_scale: torch.Tensor
     weight_zero_point: torch.Tensor
+    weight_bits: torch.Tensor | None
+    _is_narrow = False  # of weight_bits: a number, so that tracing has no branch
 
     def register_weight(self, shape: tuple[int, ...], dtype: torch.dtype = torch.int8) -> None:
         """Makes the buffers: weights of 0 at scale 1."""
         self.register_buffer("weight_codes", torch.zeros(shape, dtype=dtype))
         self.register_buffer("weight_scale", torch.ones(()))
         self.register_buffer("weight_zero_point", torch.zeros((), dtype=dtype))
+        self.register_buffer("weight_bits", None)
 
     @property
     def title(self) -> str:
@@ -42,11 +53,15 @@ class WeightBuffers(Stored):
     def weight(self) -> QTensor:
         """The weight as a quantized tensor of onnxq: codes and qparams, in NumPy."""
         qparams = qparams_of(self.weight_scale, self.weight_zero_point, self.channel_axis)
+        if self._is_narrow:
+            dtype = INT4 if qparams.dtype.signed else UINT4
+            qparams = dataclasses.replace(qparams, dtype=dtype)
         return QTensor(self.weight_codes.cpu().numpy(), qparams)
 
     def real_weight(self) -> torch.Tensor:
         """float32 (codes - zero_point) * scale, as DequantizeLinear gives it."""
-        y: torch.Tensor = dequantize_linear(
+        dequantize = dequantize_4bits if self._is_narrow else dequantize_linear
+        y: torch.Tensor = dequantize(
             self.weight_codes, self.weight_scale, self.weight_zero_point, self.channel_axis
         )
         return y
@@ -73,3 +88,14 @@ class WeightBuffers(Stored):
         scale, zero_point = (x.to(device) for x in tensors_of(weight.qparams))
         codes = torch.from_numpy(weight.int_repr()).to(device, torch_dtype(weight.dtype))
         self.weight_codes, self.weight_scale, self.weight_zero_point = codes, scale, zero_point
+        bits = weight.dtype.bits
+        self.weight_bits = torch.tensor(bits, device=device) if bits < BYTE_BITS else None
+        self._is_narrow = self.weight_bits is not None
+
+    def _load_from_state_dict(
+        self, state_dict: Mapping[str, Any], prefix: str, *args: Any, **kwargs: Any
+    ) -> None:
+        found = state_dict.get(f"{prefix}weight_bits")
+        self.weight_bits = None if found is None else torch.empty_like(found)
+        self._is_narrow = found is not None
+        super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import torch
@@ -139,6 +140,7 @@ class Weighted(OutputGrid, OptionalGrid, Counterpart):
         self._warn_of_raised(int((scale != old).sum()))
         zero_point = torch.from_numpy(weight.qparams.zero_point.copy())
         qparams = qparams_of(scale.cpu(), zero_point, self.channel_axis)
+        qparams = replace(qparams, dtype=weight.dtype)
         return QTensor(quantize(weight.dequantize(), qparams), qparams)
 
     def _warn_of_raised(self, channels: int) -> None:
@@ -206,5 +208,7 @@ class Weighted(OutputGrid, OptionalGrid, Counterpart):
                 scale = raised
         codes = quantize_linear(weight, scale, zero_point, self.channel_axis)
         codes = codes.to(torch.int32).clamp_(fake.quant_min, fake.quant_max)
-        raised_qparams = qparams_of(scale, zero_point, self.channel_axis)
+        raised_qparams = replace(
+            qparams_of(scale, zero_point, self.channel_axis), dtype=qparams.dtype
+        )
         return QTensor(codes.cpu().numpy().astype(qparams.dtype.storage), raised_qparams)
