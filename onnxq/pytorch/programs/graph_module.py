@@ -45,15 +45,21 @@ class TrainingGraph(fx.GraphModule):
     def _load_from_state_dict(
         self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any
     ) -> None:
-        """Adds to a checkpoint of the float model what it cannot have."""
+        """Adds other names of its tensors, and to one of the float model what it cannot have.
+
+        A norm is known by its path, and in the layer that it follows.
+        """
         own = self.state_dict(keep_vars=True)
-        names = self.meta.get(FLOAT_STATE, own)
-        added = own.keys() - set(names)
-        if not any(prefix + name in state_dict for name in added):
-            known = {id(own[name]): prefix + name for name in names if name in own}
-            for name in added:  # a norm is known by its path, and in the layer that it follows
-                held = own[name]
-                state_dict[prefix + name] = state_dict.get(known.get(id(held), ""), held)
+        added = own.keys() - set(self.meta.get(FLOAT_STATE, own))
+        there = {id(x): state_dict[prefix + n] for n, x in own.items() if prefix + n in state_dict}
+        is_float = not any(prefix + name in state_dict for name in added)
+        for name, held in own.items():
+            if prefix + name in state_dict:
+                continue
+            if id(held) in there and (name in added) == is_float:
+                state_dict[prefix + name] = there[id(held)]
+            elif name in added and is_float:
+                state_dict[prefix + name] = held
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
 
     def _deepcopy_init(self) -> Callable[..., None]:

@@ -118,9 +118,17 @@ def convert_in_place(module: nn.Module, successors: Successors = USUAL) -> nn.Mo
     settle_weights(module)
     result = _converted(module, successors, "", {})
     forget_weights(result)
+    _forget_folded(result)
     for part in result.modules():
         remove_hooks(part, is_watching)
     return result
+
+
+def _forget_folded(module: nn.Module) -> None:
+    """Removes modules that no graph calls any more: norms, whose numbers layers hold by now."""
+    for part in list(module.modules()):
+        if isinstance(part, fx.GraphModule) and _placements(part) is not None:
+            part.delete_all_unused_submodules()
 
 
 def swapped(mod: nn.Module, successors: Successors) -> nn.Module:

@@ -82,6 +82,19 @@ def test_a_checkpoint_that_lacks_a_weight_is_refused(prepared: nn.Module) -> Non
         copy.deepcopy(prepared).load_state_dict(saved)
 
 
+def test_a_checkpoint_of_training_may_know_a_norm_by_its_layer_alone(prepared: nn.Module) -> None:
+    saved = {n: x + 1 if n.startswith("conv.") else x for n, x in prepared.state_dict().items()}
+    alone = {name: x for name, x in saved.items() if not name.startswith("bn.")}
+    model = copy.deepcopy(prepared)
+    model.load_state_dict(alone)
+    assert torch.equal(model.get_buffer(f"bn.{NORM}"), saved[f"conv.bn.{NORM}"])
+
+
+def test_a_converted_model_holds_no_norm_beside_the_layer_that_has_it(prepared: nn.Module) -> None:
+    converted = convert(copy.deepcopy(prepared))
+    assert not [name for name in converted.state_dict() if name.startswith("bn.")]
+
+
 def test_a_checkpoint_of_training_that_lacks_a_scale_is_refused(prepared: nn.Module) -> None:
     saved = prepared.state_dict()
     del saved["x_fake_quant.scale"]
