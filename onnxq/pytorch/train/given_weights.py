@@ -32,17 +32,34 @@ def settle_weights(module: nn.Module) -> None:
 def forget_weights(module: nn.Module) -> None:
     """Takes the computation of weights, of which quantized layers have codes, out of the graphs.
 
+    A layer that stays float holds the numbers, where the parameters that it shared are codes now.
+
     Args:
-        module: converted; changed in place.
+        module: converted, behind `settle_weights`; changed in place.
     """
     changed: set[fx.GraphModule] = set()
     for root, node, wrapper in list(_calls(module)):
-        if not wrapper.takes_weight:
-            node.args = node.args[:1]
-            changed.add(root)
+        if wrapper.takes_weight and not _has_lost(root, node):
+            wrapper.strip()
+            continue
+        if wrapper.takes_weight:
+            wrapper.layer = wrapper.filled()
+        node.args = node.args[:1]
+        changed.add(root)
     for root in changed:
         root.graph.eliminate_dead_code()
         root.recompile()
+
+
+def _has_lost(root: fx.GraphModule, node: fx.Node) -> bool:
+    """Whether a call reads parameters that the module no longer has."""
+    for one in _needed(_given(node)):
+        if one.op == "get_attr":
+            parent, _, name = str(one.target).rpartition(".")
+            held = getattr(root.get_submodule(parent), name, None)
+            if not isinstance(held, torch.Tensor):
+                return True
+    return False
 
 
 def _calls(module: nn.Module) -> Iterator[tuple[fx.GraphModule, fx.Node, GivenWeight]]:
@@ -59,16 +76,11 @@ def _calls(module: nn.Module) -> Iterator[tuple[fx.GraphModule, fx.Node, GivenWe
 
 def _evaluated(root: fx.GraphModule, node: fx.Node) -> list[torch.Tensor | None]:
     """Weight and bias of a call, in eval mode, without gradients."""
-    wanted = [x for x in node.args[1:] if isinstance(x, fx.Node)]
-    needed, waiting = set[fx.Node](), list(wanted)
-    while waiting:
-        one = waiting.pop()
-        if one not in needed:
-            needed.add(one)
-            waiting += [] if _is_device(one) else one.all_input_nodes
+    needed = _needed(_given(node))
     modes = {part: part.training for part in root.modules()}
     run = fx.Interpreter(root, garbage_collect_values=False)
-    device = next(iter(root.parameters())).device
+    tensors = (*root.parameters(), *root.buffers())
+    device = next((x.device for x in tensors), torch.device("cpu"))
     try:
         root.eval()
         with torch.no_grad():
@@ -80,6 +92,22 @@ def _evaluated(root: fx.GraphModule, node: fx.Node) -> list[torch.Tensor | None]
             part.training = training
     values: list[Any] = [run.env[x] if isinstance(x, fx.Node) else None for x in node.args[1:]]
     return [None if x is None else x.detach().clone() for x in values]
+
+
+def _given(node: fx.Node) -> list[fx.Node]:
+    """Nodes of the weight and the bias of a call."""
+    return [x for x in node.args[1:] if isinstance(x, fx.Node)]
+
+
+def _needed(wanted: list[fx.Node]) -> set[fx.Node]:
+    """Nodes that compute these, and they themselves."""
+    needed, waiting = set[fx.Node](), list(wanted)
+    while waiting:
+        one = waiting.pop()
+        if one not in needed:
+            needed.add(one)
+            waiting += [] if _is_device(one) else one.all_input_nodes
+    return needed
 
 
 def _is_device(node: fx.Node) -> bool:

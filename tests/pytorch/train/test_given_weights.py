@@ -9,10 +9,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrizations
 
+from onnxq.pytorch import convert, placements, prepare_qat
 from onnxq.pytorch.modules.given_weight import GivenWeight
 from onnxq.pytorch.programs.program import program_of
 from onnxq.pytorch.programs.training_graph import training_graph
 from onnxq.pytorch.train.given_weights import forget_weights, settle_weights
+from onnxq.qconfig import QConfigMapping, get_default_qat_qconfig
 
 pytestmark = pytest.mark.oracle
 
@@ -59,3 +61,50 @@ def test_a_quantized_layer_needs_no_computation() -> None:
     forget_weights(graph)
     assert "get_attr" not in {node.op for node in graph.graph.nodes}
     assert graph(torch.ones(2, 4)).tolist() == torch.ones(2, 4).tolist()
+
+
+class Held(nn.Module):
+    """A weight that is a buffer, in a model without parameters."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.held: Tensor
+        self.register_buffer("held", torch.randn(4, 3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(N, 3)."""
+        return torch.relu(x @ self.held)
+
+
+def test_a_model_without_parameters_has_weights_too() -> None:
+    model, x = Held(), torch.randn(5, 4)
+    converted = convert(prepare_qat(model, inputs=x).eval())
+    # 8 bits of weights, 7 of activations: a hundredth of the largest value is a step or two
+    torch.testing.assert_close(converted(x), model(x), rtol=0, atol=0.05 * float(model(x).max()))
+
+
+class Twice(nn.Module):
+    """A layer that is called twice; between the calls, a norm that stays float."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.norm = nn.Linear(4, 4), nn.LayerNorm(4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(N, 4)."""
+        y = self.layer(x) * 2.0
+        z: Tensor = self.norm(y + self.layer(y))
+        return z
+
+
+@pytest.mark.parametrize("left", ["first", "second"])
+def test_a_layer_that_is_float_in_one_call_holds_the_numbers_of_its_weight(left: str) -> None:
+    torch.manual_seed(0)
+    model, x = Twice(), torch.randn(8, 4)
+    nodes = [weight.exported for weight in placements(model, x).weights]
+    mapping = QConfigMapping(get_default_qat_qconfig())
+    mapping = mapping.set_node(nodes[0 if left == "first" else -1], None)
+    prepared = prepare_qat(model, inputs=x, qconfig=mapping).eval()
+    with torch.no_grad():
+        wanted = prepared(x)
+    torch.testing.assert_close(convert(prepared)(x), wanted)
