@@ -60,8 +60,8 @@ def test_the_file_has_int4_weights_and_computes_what_was_trained(
     converted = convert(model)
     assert torch.equal(converted(images), model(images))
     exported = export(converted, images)
-    stored = [v for v in exported.graph.initializers.values() if v.const_value is not None]
-    narrow = [v for v in stored if str(v.dtype) == "INT4" and v.const_value.size > 100]
+    stored = [v.const_value for v in exported.graph.initializers.values()]
+    narrow = [x for x in stored if x is not None and str(x.dtype) == "INT4" and x.size > 100]
     assert len(narrow) == 3
     assert all(node.op_type != "Cast" for node in exported.graph)
     found = compare(converted, exported, [images], Feeding.LAYER_BY_LAYER)
@@ -81,7 +81,7 @@ def test_opsets_without_int4_store_the_same_numbers_as_int8(trained: tuple[Any, 
 
 def test_the_state_dict_keeps_the_type_of_the_codes(trained: tuple[Any, Tensor]) -> None:
     model, _ = trained
-    head = convert(model).head
+    head: Any = convert(model).head
     fresh = nnq.Linear(40, 5)
     fresh.load_state_dict(head.state_dict())
     assert fresh.weight().dtype.name == "int4"

@@ -1,17 +1,13 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+import onnx_ir as ir
 import pytest
 
 from onnxq.errors import UnsupportedError
-from onnxq.qdq.tidy.stored_constants import DEAD, store_codes
+from onnxq.qdq.tidy.stored_constants import DEAD, store_codes, store_narrow
 from tests.op_types import op_types
 from tests.qdq.tidy.coded import Array, computed, constants_of, each, images, model, node
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
 
 W = images(4, 3, 3, 3, seed=1)
 SCALE = (np.abs(W).max((1, 2, 3)) / 100).astype(np.float32)
@@ -77,3 +73,21 @@ def test_what_is_no_constant_stays() -> None:
 def test_a_tensor_of_amax_0_is_refused_by_name() -> None:
     with pytest.raises(UnsupportedError, match=r"'x' is quantized with amax <= 2\^-24"):
         each(activation(2.0**127), store_codes)
+
+
+def test_codes_that_are_cast_to_4_bits_are_stored_in_4_bits() -> None:
+    codes = np.arange(-8, 8, dtype=np.int8).reshape(4, 4)
+    nodes = [
+        node("Cast", ["c"], ["n"], "narrow", to=ir.DataType.INT4),
+        node("DequantizeLinear", ["n", "s"], ["wd"], "wdq"),
+        node("MatMul", ["x", "wd"], ["y"], "product"),
+    ]
+    made = model(nodes, {"c": codes, "s": np.array(0.5, np.float32)})
+    made.graph[0].outputs[0].dtype = ir.DataType.INT4
+    each(made, store_narrow)
+    assert op_types(made) == ["DequantizeLinear", "MatMul"]
+    stored = made.graph[0].inputs[0]
+    assert stored is not None
+    assert stored.const_value is not None
+    assert stored.const_value.dtype == ir.DataType.INT4
+    np.testing.assert_array_equal(stored.const_value.numpy().astype(np.int8), codes)
