@@ -218,8 +218,10 @@ class Course:
         start = found.points[0].position
         found = judged(found, self._clock, standing)
         for _ in range(AGAIN):
-            if not self._is_misled(found, standing):
+            beyond = self._beyond_prediction(found, standing)
+            if beyond <= 0.0:
                 break
+            self._off += beyond
             again = search(found.best.position, ())
             points = (*found.points, *again.points)
             found = judged(replace(again, points=points), self._clock, standing)
@@ -248,21 +250,19 @@ class Course:
             found.append(best.also(PER_TENSOR))
         return found
 
-    def _is_misled(self, found: Found, standing: Standing) -> bool:
-        """Whether the best takes longer than predicted, and too long; the others are then taken to.
+    def _beyond_prediction(self, found: Found, standing: Standing) -> float:
+        """Share of float's time that the best takes beyond its prediction, where that is too long.
 
-        Only where runs are left to search on.
+        The others are then taken to, too. 0 where no runs are left to search on.
         """
         start = found.points[0].position
         left = self._goal.max_runs - self.runs - len(self._beside(start, start))
-        if left < 2 or not standing.lacking_time(found.best.score) or self._is_late():
-            return False
         score = found.best.score
+        if left < 2 or not standing.lacking_time(score) or self._is_late():
+            return 0.0
         if score.predicted_time is None or score.time_ratio is None:
-            return False
-        more = score.time_ratio - score.predicted_time
-        self._off += more
-        return more > 0
+            return 0.0
+        return score.time_ratio - score.predicted_time
 
     def _offers(self, groups: Sequence[Alike], moves: Sequence[WholeMove]) -> Offers | None:
         """Offers of moves of the dearest groups; None: they would take too many of the runs."""

@@ -1,0 +1,58 @@
+"""A course takes times and scores from its journal, and keeps to its runs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from onnx import helper
+
+from onnxq.tuning.course import HERE, MOST_SHARE, TIMES, Course, times_in
+from onnxq.tuning.evaluations import Evaluations
+from onnxq.tuning.goal import Goal
+from onnxq.tuning.journal import Journal, JournalHead
+from onnxq.tuning.times import Times
+from tests.examples import model, weights
+from tests.tuning.parts import evaluator_of
+
+if TYPE_CHECKING:
+    from onnxq.tuning.evaluator import Evaluator
+
+HEAD = JournalHead("model", "samples", "sqnr", "portable", "1", "fast")
+KNOWN = Times("another search", {}, {}, {}, {}, 1.0)
+
+
+@pytest.fixture(scope="module")
+def evaluator() -> Evaluator:
+    nodes = [
+        helper.make_node("MatMul", ["x", "w1"], ["a"], "first"),
+        helper.make_node("MatMul", ["a", "w2"], ["y"], "second"),
+    ]
+    chain = model(nodes, {"w1": weights(1, 16, 16), "w2": weights(2, 16, 16)}, {"x": ["N", 16]})
+    x = np.random.default_rng(0).standard_normal((80, 16)).astype(np.float32)
+    return evaluator_of(chain, {"x": x})
+
+
+def test_times_are_those_of_the_journal(evaluator: Evaluator) -> None:
+    journal = Journal.open(None, HEAD)
+    journal.append(TIMES, HERE, KNOWN)
+    assert times_in(journal, evaluator, None) == KNOWN
+
+
+@pytest.mark.parametrize("most", [2, 20])
+def test_the_sensitivity_takes_its_share_of_the_runs_at_most(
+    evaluator: Evaluator, most: int
+) -> None:
+    told: list[tuple[int, int | None]] = []
+    goal = replace(Goal(), max_runs=most)
+    evaluations = Evaluations(evaluator, Journal.open(None, HEAD))
+    course = Course(evaluations, goal, None, lambda *runs: told.append(runs))
+    asked = evaluator.subject.default
+    units = course.units(asked)
+    assert {unit.anchor.name for unit in units} == {"first", "second"}
+    found = course.sensitivity(asked, units)
+    assert 0 < course.runs <= MOST_SHARE * most
+    assert course.runs == found.runs
+    assert not told  # no whole run was made
