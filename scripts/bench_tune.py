@@ -4,15 +4,15 @@
     python scripts/bench_tune.py --results FOLDER transformer  # those alone
 
 Each model is searched from onnxq's default for "30 dB" (min_sqnr_db=30, as fast as it gets), "not
-slower" (max_time=1, as fast as it gets with the default's accuracy, where that is not slower), and
-"0.1 point" (at most 0.001 of top-1 accuracy below float) where there are labels; some from all
-integers, too, to find what was worked out by hand before: the products with weights alone of a
-transformer, the front end of audio in float, the recurrences. The goals of a model share a journal:
-times, sensitivity and scores are measured once. Samples are those of scripts/bench_defaults.py and
-of scripts/_architectures; the goal is checked on test samples, which choose nothing. With labels,
-half of the test images are searched on, and the other half checked on. Of the corpus, which
-scripts/corpus.py fetches, a fourth of the calibration samples is held apart; its metric is the
-score of the task, which the search does not see.
+slower" (max_time=1, as fast as it gets, with no bound on accuracy), and "0.1 point" (at most 0.001
+of top-1 accuracy below float) where there are labels; some from all integers, too, to find what was
+worked out by hand before: the products with weights alone of a transformer, the front end of audio
+in float, the recurrences. The goals of a model share a journal: times, sensitivity and scores are
+measured once. Samples are those of scripts/bench_defaults.py and of scripts/_architectures; the
+goal is checked on test samples, which choose nothing. With labels, half of the test images are
+searched on, and the other half checked on. Of the corpus, which scripts/corpus.py fetches, a fourth
+of the calibration samples is held apart; its metric is the score of the task, which the search does
+not see.
 
 Timed: whole runs over float's, one thread, one sample, in turns, with the interval of 95%;
 predicted: what times of nodes had said. Runs: models that were quantized and run on the samples,
