@@ -14,6 +14,7 @@ import operator
 from collections.abc import MutableMapping
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import fx, nn
 from torch.utils import _pytree as pytree
@@ -133,6 +134,8 @@ def _agrees(got: object, wanted: object) -> bool:
     """Whether an argument is what the graph has fixed; None is what False is: not asked for."""
     if isinstance(got, torch.Tensor) or isinstance(wanted, torch.Tensor):
         return got is wanted
+    if isinstance(got, np.ndarray) or isinstance(wanted, np.ndarray):
+        return np.array_equal(np.asarray(got), np.asarray(wanted))
     return bool(got == wanted) or (not got and not wanted and None in (got, wanted))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -50,6 +51,14 @@ def test_none_is_what_false_is() -> None:
     guard(None)
     with pytest.raises(ModelError, match="use_cache"):
         guard(True)
+
+
+def test_arrays_are_compared_whole() -> None:
+    guard = ConstantGuard({"scales": np.array([1.0, 2.0])})
+    guard(np.array([1.0, 2.0]))
+    for other in (np.array([1.0, 3.0]), None):
+        with pytest.raises(ModelError, match="argument 'scales'"):
+            guard(other)
 
 
 def test_results_are_built_with_other_tensors() -> None:
