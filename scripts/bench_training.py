@@ -1,0 +1,164 @@
+r"""Training that pays: CIFAR-10 models in float, quantized after training, trained, and deployed.
+
+    python scripts/bench_training.py resnet20 mobilenetv2 transformer --data cifar10_jpeg.npz
+    python scripts/bench_training.py resnet20 --bits 4 --steps 120 --batch 32   # embedded images
+
+Each model starts from its float weights in models/. Trained is `finetune` with learned scales
+(`learned_qat_qconfig`, `learned_4bit_qat_qconfig`) and the float model as the teacher, on random
+crops and flips of the training images; no setting differs between the models. Without --data it
+trains on the embedded calibration images and counts the 1,000 embedded test images; labels are
+needed for neither. Quantized after training is `onnxq.quantize`, as it is and with the improvements
+bias and round, with weights of as many bits. All of them are counted on ONNX Runtime. Agreeing are
+images for which the trained module, in torch, and the deployed file have the same largest logit.
+
+Tables that it printed are in scripts/bench_training.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # run as a file: find models/
+import onnxq
+from models.cifar10 import load_sample
+from onnxq.observers import NarrowRangeObserver
+from onnxq.ort import runtime
+from onnxq.pytorch import convert, export, load_module, prepare_qat
+from onnxq.pytorch.train.recipe import Recipe, distilling, finetune
+from onnxq.qconfig import (
+    QConfig,
+    QConfigMapping,
+    get_default_qconfig,
+    learned_4bit_qat_qconfig,
+    learned_qat_qconfig,
+)
+from scripts._models import ROOT
+from scripts._tables import head, line
+from scripts.train import MODELS, Images, augment, load_images
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import onnx_ir as ir
+    from torch import Tensor, nn
+
+    Row = tuple[object, ...]
+
+BITS = {8: learned_qat_qconfig, 4: learned_4bit_qat_qconfig}
+LARGEST = {8: 127, 4: 7}
+TARGET = "x86-vnni"
+BATCH = 64
+TEST_BATCH = 500
+COLUMNS = ("model", "bits", "way", "top-1", "agreeing", "CPU s per step")
+IMPROVED = ("bias", "round")
+NONE = ""
+
+
+def batches(data: Images, steps: int, size: int) -> Iterator[Tensor]:
+    """So many batches of training images, cropped and flipped."""
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(steps):
+        chosen = torch.randint(len(data.train), (size,), generator=generator)
+        yield augment(data.train[chosen], generator)
+
+
+def tops(model: ir.Model, data: Images) -> Tensor:
+    """Class of the largest logit of each test image, on ONNX Runtime."""
+    with runtime.open_session(model, threads=1) as session:
+        split = torch.split(data.test, TEST_BATCH)
+        return torch.from_numpy(
+            np.concatenate([session.run({"image": x.numpy()})[0].argmax(1) for x in split])
+        )
+
+
+def shown(classes: Tensor, data: Images) -> str:
+    """Share of images of that class, in percent."""
+    return f"{100 * float((classes == data.test_labels).float().mean()):.2f}%"
+
+
+def untrained(model: ir.Model, bits: int, improve: tuple[str, ...]) -> ir.Model:
+    """The float model, quantized on the embedded calibration images."""
+    weight = NarrowRangeObserver.with_args(quant_max=LARGEST[bits])
+    qconfig = QConfigMapping(QConfig(get_default_qconfig().activation, weight))
+    samples = {"image": load_sample("calibration")[0]}
+    return onnxq.quantize(
+        model, samples, qconfig=qconfig, target=TARGET, improve=improve, batch_size=64
+    )
+
+
+def embedded() -> Images:
+    """Calibration images to train on, of which labels are not read, and the 1,000 test images."""
+    (train, _), (test, labels) = load_sample("calibration"), load_sample("test")
+    nothing = torch.zeros(len(train), dtype=torch.int64)
+    found = torch.from_numpy(labels).long()
+    return Images(torch.from_numpy(train), nothing, torch.from_numpy(test), found)
+
+
+def rows(name: str, bits: list[int], data: Images, recipe: Recipe, size: int) -> Iterator[Row]:
+    """Cells of a model's rows."""
+    path = ROOT / "models" / f"{name}.safetensors"
+    module = load_module(f"{MODELS[name][0]}:{name}", path)
+    original = export(module, torch.from_numpy(load_sample("calibration")[0][:4]))
+    yield name, 32, "float", shown(tops(original, data), data), NONE, NONE
+    for count in bits:
+        plain = untrained(original, count, ())
+        yield name, count, "after training", shown(tops(plain, data), data), NONE, NONE
+        yield name, count, *trained(module, count, data, recipe, size)
+        better = untrained(original, count, IMPROVED)
+        way = "after training, bias and round"
+        yield name, count, way, shown(tops(better, data), data), NONE, NONE
+
+
+def trained(
+    module: nn.Module, bits: int, data: Images, recipe: Recipe, size: int
+) -> tuple[str, str, str, str]:
+    """Cells behind the bits: the way, top-1 as deployed, agreeing images, time per step."""
+    images = torch.from_numpy(load_sample("calibration")[0][:256])
+    prepared = prepare_qat(module, inputs=images, qconfig=QConfigMapping(BITS[bits]), target=TARGET)
+    started = time.thread_time()
+    finetune(prepared, batches(data, recipe.steps, size), distilling(module), recipe)
+    seconds = (time.thread_time() - started) / recipe.steps
+    deployed = tops(export(convert(prepared), images[:4]), data)
+    agreeing = float((deployed == in_torch(prepared, data)).float().mean())
+    cells = shown(deployed, data), f"{100 * agreeing:.2f}%", f"{seconds:.2f}"
+    return "trained, deployed", *cells
+
+
+def in_torch(module: nn.Module, data: Images) -> Tensor:
+    """Class of the largest logit of each test image, as the trained module computes it."""
+    with torch.inference_mode():
+        return torch.cat([module(x).argmax(1) for x in torch.split(data.test, TEST_BATCH)])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("models", nargs="+", choices=sorted(MODELS))
+    parser.add_argument("--bits", type=int, nargs="+", choices=sorted(BITS), default=[*BITS])
+    parser.add_argument("--data", type=Path, help="npz of JPEG files; none: the embedded images")
+    parser.add_argument("--steps", type=int, default=Recipe().steps)
+    parser.add_argument("--batch", type=int, default=BATCH)
+    parser.add_argument("--lr", type=float, default=Recipe().learning_rate)
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    data = load_images(args.data) if args.data else embedded()
+    recipe = Recipe(args.steps, args.lr)
+    print(
+        f"{args.steps} steps of {args.batch} of {len(data.train)} images, learning rate {args.lr};"
+    )
+    print(f"{len(data.test)} test images\n")
+    print(head(*COLUMNS), flush=True)
+    for name in args.models:
+        for cells in rows(name, args.bits, data, recipe, args.batch):
+            print(line(*cells), flush=True)
+
+
+if __name__ == "__main__":
+    main()
