@@ -12,6 +12,7 @@ from torch import nn
 from onnxq.errors import ModelError, VerificationError
 from onnxq.pytorch.arguments.bound_inputs import bind
 from onnxq.pytorch.exporting.check_quantized import check_in_steps
+from onnxq.pytorch.nn.quantized import Requantize
 
 Arrays = Sequence[npt.NDArray[np.generic]]
 X = torch.linspace(-1, 1, 100).reshape(10, 10)
@@ -97,3 +98,45 @@ def test_a_forward_that_takes_one_number_of_rows_is_named() -> None:
     inputs = bind(module, X[:3])
     with pytest.raises(ModelError, match="not with another number of rows"):
         check_in_steps(module, lambda _: [], [("y", 0.1)], inputs, 1, None)
+
+
+class Amplifying(nn.Module):
+    """Codes of a coarse grid, multiplied: a code's step is 40 of the result's."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.coarse = Requantize(0.1, 128)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y: torch.Tensor = self.coarse(x) * 4
+        return y
+
+
+def moved_by(steps: float) -> None:
+    """Moves every tenth code of the coarse grid."""
+    module = Amplifying()
+    change = np.zeros((10, 10), np.float32)
+    change[:, 3] = steps * 0.4
+
+    def run(feeds: Mapping[str, npt.NDArray[np.generic]]) -> Arrays:
+        return [module(torch.from_numpy(np.asarray(feeds["x"]))).numpy() + change]
+
+    check_in_steps(module, run, [("y", 0.01)], bind(module, X), 1, None)
+
+
+def test_movement_that_roundings_amplify_passes_with_a_warning() -> None:
+    with pytest.warns(UserWarning, match="roundings alone move it by"):
+        moved_by(1)
+    with pytest.raises(VerificationError, match="up to 400 steps"):
+        moved_by(10)
+
+
+def test_an_output_that_roundings_move_as_far_as_it_spreads_is_not_let_through() -> None:
+    module = Amplifying()
+    still = X / 100  # all of it rounds to 0
+
+    def run(feeds: Mapping[str, npt.NDArray[np.generic]]) -> Arrays:
+        return [np.full((10, 10), 0.4, np.float32) + 0 * np.asarray(feeds["x"], np.float32)]
+
+    with pytest.raises(VerificationError, match=r"up to 40 steps.* it is noise"):
+        check_in_steps(module, run, [("y", 0.01)], bind(module, still), 1, None)
