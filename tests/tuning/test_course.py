@@ -11,8 +11,10 @@ from onnx import helper
 
 from onnxq.tuning.course import HERE, MOST_SHARE, TIMES, Course, times_in
 from onnxq.tuning.evaluations import Evaluations
+from onnxq.tuning.finalists import Clock
 from onnxq.tuning.goal import Goal
 from onnxq.tuning.journal import Journal, JournalHead
+from onnxq.tuning.position import Position
 from onnxq.tuning.times import Times
 from tests.examples import model, weights
 from tests.tuning.parts import evaluator_of
@@ -56,3 +58,19 @@ def test_the_sensitivity_takes_its_share_of_the_runs_at_most(
     assert 0 < course.runs <= MOST_SHARE * most
     assert course.runs == found.runs
     assert not told  # no whole run was made
+
+
+@pytest.mark.parametrize(("least_db", "is_tried"), [(None, False), (1.0, True)])
+def test_weights_per_tensor_are_tried_where_a_bound_says_what_they_may_lose(
+    evaluator: Evaluator, least_db: float | None, is_tried: bool
+) -> None:
+    goal = Goal(min_sqnr_db=least_db, max_runs=8)
+    journal = Journal.open(None, HEAD)
+    evaluations = Evaluations(evaluator, journal)
+    course = Course(evaluations, goal, None, lambda *_runs: None, Clock(evaluator, journal))
+    asked = evaluator.subject.default
+    units = course.units(asked)
+    start = Position(evaluator.quantized(asked).plan.qconfig, units)
+    found = course.descend(start, course.sensitivity(asked, units), ())
+    tried = [word for point in found.points for word in point.position.words]
+    assert ("weights per tensor" in tried) == is_tried
