@@ -22,12 +22,21 @@ COMPOSITE = "CompositeImplicitAutograd"
 make_registry: Callable[[int], ONNXRegistry] = ONNXRegistry.from_torchlib
 """The registry of an opset, made anew."""
 
-_first_registry = functools.cache(make_registry)
+
+@functools.cache
+def _first_registry(opset_version: int, _libraries: frozenset[str]) -> ONNXRegistry:
+    return make_registry(opset_version)
+
+
+def _libraries() -> frozenset[str]:
+    """Libraries of operators that are there by now: a registry lacks those that come later."""
+    names: list[str] = torch._C._dispatch_get_all_op_names()
+    return frozenset(name.partition("::")[0] for name in names)
 
 
 def kept_registry(opset_version: int) -> ONNXRegistry:
     """A copy of the first registry of that opset: what an export adds goes into its own alone."""
-    first, registry = _first_registry(opset_version), ONNXRegistry()
+    first, registry = _first_registry(opset_version, _libraries()), ONNXRegistry()
     registry._opset_version = opset_version
     registry.functions = {target: list(found) for target, found in first.functions.items()}
     return registry
