@@ -19,6 +19,7 @@ from onnxq.errors import ModelError, OnnxqError, UnsupportedError, listed
 from onnxq.pytorch.modules.hooks import move_hooks, move_pre_hooks, remove_hooks
 from onnxq.pytorch.modules.places import places
 from onnxq.pytorch.modules.stubs import DeQuantStub
+from onnxq.pytorch.nn.intrinsic import BATCH_NORMS
 from onnxq.pytorch.nn.qat import QatModule
 from onnxq.pytorch.nn.quantized import DeQuantize
 from onnxq.pytorch.nn.quantized.observed import output_fake_quantize
@@ -125,10 +126,19 @@ def convert_in_place(module: nn.Module, successors: Successors = USUAL) -> nn.Mo
 
 
 def _forget_folded(module: nn.Module) -> None:
-    """Removes modules that no graph calls any more: norms, whose numbers layers hold by now."""
+    """Removes norms that no graph calls any more: layers hold their numbers by now."""
     for part in list(module.modules()):
-        if isinstance(part, fx.GraphModule) and _placements(part) is not None:
-            part.delete_all_unused_submodules()
+        if not isinstance(part, fx.GraphModule) or _placements(part) is None:
+            continue
+        read = {str(n.target) for n in part.graph.nodes if n.op in ("call_module", "get_attr")}
+        for name, inner in list(part.named_modules(remove_duplicate=False)):
+            if isinstance(inner, BATCH_NORMS) and not any(_are_nested(name, one) for one in read):
+                part.delete_submodule(name)
+
+
+def _are_nested(one: str, other: str) -> bool:
+    """Whether two paths are the same, or one is inside of the other."""
+    return f"{one}.".startswith(f"{other}.") or f"{other}.".startswith(f"{one}.")
 
 
 def swapped(mod: nn.Module, successors: Successors) -> nn.Module:
