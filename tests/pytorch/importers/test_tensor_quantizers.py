@@ -256,7 +256,7 @@ def _set(**attributes: Any) -> ForeignQuantizer:
     ("quantizer", "said"),
     [
         (ForeignQuantizer(), r"quantizer '0' has no amax.*load_calib_amax"),
-        (_set(_num_bits=(4, 3)), r"quantizer '0': num_bits: got \(4, 3\)"),
+        (_set(_num_bits=(4, 3)), r"quantizer '0': num_bits=\(4, 3\) is float8"),
         (_set(_num_bits=1), "2 to 16"),
         (_set(block_sizes={-1: 16}), "block_sizes is set"),
         (_set(pre_quant_scale=torch.ones(3)), "pre_quant_scale is set"),

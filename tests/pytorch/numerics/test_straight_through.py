@@ -20,10 +20,6 @@ FORMS: list[tuple[Form, Form]] = [
 ]
 
 
-# torch's own words, at the first Function that is compiled in a process
-OF_COMPILING = pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")
-
-
 def results(form: Callable[..., Tensor], *, channels: bool) -> list[Tensor]:
     generator = torch.Generator().manual_seed(1)
     x = torch.randn(4, 3, 5, generator=generator).requires_grad_()
@@ -35,7 +31,6 @@ def results(form: Callable[..., Tensor], *, channels: bool) -> list[Tensor]:
     return [y.detach(), x.grad, torch.zeros(()) if scale.grad is None else scale.grad]
 
 
-@OF_COMPILING
 @pytest.mark.parametrize("channels", [False, True])
 @pytest.mark.parametrize(("quick", "whole"), FORMS)
 def test_all_forms_give_the_same_bits(quick: Form, whole: Form, channels: bool) -> None:
@@ -47,7 +42,6 @@ def test_all_forms_give_the_same_bits(quick: Form, whole: Form, channels: bool) 
     torch._dynamo.reset()
 
 
-@OF_COMPILING
 @pytest.mark.parametrize(("quick", "whole"), FORMS)
 def test_compiled_code_has_open_operations_and_an_exported_program_the_whole_one(
     quick: Form, whole: Form
