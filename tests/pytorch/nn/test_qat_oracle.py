@@ -143,10 +143,10 @@ def test_names_of_parameters_and_buffers_are_torchs(name: str) -> None:
 
     def kept(module: nn.Module) -> set[str]:
         """All but what the observers know, which has a form of its own."""
-        inside = ("weight_fake_quant.activation_post_process", "weight_fake_quant.seen")
-        flags = ("weight_fake_quant.has_observed",)
-        keys = module.state_dict()
-        return {k for k in keys if not k.startswith((*inside, *flags))}
+        theirs, ours = ("activation_post_process",), ("seen", "has_observed", "left_out")
+        ends = ("min_val", "max_val")
+        known = tuple(f"weight_fake_quant.{name}" for name in (*theirs, *ours, *ends))
+        return {k for k in module.state_dict() if not k.startswith(known)}
 
     assert kept(ours) == kept(theirs)
     assert [n for n, _ in ours.named_parameters()] == [n for n, _ in theirs.named_parameters()]
