@@ -24,7 +24,8 @@ def test_every_model_has_a_time_in_every_round() -> None:
     model = as_ir(network())
     taken = whole_times([model, model, model], {"x": images(1)})
     assert len(taken) == 3
-    assert {len(each) for each in taken} == {timed_runs.LEAST_ROUNDS}
+    (rounds,) = {len(each) for each in taken}
+    assert rounds >= timed_runs.LEAST_ROUNDS  # and more where these are soon over
     assert min(map(min, taken)) > 0
 
 

@@ -33,8 +33,8 @@ def from_torch(tensor: torch.Tensor) -> QTensor:
     """
     if not tensor.is_quantized:
         raise ShapeError(
-            f"a tensor of {tensor.dtype}; wanted a QTensor, or a tensor quantized by torch. "
-            "Quantize it with onnxq.qtensor.quantize_per_channel, or torch's."
+            f"a tensor of {tensor.dtype}; wanted a QTensor, or one quantized by torch. Quantize "
+            "it with quantize_per_tensor or quantize_per_channel of onnxq.qtensor or torch."
         )
     scheme, dtype = tensor.qscheme(), find(str(tensor.dtype))
     codes = tensor.int_repr().cpu().numpy()
