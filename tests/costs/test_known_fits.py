@@ -50,5 +50,5 @@ def test_fits_in_the_package_are_as_near_as_those_found_anew() -> None:
 
 
 def squares(residuals: npt.NDArray[np.float64]) -> float:
-    """What a base makes least: squares of base / measured - 1."""
+    """Value that a base makes least: squares of base / measured - 1."""
     return float(np.square(np.exp(-residuals) - 1).sum())

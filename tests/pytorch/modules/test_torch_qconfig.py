@@ -1,4 +1,4 @@
-"""What is torch.ao's own is in eager/test_torch_ao.py."""
+"""QConfigs of torch's form become onnxq's; those that torch.ao made are in eager/test_torch_ao."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ def grids(model: nn.Module) -> dict[str, Tensor]:
 
 
 def digest(model: nn.Module) -> str:
-    """Of every byte of the converted model."""
+    """Hash of every byte of the converted model."""
     state = convert(copy.deepcopy(model).eval()).state_dict()
     found = hashlib.sha256()
     for name, value in state.items():

@@ -1,4 +1,4 @@
-"""What ranks know apart is brought together; the processes are in test_ranks."""
+"""Knowledge of ranks is brought together; the processes are in test_ranks."""
 
 from __future__ import annotations
 

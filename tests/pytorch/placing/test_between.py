@@ -1,4 +1,4 @@
-"""What lies between quantized tensors: sums of codes, and what has to stay float."""
+"""Nodes between quantized tensors: sums of codes, and those that have to stay float."""
 
 from __future__ import annotations
 

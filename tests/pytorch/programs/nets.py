@@ -60,7 +60,7 @@ class Mixed(nn.Module):
 
 @dataclass
 class Result:
-    """What Nested returns.
+    """Results of Nested.
 
     Attributes:
         scores: of shape (N, 4).

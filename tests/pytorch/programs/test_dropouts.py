@@ -1,4 +1,4 @@
-"""What train mode drops is found, though the program is one of eval mode."""
+"""Dropouts of train mode are found, though the program is one of eval mode."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What only train mode does is said in a note."""
+"""Notes say what only train mode does."""
 
 from __future__ import annotations
 
