@@ -64,9 +64,10 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)  # before -m chooses
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Marks what is slow; leaves out what is nightly unless -m asks for it.
+    """Marks what is slow and what is left for the night; leaves that out unless -m asks for it.
 
-    Workers are given the dearest files first, so that none computes alone at the end.
+    All cases run of files that are named, and where costs are measured. Workers are given the
+    dearest files first, so that none computes alone at the end.
     """
     seconds = cpu_seconds.read()
     if IS_WORKER:
@@ -74,9 +75,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items.sort(key=lambda item: -of_file.get(item.nodeid.partition("::")[0], 0.0))
     for item in items:
         cost = seconds.get(cpu_seconds.function_of(item.nodeid), 0)
-        emulated = item.get_closest_marker("isa")  # the first test on a machine pays for all
-        if emulated or cost > cpu_seconds.SLOW_S:
+        if _is_emulated(item) or cost > cpu_seconds.SLOW_S:
             item.add_marker("slow")
+    if not (_names_files(config) or config.getoption("--write-cpu-seconds")):
+        by_day = [i for i in items if not (i.get_closest_marker("nightly") or _is_emulated(i))]
+        left = cpu_seconds.left_for_the_night([item.nodeid for item in by_day], seconds)
+        for item in by_day:
+            if item.nodeid in left:
+                item.add_marker("nightly")
     if "nightly" in config.getoption("markexpr"):
         return
     nightly = [item for item in items if item.get_closest_marker("nightly")]
@@ -91,9 +97,18 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
 
     A worker takes seconds until it has imported torch and collected 15,000 tests.
     """
-    files = [Path(argument.split("::")[0]) for argument in config.args]
     in_sight = config.getoption("capture") == "no"
-    return 0 if in_sight or all(path.is_file() for path in files) else None
+    return 0 if in_sight or _names_files(config) else None
+
+
+def _names_files(config: pytest.Config) -> bool:
+    files = [Path(argument.split("::")[0]) for argument in config.args]
+    return all((config.invocation_params.dir / path).is_file() for path in files)
+
+
+def _is_emulated(item: pytest.Item) -> bool:
+    """The first test on a machine pays for all: what one function costs says nothing."""
+    return item.get_closest_marker("isa") is not None
 
 
 def pytest_collection_finish() -> None:

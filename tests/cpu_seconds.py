@@ -1,12 +1,15 @@
 """CPU seconds of tests: measured as they run, kept in a file, and what follows from them.
 
-A test function that costs more than SLOW_S in all its cases together is marked `slow`. The file is
-written by `scripts/test --write-cpu-seconds`, which runs everything but what is nightly.
+A test function that costs more than SLOW_S in all its cases together is marked `slow`; of one that
+costs more than SHARE_S, a share of the cases runs by day. The file is written by
+`scripts/test --write-cpu-seconds`, which runs all cases but those that are marked nightly.
 """
 
 from __future__ import annotations
 
+import math
 import resource
+import zlib
 from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,11 +17,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Mapping
+    from collections.abc import Generator, Mapping, Sequence
 
 FILE = Path(__file__).parent / "cpu_seconds.txt"
 SLOW_S = 0.5
 """The rest takes two cores about a minute."""
+
+SHARE_S = 0.6
+"""What the cases of one function together may cost in `scripts/test`; the night runs all."""
 
 PROPERTY = "cpu_s"
 
@@ -52,6 +58,22 @@ def by_file(seconds: Mapping[str, float]) -> dict[str, float]:
     for name, cost in seconds.items():
         total[name.partition("::")[0]] += cost
     return total
+
+
+def left_for_the_night(nodeids: Sequence[str], seconds: Mapping[str, float]) -> set[str]:
+    """Cases that are left out where their function costs more than SHARE_S; one of each stays.
+
+    They are drawn by the checksum of their name: always the same ones, of all parameters some.
+    """
+    cases: dict[str, list[str]] = defaultdict(list)
+    for nodeid in nodeids:
+        cases[function_of(nodeid)].append(nodeid)
+    left: set[str] = set()
+    for function, found in cases.items():
+        share = min(1.0, SHARE_S / seconds.get(function, SHARE_S))
+        drawn = sorted(found, key=lambda nodeid: zlib.crc32(nodeid.encode()))
+        left.update(drawn[max(1, math.ceil(share * len(found))) :])
+    return left
 
 
 def write(seconds: Mapping[str, float]) -> None:

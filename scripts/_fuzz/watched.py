@@ -30,6 +30,7 @@ class Watch:
     def __init__(self) -> None:
         self._scratch: Scratch | None = None
         self._heard: list[str] = []
+        sys.dont_write_bytecode = True  # which a call's first imports would write, somewhere
         sys.addaudithook(self._hear)
 
     def begin(self, scratch: Scratch) -> None:

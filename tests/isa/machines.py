@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx_ir as ir
+import pytest
 
 from onnxq import targets
 
@@ -39,11 +40,13 @@ class Machine:
         name: of the prefix that scripts/setup_isa made; of x86, of the instruction set.
         target: the name of the Target it stands for.
         cpu: what qemu is told of an x86 machine; empty: an ARM one, whose prefix says it.
+        quick: whether `scripts/test` runs on it; else `scripts/nightly` alone does.
     """
 
     name: str
     target: str
     cpu: str = ""
+    quick: bool = False
 
     def __str__(self) -> str:
         return self.name
@@ -62,13 +65,17 @@ class Machine:
 
 MACHINES = (
     Machine("sse", "x86-sse", "SandyBridge"),
-    Machine("avx2", "x86-avx2", "Haswell"),
+    Machine("avx2", "x86-avx2", "Haswell", quick=True),
     Machine("neon", "arm64"),
     Machine("neon53", "arm64"),
-    Machine("dot", "arm64-dot"),
+    Machine("dot", "arm64-dot", quick=True),
     Machine("i8mm", "arm64-i8mm"),
     Machine("sve", "arm64-i8mm"),
 )
+BY_MACHINE = [
+    pytest.param(machine, id=machine.name, marks=() if machine.quick else pytest.mark.nightly)
+    for machine in MACHINES
+]
 
 
 @dataclass(frozen=True, slots=True)

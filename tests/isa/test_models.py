@@ -14,7 +14,7 @@ from onnxq.checking.predict import predict
 from onnxq.ort import runtime
 from onnxq.targets.accumulation import Arithmetic
 from scripts._models import float_models
-from tests.isa.machines import MACHINES
+from tests.isa.machines import BY_MACHINE, MACHINES
 from tests.isa.model_cases import CLIPPED, TARGETS, ModelCase, model_cases
 
 if TYPE_CHECKING:
@@ -36,9 +36,8 @@ IMAGES = 6
 CALIBRATION = 64
 NETWORKS = ("resnet20", "mobilenetv2")
 NAMES = [f"{network}-{kind}" for network in NETWORKS for kind in (*TARGETS, CLIPPED)]
-BY_MACHINE = [pytest.param(machine, id=machine.name) for machine in MACHINES]
 AVX2, DOT = (next(m for m in MACHINES if m.name == name) for name in ("avx2", "dot"))
-END_TO_END = 200
+END_TO_END = 50
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,7 @@ import pytest
 
 from onnxq import catalog
 from onnxq.targets.accumulation import Arithmetic, Overflows
-from tests.isa.machines import MACHINES
+from tests.isa.machines import BY_MACHINE
 from tests.isa.node_cases import NodeCase, node_cases
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ pytestmark = [pytest.mark.isa, pytest.mark.usefixtures("emulators")]
 
 OPERATORS = [operator.op_type for operator in catalog.all_integer_operators()]
 PRODUCTS = [op.op_type for op in catalog.all_integer_operators() if op.has_products()]
-BY_MACHINE = [pytest.param(machine, id=machine.name) for machine in MACHINES]
 
 
 @pytest.fixture(scope="session")

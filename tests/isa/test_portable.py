@@ -13,7 +13,7 @@ import onnxq
 from onnxq.ort import runtime
 from onnxq.targets.accumulation import Arithmetic
 from tests.examples import model
-from tests.isa.machines import MACHINES, Machine, save_case
+from tests.isa.machines import BY_MACHINE, Machine, save_case
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -112,7 +112,7 @@ def wanted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Ar
     return folder, results
 
 
-@pytest.mark.parametrize("machine", [pytest.param(m, id=m.name) for m in MACHINES])
+@pytest.mark.parametrize("machine", BY_MACHINE)
 def test_portable_models_are_the_same_bit_for_bit_whatever_the_input(
     machine: Machine,
     wanted: tuple[Path, dict[str, Array]],
