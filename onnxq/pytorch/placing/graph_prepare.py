@@ -137,7 +137,7 @@ def _prepared(
     traced = training_graph(copy.deepcopy(model), program)
     notes = kind.notes(traced, program)
     found = place(traced, program, qconfig, target)
-    found = replace(found, notes=(*found.notes, *notes))
+    found = replace(found, notes=(*found.notes, *program.notes, *notes))
     settle_weights(traced)  # of which folded ones are made
     builder = kind(traced, found)
     for weight in found.weights:

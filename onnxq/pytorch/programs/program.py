@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
+from torch.fx.experimental.symbolic_shapes import is_concrete_int
 
-from onnxq.errors import UnsupportedError
+from onnxq.errors import OnnxqError, UnsupportedError
 from onnxq.pytorch.arguments.axes import Axes, DynamicAxes, resolved
 from onnxq.pytorch.arguments.batch_axes import batch_axes
 from onnxq.pytorch.arguments.bound_inputs import BoundInputs, Inputs, bind
@@ -53,6 +54,7 @@ class Program:
         axes: which of their axes are dynamic.
         outputs: what forward returned for them.
         dropouts: what train mode does where eval mode does nothing; the program has its rates.
+        notes: what the program could not be made to take.
     """
 
     exported: ExportedProgram
@@ -60,6 +62,7 @@ class Program:
     axes: Axes
     outputs: object
     dropouts: Dropouts
+    notes: tuple[str, ...] = ()
 
 
 class Open(enum.Enum):
@@ -106,7 +109,8 @@ def program_of(
     make_out_of_place(exported)
     restore_rates(exported, model, dropouts)
     take_apart(exported)
-    return Program(exported, bound, axes, outputs, dropouts)
+    notes = _fixed_lengths(exported, bound, lengths)
+    return Program(exported, bound, axes, outputs, dropouts, notes)
 
 
 def _exported(
@@ -122,6 +126,26 @@ def _exported(
         if not lengths:
             raise
         return _exported(flat, bound, axes, {})
+
+
+def _fixed_lengths(
+    exported: ExportedProgram, bound: BoundInputs, lengths: dict[str, set[int]]
+) -> tuple[str, ...]:
+    """A note on lengths that forward takes in other sizes, and the program does not."""
+    shapes = {n.name: n.meta["val"].shape for n in exported.graph.nodes if n.op == "placeholder"}
+    inputs = dict(zip(bound.tensors, exported.graph_signature.user_inputs, strict=True))
+    fixed = [
+        f"'{name}' along axis {axis}"
+        for name, found in lengths.items()
+        for axis in sorted(found)
+        if is_concrete_int(shapes[str(inputs[name])][axis])
+    ]
+    if not fixed:
+        return ()
+    return (
+        f"torch.export fixes the length of {', '.join(fixed)}, though forward takes others: the "
+        "prepared model runs the length of the example inputs alone.",
+    )
 
 
 def _dims(name: str, axes: Axes, lengths: dict[str, set[int]]) -> dict[int, Any]:
@@ -154,8 +178,9 @@ def _buffers(module: nn.Module) -> list[tuple[str, torch.Tensor]]:
 def _explained(model: nn.Module) -> Iterator[None]:
     try:
         yield
-    # torch.export raises errors of many kinds, some of them straight from Exception
-    except Exception as error:
+    except OnnxqError:  # says itself what to do
+        raise
+    except Exception as error:  # torch.export's: of many kinds, some straight from Exception
         said = textwrap.shorten(" ".join(str(error).split()), 400, placeholder=" ...")
         raise UnsupportedError(
             f"{type(model).__name__} cannot be exported by torch.export: {said}\nWhat to do: "

@@ -63,3 +63,18 @@ def test_lengths_are_open_on_request(left_open: Open, is_open: bool) -> None:
     (node,) = [n for n in exported.graph.nodes if n.name == "x"]
     batch, length, features = (not isinstance(size, int) for size in node.meta["val"].shape)
     assert (batch, length, features) == (True, is_open, False)
+
+
+class OneLength(Tokens):
+    """Looks at the length, so that the graph is of one."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The same shape."""
+        return super().forward(x) if x.shape[1] == 5 else x
+
+
+def test_a_length_that_is_fixed_is_noted() -> None:
+    inputs = torch.ones(2, 5, 4)
+    assert program_of(Tokens(), inputs, left_open=Open.LENGTHS).notes == ()
+    (note,) = program_of(OneLength(), inputs, left_open=Open.LENGTHS).notes
+    assert "fixes the length of 'x' along axis 1" in note
