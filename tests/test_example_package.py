@@ -68,6 +68,7 @@ def run_json(folder: Path, code: str) -> Any:
     return json.loads(run(folder, "-c", code))
 
 
+@pytest.mark.nightly
 def test_inspect_shows_the_operator_in_integers_only_where_the_package_is(folder: Path) -> None:
     command = ("-m", "onnxq", "inspect", "net.onnx")
     lines = {

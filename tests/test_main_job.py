@@ -113,6 +113,7 @@ INT8 = [
 ]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(("observer", "scheme", "target"), INT8)
 def test_int8_activations_run_in_integers_too(
     observer: type[HistogramObserver | MinMaxObserver],

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import pytest
 
 from onnxq.clock import here
 from onnxq.clock.convolutions import Shape
@@ -11,10 +11,8 @@ from onnxq.costs import Change, Costs, Work
 from onnxq.operator import NodeForm
 from onnxq.ort.runtime import open_session
 
-if TYPE_CHECKING:
-    import pytest
 
-
+@pytest.mark.nightly
 def test_every_link_has_sizes_and_runs_in_its_form() -> None:
     """One of each kind and form: the others differ in their sizes."""
     seen = set()

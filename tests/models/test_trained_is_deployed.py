@@ -58,6 +58,7 @@ def test_layer_by_layer_the_codes_are_those_of_onnx_runtime(bits: int) -> None:
     assert max(one.largest for one in found.tensors.values()) <= 1
 
 
+@pytest.mark.nightly
 def test_free_running_the_classes_are_those_of_onnx_runtime(bits: int) -> None:
     module, exported = model(bits)
     with runtime.open_session(exported) as session, torch.no_grad():
@@ -67,6 +68,7 @@ def test_free_running_the_classes_are_those_of_onnx_runtime(bits: int) -> None:
     assert same.mean() >= EQUAL
 
 
+@pytest.mark.nightly
 def test_the_reference_kernels_give_every_integer(bits: int) -> None:
     samples = {"image": images()[:32].numpy()}
     assert onnxq.cross_check(model(bits)[1], samples, batch_size=32).exact

@@ -67,6 +67,7 @@ def test_example_inputs_suit_the_model() -> None:
     assert {name: x.shape for name, x in example_inputs().items()} == {"image": (4, 3, 32, 32)}
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(("dtype", "share"), [("qint8", 0.3), ("float16", 0.51)])
 def test_weights_are_a_share_of_their_float_size_and_nearly_as_right(
     dtype: str, share: float, tmp_path: Path

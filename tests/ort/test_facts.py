@@ -247,6 +247,7 @@ CLAIMS: dict[str, tuple[Around, Callable[[Seen], bool], Callable[[Fact], bool]]]
 }
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("claim", CLAIMS)
 def test_onnxruntime_does_what_the_facts_say_and_nothing_else(claim: str) -> None:
     around, sees, says = CLAIMS[claim]

@@ -690,6 +690,7 @@ def test_scales_in_vectors_of_one_become_one_initializer_of_rank_0() -> None:
     assert len(fused.graph.initializers) == len(model.graph.initializers) + len(parameters)
 
 
+@pytest.mark.nightly
 def test_time_is_linear_in_the_number_of_nodes() -> None:
     import time
 

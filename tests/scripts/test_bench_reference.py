@@ -1,13 +1,9 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+import pytest
 
 from scripts.bench_reference import STACKS, convolution, evaluator_of, main, measure, resnet
-
-if TYPE_CHECKING:
-    import pytest
 
 
 def test_the_stack_is_resnet_50() -> None:
@@ -30,6 +26,7 @@ def test_the_peer_computes_the_same_but_for_ties() -> None:
     assert y.std() > 1  # neither all 0 nor all saturated
 
 
+@pytest.mark.nightly
 def test_every_stack_runs(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

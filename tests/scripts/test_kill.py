@@ -23,6 +23,7 @@ def _kills(*args: str) -> str:
     return done.stdout
 
 
+@pytest.mark.nightly
 def test_killed_commands_leave_whole_files_and_go_on() -> None:
     assert "4 kills" in _kills("--n", "4", "--seed", "5", "--commands", "quantize,calibrate")
 

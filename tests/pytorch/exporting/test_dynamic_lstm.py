@@ -203,6 +203,7 @@ def test_steps_of_an_unrolled_lstm_cell_share_their_weights() -> None:
     assert sorted(tuple(v.shape or ()) for v in codes) == [(8, 96), (24, 96)]
 
 
+@pytest.mark.nightly
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script_method:DeprecationWarning")  # torch's scan
 def test_lstm_cells_in_the_body_of_a_scan_are_quantized() -> None:
     quantized = assert_near_and_exact(Scanned(), {"x": draw(BATCH, STEPS, INPUTS)}, batch_axis=0)

@@ -206,6 +206,7 @@ def test_an_encoder_and_its_decoder_pass_a_dict_on() -> None:
         assert np.abs(got - reference).max() <= NEAR * np.abs(reference).max()
 
 
+@pytest.mark.nightly
 def test_a_transformer_takes_keywords_and_gives_fields() -> None:
     torch.manual_seed(0)
     module = Reader().eval()

@@ -60,6 +60,7 @@ class Padded(nn.Module):
         return y
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("kind", [Masked, Translator])
 def test_a_mask_needs_no_hint_that_it_is_causal(kind: type[nn.Module]) -> None:
     module = kind().eval()
@@ -81,6 +82,7 @@ def test_the_masked_encoder_is_quantized() -> None:
     assert "QuantizeLinear" in {node.op_type for node in int8.graph}
 
 
+@pytest.mark.nightly
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
 def test_padding_that_torch_zeroes_is_an_error_with_a_remedy() -> None:
     padding = torch.zeros(2, 7, dtype=torch.bool)

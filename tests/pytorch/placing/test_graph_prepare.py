@@ -241,6 +241,7 @@ def trained(name: str) -> Callable[[], nn.Module]:
     return lambda: load_module(f"models.{module}:{name}", ROOT / f"models/{name}.safetensors")
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "make",
     [
