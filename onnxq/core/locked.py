@@ -9,25 +9,24 @@ if TYPE_CHECKING:
     from typing import IO
 
 
-def is_locked_by_another(file: IO[bytes]) -> bool:
-    """Locks a file for as long as it is open, unless another open file holds its lock.
+def lock(file: IO[bytes]) -> None:
+    """Locks a file for as long as it is open.
 
     Where the system or the file system knows no locks, nothing is locked.
 
     Args:
         file: open for writing.
 
-    Returns:
-        whether another one has it.
+    Raises:
+        BlockingIOError: another open file holds its lock.
     """
     try:
         fcntl = importlib.import_module("fcntl")
     except ImportError:  # Windows
-        return False
+        return
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        return True
+        raise
     except OSError:  # a network's file system without locks
-        return False
-    return False
+        return

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Self, TypeVar
 
 from onnxq.core.atomic import as_output_error, check_writable
-from onnxq.core.locked import is_locked_by_another
+from onnxq.core.locked import lock
 from onnxq.core.regular import why_no_file
 from onnxq.core.saved import UNREADABLE, Saved, plain
 from onnxq.errors import CalibrationError, OutputError
@@ -112,12 +112,14 @@ class Journal:
             raise CalibrationError(f"journal '{path}' is of something else ({shown}). {ANEW}")
         with as_output_error(target):
             file = target.open("r+b" if target.exists() else "x+b")
-        if is_locked_by_another(file):
+        try:
+            lock(file)
+        except BlockingIOError:
             file.close()
             raise OutputError(
                 f"journal '{path}' is in use: another tune writes to it. Wait for its end, or give "
                 "another file."
-            )
+            ) from None
         first, records, length = _read(target)  # what was written until it was ours
         with as_output_error(target):
             file.truncate(length)

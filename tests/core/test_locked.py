@@ -2,7 +2,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from onnxq.core.locked import is_locked_by_another
+import pytest
+
+from onnxq.core.locked import lock
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -11,7 +13,8 @@ if TYPE_CHECKING:
 def test_a_file_is_locked_until_it_is_closed(tmp_path: Path) -> None:
     path = tmp_path / "file"
     with path.open("wb") as first, path.open("wb") as second:
-        assert not is_locked_by_another(first)
-        assert is_locked_by_another(second)
+        lock(first)
+        with pytest.raises(BlockingIOError):
+            lock(second)
         first.close()
-        assert not is_locked_by_another(second)
+        lock(second)
