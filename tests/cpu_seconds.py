@@ -23,7 +23,7 @@ FILE = Path(__file__).parent / "cpu_seconds.txt"
 SLOW_S = 0.5
 """The rest takes two cores about a minute."""
 
-SHARE_S = 0.3
+SHARE_S = 0.2
 """What the cases of one function together may cost in `scripts/test`; the night runs all."""
 
 PROPERTY = "cpu_s"

@@ -51,6 +51,7 @@ def images() -> torch.Tensor:
     return torch.from_numpy(load_sample("test")[0])
 
 
+@pytest.mark.nightly
 def test_layer_by_layer_the_codes_are_those_of_onnx_runtime(bits: int) -> None:
     found = compare(*model(bits), [images()[:50]], Feeding.LAYER_BY_LAYER)
     assert len(found.tensors) == 39

@@ -65,6 +65,7 @@ def read_by(model: onnx.ModelProto, op_type: str, slot: int) -> str:
     return next(name for name in found if name in constants)
 
 
+@pytest.mark.nightly
 def test_two_processes_write_the_same_files(written: tuple[Path, Path]) -> None:
     files = files_in(written[0], list(SMALL))
     assert files == files_in(written[1], list(SMALL))

@@ -158,6 +158,7 @@ def test_steps_of_an_unrolled_cell_share_their_weights(
     assert_no_float_weight(found)
 
 
+@pytest.mark.nightly
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script_method:DeprecationWarning")  # torch's scan
 @pytest.mark.parametrize("kind", [nn.GRUCell, nn.RNNCell])
 def test_cells_in_the_body_of_a_scan_are_quantized(kind: type[nn.GRUCell | nn.RNNCell]) -> None:

@@ -95,6 +95,7 @@ def cross() -> Made:
     return Cross(), {"x": torch.randn(8, 6, 16), "memory": torch.randn(8, 4, 16)}
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("make", [vit, encoder, cross])
 def test_what_is_trained_is_deployed_and_placed_as_post_training_places_it(
     make: Callable[[], Made],

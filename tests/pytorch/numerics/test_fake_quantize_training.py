@@ -93,6 +93,7 @@ def test_trains_under_autocast_in_bfloat16(kind: type[FakeQuantize]) -> None:
     assert torch.equal(rounded, exact.to(torch.bfloat16))
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("kind", "half"),
     [(FakeQuantize, False), (FakeQuantize, True), (LearnableFakeQuantize, False)],
