@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import platform
 import subprocess
+from collections import defaultdict
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.cpu_seconds import seconds_of
+from tests.cpu_seconds import function_of, seconds_of
 
 if TYPE_CHECKING:
     import pytest
@@ -22,13 +23,13 @@ HEAD = """\
 Written by `scripts/nightly`, with all that pytest marks `nightly`. {when}, commit {commit}, on
 {cpu}, {packages}.
 
-| test | outcome | CPU s |
-|---|---|---:|
+| test | outcome | cases | CPU s |
+|---|---|---:|---:|
 """
 
 
 class Table:
-    """A pytest plugin: one row per test."""
+    """A pytest plugin: one row per function for its cases that pass, one per other case."""
 
     def __init__(self) -> None:
         self._outcomes: dict[str, str] = {}
@@ -49,9 +50,13 @@ class Table:
             cpu=cpu(),
             packages=", ".join(f"{name} {version(name)}" for name in PACKAGES),
         )
-        rows = sorted(self._outcomes.items())
+        rows: dict[tuple[str, str], list[float]] = defaultdict(list)
+        for case, outcome in self._outcomes.items():
+            name = function_of(case) if outcome == "passed" else case
+            rows[name, outcome].append(self._seconds[case])
         return head + "".join(
-            f"| {name} | {outcome} | {self._seconds[name]:.1f} |\n" for name, outcome in rows
+            f"| {name} | {outcome} | {len(seconds)} | {sum(seconds):.1f} |\n"
+            for (name, outcome), seconds in sorted(rows.items())
         )
 
 

@@ -6,10 +6,10 @@ from tests.cpu_seconds import PROPERTY
 from tests.nightly_table import Table
 
 
-def report(when: str, outcome: str, seconds: float) -> pytest.TestReport:
+def report(when: str, outcome: str, seconds: float, case: str = "c") -> pytest.TestReport:
     return pytest.TestReport(
-        "tests/test_a.py::test_b[c]",
-        ("tests/test_a.py", 1, "test_b[c]"),
+        f"tests/test_a.py::test_b[{case}]",
+        ("tests/test_a.py", 1, f"test_b[{case}]"),
         {},
         outcome,  # type: ignore[arg-type]
         None,
@@ -27,5 +27,15 @@ def test_a_row_has_the_worst_outcome_and_the_seconds_of_all_phases() -> None:
     ):
         table.pytest_runtest_logreport(one)
     text = table.text()
-    assert text.splitlines()[-1] == "| tests/test_a.py::test_b[c] | failed | 1.8 |"
+    assert text.splitlines()[-1] == "| tests/test_a.py::test_b[c] | failed | 1 | 1.8 |"
     assert "commit " in text
+
+
+def test_cases_that_pass_share_a_row() -> None:
+    table = Table()
+    for case, outcome in (("c", "passed"), ("d", "failed"), ("e", "passed")):
+        table.pytest_runtest_logreport(report("call", outcome, 1.0, case))
+    assert table.text().splitlines()[-2:] == [
+        "| tests/test_a.py::test_b | passed | 2 | 2.0 |",
+        "| tests/test_a.py::test_b[d] | failed | 1 | 1.0 |",
+    ]
