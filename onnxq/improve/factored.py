@@ -3,7 +3,8 @@
 Together they are calibrated, planned and run as asked for, since tensors that 8 bits could not hold
 before may fit now, so that nodes that the data left in float come back to integers. Tried are all
 sites, half of those that bring nodes back, and those alone whose products were in integers anyway.
-What loses least at the outputs, on samples held back, stays.
+What loses least at the outputs, on samples held back, stays if it gains more than their standard
+error (onnxq.improve.judgement).
 """
 
 from __future__ import annotations
@@ -15,10 +16,8 @@ from onnxq.core.threads import workers
 from onnxq.graph.walk import node_name, walk
 from onnxq.improve.held_back import enough, too_few
 from onnxq.improve.improvement import EqualModel
-from onnxq.improve.layerwise import WHOLE
-from onnxq.improve.site_choice import site_choices
+from onnxq.improve.site_choice import NO_GAIN, site_choices
 from onnxq.improve.trial import trial_of
-from onnxq.observers.tensor_noise import decibels
 from onnxq.operator import Float, NodeForm
 from onnxq.quantized.outcome import Outcome
 from onnxq.static.choosing.named_forms import NamedForm
@@ -29,12 +28,15 @@ if TYPE_CHECKING:
 
     from onnxq.core.arrays import Reals
     from onnxq.improve.factor_sites import Site
+    from onnxq.improve.judgement import Judgement
     from onnxq.improve.site_choice import SiteChoice
     from onnxq.improve.trial import Trial
     from onnxq.samples import Samples
     from onnxq.samples.inputs import Batch
     from onnxq.static.choosing.named_forms import Naming
     from onnxq.static.prepared import Prepared
+
+CHANCE = "{} samples cannot tell this gain from chance"
 
 
 def factored(
@@ -72,9 +74,9 @@ def judged(
         return EqualModel(prepared.model, (Outcome(name, "", False, why=why),))
     with workers(1):
         plain, tried = (trial_of(prepared, each, {}, batches) for each in ({}, factors))
-    kept = tried.noise < plain.noise
-    whole = _whole(name, plain, tried, kept=kept)
-    places = [Outcome(name, site.tensor, kept, why="" if kept else WHOLE) for site in factors]
+    judgement = tried.beside(plain)
+    kept, whole = judgement.is_gain, _whole(name, judgement)
+    places = [Outcome(name, site.tensor, kept, why="" if kept else NO_GAIN) for site in factors]
     return EqualModel((tried if kept else plain).model, (*places, whole))
 
 
@@ -97,20 +99,23 @@ def _judged(
         naming = {product: form for product, form in floats.items() if product not in divided}
         if sites:
             tried.append(trial_of(prepared, sites, naming, batches))
-    least = min(tried, key=lambda t: t.noise)
-    kept = least.noise < plain.noise
-    best = least if kept else plain
+    least = min(tried, key=lambda trial: trial.errors.sum())
+    judgement = least.beside(plain)
+    best = least if judgement.is_gain else plain
     outcomes = [c.outcome(name, kept=c.site in best.sites) for c in choices]
     products = [product for choice in choices for product in choice.site.readers]
     more = sum(map(best.runs_in_integers, products)) - sum(map(plain.runs_in_integers, products))
-    why = f"{more} more of {len(products)} products run in integers" if more else ""
-    whole = replace(_whole(name, plain, least, kept=kept), why=why)
+    whole = _whole(name, judgement)
+    if more:
+        whole = replace(whole, why=f"{more} more of {len(products)} products run in integers")
     return EqualModel(best.model, (*outcomes, whole), best.naming)
 
 
-def _whole(name: str, plain: Trial, tried: Trial, *, kept: bool) -> Outcome:
+def _whole(name: str, judgement: Judgement) -> Outcome:
     """Outcome at the outputs."""
-    return Outcome(name, "", kept, decibels(1.0, plain.noise), decibels(1.0, tried.noise))
+    gained, kept = judgement.after.sum() < judgement.before.sum(), judgement.is_gain
+    why = CHANCE.format(judgement.after.size) if gained and not kept else ""
+    return Outcome(name, "", kept, judgement.before_db, judgement.after_db, why)
 
 
 def _left_by_data(prepared: Prepared, plain: Trial, choices: Sequence[SiteChoice]) -> Naming:

@@ -7,7 +7,9 @@ sample by sample, and what counts as a loss is one beyond its standard error:
     d = after - before          mean(d) > std(d) / sqrt(n)
 
 Each layer of such a change has been judged before, by thousands of places: that it helps is to be
-expected, and a loss that chance alone explains is no reason against it.
+expected, and a loss that chance alone explains is no reason against it. Factors of a float model
+have it the other way round: they change which grids, forms and patterns the whole flow finds, which
+nothing before the outputs has judged. So there a gain beyond the standard error is asked for.
 """
 
 from __future__ import annotations
@@ -24,8 +26,8 @@ if TYPE_CHECKING:
 
     from onnxq.core.arrays import Array, Reals
 
-    Compared = tuple[int, Sequence[tuple[Array, Array, Array]]]
-    """Samples of a batch, and per output of floats: the float model's, and those of the two."""
+    Compared = tuple[int, Sequence[tuple[Array, ...]]]
+    """Samples of a batch, and per output of floats: the float model's, and those of the others."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -55,29 +57,49 @@ class Judgement:
     @property
     def is_loss(self) -> bool:
         """Whether the changed model loses more than the standard error of so many samples."""
-        lost = self.after - self.before
-        if lost.size < 2:
-            return bool(lost.sum() > 0)
-        return bool(lost.mean() > lost.std(ddof=1) / np.sqrt(lost.size))
+        return _is_beyond_chance(self.after - self.before)
+
+    @property
+    def is_gain(self) -> bool:
+        """Whether it gains more than that."""
+        return _is_beyond_chance(self.before - self.after)
+
+
+def _is_beyond_chance(differences: Reals) -> bool:
+    """Whether their mean is above its standard error; one has none, and is above 0."""
+    if differences.size < 2:
+        return bool(differences.sum() > 0)
+    return bool(differences.mean() > differences.std(ddof=1) / np.sqrt(differences.size))
 
 
 def judgement_of(batches: Iterable[Compared]) -> Judgement | None:
     """The judgement of batches; None where they have no output of floats."""
+    found = powers_of(batches)
+    return None if found is None else Judgement(*found)
+
+
+def powers_of(batches: Iterable[Compared]) -> Reals | None:
+    """Squares sample by sample: of the float model's outputs, and of what each other model misses.
+
+    Args:
+        batches: of the same number of models each.
+
+    Returns:
+        (models, samples); None where there is no output of floats.
+    """
     parts = [
         np.stack([_squares(each, n) for each in zip(*outputs, strict=True)])
         for n, outputs in map(_with_errors, batches)
         if outputs
     ]
-    if not parts:
-        return None
-    return Judgement(*np.concatenate(parts, axis=1))
+    return np.concatenate(parts, axis=1) if parts else None
 
 
-def _with_errors(batch: Compared) -> tuple[int, list[tuple[Reals, Reals, Reals]]]:
-    """The batch with what the two models miss in place of what they give."""
+def _with_errors(batch: Compared) -> tuple[int, list[tuple[Reals, ...]]]:
+    """The batch with what the other models miss in place of what they give."""
     samples, outputs = batch
-    reals = (tuple(np.asarray(array, np.float64) for array in each) for each in outputs)
-    return samples, [(wanted, wanted - before, wanted - after) for wanted, before, after in reals]
+    reals = ([np.asarray(array, np.float64) for array in each] for each in outputs)
+    return samples, [(wanted, *(wanted - got for got in others)) for wanted, *others in reals]
 
 
 def _squares(arrays: Sequence[Reals], samples: int) -> Reals:

@@ -14,7 +14,7 @@ from onnxq.graph.weights import constant_array
 from onnxq.improve.factor_sites import along
 from onnxq.improve.held_back import is_held_back
 from onnxq.improve.integer_products import at_run_time, integer_products
-from onnxq.improve.layerwise import WHOLE, all_feeds
+from onnxq.improve.layerwise import all_feeds
 from onnxq.improve.smoothing import EXPONENTS, Product, product_noise, smoothing_factors
 from onnxq.observers.tensor_noise import decibels
 from onnxq.operator.nodes import input_at
@@ -38,6 +38,7 @@ WINDOW = 16
 MUL_GAIN_DB = 1.0
 """Gain from which on a Mul, an element-wise pass over the tensor, is worth its time."""
 NO_HELP = "no exponent loses less"
+NO_GAIN = "the outputs do not gain by it"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,7 +54,7 @@ class SiteChoice:
     def outcome(self, improvement: str, *, kept: bool) -> Outcome:
         """Outcome of the site."""
         where = "folded into constants ahead" if self.site.folds else "a Mul ahead"
-        why = f"exponent {self.exponent:g}, {where}" if kept else WHOLE
+        why = f"exponent {self.exponent:g}, {where}" if kept else NO_GAIN
         if self.factors is None:
             why = NO_HELP
         return Outcome(improvement, self.site.tensor, kept, self.before_db, self.after_db, why)

@@ -9,8 +9,10 @@ import numpy as np
 
 from onnxq.improve.factor_sites import with_factors
 from onnxq.improve.held_back import is_held_back
+from onnxq.improve.judgement import Judgement, powers_of
 from onnxq.improve.layerwise import all_feeds, is_float
 from onnxq.ort import runtime
+from onnxq.samples.excerpt import rows_of
 from onnxq.static.calibrate import calibrate
 from onnxq.static.choosing.again import chosen_again
 from onnxq.static.placing.decision import Quantize
@@ -19,12 +21,13 @@ from onnxq.static.prepare import prepared_again
 from onnxq.static.rewrite import rewrite
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     import onnx_ir as ir
 
     from onnxq.core.arrays import Reals
     from onnxq.improve.factor_sites import Site
+    from onnxq.improve.judgement import Compared
     from onnxq.samples.inputs import Batch
     from onnxq.static.choosing.named_forms import Naming
     from onnxq.static.placing.decision import Decision
@@ -39,7 +42,8 @@ class Trial:
         model: the float model.
         naming: forms that go with it.
         sites: that have factors.
-        noise: at the outputs, over their power.
+        signal: float64 (samples,), squares of the float model's outputs.
+        errors: float64 (samples,), squares of what this one misses.
         decisions: of the plan.
         dynamic: names of the nodes whose codes are made at run time.
     """
@@ -47,13 +51,18 @@ class Trial:
     model: ir.Model
     naming: Naming
     sites: frozenset[Site]
-    noise: float
+    signal: Reals
+    errors: Reals
     decisions: Mapping[str, Decision]
     dynamic: frozenset[str]
 
     def runs_in_integers(self, node: str) -> bool:
         """Whether the plan has the product in integers."""
         return isinstance(self.decisions[node], Quantize) or node in self.dynamic
+
+    def beside(self, plain: Trial) -> Judgement:
+        """The judgement of this one beside the model as it is, on the same samples."""
+        return Judgement(plain.signal, plain.errors, self.errors)
 
 
 def trial_of(
@@ -68,21 +77,31 @@ def trial_of(
     made = replace(made, input_codes={}, output_codes=())
     seen = [batch for index, batch in enumerate(batches) if not is_held_back(index)]
     planned = plan(made, calibrate(made, seen, threads=1))
-    noise = signal = 0.0
     with (
-        runtime.open_session(prepared.model, threads=1) as beside,
+        runtime.open_session(prepared.model, threads=1) as floats,
         runtime.open_session(rewrite(made, planned), threads=1) as session,
     ):
-        for index, feeds in enumerate(all_feeds(prepared, batches)):
-            if not is_held_back(index):
-                continue
-            pairs = zip(beside.run(feeds), session.run(feeds, beside.outputs), strict=True)
-            for wanted, got in pairs:
-                if is_float(wanted):
-                    signal += float(np.square(wanted, dtype=np.float64).sum())
-                    noise += float(
-                        np.square(wanted.astype(np.float64) - got.astype(np.float64)).sum()
-                    )
-    ratio = noise / max(signal, 1e-300)
-    dynamic = frozenset(planned.dynamic)
-    return Trial(made.model, naming, frozenset(factors), ratio, planned.decisions, dynamic)
+        found = powers_of(_compared(prepared, batches, floats, session))
+    signal, errors = np.zeros((2, 1)) if found is None else found
+    return Trial(
+        made.model,
+        naming,
+        frozenset(factors),
+        signal,
+        errors,
+        planned.decisions,
+        frozenset(planned.dynamic),
+    )
+
+
+def _compared(
+    prepared: Prepared,
+    batches: Sequence[Batch],
+    floats: runtime.Session,
+    session: runtime.Session,
+) -> Iterator[Compared]:
+    """Outputs of the batches held back: of the float model, and of the other one."""
+    for index, feeds in enumerate(all_feeds(prepared, batches)):
+        if is_held_back(index):
+            pairs = zip(floats.run(feeds), session.run(feeds, floats.outputs), strict=True)
+            yield rows_of(batches[index]), [pair for pair in pairs if is_float(pair[0])]

@@ -20,6 +20,12 @@ def test_a_loss_within_its_standard_error_is_none() -> None:
     assert not judged([-1.0, -1.0, 0.0, 0.0]).is_loss
 
 
+def test_a_gain_within_its_standard_error_is_none() -> None:
+    assert not judged([-5.0, 4.0, -3.0, 3.0]).is_gain
+    assert judged([-5.0, -4.0, -3.0, 3.0]).is_gain
+    assert not judged([0.0, 0.0]).is_gain
+
+
 def test_one_sample_has_no_standard_error_and_decides_alone() -> None:
     assert judged([0.1]).is_loss
     assert not judged([0.0]).is_loss
