@@ -88,7 +88,7 @@ def run_model(name: str, folder: Path, target: str) -> Row:
     onnxq("calibrate", model, SAMPLES, "-o", stats)
     onnxq("quantize", model, "--stats", stats, "-o", int8, "--target", target)
     onnxq("verify", model, int8, SAMPLES)
-    onnxq("verify", int8, SAMPLES, "--reference", "--batch-size", "32")
+    onnxq("cross-check", int8, SAMPLES, "--batch-size", "32")
     found = onnxq_json("bench", model, int8)
     integer = sum(found["execution"]["integer_nodes"].values())
     images, labels = load_sample("test")

@@ -48,6 +48,8 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "quantize-dynamic": ("MODEL", "-o", "OUT"),
     "tune": ("MODEL", "SAMPLES", "-o", "OUT"),
     "verify": ("MODEL", "MODEL", "SAMPLES"),
+    "cross-check": ("MODEL", "SAMPLES"),
+    "predict": ("MODEL",),
     "bench": ("MODEL", "MODEL"),
 }
 WITHOUT_A_MODEL = {"costs", "export", "targets"}

@@ -266,7 +266,7 @@ class CrossFindings(Saved):
                 "(Choice.ALL_INTEGERS) quantizes them all the same, as objective 'size' "
                 "(--objective size) does of what is quantized dynamically. A file that is meant to "
                 "be all float passes with --allow-unchecked. Other models than quantized ones "
-                "compare without --reference."
+                "compare with `onnxq verify`."
             )
         rounded = [o for o in self.outputs if o.differing and o.behind and not o.problem]
         if rounded and not any(n.differing or n.problem for n in self.nodes):

@@ -188,7 +188,7 @@ class Prediction(Saved):
         asked = [name for machine in self.machines for name in machine.targets]
         raise QConfigError(
             f"target '{name}' is not in this prediction, which has {', '.join(asked)}."
-            f"{nearest(name, asked)} Name it in `machines` (with --isa), or 'all'."
+            f"{nearest(name, asked)} Name it in `machines` (--machines), or 'all'."
         )
 
     @property

@@ -11,11 +11,13 @@ import click
 
 from onnxq.cli.calibrating import calibrate
 from onnxq.cli.commands import Commands
+from onnxq.cli.cross_checking import cross_check
 from onnxq.cli.exporting import export
 from onnxq.cli.looking import inspect, targets
 from onnxq.cli.making import quantize, quantize_dynamic
 from onnxq.cli.measuring import bench, costs
 from onnxq.cli.options import debug_option
+from onnxq.cli.predicting import predict
 from onnxq.cli.searching import tune
 from onnxq.cli.verifying import verify
 from onnxq.errors import exit_codes
@@ -43,6 +45,8 @@ COMMANDS = (
     quantize_dynamic,
     tune,
     verify,
+    cross_check,
+    predict,
     bench,
     costs,
     targets,

@@ -145,6 +145,13 @@ threads_option = click.option(
     type=click.IntRange(min=1),
     help="Of one inference in calibration; default: one per core. They sleep while observers run.",
 )
+kernel_threads_option = click.option(
+    "--threads",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="Of the reference kernels.",
+)
 ignore_option = click.option(
     "--ignore", multiple=True, metavar="NAME", help="An array in SAMPLES that is no input (labels)."
 )

@@ -1,4 +1,7 @@
-"""The command that compares a quantized model with float and with the reference: verify."""
+"""The command that compares a quantized model with float: verify.
+
+Until version 1.0 it does with --reference what cross-check does, and with --isa what predict does.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from onnxq.cli.cross_checking import allowances, check_integers
 from onnxq.cli.options import (
     PATH,
     Bound,
@@ -15,19 +19,20 @@ from onnxq.cli.options import (
     json_option,
     refuse_options,
 )
+from onnxq.cli.predicting import predict_machines
 from onnxq.cli.worker_options import Workers, workers_options
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from pathlib import Path
 
 
 @click.command()
-@click.argument("paths", metavar="[FLOAT] QUANTIZED SAMPLES", nargs=-1, type=PATH)
+@click.argument("paths", metavar="FLOAT QUANTIZED SAMPLES", nargs=-1, type=PATH)
 @click.option(
     "--reference",
     is_flag=True,
-    help="Compare every integer with the reference kernels. Needs no FLOAT.",
+    hidden=True,
+    help="Until 1.0: `onnxq cross-check`.",
 )
 @batch_size_option
 @ignore_option
@@ -47,31 +52,32 @@ if TYPE_CHECKING:
 @click.option(
     "--max-differing",
     type=Bound(0, 1),
-    metavar="SHARE",
-    help="With --reference: let this share of a node's integers differ.",
+    hidden=True,
+    help="With --reference.",
 )
 @click.option(
     "--max-output-steps",
     type=Bound(min=0),
-    metavar="N",
-    help="With --reference: of the outputs end to end; default: what float nodes round.",
+    hidden=True,
+    help="With --reference.",
 )
 @click.option(
     "--allow-unchecked",
     is_flag=True,
-    help="With --reference: integer nodes without a kernel are noted, and do not fail.",
+    hidden=True,
+    help="With --reference.",
 )
 @click.option(
     "--threads",
     type=click.IntRange(min=1),
     default=1,
-    show_default=True,
-    help="With --reference or --isa: of the kernels.",
+    hidden=True,
+    help="With --reference or --isa.",
 )
 @click.option(
     "--isa",
-    metavar="all|NAME[,NAME]",
-    help="Predict on which machines the integers differ. Needs no FLOAT; SAMPLES may be left out.",
+    hidden=True,
+    help="Until 1.0: `onnxq predict`.",
 )
 @workers_options
 @json_option
@@ -96,14 +102,7 @@ def verify(
 
     The bounds hold for every tensor and output that is compared; --only narrows that down.
 
-    With --reference: does ONNX Runtime compute the integers that the model says? Each integer node
-    of its optimized graph is compared with the reference kernel, on the inputs that it had, then
-    the whole model. Any difference fails (exit code 8), unless --max-steps or --max-differing
-    allow it; but not some last digits of outputs behind float nodes, while all integers agree.
-
-    With --isa: on which machines would the integers differ from exact ones, in which layers, and
-    which weights cause it? See `onnxq targets` for the names. Fails (exit code 10) where a named
-    machine would differ on SAMPLES; without SAMPLES, where it could.
+    `onnxq cross-check` compares the integers with exact ones, `onnxq predict` other machines.
     """
     reading = {"batch_size": batch_size, "ignore": ignore, "feedback": feedback}
     if isa is not None:
@@ -117,21 +116,18 @@ def verify(
             "--allow-unchecked": allow_unchecked or None,
         }
         refuse_options("with --isa", bounds)
+        asked = _asked_of_machines(paths)
+        machines = [name.strip() for name in isa.split(",")]
         with workers.executor() as executor:
-            _predict(paths, isa, {**reading, "executor": executor}, threads, as_json)
+            predict_machines(asked, machines, {**reading, "executor": executor}, threads, as_json)
         return
     if reference:
         refuse_options("with --reference", {"--min-sqnr": min_sqnr, "--only": only or None})
-        from onnxq.checking.cross_findings import Unchecked
-
-        allowed = {
-            "max_steps": max_steps,
-            "max_differing": max_differing,
-            "max_output_steps": max_output_steps,
-            "unchecked": Unchecked.ALLOWED if allow_unchecked else Unchecked.REFUSED,
-        }
+        compared = _compared_integers(paths)
+        allowed = allowances(max_steps, max_differing, max_output_steps, allow_unchecked)
         with workers.executor() as executor:
-            _verify_reference(paths, {**reading, "executor": executor}, allowed, threads, as_json)
+            given = {**reading, "executor": executor}
+            check_integers(compared, given, allowed, threads, as_json)
         return
     refuse_options(
         "without --reference",
@@ -146,25 +142,27 @@ def verify(
         _verify_float(paths, given, (min_sqnr, max_steps), only, as_json)
 
 
-def _predict(
-    paths: tuple[Path, ...], isa: str, reading: dict[str, Any], threads: int, as_json: bool
-) -> None:
-    from onnxq.checking.predict import predict
-    from onnxq.report.console import open_console
-    from onnxq.report.print_prediction import print_prediction
-    from onnxq.report.progress import progress_bar
-
+def _asked_of_machines(paths: tuple[Path, ...]) -> tuple[Path, Path | None]:
+    """(quantized model, samples or None) of --isa, which has a command of its own."""
+    _say_new_name("--isa NAMES", "predict QUANTIZED [SAMPLES] --machines NAMES")
     if len(paths) not in (1, 2):
         raise click.UsageError(f"wanted QUANTIZED [SAMPLES]; got {len(paths)} path(s).")
-    names = [name.strip() for name in isa.split(",")]
-    samples = paths[1] if len(paths) > 1 else None
-    with progress_bar("verify --isa") as progress:
-        found = predict(paths[0], samples, names, **reading, threads=threads, progress=progress)
-    if as_json:
-        click.echo(found.to_json())
-    else:
-        print_prediction(open_console(), found)
-    found.check()
+    return paths[0], paths[1] if len(paths) > 1 else None
+
+
+def _compared_integers(paths: tuple[Path, ...]) -> tuple[Path, Path]:
+    """(quantized model, samples) of --reference, which has a command of its own."""
+    _say_new_name("--reference", "cross-check QUANTIZED SAMPLES")
+    if len(paths) not in (2, 3):
+        raise click.UsageError(f"wanted [FLOAT] QUANTIZED SAMPLES; got {len(paths)} path(s).")
+    if len(paths) == 3:
+        click.echo(f"note: --reference does not read the float model '{paths[0]}'", err=True)
+    return paths[-2], paths[-1]
+
+
+def _say_new_name(option: str, command: str) -> None:
+    """Says in a line which command does now what the option does until 1.0."""
+    click.echo(f"note: `verify {option}` is `onnxq {command}`, and ends with 1.0", err=True)
 
 
 def _verify_float(
@@ -182,7 +180,7 @@ def _verify_float(
     if len(paths) != 3:
         raise click.UsageError(
             f"wanted FLOAT QUANTIZED SAMPLES; got {len(paths)} path(s). Without the float model, "
-            "--reference compares QUANTIZED with the reference kernels."
+            "`onnxq cross-check` compares QUANTIZED with the reference kernels."
         )
     with progress_bar("verify") as progress:
         findings = run(*paths, **reading, only=only or EVERYTHING, progress=progress)
@@ -191,32 +189,3 @@ def _verify_float(
     else:
         console.print_findings(console.open_console(), findings)
     findings.check(*bounds)
-
-
-def _verify_reference(
-    paths: tuple[Path, ...],
-    reading: dict[str, Any],
-    bounds: Mapping[str, Any],
-    threads: int,
-    as_json: bool,
-) -> None:
-    from onnxq.checking.cross_check import cross_check
-    from onnxq.report.console import open_console
-    from onnxq.report.cross import print_cross_findings
-    from onnxq.report.progress import progress_bar
-
-    if len(paths) not in (2, 3):
-        raise click.UsageError(f"wanted [FLOAT] QUANTIZED SAMPLES; got {len(paths)} path(s).")
-    if len(paths) == 3:
-        click.echo(f"note: --reference does not read the float model '{paths[0]}'", err=True)
-    with progress_bar("verify --reference") as progress:
-        findings = cross_check(*paths[-2:], **reading, threads=threads, progress=progress)
-    if as_json:
-        click.echo(findings.to_json())
-    else:
-        print_cross_findings(open_console(), findings)
-    findings.check(**bounds)
-    for node in findings.unchecked:
-        click.echo(f"note: {node.op_type} '{node.name}' was not checked: {node.reason}", err=True)
-    if findings.end_to_end:
-        click.echo(f"note: end to end was not checked: {findings.end_to_end}", err=True)

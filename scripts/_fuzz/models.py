@@ -82,7 +82,7 @@ def _float_calls(path: Path, quantized: Path, sample_file: Path, scratch: Scratc
         command("calibrate", path, sample_file, "-o", out / "s.stats"),
         command("quantize-dynamic", path, "-o", out / "d.onnx", "--objective", "size"),
         command("verify", path, quantized, sample_file),
-        command("verify", "--reference", path, sample_file),
+        command("cross-check", path, sample_file),
         command("bench", path, quantized, "--runs", 1),
         _on_proto("prepare(ModelProto)", path, lambda proto: onnxq.prepare(proto)),
         _on_proto(
@@ -96,9 +96,9 @@ def _quantized_calls(path: Path, source: Path, sample_file: Path) -> list[Call]:
     return [
         command("inspect", path),
         command("verify", source, path, sample_file),
-        command("verify", "--reference", path, sample_file),
-        command("verify", "--isa", "all", path, sample_file),
-        command("verify", "--isa", "all", path),
+        command("cross-check", path, sample_file),
+        command("predict", path, sample_file),
+        command("predict", path),
         command("bench", source, path, "--runs", 1),
         _on_proto(
             "cross_check(ModelProto)", path, lambda p: onnxq.cross_check(p, str(sample_file))

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from onnxq.cli import main
-from tests.examples import images, network, save
+from tests.examples import images, network, quantized_matmul, save, weights
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -46,4 +46,19 @@ def samples_path(tmp_path: Path) -> Path:
 def quantized_path(run: Run, model_path: Path, samples_path: Path, tmp_path: Path) -> Path:
     path = tmp_path / "q.onnx"
     assert run("quantize", model_path, samples_path, "-o", path).exit_code == 0
+    return path
+
+
+@pytest.fixture
+def integers(tmp_path: Path) -> tuple[Path, Path]:
+    """A quantized model with nothing in float, and samples."""
+    np.savez(tmp_path / "m.npz", x=weights(0, 6, 8))
+    return save(quantized_matmul(np.array(3, np.uint8)), tmp_path / "i.onnx"), tmp_path / "m.npz"
+
+
+@pytest.fixture
+def fast_path(run: Run, model_path: Path, samples_path: Path, tmp_path: Path) -> Path:
+    path = tmp_path / "fast.onnx"
+    made = run("quantize", model_path, samples_path, "-o", path, "--target", "x86-vnni")
+    assert made.exit_code == 0
     return path

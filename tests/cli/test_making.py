@@ -283,7 +283,7 @@ def test_a_dynamic_model_can_be_verified_and_timed_but_not_quantized_again(
         result = run(*command)
         assert result.exit_code == 0, result.stderr
         assert "DynamicQuantizeMatMul" in result.stdout
-    result = run("verify", "--reference", output, samples_path, "--json")
+    result = run("cross-check", output, samples_path, "--json")
     nodes = json.loads(result.stdout)["nodes"]
     assert [(n["op_type"], n["differing"]) for n in nodes] == [("DynamicQuantizeMatMul", 0)]
     again = run("quantize-dynamic", output, "-o", tmp_path / "again.onnx")

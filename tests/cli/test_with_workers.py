@@ -68,13 +68,13 @@ def test_a_killed_calibration_goes_on_to_the_same_file(run: Run, folder: Path) -
     assert not kept.exists()
 
 
-@pytest.mark.parametrize("mode", [[], ["--reference"], ["--isa", "all"]])
-def test_two_jobs_find_what_one_finds(mode: list[str], run: Run, folder: Path) -> None:
+@pytest.mark.parametrize("command", ["verify", "cross-check", "predict"])
+def test_two_jobs_find_what_one_finds(command: str, run: Run, folder: Path) -> None:
     few = folder / "few.npy"
     np.save(few, images(6))
     run("quantize", folder / "net.onnx", few, "-o", folder / "int8.onnx", "--all-integers")
     paths = [folder / "int8.onnx", few]
-    paths = paths if mode else [folder / "net.onnx", *paths]
-    one, two = (run("verify", *paths, *mode, "--json", "--jobs", jobs) for jobs in (1, 2))
+    paths = paths if command != "verify" else [folder / "net.onnx", *paths]
+    one, two = (run(command, *paths, "--json", "--jobs", jobs) for jobs in (1, 2))
     assert one.exit_code == two.exit_code == 0, two.stderr
     assert one.stdout == two.stdout

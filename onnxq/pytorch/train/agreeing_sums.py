@@ -158,8 +158,7 @@ def _warn(names: list[str], reason: str, caller: int) -> None:
     if names:
         warnings.warn(
             f"{listed(names)}: ARM or x86 without AVX2 may round some of these sums of codes to "
-            f"the next code: {reason}. onnxq.predict, or `onnxq verify --isa all`, names the pairs "
-            "of codes.",
+            f"the next code: {reason}. onnxq.predict names the pairs of codes.",
             UserWarning,
             stacklevel=caller,
         )

@@ -1,0 +1,134 @@
+"""The command that compares every integer with the reference kernels: cross-check."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from onnxq.cli.options import (
+    PATH,
+    Bound,
+    batch_size_option,
+    feedback_option,
+    ignore_option,
+    json_option,
+    kernel_threads_option,
+)
+from onnxq.cli.worker_options import Workers, workers_options
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+
+@click.command("cross-check")
+@click.argument("quantized", type=PATH)
+@click.argument("samples", type=PATH)
+@batch_size_option
+@ignore_option
+@feedback_option
+@click.option(
+    "--max-steps", type=Bound(min=0), metavar="N", help="Let integers differ by so many steps."
+)
+@click.option(
+    "--max-differing",
+    type=Bound(0, 1),
+    metavar="SHARE",
+    help="Let this share of a node's integers differ.",
+)
+@click.option(
+    "--max-output-steps",
+    type=Bound(min=0),
+    metavar="N",
+    help="Of the outputs end to end; default: what float nodes round.",
+)
+@click.option(
+    "--allow-unchecked",
+    is_flag=True,
+    help="Integer nodes without a kernel are noted, and do not fail.",
+)
+@kernel_threads_option
+@workers_options
+@json_option
+def cross_check(
+    quantized: Path,
+    samples: Path,
+    batch_size: int | None,
+    ignore: tuple[str, ...],
+    feedback: dict[str, str],
+    max_steps: float | None,
+    max_differing: float | None,
+    max_output_steps: float | None,
+    allow_unchecked: bool,
+    threads: int,
+    as_json: bool,
+    workers: Workers,
+) -> None:
+    """Does ONNX Runtime compute the integers that QUANTIZED says?
+
+    Each integer node of its optimized graph is compared with the reference kernel, on the inputs
+    that it had, then the whole model. Any difference fails (exit code 8), unless --max-steps or
+    --max-differing allow it; but not some last digits of outputs behind float nodes, while all
+    integers agree.
+    """
+    allowed = allowances(max_steps, max_differing, max_output_steps, allow_unchecked)
+    with workers.executor() as executor:
+        reading = {
+            "batch_size": batch_size,
+            "ignore": ignore,
+            "feedback": feedback,
+            "executor": executor,
+        }
+        check_integers((quantized, samples), reading, allowed, threads, as_json)
+
+
+def allowances(
+    max_steps: float | None,
+    max_differing: float | None,
+    max_output_steps: float | None,
+    allow_unchecked: bool,
+) -> dict[str, object]:
+    """What may differ, by the names of CrossFindings.check."""
+    from onnxq.checking.cross_findings import Unchecked
+
+    return {
+        "max_steps": max_steps,
+        "max_differing": max_differing,
+        "max_output_steps": max_output_steps,
+        "unchecked": Unchecked.ALLOWED if allow_unchecked else Unchecked.REFUSED,
+    }
+
+
+def check_integers(
+    paths: tuple[Path, Path],
+    reading: dict[str, Any],
+    allowed: Mapping[str, Any],
+    threads: int,
+    as_json: bool,
+) -> None:
+    """Compares, prints the findings, and fails where more differs than is allowed.
+
+    Args:
+        paths: quantized model, samples.
+        reading: how to read the samples, and whose workers run.
+        allowed: see `allowances`.
+        threads: of the kernels.
+        as_json: the findings as JSON, not as tables.
+    """
+    from onnxq.checking.cross_check import cross_check as run
+    from onnxq.report.console import open_console
+    from onnxq.report.cross import print_cross_findings
+    from onnxq.report.progress import progress_bar
+
+    with progress_bar("cross-check") as progress:
+        findings = run(*paths, **reading, threads=threads, progress=progress)
+    if as_json:
+        click.echo(findings.to_json())
+    else:
+        print_cross_findings(open_console(), findings)
+    findings.check(**allowed)
+    for node in findings.unchecked:
+        click.echo(f"note: {node.op_type} '{node.name}' was not checked: {node.reason}", err=True)
+    if findings.end_to_end:
+        click.echo(f"note: end to end was not checked: {findings.end_to_end}", err=True)

@@ -1,0 +1,95 @@
+"""The command that says on which machines integers differ: predict."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from onnxq.cli.options import (
+    PATH,
+    batch_size_option,
+    feedback_option,
+    ignore_option,
+    json_option,
+    kernel_threads_option,
+    names,
+)
+from onnxq.cli.worker_options import Workers, workers_options
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+
+@click.command()
+@click.argument("quantized", type=PATH)
+@click.argument("samples", type=PATH, required=False)
+@click.option(
+    "--machines",
+    default="all",
+    show_default=True,
+    metavar="all|NAME,...",
+    callback=names,
+    help="The machines to ask for; see `onnxq targets`.",
+)
+@batch_size_option
+@ignore_option
+@feedback_option
+@kernel_threads_option
+@workers_options
+@json_option
+def predict(
+    quantized: Path,
+    samples: Path | None,
+    machines: tuple[str, ...],
+    batch_size: int | None,
+    ignore: tuple[str, ...],
+    feedback: dict[str, str],
+    threads: int,
+    as_json: bool,
+    workers: Workers,
+) -> None:
+    """Predict on which machines the integers of QUANTIZED differ from exact ones.
+
+    It names the layers, and the weights that cause it, without having the machines. Fails (exit
+    code 10) where a named machine would differ on SAMPLES; without SAMPLES, where it could.
+    """
+    with workers.executor() as executor:
+        reading = {
+            "batch_size": batch_size,
+            "ignore": ignore,
+            "feedback": feedback,
+            "executor": executor,
+        }
+        predict_machines((quantized, samples), machines, reading, threads, as_json)
+
+
+def predict_machines(
+    paths: tuple[Path, Path | None],
+    machines: Sequence[str],
+    reading: dict[str, Any],
+    threads: int,
+    as_json: bool,
+) -> None:
+    """Predicts, prints it, and fails where a machine differs.
+
+    Args:
+        paths: quantized model, samples or None.
+        machines: names of targets, or "all".
+        reading: how to read the samples, and whose workers run.
+        threads: of the kernels.
+        as_json: the prediction as JSON, not as tables.
+    """
+    from onnxq.checking.predict import predict as run
+    from onnxq.report.console import open_console
+    from onnxq.report.print_prediction import print_prediction
+    from onnxq.report.progress import progress_bar
+
+    with progress_bar("predict") as progress:
+        found = run(*paths, machines, **reading, threads=threads, progress=progress)
+    if as_json:
+        click.echo(found.to_json())
+    else:
+        print_prediction(open_console(), found)
+    found.check()
