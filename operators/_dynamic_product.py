@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
+from onnxq.core.packing import packed_rows
 from onnxq.errors import UnsupportedError
 from onnxq.operator import DynamicForm, DynamicRule, DynamicSite, DynamicWeight, Float, NodeSite
 from onnxq.operator.nodes import is_constant, shape
@@ -199,9 +200,9 @@ def _packed_product(site: NodeSite, x: ir.Value, weight: ir.Value, qparams: QPar
         padded, points = np.zeros_like(padded), np.zeros_like(points)
     stem = str(weight.name).removesuffix("_quantized")
     arrays: dict[str, npt.NDArray[np.generic]] = {
-        "packed": _packed(padded, bits).reshape(columns, blocks, -1),
+        "packed": packed_rows(padded, bits).reshape(columns, blocks, -1),
         "block_scale": np.ascontiguousarray(qparams.scale.T).reshape(-1),
-        "block_zero_point": _packed(points, bits).reshape(-1),
+        "block_zero_point": packed_rows(points, bits).reshape(-1),
     }
     slots = [site.tape.initializer(ir.Tensor(a), name=f"{stem}_{k}") for k, a in arrays.items()]
     attributes: dict[str, int] = {
@@ -215,13 +216,3 @@ def _packed_product(site: NodeSite, x: ir.Value, weight: ir.Value, qparams: QPar
     y = site.tape.op("MatMulNBits", [x, *slots], attributes, domain=MICROSOFT, name=name)
     y.type = ir.TensorType(ir.DataType.FLOAT)
     return y
-
-
-def _packed(codes: npt.NDArray[np.uint8], bits: int) -> npt.NDArray[np.uint8]:
-    """Rows of codes, 8 / bits to a byte, the first in the low bits."""
-    rows, width = codes.shape
-    per_byte = 8 // bits
-    groups = np.zeros((rows, -(-width // per_byte), per_byte), np.uint8)
-    groups.reshape(rows, -1)[:, :width] = codes
-    shifts = np.arange(0, 8, bits, dtype=np.uint8)
-    return np.asarray(np.bitwise_or.reduce(groups << shifts, axis=-1), np.uint8)

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from onnxq.affine import quantize
+from onnxq.core.packing import unpacked_rows
 from onnxq.dtypes import INT8, UINT8
 from onnxq.errors import ShapeError, UnsupportedError
 from onnxq.operator import (
@@ -195,7 +196,7 @@ def _operands(call: IntegerCall) -> tuple[Reals, Reals, Reals]:
         )
     places = np.arange(sizes.inner) // sizes.block
     scale, points = _scales(call, sizes), _zero_points(call.optional(3), a.dtype, sizes)
-    q = _unpack(b.reshape(sizes.columns, -1), sizes.bits)[:, : sizes.inner]
+    q = unpacked_rows(b.reshape(sizes.columns, -1), sizes.bits)[:, : sizes.inner]
     centred = q.astype(np.float32) - points[:, places]
     reals = np.asarray(a, np.float32)
     steps = scale[:, places]
@@ -227,9 +228,9 @@ def _zero_points(
     count = sizes.columns * sizes.blocks
     row = -(-sizes.blocks * sizes.bits // 8)
     if points.dtype == np.uint8 and points.size == sizes.columns * row:
-        return _unpack(points.reshape(sizes.columns, row), sizes.bits)[:, : sizes.blocks].astype(
-            np.float32
-        )
+        return unpacked_rows(points.reshape(sizes.columns, row), sizes.bits)[
+            :, : sizes.blocks
+        ].astype(np.float32)
     if points.dtype != dtype or points.size != count:
         raise ShapeError(
             f"{OP}: zero_points is {points.dtype} of shape {points.shape}; wanted uint8, "
@@ -240,13 +241,6 @@ def _zero_points(
             f"{OP}: zero_points is {points.dtype} with 8 bits; ONNX Runtime has uint8 only there."
         )
     return points.astype(np.float32).reshape(sizes.columns, sizes.blocks)
-
-
-def _unpack(packed: Array, bits: int) -> npt.NDArray[np.uint8]:
-    """Codes of rows of bytes, low bits first: (N, bytes) -> (N, bytes * 8 / bits)."""
-    shifts = np.arange(0, 8, bits, dtype=np.uint8)
-    parts = (np.asarray(packed, np.uint8)[..., None] >> shifts) & np.uint8((1 << bits) - 1)
-    return np.asarray(parts.reshape(packed.shape[0], -1), np.uint8)
 
 
 def _as_int8(a: npt.NDArray[np.float32], sizes: _Sizes) -> Reals:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx_ir as ir
 
+from onnxq.core.packing import packed_rows
 from onnxq.graph.edit import FreeNames, all_nodes, graph_of, new_constant
 from onnxq.graph.weights import constant
 from onnxq.ort.node_kinds import PRODUCT_OF_BLOCKS
@@ -95,9 +96,9 @@ def _replace(model: ir.Model, node: ir.Node, dequantize: ir.Node, names: FreeNam
     padded = np.full((columns, blocks * size), offset, np.uint8)
     padded[:, :inner] = (tensor.numpy().astype(np.int16) + offset).T
     arrays = {
-        "packed": _packed(padded, bits).reshape(columns, blocks, -1),
+        "packed": packed_rows(padded, bits).reshape(columns, blocks, -1),
         "scales": np.ascontiguousarray(scale.T).reshape(-1),
-        "points": _packed((points + offset).T.astype(np.uint8), bits).reshape(-1),
+        "points": packed_rows((points + offset).T.astype(np.uint8), bits).reshape(-1),
     }
     graph = graph_of(node)
     slots = [
@@ -123,13 +124,3 @@ def _replace(model: ir.Model, node: ir.Node, dequantize: ir.Node, names: FreeNam
     if not dequantize.outputs[0].uses() and isinstance(dequantize.graph, ir.Graph):
         dequantize.graph.remove(dequantize, safe=True)
     model.opset_imports.setdefault(MICROSOFT, 1)
-
-
-def _packed(codes: Codes, bits: int) -> Codes:
-    """Rows of codes, 8 / bits to a byte, the first in the low bits; rows end on a byte."""
-    rows, width = codes.shape
-    per_byte = 8 // bits
-    groups = np.zeros((rows, -(-width // per_byte), per_byte), np.uint8)
-    groups.reshape(rows, -1)[:, :width] = codes
-    shifts = np.arange(0, 8, bits, dtype=np.uint8)
-    return np.asarray(np.bitwise_or.reduce(groups << shifts, axis=-1), np.uint8)

@@ -1,0 +1,113 @@
+"""Form of a weight in blocks: bits, block size, symmetry; and the methods that find codes."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+from onnxq.dtypes import INT2, INT4, INT8, UINT2, UINT4, UINT8, QDType
+from onnxq.errors import QConfigError, UnsupportedError
+
+BITS = (2, 4, 8)
+BLOCKS = (16, 32, 64, 128)
+ODD_BITS = (3, 5, 6, 7)
+"""Widths between those that ONNX Runtime's products have kernels for."""
+TYPES = {2: (UINT2, INT2), 4: (UINT4, INT4), 8: (UINT8, INT8)}
+"""Bits -> types of affine and of symmetric codes."""
+POINT_BITS = 8  # rows of zero points end on a byte
+SCALE_BYTES = 4  # float32
+
+
+class Method(enum.Enum):
+    """How codes are found."""
+
+    RTN = "rtn"
+    """Round to nearest, in the range with the least error."""
+    HQQ = "hqq"
+    """Half-quadratic quantization: ranges that leave few large errors; no data."""
+    GPTQ = "gptq"
+    """Columns one after the other, each making up for the errors so far; from samples."""
+    AWQ = "awq"
+    """Inputs with large channels are divided, their weights multiplied; from samples."""
+
+    @property
+    def needs_moments(self) -> bool:
+        """Whether it sees the layer's inputs."""
+        return self in (Method.GPTQ, Method.AWQ)
+
+
+@dataclass(frozen=True, slots=True)
+class BlockSpec:
+    """Form of a weight in blocks.
+
+    Attributes:
+        bits: 2, 4 or 8 per code.
+        block: inputs that share a scale: 16, 32, 64 or 128. The last block of a row is filled up
+            where the inputs do not divide.
+        symmetric: the zero point is 2^(bits - 1) everywhere, and is not stored; -2^(bits - 1) is a
+            code as any other. Else each block has its own.
+
+    Raises:
+        UnsupportedError: 3, 5, 6 or 7 bits, which ONNX Runtime has no kernels for.
+        QConfigError: other bits, or another block size.
+    """
+
+    bits: int = 4
+    block: int = 32
+    symmetric: bool = False
+
+    def __post_init__(self) -> None:
+        if self.bits in ODD_BITS:
+            raise UnsupportedError(
+                f"bits: got {self.bits}. ONNX Runtime packs whole codes into bytes: its "
+                "MatMulNBits takes 2, 4 or 8 bits ('Only 2b, 4b and 8b quantization is "
+                "supported'). Ask for 2, 4 or 8."
+            )
+        if self.bits not in BITS:
+            raise QConfigError(f"bits: got {self.bits!r}; wanted 2, 4 or 8.")
+        if self.block not in BLOCKS:
+            near = min(BLOCKS, key=lambda size: abs(size - self.block))
+            raise QConfigError(
+                f"block: got {self.block!r}; wanted 16, 32, 64 or 128. The nearest is {near}."
+            )
+
+    @property
+    def dtype(self) -> QDType:
+        """Type of the codes where they have one of their own (DequantizeLinear)."""
+        return TYPES[self.bits][self.symmetric]
+
+    @property
+    def most(self) -> int:
+        """The largest unsigned code."""
+        return (1 << self.bits) - 1
+
+    @property
+    def middle(self) -> int:
+        """The zero point of symmetric codes."""
+        return 1 << (self.bits - 1)
+
+    def blocks(self, inputs: int) -> int:
+        """How many blocks a row of so many inputs has."""
+        return -(-inputs // self.block)
+
+    def packed_shapes(self, rows: int, inputs: int) -> dict[str, tuple[int, ...]]:
+        """Shapes of the arrays of `PackedBlocks`, by their names.
+
+        Args:
+            rows: outputs of the product.
+            inputs: numbers that are summed.
+        """
+        count = self.blocks(inputs)
+        shapes: dict[str, tuple[int, ...]] = {
+            "codes": (rows, count, self.block * self.bits // POINT_BITS),
+            "scales": (rows * count,),
+        }
+        if not self.symmetric:
+            shapes["zero_points"] = (rows * -(-count * self.bits // POINT_BITS),)
+        return shapes
+
+    def size_bytes(self, rows: int, inputs: int) -> int:
+        """Bytes of a weight in the file."""
+        count = self.blocks(inputs)
+        points = 0 if self.symmetric else rows * -(-count * self.bits // POINT_BITS)
+        return rows * count * (self.block * self.bits // POINT_BITS + SCALE_BYTES) + points

@@ -1,0 +1,242 @@
+"""The plan of weights in blocks: a decision for every node that reads a constant matrix.
+
+Each node alone, bodies of If, Loop and Scan included. A weight that is, transposed or not, the
+table of an embedding too, stays in float with it unless tables are asked for: its codes would stand
+in the file beside the float table.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from onnxq import catalog
+from onnxq.blocks.block_spec import BlockSpec, Method
+from onnxq.dynamic.float_tables import LOOKUP
+from onnxq.dynamic.requests import without_form
+from onnxq.dynamic.tied_weights import find_twins
+from onnxq.errors import ModelError, QConfigError, listed, nearest
+from onnxq.graph.walk import node_name, value_name, walk
+from onnxq.operator import DynamicForm, DynamicRule, Float
+from onnxq.operator.nodes import input_at, is_constant, tensor_of
+from onnxq.targets.gains import PRODUCT_OPS
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    import onnx_ir as ir
+
+    from onnxq.core.arrays import Singles
+
+MATRIX = 2
+
+
+@dataclass(frozen=True, slots=True)
+class WeightRequest:
+    """What the user asks for, of all products of a model.
+
+    Attributes:
+        spec: form of the codes.
+        method: how they are found.
+        ignore: names of nodes that stay in float.
+    """
+
+    spec: BlockSpec = field(default_factory=BlockSpec)
+    method: Method = Method.HQQ
+    ignore: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class InBlocks:
+    """A product whose weight is stored in blocks.
+
+    Attributes:
+        spec: form of its codes.
+        method: how they are found.
+        slot: of the weight.
+        tensor: name of the float initializer.
+        inputs_first: the initializer is (inputs, outputs); else (outputs, inputs).
+        outputs: rows of the weight as it is stored.
+        inputs: numbers that are summed.
+    """
+
+    spec: BlockSpec
+    method: Method
+    slot: int
+    tensor: str
+    inputs_first: bool
+    outputs: int
+    inputs: int
+
+    @property
+    def how(self) -> str:
+        """In words, what becomes of the node."""
+        form = "symmetric" if self.spec.symmetric else "affine"
+        return f"{self.spec.bits} bits in blocks of {self.spec.block}, {form}, {self.method.value}"
+
+
+WeightDecision = InBlocks | Float
+
+
+@dataclass(frozen=True, slots=True)
+class WeightPlan:
+    """Every decision; what carries it out decides nothing.
+
+    Attributes:
+        decisions: node name -> InBlocks or Float(reason), in graph order, bodies included.
+        notes: what a user should know.
+    """
+
+    decisions: Mapping[str, WeightDecision]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def quantized(self) -> dict[str, InBlocks]:
+        """Node name -> decision of the nodes whose weights are stored in blocks."""
+        return {n: d for n, d in self.decisions.items() if isinstance(d, InBlocks)}
+
+    def with_specs(self, specs: Mapping[str, BlockSpec | Float]) -> WeightPlan:
+        """The plan with other specs for the nodes named, or these left in float."""
+        changed: dict[str, WeightDecision] = dict(self.decisions)
+        for name, spec in specs.items():
+            decision = self.quantized[name]
+            changed[name] = (
+                spec if isinstance(spec, Float) else dataclasses.replace(decision, spec=spec)
+            )
+        return dataclasses.replace(self, decisions=changed)
+
+
+def plan_weights(model: ir.Model, request: WeightRequest) -> WeightPlan:
+    """A decision for every node of a canonical model, which is not changed.
+
+    Raises:
+        ModelError: no node has a weight that can be stored in blocks.
+        QConfigError: a node to be ignored that is not there.
+    """
+    nodes = [node for node, _ in walk(model.graph)]
+    _check_ignored(request.ignore, [node_name(node) for node in nodes])
+    tables = _tables(nodes)
+    decisions = {node_name(node): _decision(node, request, tables) for node in nodes}
+    plan = WeightPlan(decisions)
+    if not plan.quantized:
+        raise ModelError(_nothing(decisions))
+    return dataclasses.replace(plan, notes=tuple(_notes_on_short_blocks(plan)))
+
+
+def rows_of(value: ir.Value, decision: InBlocks, start: int, stop: int) -> Singles:
+    """float32 (stop - start, inputs): rows of a weight, read from its initializer.
+
+    Args:
+        value: the initializer, mapped from disk where it is external.
+        decision: of its node.
+        start: the first output.
+        stop: the one behind the last.
+    """
+    array = tensor_of(value).numpy()
+    part = array[:, start:stop].T if decision.inputs_first else array[start:stop]
+    return np.ascontiguousarray(part, np.float32)
+
+
+def _check_ignored(ignored: Collection[str], names: Sequence[str]) -> None:
+    known = set(names)
+    for name in ignored:
+        if name not in known:
+            raise QConfigError(f"ignore: the model has no node '{name}'.{nearest(name, names)}")
+
+
+def _tables(nodes: Sequence[ir.Node]) -> dict[str, str]:
+    """Weight -> name of a Gather that takes rows of it, or of its transpose."""
+    read: dict[ir.Value, str] = {}
+    for node in nodes:
+        if _is_lookup(node):
+            read.setdefault(input_at(node, 0), node_name(node))
+    products = [n for n in nodes if n.op_type in PRODUCT_OPS and not n.domain]
+    weights = [v for n in products for v in n.inputs if v is not None and v.is_initializer()]
+    if not read or not weights:
+        return {}
+    found = {value_name(value): name for value, name in read.items()}
+    for value, twin in find_twins([*read, *weights]).items():
+        for one, other in ((value, twin), (twin, value)):
+            if other in read:
+                found[value_name(one)] = read[other]
+    return found
+
+
+def _decision(node: ir.Node, request: WeightRequest, tables: Mapping[str, str]) -> WeightDecision:
+    operator = catalog.find(node.op_type, node.domain)
+    if node.op_type not in PRODUCT_OPS or operator is None or not operator.has_dynamic_rule():
+        return _no_product(node)
+    rule = operator.dynamic_rule(node)
+    if isinstance(rule, Float):
+        return rule
+    if node_name(node) in request.ignore:
+        return Float("it is to be ignored")
+    if DynamicForm.BLOCKS not in rule.forms:
+        return Float("its weight is no matrix, or the rank of its other operand is not known")
+    (weight,) = rule.weights
+    value = input_at(node, weight.slot)
+    name = value_name(value)
+    if name in tables:
+        return Float(
+            f"its weight '{name}' is the table of '{tables[name]}' too, which stays in float"
+        )
+    if not np.isfinite(tensor_of(value).numpy()).all():
+        raise ModelError(f"weight '{name}' holds NaN or Inf; repair the model.")
+    return _in_blocks(rule, value, request)
+
+
+def _in_blocks(rule: DynamicRule, value: ir.Value, request: WeightRequest) -> InBlocks:
+    (weight,) = rule.weights
+    sizes = tensor_of(value).shape.numpy()
+    axis = weight.axis
+    assert axis is not None, "a rule with blocks has an axis of outputs"
+    outputs, inputs = sizes[axis], sizes[1 - axis % MATRIX]
+    return InBlocks(
+        request.spec,
+        request.method,
+        weight.slot,
+        value_name(value),
+        axis % MATRIX == 1,
+        outputs,
+        inputs,
+    )
+
+
+def _is_lookup(node: ir.Node) -> bool:
+    return node.op_type == LOOKUP and not node.domain and is_constant(node, 0)
+
+
+def _no_product(node: ir.Node) -> Float:
+    if _is_lookup(node):
+        return Float("embeddings stay in float unless tables are asked for")
+    reason = without_form(node).reason
+    return Float(reason.replace("that dynamic quantization stores", "that are stored in blocks"))
+
+
+def _nothing(decisions: Mapping[str, WeightDecision]) -> str:
+    reasons = {
+        d.reason: n
+        for n, d in decisions.items()
+        if isinstance(d, Float) and " no weights" not in d.reason
+    }
+    said = "; ".join(f"'{name}': {reason}" for reason, name in list(reasons.items())[:3])
+    return (
+        "the model has no product with a constant matrix (MatMul, Gemm) to store in blocks"
+        + (f" ({said})" if said else "")
+        + ". Quantize it with `onnxq quantize` or `onnxq quantize-dynamic`."
+    )
+
+
+def _notes_on_short_blocks(plan: WeightPlan) -> list[str]:
+    """One note on weights whose last block is filled up."""
+    short = {n: d for n, d in plan.quantized.items() if d.inputs % d.spec.block}
+    if not short:
+        return []
+    some = next(iter(short.values()))
+    return [
+        f"{len(short)} weights have inputs that blocks of {some.spec.block} do not divide "
+        f"({listed(list(short))}); the last block of each row is filled up with zeros"
+    ]

@@ -1,0 +1,22 @@
+"""Round to nearest: every weight by itself, in the range of its block with the least error."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from onnxq.blocks.ranges import rounded, search_ranges
+
+if TYPE_CHECKING:
+    from onnxq.blocks.block_codes import BlockCodes
+    from onnxq.blocks.block_spec import BlockSpec
+    from onnxq.core.arrays import Singles
+
+
+@dataclass(frozen=True, slots=True)
+class Nearest:
+    """Solver of rows by rounding to nearest."""
+
+    def __call__(self, rows: Singles, spec: BlockSpec) -> BlockCodes:
+        """Codes of float32 (rows, inputs)."""
+        return rounded(rows, spec, *search_ranges(rows, spec))

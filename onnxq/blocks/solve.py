@@ -1,0 +1,66 @@
+"""Codes of a weight by a method: `prepared` once per input, then row by row in any order.
+
+Rows are solved apart from each other, so that they may be cut into parts for workers or for memory.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from onnxq.blocks.rtn import Nearest
+from onnxq.errors import CalibrationError
+
+if TYPE_CHECKING:
+    from onnxq.blocks.block_codes import BlockCodes
+    from onnxq.blocks.block_spec import BlockSpec, Method
+    from onnxq.blocks.input_moments import InputMoments
+    from onnxq.core.arrays import Reals, Singles
+
+
+class RowSolver(Protocol):
+    """Solver of rows of a weight; it can be pickled, and sent to workers."""
+
+    def __call__(self, rows: Singles, spec: BlockSpec) -> BlockCodes:
+        """Codes of float32 (rows, inputs)."""
+        ...
+
+
+def prepared(method: Method, moments: InputMoments | None = None) -> RowSolver:
+    """The solver of all weights that read one input.
+
+    Args:
+        method: how codes are found.
+        moments: of the input; None: nothing was seen of it.
+
+    Raises:
+        CalibrationError: the method needs moments, and there are none.
+    """
+    if method.needs_moments and moments is None:
+        raise CalibrationError(
+            f"method '{method.value}' needs samples; give some, or ask for hqq or rtn."
+        )
+    return Nearest()
+
+
+def solve(
+    weight: Singles, spec: BlockSpec, method: Method, moments: InputMoments | None = None
+) -> BlockCodes:
+    """Codes of a whole weight, float32 (outputs, inputs); raises as `prepared`."""
+    return prepared(method, moments)(weight, spec)
+
+
+def noise_of(weight: Singles, codes: BlockCodes, moments: InputMoments | None) -> float:
+    """Mean square of the error of the product, summed over its outputs.
+
+    tr((W - Q) H (W - Q)'), H the moments of the input; the identity where there are none.
+
+    Args:
+        weight: float32 (outputs, inputs).
+        codes: of it.
+        moments: of its input; None: none were seen.
+    """
+    left = np.asarray(weight, np.float64) - codes.reals
+    seen: Reals = left if moments is None else left @ moments.own
+    return float(np.einsum("oi,oi->", seen, left))

@@ -1,0 +1,29 @@
+"""Weights and small models for the tests of blocks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from onnxq.graph.canonical import canonicalize
+from onnxq.graph.io import load
+from onnxq.ort.types_by_run import types_by_run
+
+if TYPE_CHECKING:
+    import onnx
+    import onnx_ir as ir
+
+    from onnxq.core.arrays import Singles
+
+
+def weight(outputs: int, inputs: int, seed: int = 0) -> Singles:
+    """Normal numbers with a few large ones."""
+    generator = np.random.default_rng(seed)
+    w = generator.standard_normal((outputs, inputs)).astype(np.float32)
+    return w * (1 + 4 * (generator.random(w.shape) < 0.01).astype(np.float32))
+
+
+def canonical(proto: onnx.ModelProto) -> ir.Model:
+    """The model that plans are made of."""
+    return canonicalize(load(proto), types_by_run).model

@@ -1,0 +1,41 @@
+"""What is asked of a weight in blocks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from onnxq.blocks.block_spec import BlockSpec, Method
+from onnxq.blocks.solve import solve
+from onnxq.errors import QConfigError, UnsupportedError
+from tests.blocks.block_models import weight
+
+if TYPE_CHECKING:
+    from onnxq.blocks.block_codes import BlockCodes
+
+
+def test_three_bits_are_refused_with_the_reason_that_onnx_runtime_gives() -> None:
+    with pytest.raises(UnsupportedError, match="Only 2b, 4b and 8b quantization is supported"):
+        BlockSpec(bits=3)
+
+
+@pytest.mark.parametrize("bits", [0, 1, 16])
+def test_bits_that_no_one_packs_are_refused(bits: int) -> None:
+    with pytest.raises(QConfigError, match="wanted 2, 4 or 8"):
+        BlockSpec(bits=bits)
+
+
+def test_a_block_size_that_is_not_there_names_the_nearest() -> None:
+    with pytest.raises(QConfigError, match="nearest is 32"):
+        BlockSpec(block=40)
+
+
+@pytest.mark.parametrize("symmetric", [False, True])
+@pytest.mark.parametrize("bits", [2, 4, 8])
+def test_shapes_and_sizes_are_those_of_the_arrays(bits: int, symmetric: bool) -> None:
+    spec = BlockSpec(bits, 16, symmetric)
+    codes: BlockCodes = solve(weight(3, 70), spec, Method.RTN)
+    arrays = codes.packed().arrays
+    assert {name: a.shape for name, a in arrays.items()} == spec.packed_shapes(3, 70)
+    assert sum(a.nbytes for a in arrays.values()) == spec.size_bytes(3, 70)
