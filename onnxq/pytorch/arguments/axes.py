@@ -3,6 +3,8 @@
 {"x": {1: "batch"}, "hidden_0": {1: "batch"}}         by names of the model's inputs
 {"x": {1: "batch"}, "hidden": {1: "batch"}}           by parameter: every tensor in it
 {"x": {1: Dim("batch")}, "hidden": ({1: b}, {1: b})}  torch.export's dynamic_shapes
+
+A name "past + tokens" is a size that is the sum of two others: an attention mask's is.
 """
 
 from __future__ import annotations
@@ -58,6 +60,29 @@ class Axes:
             for name, of in self.of.items()
         }
         return {name: axes for name, axes in found.items() if axes}
+
+    def terms(self, label: str) -> list[str]:
+        """The sizes that a size called "a + b" is the sum of; none: it stands for itself."""
+        terms = [term.strip() for term in label.split("+")]
+        known = {*self.labels} - {label}
+        return terms if len(terms) > 1 and known.issuperset(terms) else []
+
+    def resized(self, bound: BoundInputs, label: str, size: int) -> BoundInputs:
+        """The same inputs with another length of what is called so, and of the sums it is in."""
+        return self.with_sums(bound.resized(self.called(label), size))
+
+    def with_sums(self, bound: BoundInputs) -> BoundInputs:
+        """The same inputs, each size that is a sum as long as its terms."""
+        for label in self.labels:
+            if terms := self.terms(label):
+                total = sum(self.length(bound, term) for term in terms)
+                bound = bound.resized(self.called(label), total)
+        return bound
+
+    def length(self, bound: BoundInputs, label: str) -> int:
+        """The largest length of the axes of that name."""
+        called = self.called(label)
+        return max(bound.tensors[name].shape[axis] for name, of in called.items() for axis in of)
 
     def allows(self, label: str, size: int) -> bool:
         """Whether an axis may be that long."""

@@ -211,7 +211,7 @@ def traceable(bound: BoundInputs, axes: Axes) -> BoundInputs:
                         f"example input '{name}' is empty along axis {axis}; give one row or more."
                     )
                 bound = bound.resized({name: (axis,)}, 2)
-    return bound
+    return axes.with_sums(bound)
 
 
 @contextlib.contextmanager
@@ -257,7 +257,9 @@ def _written(
     output_names: Sequence[str] | None,
 ) -> ir.Model:
     # None, not {}, for an input without dynamic axes: torch wants an entry per input
-    shapes = {name: axes.of.get(name) or None for name in bound.tensors}
+    by_name = {name: axes.of.get(name) or None for name in bound.tensors}
+    # by place where it can be: a name that was asked for need not be a parameter's (past.0.key)
+    shapes = by_name if bound.kwargs else tuple(by_name.values())
     with quiet_exporter(), WholeLayers():
         program = torch.onnx.export(
             source,
@@ -320,12 +322,13 @@ def _check_values(
 def _other_sizes(bound: BoundInputs, axes: Axes) -> Iterator[BoundInputs]:
     """One row and one row more; of the other sizes, each by itself, one less."""
     for label in axes.labels:
-        called = axes.called(label)
-        length = max(bound.tensors[name].shape[a] for name, of in called.items() for a in of)
+        if axes.terms(label):
+            continue
+        length = axes.length(bound, label)
         sizes = (1, length + 1) if label == axes.batch else (length - 1,)
         for size in sizes:
             if axes.allows(label, size):
-                yield bound.resized(called, size)
+                yield axes.resized(bound, label, size)
 
 
 _PADDING = (

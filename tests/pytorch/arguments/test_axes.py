@@ -106,3 +106,14 @@ def test_the_batch_is_found_under_its_own_or_another_name(
     made = Axes(axes, {})
     assert made.batch == batch
     assert batch is None or made.called(batch) == called
+
+
+def test_a_sum_of_sizes_follows_its_terms() -> None:
+    bound = bind(Model(), (torch.ones(7, 4), State(torch.ones(2, 4, 8), torch.ones(2, 15, 8)), 2.0))
+    axes = resolved(
+        {"x": {0: "past", 1: "new"}, "hidden_c": {1: "past + new"}, "hidden_h": {2: "a + b"}}, bound
+    )
+    assert axes.terms("past + new") == ["past", "new"]
+    assert axes.terms("past") == axes.terms("a + b") == []
+    shapes = {name: x.shape for name, x in axes.resized(bound, "past", 9).tensors.items()}
+    assert shapes == {"x": (9, 4), "hidden_h": (2, 4, 8), "hidden_c": (2, 13, 8)}

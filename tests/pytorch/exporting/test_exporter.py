@@ -349,3 +349,34 @@ def test_a_quantized_module_gives_a_model_with_a_verdict() -> None:
     assert str(made.verdict).startswith("it runs (on example inputs): ")
     assert made.verdict.integer_nodes
     assert not isinstance(export(Affine(), X), QuantizedModel)
+
+
+class WithPast(nn.Module):
+    def forward(self, x: Tensor, mask: Tensor, past: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
+        kept = torch.cat((past[0], x), 1)
+        return (kept * mask).sum(1, keepdim=True) + x, [kept]
+
+
+def test_names_need_not_be_parameters_and_sizes_may_be_sums() -> None:
+    names = ["x", "mask", "past.0"]
+    axes = {
+        "x": {0: "batch", 1: "new"},
+        "mask": {0: "batch", 1: "past + new"},
+        "past.0": {0: "batch", 1: "past"},
+    }
+    inputs = (torch.ones(2, 3), torch.ones(2, 8), [torch.ones(2, 5)])
+    model = export(
+        WithPast(), inputs, input_names=names, output_names=["y", "present.0"], dynamic_axes=axes
+    )
+    shapes = {str(v.name): [str(n) for n in v.shape or ()] for v in model.graph.inputs}
+    assert shapes == {name: list(of.values()) for name, of in axes.items()}
+    with runtime.open_session(model) as session:
+        y, kept = session.run(
+            {
+                "x": np.ones((1, 1), np.float32),
+                "mask": np.ones((1, 9), np.float32),
+                "past.0": np.ones((1, 8), np.float32),
+            }
+        )
+    assert y == 10
+    assert kept.shape == (1, 9)
