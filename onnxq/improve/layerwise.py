@@ -27,7 +27,7 @@ from onnxq.improve.improvement import Improved
 from onnxq.improve.judgement import judgement_of
 from onnxq.improve.kept import Kept
 from onnxq.improve.layers import layers_of
-from onnxq.improve.segments import cut, segments_of
+from onnxq.improve.segments import cut, segments_of, with_folded_behind
 from onnxq.ort import runtime
 from onnxq.quantized.outcome import Outcome
 from onnxq.samples import input_specs
@@ -161,11 +161,12 @@ class _Walk:
         self.now = Constants(prepared, plan)
         self.aim = prepared.model if prepared.aim is None else prepared.aim
         self.floats = {node_name(node): node for node in self.aim.graph}
+        self.outputs = [str(v.name) for v in prepared.model.graph.outputs]
         layers = layers_of(prepared.model, plan)
         self.unknown = [name for name in plan.weights if name not in layers]
-        self.segments = segments_of(prepared.model, plan, layers.keys())
+        ordered = with_folded_behind(prepared.model, plan)
+        self.segments = segments_of(ordered, self.outputs, layers.keys())
         self.last = {t: i for i, s in enumerate(self.segments) for t in s.reads}
-        self.outputs = [str(v.name) for v in prepared.model.graph.outputs]
         self.lanes = floats, quantized
         self.feeds = list(all_feeds(prepared, batches))
         for feeds in self.feeds:

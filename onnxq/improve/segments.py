@@ -18,7 +18,7 @@ from onnxq.ort.matmul_add import biased_product
 from onnxq.static.placing.decision import Quantize
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from onnxq.static.plan import Plan
 
@@ -40,21 +40,23 @@ class Segment:
     gives: tuple[str, ...]
 
 
-def segments_of(model: ir.Model, plan: Plan, layers: Collection[str]) -> list[Segment]:
-    """The segments of a canonical model, in order.
+def segments_of(
+    nodes: Iterable[ir.Node], outputs: Iterable[str], layers: Collection[str]
+) -> list[Segment]:
+    """The segments of a model, in order.
 
     Args:
-        model: canonical; its nodes are in an order in which they can run.
-        plan: says what is folded into what.
+        nodes: of its main graph, in an order in which they can run.
+        outputs: names of the model's outputs.
         layers: names of the nodes that segments begin with.
     """
     parts: list[list[ir.Node]] = [[]]
-    for node in _with_folded_behind(model, plan):
+    for node in nodes:
         if node_name(node) in layers:
             parts.append([])
         parts[-1].append(node)
     reads = [_read(part) for part in parts]
-    wanted = {value_name(v) for v in model.graph.outputs}
+    wanted = set(outputs)
     found: list[Segment] = []
     for part, read in zip(reversed(parts), reversed(reads), strict=True):
         made = [value_name(v) for node in part for v in node.outputs if v.name]
@@ -92,10 +94,14 @@ def cut(
     return ir.Model(view.clone(), ir_version=source.ir_version)
 
 
-def _with_folded_behind(model: ir.Model, plan: Plan) -> Iterator[ir.Node]:
+def with_folded_behind(model: ir.Model, plan: Plan) -> Iterator[ir.Node]:
     """Nodes of the main graph, each followed by those that run as a part of it.
 
     These read its results and constants alone, so that they can run as early as that.
+
+    Args:
+        model: canonical; its nodes are in an order in which they can run.
+        plan: says what is folded into what.
     """
     hosts: dict[str, list[ir.Node]] = {}
     folded: set[ir.Node] = set()
