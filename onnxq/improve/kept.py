@@ -8,6 +8,8 @@ from typing import IO, TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from onnxq.errors import OutputError
+
 if TYPE_CHECKING:
     from onnxq.core.arrays import Array
 
@@ -46,9 +48,7 @@ class Kept:
         else:
             if tensor not in self._files:
                 self._files[tensor] = tempfile.TemporaryFile()  # noqa: SIM115  # closed by `drop` or at the end
-            file = self._files[tensor]
-            offset = file.seek(0, 2)
-            file.write(np.ascontiguousarray(array).data)
+            offset = _appended(self._files[tensor], array)
             arrays.append(_Place(offset, array.dtype, array.shape))
 
     def get(self, tensor: str, batch: int) -> Array:
@@ -76,3 +76,22 @@ class Kept:
                 self._bytes -= array.nbytes
         if tensor in self._files:
             self._files.pop(tensor).close()
+
+
+def _appended(file: IO[bytes], array: Array) -> int:
+    """Offset at which the array is now in the file.
+
+    Raises:
+        OutputError: the disk is full.
+    """
+    try:
+        offset = file.seek(0, 2)
+        file.write(np.ascontiguousarray(array).data)
+        file.flush()
+    except OSError as error:
+        raise OutputError(
+            f"'{tempfile.gettempdir()}' takes no more of what layers give the samples: "
+            f"{error.strerror or error}. Give fewer samples, free some space, or set TMPDIR to "
+            "another folder."
+        ) from error
+    return offset

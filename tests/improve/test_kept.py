@@ -1,0 +1,26 @@
+"""Kept arrays: what does not fit on the disk is an error in words."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import pytest
+
+from onnxq.errors import OutputError
+from onnxq.improve import kept
+from onnxq.improve.kept import Kept
+
+
+class Full(io.BytesIO):
+    """A file on a full disk."""
+
+    def write(self, _: object) -> int:
+        raise OSError(28, "No space left on device")
+
+
+def test_a_full_disk_names_the_folder_and_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept, "MOST_IN_MEMORY", 0)
+    monkeypatch.setattr("tempfile.TemporaryFile", Full)
+    with Kept() as between, pytest.raises(OutputError, match="set TMPDIR to another folder"):
+        between.add("t", np.zeros(3))
