@@ -1,0 +1,159 @@
+"""Walk through a model, group after group: moments of their inputs, in memory of a few layers.
+
+    float model        segment k  ->  x of group k         x in float
+    quantized model    segment k  ->  xq of group k        what the codes found so far make of it
+
+Both run batch by batch on weights that are mapped from disk. Behind each group, whoever walks adds
+its codes, and the next segment of the quantized model runs with them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from onnxq.blocks.lane import Lane
+from onnxq.blocks.moment_sums import MomentSums
+from onnxq.blocks.stages import last_reads, stages_of
+from onnxq.blocks.write_products import FLOAT_ACCURACY, ProductWriter
+from onnxq.core.threads import workers
+from onnxq.graph.walk import node_name, walk
+from onnxq.improve.kept import Kept
+from onnxq.improve.segments import cut
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    import onnx_ir as ir
+
+    from onnxq.blocks.input_moments import InputMoments
+    from onnxq.blocks.plan_weights import WeightPlan
+    from onnxq.blocks.stages import Group, Stage
+    from onnxq.improve.segments import Segment
+    from onnxq.samples.inputs import Batch
+
+    Codes = Mapping[str, Mapping[str, ir.TensorProtocol]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GroupWalk:
+    """A model, and what is walked through it.
+
+    Attributes:
+        model: canonical float model.
+        plan: names the products.
+        batches: of samples, read once; none: no group has moments.
+        codes: product -> tensors of its codes, which grow while the walk goes on. None: the float
+            model alone is walked through.
+    """
+
+    model: ir.Model
+    plan: WeightPlan
+    batches: Iterable[Batch]
+    codes: Codes | None = None
+
+    def groups(self, seen: Sequence[str]) -> Iterator[tuple[Group, InputMoments | None]]:
+        """Every group in order, with the moments of its inputs.
+
+        Args:
+            seen: products whose moments are wanted; behind the last one, nothing runs.
+
+        Raises:
+            CalibrationError: samples that the model does not run on, or that make NaN or Inf.
+            OutputError: what is between the layers does not fit on the disk.
+        """
+        stages = stages_of(self.model, self.plan)
+        wanted = [i for i, stage in enumerate(stages) if _wants(stage, seen)]
+        with contextlib.ExitStack() as stack:
+            # sums are the same whatever the number of cores, with one BLAS thread
+            stack.enter_context(workers(1))
+            run = _Run(self, stages, seen, stack) if wanted else None
+            for index, stage in enumerate(stages):
+                moments = None
+                if run is not None and index <= wanted[-1]:
+                    moments = run.moments(index)
+                if stage.group is not None:
+                    yield stage.group, moments
+
+
+def _wants(stage: Stage, seen: Sequence[str]) -> bool:
+    """Whether moments are wanted of the stage's group."""
+    group = stage.group
+    return group is not None and group.inputs is not None and not {*seen}.isdisjoint(group.nodes)
+
+
+class _Run:
+    """Lanes of one walk.
+
+    Args:
+        walk: of it.
+        stages, seen: of the model, and as of `groups`.
+        stack: closes what is opened.
+    """
+
+    def __init__(
+        self,
+        walked: GroupWalk,
+        stages: Sequence[Stage],
+        seen: Sequence[str],
+        stack: contextlib.ExitStack,
+    ) -> None:
+        self.walked, self.stages, self.seen = walked, stages, seen
+        self.nodes = {node_name(node): node for node in walked.model.graph}
+        self.last = last_reads(stages)
+        self.ended: dict[int, list[str]] = {}
+        for tensor, index in self.last.items():
+            self.ended.setdefault(index, []).append(tensor)
+        feeds, self.batches = stack.enter_context(Kept()), 0
+        for batch in walked.batches:
+            self.batches += 1
+            for tensor, array in batch.items():
+                feeds.add(tensor, array)
+        self.floats = stack.enter_context(Lane(feeds, self.batches))
+        self.quantized = None
+        if walked.codes is not None:
+            self.quantized = stack.enter_context(Lane(feeds, self.batches))
+
+    def moments(self, index: int) -> InputMoments | None:
+        """Moments of a stage's group, behind its segment; None: none are wanted."""
+        stage = self.stages[index]
+        if stage.segment is not None:
+            self._advance(stage.segment)
+        found = self._summed(stage.group) if stage.group and _wants(stage, self.seen) else None
+        for tensor in self.ended.get(index, ()):
+            self.floats.drop(tensor)
+            if self.quantized is not None:
+                self.quantized.drop(tensor)
+        return found
+
+    def _advance(self, segment: Segment) -> None:
+        gives = [tensor for tensor in segment.gives if tensor in self.last]
+        if not gives:
+            return
+        part = cut(self.walked.model, self.nodes, segment, gives)
+        self.floats.advance(part)
+        if self.quantized is not None:
+            self._write_codes(part)
+            self.quantized.advance(part)
+
+    def _write_codes(self, part: ir.Model) -> None:
+        """Gives the products of a part the codes that were found."""
+        writer, codes = ProductWriter(part, FLOAT_ACCURACY), self.walked.codes or {}
+        for node, _ in list(walk(part.graph)):
+            name = node_name(node)
+            if name in codes:
+                writer.write(node, codes[name], self.walked.plan.quantized[name])
+
+    def _summed(self, group: Group) -> InputMoments:
+        inputs = group.inputs
+        assert inputs is not None
+        size = self.walked.plan.quantized[group.nodes[0]].inputs
+        sums = MomentSums(inputs.tensor, size, has_cross=self.quantized is not None)
+        for batch in range(self.batches):
+            wanted = inputs.rows(self.floats.get(inputs.tensor, batch))
+            if self.quantized is None:
+                sums.add(wanted, None)
+            else:
+                sums.add(inputs.rows(self.quantized.get(inputs.tensor, batch)), wanted)
+        return sums.moments()

@@ -1,0 +1,54 @@
+"""Lane: tensors between the segments of one model, for every batch of samples."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Self
+
+from onnxq.improve.kept import Kept
+from onnxq.ort import runtime
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from onnxq.core.arrays import Array
+
+
+class Lane:
+    """Tensors that a model's segments have made; a context manager that closes its files.
+
+    Args:
+        feeds: inputs of the model, which several lanes share.
+        batches: of samples.
+    """
+
+    def __init__(self, feeds: Kept, batches: int) -> None:
+        self._feeds, self._batches, self._made = feeds, batches, Kept()
+
+    def get(self, tensor: str, batch: int) -> Array:
+        """The tensor's array of a batch."""
+        home = self._made if tensor in self._made else self._feeds
+        return home.get(tensor, batch)
+
+    def advance(self, part: ir.Model) -> None:
+        """Runs a segment on all batches, and keeps its outputs.
+
+        Raises:
+            CalibrationError: it does not run on the samples.
+            OutputError: what it gives does not fit on the disk.
+        """
+        with runtime.open_session(part, threads=1, memory=runtime.Memory.ON_DEMAND) as session:
+            for batch in range(self._batches):
+                made = session.run({name: self.get(name, batch) for name in session.inputs})
+                for tensor, array in zip(session.outputs, made, strict=True):
+                    self._made.add(tensor, array)
+
+    def drop(self, tensor: str) -> None:
+        """Forgets a tensor, unless it is an input."""
+        if tensor in self._made:
+            self._made.drop(tensor)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._made.__exit__(*exception)

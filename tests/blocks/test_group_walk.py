@@ -1,0 +1,81 @@
+"""Moments of a walk are those of the whole models, whatever lies in files meanwhile."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from onnxq.blocks.block_spec import Method
+from onnxq.blocks.codes_file import CodesFile
+from onnxq.blocks.find_codes import find_codes
+from onnxq.blocks.group_walk import GroupWalk
+from onnxq.blocks.input_moments import InputMoments
+from onnxq.blocks.plan_weights import WeightPlan, WeightRequest, plan_weights
+from onnxq.blocks.write_products import FLOAT_ACCURACY, ProductWriter
+from onnxq.graph.canonical import canonicalize
+from onnxq.graph.expose import expose
+from onnxq.graph.walk import node_name
+from onnxq.improve import kept
+from onnxq.ort import runtime
+from scripts._decoder import Sizes, decoder, tokens
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+    import pytest
+
+    from onnxq.core.arrays import Singles
+
+SIZES = Sizes(depth=1)
+BATCHES = list(tokens(SIZES, 3, 6))
+
+
+@cache
+def planned() -> tuple[ir.Model, WeightPlan]:
+    source = canonicalize(decoder(SIZES)).model
+    return source, plan_weights(source, WeightRequest(method=Method.RTN))
+
+
+def rows(source: ir.Model, names: list[str]) -> dict[str, Singles]:
+    with runtime.open_session(expose(source, names).model, threads=1) as session:
+        made = [dict(zip(session.outputs, session.run(batch), strict=True)) for batch in BATCHES]
+    return {n: np.concatenate([m[n].reshape(-1, m[n].shape[-1]) for m in made]) for n in names}
+
+
+def test_moments_are_those_of_both_models(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept, "MOST_IN_MEMORY", 4096)  # the rest goes through files
+    source, plan = planned()
+    codes = find_codes(source, plan, (), CodesFile())
+    quantized = source.clone()
+    writer = ProductWriter(quantized, FLOAT_ACCURACY)
+    for node in list(quantized.graph):
+        if (name := node_name(node)) in codes:
+            writer.write(node, codes[name], plan.quantized[name])
+    walk = GroupWalk(source, plan, BATCHES, codes)
+    found = {g.inputs.tensor: m for g, m in walk.groups([*plan.quantized]) if g.inputs and m}
+    assert len(found) == 5
+    wanted, seen = rows(source, [*found]), rows(quantized, [*found])
+    for name, moments in found.items():
+        whole = InputMoments.of_rows(seen[name], wanted[name])
+        assert moments.cross is not None
+        assert whole.cross is not None
+        # the same numbers in segments, which ONNX Runtime fuses otherwise: float32 rounding
+        bound = 1e-4 * float(np.abs(whole.own).max())
+        np.testing.assert_allclose(moments.own, whole.own, atol=bound)
+        np.testing.assert_allclose(moments.cross, whole.cross, atol=bound)
+
+
+def test_nothing_runs_behind_the_last_product_that_is_seen() -> None:
+    source, plan = planned()
+    walk = GroupWalk(source, plan, BATCHES)
+    moments = [found for _, found in walk.groups(["MatMul_o0"])]
+    assert [found is not None for found in moments] == [False, True, False, False, False]
+    assert moments[1] is not None
+    assert moments[1].cross is None
+
+
+def test_samples_are_not_read_where_nothing_is_to_be_seen() -> None:
+    source, plan = planned()
+    walk = GroupWalk(source, plan, iter([{"no": np.zeros(1)}]))
+    assert all(found is None for _, found in walk.groups([]))
