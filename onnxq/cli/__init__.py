@@ -11,12 +11,12 @@ import click
 
 from onnxq.cli.calibrating import calibrate
 from onnxq.cli.commands import Commands
+from onnxq.cli.common_options import common_options
 from onnxq.cli.cross_checking import cross_check
 from onnxq.cli.exporting import export
 from onnxq.cli.looking import inspect, targets
 from onnxq.cli.making import quantize, quantize_dynamic
 from onnxq.cli.measuring import bench, costs
-from onnxq.cli.options import debug_option
 from onnxq.cli.predicting import predict
 from onnxq.cli.searching import tune
 from onnxq.cli.verifying import verify
@@ -30,8 +30,8 @@ EXIT_CODES = "\b\nExit codes:\n" + "\n".join(
 )
 
 
+@common_options
 @click.group(cls=Commands, epilog=EXIT_CODES)
-@debug_option
 @click.version_option(package_name="onnxq", message="onnxq %(version)s")
 def main() -> None:
     """Quantize ONNX models, run them on ONNX Runtime, and check every integer."""
@@ -52,4 +52,4 @@ COMMANDS = (
     targets,
 )
 for command in COMMANDS:
-    main.add_command(debug_option(command))
+    main.add_command(common_options(command))

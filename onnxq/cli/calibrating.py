@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from onnxq.cli.common_options import say_note, say_written
 from onnxq.cli.end_options import Ends, ends_options
 from onnxq.cli.options import (
     PATH,
@@ -124,11 +125,11 @@ def calibrate(
     replace(statistics, stopped=stopped.is_set()).save(output)
     if checkpoint is not None:
         checkpoint.unlink(missing_ok=True)
-    click.echo(f"{output}: {len(prepared.observed)} tensors, {count} batches")
+    say_written(f"{output}: {len(prepared.observed)} tensors, {count} batches")
     for tensor, why in statistics.not_finite.items():
-        click.echo(f"note: tensor '{tensor}': {why}; nodes around it will stay in float", err=True)
+        say_note(f"tensor '{tensor}': {why}; nodes around it will stay in float")
     for note in statistics.notes_on_samples():  # the other shards may still come
-        click.echo(f"note: {note}", err=True)
+        say_note(note)
     if stopped.is_set():
         click.echo("stopped; go on with the same command and --resume", err=True)
         raise click.exceptions.Exit(signals.exit_code() or 0)

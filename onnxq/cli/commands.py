@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from onnxq.cli.options import DEBUG
+from onnxq.cli.common_options import DEBUG
 from onnxq.core import signals
 from onnxq.errors import OnnxqError, OutputError, first_line
+from onnxq.report.detail import is_quiet
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -76,9 +77,12 @@ def _said(error: BaseException) -> tuple[str, int]:
 
 @contextlib.contextmanager
 def plain_warnings() -> Iterator[None]:
-    """Warnings go to stderr, without file and line."""
+    """Warnings go to stderr, without file and line; -q leaves them out."""
+
+    def say(message: Warning | str, *_args: object, **_kwargs: object) -> None:
+        if not is_quiet():
+            click.echo(f"warning: {message}", err=True)
+
     with warnings.catch_warnings():
-        warnings.showwarning = lambda message, *_args, **_kwargs: click.echo(
-            f"warning: {message}", err=True
-        )
+        warnings.showwarning = say
         yield

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from onnxq.cli.common_options import say_note
 from onnxq.cli.options import (
     PATH,
     Bound,
@@ -129,6 +130,6 @@ def check_integers(
         print_cross_findings(open_console(), findings)
     findings.check(**allowed)
     for node in findings.unchecked:
-        click.echo(f"note: {node.op_type} '{node.name}' was not checked: {node.reason}", err=True)
+        say_note(f"{node.op_type} '{node.name}' was not checked: {node.reason}")
     if findings.end_to_end:
-        click.echo(f"note: end to end was not checked: {findings.end_to_end}", err=True)
+        say_note(f"end to end was not checked: {findings.end_to_end}")

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from onnxq.cli.common_options import say_written
 from onnxq.cli.options import (
     PATH,
     output_option,
@@ -84,7 +85,7 @@ def export(
         output_names=output_names or None,
         dynamic_axes=dynamic or None,
     )
-    click.echo(
+    say_written(
         f"{output}: opset {model.opset_imports['']}, {len(model.graph)} nodes, "
         f"{size_text(output.stat().st_size)}; agrees with the module on its example inputs"
     )

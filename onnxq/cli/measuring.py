@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from onnxq.cli.common_options import say_written
 from onnxq.cli.options import (
     PATH,
     ignore_option,
@@ -75,4 +76,4 @@ def costs(output: Path, target: str | None, passes: int) -> None:
     with progress_bar("costs") as progress:
         table = measure_costs(target or AUTO, passes, progress)
     table.save(output)
-    click.echo(f"{output}: {len(table.timings)} times, {table.throughput}; {table.machine}")
+    say_written(f"{output}: {len(table.timings)} times, {table.throughput}; {table.machine}")

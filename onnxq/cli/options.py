@@ -36,8 +36,6 @@ class Bound(click.FloatRange):
 
 
 PATH = click.Path(path_type=Path)
-DEBUG = "onnxq.debug"
-"""Key of the context's `meta` where --debug was given."""
 
 
 def pair(_ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
@@ -64,18 +62,6 @@ def shard(_ctx: click.Context, param: click.Parameter, text: str) -> tuple[int, 
     return int(index) - 1, int(count)
 
 
-def _remember(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
-    if value:
-        ctx.meta[DEBUG] = True
-
-
-debug_option = click.option(
-    "--debug",
-    is_flag=True,
-    expose_value=False,
-    callback=_remember,
-    help="Show the traceback of an error.",
-)
 output_option = click.option("-o", "--output", type=PATH, required=True, help="File to write.")
 json_option = click.option("--json", "as_json", is_flag=True, help="JSON on stdout, for programs.")
 target_option = click.option(

@@ -28,6 +28,7 @@ from onnxq.cli.options import (
 )
 from onnxq.cli.steps import asked_mapping, claim_beside, claim_folder, given, load_model
 from onnxq.cli.worker_options import Workers, workers_options
+from onnxq.report.detail import is_quiet
 from onnxq.tuning.defaults import IMPROVE, MOST_RUNS
 
 if TYPE_CHECKING:
@@ -267,6 +268,8 @@ def _report(tuned: Tuned, again: str, as_json: bool) -> None:
 
     if as_json:
         click.echo(json_values.to_text({**tuned.to_dict(), "again": again}))
+        return
+    if is_quiet():
         return
     print_tuned(open_console(), tuned)
     click.echo(f"again: {again}")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from onnxq.cli.common_options import say_note
 from onnxq.cli.cross_checking import allowances, check_integers
 from onnxq.cli.options import (
     PATH,
@@ -156,13 +157,13 @@ def _compared_integers(paths: tuple[Path, ...]) -> tuple[Path, Path]:
     if len(paths) not in (2, 3):
         raise click.UsageError(f"wanted [FLOAT] QUANTIZED SAMPLES; got {len(paths)} path(s).")
     if len(paths) == 3:
-        click.echo(f"note: --reference does not read the float model '{paths[0]}'", err=True)
+        say_note(f"--reference does not read the float model '{paths[0]}'")
     return paths[-2], paths[-1]
 
 
 def _say_new_name(option: str, command: str) -> None:
     """Says in a line which command does now what the option does until 1.0."""
-    click.echo(f"note: `verify {option}` is `onnxq {command}`, and ends with 1.0", err=True)
+    say_note(f"`verify {option}` is `onnxq {command}`, and ends with 1.0")
 
 
 def _verify_float(
@@ -174,7 +175,8 @@ def _verify_float(
 ) -> None:
     from onnxq.checking.verify import EVERYTHING
     from onnxq.checking.verify import verify as run
-    from onnxq.report import console
+    from onnxq.report.console import open_console
+    from onnxq.report.print_findings import print_findings
     from onnxq.report.progress import progress_bar
 
     if len(paths) != 3:
@@ -187,5 +189,5 @@ def _verify_float(
     if as_json:
         click.echo(findings.to_json())
     else:
-        console.print_findings(console.open_console(), findings)
+        print_findings(open_console(), findings, *bounds)
     findings.check(*bounds)

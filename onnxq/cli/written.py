@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from onnxq.report.detail import is_quiet, is_whole
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -55,7 +57,7 @@ def report_quantization(prepared: Prepared, made: Plan, written: Written, as_jso
     """Says what became of each operator, and what ONNX Runtime runs."""
     from onnxq.graph.checks import FORMAT_KEY
     from onnxq.qdq.qoperator import remains
-    from onnxq.report import console, json_values, other_machines
+    from onnxq.report import console, json_values, other_machines, tables
     from onnxq.report.improvements import improvement_rows
     from onnxq.report.summary import summarize_choices
 
@@ -82,18 +84,21 @@ def report_quantization(prepared: Prepared, made: Plan, written: Written, as_jso
         }
         click.echo(json_values.to_text(value | json_values.summary(summary)))
         return
+    if is_quiet():
+        return
     click.echo(f"{written.file}: quantized for {made.target}")
-    rows = other_machines.reduced_rows(made)
-    if rows:
-        header = ("node", "channels", "largest scale", "mean")
-        title = f"gave up range of weights, so that pairs of products fit ({made.range_reduction})"
-        console.print_table(console.open_console(), title, header, rows, numbers=(1, 2, 3))
     improvements = improvement_rows(made.improvements)
     if improvements:
         columns = ("improvement", "node", "kept", "dB before", "after", "why")
         title = "improvements of weights, judged on samples held back"
-        console.print_table(console.open_console(), title, columns, improvements, (3, 4))
-    notes = [*made.notes, *remaining.sentences(), *elsewhere]
+        tables.print_table(console.open_console(), title, columns, improvements, (3, 4))
+    reduced = other_machines.reduced_in_a_line(made)
+    notes = [*reduced, *made.notes, *remaining.sentences(), *elsewhere]
+    rows = other_machines.reduced_rows(made) if is_whole() else []
+    if rows:
+        header = ("node", "channels", "largest scale", "mean")
+        title = f"gave up range of weights, so that pairs of products fit ({made.range_reduction})"
+        tables.print_table(console.open_console(), title, header, rows, numbers=(1, 2, 3))
     console.print_quantization(console.open_console(), summary, runs, sizes, notes)
     _say_verdict(written)
 
@@ -123,7 +128,7 @@ def _say_verdict(written: Written) -> None:
 
 def _warn_if_low(written: Written) -> None:
     verdict = written.verdict
-    if verdict is not None and verdict.warning:
+    if verdict is not None and verdict.warning and not is_quiet():
         click.echo(f"warning: {verdict.warning}", err=True)
 
 
@@ -149,6 +154,8 @@ def report_dynamic(source: ir.Model, made: DynamicPlan, written: Written, as_jso
         }
         forms = {name: decision.form.value for name, decision in made.quantized.items()}
         click.echo(json_values.to_text(value | {"forms": forms} | json_values.summary(summary)))
+        return
+    if is_quiet():
         return
     done = "quantized dynamically" if made.quantized else "nothing is quantized"
     click.echo(f"{written.file}: {done} for {made.target}, objective {made.objective.value}")

@@ -7,24 +7,20 @@ import os
 import sys
 from typing import TYPE_CHECKING, TextIO
 
-from rich.cells import cell_len
 from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from onnxq.errors import counted
+from onnxq.report.detail import is_whole
+from onnxq.report.tables import print_table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from onnxq.checking.bench import Benchmark
-    from onnxq.checking.findings import Execution, Findings
+    from onnxq.checking.findings import Execution
     from onnxq.report.summary import Summary
     from onnxq.targets import Target
 
-PIPE_WIDTH = 160  # columns where the output is no terminal: rich's 80 would break long node names
-GAP = 2  # columns between two cells
-READABLE = 40  # columns of a cell whose text may be broken
 MAX_NAMED = 2  # nodes named per reason
 KILO = 1000.0
 
@@ -38,16 +34,19 @@ class _Console(Console):
 
 def open_console(file: TextIO | None = None) -> Console:
     """A console that takes names literally: "[0]" in a node name is no markup."""
-    console = _Console(file=file or sys.stdout, markup=False, highlight=False, emoji=False)
-    if not console.is_terminal:
-        console.width = PIPE_WIDTH
-    return console
+    return _Console(file=file or sys.stdout, markup=False, highlight=False, emoji=False)
 
 
 def print_inspection(console: Console, summary: Summary, notes: Sequence[str]) -> None:
-    """Every node with its form, then counts per op type."""
-    rows = [(n.name, n.op_type, n.form.value, n.words) for n in summary.nodes]
-    print_table(console, "", ("node", "op", "form", "why, or how"), rows)
+    """Every node with its form, then the forms and why, then counts per op type."""
+    places = {(like.form, like.words): str(i) for i, like in enumerate(summary.alike, 1)}
+    rows = [(n.name, n.op_type, n.form.value, places[n.form, n.words]) for n in summary.nodes]
+    print_table(console, "", ("node", "op", "form", "why"), rows, numbers=(3,))
+    why = [
+        (f"{i}", like.form.value, str(len(like.nodes)), like.words)
+        for i, like in enumerate(summary.alike, 1)
+    ]
+    print_table(console, "why, or how", ("", "form", "nodes", "why, or how"), why, numbers=(0, 2))
     _print_counts(console, summary)
     print_notes(console, notes)
 
@@ -61,17 +60,17 @@ def print_quantization(
 ) -> None:
     """Counts per op type, forms and why, what ONNX Runtime runs, sizes, notes."""
     _print_counts(console, summary)
+    header = ["form", "nodes", "op", "why, or how"]
     rows = [
-        (
-            like.form.value,
-            str(len(like.nodes)),
-            _ops(like.op_types),
-            like.words,
-            counted(like.nodes, MAX_NAMED),
-        )
+        [like.form.value, str(len(like.nodes)), _ops(like.op_types), like.words]
         for like in summary.alike
     ]
-    header = ("form", "nodes", "op", "why, or how", "which")
+    if is_whole():
+        header.append("which")
+        rows = [
+            [*row, counted(like.nodes, MAX_NAMED)]
+            for row, like in zip(rows, summary.alike, strict=True)
+        ]
     print_table(console, "forms of nodes", header, rows, numbers=(1,))
     if execution is not None:
         print_execution(console, execution)
@@ -79,46 +78,6 @@ def print_quantization(
     share = f" ({after / before:.0%})" if before else ""
     console.print(f"size: {size_text(before)} -> {size_text(after)}{share}")
     print_notes(console, notes)
-
-
-def print_findings(console: Console, findings: Findings) -> None:
-    """Tensors, outputs, what could not be compared, and what ONNX Runtime runs."""
-    rows = [
-        (
-            t.name,
-            t.dtype,
-            f"{t.scale:.6g}",
-            _db(t.sqnr_db),
-            f"{t.cosine:.6f}",
-            f"{t.max_error_steps:.2f}",
-            f"{t.saturated_share:.3%}",
-        )
-        for t in findings.tensors
-    ]
-    header = ("tensor", "codes", "scale", "SQNR dB", "cosine", "max error, steps", "saturated")
-    if rows:  # models quantized dynamically have no codes of a fixed scale
-        print_table(console, "", header, rows, numbers=(2, 3, 4, 5, 6))
-    output_rows = [
-        (
-            o.name,
-            _db(o.sqnr_db),
-            f"{o.cosine:.6f}",
-            f"{o.max_error:.6g}",
-            "-" if o.max_error_steps is None else f"{o.max_error_steps:.2f}",
-            "-" if o.top1_agreement is None else f"{o.top1_agreement:.2%}",
-        )
-        for o in findings.outputs
-    ]
-    output_header = ("output", "SQNR dB", "cosine", "max error", "in steps", "same top-1")
-    print_table(console, "", output_header, output_rows, numbers=(1, 2, 3, 4, 5))
-    if findings.unmatched:
-        missing = [(u.name, u.reason) for u in findings.unmatched]
-        print_table(console, "not compared", ("name", "why"), missing)
-    print_execution(console, findings.execution)
-    console.print(
-        f"batches: {findings.batches}; float model {findings.float_hash[:12]}, "
-        f"quantized {findings.quantized_hash[:12]}"
-    )
 
 
 def print_benchmark(console: Console, benchmark: Benchmark) -> None:
@@ -149,27 +108,22 @@ def print_targets(
 ) -> None:
     """One row per target, and the other names."""
     rows = [
+        (t.name + (" (default)" if t.name == default else ""), t.description, t.weights)
+        for t in targets
+    ]
+    print_table(console, "", ("target", "what it is", "weights that follow"), rows)
+    more = [
         (
-            t.name + (" (default)" if t.name == default else ""),
-            t.description,
+            t.name,
             str(t.arithmetic),
-            t.weights,
             t.activations,
-            "not measured" if t.throughput is None else f"{t.throughput.uint8_int8:.0f}",
+            "-" if t.throughput is None else f"{t.throughput.uint8_int8:.0f}",
             f"{t.proof.value}: {t.evidence}",
         )
         for t in targets
     ]
-    header = (
-        "target",
-        "what it is",
-        "sums of products",
-        "weights that follow",
-        "activations",
-        "GMAC/s",
-        "proof",
-    )
-    print_table(console, "", header, rows, numbers=(5,))
+    header = ("target", "sums of products", "activations", "GMAC/s", "proof")
+    print_table(console, "", header, more, numbers=(3,))
     for t in targets:
         if t.caveat:
             console.print(f"{t.name}: {t.caveat}")
@@ -178,45 +132,10 @@ def print_targets(
     console.print("also: " + ", ".join(f"{alias} = {name}" for alias, name in aliases.items()))
 
 
-def print_table(
-    console: Console,
-    title: str,
-    header: Sequence[str],
-    rows: Iterable[Sequence[str]],
-    numbers: Sequence[int] = (),
-) -> None:
-    """A table and an empty line; the columns of `numbers` are right-aligned.
-
-    Where the output is no terminal, the first column and numbers are never broken: names are what
-    one searches for. Such a table may be wider than the console.
-    """
-    cells = [[Text(cell) for cell in row] for row in rows]
-    piped = not console.is_terminal
-    table, needed = Table(box=None, pad_edge=False), 0
-    for i, name in enumerate(header):
-        whole = piped and (i == 0 or i in numbers)
-        table.add_column(
-            name, justify="right" if i in numbers else "left", overflow="fold", no_wrap=whole
-        )
-        widest = max([cell_len(name), *(row[i].cell_len for row in cells)])
-        needed += GAP + (widest if whole else min(widest, READABLE))
-    for row in cells:
-        table.add_row(*row)
-    if title:
-        console.print(f"{title}:")
-    width = console.width
-    if piped and needed > width:
-        console.width = needed
-    console.print(table)
-    if console.width != width:
-        console.width = width
-    console.print()
-
-
 def print_notes(console: Console, notes: Sequence[str]) -> None:
     """One line per note."""
     for note in notes:
-        console.print(f"note: {note}")
+        console.print(f"note: {note}", soft_wrap=not console.is_terminal)
 
 
 def size_text(size_bytes: int) -> str:
@@ -266,10 +185,6 @@ def _ops(op_types: Mapping[str, int]) -> str:
     if len(op_types) == 1:
         return next(iter(op_types))
     return ", ".join(f"{op} ({count})" for op, count in op_types.items())
-
-
-def _db(value: float) -> str:
-    return f"{value:.2f}"
 
 
 def _ratio(before: int, after: int) -> str:

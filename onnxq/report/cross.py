@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from onnxq.report.console import print_table
+from onnxq.report.detail import is_whole
+from onnxq.report.tables import print_table
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -15,11 +16,7 @@ if TYPE_CHECKING:
 
 def print_cross_findings(console: Console, findings: CrossFindings) -> None:
     """Integer nodes, what was not checked, outputs end to end, and a sum."""
-    rows = [(n.name, n.op_type, n.kernel, *_numbers(n)) for n in findings.nodes]
-    header = ("integer node", "op", "kernel", "elements", "differ", "largest difference")
-    if rows:
-        title = "node by node, on the inputs they had"
-        print_table(console, title, header, rows, numbers=(3, 4, 5))
+    _print_nodes(console, findings.nodes)
     if findings.unchecked:
         missing = [(u.name, u.op_type, u.reason) for u in findings.unchecked]
         print_table(console, "integer nodes that were not checked", ("node", "op", "why"), missing)
@@ -33,6 +30,21 @@ def print_cross_findings(console: Console, findings: CrossFindings) -> None:
         console.print(f"output '{name}' changes when inner tensors are read: nothing can be said")
     _print_sum(console, findings)
     console.print(f"batches: {findings.batches}; model {findings.model_hash[:12]}")
+
+
+def _print_nodes(console: Console, nodes: tuple[NodeFinding, ...]) -> None:
+    """Nodes that differ, the most first; those that agree are counted, unless all are asked for."""
+    ordered = sorted(nodes, key=lambda n: (not n.problem, -n.differing))
+    bad = [node for node in ordered if node.problem or node.differing]
+    rows = [(n.name, n.op_type, n.kernel, *_numbers(n)) for n in (ordered if is_whole() else bad)]
+    header = ("integer node", "op", "kernel", "elements", "differ", "largest difference")
+    if rows:
+        title = "node by node, on the inputs they had"
+        print_table(console, title, header, rows, (3, 4, 5), marked=range(len(bad)))
+    equal = Counter(node.op_type for node in ordered[len(bad) :])
+    if equal:
+        named = ", ".join(f"{op} {count}" for op, count in equal.most_common())
+        console.print(f"equal in every integer, node by node: {named}")
 
 
 def _print_sum(console: Console, findings: CrossFindings) -> None:

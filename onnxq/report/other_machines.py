@@ -57,3 +57,16 @@ def reduced_rows(made: Plan) -> list[tuple[str, str, str, str]]:
         (name, f"{r.channels} of {r.of}", f"x {r.largest:.3f}", f"x {r.mean:.3f}")
         for name, r in made.reductions.items()
     ]
+
+
+def reduced_in_a_line(made: Plan) -> list[str]:
+    """One note on weights that gave up range; empty where none did."""
+    if not made.reductions:
+        return []
+    name, most = max(made.reductions.items(), key=lambda item: item[1].largest)
+    channels = sum(r.channels for r in made.reductions.values())
+    return [
+        f"{channels} channels of weights in {len(made.reductions)} node(s) gave up range, so that "
+        f"pairs of products fit ({made.range_reduction}): steps up to {most.largest:.2f} times as "
+        f"wide, in '{name}'; -v lists them"
+    ]

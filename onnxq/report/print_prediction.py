@@ -8,8 +8,8 @@ from onnxq.checking.differences import ULPS
 from onnxq.checking.prediction import WEIGHTS
 from onnxq.errors import listed
 from onnxq.ort.node_kinds import PRODUCT_OF_BLOCKS
-from onnxq.report.console import print_table
 from onnxq.report.other_machines import OWN_BLOCKS
+from onnxq.report.tables import print_table
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -1,4 +1,4 @@
-"""A progress bar on stderr for long work: on a terminal only, so that logs stay clean."""
+"""A progress bar on stderr for long work: on a terminal only, so that logs stay clean; -q: none."""
 
 from __future__ import annotations
 
@@ -6,14 +6,16 @@ import contextlib
 import sys
 from collections.abc import Callable, Iterator
 
+from onnxq.report.detail import is_quiet
+
 Step = Callable[[int, int | None], None]
 """Called with (done, total or None where that is not known)."""
 
 
 @contextlib.contextmanager
 def progress_bar(what: str) -> Iterator[Step]:
-    """A function that moves the bar; it does nothing where stderr is no terminal."""
-    if not sys.stderr.isatty():
+    """A function that moves the bar; it does nothing on no terminal, or with -q."""
+    if is_quiet() or not sys.stderr.isatty():
         yield lambda _done, _total: None
         return
     from rich.console import Console  # here: logs need none of it

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from onnxq.graph.checks import FORMAT_KEY
 from onnxq.graph.coded import INPUTS_KEY, OUTPUTS_KEY, read_coded
 from onnxq.report import json_values
-from onnxq.report.console import print_execution, print_table
+from onnxq.report.console import print_execution
+from onnxq.report.tables import print_table
 
 if TYPE_CHECKING:
     import onnx_ir as ir

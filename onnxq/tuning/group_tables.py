@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from onnxq.operator import NodeForm
-from onnxq.report.console import print_table
+from onnxq.report.tables import print_table
 from onnxq.tuning.score import db_text
 
 if TYPE_CHECKING:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from onnxq.core.saved import plain
 from onnxq.errors import counted
-from onnxq.report.console import open_console, print_table, size_text
+from onnxq.report.console import open_console, size_text
+from onnxq.report.tables import print_table
 from onnxq.tuning.group_tables import MOST_ROWS, count_others, print_group_times, print_sensitivity
 from onnxq.tuning.milestone import Milestone, save_milestones
 from onnxq.tuning.score import db_text

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from onnxq import errors
 from onnxq.cli import main
 from onnxq.cli.commands import Commands
-from onnxq.cli.options import debug_option
+from onnxq.cli.common_options import common_options
 
 HEAVY = ("torch", "onnxruntime", "onnx_ir", "onnx", "numpy", "rich")
 
@@ -101,13 +101,13 @@ def test_the_module_is_the_command() -> None:
 def test_every_exception_is_one_line_and_the_traceback_is_for_debug(
     raised: BaseException, code: int, said: str
 ) -> None:
+    @common_options
     @click.group(cls=Commands)
-    @debug_option
     def group() -> None:
         pass
 
+    @common_options
     @group.command()
-    @debug_option
     def fail() -> None:
         raise raised
 
@@ -122,8 +122,11 @@ def test_every_exception_is_one_line_and_the_traceback_is_for_debug(
 
 
 @pytest.mark.parametrize("name", [None, *sorted(main.commands)])
-def test_every_command_takes_debug(name: str | None) -> None:
-    assert "--debug" in CliRunner().invoke(main, [name, "--help"] if name else ["--help"]).stdout
+def test_every_command_takes_the_common_options(name: str | None) -> None:
+    text = CliRunner().invoke(main, [name, "-h"] if name else ["-h"]).stdout
+    assert all(
+        option in text for option in ("-h, --help", "-v, --verbose", "-q, --quiet", "--debug")
+    )
 
 
 def _shell(line: str) -> subprocess.CompletedProcess[str]:

@@ -1,20 +1,13 @@
 from __future__ import annotations
 
 import io
-import math
 
 import pytest
 
 from onnxq.checking.bench import Benchmark
-from onnxq.checking.findings import (
-    Execution,
-    Fallback,
-    Findings,
-    OutputFinding,
-    TensorFinding,
-    Unmatched,
-)
+from onnxq.checking.findings import Execution, Fallback
 from onnxq.report import console
+from onnxq.report.detail import Detail, showing
 from onnxq.report.summary import NodeDecision, Summary
 
 EXECUTION = Execution({"QLinearConv": 2}, {"Softmax": 1}, {}, (Fallback("c9", "Conv"),))
@@ -47,35 +40,21 @@ def test_long_names_are_not_cut_or_broken_in_a_pipe() -> None:
     assert name in text
 
 
-def test_quantization_groups_reasons_and_counts_the_rest() -> None:
-    text = printed(console.print_quantization, SUMMARY, EXECUTION, (4000, 1000), ("clipped",))
-    assert "a[0]/b, a[1]/b and 4 more" in text
+def test_a_reason_is_said_once_and_nodes_have_its_number() -> None:
+    lines = printed(console.print_inspection, SUMMARY, ()).splitlines()
+    assert [line.split()[-1] for line in lines if line.startswith("a[")] == ["1"] * 6
+    assert sum("slow [red]" in line for line in lines) == 1
+
+
+def test_quantization_groups_reasons_and_names_nodes_where_all_is_to_be_shown() -> None:
+    arguments = (SUMMARY, EXECUTION, (4000, 1000), ("clipped",))
+    text = printed(console.print_quantization, *arguments)
+    assert "a[0]/b" not in text
+    with showing(Detail.WHOLE):
+        assert "a[0]/b, a[1]/b and 4 more" in printed(console.print_quantization, *arguments)
     assert "size: 4.00 kB -> 1.00 kB (25%)" in text
     assert "note: clipped" in text
     assert "fell back to float: Conv 'c9'" in text
-
-
-def test_findings_show_infinities_and_what_is_missing() -> None:
-    findings = Findings(
-        "a" * 64,
-        "b" * 64,
-        2,
-        (TensorFinding("t", "uint8", 0.5, 10, math.inf, 1.0, 0.0, 0.25),),
-        (OutputFinding("y", 10, 40.0, 0.999, 1.0, None, None),),
-        (Unmatched("u", "no scale"),),
-        EXECUTION,
-    )
-    text = printed(console.print_findings, findings)
-    assert "inf" in text
-    assert "25.000%" in text
-    assert "no scale" in text
-    assert "a" * 12 in text
-
-
-def test_without_a_tensor_of_fixed_scale_there_is_no_table_of_tensors() -> None:
-    output = OutputFinding("y", 10, 40.0, 0.999, 1.0, None, None)
-    findings = Findings("a", "b", 2, (), (output,), (), EXECUTION)
-    assert "saturated" not in printed(console.print_findings, findings)
 
 
 def test_benchmark_shows_the_ratio_of_medians() -> None:

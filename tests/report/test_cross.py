@@ -11,6 +11,7 @@ from onnxq.checking.cross_findings import (
 )
 from onnxq.report.console import open_console
 from onnxq.report.cross import print_cross_findings
+from onnxq.report.detail import Detail, showing
 
 
 def printed(findings: CrossFindings) -> str:
@@ -37,7 +38,7 @@ FINDINGS = CrossFindings(
 
 def test_every_finding_is_printed() -> None:
     text = printed(FINDINGS)
-    assert "/a/[0]" in text  # no markup
+    assert "equal in every integer, node by node: QLinearConv 1" in text
     assert "2 codes" in text
     assert "gives int8 (1,)" in text
     assert "no kernel for it" in text
@@ -50,6 +51,14 @@ def test_every_finding_is_printed() -> None:
     assert "end to end, 10 elements: 1 differ" in text
     assert "in front of output 'y', in float: Softmax 's'" in text
     assert "batches: 4; model 0123456789ab" in text
+
+
+def test_nodes_that_differ_are_first_and_marked_and_all_are_there_if_asked_for() -> None:
+    text = printed(FINDINGS)
+    assert text.index("! c ") < text.index("! b ")
+    assert "/a/[0]" not in text
+    with showing(Detail.WHOLE):
+        assert "  /a/[0]" in printed(FINDINGS)  # no markup
 
 
 def test_what_is_empty_is_left_out() -> None:

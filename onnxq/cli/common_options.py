@@ -1,0 +1,113 @@
+"""Options of every command, before or behind its name: -h, -v, -q, --debug."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from typing import TYPE_CHECKING, TypeVar
+
+import click
+
+from onnxq.report.detail import Detail, is_quiet, showing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+Command = TypeVar("Command", bound=click.Command)
+
+DEBUG = "onnxq.debug"
+"""Key of the context's `meta` where --debug was given."""
+VERBOSE = "onnxq.verbose"
+"""Key of the number of -v."""
+QUIET = "onnxq.quiet"
+"""Key that is there where -q was given."""
+HELP_NAMES = ["-h", "--help"]
+LEVELS = (logging.WARNING, logging.INFO, logging.DEBUG)
+"""Level of the log by the number of -v."""
+
+
+def common_options(command: Command) -> Command:
+    """The command, which has these options too."""
+    command.context_settings.setdefault("help_option_names", HELP_NAMES)
+    command.params += [
+        click.Option(
+            ["-v", "--verbose"],
+            count=True,
+            expose_value=False,
+            callback=_be_verbose,
+            help="Show every row and whole names, and log the steps; -vv: each batch, too.",
+        ),
+        click.Option(
+            ["-q", "--quiet"],
+            is_flag=True,
+            expose_value=False,
+            callback=_be_quiet,
+            help="No progress, notes and warnings, and no report on a file that is written.",
+        ),
+        click.Option(
+            ["--debug"],
+            is_flag=True,
+            expose_value=False,
+            callback=_remember_debug,
+            help="Show the traceback of an error.",
+        ),
+    ]
+    return command
+
+
+def say_note(text: str) -> None:
+    """A line on stderr, but for -q."""
+    if not is_quiet():
+        click.echo(f"note: {text}", err=True)
+
+
+def say_written(text: str) -> None:
+    """A line on stdout about a file that was written, but for -q."""
+    if not is_quiet():
+        click.echo(text)
+
+
+def _be_verbose(ctx: click.Context, _param: click.Parameter, count: int) -> None:
+    if not count:
+        return
+    ctx.meta[VERBOSE] = ctx.meta.get(VERBOSE, 0) + count
+    _refuse_both(ctx)
+    ctx.with_resource(showing(Detail.WHOLE))
+    ctx.with_resource(_logging(LEVELS[min(ctx.meta[VERBOSE], len(LEVELS) - 1)]))
+
+
+def _be_quiet(ctx: click.Context, _param: click.Parameter, given: bool) -> None:
+    if not given:
+        return
+    ctx.meta[QUIET] = True
+    _refuse_both(ctx)
+    ctx.with_resource(showing(Detail.QUIET))
+
+
+def _refuse_both(ctx: click.Context) -> None:
+    if ctx.meta.get(VERBOSE) and ctx.meta.get(QUIET):
+        raise click.UsageError("give -v or -q, not both.")
+
+
+def _remember_debug(ctx: click.Context, _param: click.Parameter, given: bool) -> None:
+    if given:
+        ctx.meta[DEBUG] = True
+
+
+@contextlib.contextmanager
+def _logging(level: int) -> Iterator[None]:
+    """The log of onnxq goes to stderr, until the `with` ends; there is one handler at most."""
+    log = logging.getLogger("onnxq")
+    before = log.level
+    log.setLevel(level)
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
+    added = [] if log.handlers else [handler]
+    for one in added:
+        log.addHandler(one)
+    try:
+        yield
+    finally:
+        for one in added:
+            log.removeHandler(one)
+        log.setLevel(before)

@@ -1,0 +1,45 @@
+"""How much is shown: nothing beside results, what matters first, or every row and whole names."""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+from contextvars import ContextVar
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+class Detail(enum.Enum):
+    """How much is shown."""
+
+    QUIET = "quiet"
+    """No progress, notes and warnings; no report on a file that is written."""
+    SHORT = "short"
+    """The worst rows, the rest counted; names cut where the terminal is narrow."""
+    WHOLE = "whole"
+    """Every row, every name."""
+
+
+_chosen: ContextVar[Detail] = ContextVar("detail", default=Detail.SHORT)
+
+
+def is_whole() -> bool:
+    """Whether every row and name is to be shown."""
+    return _chosen.get() is Detail.WHOLE
+
+
+def is_quiet() -> bool:
+    """Whether only results and errors are to be shown."""
+    return _chosen.get() is Detail.QUIET
+
+
+@contextlib.contextmanager
+def showing(detail: Detail) -> Iterator[None]:
+    """Reports that are printed inside of it show so much."""
+    token = _chosen.set(detail)
+    try:
+        yield
+    finally:
+        _chosen.reset(token)

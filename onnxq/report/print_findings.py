@@ -1,0 +1,117 @@
+"""Tables of verify's findings for people, the worst tensors first. Computes nothing but order."""
+
+from __future__ import annotations
+
+import math
+from statistics import median
+from typing import TYPE_CHECKING
+
+from onnxq.quantized.verdict import LOW_SQNR_DB
+from onnxq.report.console import print_execution
+from onnxq.report.detail import is_whole
+from onnxq.report.tables import MOST_ROWS, print_table
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from onnxq.checking.findings import Findings, OutputFinding, TensorFinding
+
+TWICE_DB = 6.02
+"""Decibels of an error that is twice as large."""
+
+
+def print_findings(
+    console: Console,
+    findings: Findings,
+    min_sqnr_db: float | None = None,
+    max_steps: float | None = None,
+) -> None:
+    """Outputs, tensors, what could not be compared, and what ONNX Runtime runs.
+
+    Args:
+        console: to print on.
+        findings: of verify.
+        min_sqnr_db: bound; rows below it are marked. Without bounds, those are marked whose error
+            is twice that of the median tensor, or whose SQNR is low.
+        max_steps: bound; rows above it are marked.
+    """
+    _print_outputs(console, findings.outputs)
+    if findings.tensors:  # models quantized dynamically have no codes of a fixed scale
+        _print_tensors(console, findings.tensors, min_sqnr_db, max_steps)
+    if findings.unmatched:
+        missing = [(u.name, u.reason) for u in findings.unmatched]
+        print_table(console, "not compared", ("name", "why"), missing)
+    print_execution(console, findings.execution)
+    console.print(
+        f"batches: {findings.batches}; float model {findings.float_hash[:12]}, "
+        f"quantized {findings.quantized_hash[:12]}"
+    )
+
+
+def _print_outputs(console: Console, outputs: tuple[OutputFinding, ...]) -> None:
+    rows = [
+        (
+            o.name,
+            _db(o.sqnr_db),
+            f"{o.cosine:.6f}",
+            f"{o.max_error:.6g}",
+            "-" if o.max_error_steps is None else f"{o.max_error_steps:.2f}",
+            "-" if o.top1_agreement is None else f"{o.top1_agreement:.2%}",
+        )
+        for o in outputs
+    ]
+    header = ("output", "SQNR dB", "cosine", "max error", "in steps", "same top-1")
+    print_table(console, "", header, rows, numbers=(1, 2, 3, 4, 5))
+
+
+def _print_tensors(
+    console: Console,
+    tensors: tuple[TensorFinding, ...],
+    min_sqnr_db: float | None,
+    max_steps: float | None,
+) -> None:
+    bounded = min_sqnr_db is not None or max_steps is not None
+    least = min_sqnr_db if bounded else _least(tensors)
+    ordered = sorted(tensors, key=_badness)
+    bad = {
+        place
+        for place, t in enumerate(ordered)
+        if (least is not None and not t.sqnr_db >= least)
+        or (max_steps is not None and not t.max_error_steps <= max_steps)
+    }
+    shown = ordered if is_whole() else ordered[:MOST_ROWS]
+    rows = [
+        (
+            t.name,
+            t.dtype,
+            f"{t.scale:.6g}",
+            _db(t.sqnr_db),
+            f"{t.cosine:.6f}",
+            f"{t.max_error_steps:.2f}",
+            f"{t.saturated_share:.3%}",
+        )
+        for t in shown
+    ]
+    header = ("tensor", "codes", "scale", "SQNR dB", "cosine", "max error, steps", "saturated")
+    marked = [place for place in sorted(bad) if place < len(shown)]
+    print_table(console, "tensors, worst first", header, rows, (2, 3, 4, 5, 6), marked)
+    if bad:
+        why = "break a bound" if bounded else f"have less than {least:.1f} dB"
+        console.print(f"! {len(bad)} of {len(tensors)} tensors {why}\n")
+    if rest := ordered[len(shown) :]:
+        console.print(f"and {len(rest)} more, from {_db(rest[0].sqnr_db)} dB on; -v shows them\n")
+
+
+def _badness(tensor: TensorFinding) -> tuple[bool, float]:
+    """The lower, the worse; NaN is the worst."""
+    return (not math.isnan(tensor.sqnr_db), tensor.sqnr_db)
+
+
+def _least(tensors: tuple[TensorFinding, ...]) -> float:
+    """The SQNR below which a tensor stands out: low, or of twice the median error."""
+    known = [t.sqnr_db for t in tensors if not math.isnan(t.sqnr_db)]
+    return max(LOW_SQNR_DB, median(known) - TWICE_DB) if known else LOW_SQNR_DB
+
+
+def _db(value: float) -> str:
+    return f"{value:.2f}"

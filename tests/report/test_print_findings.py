@@ -1,0 +1,70 @@
+"""Findings of verify: the worst first and marked, the rest counted."""
+
+from __future__ import annotations
+
+import io
+import math
+
+from onnxq.checking.findings import Execution, Findings, OutputFinding, TensorFinding, Unmatched
+from onnxq.report.console import open_console
+from onnxq.report.detail import Detail, showing
+from onnxq.report.print_findings import print_findings
+
+EXECUTION = Execution({"QLinearConv": 2}, {"Softmax": 1}, {}, ())
+OUTPUT = OutputFinding("y", 10, 40.0, 0.999, 1.0, None, None)
+
+
+def tensor(name: str, sqnr_db: float, steps: float = 0.0) -> TensorFinding:
+    return TensorFinding(name, "uint8", 0.5, 10, sqnr_db, 1.0, steps, 0.25)
+
+
+def printed(
+    tensors: tuple[TensorFinding, ...], *bounds: float | None, unmatched: tuple[Unmatched, ...] = ()
+) -> str:
+    file = io.StringIO()
+    findings = Findings("a" * 64, "b" * 64, 2, tensors, (OUTPUT,), unmatched, EXECUTION)
+    print_findings(open_console(file), findings, *bounds)
+    return file.getvalue()
+
+
+def test_findings_show_infinities_and_what_is_missing() -> None:
+    text = printed((tensor("t", math.inf),), unmatched=(Unmatched("u", "no scale"),))
+    assert "inf" in text
+    assert "25.000%" in text
+    assert "no scale" in text
+    assert "a" * 12 in text
+
+
+def test_without_a_tensor_of_fixed_scale_there_is_no_table_of_tensors() -> None:
+    assert "saturated" not in printed(())
+
+
+def test_the_worst_tensor_is_first_and_nan_is_worse() -> None:
+    text = printed((tensor("good", 40.0), tensor("bad", 20.0), tensor("nan", math.nan)))
+    assert text.index("nan ") < text.index("bad ") < text.index("good ")
+
+
+def test_twice_the_error_of_the_median_tensor_is_marked() -> None:
+    text = printed((*(tensor(f"t{i}", 40.0) for i in range(5)), tensor("bad", 33.0)))
+    assert "! bad " in text
+    assert "! 1 of 6 tensors have less than 34.0 dB" in text
+    assert "! t0" not in text
+
+
+def test_with_bounds_what_breaks_them_is_marked_and_nothing_else() -> None:
+    tensors = (tensor("low", 10.0), tensor("far", 40.0, 9.0))
+    assert "! low" not in printed(tensors, 5.0, None)
+    both = printed(tensors, 20.0, 8.0)
+    assert "! low" in both
+    assert "! far" in both
+    assert "break a bound" in both
+
+
+def test_rows_beyond_the_worst_are_counted_unless_all_are_to_be_shown() -> None:
+    tensors = tuple(tensor(f"t{i}", float(100 - i)) for i in range(30))
+    text = printed(tensors)
+    assert "t29" in text
+    assert "t0 " not in text
+    assert "and 10 more, from 91.00 dB on; -v shows them" in text
+    with showing(Detail.WHOLE):
+        assert "t0 " in printed(tensors)

@@ -1,0 +1,75 @@
+"""Tables fit a terminal; in a pipe names stay whole, and nothing but text comes out."""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING
+
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+from rich.console import Console
+
+from onnxq.report.detail import Detail, showing
+from onnxq.report.tables import MARK, print_table, shortened
+
+if TYPE_CHECKING:
+    import pytest
+
+NAME = "/model/encoder/" + "layer/" * 15 + "attention/MatMul"
+WORDS = "codes in, codes out: in float it would need three conversions"
+ROWS = [(NAME, "Conv", WORDS, "12345.67"), ("b", "Add", WORDS, "1")]
+HEADER = ("node", "op", "why, or how", "largest difference")
+
+
+def printed(width: int, terminal: bool, marked: tuple[int, ...] = ()) -> str:
+    file = io.StringIO()
+    console = Console(file=file, force_terminal=terminal, width=width, color_system=None)
+    print_table(console, "title", HEADER, ROWS, numbers=(3,), marked=marked)
+    return file.getvalue()
+
+
+def test_a_table_fits_80_columns_and_its_numbers_are_whole() -> None:
+    lines = printed(80, terminal=True).splitlines()
+    assert max(map(len, lines)) <= 80
+    row = next(line for line in lines if "12345.67" in line)
+    assert row.startswith("/model/")
+    assert "...ention/MatMul  Conv  " in row
+
+
+def test_in_a_pipe_names_are_whole_and_lines_end_with_text() -> None:
+    text = printed(80, terminal=False)
+    assert NAME in text
+    assert all(line == line.rstrip() for line in text.splitlines())
+    assert "\x1b" not in text
+
+
+def test_where_all_is_to_be_shown_a_terminal_gets_whole_names() -> None:
+    with showing(Detail.WHOLE):
+        assert NAME in printed(80, terminal=True)
+
+
+def test_marked_rows_have_a_sign_and_the_others_room_for_it() -> None:
+    lines = printed(80, terminal=True, marked=(1,)).splitlines()
+    assert any(line.startswith(f"{MARK}b ") for line in lines)
+    assert any(line.startswith("  /model/") for line in lines)
+
+
+def test_colour_is_for_terminals_that_want_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    for no_color, red in (("", True), ("1", False)):
+        monkeypatch.setenv("NO_COLOR", no_color)
+        file = io.StringIO()
+        console = Console(file=file, force_terminal=True, width=80, color_system="standard")
+        print_table(console, "", ("name",), [("a",)], marked=(0,))
+        assert ("31m" in file.getvalue()) is red
+
+
+@given(st.text(max_size=60), st.integers(8, 60))
+def test_a_shortened_name_keeps_both_ends_and_fits(name: str, width: int) -> None:
+    short = shortened(name, width)
+    if cell_len(name) <= width:
+        assert short == name
+    elif name.isascii():
+        assert len(short) == width
+        assert short[:2] == name[:2]
+        assert short[-3:] == name[-3:]
