@@ -18,6 +18,7 @@ from onnxq.ort import telemetry as _telemetry
 
 if TYPE_CHECKING:
     from onnxq import errors, functional, observers, pytorch, qconfig, qtensor, reference, targets
+    from onnxq.checking.bench import bench
     from onnxq.checking.cross_check import cross_check
     from onnxq.checking.predict import predict
     from onnxq.checking.verify import verify
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from onnxq.pipeline import convert, quantize, quantize_dynamic
     from onnxq.pytorch import export
     from onnxq.quantized.quantized_model import QuantizedModel
+    from onnxq.report.inspection import inspect
     from onnxq.static.calibrate import calibrate
     from onnxq.static.plan import plan
     from onnxq.static.prepare import prepare
@@ -42,12 +44,14 @@ __all__ = [
     "Goal",
     "QuantizedModel",
     "__version__",
+    "bench",
     "calibrate",
     "convert",
     "cross_check",
     "errors",
     "export",
     "functional",
+    "inspect",
     "observers",
     "plan",
     "predict",
@@ -69,10 +73,12 @@ _HOMES = {
     "Check": "onnxq.checking.with_verdict",
     "Goal": "onnxq.tuning.goal",
     "QuantizedModel": "onnxq.quantized.quantized_model",
+    "bench": "onnxq.checking.bench",
     "calibrate": "onnxq.static.calibrate",
     "convert": "onnxq.pipeline",
     "cross_check": "onnxq.checking.cross_check",
     "export": "onnxq.pytorch",
+    "inspect": "onnxq.report.inspection",
     "plan": "onnxq.static.plan",
     "predict": "onnxq.checking.predict",
     "prepare": "onnxq.static.prepare",

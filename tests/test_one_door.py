@@ -30,6 +30,8 @@ KINDS = ("ModelSource", "ir.Model", "ModelProto")
 MADE_HERE = {"save"}
 """Takes what this package made; asks only where external data lie: tests/graph/test_saving.py."""
 CALLS: dict[str, Callable[[Any], object]] = {
+    "bench": lambda m: onnxq.bench(m, m),
+    "inspect": lambda m: onnxq.inspect(m),
     "cross_check": lambda m: onnxq.cross_check(m, {"x": images(2)}),
     "predict": lambda m: onnxq.predict(m),
     "prepare": lambda m: onnxq.prepare(m),

@@ -14,10 +14,12 @@ from onnxq import errors
 
 HEAVY = ("torch", "onnxruntime", "onnx_ir", "onnx", "onnxscript", "numpy")
 FUNCTIONS = (
+    "bench",
     "calibrate",
     "convert",
     "cross_check",
     "export",
+    "inspect",
     "plan",
     "predict",
     "prepare",

@@ -13,16 +13,18 @@ from onnxq.errors import CalibrationError, ModelError
 from onnxq.graph.coded import INPUTS_KEY, read_coded
 from onnxq.graph.door.scopes import all_tensors
 from onnxq.graph.io import load
+from onnxq.graph.saving import saved_bytes
 from onnxq.ort import runtime
 from onnxq.ort.timing import paired_times
 from onnxq.samples import InputSpec, Samples, as_taken, input_specs, open_samples
-from onnxq.samples.made_up import random_batch
+from onnxq.samples.made_up import random_batch, with_shapes
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from onnxq.checking.findings import Execution
     from onnxq.core.arrays import Array
+    from onnxq.static.prepared import ModelSource
 
 
 MILLI = 1e-3
@@ -54,37 +56,52 @@ class Benchmark:
         """Float over quantized: above 1 the quantized model is the faster one."""
         return self.float_ms / self.quantized_ms
 
+    def __repr__(self) -> str:
+        return (
+            f"Benchmark({self.speedup:.2f}x: {self.float_ms:.3f} ms float, "
+            f"{self.quantized_ms:.3f} ms quantized, {self.runs} pairs of runs)"
+        )
+
 
 def bench(
-    model: Path,
-    quantized: Path,
+    model: ModelSource,
+    quantized: ModelSource,
     samples: str | Path | Samples | Iterable[Mapping[str, Array]] | None = None,
     *,
+    shapes: Mapping[str, Sequence[int]] | None = None,
     batch_size: int | None = None,
     ignore: Collection[str] = (),
     runs: int = DEFAULT_RUNS,
 ) -> Benchmark:
-    """A Benchmark of two model files on one batch.
+    """A Benchmark of two models on one batch, run in turns, on one thread.
 
     Args:
-        model: path of the float model.
-        quantized: path of the quantized one.
+        model: the float model: path, ModelProto or onnx_ir.Model.
+        quantized: the quantized one, likewise.
         samples: their first batch is run; None: random inputs (times hardly depend on values).
+        shapes: {input name: shape} of random inputs, for those with dynamic sizes beside the batch.
         batch_size: rows of the batch; None: the static batch, else 1.
         ignore: names of arrays in the samples that are no inputs.
         runs: pairs of timed runs.
+
     Raises:
         ModelError: a model cannot be read, or the two have different inputs.
-        CalibrationError: unusable samples.
+        CalibrationError: unusable samples; samples and shapes; neither, where sizes beside the
+            batch are dynamic; or shapes that do not fit.
         UnsupportedError: batch_size differs from the model's static batch.
     """
-    _check_comparable(model, quantized)
-    theirs_takes = input_specs(load(quantized))
-    ours_takes = input_specs(load(model), coded={s.name: s.coded for s in theirs_takes if s.coded})
-    batch = _one_batch(theirs_takes, samples, batch_size, ignore)
+    ours_model, theirs_model = load(model), load(quantized)
+    _check_comparable((model, ours_model), (quantized, theirs_model))
+    theirs_takes = input_specs(theirs_model)
+    ours_takes = input_specs(ours_model, coded={s.name: s.coded for s in theirs_takes if s.coded})
+    if samples is None:
+        batch = random_batch(with_shapes(theirs_takes, shapes or {}, batch_size), batch_size)
+    else:
+        _refuse_shapes(shapes)
+        batch = _one_batch(theirs_takes, samples, batch_size, ignore)
     with (
-        runtime.open_session(model, threads=1) as ours,
-        runtime.open_session(quantized, threads=1) as theirs,
+        runtime.open_session(_source(model, ours_model), threads=1) as ours,
+        runtime.open_session(_source(quantized, theirs_model), threads=1) as theirs,
     ):
         times = paired_times(
             {"float": ours, "quantized": theirs},
@@ -95,23 +112,40 @@ def bench(
         times.median_s("float") / MILLI,
         times.median_s("quantized") / MILLI,
         runs,
-        size_bytes(model),
-        size_bytes(quantized),
+        _size_bytes(model, ours_model),
+        _size_bytes(quantized, theirs_model),
         {name: array.shape for name, array in batch.items()},
-        execution(quantized),
+        execution(theirs_model),
     )
 
 
-def _check_comparable(model: Path, quantized: Path) -> None:
+def _source(given: ModelSource, model: ir.Model) -> ir.Model | Path:
+    """What a session is opened with: a file as it is."""
+    return Path(given) if isinstance(given, str | Path) else model
+
+
+def _size_bytes(given: ModelSource, model: ir.Model) -> int:
+    """Bytes of the files, or of the one that would be written."""
+    return size_bytes(Path(given)) if isinstance(given, str | Path) else saved_bytes(model)
+
+
+def _refuse_shapes(shapes: object) -> None:
+    if shapes:
+        raise CalibrationError("give samples or shapes, not both: samples have their own.")
+
+
+def _check_comparable(
+    ours_given: tuple[ModelSource, ir.Model], theirs_given: tuple[ModelSource, ir.Model]
+) -> None:
     """Passes two models whose inputs have the same names and types, but for those that are codes.
 
     Raises:
         ModelError: they have not.
     """
-    coded = read_coded(load(quantized), INPUTS_KEY)
+    coded = read_coded(theirs_given[1], INPUTS_KEY)
     ours, theirs = (
-        {s.name: "codes" if s.name in coded else s.dtype for s in input_specs(load(m))}
-        for m in (model, quantized)
+        {s.name: "codes" if s.name in coded else s.dtype for s in input_specs(m)}
+        for m in (ours_given[1], theirs_given[1])
     )
     if ours != theirs:
         mine, other = (
@@ -119,9 +153,14 @@ def _check_comparable(model: Path, quantized: Path) -> None:
             for found in (ours, theirs)
         )
         raise ModelError(
-            f"the models do not belong together: inputs of '{model}' are {mine}; of '{quantized}' "
-            f"{other}."
+            f"the models do not belong together: inputs of {_named(ours_given[0])} are {mine}; of "
+            f"{_named(theirs_given[0])} {other}."
         )
+
+
+def _named(given: ModelSource) -> str:
+    """The model, to speak of it: its file, where it has one."""
+    return f"'{given}'" if isinstance(given, str | Path) else "the model in memory"
 
 
 def size_bytes(path: Path) -> int:
@@ -142,12 +181,10 @@ def external_files(model: ir.Model) -> list[Path]:
 
 def _one_batch(
     inputs: tuple[InputSpec, ...],
-    samples: str | Path | Samples | Iterable[Mapping[str, Array]] | None,
+    samples: str | Path | Samples | Iterable[Mapping[str, Array]],
     batch_size: int | None,
     ignore: Collection[str],
 ) -> Mapping[str, Array]:
-    if samples is None:
-        return random_batch(inputs, batch_size)
     for batch in open_samples(samples, inputs, batch_size, ignore):
         return batch
     raise CalibrationError("the samples hold no batch; give at least one sample.")

@@ -25,10 +25,6 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
-    from onnxq.checking.findings import Execution
-    from onnxq.static.plan import Plan
-    from onnxq.static.prepared import Prepared
-
 
 @click.command()
 @click.argument("model", type=PATH)
@@ -65,7 +61,8 @@ def inspect(
     With --stats the data and the costs have a say, as in `quantize`, and the kernels that ONNX
     Runtime runs on this machine are named.
 
-    Of a model that onnxq has quantized: what it takes and gives, and what ONNX Runtime runs.
+    Of a quantized model, whoever wrote it (QDQ, operators on codes, weights in blocks): which
+    weights are codes, with how many scales; sizes; what ONNX Runtime runs, and what stays float.
 
     --json lists the names of all tensors too, for the qconfig and --set tensor:NAME=...
     """
@@ -77,62 +74,35 @@ def inspect(
         refuse_options("with --dynamic", unfit)
         _inspect_dynamic(source, (qconfig, overrides, target, objective), as_json)
         return
-    from onnxq.graph.walk import tensor_names
-    from onnxq.report import console, json_values
-    from onnxq.report.summary import summarize_choices
+    from onnxq.report.console import open_console
+    from onnxq.report.inspection import inspected
 
     if not stats:
         refuse_options("without --stats", {"--costs": costs})
     prepared = prepare_model(
         source, qconfig, overrides, target, choice=choice, ends=ends, costs=costs
     )
-    decisions, choices, notes = prepared.decisions, prepared.choices, prepared.notes
-    runs: Execution | None = None
-    if stats:
-        made, runs = _planned(prepared, stats, objective)
-        decisions, choices, notes = made.decisions, made.choices, made.notes
-    summary = summarize_choices(prepared.model, decisions, choices)
+    found = inspected(prepared, merged_files(stats) if stats else None, objective)
     if as_json:
-        value = {
-            "target": prepared.target.name,
-            "notes": list(notes),
-            "tensors": tensor_names(prepared.model),
-            **({} if runs is None else {"execution": json_values.execution(runs)}),
-        }
-        click.echo(json_values.to_text(value | json_values.summary(summary)))
+        from onnxq.report.json_values import to_text
+
+        click.echo(to_text(found.to_dict()))
         return
-    terminal = console.open_console()
-    console.print_inspection(terminal, summary, notes)
-    if runs is not None:
-        console.print_execution(terminal, runs)
-
-
-def _planned(prepared: Prepared, stats: tuple[Path, ...], objective: str) -> tuple[Plan, Execution]:
-    """(the plan that `quantize` would make of these statistics, what ONNX Runtime runs of it)."""
-    from onnxq.checking.execution import execution
-    from onnxq.dynamic.dynamic_decision import as_objective
-    from onnxq.static.plan import plan
-    from onnxq.static.rewrite import rewrite
-
-    made = plan(prepared, merged_files(stats), as_objective(objective))
-    return made, execution(rewrite(prepared, made))
+    found.print_on(open_console())
 
 
 def _inspect_quantized(model: ir.Model, as_json: bool) -> bool:
-    """Whether onnxq has quantized the model; then it was shown."""
-    from onnxq.checking.execution import execution_in
-    from onnxq.graph.checks import FORMAT_KEY
-    from onnxq.ort import runtime
-    from onnxq.report import console, json_values
-    from onnxq.report.quantized_file import print_quantized, quantized_values
+    """Whether the model is quantized, by whatever tool; then it was shown."""
+    from onnxq.report.json_values import to_text
+    from onnxq.report.quantized_file import look_at
 
-    if not model.metadata_props.get(FORMAT_KEY):
+    found = look_at(model)
+    if found is None:
         return False
-    runs = execution_in(model, runtime.optimized_graph(model))
     if as_json:
-        click.echo(json_values.to_text(quantized_values(model, runs)))
+        click.echo(to_text(found.to_dict()))
     else:
-        print_quantized(console.open_console(), model, runs)
+        found.print()
     return True
 
 

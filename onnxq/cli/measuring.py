@@ -12,6 +12,7 @@ from onnxq.cli.options import (
     ignore_option,
     json_option,
     output_option,
+    shapes,
     target_option,
 )
 
@@ -28,6 +29,14 @@ if TYPE_CHECKING:
     "--batch", type=click.IntRange(min=1), help="Samples per run; default: the model's, else 1."
 )
 @click.option(
+    "--shape",
+    "given_shapes",
+    multiple=True,
+    metavar="NAME=SIZE,...",
+    callback=shapes,
+    help="Of a random input, where sizes beside the batch are dynamic. May be repeated.",
+)
+@click.option(
     "--runs", type=click.IntRange(min=1), default=50, show_default=True, help="Timed pairs."
 )
 @json_option
@@ -37,14 +46,27 @@ def bench(
     samples: Path | None,
     ignore: tuple[str, ...],
     batch: int | None,
+    given_shapes: dict[str, tuple[int, ...]],
     runs: int,
     as_json: bool,
 ) -> None:
-    """Time both models in turns, on one thread; inputs are random where no SAMPLES are given."""
+    """Time both models in turns, on one thread, on SAMPLES or on random inputs.
+
+    The first batch of SAMPLES is run. Where sizes beside the batch are dynamic, give SAMPLES or
+    --shape: they decide how long a run takes.
+    """
     from onnxq.checking.bench import bench as run
     from onnxq.report import console, json_values
 
-    result = run(model, quantized, samples, batch_size=batch, ignore=ignore, runs=runs)
+    result = run(
+        model,
+        quantized,
+        samples,
+        shapes=given_shapes,
+        batch_size=batch,
+        ignore=ignore,
+        runs=runs,
+    )
     if as_json:
         click.echo(json_values.to_text(json_values.benchmark(result)))
         return

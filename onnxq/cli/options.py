@@ -49,6 +49,20 @@ def pair(_ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -
     return pairs
 
 
+def shapes(
+    _ctx: click.Context, param: click.Parameter, values: tuple[str, ...]
+) -> dict[str, tuple[int, ...]]:
+    """{"x": (1, 3)} of ("x=1,3",); the sizes of a number are empty: ("sr=",)."""
+    found = {}
+    for text in values:
+        name, equals, sizes = text.partition("=")
+        given = [size.strip() for size in sizes.split(",")] if sizes else []
+        if not (name and equals and all(size.isdecimal() for size in given)):
+            raise click.BadParameter(f"'{text}': wanted {param.metavar}.", param=param)
+        found[name] = tuple(map(int, given))
+    return found
+
+
 def names(_ctx: click.Context, _param: click.Parameter, text: str) -> tuple[str, ...]:
     """("left", "right") of "left,right"."""
     return tuple(filter(None, map(str.strip, text.split(","))))

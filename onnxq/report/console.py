@@ -163,16 +163,20 @@ def _print_counts(console: Console, summary: Summary) -> None:
 
 
 def print_execution(console: Console, execution: Execution) -> None:
-    """Nodes that ONNX Runtime runs, by operator; those that fell back to float, by name."""
+    """Nodes that ONNX Runtime runs, by operator; those that fell back to float, in a line each."""
     rows = [(op, "integers", str(count)) for op, count in _by_count(execution.integer_nodes)]
     rows += [(op, "float", str(count)) for op, count in _by_count(execution.float_nodes)]
     rows += [(op, "conversion", str(count)) for op, count in _by_count(execution.conversions)]
     title = "what ONNX Runtime runs on this machine (its optimized graph)"
     print_table(console, title, ("op", "in", "nodes"), rows, numbers=(2,))
+    fallen: dict[str, list[str]] = {}
     for fallback in execution.fallbacks:
+        fallen.setdefault(fallback.op_type, []).append(f"'{fallback.name}'")
+    for op_type, names in fallen.items():
+        most = len(names) if is_whole() else MAX_NAMED
         console.print(
-            f"fell back to float: {fallback.op_type} '{fallback.name}' stands between integers in "
-            "the file, but ONNX Runtime has no integer kernel for it here"
+            f"fell back to float: {len(names)} {op_type} between integers in the file, for which "
+            f"ONNX Runtime has no integer kernel here: {counted(names, most)}"
         )
 
 

@@ -28,6 +28,6 @@ def print_verdict(console: Console, verdict: Verdict, source: Path, file: Path) 
     if verdict.evidence in (Evidence.MADE_UP, Evidence.NONE):
         lines.append("  without samples nothing is known of its accuracy: give --check SAMPLES")
     lines.append(f"next: onnxq verify {source} {file} SAMPLES   # every tensor beside float")
-    lines.append(f"      onnxq bench {source} {file}            # speed, in pairs of runs")
+    lines.append(f"      onnxq bench {source} {file} SAMPLES    # speed, in pairs of runs")
     for line in lines:
         console.print(line, soft_wrap=True)  # commands are there to be copied

@@ -1,15 +1,23 @@
-"""Looks at a quantized model: what it takes and gives, and what ONNX Runtime runs of it."""
+"""Looks at a quantized model, whoever wrote it: ends, what is stored as codes, what runs of it."""
 
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from onnxq.checking.execution import execution_in, original_name
+from onnxq.checking.inventory import inventory
+from onnxq.errors import ModelError, counted
 from onnxq.graph.checks import FORMAT_KEY
 from onnxq.graph.coded import INPUTS_KEY, OUTPUTS_KEY, read_coded
+from onnxq.graph.saving import saved_bytes
+from onnxq.ort import runtime
+from onnxq.ort.node_kinds import NodeKind
 from onnxq.report import json_values
-from onnxq.report.console import print_execution
+from onnxq.report.console import open_console, print_execution, size_text
+from onnxq.report.detail import is_whole
 from onnxq.report.tables import print_table
 
 if TYPE_CHECKING:
@@ -17,8 +25,10 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from onnxq.checking.findings import Execution
+    from onnxq.checking.inventory import Inventory, StoredWeight
 
 TARGET_KEY = "onnxq.target"
+MAX_NAMED = 3  # weights named of one kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +46,79 @@ class End:
     name: str
     type: str
     meaning: str
+
+
+@dataclass(frozen=True)
+class QuantizedFile:
+    """Description of a quantized model.
+
+    Attributes:
+        format: that onnxq wrote; empty: another tool did, or none is known.
+        target: machine that onnxq wrote it for; None: not known.
+        size_bytes: of the model in one file.
+        ends: inputs, then outputs.
+        inventory: what is stored as codes.
+        execution: what ONNX Runtime runs on this machine; None: it does not run the model.
+        float_nodes: (name, op type) of nodes that it runs in float.
+        problem: why it does not run the model; empty where it does.
+    """
+
+    format: str
+    target: str | None
+    size_bytes: int
+    ends: tuple[End, ...]
+    inventory: Inventory
+    execution: Execution | None
+    float_nodes: tuple[tuple[str, str], ...]
+    problem: str
+
+    def __repr__(self) -> str:
+        runs = self.execution
+        run = "does not run" if runs is None else f"{sum(runs.integer_nodes.values())} in integers"
+        return f"QuantizedFile({size_text(self.size_bytes)}, {self.inventory!r}, {run})"
+
+    def print(self) -> None:
+        """Prints it on stdout, as `onnxq inspect` does."""
+        print_quantized(open_console(), self)
+
+    def to_dict(self) -> dict[str, object]:
+        """The same as plain values."""
+        runs = self.execution
+        return {
+            "format": self.format,
+            "target": self.target,
+            "size_bytes": self.size_bytes,
+            "ends": [dataclasses.asdict(end) for end in self.ends],
+            "inventory": dataclasses.asdict(self.inventory),
+            "execution": None if runs is None else json_values.execution(runs),
+            "float_nodes": [{"name": n, "op_type": op} for n, op in self.float_nodes],
+            "problem": self.problem,
+        }
+
+
+def look_at(model: ir.Model) -> QuantizedFile | None:
+    """Description of a model; None: nothing in it is quantized.
+
+    Raises:
+        ModelError: its metadata were altered.
+    """
+    form = model.metadata_props.get(FORMAT_KEY, "")
+    found = inventory(model)
+    if not form and not found.is_quantized:
+        return None
+    runs: Execution | None = None
+    floats: tuple[tuple[str, str], ...] = ()
+    problem = ""
+    try:
+        optimized = runtime.optimized_graph(model)
+        runs = execution_in(model, optimized)
+        uses = runtime.integer_nodes(optimized)
+        floats = tuple((original_name(u.name), u.op_type) for u in uses if u.kind is NodeKind.FLOAT)
+    except ModelError as error:  # files of other tools may be for other machines
+        problem = str(error)
+    target = model.metadata_props.get(TARGET_KEY)
+    ends = tuple(ends_of(model))
+    return QuantizedFile(form, target, saved_bytes(model), ends, found, runs, floats, problem)
 
 
 def ends_of(model: ir.Model) -> list[End]:
@@ -58,20 +141,67 @@ def ends_of(model: ir.Model) -> list[End]:
     return ends
 
 
-def print_quantized(console: Console, model: ir.Model, execution: Execution) -> None:
-    """Format and target, ends, and what ONNX Runtime runs."""
-    target = model.metadata_props.get(TARGET_KEY, "an unknown target")
-    console.print(f"quantized by onnxq for {target}, format {model.metadata_props[FORMAT_KEY]}")
-    rows = [(end.kind, end.name, end.type, end.meaning) for end in ends_of(model)]
+def print_quantized(console: Console, file: QuantizedFile) -> None:
+    """Who wrote it, ends, weights by kind, activations, sizes, and what ONNX Runtime runs."""
+    found = file.inventory
+    if file.format:
+        target = file.target or "an unknown target"
+        console.print(f"quantized by onnxq for {target}, format {file.format}")
+    else:
+        console.print(f"quantized; written by {found.producer or 'a program without a name'}")
+    rows = [(end.kind, end.name, end.type, end.meaning) for end in file.ends]
     print_table(console, "", ("end", "name", "type", "numbers"), rows)
-    print_execution(console, execution)
+    on_codes = ", ".join(f"{op} {count}" for op, count in found.nodes_on_codes.items())
+    console.print(f"nodes of the file on codes: {on_codes or 'none'}\n")
+    if found.weights:
+        _print_weights(console, found.weights)
+    if found.activations:
+        rows_of = [(grid, str(count)) for grid, count in found.activations.items()]
+        print_table(console, "", ("activations become codes", "places"), rows_of, numbers=(1,))
+    stored = [(t, str(n), size_text(size)) for t, (n, size) in found.stored.items()]
+    print_table(console, "constants", ("type", "tensors", "size"), stored, numbers=(1, 2))
+    if file.execution is None:
+        console.print(f"ONNX Runtime does not run it here: {file.problem}")
+    else:
+        print_execution(console, file.execution)
+        _print_floats(console, file.float_nodes)
+    console.print(f"size: {size_text(file.size_bytes)}")
 
 
-def quantized_values(model: ir.Model, execution: Execution) -> dict[str, object]:
-    """The same as plain values."""
-    return {
-        "format": model.metadata_props[FORMAT_KEY],
-        "target": model.metadata_props.get(TARGET_KEY),
-        "ends": [dataclasses.asdict(end) for end in ends_of(model)],
-        "execution": json_values.execution(execution),
-    }
+def _print_weights(console: Console, weights: tuple[StoredWeight, ...]) -> None:
+    """A row for each kind; where all is asked for, one for each weight."""
+    if is_whole():
+        header = ("weight", "read by", "op", "codes", "shape", "scales", "size")
+        rows = [
+            (w.name, w.node, w.op_type, w.dtype, f"{list(w.shape)}", w.granularity, size)
+            for w in weights
+            for size in [size_text(w.size_bytes)]
+        ]
+        print_table(console, "weights that are codes", header, rows, numbers=(6,))
+        return
+    kinds: dict[tuple[str, str, str], list[StoredWeight]] = {}
+    for w in weights:
+        scales = w.granularity.partition(" (")[0]  # without the number of channels
+        kinds.setdefault((w.op_type, w.dtype, scales), []).append(w)
+    ordered = sorted(kinds.items(), key=lambda item: -sum(w.size_bytes for w in item[1]))
+    by_kind = [
+        (*kind, str(len(those)), size_text(sum(w.size_bytes for w in those)))
+        for kind, those in ordered
+    ]
+    header = ("read by", "codes", "scales", "weights", "size")
+    print_table(console, "weights that are codes", header, by_kind, numbers=(3, 4))
+
+
+def _print_floats(console: Console, nodes: tuple[tuple[str, str], ...]) -> None:
+    """Nodes that stay in float, by operator and name."""
+    by_op: dict[str, list[str]] = {}
+    for name, op_type in nodes:
+        by_op.setdefault(op_type, []).append(name or "(no name)")
+    most = len(nodes) if is_whole() else MAX_NAMED
+    counts = Counter({op_type: len(names) for op_type, names in by_op.items()})
+    rows = [
+        (op_type, str(count), counted(by_op[op_type], most))
+        for op_type, count in counts.most_common()
+    ]
+    if rows:
+        print_table(console, "in float", ("op", "nodes", "which"), rows, numbers=(1,))

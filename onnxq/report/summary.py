@@ -109,6 +109,11 @@ class Summary:
         return counts
 
     @property
+    def forms(self) -> dict[str, int]:
+        """Form -> nodes that have it, the most frequent first."""
+        return dict(Counter(node.form.value for node in self.nodes).most_common())
+
+    @property
     def groups(self) -> list[Group]:
         """Nodes by op type, form and words; the most frequent first, floats behind the others."""
         found: dict[tuple[str, NodeForm, str], list[str]] = {}

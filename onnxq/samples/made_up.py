@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from onnxq.core.memory import available_bytes
-from onnxq.errors import UnsupportedError
+from onnxq.errors import CalibrationError, UnsupportedError, nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from onnxq.core.arrays import Array
     from onnxq.samples.inputs import Batch, InputSpec
@@ -35,6 +36,67 @@ def random_batch(inputs: Iterable[InputSpec], batch_size: int | None = None) -> 
     _check_size(shapes)
     rng = np.random.default_rng(SEED)
     return {spec.name: _random(rng, spec, shape) for spec, shape in shapes}
+
+
+def with_shapes(
+    inputs: Sequence[InputSpec], shapes: Mapping[str, Sequence[int]], batch_size: int | None = None
+) -> list[InputSpec]:
+    """The inputs with the sizes that are given; only the batch may stay dynamic.
+
+    Raises:
+        CalibrationError: no such input; a shape that the input does not take; or a size beside the
+            batch that is dynamic, and not given.
+    """
+    check_named(shapes, inputs)
+    made = [_with_shape(s, shapes[s.name]) if s.name in shapes else s for s in inputs]
+    open_ones = [s for s in made if s.is_tensor and (s.shape is None or not _is_fixed(s.shape[1:]))]
+    if open_ones:
+        wished = " ".join(f"--shape {s.name}={_example(s, batch_size)}" for s in open_ones)
+        raise CalibrationError(
+            f"input {'; '.join(map(str, open_ones))}: sizes that are not fixed decide how long a "
+            "run takes. Give SAMPLES, whose first batch is run, or shapes, such as "
+            f"{wished} (in Python shapes={{name: sizes}})."
+        )
+    return made
+
+
+def check_named(shapes: Collection[str], inputs: Sequence[InputSpec]) -> None:
+    """Passes shapes of inputs that the model has.
+
+    Raises:
+        CalibrationError: with the nearest name.
+    """
+    known = [spec.name for spec in inputs]
+    for name in shapes:
+        if name not in known:
+            raise CalibrationError(
+                f"shapes: the model has no input '{name}'; it has {', '.join(known)}."
+                f"{nearest(name, known)}"
+            )
+
+
+def _with_shape(spec: InputSpec, shape: Sequence[int]) -> InputSpec:
+    wanted = spec.shape
+    fits = wanted is None or (
+        len(shape) == len(wanted)
+        and all(w == g or not isinstance(w, int) for w, g in zip(wanted, shape, strict=True))
+    )
+    if not fits or any(size < 0 for size in shape):
+        raise CalibrationError(f"shapes: got {tuple(shape)}; the model wants {spec}.")
+    return replace(spec, shape=tuple(shape))
+
+
+def _is_fixed(sizes: Iterable[object]) -> bool:
+    return all(isinstance(size, int) for size in sizes)
+
+
+def _example(spec: InputSpec, batch_size: int | None) -> str:
+    """Sizes in the form of --shape: the fixed ones, the batch, and N for the others."""
+    if spec.shape is None:
+        return "N,N"
+    first, *others = spec.shape
+    sizes = [first if isinstance(first, int) else batch_size or 1, *others]
+    return ",".join(str(size) if isinstance(size, int) else "N" for size in sizes)
 
 
 def batch_of_ones(inputs: Iterable[InputSpec]) -> Batch:

@@ -81,3 +81,40 @@ def test_texts_are_made_up(tmp_path: Path) -> None:
     proto.graph.node.append(helper.make_node("Identity", ["text"], ["same"]))
     path = save(proto, tmp_path / "m.onnx")
     assert bench(path, path, runs=1).input_shapes["text"] == (1,)
+
+
+def _open_sizes(tmp_path: Path) -> Path:
+    """A model of x (batch, 3, height, 8)."""
+    model = network()
+    model.graph.input[0].type.tensor_type.shape.dim[2].dim_param = "height"
+    for node in model.graph.node[-2:]:  # whose constants want 8 rows
+        model.graph.node.remove(node)
+    model.graph.output[0].name = model.graph.node[-1].output[0]
+    model.graph.output[0].type.tensor_type.ClearField("shape")
+    return save(model, tmp_path / "open.onnx")
+
+
+def test_sizes_beside_the_batch_are_asked_for_and_not_taken_for_1(tmp_path: Path) -> None:
+    path = _open_sizes(tmp_path)
+    with pytest.raises(CalibrationError, match=r"Give SAMPLES.*--shape x=2,3,N,8"):
+        bench(path, path, batch_size=2, runs=1)
+    found = bench(path, path, shapes={"x": (2, 3, 10, 8)}, runs=1)
+    assert found.input_shapes == {"x": (2, 3, 10, 8)}
+
+
+def test_shapes_that_do_not_fit_are_refused(tmp_path: Path) -> None:
+    path = save(network(), tmp_path / "m.onnx")
+    with pytest.raises(CalibrationError, match=r"no input 'X'; it has x"):
+        bench(path, path, shapes={"X": (1, 3, 8, 8)}, runs=1)
+    with pytest.raises(CalibrationError, match=r"got \(1, 4, 8, 8\); the model wants 'x'"):
+        bench(path, path, shapes={"x": (1, 4, 8, 8)}, runs=1)
+    with pytest.raises(CalibrationError, match="not both"):
+        bench(path, path, [{"x": images(1)}], shapes={"x": (1, 3, 8, 8)}, runs=1)
+
+
+def test_models_in_memory_are_timed_and_the_value_prints_in_a_line(tmp_path: Path) -> None:
+    model = network()
+    found = bench(model, load(save(model, tmp_path / "m.onnx")), runs=1)
+    assert found.float_bytes > 0
+    assert repr(found).startswith("Benchmark(")
+    assert len(repr(found)) < 100

@@ -44,3 +44,10 @@ def test_bench_takes_samples(
     options = ("--runs", 2, "--json")
     result = run("bench", model_path, quantized_path, samples_path, *options)
     assert json.loads(result.stdout)["input_shapes"] == {"x": [1, 3, 8, 8]}
+
+
+def test_bench_takes_shapes(run: Run, model_path: Path, quantized_path: Path) -> None:
+    options = ("--runs", 1, "--shape", "x=3,3,8,8", "--json")
+    result = run("bench", model_path, quantized_path, *options)
+    assert json.loads(result.stdout)["input_shapes"] == {"x": [3, 3, 8, 8]}
+    assert run("bench", model_path, quantized_path, "--shape", "x=a").exit_code == 2

@@ -1,0 +1,190 @@
+"""Inventory of a quantized model, whoever wrote it: weights that are codes, activations, the rest.
+
+Read from the file alone:
+
+    QDQ          codes -> DequantizeLinear -> operator; the grid is the DequantizeLinear's
+    QOperator    an operator on codes; the grid stands behind the codes among its inputs
+    blocks       codes packed by an operator with `bits` and `block_size` (MatMulNBits and the like)
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxq import catalog
+from onnxq.graph.door.scopes import all_tensors, scoped_nodes
+from onnxq.ort import facts
+from onnxq.qdq.read import (
+    DEQUANTIZE,
+    STORED,
+    Unread,
+    code_type,
+    is_constant,
+    is_dequantize,
+    is_quantize,
+    qparams_of,
+)
+from onnxq.qparams import PerBlock, PerChannel, QParams
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+MOST_BITS = 16  # wider integers are biases and indices
+LEAST_RANK = 2  # of a weight: tables of a function and zero points have less
+
+
+@dataclass(frozen=True, slots=True)
+class StoredWeight:
+    """Weight that is stored as codes.
+
+    Attributes:
+        name: of the tensor.
+        node: that reads it.
+        op_type: of that node.
+        dtype: of the codes ("int8", "4 bits").
+        shape: of the tensor as it is stored.
+        granularity: how many scales there are, in words.
+        size_bytes: of the codes.
+    """
+
+    name: str
+    node: str
+    op_type: str
+    dtype: str
+    shape: tuple[int, ...]
+    granularity: str
+    size_bytes: int
+
+
+@dataclass(frozen=True)
+class Inventory:
+    """Inventory of a quantized model.
+
+    Attributes:
+        producer: program that wrote the file, as it names itself; empty: it does not.
+        nodes_on_codes: op type -> nodes of the file that compute with codes, make or read them.
+        weights: stored as codes, in the order of the graph.
+        activations: type and granularity, in words -> places where numbers become codes.
+        stored: type -> (tensors, bytes) of all constants.
+    """
+
+    producer: str
+    nodes_on_codes: Mapping[str, int]
+    weights: tuple[StoredWeight, ...]
+    activations: Mapping[str, int]
+    stored: Mapping[str, tuple[int, int]]
+
+    @property
+    def is_quantized(self) -> bool:
+        """Whether weights are codes, or more computes on codes than what reads an input."""
+        return bool(self.weights) or bool(self.nodes_on_codes.keys() - {DEQUANTIZE})
+
+    def __repr__(self) -> str:
+        return (
+            f"Inventory({len(self.weights)} weights as codes, "
+            f"{sum(self.nodes_on_codes.values())} nodes on codes)"
+        )
+
+
+def inventory(model: ir.Model) -> Inventory:
+    """Inventory of a model, bodies and functions included. No kernel runs."""
+    nodes = [node for node, _ in scoped_nodes(model)]
+    weights = tuple(weight for node in nodes for weight in _weights_of(node))
+    on_codes = Counter(node.op_type for node in nodes if catalog.is_on_codes(node))
+    activations = Counter(_grid_of(node) for node in nodes if is_quantize(node))
+    producer = " ".join(filter(None, (model.producer_name, model.producer_version)))
+    return Inventory(
+        producer, dict(on_codes.most_common()), weights, dict(activations), _stored(model)
+    )
+
+
+def _stored(model: ir.Model) -> dict[str, tuple[int, int]]:
+    tensors: Counter[str] = Counter()
+    sizes: Counter[str] = Counter()
+    for _, tensor in all_tensors(model):
+        if isinstance(tensor, ir.StringTensor):
+            continue
+        name = tensor.dtype.name.lower()
+        tensors[name] += 1
+        sizes[name] += tensor.nbytes
+    return {name: (tensors[name], size) for name, size in sizes.most_common()}
+
+
+def _weights_of(node: ir.Node) -> Iterator[StoredWeight]:
+    """The weights that a node reads as codes."""
+    if is_dequantize(node):
+        codes = node.inputs[0]
+        if is_constant(node) and codes is not None and _is_weight(codes):
+            reader = next(iter(node.outputs[0].consumers()), node)
+            dtype = str(code_type(node)).lower()
+            yield _weight(codes, reader, dtype, _grid_of(node).partition(", ")[2])
+        return
+    if not catalog.is_on_codes(node) and facts.of(node).converts is None:
+        return
+    for slot, value in enumerate(node.inputs):
+        if value is None or not value.is_initializer() or not _is_weight(value):
+            continue
+        block = node.attributes.get_int("block_size", 0)
+        bits = node.attributes.get_int("bits", 0)
+        dtype = f"{bits} bits" if bits else str(value.dtype).lower()
+        grid = f"blocks of {block}" if block else _grid_behind(node, slot, value)
+        yield _weight(value, node, dtype, grid)
+
+
+def _is_weight(value: ir.Value) -> bool:
+    stored = None if value.dtype is None else STORED.get(value.dtype.name)
+    rank = -1 if value.shape is None else value.shape.rank()
+    return stored is not None and stored.bits <= MOST_BITS and rank >= LEAST_RANK
+
+
+def _weight(value: ir.Value, reader: ir.Node, dtype: str, granularity: str) -> StoredWeight:
+    tensor = value.const_value
+    assert tensor is not None  # an initializer
+    shape = tuple(int(size) for size in tensor.shape)
+    return StoredWeight(
+        str(value.name), _label(reader), reader.op_type, dtype, shape, granularity, tensor.nbytes
+    )
+
+
+def _grid_of(node: ir.Node) -> str:
+    """Type of the codes of a Q or DQ, and how many scales there are: "uint8, per tensor"."""
+    dtype = str(code_type(node)).lower()
+    qparams = qparams_of(node)
+    return f"{dtype}, {qparams.reason if isinstance(qparams, Unread) else _in_words(qparams)}"
+
+
+def _in_words(qparams: QParams) -> str:
+    granularity = qparams.granularity
+    if isinstance(granularity, PerBlock):
+        return f"blocks of {granularity.size} on axis {granularity.axis}"
+    if isinstance(granularity, PerChannel):
+        return f"per channel of axis {granularity.axis} ({qparams.scale.size})"
+    return "per tensor"
+
+
+def _grid_behind(node: ir.Node, slot: int, weight: ir.Value) -> str:
+    """Granularity of an operator's weight: its scales follow it, are positive, and fit its shape.
+
+    ONNX and ONNX Runtime name them `w, w_scale, w_zero_point`; a bias among them has other signs.
+    """
+    shape = () if weight.shape is None else tuple(weight.shape)
+    for value in node.inputs[slot + 1 :]:
+        tensor = None if value is None else value.const_value
+        if tensor is None or not tensor.dtype.is_floating_point():
+            continue
+        if tensor.size == 1:
+            return "per tensor"
+        if tensor.size in (*shape, math.prod(shape[::2])) and bool(np.all(tensor.numpy() > 0)):
+            return f"per channel ({tensor.size})"
+    return "scale computed behind it"
+
+
+def _label(node: ir.Node) -> str:
+    """The node's name, or that of its first result: files of other tools may name no node."""
+    return str(node.name or next((v.name for v in node.outputs if v.name), ""))

@@ -1,0 +1,119 @@
+"""What would become of each node of a model, as a value; of a quantized one, what it is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from onnxq.checking.execution import execution
+from onnxq.dynamic.dynamic_decision import Objective, as_objective
+from onnxq.graph.io import load
+from onnxq.graph.walk import tensor_names
+from onnxq.report import json_values
+from onnxq.report.console import open_console, print_execution, print_inspection
+from onnxq.report.quantized_file import QuantizedFile, look_at
+from onnxq.report.summary import summarize_choices
+from onnxq.static.plan import plan
+from onnxq.static.prepare import prepare
+from onnxq.static.rewrite import rewrite
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from onnxq.checking.findings import Execution
+    from onnxq.costs import Costs
+    from onnxq.qconfig import QConfigMapping
+    from onnxq.report.summary import Summary
+    from onnxq.static.prepared import ModelSource, Prepared
+    from onnxq.static.statistics import Statistics
+    from onnxq.targets import Target
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """Inspection of a float model: the form of every node, and why.
+
+    Attributes:
+        target: name of the machine.
+        summary: of the nodes.
+        notes: on the model and the configuration.
+        tensors: names, for a QConfigMapping.
+        execution: what ONNX Runtime would run on this machine; None: no statistics were given.
+    """
+
+    target: str
+    summary: Summary
+    notes: tuple[str, ...]
+    tensors: tuple[str, ...]
+    execution: Execution | None = None
+
+    def __repr__(self) -> str:
+        forms = ", ".join(f"{like} {count}" for like, count in self.summary.forms.items())
+        return f"Inspection({self.target}: {len(self.summary.nodes)} nodes: {forms})"
+
+    def print(self) -> None:
+        """Prints it on stdout, as `onnxq inspect` does."""
+        self.print_on(open_console())
+
+    def print_on(self, console: Console) -> None:
+        """Prints it on a console."""
+        print_inspection(console, self.summary, self.notes)
+        if self.execution is not None:
+            print_execution(console, self.execution)
+
+    def to_dict(self) -> dict[str, object]:
+        """The same as plain values."""
+        runs = self.execution
+        return {
+            "target": self.target,
+            "notes": list(self.notes),
+            "tensors": list(self.tensors),
+            **({} if runs is None else {"execution": json_values.execution(runs)}),
+            **json_values.summary(self.summary),
+        }
+
+
+def inspect(
+    model: ModelSource,
+    *,
+    qconfig: QConfigMapping | None = None,
+    target: str | Target | None = None,
+    statistics: Statistics | None = None,
+    costs: Costs | None = None,
+    objective: Objective | str = Objective.SPEED,
+) -> Inspection | QuantizedFile:
+    """Inspection of a float model, which needs no data; or of a quantized one, whoever wrote it.
+
+    Args:
+        model: path, ModelProto or onnx_ir.Model.
+        qconfig: what to quantize and how; None: onnxq's default.
+        target: the machine that it would be for; None: `targets.get_default()`.
+        statistics: of a calibration, which have a say in what is chosen; None: rules alone decide.
+        costs: times of nodes, which have a say beside statistics; None: the target's own table.
+        objective: "speed" or "size", as `quantize` takes it.
+
+    Raises:
+        ModelError: the model cannot be read, or is one that is not quantized.
+        QConfigError: a name or option is not known.
+        CalibrationError: statistics of another model.
+    """
+    loaded = load(model)
+    found = look_at(loaded)
+    if found is not None:
+        return found
+    return inspected(prepare(loaded, qconfig, target, costs=costs), statistics, objective)
+
+
+def inspected(
+    prepared: Prepared, statistics: Statistics | None, objective: Objective | str
+) -> Inspection:
+    """Inspection of a Prepared; see `inspect`."""
+    tensors = tuple(tensor_names(prepared.model))
+    name = prepared.target.name
+    if statistics is None:
+        summary = summarize_choices(prepared.model, prepared.decisions, prepared.choices)
+        return Inspection(name, summary, tuple(prepared.notes), tensors)
+    made = plan(prepared, statistics, as_objective(objective))
+    summary = summarize_choices(prepared.model, made.decisions, made.choices)
+    runs = execution(rewrite(prepared, made))
+    return Inspection(name, summary, tuple(made.notes), tensors, runs)

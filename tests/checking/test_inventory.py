@@ -1,0 +1,76 @@
+"""Weights that are codes, in each form that tools write, and the number of their scales."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from onnxq.checking.inventory import Inventory, inventory
+from tests.examples import network, quantized_matmul
+
+if TYPE_CHECKING:
+    from onnxq.core.arrays import Array
+
+W = np.arange(-16, 16, dtype=np.int8).reshape(8, 4)
+
+
+def of(node: onnx.NodeProto, constants: dict[str, Array]) -> Inventory:
+    """Inventory of a model of one node, from x to y."""
+    x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, None) for n in "xy")
+    weights = [numpy_helper.from_array(array, name) for name, array in constants.items()]
+    graph = helper.make_graph([node], "g", [x], [y], weights)
+    opsets = [helper.make_opsetid(d, v) for d, v in {"": 21, "com.microsoft": 1}.items()]
+    model = helper.make_model(graph, opset_imports=opsets, producer_name="tool")
+    return inventory(ir.from_proto(model))
+
+
+def test_a_float_model_has_nothing_quantized() -> None:
+    found = inventory(ir.from_proto(network()))
+    assert not found.is_quantized
+    assert (found.weights, found.activations) == ((), {})
+
+
+def test_qdq_names_the_operator_that_reads_the_weight_and_its_grid() -> None:
+    found = inventory(ir.from_proto(quantized_matmul(np.array(3, np.uint8))))
+    (weight,) = found.weights
+    assert found.is_quantized
+    assert (weight.op_type, weight.dtype) == ("MatMul", "int8")
+    assert weight.granularity.startswith(("per tensor", "per channel"))
+    assert found.activations == {"uint8, per tensor": 2}
+
+
+@pytest.mark.parametrize(
+    ("scales", "words"),
+    [
+        (np.float32(0.5), "per tensor"),
+        (np.full(4, 0.5, np.float32), "per channel (4)"),
+        (np.full(4, -0.5, np.float32), "scale computed behind it"),  # a bias
+    ],
+)
+def test_an_operator_on_codes_has_its_scales_behind_them(scales: Array, words: str) -> None:
+    node = helper.make_node("DynamicQuantizeMatMul", ["x", "w", "s"], ["y"], domain="com.microsoft")
+    (weight,) = of(node, {"w": W, "s": np.asarray(scales)}).weights
+    assert (weight.granularity, weight.shape, weight.size_bytes) == (words, (8, 4), 32)
+
+
+def test_weights_in_blocks_say_their_bits() -> None:
+    attributes = {"K": 32, "N": 2, "bits": 4, "block_size": 16}
+    node = helper.make_node(
+        "MatMulNBits", ["x", "w", "s"], ["y"], domain="com.microsoft", **attributes
+    )
+    packed = np.zeros((2, 2, 8), np.uint8)
+    found = of(node, {"w": packed, "s": np.ones(4, np.float32)})
+    (weight,) = found.weights
+    assert (weight.dtype, weight.granularity) == ("4 bits", "blocks of 16")
+    assert found.stored == {"uint8": (1, 32), "float": (1, 16)}
+    assert found.producer == "tool"
+
+
+def test_the_value_prints_in_a_line() -> None:
+    found = inventory(ir.from_proto(quantized_matmul(np.array(3, np.uint8))))
+    assert repr(found).startswith("Inventory(1 weights as codes")
