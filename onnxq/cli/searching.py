@@ -211,10 +211,11 @@ def tune(
     if not tuned.missed:
         save(tuned.model, output, Annotations(annotations))
     _measure_files(tuned, model, None if tuned.missed else output)
-    again = _again(
+    kept = save_qconfig or _chosen(tuned, points)
+    again = kept and _again(
         ["onnxq", "quantize", str(model), str(samples), "-o", str(output)],
         {
-            "--qconfig": str(save_qconfig or _chosen(tuned, points) or "POINT.yaml"),
+            "--qconfig": str(kept),
             "--target": target,
             "--range-reduction": range_reduction,
             "--costs": None if costs is None else str(costs),
@@ -260,8 +261,14 @@ def _again(command: list[str], options: dict[str, str | None], more: list[str]) 
     return shlex.join([*command, *named, *more])
 
 
-def _report(tuned: Tuned, again: str, as_json: bool) -> None:
-    """Prints the report, or JSON."""
+def _report(tuned: Tuned, again: str | None, as_json: bool) -> None:
+    """Prints the report, or JSON.
+
+    Args:
+        tuned: what was found.
+        again: the command that makes the file anew; None: its qconfig was not kept.
+        as_json: whether machines read it.
+    """
     from onnxq.report import json_values
     from onnxq.report.console import open_console
     from onnxq.tuning.tuned import print_tuned
@@ -272,4 +279,4 @@ def _report(tuned: Tuned, again: str, as_json: bool) -> None:
     if is_quiet():
         return
     print_tuned(open_console(), tuned)
-    click.echo(f"again: {again}")
+    click.echo(f"again: {again or 'the same search; --save-qconfig FILE keeps what it found'}")

@@ -21,6 +21,7 @@ import reprlib
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -142,13 +143,13 @@ def _called(name: str, function: Function, run: ModelRun, samples: TuningSamples
     """Number that the function gives."""
     try:
         found = function(run, samples)
-    except OnnxqError:  # of `run`, in words of its own
-        raise
+    except OnnxqError as error:  # of `run`, in words of its own
+        raise type(error)(f"metric '{name}' fails{_place(error)}: {error}") from error
     except (Exception, SystemExit) as error:  # whatever a user's function raises
         raise MetricError(
             f"metric '{name}' fails{_place(error)}: {type(error).__name__}: {first_line(error)}. "
             "It is called as function(run, samples): `run` takes {input: array} and gives {output: "
-            "array}; batches of `samples` hold inputs and labels."
+            "array}; batches of `samples` hold inputs and labels, to be copied before they change."
         ) from error
     number = np.asarray(found)
     if number.shape != () or number.dtype.kind not in "biuf":
@@ -163,10 +164,14 @@ def _called(name: str, function: Function, run: ModelRun, samples: TuningSamples
     return float(number)
 
 
+def _is_ours(file: str) -> bool:
+    return Path(file).is_relative_to(Path(__file__).parents[1])
+
+
 def _place(error: BaseException) -> str:
-    """Where in the user's code it was raised: the innermost line that is not a library's."""
+    """Where in the user's code it was raised: the innermost line that is no library's or ours."""
     frames = traceback.extract_tb(error.__traceback__)[1:]
-    own = [frame for frame in frames if "site-packages" not in frame.filename]
+    own = [f for f in frames if "site-packages" not in f.filename and not _is_ours(f.filename)]
     if not own:
         return ""
     return f" at {own[-1].filename}, line {own[-1].lineno}"

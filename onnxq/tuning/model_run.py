@@ -46,7 +46,7 @@ class ModelRun:
         self._inputs = tuple(inputs)
         self._outputs = tuple(outputs)
         self._feedback = dict(feedback)
-        self._kept: dict[tuple[int, ...], tuple[dict[str, Array], dict[str, Array]]] = {}
+        self._kept: dict[tuple[object, ...], tuple[dict[str, Array], dict[str, Array]]] = {}
         self.restart()
 
     def restart(self) -> None:
@@ -56,7 +56,7 @@ class ModelRun:
     def keep(self, batch: Mapping[str, Array], outputs: dict[str, Array]) -> None:
         """Remembers outputs, so that a call on the very arrays of that batch need not run."""
         feeds = self._fed(batch)
-        self._kept[_identity(feeds)] = feeds, outputs  # which keeps the arrays, and so their ids
+        self._kept[_identity(feeds)] = feeds, outputs  # which keeps the arrays where they are
 
     def __call__(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
         """Outputs by name.
@@ -69,7 +69,7 @@ class ModelRun:
         """
         feeds = self._fed(inputs)
         if (kept := self._kept.get(_identity(feeds))) is not None:
-            return dict(kept[1])
+            return {name: x.copy() for name, x in kept[1].items()}  # which a metric may change
         size, rows = self._static_batch(), self._rows(feeds)
         if size is None or rows is None or rows == size:
             return self._run(feeds)
@@ -103,10 +103,10 @@ class ModelRun:
         given = as_taken(self._state.feeds(feeds), self._taken)
         results = self._session.run(given, self._outputs)
         found = dict(zip(self._outputs, results, strict=True))
-        self._state.keep(found)
+        self._state.keep({name: found[name].copy() for name in self._feedback})  # theirs to change
         return found
 
 
-def _identity(feeds: Mapping[str, Array]) -> tuple[int, ...]:
-    """The arrays as the objects that they are."""
-    return tuple(map(id, feeds.values()))
+def _identity(feeds: Mapping[str, Array]) -> tuple[object, ...]:
+    """The arrays as the places in memory that they are."""
+    return tuple((x.ctypes.data, x.shape, x.strides, x.dtype) for x in feeds.values())

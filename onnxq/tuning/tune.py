@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 import time
 import warnings
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from onnxq.errors import QConfigError, kind_of
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from onnxq.costs import Costs
     from onnxq.qconfig import QConfigMapping
     from onnxq.qconfig.input_codes import Asked
+    from onnxq.quantized.quantized_model import QuantizedModel
     from onnxq.static.prepared import ModelSource
     from onnxq.targets import Target
     from onnxq.targets.range_reduction import RangeReduction
@@ -149,7 +151,7 @@ def tune(
         if score.time_ratio is not None and score.time_range is not None:
             checked = checked.timed(score.time_ratio, score.time_range)
     tuned = Tuned(
-        model=evaluator.finished(best, apart),
+        model=_timed(evaluator.finished(best, apart), score),
         qconfig=best,
         score=score,
         held_apart=Checked(apart.where, beside.metric, checked),
@@ -186,6 +188,13 @@ def _check_goal(goal: object, metric: Metric) -> None:
             "infinite. Name a metric (metric=function, on the command line --metric "
             "FILE.py:function), or bound the SQNR (min_sqnr_db, on the command line --min-sqnr)."
         )
+
+
+def _timed(model: QuantizedModel, score: Score) -> QuantizedModel:
+    """The model, with the time of whole runs that it was chosen by in its verdict."""
+    if model.verdict is not None and score.time_range is not None and score.time_ratio:
+        model.attach(replace(model.verdict, speedup=1 / score.time_ratio))
+    return model
 
 
 def _milestone(point: Point) -> Milestone:

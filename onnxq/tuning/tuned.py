@@ -123,6 +123,17 @@ class Tuned:
             return NotImplemented
         return self._facts() == other._facts()
 
+    @property
+    def is_slower(self) -> bool:
+        """Whether whole runs took longer than the float model's, their interval included."""
+        return self.score.time_range is not None and self.score.time_range[0] > 1
+
+    @property
+    def metric_digits(self) -> int:
+        """Decimals of a metric that show a hundredth of the drop that is allowed; at least 4."""
+        allowed = self.goal.max_drop
+        return max(4, 2 - math.floor(math.log10(allowed))) if allowed else 4
+
     def _facts(self) -> dict[str, object]:
         kept = {key: value for key, value in self.to_dict().items() if key != "spent"}
         return {**kept, "qconfig": self.qconfig.to_yaml(), "labels": self.labels}
@@ -203,14 +214,22 @@ def print_tuned(console: Console, tuned: Tuned) -> None:
     _print_front(console, tuned)
     for move in _chosen_moves(tuned):
         console.print(f"chosen: {move}", soft_wrap=True)
-    apart = tuned.held_apart
+    apart, digits = tuned.held_apart, tuned.metric_digits
     console.print(f"goal: {tuned.goal}")
-    console.print(f"on the samples of the search: {_words(tuned.score, tuned.float_metric)}")
-    console.print(f"on {apart.where}: {_words(apart.score, apart.float_metric)}")
+    console.print(
+        f"on the samples of the search: {_words(tuned.score, tuned.float_metric, digits)}"
+    )
+    console.print(f"on {apart.where}: {_words(apart.score, apart.float_metric, digits)}")
     if tuned.model.verdict is not None:
         console.print(f"verdict: {next(iter(tuned.model.verdict.sentences()))}", soft_wrap=True)
     for missed in tuned.missed:
         console.print(f"missed: {missed}")
+    if tuned.is_slower and tuned.goal.max_time is None:
+        console.print(
+            "note: it is slower than float here. With --max-time 1 a search counts that as missed, "
+            "and leaves in float what does not pay.",
+            soft_wrap=True,
+        )
     console.print(f"it ended because {tuned.why}; {tuned.spent}", soft_wrap=True)
     for moves, why in tuned.refused:
         console.print(f"note: not possible: {'; '.join(moves)}: {why}", soft_wrap=True)
@@ -222,7 +241,7 @@ def _print_steps(console: Console, tuned: Tuned) -> None:
     rows = []
     for step in tuned.steps[:MOST_ROWS]:
         moves = counted(step.moves, MOST_MOVES) or "where it begins"
-        rows.append((moves, *_figures(step.score)))
+        rows.append((moves, *_figures(step.score, tuned.metric_digits)))
     header = ("moves", "metric", "dB", "time", "size")
     print_table(
         console,
@@ -236,7 +255,7 @@ def _print_steps(console: Console, tuned: Tuned) -> None:
 
 def _print_front(console: Console, tuned: Tuned) -> None:
     rows = [
-        (f"point-{number}", *_figures(point.score), _chosen(tuned, point))
+        (f"point-{number}", *_figures(point.score, tuned.metric_digits), _chosen(tuned, point))
         for number, point in enumerate(tuned.front, 1)
     ]
     header = ("point", "metric", "dB", "time", "size", "")
@@ -254,9 +273,9 @@ def _chosen(tuned: Tuned, point: Milestone) -> str:
     return "chosen" if point.qconfig == tuned.qconfig else ""
 
 
-def _figures(score: Score) -> tuple[str, str, str, str]:
+def _figures(score: Score, digits: int) -> tuple[str, str, str, str]:
     return (
-        db_text(score.metric, 4),
+        db_text(score.metric, digits),
         db_text(score.worst_db),
         _time(score),
         size_text(score.size_bytes),
@@ -270,9 +289,9 @@ def _time(score: Score) -> str:
     return f"{'~' if score.time_range is None else ''}{score.time_ratio:.3f}"
 
 
-def _words(score: Score, float_metric: float) -> str:
-    beside = "" if math.isinf(float_metric) else f" (float {float_metric:.5g})"
-    metric, db, time, size = _figures(score)
+def _words(score: Score, float_metric: float, digits: int) -> str:
+    beside = "" if math.isinf(float_metric) else f" (float {float_metric:.{digits}f})"
+    metric, db, time, size = _figures(score, digits)
     interval = ""
     if score.time_range is not None:
         low, high = score.time_range

@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class TuningSamples:
-    """Batches of inputs and labels, in memory.
+    """Batches of inputs and labels, in memory, which those that they are given to cannot change.
 
-        for batch in samples: ...        {name: array}, inputs and labels
-        samples["labels"]                the whole array, all batches behind each other
+        for batch in samples: ...        {name: read-only array}, inputs and labels
+        samples["labels"]                a copy of the whole array, all batches behind each other
 
     Attributes:
         where: what they are, for messages.
@@ -40,7 +40,7 @@ class TuningSamples:
     inputs: frozenset[str]
 
     def __iter__(self) -> Iterator[Batch]:
-        return iter([dict(batch) for batch in self.batches])  # a metric may take labels out
+        return map(_read_only, self.batches)
 
     def __len__(self) -> int:
         return len(self.batches)
@@ -56,7 +56,7 @@ class TuningSamples:
             CalibrationError: the samples have no array of that name.
         """
         if isinstance(key, int):
-            return dict(self.batches[key])  # as of `__iter__`
+            return _read_only(self.batches[key])
         parts = [batch[key] for batch in self.batches if key in batch]
         if not parts:
             known = list(self.batches[0]) if self.batches else []
@@ -97,6 +97,14 @@ class TuningSamples:
         for batch in self.batches:
             crc = crc_of(batch, crc)
         return f"{self.rows} samples {crc:08x}"
+
+
+def _read_only(batch: Batch) -> Batch:
+    """A batch of its own, which a metric may take labels out of, over the same numbers."""
+    views = {name: x.view() for name, x in batch.items()}
+    for view in views.values():
+        view.flags.writeable = False
+    return views
 
 
 def open_tuning_samples(

@@ -55,6 +55,15 @@ def test_tune_writes_what_quantize_writes_with_its_qconfig(
     assert json.loads(resumed.stdout)["missed"] == []
 
 
+def test_a_qconfig_that_is_not_kept_is_no_part_of_a_command(
+    run: Run, folder: Path, tmp_path: Path
+) -> None:
+    command = ["tune", folder / "m.onnx", folder / "x.npz", "-o", tmp_path / "q.onnx"]
+    result = run(*command, "--costs", folder / "costs.csv", "--max-runs", 1)
+    assert result.exit_code == 0, result.output
+    assert "--save-qconfig FILE keeps" in result.stdout.splitlines()[-1]
+
+
 def test_goal_out_of_reach_writes_no_model_but_the_front(
     run: Run, folder: Path, tmp_path: Path
 ) -> None:

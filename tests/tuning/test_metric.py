@@ -46,6 +46,20 @@ def wrong_input(run, samples):
 
 def leaving(run, samples):
     raise SystemExit(5)
+
+def scaling(run, samples):
+    for batch in samples:
+        batch["x"] *= 0.5
+    return 1.0
+
+def softmax(run, samples):
+    right = []
+    for batch in samples:
+        y = run(batch)["y"]
+        np.exp(y, out=y)
+        y /= y.sum(1, keepdims=True)
+        right.append(y.argmax(1) == batch["labels"])
+    return np.concatenate(right).mean()
 """
 
 
@@ -105,9 +119,25 @@ def test_a_function_that_ends_the_process_is_an_error(subject: Subject, file: Pa
         value(subject, f"{file}:leaving")
 
 
-def test_an_error_of_the_model_keeps_its_own_words(subject: Subject, file: Path) -> None:
-    with pytest.raises(CalibrationError, match="input 'x' is missing"):
+def test_an_error_of_the_model_keeps_its_own_words_behind_the_line(
+    subject: Subject, file: Path
+) -> None:
+    with pytest.raises(CalibrationError, match=r"metrics\.py, line 25: .*input 'x' is missing"):
         value(subject, f"{file}:wrong_input")
+
+
+def test_samples_cannot_be_changed(subject: Subject, file: Path) -> None:
+    with pytest.raises(MetricError, match=r"line 32: ValueError: .*read-only.*copied"):
+        value(subject, f"{file}:scaling")
+
+
+def test_outputs_may_be_changed(subject: Subject, file: Path) -> None:
+    samples = search(subject)
+    baseline = baseline_of(subject, samples, as_metric(f"{file}:softmax"))
+    with subject.open_float() as session:
+        run = subject.float_run(session)
+        for batch, kept in zip(samples, baseline.beside(), strict=True):
+            assert np.array_equal(run(batch)["y"], kept["y"])
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import math
 from dataclasses import replace
 
 import onnx_ir as ir
+import pytest
 
 from onnxq.qconfig import default_qconfig_mapping
 from onnxq.quantized.quantized_model import QuantizedModel
@@ -56,3 +57,22 @@ def test_two_searches_that_found_the_same_are_equal_with_what_nobody_sees() -> N
     again = replace(COST, own_db=float("nan"))
     assert tuned(again) == tuned(replace(COST, own_db=float("nan")))
     assert tuned(again) != tuned(COST)
+
+
+def test_digits_of_a_metric_show_a_hundredth_of_the_drop_that_is_allowed() -> None:
+    goal = Goal(max_drop=0.0005)
+    score = replace(SCORE, metric=-0.0978451)
+    found = replace(tuned(COST), goal=goal, score=score, float_metric=-0.0975)
+    assert found.metric_digits == 6
+    assert "metric -0.097845 (float -0.097500)" in found.report()
+
+
+@pytest.mark.parametrize(
+    ("interval", "max_time", "is_said"),
+    [((1.03, 1.13), None, True), ((0.99, 1.1), None, False), ((1.03, 1.13), 1.0, False)],
+)
+def test_a_model_slower_than_float_is_said_to_be(
+    interval: tuple[float, float], max_time: float | None, is_said: bool
+) -> None:
+    found = replace(tuned(COST), goal=Goal(max_time=max_time), score=SCORE.timed(1.07, interval))
+    assert ("slower than float here" in found.report()) is is_said
