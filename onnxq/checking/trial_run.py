@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,6 +22,7 @@ from onnxq.errors import CalibrationError, ModelError, OnnxqError
 from onnxq.graph.coded import INPUTS_KEY, OUTPUTS_KEY, read_coded
 from onnxq.graph.saving import saved_bytes, weight_bytes
 from onnxq.ort import runtime
+from onnxq.ort.turns import Schedule, repeats_of, round_seconds, taking_turns
 from onnxq.quantized.verdict import Evidence, OutputVerdict, Verdict
 from onnxq.samples import as_taken, input_specs
 from onnxq.samples.excerpt import rows_of
@@ -178,7 +180,7 @@ class _Run:
     def __init__(self, trial: Trial, model: QuantizedModel) -> None:
         self.samples = 0
         self.ratios: list[float] = []
-        self._pair_s = 0.0  # of the last batch
+        self._last_s = (0.0, 0.0)  # of the last batch: quantized, float
         self._trial = trial
         self._model = model
         self._names = [str(v.name) for v in trial.source.graph.outputs]
@@ -207,7 +209,7 @@ class _Run:
                 x, float_s = self._timed(beside, states[1].feeds(batch))
                 states[1].keep(x)
                 self.ratios.append(float_s / quantized_s)
-                self._pair_s = float_s + quantized_s
+                self._last_s = (quantized_s, float_s)
                 for output in self._outputs:
                     output.update(x[output.name], y[output.name])
         if isinstance(beside, str):
@@ -228,15 +230,20 @@ class _Run:
     ) -> list[str]:
         """Times further runs of the last batch, within TIME_SHARE of the work so far."""
         allowed = TIME_SHARE * (time.process_time() - self._trial.begun_s)
-        self.ratios = self.ratios[1:]  # the first run of a session gets its memory
-        affordable = len(self.ratios) + int(allowed / self._pair_s)
+        repeats = tuple(map(repeats_of, self._last_s))
+        # the first run of a session gets its memory; short ones found the other's data in the cache
+        self.ratios = self.ratios[1:] if max(repeats) == 1 else []
+        affordable = len(self.ratios) + int(allowed / round_seconds(self._last_s, repeats))
         if affordable < LEAST_PAIRS:
             return ["the speed was not measured, which would have taken long; onnxq bench does it"]
         codes = as_taken(feeds, input_specs(self._model))
-        while len(self.ratios) < min(affordable, MOST_PAIRS):
-            _, quantized_s = self._timed(quantized, codes)
-            _, float_s = self._timed(beside, feeds)
-            self.ratios.append(float_s / quantized_s)
+        runs = [
+            partial(session.run, given, self._names)
+            for session, given in ((quantized, codes), (beside, feeds))
+        ]
+        more = min(affordable, MOST_PAIRS) - len(self.ratios)
+        ours, theirs = taking_turns(runs, Schedule(max(more, 0), repeats))
+        self.ratios += [y / x for x, y in zip(ours, theirs, strict=True)]
         return []
 
     @property

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import numpy as np
+
+from onnxq.ort.turns import Schedule, repeats_of, taken, taking_turns
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,7 +23,7 @@ class PairedTimes:
     """CPU seconds of sessions that took turns.
 
     Attributes:
-        seconds: per session, one entry per round; the process's CPU time, all threads.
+        seconds: per session, one entry per round: of one run.
     """
 
     seconds: Mapping[str, tuple[float, ...]]
@@ -38,23 +40,21 @@ class PairedTimes:
 def paired_times(
     sessions: Mapping[str, Session], feeds: Mapping[str, Mapping[str, Array]], rounds: int
 ) -> PairedTimes:
-    """CPU time of each session, in turns (A B A B ...) so that a busy machine slows all alike.
+    """CPU time of each session, in turns.
 
-    Open the sessions with threads=1: CPU time counts every thread, spinning ones included.
+    Open the sessions with threads=1: the CPU time is that of the calling thread.
 
     Args:
         sessions: name -> session.
         feeds: name -> {input name: array}, of each session.
-        rounds: runs of each, after two that are not counted.
+        rounds: turns of each, after two runs that are not counted.
 
     Raises:
         CalibrationError: a session does not run on the feeds.
     """
-    seconds: dict[str, list[float]] = {name: [] for name in sessions}
-    for turn in range(-2, rounds):
-        for name, session in sessions.items():
-            start = time.process_time()
-            session.run(feeds[name])
-            if turn >= 0:
-                seconds[name].append(time.process_time() - start)
-    return PairedTimes(MappingProxyType({name: tuple(times) for name, times in seconds.items()}))
+    runs = [partial(session.run, feeds[name]) for name, session in sessions.items()]
+    once = [taken(run) for run in runs for _ in range(2)][1::2]  # the first run gets memory
+    found = taking_turns(runs, Schedule(rounds, tuple(map(repeats_of, once))))
+    return PairedTimes(
+        MappingProxyType({name: tuple(each) for name, each in zip(sessions, found, strict=True)})
+    )

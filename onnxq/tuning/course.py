@@ -238,16 +238,17 @@ class Course:
     def _beside(self, start: Position, best: Position) -> list[Position]:
         """Positions that are measured beside those of the search, whatever is predicted of them.
 
-        Those that keep a bound on the time; and the best with one scale for each weight, which
-        takes less time by no prediction, where a bound says what that may lose.
+        Those that are as fast as float, where time counts; and the best with one scale for each
+        weight, which takes less time by no prediction, where a bound says what that may lose.
         """
         if self._clock is None:
             return []
-        found = reserves(start) if self._goal.max_time is not None else []
+        is_speed = self._goal.objective is Aim.SPEED
+        found = reserves(start) if is_speed or self._goal.max_time is not None else []
         base = best.mapping.global_qconfig
         is_fine = base is not None and is_per_channel(base.weight_observer)
         is_bounded = self._goal.min_sqnr_db is not None or self._goal.max_drop is not None
-        if self._goal.objective is Aim.SPEED and is_bounded and is_fine:
+        if is_speed and is_bounded and is_fine:
             found.append(best.also(PER_TENSOR))
         return found
 

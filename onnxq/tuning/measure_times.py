@@ -18,7 +18,7 @@ import numpy as np
 from onnxq.costs.model_time import walked
 from onnxq.errors import first_line
 from onnxq.graph.sizes import sizes_of
-from onnxq.operator import NodeForm
+from onnxq.operator import DynamicForm, NodeForm
 from onnxq.ort.profile import without_writing
 from onnxq.ort.runtime import open_session
 from onnxq.ort.version import installed
@@ -189,7 +189,8 @@ def telling(evaluator: Evaluator) -> dict[str, QConfigMapping]:
         found["all in float"] = QConfigMapping(replace(overall, form=NodeForm.FLOAT))
         results = replace(overall, form=NodeForm.FLOAT_RESULT)
         found["with float results"] = QConfigMapping(results, choice=Choice.ALL_INTEGERS)
-    found["quantized dynamically"] = QConfigMapping(onnxq_default_dynamic_qconfig)
+    dynamic = replace(onnxq_default_dynamic_qconfig, form=DynamicForm.INTEGER)  # slow ones, too
+    found["quantized dynamically"] = QConfigMapping(dynamic)
     return {**found, "by default": default}
 
 

@@ -1,13 +1,7 @@
-"""Runs of several models for their times: whole and profiled, on one thread, in turns.
-
-A turn of a short model is several runs, of which the first is not counted: it finds the caches
-full of the other models, as no application has them that runs one model.
-"""
+"""Runs of several models for their times: whole and profiled, on one thread, in turns."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -17,12 +11,13 @@ from onnxq.core.atomic import temporary_folder
 from onnxq.errors import CalibrationError
 from onnxq.ort.profile import node_times, quick_mean
 from onnxq.ort.runtime import open_profiled, open_session
+from onnxq.ort.turns import Run, Schedule, repeats_of, round_seconds, taken, taking_turns
 from onnxq.samples import as_taken, input_specs
 from onnxq.samples.excerpt import rows_of
 from onnxq.samples.inputs import has_dynamic_batch
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     import onnx_ir as ir
 
@@ -34,25 +29,8 @@ if TYPE_CHECKING:
 MEASURED_S = 1.0
 """CPU seconds that go into the runs of one measurement of all its models."""
 LEAST_ROUNDS, MOST_ROUNDS = 5, 60
-TURN_S = 0.002
-"""CPU seconds of one turn, at least: a model that takes longer runs once."""
-MOST_IN_TURN = 20
 MOST_ROUNDS_PROFILED, MOST_PROFILED = 20, 3
 """Rounds with the profiler, and runs with it in a turn: all is written down, and read as JSON."""
-Run = Callable[[], object]
-
-
-@dataclass(frozen=True, slots=True)
-class Schedule:
-    """Schedule of a measurement.
-
-    Attributes:
-        rounds: turns of each model.
-        repeats: runs of each model in a turn, behind one that is not counted if they are several.
-    """
-
-    rounds: int
-    repeats: tuple[int, ...]
 
 
 def one_row(evaluator: Evaluator) -> dict[str, Array]:
@@ -100,7 +78,7 @@ def whole_times(models: Sequence[ir.Model], feeds: Mapping[str, Array]) -> list[
     with ExitStack() as stack:
         opened = [stack.enter_context(open_session(model, threads=1)) for model in models]
         runs = [_run(*each, feeds) for each in zip(opened, models, strict=True)]
-        return _taking_turns(runs, _scheduled(runs))
+        return taking_turns(runs, _scheduled(runs))
 
 
 def profiled(models: Sequence[ir.Model], feeds: Mapping[str, Array]) -> list[Profiled]:
@@ -119,10 +97,11 @@ def profiled(models: Sequence[ir.Model], feeds: Mapping[str, Array]) -> list[Pro
         planned = _scheduled(runs)
         few = [min(n, MOST_PROFILED) for n in planned.repeats[len(plain) :]]
         repeats = (*planned.repeats[: len(plain)], *few)
-        taken = _taking_turns(runs, Schedule(min(planned.rounds, MOST_ROUNDS_PROFILED), repeats))
+        rounds = min(planned.rounds, MOST_ROUNDS_PROFILED)
+        found = taking_turns(runs, Schedule(rounds, repeats))
         return [
             Profiled(graph, node_times(session.end_profile()), 1e9 * quick_mean(each))
-            for each, (session, graph) in zip(taken, opened, strict=False)
+            for each, (session, graph) in zip(found, opened, strict=False)
         ]
 
 
@@ -132,30 +111,7 @@ def _run(session: Session, model: ir.Model, feeds: Mapping[str, Array]) -> Run:
 
 def _scheduled(runs: Sequence[Run]) -> Schedule:
     """The schedule that MEASURED_S pays for."""
-    once = [_taken(run) for run in runs for _ in range(2)][1::2]  # the first run gets memory
-    repeats = [min(max(1, round(TURN_S / each)), MOST_IN_TURN) for each in once]
-    turns = sum(each * (n + (n > 1)) for each, n in zip(once, repeats, strict=True))
-    rounds = min(max(int(MEASURED_S / turns), LEAST_ROUNDS), MOST_ROUNDS)
-    return Schedule(rounds, tuple(repeats))
-
-
-def _taken(run: Run) -> float:
-    start = time.thread_time()
-    run()
-    return max(time.thread_time() - start, 1e-6)
-
-
-def _taking_turns(runs: Sequence[Run], schedule: Schedule) -> list[list[float]]:
-    """CPU seconds of one run of each, in each round; every second round goes backwards."""
-    taken: list[list[float]] = [[] for _ in runs]
-    order = list(range(len(runs)))
-    for turn in range(schedule.rounds):
-        for index in order if turn % 2 else reversed(order):
-            repeats = schedule.repeats[index]
-            if repeats > 1:
-                runs[index]()
-            start = time.thread_time()
-            for _ in range(repeats):
-                runs[index]()
-            taken[index].append((time.thread_time() - start) / repeats)
-    return taken
+    once = [taken(run) for run in runs for _ in range(2)][1::2]  # the first run gets memory
+    repeats = tuple(map(repeats_of, once))
+    rounds = int(MEASURED_S / round_seconds(once, repeats))
+    return Schedule(min(max(rounds, LEAST_ROUNDS), MOST_ROUNDS), repeats)

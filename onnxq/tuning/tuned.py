@@ -226,9 +226,7 @@ def print_tuned(console: Console, tuned: Tuned) -> None:
         console.print(f"missed: {missed}")
     if tuned.is_slower and tuned.goal.max_time is None:
         console.print(
-            "note: it is slower than float here. With --max-time 1 a search counts that as missed, "
-            "and leaves in float what does not pay.",
-            soft_wrap=True,
+            "note: it is slower than float here; --max-time 1 bounds the time.", soft_wrap=True
         )
     console.print(f"it ended because {tuned.why}; {tuned.spent}", soft_wrap=True)
     for moves, why in tuned.refused:

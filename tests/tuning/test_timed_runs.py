@@ -33,10 +33,3 @@ def test_profile_and_whole_runs_are_of_the_same_model() -> None:
     (found,) = profiled([as_ir(network())], {"x": images(1)})
     assert set(found.nodes) == {node.name for node in found.optimized.graph}
     assert found.whole_ns > 0
-
-
-def test_turns_alternate_in_their_order() -> None:
-    seen: list[int] = []
-    runs = [lambda i=i: seen.append(i) for i in range(3)]
-    timed_runs._taking_turns(runs, timed_runs.Schedule(2, (1, 1, 2)))
-    assert seen == [2, 2, 2, 1, 0, 0, 1, 2, 2, 2]  # one of several is not counted

@@ -1,0 +1,79 @@
+"""Runs in turns, so that a busy machine slows all of them alike; times in CPU seconds.
+
+A turn of a short run is several, of which the first is not counted: it finds the caches full of
+the others' data, as no application has them that runs one model.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+TURN_S = 0.002
+"""CPU seconds of one turn, at least: what takes longer runs once."""
+MOST_IN_TURN = 20
+Run = Callable[[], object]
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """Schedule of a measurement.
+
+    Attributes:
+        rounds: turns of each run.
+        repeats: of each run in a turn, behind one that is not counted if they are several.
+    """
+
+    rounds: int
+    repeats: tuple[int, ...]
+
+
+def repeats_of(seconds: float) -> int:
+    """How often a run that takes so long runs in a turn."""
+    return min(max(1, round(TURN_S / max(seconds, 1e-6))), MOST_IN_TURN)
+
+
+def round_seconds(once: Sequence[float], repeats: Sequence[int]) -> float:
+    """CPU seconds of a turn of each run.
+
+    Args:
+        once: seconds of each.
+        repeats: of each in a turn.
+    """
+    return sum(each * (n + (n > 1)) for each, n in zip(once, repeats, strict=True))
+
+
+def taken(run: Run) -> float:
+    """CPU seconds of one run, on this thread."""
+    start = time.thread_time()
+    run()
+    return max(time.thread_time() - start, 1e-6)
+
+
+def taking_turns(runs: Sequence[Run], schedule: Schedule) -> list[list[float]]:
+    """CPU seconds of one run of each, in each round; every second round goes backwards.
+
+    Args:
+        runs: on this thread.
+        schedule: of them.
+
+    Returns:
+        a list of `schedule.rounds` seconds for each run.
+    """
+    found: list[list[float]] = [[] for _ in runs]
+    order = list(range(len(runs)))
+    for turn in range(schedule.rounds):
+        for index in order if turn % 2 else reversed(order):
+            repeats = schedule.repeats[index]
+            if repeats > 1:
+                runs[index]()
+            start = time.thread_time()
+            for _ in range(repeats):
+                runs[index]()
+            found[index].append((time.thread_time() - start) / repeats)
+    return found
