@@ -212,29 +212,44 @@ def tune(
         save(tuned.model, output, Annotations(annotations))
     _measure_files(tuned, model, None if tuned.missed else output)
     kept = save_qconfig or _chosen(tuned, points)
-    again = kept and _again(
-        ["onnxq", "quantize", str(model), str(samples), "-o", str(output)],
-        {
-            "--qconfig": str(kept),
-            "--target": target,
-            "--range-reduction": range_reduction,
-            "--costs": None if costs is None else str(costs),
-            "--batch-size": None if batch_size is None else str(batch_size),
-            "--annotations": None if annotations == "dropped" else annotations,
-            "--hold-apart": None if check is not None else str(hold_apart or EVERY),
-        },
-        [
-            *(f"--ignore={name}" for name in (*ignore, *tuned.labels)),
-            *(f"--feedback={k}={v}" for k, v in feedback.items()),
-            *ends.words,
-        ],
+    again = (
+        None
+        if kept is None
+        else _again(
+            ["onnxq", "quantize", str(model), str(samples), "-o", str(output)],
+            {
+                "--qconfig": str(kept),
+                "--target": target,
+                "--range-reduction": range_reduction,
+                "--costs": None if costs is None else str(costs),
+                "--batch-size": None if batch_size is None else str(batch_size),
+                "--annotations": None if annotations == "dropped" else annotations,
+                "--hold-apart": None if check is not None else str(hold_apart or EVERY),
+            },
+            [
+                *(f"--ignore={name}" for name in (*ignore, *tuned.labels)),
+                *(f"--feedback={k}={v}" for k, v in feedback.items()),
+                *ends.words,
+            ],
+        )
     )
     _report(tuned, again, as_json)
     if tuned.missed:
         raise VerificationError(
             f"the goal was not reached ({'; '.join(tuned.missed)}), and '{output}' is not written. "
-            "Take a point of --front, lower the bound, or allow more --max-runs or --improve."
+            f"{_advice(tuned)}"
         )
+
+
+def _advice(tuned: Tuned) -> str:
+    """What to do where the goal was not reached."""
+    if not tuned.goal.missed(tuned.score, tuned.float_metric):
+        return (
+            "The samples of the search keep it, those held apart do not: give more samples, or ask "
+            "for more than you need."
+        )
+    runs = "" if tuned.spent.runs < tuned.goal.max_runs - 1 else "allow more --max-runs, "
+    return f"Lower the bound, {runs}name more of --improve, or take a point of --front."
 
 
 def _measure_files(tuned: Tuned, model: Path, output: Path | None) -> None:

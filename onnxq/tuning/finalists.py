@@ -15,7 +15,6 @@ import numpy as np
 from onnxq.core.saved import Saved
 from onnxq.operator import NodeForm
 from onnxq.tuning.evaluations import key_of
-from onnxq.tuning.position import FormMove
 from onnxq.tuning.timed_runs import one_row, whole_times
 
 if TYPE_CHECKING:
@@ -134,7 +133,8 @@ def reserves(position: Position) -> list[Position]:
 
 
 def _all_in(position: Position, form: NodeForm) -> Position:
-    moves = [
-        FormMove(unit, form if form in unit.forms else NodeForm.FLOAT) for unit in position.units
-    ]
-    return replace(position, whole=()).moved(moves)
+    """All units with all of their nodes, of which some may have begun in another form."""
+    forms = {
+        unit.anchor.name: form if form in unit.forms else NodeForm.FLOAT for unit in position.units
+    }
+    return replace(position, whole=(), forms=forms)

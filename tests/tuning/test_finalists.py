@@ -76,3 +76,8 @@ def test_a_bound_on_the_time_that_no_other_keeps_is_kept_by_all_in_float(
     found = Found((point(0, 0.9), point(5, 1.0)), point(0, 0.9), (), "")
     best = judged(found, Clock(times), STANDING).best  # type: ignore[arg-type]
     assert len(best.position.forms) == 5
+
+
+def test_all_in_float_names_units_that_began_in_float_and_what_is_with_them() -> None:
+    (only,) = reserves(NETWORK.start.moved(FormMove(unit, FLOAT) for unit in NETWORK.units))
+    assert set(only.forms) == {unit.anchor.name for unit in NETWORK.units}
