@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from onnxq.core.version import VERSION
+from onnxq.operator import NodeForm
 from onnxq.ort.version import installed
 from onnxq.qconfig import Choice
 from onnxq.tuning.coded import Coded
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from onnxq.costs import Costs
-    from onnxq.operator import NodeForm
     from onnxq.qconfig import QConfigMapping
     from onnxq.tuning.descent import Found, Offers
     from onnxq.tuning.evaluations import Evaluations, Refusal
@@ -248,7 +248,8 @@ class Course:
         base = best.mapping.global_qconfig
         is_fine = base is not None and is_per_channel(base.weight_observer)
         is_bounded = self._goal.min_sqnr_db is not None or self._goal.max_drop is not None
-        if is_speed and is_bounded and is_fine:
+        is_coded = any(best.form(unit) is not NodeForm.FLOAT for unit in best.units)
+        if is_speed and is_bounded and is_fine and is_coded:
             found.append(best.also(PER_TENSOR))
         return found
 

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 from onnxq.core.saved import plain
 from onnxq.errors import counted
+from onnxq.operator import NodeForm
+from onnxq.qconfig import QConfig
 from onnxq.report.console import open_console, size_text
 from onnxq.report.tables import print_table
 from onnxq.tuning.group_tables import MOST_ROWS, count_others, print_group_times, print_sensitivity
@@ -129,6 +131,15 @@ class Tuned:
         return self.score.time_range is not None and self.score.time_range[0] > 1
 
     @property
+    def is_float(self) -> bool:
+        """Whether no node is quantized."""
+        return all(
+            isinstance(entry, QConfig) and entry.form is NodeForm.FLOAT
+            for entry in self.qconfig.nodes.values()
+            if entry is not None
+        )
+
+    @property
     def metric_digits(self) -> int:
         """Decimals of a metric that show a hundredth of the drop that is allowed; at least 4."""
         allowed = self.goal.max_drop
@@ -224,6 +235,12 @@ def print_tuned(console: Console, tuned: Tuned) -> None:
         console.print(f"verdict: {next(iter(tuned.model.verdict.sentences()))}", soft_wrap=True)
     for missed in tuned.missed:
         console.print(f"missed: {missed}")
+    if tuned.is_float:
+        console.print(
+            "note: nothing is quantized: no form that was tried gains anything within these "
+            "bounds; --objective size makes it smaller",
+            soft_wrap=True,
+        )
     if tuned.is_slower and tuned.goal.max_time is None:
         console.print(
             "note: it is slower than float here; --max-time 1 bounds the time.", soft_wrap=True

@@ -6,7 +6,8 @@ from dataclasses import replace
 import onnx_ir as ir
 import pytest
 
-from onnxq.qconfig import default_qconfig_mapping
+from onnxq.operator import NodeForm
+from onnxq.qconfig import QConfig, QConfigMapping, default_qconfig_mapping
 from onnxq.quantized.quantized_model import QuantizedModel
 from onnxq.tuning.goal import Goal
 from onnxq.tuning.milestone import Milestone
@@ -76,3 +77,13 @@ def test_a_model_slower_than_float_is_said_to_be(
 ) -> None:
     found = replace(tuned(COST), goal=Goal(max_time=max_time), score=SCORE.timed(1.07, interval))
     assert ("slower than float here" in found.report()) is is_said
+
+
+def test_a_model_that_stays_float_is_said_to_be() -> None:
+    entry = default_qconfig_mapping().global_qconfig
+    assert isinstance(entry, QConfig)
+    for form, is_float in ((NodeForm.FLOAT, True), (NodeForm.INTEGER, False)):
+        mapping = QConfigMapping(entry, nodes={"a": replace(entry, form=form)})
+        found = replace(tuned(COST), qconfig=mapping)
+        assert found.is_float is is_float
+        assert ("nothing is quantized" in found.report()) is is_float
