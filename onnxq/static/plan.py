@@ -5,6 +5,7 @@ It may only demote a node to float, with a reason.
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -73,6 +74,8 @@ if TYPE_CHECKING:
     from onnxq.static.planning.pair_range import Saturated
     from onnxq.static.prepared import Prepared
     from onnxq.static.statistics import Statistics
+
+LOG = logging.getLogger(__name__)
 
 
 CLIPPED_BITS = 8  # ONNX Runtime has Clip for int8 and uint8
@@ -185,6 +188,7 @@ def plan(
     choices = with_dynamic(prepared.choices, dynamic, reasons)
     stored = {weight.tensor for weight in constants.weights.values()}
     notes += [*constants.notes, *of_dynamic, *notes_on_both_parts(stored, dynamic.values())]
+    LOG.info("planned: %d tensors, %d weights", len(tensors), len(constants.weights))
     return Plan(
         prepared.model_hash,
         prepared.target.name,
