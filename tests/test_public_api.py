@@ -25,6 +25,7 @@ FUNCTIONS = (
     "prepare",
     "quantize",
     "quantize_dynamic",
+    "quantize_weights",
     "rewrite",
     "save",
     "tune",

@@ -7,8 +7,8 @@ split in two, with e the errors that are allowed (Badri and Shaji, 2023):
 
     e = shrink(w - (q - z) s)        z = mean(q - (w - e) / s)
 
-Beside 8-bit activations, MatMulNBits has whole zero points, so that z is rounded at the end. A block
-keeps the range of least squares where that has the lesser sum of powers.
+Beside 8-bit activations, MatMulNBits has whole zero points, so that z is rounded at the end. A
+block keeps the range of least squares where that has the lesser sum of powers.
 """
 
 from __future__ import annotations
@@ -46,9 +46,7 @@ class HalfQuadratic:
         return rounded(rows, spec, scale, point)
 
 
-def _shrunk(
-    w: Singles, scale: Singles, point: Bytes, spec: BlockSpec
-) -> tuple[Singles, Bytes]:
+def _shrunk(w: Singles, scale: Singles, point: Bytes, spec: BlockSpec) -> tuple[Singles, Bytes]:
     """The better range of each block, float32 and uint8 (rows, blocks)."""
     s, z = scale[..., np.newaxis], point.astype(np.float32)[..., np.newaxis]
     unit = np.maximum(np.abs(w).max(-1, keepdims=True), MIN_SCALE)
@@ -65,7 +63,7 @@ def _shrunk(
 
 
 def _shrink(x: Singles, strength: float) -> Singles:
-    """What is left of errors that cost |e|^p: 0 of small ones, nearly all of large ones."""
+    """Rest of errors that cost |e|^p: 0 of small ones, nearly all of large ones."""
     size = np.abs(x)
     cut = np.float32(1 / strength) * (size + SMALL) ** np.float32(POWER - 1)
     return np.asarray(np.sign(x) * np.maximum(size - cut, 0), np.float32)

@@ -16,6 +16,7 @@ from onnxq.cli.cross_checking import cross_check
 from onnxq.cli.exporting import export
 from onnxq.cli.looking import inspect, targets
 from onnxq.cli.making import quantize, quantize_dynamic
+from onnxq.cli.making_weights import quantize_weights
 from onnxq.cli.measuring import bench, costs
 from onnxq.cli.predicting import predict
 from onnxq.cli.searching import tune
@@ -43,6 +44,7 @@ COMMANDS = (
     calibrate,
     quantize,
     quantize_dynamic,
+    quantize_weights,
     tune,
     verify,
     cross_check,
