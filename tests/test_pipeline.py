@@ -318,3 +318,12 @@ def test_samples_to_check_a_dynamic_model_on_may_have_labels_and_a_batch_size() 
     )
     assert made.verdict is not None
     assert made.verdict.samples == 4
+
+
+def test_the_repr_of_each_stage_is_a_line() -> None:
+    prepared = prepare(network())
+    statistics = calibrate(prepared, batches())
+    made = plan(prepared, statistics)
+    for value in (prepared, statistics, made, rewrite(prepared, made), made.qconfig):
+        assert len(repr(value)) < 500
+        assert "\n" not in repr(value)

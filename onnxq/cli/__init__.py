@@ -13,6 +13,7 @@ from onnxq.cli.calibrating import calibrate
 from onnxq.cli.commands import Commands
 from onnxq.cli.common_options import common_options
 from onnxq.cli.cross_checking import cross_check
+from onnxq.cli.doctoring import doctor
 from onnxq.cli.exporting import export
 from onnxq.cli.looking import inspect, targets
 from onnxq.cli.making import quantize, quantize_dynamic
@@ -52,6 +53,7 @@ COMMANDS = (
     bench,
     costs,
     targets,
+    doctor,
 )
 for command in COMMANDS:
     main.add_command(common_options(command))

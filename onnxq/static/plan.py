@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from onnxq import catalog
 from onnxq.affine import code_bounds
+from onnxq.core.brief import brief
 from onnxq.core.collector import without_collector
 from onnxq.core.saved import Saved
 from onnxq.dynamic.dynamic_decision import (
@@ -126,6 +127,9 @@ class Plan(Saved):
     choices: Choices = field(default_factory=dict)
     asked: Request | None = None
     improvements: tuple[Outcome, ...] = ()
+
+    def __repr__(self) -> str:
+        return brief(self)
 
     @property
     def qconfig(self) -> QConfigMapping:
