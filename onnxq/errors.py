@@ -134,6 +134,12 @@ def member(kind: type[Member], value: object, what: str) -> Member:
     return kind(value)
 
 
+def ordinal(number: int) -> str:
+    """A number as a place: "1st", "2nd", "3rd", "4th", "11th"."""
+    ending = {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number}{'th' if number % 100 in (11, 12, 13) else ending}"
+
+
 def kind_of(value: object) -> str:
     """Class of a value, with its article: "an int", "a list"; "None"."""
     name = type(value).__name__

@@ -78,3 +78,8 @@ def test_exit_codes_are_those_of_the_errors_of_click_and_of_signals() -> None:
 )
 def test_the_first_line_of_an_error_is_never_empty(error: Exception, line: str) -> None:
     assert errors.first_line(error) == line
+
+
+def test_ordinals_end_as_people_say_them() -> None:
+    said = [errors.ordinal(n) for n in (1, 2, 3, 4, 11, 12, 13, 21, 22, 112)]
+    assert said == ["1st", "2nd", "3rd", "4th", "11th", "12th", "13th", "21st", "22nd", "112th"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from itertools import count
 from typing import TYPE_CHECKING
 
-from onnxq.errors import CalibrationError, QConfigError
+from onnxq.errors import CalibrationError, QConfigError, ordinal
 from onnxq.samples.batches import Samples
 
 if TYPE_CHECKING:
@@ -34,8 +34,9 @@ def held_apart(samples: Samples, every: int = EVERY) -> tuple[Samples, Samples]:
     """
     check_every(every)
     if samples.count is not None and samples.count < every:
+        batches = "1 batch" if samples.count == 1 else f"{samples.count} batches"
         raise CalibrationError(
-            f"{samples.where}: {samples.count} batches, of which every {every}th is to be held "
+            f"{samples.where}: {batches}, of which every {ordinal(every)} is to be held "
             f"apart for a check; wanted at least {every}. Give more samples, smaller batches, or "
             "others to check on (check=samples, on the command line --check SAMPLES)."
         )
@@ -44,7 +45,9 @@ def held_apart(samples: Samples, every: int = EVERY) -> tuple[Samples, Samples]:
     return (
         Samples(samples.where, rest, _some(samples, lambda i: not is_last(i, every))),
         Samples(
-            f"{samples.where}, every {every}th", apart, _some(samples, lambda i: is_last(i, every))
+            f"{samples.where}, every {ordinal(every)}",
+            apart,
+            _some(samples, lambda i: is_last(i, every)),
         ),
     )
 

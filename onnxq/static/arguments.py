@@ -9,6 +9,7 @@ import math
 from collections.abc import Mapping
 from numbers import Real
 
+from onnxq.costs import Costs
 from onnxq.errors import CalibrationError, ModelError, QConfigError, kind_of
 from onnxq.qconfig import QConfig, QConfigMapping
 from onnxq.static.statistics import Statistics
@@ -34,6 +35,20 @@ def check_mapping(value: object) -> None:
     shown = f" ({value!r})" if isinstance(value, str) else ""
     raise QConfigError(
         f"qconfig is {kind_of(value)}{shown}; wanted an onnxq.qconfig.QConfigMapping. {remedy}"
+    )
+
+
+def check_costs(value: object) -> None:
+    """Passes Costs or None.
+
+    Raises:
+        CalibrationError: anything else, such as the path of a table.
+    """
+    if value is None or isinstance(value, Costs):
+        return
+    raise CalibrationError(
+        f"costs are {kind_of(value)}; wanted onnxq.costs.Costs. Costs.load(path) reads what "
+        "`onnxq costs` wrote."
     )
 
 

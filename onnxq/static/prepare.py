@@ -20,7 +20,7 @@ from onnxq.qconfig.absent import absent_op_types
 from onnxq.qconfig.excluded import excluding
 from onnxq.qconfig.input_codes import as_input_codes, as_output_codes, check_end
 from onnxq.samples.state import check_feedback
-from onnxq.static.arguments import check_mapping
+from onnxq.static.arguments import check_costs, check_mapping
 from onnxq.static.choosing.named_forms import NamedForms
 from onnxq.static.choosing.rules import by_rules
 from onnxq.static.origin import suit_kernels
@@ -91,6 +91,7 @@ def prepare(
     chosen = targets.resolve(target)
     if range_reduction is not None:
         chosen = replace(chosen, range_reduction=as_range_reduction(range_reduction))
+    check_costs(costs)
     if costs is not None:
         costs.check_target(chosen.name)
     mapping = qconfig if qconfig is not None else default_qconfig_mapping(backend_of(target))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import math
 from dataclasses import dataclass
+from numbers import Integral, Real
 from typing import TYPE_CHECKING, ClassVar
 
 from onnxq.core.saved import Saved
@@ -63,12 +64,21 @@ class Goal(Saved):
         _check_number("max_drop", self.max_drop, 0.0)
         _check_number("max_time", self.max_time, 0.0)
         _check_number("max_seconds", self.max_seconds, 0.0)
-        if not isinstance(self.max_runs, int) or isinstance(self.max_runs, bool):
+        if not isinstance(self.max_runs, Integral) or isinstance(self.max_runs, bool):
             raise QConfigError(f"goal: max_runs is {kind_of(self.max_runs)}; wanted a number >= 1.")
         if self.max_runs < 1:
             raise QConfigError(f"goal: max_runs is {self.max_runs}; wanted at least 1.")
+        self._make_plain()
         if self.max_time == 0:
             raise QConfigError("goal: max_time is 0, which no model reaches; 1 is float's time.")
+
+    def _make_plain(self) -> None:
+        """Makes Python's numbers of NumPy's, which files and words do not show as numbers."""
+        object.__setattr__(self, "max_runs", int(self.max_runs))
+        for name in ("min_sqnr_db", "max_drop", "max_time", "max_seconds"):
+            value = getattr(self, name)
+            if value is not None and not isinstance(value, int | float):
+                object.__setattr__(self, name, float(value))
 
     def missed(self, score: Score, float_metric: float) -> tuple[str, ...]:
         """Bounds that a score does not keep, in words; empty where it keeps all of them.
@@ -101,14 +111,15 @@ class Goal(Saved):
         aim = {Aim.SPEED: "as fast", Aim.SIZE: "as small", Aim.ACCURACY: "as accurate"}
         within = f"{' and '.join(bounds)}, and " if bounds else ""
         limit = "" if self.max_seconds is None else f" and {self.max_seconds:g} s"
-        return f"{within}{aim[self.objective]} as it gets in {self.max_runs} runs{limit}"
+        runs = "1 run" if self.max_runs == 1 else f"{self.max_runs} runs"
+        return f"{within}{aim[self.objective]} as it gets in {runs}{limit}"
 
 
 def _check_number(name: str, value: object, least: float) -> None:
     """Passes None and finite numbers from `least` on."""
     if value is None:
         return
-    if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
+    if not isinstance(value, Real) or isinstance(value, bool) or not math.isfinite(value):
         raise QConfigError(f"goal: {name} is {value!r}; wanted a finite number, or None.")
     if value < least:
-        raise QConfigError(f"goal: {name} is {value:g}; wanted at least {least:g}.")
+        raise QConfigError(f"goal: {name} is {float(value):g}; wanted at least {least:g}.")

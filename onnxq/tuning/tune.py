@@ -20,6 +20,7 @@ from onnxq.improve import wanted
 from onnxq.qconfig import default_qconfig_mapping
 from onnxq.qconfig.excluded import excluding
 from onnxq.samples.held_apart import EVERY
+from onnxq.static.arguments import check_costs, check_mapping
 from onnxq.tuning.baseline import baseline_of
 from onnxq.tuning.course import Course, open_journal, times_in
 from onnxq.tuning.defaults import IMPROVE
@@ -128,6 +129,10 @@ def tune(
     )
     by = as_metric(metric)
     _check_goal(goal, by)
+    check_mapping(qconfig)
+    check_costs(costs)
+    if progress is not None and not callable(progress):
+        raise QConfigError(f"progress is {kind_of(progress)}; wanted a function(done, most).")
     wanted(default_qconfig_mapping().set_improve(improve).improve)
     subject = Subject.of(model, settings)
     search, apart = open_tuning_samples(

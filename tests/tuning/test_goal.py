@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 
 from onnxq.errors import QConfigError
@@ -72,3 +73,9 @@ def test_infinite_sqnr_keeps_every_bound() -> None:
 def test_what_is_no_bound_is_refused(arguments: dict[str, object], said: str) -> None:
     with pytest.raises(QConfigError, match=said):
         Goal(**arguments)  # type: ignore[arg-type]  # the point
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    goal = Goal(min_sqnr_db=np.float32(30), max_runs=np.int64(3))  # type: ignore[arg-type]  # as users do
+    assert goal == Goal(min_sqnr_db=30.0, max_runs=3)
+    assert Goal.from_dict(goal.to_dict()) == goal

@@ -12,7 +12,7 @@ from onnx import helper
 
 import onnxq
 from onnxq import costs
-from onnxq.errors import QConfigError
+from onnxq.errors import CalibrationError, QConfigError
 from onnxq.jobs import Processes
 from onnxq.tuning.goal import Aim
 from onnxq.tuning.tune import tune
@@ -171,12 +171,15 @@ def test_drop_of_a_metric_that_float_has_no_value_of_is_refused(files: tuple[Pat
     [
         ({"goal": 30}, r"goal is an int; wanted onnxq\.Goal"),
         ({"improve": "bias"}, "got 'bias'; wanted a list of names"),
+        ({"qconfig": "a.yaml"}, "qconfig is a str"),
+        ({"costs": "costs.csv"}, r"costs are a str; .* Costs\.load"),
+        ({"progress": 3}, "progress is an int"),
     ],
 )
 def test_argument_of_another_kind_is_refused_before_the_model_is_read(
     argument: dict[str, Any], said: str
 ) -> None:
-    with pytest.raises(QConfigError, match=said):
+    with pytest.raises((QConfigError, CalibrationError), match=said):
         tune("none.onnx", {}, **argument)
 
 
