@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from onnxq.static.rewrite import rewrite
     from onnxq.tuning.goal import Goal
     from onnxq.tuning.tune import tune
-    from onnxq.weights import quantize_weights
 
 __version__ = _version.VERSION
 
@@ -52,7 +51,9 @@ __all__ = [
     "errors",
     "export",
     "functional",
+    "genai_folder",
     "inspect",
+    "metrics",
     "observers",
     "plan",
     "predict",
@@ -62,7 +63,6 @@ __all__ = [
     "qtensor",
     "quantize",
     "quantize_dynamic",
-    "quantize_weights",
     "reference",
     "rewrite",
     "save",
@@ -80,13 +80,13 @@ _HOMES = {
     "convert": "onnxq.pipeline",
     "cross_check": "onnxq.checking.cross_check",
     "export": "onnxq.pytorch",
+    "genai_folder": "onnxq.language.genai_folder",
     "inspect": "onnxq.report.inspection",
     "plan": "onnxq.static.plan",
     "predict": "onnxq.checking.predict",
     "prepare": "onnxq.static.prepare",
     "quantize": "onnxq.pipeline",
     "quantize_dynamic": "onnxq.pipeline",
-    "quantize_weights": "onnxq.weights",
     "rewrite": "onnxq.static.rewrite",
     "save": "onnxq.graph.saving",
     "tune": "onnxq.tuning.tune",

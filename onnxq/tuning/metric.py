@@ -2,6 +2,7 @@
 
     sqnr       dB of the worst output against the float model's; the default
     top1       share of rows whose largest entry is where the float model has it
+    bits       minus the bits per token of a language model (see onnxq.metrics)
     FILE.py:f  f(run, samples) of a user's file, labels and all
 
 A function of a user's gets `run`, which takes {input: array} and gives {output: array} (see
@@ -27,6 +28,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from onnxq.errors import OnnxqError, QConfigError, first_line, kind_of
+from onnxq.metrics import minus_bits
 from onnxq.tuning.metric_file import MetricFile, hash_of
 
 if TYPE_CHECKING:
@@ -50,7 +52,7 @@ class Kind(enum.Enum):
     TOP1 = "top1"
     """Share of rows with the largest entry in the same place; of integers, share that is equal."""
     OWN = "own"
-    """A function of the user's."""
+    """A function of the user's, or one of onnxq.metrics."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +104,8 @@ class Metric:
 
 SQNR = Metric(Kind.SQNR, "sqnr")
 TOP1 = Metric(Kind.TOP1, "top1")
-BUILT_IN = {metric.name: metric for metric in (SQNR, TOP1)}
+BITS = Metric(Kind.OWN, "bits", minus_bits)
+BUILT_IN = {metric.name: metric for metric in (SQNR, TOP1, BITS)}
 
 
 def as_metric(value: object) -> Metric:

@@ -154,7 +154,10 @@ def test_only_a_finite_number_is_a_metric(
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("tpo1", r"metric 'tpo1' is not known; wanted sqnr, top1, or FILE.py:function\. Did you"),
+        (
+            "tpo1",
+            r"metric 'tpo1' is not known; wanted sqnr, top1, bits, or FILE.py:function\. Did you",
+        ),
         ("nowhere.py:f", "file 'nowhere.py'.*Check the path"),
         (3, "metric is an int"),
     ],

@@ -1,0 +1,47 @@
+"""Commands for language models: genai-folder."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from onnxq.cli.options import PATH
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@click.command("genai-folder")
+@click.argument("model", type=PATH)
+@click.option("-o", "--output", type=PATH, required=True, help="Folder to write.")
+@click.option(
+    "--tokenizer",
+    type=PATH,
+    help="Folder with tokenizer.json, as save_pretrained writes it. Without: tokens are bytes.",
+)
+@click.option(
+    "--context",
+    type=click.IntRange(min=1),
+    help="Most tokens of prompt and text together. Without: as many as the model says it knows.",
+)
+@click.option(
+    "--end-token",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="The token that ends a text.",
+)
+def genai_folder(
+    model: Path, output: Path, tokenizer: Path | None, context: int | None, end_token: int
+) -> None:
+    """Make a folder that onnxruntime-genai loads, of a decoder with its cache.
+
+    The decoder takes input_ids, attention_mask, position_ids and past_key_values.I.key and .value,
+    and gives logits and present.I.key and .value, as onnxq and genai's own builder export it.
+    """
+    from onnxq.language import genai_folder as folders
+
+    tokens = folders.Tokens(end=end_token)
+    made = folders.genai_folder(model, output, tokenizer=tokenizer, context=context, tokens=tokens)
+    click.echo(f"wrote {output}: {', '.join(sorted(path.name for path in made.iterdir()))}")

@@ -1,0 +1,1 @@
+"""Language models: what a decoder takes and gives, text as tokens, folders for other runtimes."""

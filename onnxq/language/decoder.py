@@ -1,0 +1,176 @@
+"""A decoder with a cache: its inputs and outputs, by the names that exporters agree on.
+
+input_ids       (N, tokens)                 tokens, int64 or int32
+attention_mask  (N, past + tokens)          1 where there is a token; may be missing
+position_ids    (N, tokens)                 may be missing
+past_key_values.I.key, .value               of layer I, (N, kv_heads, past, head)
+-> logits       (N, tokens, vocabulary)     of the token that comes next
+-> present.I.key, .value                    (N, kv_heads, past + tokens, head)
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from onnxq.errors import CalibrationError, ModelError
+from onnxq.ort.cached_attention import can_share, positions, query_heads
+from onnxq.samples.inputs import InputSpec, input_specs
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import onnx_ir as ir
+
+    from onnxq.core.arrays import Array
+
+IDS, MASK, POSITIONS, LOGITS = "input_ids", "attention_mask", "position_ids", "logits"
+_PAST = re.compile(r"past_key_values\.(\d+)\.(key|value)")
+
+
+@dataclass(frozen=True, slots=True)
+class Decoder:
+    """Inputs and outputs of a decoder.
+
+    Attributes:
+        inputs: all of them, in the model's order.
+        past: name of an input of the cache -> the output that is to be its next value.
+        vocabulary: number of tokens; None: the model does not say.
+        context: positions that the model knows; None: it does not say.
+        heads: of queries; None: unknown.
+        shares: whether past and present may be one buffer.
+    """
+
+    inputs: tuple[InputSpec, ...]
+    past: dict[str, str]
+    vocabulary: int | None
+    context: int | None
+    heads: int | None
+    shares: bool
+
+    @classmethod
+    def of(cls, model: ir.Model) -> Decoder:
+        """The inputs and outputs of a model.
+
+        Raises:
+            ModelError: it takes or gives something else than a decoder.
+        """
+        inputs = input_specs(model)
+        outputs = {str(value.name): value for value in model.graph.outputs}
+        past = {spec.name: _present(spec.name) for spec in inputs if _PAST.fullmatch(spec.name)}
+        known = {IDS, MASK, POSITIONS, *past}
+        lacking = [name for name in (LOGITS, *past.values()) if name not in outputs]
+        other = [spec.name for spec in inputs if spec.name not in known]
+        if IDS not in {spec.name for spec in inputs} or lacking or other:
+            raise ModelError(
+                f"model '{model.graph.name}' is no decoder: it takes "
+                f"{', '.join(spec.name for spec in inputs)} and gives {', '.join(outputs)}; wanted "
+                f"{IDS}, perhaps {MASK}, {POSITIONS} and past_key_values.I.key and .value, and "
+                f"{LOGITS} with present.I.key and .value. Export it with these names "
+                "(input_names and output_names of onnxq.export)."
+            )
+        shape = outputs[LOGITS].shape
+        last = shape[-1] if shape is not None and len(shape) else None
+        return cls(
+            inputs,
+            past,
+            last if isinstance(last, int) else None,
+            positions(model),
+            query_heads(model),
+            can_share(model, past),
+        )
+
+    @property
+    def layers(self) -> int:
+        """Layers that have a cache."""
+        return len(self.past) // 2
+
+    @property
+    def cache(self) -> tuple[int, int]:
+        """Heads of keys and values, and numbers per head.
+
+        Raises:
+            ModelError: there is no cache, or the model does not say its sizes.
+        """
+        for spec in self.inputs:
+            if spec.name in self.past and spec.shape is not None and len(spec.shape) == 4:
+                heads, size = spec.shape[1], spec.shape[3]
+                if isinstance(heads, int) and isinstance(size, int):
+                    return heads, size
+        raise ModelError(
+            "the model has no cache whose sizes it says: wanted inputs past_key_values.I.key of "
+            "shape (batch, heads, past, head) with fixed heads and head. Export it with its cache "
+            "(docs/language-models.md)."
+        )
+
+    def empty(self, rows: int) -> dict[str, Array]:
+        """The cache before the first token."""
+        return {
+            spec.name: np.zeros((rows, self.cache[0], 0, self.cache[1]), spec.dtype)
+            for spec in self.inputs
+            if spec.name in self.past
+        }
+
+    def feeds(self, tokens: Array, past: Mapping[str, Array]) -> dict[str, Array]:
+        """What the model takes for tokens (N, new) behind a cache.
+
+        Raises:
+            CalibrationError: a token that the vocabulary lacks; more positions than there are.
+        """
+        self.check(tokens)
+        before = next(iter(past.values())).shape[2] if past else 0
+        rows, new = tokens.shape
+        self.check_length(before + new)
+        given = {
+            IDS: tokens,
+            MASK: np.ones((rows, before + new), np.int64),
+            POSITIONS: np.tile(np.arange(before, before + new), (rows, 1)),
+        }
+        taken = {
+            spec.name: given[spec.name].astype(spec.dtype)
+            for spec in self.inputs
+            if spec.name in given
+        }
+        return {**taken, **past}
+
+    def kept(self, names: Sequence[str], outputs: Sequence[Array]) -> dict[str, Array]:
+        """The cache after a run, from the outputs of these names."""
+        by_name = dict(zip(names, outputs, strict=True))
+        return {past: by_name[present] for past, present in self.past.items()}
+
+    def check(self, tokens: Array) -> None:
+        """Refuses tokens that are not in the vocabulary.
+
+        Raises:
+            CalibrationError: so.
+        """
+        if tokens.ndim != 2 or tokens.dtype.kind not in "iu" or not tokens.size:
+            raise CalibrationError(
+                f"tokens are {tokens.dtype} of shape {tokens.shape}; wanted integers of shape "
+                "(rows, tokens), at least one."
+            )
+        least, most = int(tokens.min()), int(tokens.max())
+        if least < 0 or (self.vocabulary is not None and most >= self.vocabulary):
+            raise CalibrationError(
+                f"token {least if least < 0 else most} is not in the model's vocabulary of "
+                f"{self.vocabulary} tokens. Was the text tokenized for another model?"
+            )
+
+    def check_length(self, length: int) -> None:
+        """Refuses more positions than the model knows.
+
+        Raises:
+            CalibrationError: so.
+        """
+        if self.context is not None and length > self.context:
+            raise CalibrationError(
+                f"{length} tokens are more than the {self.context} positions that the model knows "
+                "(rows of its table of rotary angles). Use a shorter context."
+            )
+
+
+def _present(past: str) -> str:
+    return past.replace("past_key_values", "present")

@@ -1,0 +1,183 @@
+"""A folder that onnxruntime-genai loads: the model, genai_config.json and the tokenizer's files."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from onnxq.core.atomic import as_output_error, check_writable, write_atomically
+from onnxq.core.regular import why_no_file
+from onnxq.errors import ModelError, QConfigError
+from onnxq.graph import io
+from onnxq.graph.saving import save
+from onnxq.language.byte_tokenizer import BYTES, tokenizer_files
+from onnxq.language.decoder import IDS, LOGITS, MASK, POSITIONS, Decoder
+
+if TYPE_CHECKING:
+    import onnx
+    import onnx_ir as ir
+
+MODEL = "model.onnx"
+CONFIG = "genai_config.json"
+TOKENIZER = "tokenizer.json"
+_TOKENIZER_FILES = (
+    TOKENIZER,
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.json",
+    "merges.txt",
+    "tokenizer.model",
+    "chat_template.jinja",
+)
+"""Files of a tokenizer that onnxruntime-genai reads where they are there."""
+FAMILY = "llama"
+"""Name under which onnxruntime-genai runs decoders of these inputs and outputs, of any family."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """Numbers of the special tokens.
+
+    Attributes:
+        end: the token that ends a text.
+        pad: fills rows that are shorter; None: `end` does.
+        begin: is set before a text by tokenizers that do so; None: `end`.
+    """
+
+    end: int = 0
+    pad: int | None = None
+    begin: int | None = None
+
+
+def genai_folder(
+    model: str | Path | onnx.ModelProto | ir.Model,
+    folder: str | Path,
+    *,
+    tokenizer: str | Path | None = None,
+    context: int | None = None,
+    tokens: Tokens = Tokens(),  # frozen
+) -> Path:
+    """Makes a folder that onnxruntime-genai loads: og.Model(folder).
+
+    Files of that folder with these names are replaced; the configuration is written last.
+
+    Args:
+        model: a decoder with its cache, float or quantized (see onnxq.language.decoder).
+        folder: where to write; it is made where it is missing.
+        tokenizer: folder with tokenizer.json, as save_pretrained writes it; None: tokens are bytes.
+        context: most tokens of prompt and text together; None: as many as the model knows.
+        tokens: the special ones.
+    Returns:
+        The folder.
+    Raises:
+        ModelError: it is no decoder with a cache; it does not say its vocabulary, and has not 256.
+        QConfigError: a longer context than the model knows, none at all, a token that the
+            vocabulary lacks, a folder without a tokenizer.
+        OutputError: the folder cannot be written.
+    """
+    source = io.load(model)
+    decoder = Decoder.of(source)
+    config = _config(decoder, _context(decoder, context), tokens)
+    files = _tokenizer(decoder, tokenizer)
+    target = Path(folder).absolute()
+    with as_output_error(target):
+        target.mkdir(exist_ok=True)
+    for name in (MODEL, CONFIG, *files):
+        check_writable(target / name)
+    save(source, target / MODEL)
+    for name, text in {**files, CONFIG: _json(config)}.items():
+        _write(target / name, text)
+    return target
+
+
+def _write(path: Path, text: bytes) -> None:
+    write_atomically(path, lambda file: file.write(text))
+
+
+def _json(value: object) -> bytes:
+    return (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode()
+
+
+def _context(decoder: Decoder, asked: int | None) -> int:
+    """Tokens of prompt and text together."""
+    known = decoder.context
+    if asked is None and known is None:
+        raise QConfigError(
+            "context: the model does not say how many positions it knows. Give the number that it "
+            "was trained on (--context)."
+        )
+    wanted = known if asked is None else asked
+    assert wanted is not None
+    if wanted < 1 or (known is not None and wanted > known):
+        raise QConfigError(
+            f"context is {wanted}; wanted 1 to {known or 'the positions it was trained on'}: a "
+            "longer text would leave the model's table of rotary angles."
+        )
+    return wanted
+
+
+def _tokenizer(decoder: Decoder, folder: str | Path | None) -> dict[str, bytes]:
+    """File name -> bytes of the tokenizer."""
+    if folder is None:
+        if decoder.vocabulary != BYTES:
+            raise ModelError(
+                f"the model's vocabulary has {decoder.vocabulary or 'a size that it does not say'}"
+                f"{' tokens' if decoder.vocabulary else ''}; without a tokenizer tokens are the "
+                f"{BYTES} bytes. Give the folder of the model's tokenizer (--tokenizer)."
+            )
+        return {name: _json(text) for name, text in tokenizer_files().items()}
+    place = Path(folder)
+    if why := why_no_file(place / TOKENIZER):
+        raise QConfigError(
+            f"tokenizer '{place}': {TOKENIZER}: {why}. Give the folder that the tokenizer's "
+            "save_pretrained wrote."
+        )
+    found = {name: place / name for name in _TOKENIZER_FILES if (place / name).is_file()}
+    return {name: path.read_bytes() for name, path in found.items()}
+
+
+def _config(decoder: Decoder, context: int, tokens: Tokens) -> dict[str, object]:
+    """genai_config.json of a decoder."""
+    for name, token in (("end", tokens.end), ("pad", tokens.pad), ("begin", tokens.begin)):
+        if token is not None and not 0 <= token < (decoder.vocabulary or token + 1):
+            raise QConfigError(
+                f"token {name} is {token}; the vocabulary has {decoder.vocabulary} tokens."
+            )
+    kv_heads, head = decoder.cache
+    names = {spec.name for spec in decoder.inputs}
+    inputs = {name: name for name in (IDS, MASK, POSITIONS) if name in names}
+    cache = {
+        "past_key_names": "past_key_values.%d.key",
+        "past_value_names": "past_key_values.%d.value",
+    }
+    present = {"present_key_names": "present.%d.key", "present_value_names": "present.%d.value"}
+    heads = kv_heads if decoder.heads is None else decoder.heads
+    return {
+        "model": {
+            "type": FAMILY,
+            "context_length": context,
+            "vocab_size": decoder.vocabulary,
+            "bos_token_id": tokens.end if tokens.begin is None else tokens.begin,
+            "eos_token_id": tokens.end,
+            "pad_token_id": tokens.end if tokens.pad is None else tokens.pad,
+            "decoder": {
+                "session_options": {"log_id": "onnxruntime-genai", "provider_options": []},
+                "filename": MODEL,
+                "head_size": head,
+                "hidden_size": heads * head,
+                "num_attention_heads": heads,
+                "num_hidden_layers": decoder.layers,
+                "num_key_value_heads": kv_heads,
+                "inputs": inputs | cache,
+                "outputs": {LOGITS: LOGITS} | present,
+            },
+        },
+        "search": {
+            "do_sample": False,
+            "max_length": context,
+            "past_present_share_buffer": decoder.shares,
+        },
+    }

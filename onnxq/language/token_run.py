@@ -1,0 +1,94 @@
+"""A decoder that runs on ONNX Runtime: logits of windows, with the cache, and greedy text."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+
+from onnxq.errors import CalibrationError
+from onnxq.graph import io
+from onnxq.language.decoder import LOGITS, Decoder
+from onnxq.ort import runtime
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    import onnx
+    import onnx_ir as ir
+
+    from onnxq.core.arrays import Array
+
+
+class TokenRun:
+    """A session of a decoder; also a context manager that frees it.
+
+    Attributes:
+        decoder: its inputs and outputs.
+
+    Args:
+        model: a path, onnx.ModelProto or onnx_ir.Model, float or quantized.
+        threads: of one run; None: one per core.
+
+    Raises:
+        ModelError: it is no decoder, or ONNX Runtime does not accept it.
+    """
+
+    def __init__(
+        self, model: str | Path | onnx.ModelProto | ir.Model, threads: int | None = None
+    ) -> None:
+        source = io.load(model)
+        self.decoder = Decoder.of(source)
+        self._session = runtime.open_session(source, threads=threads)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._session.close()
+
+    def whole(self, tokens: Array) -> Array:
+        """Logits (N, tokens, vocabulary) of tokens (N, tokens), in one run with an empty cache.
+
+        Raises:
+            CalibrationError: tokens or positions that the model does not know.
+        """
+        feeds = self.decoder.feeds(tokens, self.decoder.empty(len(tokens)))
+        return self._session.run(feeds, [LOGITS])[0]
+
+    def in_steps(self, tokens: Array, step: int) -> Iterator[Array]:
+        """Logits of tokens (N, tokens), `step` of them a run, with the cache of those before.
+
+        Raises:
+            CalibrationError: tokens or positions that the model does not know; the model has no
+                cache.
+        """
+        if not self.decoder.past:
+            raise CalibrationError(
+                "the model has no cache (inputs past_key_values.I.key), so that it cannot go step "
+                "by step. Export it with its cache, or run whole windows."
+            )
+        self.decoder.check_length(tokens.shape[1])
+        past = self.decoder.empty(len(tokens))
+        for start in range(0, tokens.shape[1], step):
+            feeds = self.decoder.feeds(tokens[:, start : start + step], past)
+            outputs = self._session.run(feeds)
+            past = self.decoder.kept(self._session.outputs, outputs)
+            yield outputs[self._session.outputs.index(LOGITS)]
+
+    def greedy(self, prompt: Array, count: int) -> Array:
+        """The likeliest tokens behind a prompt (tokens,), int64 (count,); a tie takes the first.
+
+        Raises:
+            CalibrationError: tokens or positions that the model does not know.
+        """
+        self.decoder.check_length(len(prompt) + count)
+        past, tokens, found = self.decoder.empty(1), prompt[None], []
+        for _ in range(count):
+            outputs = self._session.run(self.decoder.feeds(tokens, past))
+            past = self.decoder.kept(self._session.outputs, outputs)
+            logits = outputs[self._session.outputs.index(LOGITS)]
+            found.append(int(logits[0, -1].argmax()))
+            tokens = np.array([found[-1:]], np.int64)
+        return np.array(found, np.int64)

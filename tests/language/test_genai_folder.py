@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+import onnxq
+from onnxq.errors import ModelError, OutputError, QConfigError
+from onnxq.language.genai_folder import Tokens, genai_folder
+from onnxq.language.token_run import TokenRun
+from tests.tiny_decoder import TINY, tiny_decoder
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PROMPT = "It is a truth"
+COUNT = 19  # the rest of the 32 positions
+
+
+def test_the_folder_holds_model_configuration_and_tokenizer(tmp_path: Path) -> None:
+    made = genai_folder(tiny_decoder(), tmp_path / "new", tokens=Tokens(end=10, pad=0))
+    assert {path.name for path in made.iterdir()} == {
+        "model.onnx",
+        "genai_config.json",
+        "tokenizer.json",
+        "tokenizer_config.json",
+    }
+    config = json.loads((made / "genai_config.json").read_text("utf-8"))
+    model = config["model"]
+    assert (model["context_length"], model["vocab_size"], model["eos_token_id"]) == (32, 256, 10)
+    assert (model["pad_token_id"], model["bos_token_id"]) == (0, 10)
+    sizes = {name: model["decoder"][name] for name in ("head_size", "hidden_size")}
+    assert sizes == {"head_size": 16, "hidden_size": 32}
+    assert list(model["decoder"]["inputs"]) == [
+        "input_ids",
+        "attention_mask",
+        "position_ids",
+        "past_key_names",
+        "past_value_names",
+    ]
+    assert config["search"]["past_present_share_buffer"] is True
+
+
+def test_a_tokenizer_s_files_are_taken_over(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    (source / "tokenizer.json").write_text("{}")
+    (source / "model.safetensors").write_text("not a tokenizer's")
+    made = genai_folder(tiny_decoder(tokens=300), tmp_path / "made", tokenizer=source)
+    assert (made / "tokenizer.json").read_text() == "{}"
+    assert not (made / "model.safetensors").exists()
+
+
+def test_requests_that_do_not_fit_write_nothing(tmp_path: Path) -> None:
+    folder = tmp_path / "made"
+    with pytest.raises(QConfigError, match="context is 33; wanted 1 to 32"):
+        genai_folder(tiny_decoder(), folder, context=33)
+    with pytest.raises(ModelError, match="vocabulary has 300 tokens; without a tokenizer"):
+        genai_folder(tiny_decoder(tokens=300), folder)
+    with pytest.raises(QConfigError, match="token end is 256; the vocabulary has 256 tokens"):
+        genai_folder(tiny_decoder(), folder, tokens=Tokens(end=256))
+    with pytest.raises(QConfigError, match=r"tokenizer .*no such file.* save_pretrained wrote"):
+        genai_folder(tiny_decoder(), folder, tokenizer=tmp_path)
+    assert not folder.exists()
+
+
+def test_a_folder_that_cannot_be_made_is_an_output_error(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(OutputError):
+        genai_folder(tiny_decoder(), tmp_path / "file")
+    with pytest.raises(OutputError):
+        genai_folder(tiny_decoder(), tmp_path / "no" / "folder")
+
+
+@pytest.mark.oracle
+@pytest.mark.parametrize("kind", ["float", "int8"])
+def test_genai_writes_the_tokens_of_our_own_loop(kind: str, tmp_path: Path) -> None:
+    og = pytest.importorskip("onnxruntime_genai")
+    source = tiny_decoder(dataclasses.replace(TINY, depth=2))
+    made = source if kind == "float" else onnxq.quantize_dynamic(source, objective="size")
+    folder = genai_folder(made, tmp_path / "made")
+    prompt = np.frombuffer(PROMPT.encode(), np.uint8).astype(np.int64)
+    with TokenRun(folder / "model.onnx", threads=1) as run:
+        own = run.greedy(prompt, COUNT)
+    model = og.Model(str(folder))
+    parameters = og.GeneratorParams(model)
+    parameters.set_search_options(max_length=len(prompt) + COUNT, do_sample=False)
+    generator = og.Generator(model, parameters)
+    tokens = og.Tokenizer(model).encode(PROMPT)
+    assert list(tokens) == prompt.tolist()
+    generator.append_tokens(tokens)
+    found = []
+    while not generator.is_done():
+        generator.generate_next_token()
+        found.append(int(generator.get_next_tokens()[0]))
+    assert found == own[: len(found)].tolist()
+    assert len(found) == COUNT or found[-1] == 0
