@@ -2,8 +2,9 @@
 
     python scripts/demo.py [--target x86-vnni] [--output FOLDER] [resnet20] [mobilenetv2]
 
-Every step that a user would type is printed and run as typed. Accuracy is measured here, on the
-1,000 embedded test images; speed and the nodes in integers are what `onnxq bench` says.
+Every step that a user would type is printed and run as typed; JSON goes to files. The last five
+lines are the answer: where the files are, and a table. Accuracy is measured here, on the 1,000
+embedded test images; speed and the nodes in integers are what `onnxq bench` says.
 """
 
 from __future__ import annotations
@@ -55,17 +56,17 @@ def onnxq(*arguments: str) -> None:
     subprocess.run(_announced(arguments), cwd=ROOT, check=True)
 
 
-def onnxq_json(*arguments: str) -> dict[str, Any]:
-    """Prints a command of onnxq, runs it with --json, and returns what it wrote (shown too)."""
-    command = _announced((*arguments, "--json"))
-    done = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True)
-    print(done.stdout, end="", flush=True)
-    found: dict[str, Any] = json.loads(done.stdout)
+def onnxq_json(file: str, *arguments: str) -> dict[str, Any]:
+    """Prints a command of onnxq, runs it with --json into a file, and returns what it wrote."""
+    command = _announced((*arguments, "--json"), f" > {shlex.quote(file)}")
+    with (ROOT / file).open("w", encoding="utf-8") as out:
+        subprocess.run(command, cwd=ROOT, check=True, stdout=out)
+    found: dict[str, Any] = json.loads((ROOT / file).read_text("utf-8"))
     return found
 
 
-def _announced(arguments: tuple[str, ...]) -> list[str]:
-    print(f"\n$ onnxq {shlex.join(arguments)}", flush=True)
+def _announced(arguments: tuple[str, ...], behind: str = "") -> list[str]:
+    print(f"\n$ onnxq {shlex.join(arguments)}{behind}", flush=True)
     return [sys.executable, "-m", "onnxq", *arguments]
 
 
@@ -89,7 +90,7 @@ def run_model(name: str, folder: Path, target: str) -> Row:
     onnxq("quantize", model, "--stats", stats, "-o", int8, "--target", target)
     onnxq("verify", model, int8, SAMPLES)
     onnxq("cross-check", int8, SAMPLES, "--batch-size", "32")
-    found = onnxq_json("bench", model, int8)
+    found = onnxq_json(str(folder / f"{name}.bench.json"), "bench", model, int8)
     integer = sum(found["execution"]["integer_nodes"].values())
     images, labels = load_sample("test")
     return Row(
@@ -108,7 +109,7 @@ def table(rows: list[Row]) -> str:
     """The rows as a Markdown table."""
     names = (
         "model", "top-1 float", "top-1 int8", "size float", "size int8", "speed",
-        "nodes in integers",
+        "integers",
     )  # fmt: skip
     lines = [head(*names)]
     for r in rows:
@@ -133,7 +134,7 @@ def main() -> None:
         rows = [run_model(name, args.output, args.target) for name in args.models]
     except subprocess.CalledProcessError as error:  # the command has said why
         sys.exit(error.returncode)
-    print(f"\nTarget {args.target}, 1,000 embedded test images; the files are in {args.output}\n")
+    print(f"\nTarget {args.target}, 1,000 test images; models and JSON are in {args.output}")
     print(table(rows))
 
 

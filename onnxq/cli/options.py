@@ -78,8 +78,21 @@ def shard(_ctx: click.Context, param: click.Parameter, text: str) -> tuple[int, 
 
 output_option = click.option("-o", "--output", type=PATH, required=True, help="File to write.")
 json_option = click.option("--json", "as_json", is_flag=True, help="JSON on stdout, for programs.")
+
+
+def _targets(_ctx: click.Context, _param: click.Parameter, begun: str) -> list[str]:
+    """Names of targets that begin so, for a shell that completes them."""
+    from onnxq import targets
+
+    names = [*(t.name for t in targets.all_targets()), *targets.aliases()]
+    return [name for name in names if name.startswith(begun)]
+
+
 target_option = click.option(
-    "--target", metavar="NAME", help="Machine it is for; see `onnxq targets`."
+    "--target",
+    metavar="NAME",
+    shell_complete=_targets,
+    help="Machine it is for; see `onnxq targets`.",
 )
 range_reduction_option = click.option(
     "--range-reduction",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import sys
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from rich.console import Console
 
@@ -26,7 +26,15 @@ KILO = 1000.0
 
 
 class _Console(Console):
-    """A console that leaves a closed pipe to the command line; rich's own ends the process."""
+    """A console whose sentences stay lines in a pipe.
+
+    It leaves a closed pipe to the command line; rich's own ends the process.
+    """
+
+    def print(self, *objects: Any, soft_wrap: bool | None = None, **options: Any) -> None:
+        if not self.is_terminal and all(isinstance(one, str) for one in objects):
+            soft_wrap = True
+        super().print(*objects, soft_wrap=soft_wrap, **options)
 
     def on_broken_pipe(self) -> None:
         raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
@@ -135,7 +143,7 @@ def print_targets(
 def print_notes(console: Console, notes: Sequence[str]) -> None:
     """One line per note."""
     for note in notes:
-        console.print(f"note: {note}", soft_wrap=not console.is_terminal)
+        console.print(f"note: {note}")
 
 
 def size_text(size_bytes: int) -> str:

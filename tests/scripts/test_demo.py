@@ -29,3 +29,10 @@ def test_top1_counts_images_whose_largest_logit_is_their_class(tmp_path: Path) -
     labels = (np.arange(250) % 3).astype(np.uint8)
     labels[:25] = 3
     assert top1(tmp_path / "net.onnx", images, labels) == 0.9
+
+
+def test_the_table_fits_80_columns_and_has_four_lines_for_two_models() -> None:
+    rows = [Row("mobilenetv2", 0.871, 0.87, 1_148_000, 368_000, 1.8765, 34, 35)] * 2
+    lines = table(rows).splitlines()
+    assert len(lines) == 4  # and a line above them: the five that the demo ends with
+    assert max(map(len, lines)) <= 80
