@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from onnxq.static.rewrite import rewrite
     from onnxq.tuning.goal import Goal
     from onnxq.tuning.tune import tune
+    from onnxq.weights import quantize_weights
 
 __version__ = _version.VERSION
 
@@ -63,6 +64,7 @@ __all__ = [
     "qtensor",
     "quantize",
     "quantize_dynamic",
+    "quantize_weights",
     "reference",
     "rewrite",
     "save",
@@ -87,6 +89,7 @@ _HOMES = {
     "prepare": "onnxq.static.prepare",
     "quantize": "onnxq.pipeline",
     "quantize_dynamic": "onnxq.pipeline",
+    "quantize_weights": "onnxq.weights",
     "rewrite": "onnxq.static.rewrite",
     "save": "onnxq.graph.saving",
     "tune": "onnxq.tuning.tune",

@@ -25,6 +25,7 @@ from onnxq.graph.canonical import canonicalize
 from onnxq.graph.io import load
 from onnxq.improve.carry_out import check_samples
 from onnxq.ort.types_by_run import types_by_run
+from onnxq.qconfig.excluded import excluding
 from onnxq.samples import is_one_shot, open_samples
 from onnxq.samples.held_apart import held_apart
 from onnxq.static.arguments import check_decibels, check_prepared
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from onnxq.quantized.quantized_model import QuantizedModel
     from onnxq.samples import Samples
     from onnxq.samples.excerpt import Excerpt
+    from onnxq.static.calibrate import Progress
     from onnxq.static.prepared import ModelSource, Prepared
     from onnxq.targets import Target
 
@@ -103,6 +105,8 @@ def quantize(
     improve: Sequence[str] | None = None,
     hold_apart: int | None = None,
     executor: Executor | None = None,
+    exclude: Collection[str] = (),
+    progress: Progress | None = None,
 ) -> QuantizedModel:
     """Prepare, calibrate, plan, rewrite, try: the quantized model, with a verdict.
 
@@ -141,6 +145,8 @@ def quantize(
             on these, as `tune` does; None: none.
         executor: whose workers run the calibration, each on parts of the samples; the result is the
             same. None: this process.
+        exclude: names or globs of nodes that stay in float, whatever the qconfig says.
+        progress: called with (batches done, batches in all or None) as calibration goes on.
 
     Raises:
         CalibrationError: neither or both of samples and statistics, or unusable ones; improvements
@@ -174,6 +180,7 @@ def quantize(
         input_codes=input_codes,
         output_codes=output_codes,
         costs=costs,
+        exclude=exclude,
     )
     if improve is not None:
         prepared = replace(prepared, qconfig=prepared.qconfig.set_improve(improve))
@@ -191,7 +198,8 @@ def quantize(
             samples(prepared, *run_args)
             return prepared.statistics, prepared.excerpt
         batches = open_samples(samples, prepared.inputs, batch_size, ignore)
-        return calibrate(prepared, excerpt.watching(batches), executor=executor), excerpt
+        watched = excerpt.watching(batches)
+        return calibrate(prepared, watched, executor=executor, progress=progress), excerpt
 
     job = StaticJob(
         prepared,
@@ -247,6 +255,9 @@ def quantize_dynamic(
     check: object = Check.CALIBRATION,
     min_sqnr_db: float | None = None,
     feedback: Mapping[str, str] | None = None,
+    batch_size: int | None = None,
+    ignore: Collection[str] = (),
+    exclude: Collection[str] = (),
 ) -> QuantizedModel:
     """The model with its weights quantized ahead of time, activations when it runs: no data needed.
 
@@ -264,6 +275,9 @@ def quantize_dynamic(
         check: samples to try the result on; or a Check.
         min_sqnr_db: bound on every float output, in dB; needs samples.
         feedback: {output name: input name} of state that each batch to check on hands to the next.
+        batch_size: samples per run, of those to check on; None: the model's static batch, else 1.
+        ignore: names of arrays in the samples to check on that are no inputs (labels).
+        exclude: names or globs of nodes that stay in float, whatever the spec says.
 
     Raises:
         ModelError: the model is unreadable, quantized already, of a refused type or opset, has no
@@ -275,12 +289,13 @@ def quantize_dynamic(
     """
     begun_s = time.process_time()
     check_decibels(min_sqnr_db)
-    source, made = plan_dynamic(model, qconfig_spec, dtype, target=target, objective=objective)
+    source, made = plan_dynamic(
+        model, qconfig_spec, dtype, target=target, objective=objective, exclude=exclude
+    )
     if made.slower and not made.quantized:
         warnings.warn(nothing_quantized(made.target), UserWarning, stacklevel=2)
-    tried = make_dynamic(
-        source, made, dynamic_trial(source, check, begun_s, feedback=feedback), min_sqnr_db
-    )
+    trial = dynamic_trial(source, check, begun_s, batch_size, ignore, feedback)
+    tried = make_dynamic(source, made, trial, min_sqnr_db)
     _note(tried.model, tried.plan)
     _warn(tried.model)
     return tried.model
@@ -293,13 +308,14 @@ def plan_dynamic(
     *,
     target: str | Target | None = None,
     objective: Objective | str = Objective.SPEED,
+    exclude: Collection[str] = (),
 ) -> tuple[ir.Model, DynamicPlan]:
     """(canonical float model, what `quantize_dynamic` would do with it); arguments as there.
 
     Raises:
         ModelError, QConfigError: as there.
     """
-    aim, mapping = as_objective(objective), mapping_of(qconfig_spec, dtype)
+    aim, mapping = as_objective(objective), excluding(mapping_of(qconfig_spec, dtype), exclude)
     beside = [] if dtype is None else notes_on_dtype(mapping, as_dtype(dtype))
     chosen = targets.resolve(target)
     canonical = canonicalize(load(model), types_by_run)

@@ -14,8 +14,8 @@ ROOMS = (
     "errors", "core", "jobs", "dtypes", "qparams", "affine", "observers", "targets", "operator",
     "operators", "catalog", "authoring", "qconfig", "graph", "quantized", "samples", "ort",
     "language", "metrics", "costs", "clock", "qdq", "qtensor", "functional", "reference", "dynamic",
-    "static", "improve", "blocks", "checking", "report", "pipeline", "tuning", "pytorch", "cli",
-    "__main__",
+    "static", "improve", "blocks", "checking", "report", "pipeline", "weights", "tuning", "pytorch",
+    "cli", "__main__",
 )
 """Folders and single files of onnxq, lowest first: each is named by what it knows."""
 TORCH_ROOMS = (

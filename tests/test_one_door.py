@@ -54,7 +54,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "predict": ("MODEL",),
     "bench": ("MODEL", "MODEL"),
 }
-WITHOUT_A_MODEL = {"costs", "export", "targets"}
+WITHOUT_A_MODEL = {"costs", "doctor", "export", "targets"}
 
 
 @pytest.fixture(autouse=True)

@@ -286,3 +286,44 @@ def test_an_executor_without_samples_to_share_out_is_refused() -> None:
     statistics = calibrate(prepare(network()), batches())
     with ThreadPoolExecutor(1) as executor, pytest.raises(CalibrationError, match="executor"):
         quantize(network(), statistics=statistics, executor=executor)
+
+
+def test_excluded_nodes_stay_in_float_and_unknown_ones_get_the_nearest() -> None:
+    with pytest.raises(QConfigError, match="Did you mean 'conv1'"):
+        quantize(network(), batches(), exclude=["conv_1"])
+    prepared = prepare(network(), ALL_INTEGERS, exclude=["conv1"])
+    assert not isinstance(prepared.decisions["conv1"], Quantize)
+    with pytest.raises(QConfigError, match="Did you mean 'gemm'"):
+        quantize_dynamic(network(), objective="size", exclude=["gem"])
+    small = quantize_dynamic(network(), objective="size", exclude=["conv*"])
+    assert any(n.op_type == "Cast" for n in small.graph)  # of the stored weight of gemm
+    with pytest.raises(ModelError):
+        quantize_dynamic(network(), objective="size", exclude=["gemm", "conv*"])
+
+
+def test_quantize_tells_its_progress_and_logs_its_stages(caplog: pytest.LogCaptureFixture) -> None:
+    told: list[tuple[int, int | None]] = []
+    with caplog.at_level("INFO", "onnxq"):
+        quantize(network(), batches(), progress=lambda done, of: told.append((done, of)))
+    assert [done for done, _ in told] == [1, 2, 3]
+    text = caplog.text
+    assert text.index("prepared for") < text.index("calibrating on") < text.index("planned")
+    assert "rewriting as qdq" in text
+
+
+def test_samples_to_check_a_dynamic_model_on_may_have_labels_and_a_batch_size() -> None:
+    samples = {"x": images(4), "label": np.zeros(4)}
+    made = quantize_dynamic(
+        network(), objective="size", check=samples, ignore=["label"], batch_size=2
+    )
+    assert made.verdict is not None
+    assert made.verdict.samples == 4
+
+
+def test_the_repr_of_each_stage_is_a_line() -> None:
+    prepared = prepare(network())
+    statistics = calibrate(prepared, batches())
+    made = plan(prepared, statistics)
+    for value in (prepared, statistics, made, rewrite(prepared, made), made.qconfig):
+        assert len(repr(value)) < 500
+        assert "\n" not in repr(value)

@@ -26,6 +26,7 @@ FUNCTIONS = (
     "prepare",
     "quantize",
     "quantize_dynamic",
+    "quantize_weights",
     "rewrite",
     "save",
     "tune",

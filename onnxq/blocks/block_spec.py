@@ -18,6 +18,15 @@ POINT_BITS = 8  # rows of zero points end on a byte
 SCALE_BYTES = 4  # float32
 
 
+class Scheme(enum.Enum):
+    """Zero points of codes."""
+
+    AFFINE = "affine"
+    """Each block has its own."""
+    SYMMETRIC = "symmetric"
+    """All lie in the middle of the codes, and are not stored."""
+
+
 class Method(enum.Enum):
     """How codes are found."""
 

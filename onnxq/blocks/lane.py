@@ -17,17 +17,19 @@ class Lane:
     """Tensors that a model's segments have made; a context manager that closes its files.
 
     Args:
-        feeds: inputs of the model, which several lanes share.
+        feeds: inputs of the model, or another lane: what this one has not made, it has from there.
         batches: of samples.
+        share: part of the memory for lanes that is this one's.
     """
 
-    def __init__(self, feeds: Kept, batches: int) -> None:
-        self._feeds, self._batches, self._made = feeds, batches, Kept()
+    def __init__(self, feeds: Kept | Lane, batches: int, share: float = 1.0) -> None:
+        self._feeds, self._batches, self._made = feeds, batches, Kept(share)
 
     def get(self, tensor: str, batch: int) -> Array:
         """The tensor's array of a batch."""
-        home = self._made if tensor in self._made else self._feeds
-        return home.get(tensor, batch)
+        if tensor in self._made:
+            return self._made.get(tensor, batch)
+        return self._feeds.get(tensor, batch)
 
     def advance(self, part: ir.Model) -> None:
         """Runs a segment on all batches, and keeps its outputs.
@@ -36,11 +38,15 @@ class Lane:
             CalibrationError: it does not run on the samples.
             OutputError: what it gives does not fit on the disk.
         """
-        with runtime.open_session(part, threads=1, memory=runtime.Memory.ON_DEMAND) as session:
-            for batch in range(self._batches):
-                made = session.run({name: self.get(name, batch) for name in session.inputs})
-                for tensor, array in zip(session.outputs, made, strict=True):
-                    self._made.add(tensor, array)
+        with opened(part) as session:
+            self.run(session)
+
+    def run(self, session: runtime.Session) -> None:
+        """Runs a segment that is open already, as `advance`."""
+        for batch in range(self._batches):
+            made = session.run({name: self.get(name, batch) for name in session.inputs})
+            for tensor, array in zip(session.outputs, made, strict=True):
+                self._made.add(tensor, array)
 
     def drop(self, tensor: str) -> None:
         """Forgets a tensor, unless it is an input."""
@@ -52,3 +58,8 @@ class Lane:
 
     def __exit__(self, *exception: object) -> None:
         self._made.__exit__(*exception)
+
+
+def opened(part: ir.Model) -> runtime.Session:
+    """A session of a segment, of one thread: its sums are the same everywhere."""
+    return runtime.open_session(part, threads=1, memory=runtime.Memory.ON_DEMAND)

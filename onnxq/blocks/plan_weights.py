@@ -15,6 +15,7 @@ import numpy as np
 
 from onnxq import catalog
 from onnxq.blocks.block_spec import BlockSpec, Method
+from onnxq.dynamic.dynamic_decision import DynamicDecision, QuantizeDynamic
 from onnxq.dynamic.float_tables import LOOKUP
 from onnxq.dynamic.requests import without_form
 from onnxq.dynamic.tied_weights import find_twins
@@ -32,11 +33,13 @@ if TYPE_CHECKING:
     from onnxq.core.arrays import Singles
 
 MATRIX = 2
+FINITE_ELEMENTS = 1 << 22
+"""Weights that are looked at together for NaN and Inf."""
 
 
 @dataclass(frozen=True, slots=True)
 class WeightRequest:
-    """What the user asks for, of all products of a model.
+    """Wishes of the user for all products of a model.
 
     Attributes:
         spec: form of the codes.
@@ -98,6 +101,18 @@ class WeightPlan:
         """Node name -> decision of the nodes whose weights are stored in blocks."""
         return {n: d for n, d in self.decisions.items() if isinstance(d, InBlocks)}
 
+    @property
+    def dynamic_decisions(self) -> dict[str, DynamicDecision]:
+        """Node name -> decision in the terms of dynamic quantization, for reports."""
+        return {
+            name: d if isinstance(d, Float) else QuantizeDynamic(DynamicForm.BLOCKS, d.how, ())
+            for name, d in self.decisions.items()
+        }
+
+    def leaving(self, floats: Mapping[str, Float]) -> WeightPlan:
+        """The plan with these nodes left in float."""
+        return dataclasses.replace(self, decisions={**self.decisions, **floats})
+
     def with_specs(self, specs: Mapping[str, BlockSpec | Float]) -> WeightPlan:
         """The plan with other specs for the nodes named, or these left in float."""
         changed: dict[str, WeightDecision] = dict(self.decisions)
@@ -120,10 +135,13 @@ def plan_weights(model: ir.Model, request: WeightRequest) -> WeightPlan:
     _check_ignored(request.ignore, [node_name(node) for node in nodes])
     tables = _tables(nodes)
     decisions = {node_name(node): _decision(node, request, tables) for node in nodes}
+    hidden = _hidden(nodes, decisions, model.graph) if request.method.needs_moments else {}
+    decisions |= hidden
     plan = WeightPlan(decisions)
     if not plan.quantized:
         raise ModelError(_nothing(decisions))
-    return dataclasses.replace(plan, notes=tuple(_notes_on_short_blocks(plan)))
+    notes = (*_notes_on_hidden(hidden, request), *_notes_on_short_blocks(plan))
+    return dataclasses.replace(plan, notes=notes)
 
 
 def rows_of(value: ir.Value, decision: InBlocks, start: int, stop: int) -> Singles:
@@ -183,9 +201,16 @@ def _decision(node: ir.Node, request: WeightRequest, tables: Mapping[str, str]) 
         return Float(
             f"its weight '{name}' is the table of '{tables[name]}' too, which stays in float"
         )
-    if not np.isfinite(tensor_of(value).numpy()).all():
+    if not _is_finite(tensor_of(value).numpy()):
         raise ModelError(f"weight '{name}' holds NaN or Inf; repair the model.")
     return _in_blocks(rule, value, request)
+
+
+def _is_finite(array: Singles) -> bool:
+    """Looked at row by row: a head may be a gigabyte, mapped from disk."""
+    step = max(1, FINITE_ELEMENTS // max(1, array.shape[1]))
+    parts = (array[start : start + step] for start in range(0, len(array), step))
+    return all(bool(np.isfinite(part).all()) for part in parts)
 
 
 def _in_blocks(rule: DynamicRule, value: ir.Value, request: WeightRequest) -> InBlocks:
@@ -214,6 +239,28 @@ def _no_product(node: ir.Node) -> Float:
         return Float("embeddings stay in float unless tables are asked for")
     reason = without_form(node).reason
     return Float(reason.replace("that dynamic quantization stores", "that are stored in blocks"))
+
+
+def _hidden(
+    nodes: Sequence[ir.Node], decisions: Mapping[str, WeightDecision], main: ir.Graph
+) -> dict[str, WeightDecision]:
+    """Products in bodies, whose inputs nobody sees, with a method that needs to see none."""
+    found: dict[str, WeightDecision] = {}
+    for name, decision in (
+        (node_name(n), decisions[node_name(n)]) for n in nodes if n.graph is not main
+    ):
+        if isinstance(decision, InBlocks):
+            found[name] = dataclasses.replace(decision, method=Method.HQQ)
+    return found
+
+
+def _notes_on_hidden(hidden: Collection[str], request: WeightRequest) -> list[str]:
+    if not hidden:
+        return []
+    return [
+        f"{listed(list(hidden))}: in the body of a Loop, Scan or If, whose inputs are not seen; "
+        f"codes are found by hqq in place of {request.method.value}"
+    ]
 
 
 def _nothing(decisions: Mapping[str, WeightDecision]) -> str:

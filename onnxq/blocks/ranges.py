@@ -99,7 +99,8 @@ class _Best:
 
     def codes(self, scale: Singles, point: Singles) -> Singles:
         """Centred codes, q - z; overwritten by the next call."""
-        work = np.multiply(self._w, np.float32(1) / scale, out=self._work)
+        work = self._work
+        np.multiply(self._w, np.float32(1) / scale, out=work)
         np.rint(work, out=work)
         np.maximum(work, -point, out=work)
         np.minimum(work, self._most - point, out=work)

@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
+from onnxq.blocks.block_spec import Method
+from onnxq.blocks.gptq_rows import Compensated
+from onnxq.blocks.hqq import HalfQuadratic
 from onnxq.blocks.rtn import Nearest
 from onnxq.errors import CalibrationError
 
 if TYPE_CHECKING:
     from onnxq.blocks.block_codes import BlockCodes
-    from onnxq.blocks.block_spec import BlockSpec, Method
+    from onnxq.blocks.block_spec import BlockSpec
     from onnxq.blocks.input_moments import InputMoments
     from onnxq.core.arrays import Reals, Singles
 
@@ -41,7 +44,10 @@ def prepared(method: Method, moments: InputMoments | None = None) -> RowSolver:
         raise CalibrationError(
             f"method '{method.value}' needs samples; give some, or ask for hqq or rtn."
         )
-    return Nearest()
+    if method is Method.GPTQ:
+        assert moments is not None, "just looked"
+        return Compensated.of(moments)
+    return HalfQuadratic() if method is Method.HQQ else Nearest()
 
 
 def solve(

@@ -33,6 +33,7 @@ GEMM_BIAS = 2  # slot
 BIAS_SLOT = 5  # of MatMulNBits; 4 is g_idx
 FLOAT_ACCURACY, INT8_ACCURACY = 0, 4
 """accuracy_level: activations stay float32; or each block of a row becomes int8."""
+ACCURACIES = (FLOAT_ACCURACY, INT8_ACCURACY)
 
 
 class ProductWriter:

@@ -6,6 +6,7 @@ import enum
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from onnxq.core.brief import brief
 from onnxq.core.saved import Saved
 from onnxq.errors import VerificationError, in_lines
 from onnxq.static.arguments import check_bound
@@ -144,6 +145,9 @@ class CrossFindings(Saved):
     first_difference: str
     end_to_end: str
     weights_alone: bool = False
+
+    def __repr__(self) -> str:
+        return brief(self)
 
     @property
     def differing(self) -> int:

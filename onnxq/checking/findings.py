@@ -6,6 +6,7 @@ from collections.abc import Mapping  # noqa: TC003  # the codec reads annotation
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from onnxq.core.brief import brief
 from onnxq.core.saved import Saved
 from onnxq.errors import VerificationError, in_lines
 from onnxq.static.arguments import check_bound, check_decibels
@@ -120,6 +121,9 @@ class Findings(Saved):
     outputs: tuple[OutputFinding, ...]
     unmatched: tuple[Unmatched, ...]
     execution: Execution
+
+    def __repr__(self) -> str:
+        return brief(self)
 
     def check(self, min_sqnr_db: float | None = None, max_steps: float | None = None) -> None:
         """Returns if every compared tensor and output keeps the bounds; NaN keeps none.

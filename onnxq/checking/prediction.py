@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from onnxq.core.brief import brief
 from onnxq.core.saved import Saved
 from onnxq.errors import DifferenceError, QConfigError, listed, nearest
 from onnxq.targets import resolve
@@ -174,6 +175,9 @@ class Prediction(Saved):
     float_outputs: tuple[str, ...] = ()
     decided: int = 0
     near_ties: int = 0
+
+    def __repr__(self) -> str:
+        return brief(self)
 
     def on(self, target: str | Target) -> MachinePrediction:
         """Prediction for one target, or for the machine that a name such as "auto" stands for.

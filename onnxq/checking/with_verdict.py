@@ -105,7 +105,7 @@ def make_static(
         better = improve(left, made)
         return better.plan, rewrite(better.prepared, better.plan, form)
 
-    _check_bound(trial, min_sqnr_db)
+    check_bound_is_seen(trial, min_sqnr_db)
     return Made(*make({})) if trial is None else runnable(make, _quantized, trial, min_sqnr_db)
 
 
@@ -117,7 +117,8 @@ def _quantized(made: Plan) -> list[str]:
     return [*weighted, *made.dynamic, *(name for name in own if name not in made.weights)]
 
 
-def _check_bound(trial: Trial | None, min_sqnr_db: float | None) -> None:
+def check_bound_is_seen(trial: Trial | None, min_sqnr_db: float | None) -> None:
+    """Raises QConfigError for a bound on outputs that no samples show."""
     if min_sqnr_db is not None and (trial is None or not trial.has_samples):
         raise QConfigError(
             f"a bound of {min_sqnr_db:g} dB needs samples to compare with float on: give some to "
@@ -165,7 +166,7 @@ def make_dynamic(
         made = replace(plan, decisions={**plan.decisions, **floats})
         return made, rewrite_dynamic(source, made, made.model_hash)  # just planned from it
 
-    _check_bound(trial, min_sqnr_db)
+    check_bound_is_seen(trial, min_sqnr_db)
     if trial is None:
         return Made(*make({}))
     return runnable(make, lambda made: list(made.quantized), trial, min_sqnr_db)

@@ -13,10 +13,12 @@ from onnxq.cli.calibrating import calibrate
 from onnxq.cli.commands import Commands
 from onnxq.cli.common_options import common_options
 from onnxq.cli.cross_checking import cross_check
+from onnxq.cli.doctoring import doctor
 from onnxq.cli.exporting import export
 from onnxq.cli.language_models import genai_folder
 from onnxq.cli.looking import inspect, targets
 from onnxq.cli.making import quantize, quantize_dynamic
+from onnxq.cli.making_weights import quantize_weights
 from onnxq.cli.measuring import bench, costs
 from onnxq.cli.predicting import predict
 from onnxq.cli.searching import tune
@@ -44,6 +46,7 @@ COMMANDS = (
     calibrate,
     quantize,
     quantize_dynamic,
+    quantize_weights,
     tune,
     verify,
     cross_check,
@@ -52,6 +55,7 @@ COMMANDS = (
     costs,
     genai_folder,
     targets,
+    doctor,
 )
 for command in COMMANDS:
     main.add_command(common_options(command))

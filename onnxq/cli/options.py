@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 
 class Bound(click.FloatRange):
@@ -102,13 +103,6 @@ range_reduction_option = click.option(
     "channels where SAMPLES do, which promises nothing for other inputs.",
 )
 qconfig_option = click.option("--qconfig", type=PATH, help="YAML file: what to quantize, and how.")
-set_option = click.option(
-    "--set",
-    "overrides",
-    multiple=True,
-    metavar="KEY=VALUE",
-    help="On top of the qconfig: op:Softmax=default, node:/layer1/*=float ... May be repeated.",
-)
 choice_option = click.option(
     "--all-integers",
     "choice",
@@ -175,6 +169,36 @@ feedback_option = click.option(
     callback=pair,
     help="State: this output of a batch is that input of the next one. May be repeated.",
 )
+
+
+def set_option(command: Callable[..., None]) -> Callable[..., None]:
+    """Adds --set and --exclude to a command, which gets them as `overrides` of its qconfig."""
+
+    @wraps(command)
+    def packed(**given: Any) -> None:  # click hands options by their names
+        excluded = [f"node:{name}=float" for name in given.pop("exclude")]
+        command(**given | {"overrides": (*given["overrides"], *excluded)})
+
+    made: Callable[..., None] = packed
+    for option in (
+        click.option(
+            "--exclude",
+            multiple=True,
+            metavar="NODE",
+            help="Leave this node in float; a name or a glob, as `onnxq inspect` prints them. May "
+            "be repeated.",
+        ),
+        click.option(
+            "--set",
+            "overrides",
+            multiple=True,
+            metavar="KEY=VALUE",
+            help="On top of the qconfig: op:Softmax=default, node:/layer1/*=float ... May be "
+            "repeated.",
+        ),
+    ):
+        made = option(made)
+    return made
 
 
 def refuse_options(when: str, given: Mapping[str, object]) -> None:

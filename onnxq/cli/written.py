@@ -15,8 +15,10 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
+    from onnxq.blocks.plan_weights import WeightPlan
     from onnxq.checking.runnable import Made
     from onnxq.dynamic.dynamic_decision import DynamicPlan
+    from onnxq.graph.canonical import Canonical
     from onnxq.quantized.verdict import Verdict
     from onnxq.static.plan import Plan
     from onnxq.static.prepared import Prepared
@@ -32,7 +34,7 @@ class Written:
         file: of the quantized one.
     """
 
-    made: Made[Plan] | Made[DynamicPlan]
+    made: Made[Plan] | Made[DynamicPlan] | Made[WeightPlan]
     source: Path
     file: Path
 
@@ -160,4 +162,28 @@ def report_dynamic(source: ir.Model, made: DynamicPlan, written: Written, as_jso
     done = "quantized dynamically" if made.quantized else "nothing is quantized"
     click.echo(f"{written.file}: {done} for {made.target}, objective {made.objective.value}")
     console.print_quantization(console.open_console(), summary, runs, sizes, made.notes)
+    _say_verdict(written)
+
+
+def report_weights(source: Canonical, made: WeightPlan, written: Written, as_json: bool) -> None:
+    """Says which weights are stored in blocks and how, why others are not, and the sizes."""
+    from onnxq.report import console, json_values
+    from onnxq.report.summary import summarize
+
+    summary = summarize(source.model, made.dynamic_decisions)
+    runs, sizes = written.made.execution, written.sizes
+    notes = [*source.notes, *made.notes]
+    _warn_if_low(written)
+    if as_json:
+        value = {
+            "output": str(written.file),
+            "float_bytes": sizes[0],
+            "quantized_bytes": sizes[1],
+            "notes": notes,
+            **_tried(written),
+        }
+        click.echo(json_values.to_text(value | json_values.summary(summary)))
+        return
+    click.echo(f"{written.file}: {len(made.quantized)} weights in blocks")
+    console.print_quantization(console.open_console(), summary, runs, sizes, notes)
     _say_verdict(written)

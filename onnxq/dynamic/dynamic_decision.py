@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
+from onnxq.core.brief import brief
 from onnxq.core.saved import Saved
 from onnxq.errors import member
 from onnxq.operator import DynamicForm, DynamicNodePlan, Float
@@ -97,6 +98,9 @@ class DynamicPlan(Saved):
     decisions: Mapping[str, DynamicDecision]
     slower: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return brief(self)
 
     def __hash__(self) -> int:
         return hash(self.model_hash)

@@ -27,9 +27,14 @@ class _Place:
 
 
 class Kept:
-    """Arrays of tensors, by batch; a context manager that closes its files."""
+    """Arrays of tensors, by batch; a context manager that closes its files.
 
-    def __init__(self) -> None:
+    Args:
+        share: part of MOST_IN_MEMORY that is this one's, where there are many.
+    """
+
+    def __init__(self, share: float = 1.0) -> None:
+        self._most = int(share * MOST_IN_MEMORY)
         self._arrays: dict[str, list[Array | _Place]] = {}
         self._files: dict[str, IO[bytes]] = {}
         self._bytes = 0
@@ -42,7 +47,7 @@ class Kept:
         arrays = self._arrays.setdefault(tensor, [])
         if not isinstance(array, np.ndarray) or array.dtype.hasobject:
             arrays.append(array)  # sequences and texts
-        elif self._bytes + array.nbytes <= MOST_IN_MEMORY:
+        elif self._bytes + array.nbytes <= self._most:
             self._bytes += array.nbytes
             arrays.append(array)
         else:

@@ -27,6 +27,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from onnxq.core.brief import brief
 from onnxq.errors import QConfigError, nearest
 from onnxq.qconfig._defaults import NAMED, get_default_qconfig, onnxq_default_qconfig
 from onnxq.qconfig._plain_values import (
@@ -97,6 +98,9 @@ class QConfigMapping:
     tensors: Mapping[str, ObserverSpec | None] = field(default_factory=dict, hash=False)
     choice: Choice = Choice.BEST
     improve: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return brief(self)
 
     def __post_init__(self) -> None:
         _check_entry(self.global_qconfig, "global")

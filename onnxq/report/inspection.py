@@ -18,6 +18,8 @@ from onnxq.static.prepare import prepare
 from onnxq.static.rewrite import rewrite
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from rich.console import Console
 
     from onnxq.checking.findings import Execution
@@ -81,6 +83,7 @@ def inspect(
     statistics: Statistics | None = None,
     costs: Costs | None = None,
     objective: Objective | str = Objective.SPEED,
+    exclude: Collection[str] = (),
 ) -> Inspection | QuantizedFile:
     """Inspection of a float model, which needs no data; or of a quantized one, whoever wrote it.
 
@@ -91,6 +94,7 @@ def inspect(
         statistics: of a calibration, which have a say in what is chosen; None: rules alone decide.
         costs: times of nodes, which have a say beside statistics; None: the target's own table.
         objective: "speed" or "size", as `quantize` takes it.
+        exclude: names or globs of nodes that stay in float.
 
     Raises:
         ModelError: the model cannot be read, or is one that is not quantized.
@@ -101,7 +105,9 @@ def inspect(
     found = look_at(loaded)
     if found is not None:
         return found
-    return inspected(prepare(loaded, qconfig, target, costs=costs), statistics, objective)
+    return inspected(
+        prepare(loaded, qconfig, target, costs=costs, exclude=exclude), statistics, objective
+    )
 
 
 def inspected(

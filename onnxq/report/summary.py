@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from onnxq.core.brief import brief
 from onnxq.dynamic.dynamic_decision import QuantizeDynamic
 from onnxq.graph.walk import node_name, walk
 from onnxq.operator import Float, NodeForm
@@ -94,6 +95,9 @@ class Summary:
     """Summary of what becomes of every node of a model."""
 
     nodes: tuple[NodeDecision, ...]
+
+    def __repr__(self) -> str:
+        return brief(self)
 
     @property
     def counts(self) -> dict[str, Count]:

@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from onnxq.core.brief import brief
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
@@ -36,6 +38,9 @@ class Samples:
     produce: Callable[[], Iterator[Batch]]
     cut: Callable[[int, int], Samples] | None = None
     ended: Callable[[], bool] | None = None
+
+    def __repr__(self) -> str:
+        return brief(self)
 
     def __iter__(self) -> Iterator[Batch]:
         batches = self.produce()

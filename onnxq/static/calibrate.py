@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 
     from onnxq.samples import Samples
     from onnxq.static.calibration import Observed
+
+LOG = logging.getLogger(__name__)
+
 
 __all__ = ["Calibration", "Checkpoint", "Shard", "Statistics", "calibrate"]
 
@@ -90,6 +94,7 @@ def calibrate(
     before = begun(prepared, statistics, shard)
     job = _Job(prepared, batches, first, shard, before, keeper, progress)
     workers = without_state(executor, prepared.feedback)
+    LOG.info("calibrating on %s: %s batches", batches.where, batches.count or "some")
     if workers is None:
         return job.here(threads)
     return job.by_workers(workers, 1 if threads is None else threads)
@@ -127,6 +132,7 @@ class _Job:
                 elif self.prepared.feedback:
                     run.advance(batch)
                 self._note(done, run.statistics)
+                LOG.debug("batch %d: observed", number)
             seen = run.statistics()
         self._keep(seen)
         return seen

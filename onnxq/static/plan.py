@@ -5,6 +5,7 @@ It may only demote a node to float, with a reason.
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from onnxq import catalog
 from onnxq.affine import code_bounds
+from onnxq.core.brief import brief
 from onnxq.core.collector import without_collector
 from onnxq.core.saved import Saved
 from onnxq.dynamic.dynamic_decision import (
@@ -74,6 +76,8 @@ if TYPE_CHECKING:
     from onnxq.static.prepared import Prepared
     from onnxq.static.statistics import Statistics
 
+LOG = logging.getLogger(__name__)
+
 
 CLIPPED_BITS = 8  # ONNX Runtime has Clip for int8 and uint8
 
@@ -123,6 +127,9 @@ class Plan(Saved):
     choices: Choices = field(default_factory=dict)
     asked: Request | None = None
     improvements: tuple[Outcome, ...] = ()
+
+    def __repr__(self) -> str:
+        return brief(self)
 
     @property
     def qconfig(self) -> QConfigMapping:
@@ -185,6 +192,7 @@ def plan(
     choices = with_dynamic(prepared.choices, dynamic, reasons)
     stored = {weight.tensor for weight in constants.weights.values()}
     notes += [*constants.notes, *of_dynamic, *notes_on_both_parts(stored, dynamic.values())]
+    LOG.info("planned: %d tensors, %d weights", len(tensors), len(constants.weights))
     return Plan(
         prepared.model_hash,
         prepared.target.name,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,12 +17,14 @@ from onnxq.graph.walk import tensor_names, walk
 from onnxq.ort.types_by_run import types_by_run
 from onnxq.qconfig import Choice, QConfigMapping, default_qconfig_mapping
 from onnxq.qconfig.absent import absent_op_types
+from onnxq.qconfig.excluded import excluding
 from onnxq.qconfig.input_codes import as_input_codes, as_output_codes, check_end
 from onnxq.samples.state import check_feedback
 from onnxq.static.arguments import check_costs, check_mapping
 from onnxq.static.choosing.named_forms import NamedForms
 from onnxq.static.choosing.rules import by_rules
 from onnxq.static.origin import suit_kernels
+from onnxq.static.placing.decision import Quantize
 from onnxq.static.placing.groups import (
     as_observed,
     observers_of,
@@ -31,7 +34,7 @@ from onnxq.static.placing.placed import placed, with_reasons
 from onnxq.targets.range_reduction import as_range_reduction
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     import onnx_ir as ir
 
@@ -42,6 +45,8 @@ if TYPE_CHECKING:
     from onnxq.targets.range_reduction import RangeReduction
 
 from onnxq.static.prepared import ModelSource, Prepared
+
+LOG = logging.getLogger(__name__)
 
 
 @without_collector()
@@ -55,6 +60,7 @@ def prepare(
     input_codes: Mapping[str, Asked] | None = None,
     output_codes: Sequence[str] = (),
     costs: Costs | None = None,
+    exclude: Collection[str] = (),
 ) -> Prepared:
     """A Prepared: the canonical graph, a decision for every node, an observer for every tensor.
 
@@ -72,6 +78,7 @@ def prepare(
         output_codes: names of outputs that it gives as codes.
         costs: times of nodes on a machine of the target, which decide where integers pay; None:
             the target's own table (onnxq.costs.of), where it has one.
+        exclude: names or globs of nodes that stay in float, whatever the qconfig says.
 
     Raises:
         ModelError: the model is unreadable, quantized already, or of a refused type or opset.
@@ -88,6 +95,7 @@ def prepare(
     if costs is not None:
         costs.check_target(chosen.name)
     mapping = qconfig if qconfig is not None else default_qconfig_mapping(backend_of(target))
+    mapping = excluding(mapping, exclude)
     wishes, codes_out = as_input_codes(input_codes), as_output_codes(output_codes)
     canonical = _canonical(model)
     for name in codes_out:
@@ -106,6 +114,8 @@ def prepare(
     asked = _Request(mapping, chosen, wishes, codes_out, costs, dict(feedback or {}))
     notes = (*canonical.notes, *on_pixels)
     made = _decided(canonical.model, source_hash, asked, notes)
+    quantized = sum(isinstance(decision, Quantize) for decision in made.decisions.values())
+    LOG.info("prepared for %s: %d of %d nodes on codes", chosen.name, quantized, len(nodes))
     return made.read_from(model) if isinstance(model, str | Path) else made
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import onnx
 import onnx_ir as ir
 
+from onnxq.core.brief import brief
 from onnxq.errors import CalibrationError
 from onnxq.graph.annotations import Annotations
 from onnxq.graph.io import load
@@ -102,6 +103,9 @@ class Prepared:
     aim: ir.Model | None = field(default=None, repr=False)
     _calibration: list[Calibration] = field(default_factory=list, repr=False)  # begun by run()
     _excerpt: list[Excerpt] = field(default_factory=list, repr=False)  # likewise
+
+    def __repr__(self) -> str:
+        return brief(self)
 
     @property
     def observed(self) -> dict[str, ObserverSpec]:

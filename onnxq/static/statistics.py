@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from onnxq.core.atomic import write_atomically
+from onnxq.core.brief import brief
 from onnxq.core.regular import why_no_file
 from onnxq.core.saved import plain, read
 from onnxq.errors import CalibrationError, OnnxqError, nearest
@@ -84,6 +85,9 @@ class Statistics:
     samples: SeenSamples = field(default_factory=SeenSamples)
     stopped: bool = False
     watched: Mapping[str, Observer] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        return brief(self)
 
     @property
     def next_batch(self) -> int:

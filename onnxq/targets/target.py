@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
+from onnxq.core.brief import brief
 from onnxq.targets.accumulation import Arithmetic
 from onnxq.targets.gains import DYNAMIC_GAINS, DynamicGain
 from onnxq.targets.range_reduction import RangeReduction
@@ -127,6 +128,9 @@ class Target:
     agreeing_sums: bool = False
     int8_activations: bool = False
     caveat: str = ""
+
+    def __repr__(self) -> str:
+        return brief(self)
 
     def __str__(self) -> str:
         return self.name

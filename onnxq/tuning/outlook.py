@@ -12,8 +12,8 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from onnxq.core.allotment import Allotment, Option
 from onnxq.operator import NodeForm
-from onnxq.tuning.allotment import Allotment, Option
 from onnxq.tuning.goal import Aim
 from onnxq.tuning.kinds import by_kind
 from onnxq.tuning.move_costs import (

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from onnxq.errors import QConfigError, kind_of
 from onnxq.improve import wanted
 from onnxq.qconfig import default_qconfig_mapping
+from onnxq.qconfig.excluded import excluding
 from onnxq.samples.held_apart import EVERY
 from onnxq.static.arguments import check_costs, check_mapping
 from onnxq.tuning.baseline import baseline_of
@@ -80,6 +81,7 @@ def tune(
     journal: str | Path | None = None,
     executor: Executor | None = None,
     progress: Step | None = None,
+    exclude: Collection[str] = (),
 ) -> Tuned:
     """The quantized model that reaches a goal, or comes nearest to it, with all that was measured.
 
@@ -106,6 +108,7 @@ def tune(
         journal: file that keeps what was measured, from which a search that was stopped goes on.
         executor: runs candidates beside each other; the result is the same. None: this process.
         progress: is told of each run.
+        exclude: names or globs of nodes that stay in float.
 
     Raises:
         QConfigError: an option is not known, or does not fit the goal.
@@ -135,7 +138,7 @@ def tune(
     search, apart = open_tuning_samples(
         samples, check, subject.inputs, every=hold_apart, batch_size=batch_size, ignore=ignore
     )
-    asked = subject.default if qconfig is None else qconfig
+    asked = excluding(subject.default if qconfig is None else qconfig, exclude)
     begun_s = time.process_time()
     baseline = baseline_of(subject, search, by)
     pass_s = time.process_time() - begun_s

@@ -73,6 +73,12 @@ def test_products_in_bodies_are_planned() -> None:
     assert "inner" in plan_weights(canonical(IN_A_BODY), WeightRequest()).quantized
 
 
+def test_products_in_bodies_need_no_data() -> None:
+    plan = plan_weights(canonical(IN_A_BODY), WeightRequest(method=Method.GPTQ))
+    assert plan.quantized["inner"].method is Method.HQQ
+    assert "whose inputs are not seen" in plan.notes[0]
+
+
 def test_an_ignored_node_stays_in_float() -> None:
     plan = plan_weights(canonical(TWO), WeightRequest(ignore=("gemm",)))
     assert plan.decisions["gemm"] == Float("it is to be ignored")

@@ -342,3 +342,11 @@ def test_the_saved_forms_give_the_same_file(
     result = run("quantize", model_path, samples_path, "-o", again, "--qconfig", forms)
     assert result.exit_code == 0, result.stderr
     assert again.read_bytes() == first.read_bytes()
+
+
+def test_excluded_nodes_stay_in_float_on_the_command_line_too(run: Run, model_path: Path) -> None:
+    result = run("inspect", model_path, "--exclude", "conv*", "--exclude", "gemm", "--json")
+    forms = {node["name"]: node["form"] for node in json.loads(result.stdout)["nodes"]}
+    assert {forms["conv1"], forms["conv2"], forms["gemm"]} == {"float"}
+    wrong = run("inspect", model_path, "--exclude", "conv_1")
+    assert (wrong.exit_code, "Did you mean 'conv1'" in wrong.stderr) == (5, True)

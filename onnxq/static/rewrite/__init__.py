@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from onnxq.core.collector import without_collector
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from onnxq.static.plan import Plan
     from onnxq.static.prepared import Prepared
 
+LOG = logging.getLogger(__name__)
+
 
 @without_collector()
 def rewrite(prepared: Prepared, plan: Plan, format: str = "qdq") -> QuantizedModel:
@@ -58,6 +61,7 @@ def rewrite(prepared: Prepared, plan: Plan, format: str = "qdq") -> QuantizedMod
             "the plan is of improved weights, which the prepared model does not have: rewrite what "
             "onnxq.improve returned, the Prepared and its Plan; or leave out `improve`, and plan."
         )
+    LOG.info("rewriting as %s", format)
     check_plan(prepared.model, plan)
     check_decisions(prepared.model, plan.dynamic)
     model = prepared.model.clone()

@@ -5,8 +5,8 @@ import itertools
 import numpy as np
 import pytest
 
-from onnxq.tuning import allotment as module
-from onnxq.tuning.allotment import Allotment, Option
+from onnxq.core import allotment as module
+from onnxq.core.allotment import Allotment, Option
 
 
 def drawn(seed: int, things: int, options: int = 3) -> list[list[Option]]:

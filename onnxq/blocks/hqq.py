@@ -1,0 +1,75 @@
+"""Half-quadratic quantization: ranges in which most weights lie near, and few far off; no data.
+
+    least over z of    sum_i |w_i - (q_i - z) s|^p        p < 1
+
+A sum of squares spends itself on the few large weights; this one leaves them their errors. It is
+split in two, with e the errors that are allowed (Badri and Shaji, 2023):
+
+    e = shrink(w - (q - z) s)        z = mean(q - (w - e) / s)
+
+Beside 8-bit activations, MatMulNBits has whole zero points, so that z is rounded at the end. A
+block keeps the range of least squares where that has the lesser sum of powers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from onnxq.blocks.ranges import in_blocks, rounded, search_ranges
+from onnxq.qparams import MIN_SCALE
+
+if TYPE_CHECKING:
+    from onnxq.blocks.block_codes import BlockCodes, Bytes
+    from onnxq.blocks.block_spec import BlockSpec
+    from onnxq.core.arrays import Singles
+
+POWER = 0.7
+STRENGTH, GROWTH = 10.0, 1.01
+"""Penalty on errors that are not allowed, in the units of a block's largest weight, and its growth
+from one iteration to the next: those of the authors."""
+ITERATIONS = 20
+SMALL = np.float32(1e-8)
+
+
+@dataclass(frozen=True, slots=True)
+class HalfQuadratic:
+    """Solver of rows by half-quadratic quantization."""
+
+    def __call__(self, rows: Singles, spec: BlockSpec) -> BlockCodes:
+        """Codes of float32 (rows, inputs)."""
+        scale, point = search_ranges(rows, spec)
+        if not spec.symmetric:
+            scale, point = _shrunk(in_blocks(rows, spec.block), scale, point, spec)
+        return rounded(rows, spec, scale, point)
+
+
+def _shrunk(w: Singles, scale: Singles, point: Bytes, spec: BlockSpec) -> tuple[Singles, Bytes]:
+    """The better range of each block, float32 and uint8 (rows, blocks)."""
+    s, z = scale[..., np.newaxis], point.astype(np.float32)[..., np.newaxis]
+    unit = np.maximum(np.abs(w).max(-1, keepdims=True), MIN_SCALE)
+    strength = STRENGTH
+    for _ in range(ITERATIONS):
+        q = np.clip(np.rint(w / s + z), 0, spec.most)
+        allowed = _shrink((w - (q - z) * s) / unit, strength) * unit
+        z = np.mean(q - (w - allowed) / s, axis=-1, keepdims=True)
+        strength *= GROWTH
+    whole = np.clip(np.rint(z), 0, spec.most)
+    before, after = (_cost(w, s, each, spec) for each in (point[..., np.newaxis], whole))
+    better = after < before
+    return scale, np.where(better, whole[..., 0], point).astype(np.uint8)
+
+
+def _shrink(x: Singles, strength: float) -> Singles:
+    """Rest of errors that cost |e|^p: 0 of small ones, nearly all of large ones."""
+    size = np.abs(x)
+    cut = np.float32(1 / strength) * (size + SMALL) ** np.float32(POWER - 1)
+    return np.asarray(np.sign(x) * np.maximum(size - cut, 0), np.float32)
+
+
+def _cost(w: Singles, scale: Singles, point: Singles | Bytes, spec: BlockSpec) -> Singles:
+    """Sum of powers of the errors of each block, (rows, blocks)."""
+    q = np.clip(np.rint(w / scale) + point, 0, spec.most) - point
+    return np.asarray((np.abs(w - q * scale) ** np.float32(POWER)).sum(-1), np.float32)

@@ -1,0 +1,51 @@
+"""Carries out a plan of weights in blocks: each product reads its codes, and no float weight."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from onnxq.blocks.write_products import ProductWriter
+from onnxq.core.collector import without_collector
+from onnxq.graph.checks import FORMAT_KEY
+from onnxq.graph.hashing import model_hash
+from onnxq.graph.walk import node_name, walk
+from onnxq.qdq.compact import compact, names_in
+from onnxq.quantized.quantized_model import QuantizedModel
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import onnx_ir as ir
+
+    from onnxq.blocks.plan_weights import WeightPlan
+
+FORMAT = "dynamic"
+"""Weights alone are quantized, and activations, where they are, when the model runs."""
+
+
+@without_collector()
+def write_weights(
+    model: ir.Model,
+    plan: WeightPlan,
+    codes: Mapping[str, Mapping[str, ir.TensorProtocol]],
+    accuracy: int,
+) -> QuantizedModel:
+    """The model with weights in blocks; the float model stays as it is and shares what it can.
+
+    Args:
+        model: the canonical float model that the plan was made of.
+        plan: which products, and in which form.
+        codes: product -> arrays of `PackedBlocks` by name, in memory or on disk.
+        accuracy: accuracy_level of the products.
+    """
+    written = model.clone()
+    writer = ProductWriter(written, accuracy)
+    for node, _ in list(walk(written.graph)):
+        decision = plan.quantized.get(node_name(node))
+        if decision is not None:
+            writer.write(node, codes[node_name(node)], decision)
+    compact(written, names_in(model))
+    written.metadata_props.update(
+        {"onnxq.float_model_hash": model_hash(model), "onnxq.target": "any", FORMAT_KEY: FORMAT}
+    )
+    return QuantizedModel.of(written)

@@ -1,0 +1,119 @@
+"""The command that stores weights in blocks: quantize-weights."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+from onnxq.cli.options import (
+    PATH,
+    annotations_option,
+    batch_size_option,
+    ignore_option,
+    json_option,
+    output_option,
+)
+from onnxq.cli.steps import claim_beside, given, load_model
+from onnxq.cli.verdicts import Asked, verdict_options
+from onnxq.cli.worker_options import Workers, workers_options
+from onnxq.cli.written import Written, report_weights
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@click.command("quantize-weights")
+@click.argument("model", type=PATH)
+@click.argument("samples", type=PATH, required=False)
+@output_option
+@click.option(
+    "--bits", type=int, default=4, show_default=True, metavar="2|4|8", help="Bits per weight."
+)
+@click.option(
+    "--block",
+    type=int,
+    default=32,
+    show_default=True,
+    metavar="16|32|64|128",
+    help="Inputs that share a scale.",
+)
+@click.option(
+    "--scheme",
+    default="affine",
+    show_default=True,
+    metavar="affine|symmetric",
+    help="affine: each block has a zero point; symmetric: smaller by a code per block.",
+)
+@click.option(
+    "--method",
+    metavar="rtn|hqq|gptq|awq",
+    help="How codes are found; gptq and awq look at SAMPLES. Default: gptq with SAMPLES, else hqq.",
+)
+@click.option(
+    "--accuracy-level",
+    type=int,
+    default=4,
+    show_default=True,
+    metavar="0|4",
+    help="4: products round activations to int8, the fastest; 0: they compute in float32.",
+)
+@click.option(
+    "--leave", multiple=True, metavar="NODE", help="A product that stays in float; repeatable."
+)
+@annotations_option
+@batch_size_option
+@ignore_option
+@verdict_options
+@workers_options
+@json_option
+def quantize_weights(
+    model: Path,
+    samples: Path | None,
+    output: Path,
+    bits: int,
+    block: int,
+    scheme: str,
+    method: str | None,
+    accuracy_level: int,
+    leave: tuple[str, ...],
+    annotations: str,
+    batch_size: int | None,
+    ignore: tuple[str, ...],
+    check: Path | None,
+    min_sqnr: float | None,
+    no_verdict: bool,
+    as_json: bool,
+    workers: Workers,
+) -> None:
+    """Store the weights of MODEL's products in blocks of 2, 4 or 8 bits; activations stay float."""
+    begun_s, asked = time.process_time(), Asked(check, min_sqnr, no_verdict)
+    claim_beside(model, [output], given(samples, check))
+    from onnxq.weights import as_request, check_accuracy
+
+    request = as_request(bits, block, scheme, method, leave, samples)
+    check_accuracy(accuracy_level)
+    source = load_model(model, [output])
+    from onnxq.checking.weights_job import WeightsJob, carry_out_weights
+    from onnxq.graph.annotations import Annotations
+    from onnxq.graph.canonical import canonicalize
+    from onnxq.graph.saving import save
+    from onnxq.ort.types_by_run import types_by_run
+
+    canonical = canonicalize(source, types_by_run)
+    job = WeightsJob(
+        canonical.model,
+        request,
+        samples,
+        accuracy_level,
+        asked.source,
+        batch_size,
+        ignore,
+        min_sqnr,
+        begun_s,
+    )
+    with workers.executor() as executor:
+        made = carry_out_weights(job, executor=executor)
+    save(made.model, output, Annotations(annotations))
+    report_weights(canonical, made.plan, Written(made, model, output), as_json)

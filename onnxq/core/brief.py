@@ -1,0 +1,38 @@
+"""Short texts of values: a line with their fields, in which what is long is counted or cut."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import fields
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+MOST = 60
+"""Characters of one field."""
+
+
+def brief(value: DataclassInstance) -> str:
+    """The value's class and fields: Plan(target='portable', tensors={33 items}, ...).
+
+    Collections whose text is long are counted, other long texts are cut; what is empty, None, or
+    has no place in the value's own repr is left out.
+    """
+    shown = [(f.name, getattr(value, f.name)) for f in fields(value) if f.repr]
+    parts = [f"{name}={_short(one)}" for name, one in shown if not _is_empty(one)]
+    return f"{type(value).__name__}({', '.join(parts)})"
+
+
+def _is_empty(one: object) -> bool:
+    return one is None or (isinstance(one, Collection) and not one)
+
+
+def _short(one: object) -> str:
+    text = repr(one)
+    if len(text) <= MOST:
+        return text
+    if isinstance(one, Collection) and not isinstance(one, str | bytes):
+        opening, closing = ("(", ")") if isinstance(one, tuple) else ("{", "}")
+        return f"{opening}{len(one)} items{closing}"
+    return f"{text[: MOST - 3]}..."

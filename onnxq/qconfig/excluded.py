@@ -1,0 +1,28 @@
+"""Nodes that a caller leaves out of quantization by name: nodes_to_exclude of other tools."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from onnxq.errors import QConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from onnxq.qconfig import QConfigMapping
+
+
+def excluding(mapping: QConfigMapping, names: Collection[str]) -> QConfigMapping:
+    """A mapping that leaves these nodes, by name or glob, in float, whatever it said of them.
+
+    Names that are not in the model are found by `QConfigMapping.check`.
+
+    Raises:
+        QConfigError: it is no list of names.
+    """
+    if isinstance(names, str) or not all(isinstance(name, str) for name in names):
+        raise QConfigError(
+            f"exclude: got {names!r}; wanted a list of names of nodes, such as ['/fc/MatMul']."
+        )
+    return replace(mapping, nodes={**mapping.nodes, **dict.fromkeys(names)}) if names else mapping

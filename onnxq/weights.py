@@ -1,0 +1,138 @@
+"""Weights in blocks of 2, 4 or 8 bits as one call, and as its steps."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from onnxq.blocks.block_spec import BlockSpec, Method, Scheme
+from onnxq.blocks.plan_weights import WeightRequest
+from onnxq.blocks.write_products import ACCURACIES, INT8_ACCURACY
+from onnxq.checking.weights_job import WeightsJob, carry_out_weights
+from onnxq.checking.with_verdict import Check
+from onnxq.errors import CalibrationError, QConfigError, member
+from onnxq.graph.canonical import canonicalize
+from onnxq.graph.io import load
+from onnxq.ort.types_by_run import types_by_run
+from onnxq.static.arguments import check_decibels
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from concurrent.futures import Executor
+    from pathlib import Path
+
+    from onnxq.core.arrays import Array
+    from onnxq.quantized.quantized_model import QuantizedModel
+    from onnxq.samples import Samples
+    from onnxq.static.prepared import ModelSource
+
+    Batch = Mapping[str, Array]
+
+
+def quantize_weights(
+    model: ModelSource,
+    samples: str | Path | Samples | Batch | Iterable[Batch] | None = None,
+    *,
+    bits: int = 4,
+    block: int = 32,
+    scheme: Scheme | str = Scheme.AFFINE,
+    method: Method | str | None = None,
+    accuracy_level: int = INT8_ACCURACY,
+    leave: Sequence[str] = (),
+    batch_size: int | None = None,
+    ignore: Collection[str] = (),
+    check: object = Check.CALIBRATION,
+    min_sqnr_db: float | None = None,
+    executor: Executor | None = None,
+) -> QuantizedModel:
+    """The model with the weights of its products in blocks of a few bits, and a verdict on it.
+
+    Every MatMul and Gemm with a constant matrix becomes com.microsoft MatMulNBits. Activations stay
+    in float; ONNX Runtime rounds them to int8 inside a product at accuracy level 4.
+
+    Args:
+        model: path, ModelProto or onnx_ir.Model of the float model; it is not changed.
+        samples: that gptq and awq look at: a file or folder, arrays, or batches.
+        bits: 2, 4 or 8 per weight.
+        block: inputs that share a scale: 16, 32, 64 or 128.
+        scheme: "affine": each block has a zero point; "symmetric": smaller by a code per block, and
+            less accurate.
+        method: "rtn", "hqq", "gptq" or "awq"; None: gptq where samples are given, hqq without.
+        accuracy_level: 4: ONNX Runtime rounds activations to int8 in the product, which is its
+            fastest; 0: it computes in float32.
+        leave: names of products that stay in float.
+        batch_size: samples per run; None: the model's static batch, else 1.
+        ignore: names of arrays in the samples that are no inputs (labels).
+        check: what to try the result on: samples that it was not made from, as `samples`; or a
+            Check.
+        min_sqnr_db: bound on every float output, in dB; None: none.
+        executor: whose workers find the codes; the result is the same. None: this process.
+
+    Raises:
+        ModelError: the model is unreadable, quantized already, has no products with constant
+            matrices, or NaN or Inf in one; ONNX Runtime does not run it.
+        CalibrationError: unusable samples, or none where the method needs some.
+        QConfigError: bits, block, method, accuracy level or a name in `leave` is not known; or a
+            bound without samples.
+        UnsupportedError: 3 bits, which ONNX Runtime has no products for.
+        VerificationError: an output is below min_sqnr_db; the error has the verdict.
+        WorkerError: workers died, more often than it was tried.
+
+    Warns:
+        UserWarning: an output is far from the float model's.
+    """
+    begun_s = time.process_time()
+    check_decibels(min_sqnr_db)
+    request = as_request(bits, block, scheme, method, leave, samples)
+    check_accuracy(accuracy_level)
+    canonical = canonicalize(load(model), types_by_run)
+    job = WeightsJob(
+        canonical.model,
+        request,
+        samples,
+        accuracy_level,
+        check,
+        batch_size,
+        ignore,
+        min_sqnr_db,
+        begun_s,
+    )
+    made = carry_out_weights(job, executor=executor)
+    verdict = made.model.verdict
+    if verdict is not None:
+        notes = (*verdict.notes, *canonical.notes, *made.plan.notes)
+        made.model.attach(replace(verdict, notes=notes))
+        if verdict.warning:
+            warnings.warn(verdict.warning, UserWarning, stacklevel=2)
+    return made.model
+
+
+def as_request(
+    bits: int,
+    block: int,
+    scheme: Scheme | str,
+    method: Method | str | None,
+    leave: Sequence[str],
+    samples: object,
+) -> WeightRequest:
+    """What these arguments of `quantize_weights` ask for; raises as it does."""
+    chosen = Method.HQQ if samples is None else Method.GPTQ
+    if method is not None:
+        chosen = member(Method, method, "method")
+    if chosen.needs_moments and samples is None:
+        raise CalibrationError(
+            f"method '{chosen.value}' looks at samples, and none are given. Give some, or ask for "
+            "'hqq' or 'rtn', which need none."
+        )
+    symmetric = member(Scheme, scheme, "scheme") is Scheme.SYMMETRIC
+    return WeightRequest(BlockSpec(bits, block, symmetric), chosen, tuple(leave))
+
+
+def check_accuracy(level: int) -> None:
+    """Raises QConfigError for an accuracy_level that is not one of MatMulNBits' on CPUs."""
+    if level not in ACCURACIES:
+        raise QConfigError(
+            f"accuracy_level: got {level!r}; wanted 0 (float32) or 4 (int8 activations)."
+        )
