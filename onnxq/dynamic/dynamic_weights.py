@@ -10,7 +10,7 @@ import numpy as np
 
 from onnxq.dtypes import BYTE_BITS, INT8
 from onnxq.dynamic.dynamic_decision import DynamicWeightPlan
-from onnxq.errors import ModelError
+from onnxq.errors import ModelError, QConfigError
 from onnxq.graph.walk import value_name
 from onnxq.graph.weights import constant_array
 from onnxq.observers.weight_observation import WeightKey, observe_weight
@@ -112,7 +112,8 @@ def observe_stored(
 
     Raises:
         ModelError: the weight holds NaN or Inf.
-        QConfigError: the observer gives codes that the target cannot run exactly.
+        QConfigError: the observer gives codes that the target cannot run exactly, or one scale for
+            all blocks.
     """
     if key.block_size is not None:
         return _observe_blocks(array, key, key.block_size, limit)
@@ -142,11 +143,14 @@ def _observe_blocks(
     padded[:length] = columns
     rows = np.moveaxis(padded.reshape(blocks, size, count), 1, 2).reshape(blocks * count, size)
     qparams, notes = observe_weight(rows, WeightKey(key.tensor, 0, limit, key.observer))
-    shape = (blocks, count)
-    scale = np.broadcast_to(qparams.scale.reshape(shape if qparams.scale.ndim else ()), shape)
-    zero_point = np.broadcast_to(
-        qparams.zero_point.reshape(shape if qparams.scale.ndim else ()), shape
-    )
+    if not qparams.scale.ndim:
+        raise QConfigError(
+            f"weight '{key.tensor}': {key.observer.name} gives one scale for the whole tensor, and "
+            f"form 'blocks' wants one per block of {size}. Name an observer with a scale per "
+            "channel, such as LeastErrorObserver or NarrowRangeObserver; or use `onnxq "
+            "quantize-weights`."
+        )
+    scale, zero_point = (x.reshape(blocks, count) for x in (qparams.scale, qparams.zero_point))
     summed = 1 - key.axis % MATRIX
     if summed:
         scale, zero_point = scale.T, zero_point.T

@@ -20,7 +20,7 @@ from onnxq.dynamic.dynamic_weights import (
     plan_stored,
     unpermuted,
 )
-from onnxq.errors import ModelError
+from onnxq.errors import ModelError, QConfigError
 from onnxq.observers import MinMaxObserver, NarrowRangeObserver
 from onnxq.operator import DynamicWeight, Float
 from onnxq.qparams import PerBlock, PerChannel, PerTensor, QParams
@@ -76,14 +76,10 @@ def test_blocks_lie_along_the_axis_that_is_summed_over(axis: int) -> None:
         np.testing.assert_array_equal(scale, np.abs(block).max(summed) / np.float32(127))
 
 
-def test_an_observer_of_one_scale_gives_every_block_the_same() -> None:
-    w = weights(0, 6, 10)
+def test_an_observer_of_one_scale_has_none_for_blocks() -> None:
     key = StorageKey("w", 1, 4, MinMaxObserver.with_args(dtype="uint8"))
-    plan = plan_stored(DynamicWeight(1, 1), key, 127, observe_stored(w, key, 127)[0])
-    assert plan.qparams is not None
-    assert plan.qparams.scale.shape == (2, 10)
-    assert len(np.unique(plan.qparams.scale)) == 1
-    assert plan.code_limit is None  # of uint8
+    with pytest.raises(QConfigError, match=r"one scale for the whole tensor.*quantize-weights"):
+        observe_stored(weights(0, 6, 10), key, 127)
 
 
 @given(
