@@ -120,7 +120,7 @@ def bench(
 
 
 def _source(given: ModelSource, model: ir.Model) -> ir.Model | Path:
-    """What a session is opened with: a file as it is."""
+    """Source that a session is opened with: a file as it is."""
     return Path(given) if isinstance(given, str | Path) else model
 
 

@@ -9,6 +9,7 @@ import click
 
 from onnxq.cli.common_options import say_note, say_written
 from onnxq.cli.end_options import Ends, ends_options
+from onnxq.cli.image_options import image_options
 from onnxq.cli.options import (
     PATH,
     batch_size_option,
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
 @batch_size_option
 @threads_option
 @ignore_option
+@image_options
 @feedback_option
 @click.option("--resume", is_flag=True, help="Go on from the statistics in the output file.")
 @click.option(

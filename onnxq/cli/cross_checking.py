@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from onnxq.cli.common_options import say_note
+from onnxq.cli.image_options import image_options
 from onnxq.cli.options import (
     PATH,
     Bound,
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 @click.argument("samples", type=PATH)
 @batch_size_option
 @ignore_option
+@image_options
 @feedback_option
 @click.option(
     "--max-steps", type=Bound(min=0), metavar="N", help="Let integers differ by so many steps."
@@ -90,7 +92,7 @@ def allowances(
     max_output_steps: float | None,
     allow_unchecked: bool,
 ) -> dict[str, object]:
-    """What may differ, by the names of CrossFindings.check."""
+    """Allowances by the names of CrossFindings.check."""
     from onnxq.checking.cross_findings import Unchecked
 
     return {

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from onnxq.cli.end_options import Ends, ends_options
+from onnxq.cli.image_options import image_options
 from onnxq.cli.options import (
     PATH,
     annotations_option,
@@ -61,6 +62,7 @@ if TYPE_CHECKING:
 @batch_size_option
 @threads_option
 @ignore_option
+@image_options
 @feedback_option
 @click.option(
     "--stats", multiple=True, type=PATH, help="Statistics in place of SAMPLES; repeated: merged."
@@ -186,6 +188,7 @@ def quantize(
 @annotations_option
 @batch_size_option
 @ignore_option
+@image_options
 @feedback_option
 @verdict_options
 @click.option("--save-plan", type=PATH, help="Write the plan, as JSON.")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from onnxq.cli.common_options import say_written
+from onnxq.cli.image_options import image_options
 from onnxq.cli.options import (
     PATH,
     ignore_option,
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 @click.argument("quantized", metavar="QUANTIZED", type=PATH)
 @click.argument("samples", type=PATH, required=False)
 @ignore_option
+@image_options
 @click.option(
     "--batch", type=click.IntRange(min=1), help="Samples per run; default: the model's, else 1."
 )

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from onnxq.cli.image_options import image_options
 from onnxq.cli.options import (
     PATH,
     batch_size_option,
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 )
 @batch_size_option
 @ignore_option
+@image_options
 @feedback_option
 @kernel_threads_option
 @workers_options

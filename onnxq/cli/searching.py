@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import warnings
 from dataclasses import replace
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from onnxq.cli.end_options import Ends, ends_options
+from onnxq.cli.image_options import image_options, image_words
 from onnxq.cli.options import (
     PATH,
     Bound,
@@ -115,6 +117,7 @@ if TYPE_CHECKING:
 @ends_options
 @batch_size_option
 @ignore_option
+@image_options
 @feedback_option
 @workers_options
 @annotations_option
@@ -216,7 +219,7 @@ def tune(
         None
         if kept is None
         else _again(
-            ["onnxq", "quantize", str(model), str(samples), "-o", str(output)],
+            ["onnxq", "quantize", str(model), os.fspath(samples), "-o", str(output)],
             {
                 "--qconfig": str(kept),
                 "--target": target,
@@ -229,6 +232,7 @@ def tune(
             [
                 *(f"--ignore={name}" for name in (*ignore, *tuned.labels)),
                 *(f"--feedback={k}={v}" for k, v in feedback.items()),
+                *image_words(samples),
                 *ends.words,
             ],
         )

@@ -11,6 +11,7 @@ import click
 
 from onnxq.cli.common_options import say_note
 from onnxq.cli.cross_checking import allowances, check_integers
+from onnxq.cli.image_options import image_options
 from onnxq.cli.options import (
     PATH,
     Bound,
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 )
 @batch_size_option
 @ignore_option
+@image_options
 @feedback_option
 @click.option(
     "--min-sqnr", type=Bound(), metavar="DB", help="Fail (exit code 8) where the SQNR is lower."

@@ -1,4 +1,4 @@
-"""What would become of each node of a model, as a value; of a quantized one, what it is."""
+"""Inspections as values: the form of each node of a float model, or what a quantized one is."""
 
 from __future__ import annotations
 

@@ -4,7 +4,9 @@
 
     .npz file, or {name: array}   one array per input, named by it; first axis = samples
     .npy file, or one array       the same, for a model with one input
-    folder of .npz / .npy files   one sample or one batch per file, in the order of the names
+    .safetensors file             as an .npz file
+    folder of such files          one sample or one batch per file, in the order of the names
+    Images(folder, size, ...)     images, cut to the model's size, with mean and std
     iterable (list, torch         one sample or one batch per item: a dict, an array or tensor for a
       DataLoader, generator),     model with one input, or a tuple in the order of the inputs; one
       or function returning one   further entry of a tuple is taken for the label and left aside
@@ -17,7 +19,8 @@ lengths (x (steps, N, I) beside h (1, N, H)), are whole inputs of one run.
 
 An input of rank 0 is one number for a whole batch: a number in each file or item, or, in an .npz
 and among arrays by name, one number for all runs (sr=np.array(16000)). ONNX Runtime's
-CalibrationDataReader, or another object with its get_next, is an iterable too.
+CalibrationDataReader, or another object with its get_next, is an iterable too, and so is NNCF's
+Dataset, or another object with its get_inference_data.
 
 The batch size is the model's static batch where it has one, else 1. The last batch may be smaller
 when the batch is dynamic; when it is static, left-over samples are an error. Files are read batch
@@ -29,7 +32,16 @@ codes, samples may be the numbers that these stand for.
 from __future__ import annotations
 
 from onnxq.samples.batches import Samples
+from onnxq.samples.images import Images
 from onnxq.samples.inputs import InputSpec, as_taken, input_specs
 from onnxq.samples.sources import is_one_shot, open_samples
 
-__all__ = ["InputSpec", "Samples", "as_taken", "input_specs", "is_one_shot", "open_samples"]
+__all__ = [
+    "Images",
+    "InputSpec",
+    "Samples",
+    "as_taken",
+    "input_specs",
+    "is_one_shot",
+    "open_samples",
+]

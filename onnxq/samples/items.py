@@ -11,6 +11,7 @@ import numpy as np
 from onnxq.core.regular import why_no_file
 from onnxq.errors import CalibrationError
 from onnxq.samples.columns import npy_column, npz_columns, whole
+from onnxq.samples.images import SUFFIXES
 from onnxq.samples.inputs import (
     Batch,
     InputSpec,
@@ -23,11 +24,19 @@ from onnxq.samples.inputs import (
     only_input,
     stack,
 )
+from onnxq.samples.tensor_file import tensor_columns
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from onnxq.core.arrays import Array
+
+
+TENSORS = ".safetensors"
+AS_IMAGES = (
+    " It has images: say how they become numbers, with --image-mean and --image-std (in Python "
+    "onnxq.samples.Images)."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,22 +53,24 @@ class _Item:
 
 
 def folder_files(folder: Path, where: str) -> list[Path]:
-    """The .npz and .npy files of a folder, in the order of their names.
+    """The .npz, .npy and .safetensors files of a folder, in the order of their names.
 
     Raises:
         CalibrationError: there is none, one is no regular file, or the folder cannot be listed.
     """
     try:
-        files = sorted(path for path in folder.iterdir() if path.suffix in (".npz", ".npy"))
+        there = sorted(folder.iterdir())
     except OSError as error:
         raise CalibrationError(f"{where} cannot be read: {error.strerror}.") from error
+    files = [path for path in there if path.suffix in (".npz", ".npy", TENSORS)]
     for path in files:
         if why := why_no_file(path):
             raise CalibrationError(f"{where}, '{path.name}': {why}. Replace it, or take it out.")
     if not files:
+        images = "" if all(path.suffix.lower() not in SUFFIXES for path in there) else AS_IMAGES
         raise CalibrationError(
-            f"{where}: no samples; wanted .npz or .npy files in the folder, one sample or batch "
-            "each."
+            f"{where}: no samples; wanted .npz, .npy or .safetensors files in the folder, one "
+            f"sample or batch each.{images}"
         )
     return files
 
@@ -95,7 +106,7 @@ def _read(path: Path, inputs: Sequence[InputSpec], ignore: Collection[str]) -> _
     where = f"samples '{path}'"
     if path.suffix == ".npy":
         return _Item(where, {only_input(inputs, where).name: whole(npy_column(path, where))})
-    columns = npz_columns(path, where)
+    columns = tensor_columns(path, where) if path.suffix == TENSORS else npz_columns(path, where)
     return _Item(where, {n: whole(c) for n, c in columns.items() if n not in ignore})
 
 

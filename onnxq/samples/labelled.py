@@ -17,9 +17,11 @@ from onnxq.core.memory import bytes_to_keep
 from onnxq.errors import CalibrationError
 from onnxq.samples.batches import Samples
 from onnxq.samples.columns import npz_columns
+from onnxq.samples.images import Images
 from onnxq.samples.inputs import InputSpec
-from onnxq.samples.items import folder_files
+from onnxq.samples.items import TENSORS, folder_files
 from onnxq.samples.sources import open_samples
+from onnxq.samples.tensor_file import tensor_columns
 
 if TYPE_CHECKING:
     from onnxq.samples.inputs import Batch
@@ -49,6 +51,8 @@ def open_labelled(
     """
     if isinstance(source, Samples):
         return _in_memory(source)
+    if isinstance(source, Images):
+        return _in_memory(open_samples(source, inputs, batch_size, ignore))
     if not isinstance(source, str | Path | Mapping | np.ndarray):
         source = list(_items(source))
     labels = _labels(source, {spec.name for spec in inputs}, sum(not s.optional for s in inputs))
@@ -62,6 +66,7 @@ def _items(source: object) -> Iterator[object]:
     if callable(get_next):
         yield from iter(get_next, None)
         return
+    source = getattr(source, "get_inference_data", source)
     if callable(source) and not isinstance(source, Iterable):
         source = source()
     if not isinstance(source, Iterable):
@@ -86,7 +91,8 @@ def _labels(source: object, known: Collection[str], inputs: int) -> dict[str, np
         path = folder_files(path, where)[0]
     if path.suffix == ".npy" or not path.is_file():
         return {}  # which `open_samples` refuses in its own words
-    return {n: c.dtype for n, c in npz_columns(path, where).items() if n not in known}
+    read = tensor_columns if path.suffix == TENSORS else npz_columns
+    return {n: c.dtype for n, c in read(path, where).items() if n not in known}
 
 
 def _labels_of_item(

@@ -14,6 +14,7 @@ from onnxq.core.regular import why_no_file
 from onnxq.errors import CalibrationError, kind_of
 from onnxq.samples.batches import Samples
 from onnxq.samples.columns import memory_column, npy_column, npz_columns
+from onnxq.samples.images import Images
 from onnxq.samples.inputs import (
     Batch,
     InputSpec,
@@ -23,8 +24,9 @@ from onnxq.samples.inputs import (
     have_batch_axis,
     only_input,
 )
-from onnxq.samples.items import batches_of_folder, batches_of_iterable, folder_files
+from onnxq.samples.items import TENSORS, batches_of_folder, batches_of_iterable, folder_files
 from onnxq.samples.table import samples_of_table
+from onnxq.samples.tensor_file import tensor_columns
 
 OF_STATISTICS = frozenset(["header", "batches", "checks", "counts"])
 """Arrays that every .stats file holds (see onnxq.static.statistics)."""
@@ -44,7 +46,7 @@ def open_samples(
     can be gone through once.
 
     Args:
-        source: path, arrays, iterable, or a function that returns an iterable.
+        source: path, Images, arrays, iterable, or a function that returns an iterable.
         inputs: what the model wants; see `input_specs`.
         batch_size: samples per batch; None: the model's static batch, else 1.
         ignore: names of arrays that are no inputs (labels).
@@ -88,6 +90,8 @@ def _open(
     """Samples as the source holds them."""
     if isinstance(source, str | Path):
         return _open_path(Path(source), inputs, batch_size, ignore)
+    if isinstance(source, Images):
+        return _open_iterable(source.arrays(inputs), inputs, batch_size, ignore)
     if isinstance(source, np.ndarray):
         name = only_input(inputs, "samples array").name
         return samples_of_table(
@@ -139,12 +143,17 @@ def _open_path(
 
         return replace(batches(files), cut=cut)
     if why := why_no_file(path):
-        raise CalibrationError(f"{where}: {why}. Give an .npz or .npy file, or a folder of them.")
+        raise CalibrationError(
+            f"{where}: {why}. Give an .npz, .npy or .safetensors file, or a folder."
+        )
     if path.suffix == ".npy":
         name = only_input(inputs, where).name
         return samples_of_table(
             {name: npy_column(path.absolute(), where)}, inputs, batch_size, where
         )
+    if path.suffix == TENSORS:
+        mapped = {n: c for n, c in tensor_columns(path, where).items() if n not in ignore}
+        return samples_of_table(mapped, inputs, batch_size, where)
     found = npz_columns(path, where)
     if found.keys() >= OF_STATISTICS and not any(s.name in OF_STATISTICS for s in inputs):
         raise CalibrationError(
@@ -162,6 +171,8 @@ def _open_iterable(
     produce: Callable[[], Iterable[object]]
     if callable(getattr(source, "get_next", None)):
         produce = _DataReader(source)
+    elif callable(transformed := getattr(source, "get_inference_data", None)):
+        produce = transformed  # NNCF's Dataset: items as its transform_func gives them
     elif callable(source) and not isinstance(source, Iterable):
         produce = source
     elif isinstance(source, Iterator):
@@ -181,6 +192,9 @@ def _open_iterable(
 
 def _length_of(source: object) -> int | None:
     """Number of items, where the source can tell it; a `__len__` that only raises cannot."""
+    if callable(length := getattr(source, "get_length", None)):  # NNCF's Dataset
+        found = length()
+        return found if isinstance(found, int) else None
     if not isinstance(source, Sized):
         return None
     try:

@@ -8,6 +8,7 @@ import pytest
 from onnxq.errors import CalibrationError
 from onnxq.samples import InputSpec
 from onnxq.samples import labelled as module
+from onnxq.samples.images import Images
 from onnxq.samples.labelled import open_labelled
 
 if TYPE_CHECKING:
@@ -62,3 +63,17 @@ def test_samples_that_do_not_fit_into_memory_are_refused_in_words(
     monkeypatch.setattr(module, "bytes_to_keep", lambda: 16)
     with pytest.raises(CalibrationError, match=r"may be kept in memory.*Give fewer"):
         open_labelled(ARRAYS, [X])
+
+
+def test_images_and_safetensors_files_are_samples_of_a_search_too(tmp_path: Path) -> None:
+    saving = pytest.importorskip("safetensors.numpy")
+    path = tmp_path / "s.safetensors"
+    spec = InputSpec("x", np.dtype(np.float32), ("N", 2))
+    arrays = {"x": np.ones((3, 2), np.float32), "kinds": np.arange(3)}
+    saving.save_file(arrays, path)
+    assert [batch["kinds"].tolist() for batch in open_labelled(path, (spec,))] == [[0], [1], [2]]
+    image = pytest.importorskip("PIL.Image")
+    image.new("RGB", (4, 4), (255, 0, 0)).save(tmp_path / "a.png")
+    planes = InputSpec("x", np.dtype(np.float32), ("N", 3, 4, 4))
+    (batch,) = open_labelled(Images(tmp_path), (planes,))
+    assert batch["x"].shape == (1, 3, 4, 4)

@@ -10,6 +10,7 @@ from onnxq.errors import CalibrationError
 from onnxq.samples import InputSpec, Samples, open_samples
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from onnxq.core.arrays import Array
@@ -265,3 +266,28 @@ def test_a_data_reader_is_gone_through_twice_if_it_can_rewind() -> None:
     assert len(_shapes(samples)) == 3
     with pytest.raises(CalibrationError, match="this DataReader was gone through already, and has"):
         _shapes(samples)
+
+
+class Dataset:
+    """NNCF's Dataset: a source, and a function that makes inputs of its items."""
+
+    def __init__(self, items: list[tuple[Array, int]]) -> None:
+        self._items = items
+
+    def get_length(self) -> int:
+        return len(self._items)
+
+    def get_data(self) -> Iterator[tuple[Array, int]]:
+        return iter(self._items)
+
+    def get_inference_data(self) -> Iterator[dict[str, Array]]:
+        return ({"x": image} for image, _ in self._items)
+
+
+def test_datasets_of_nncf_give_what_their_transform_gives_and_can_be_read_twice() -> None:
+    items = [(np.full((2,), i, np.float32), i) for i in range(3)]
+    spec = InputSpec("x", np.dtype(np.float32), ("N", 2))
+    samples = open_samples(Dataset(items), (spec,))
+    assert samples.count == 3
+    for _ in range(2):
+        assert [batch["x"].tolist() for batch in samples] == [[[0, 0]], [[1, 1]], [[2, 2]]]
