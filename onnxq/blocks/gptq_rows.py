@@ -36,6 +36,8 @@ LEAST_POWER = 1e-30
 """Power that an input which is always 0 counts with: its weights are rounded to the nearest."""
 TOGETHER = 128
 """Columns that are rounded before the others hear of it."""
+STRIPE = 512
+"""Rows of moments that are divided together: what is in between is no larger than they are."""
 ROUNDS = 4
 """Turns of codes and scales; each is as dear as GPTQ."""
 
@@ -59,15 +61,19 @@ class Compensated:
     @classmethod
     def of(cls, moments: InputMoments, ridge: float = RIDGE) -> Compensated:
         """The solver for an input."""
-        own = moments.own
-        held = max(ridge * float(np.trace(own)) / len(own), LEAST_POWER)
-        raised = own + held * np.eye(len(own))
-        factor = inverse_factor(raised)
+        own, size = moments.own, len(moments.own)
+        held = max(ridge * float(np.trace(own)) / size, LEAST_POWER)
+        factor = inverse_factor(own, held)
         towards = None
         if moments.cross is not None:
-            towards = np.asarray(factor.divided(moments.cross - own), np.float32)
+            towards = np.empty((size, size), np.float32)
+            for start in range(0, size, STRIPE):
+                some = slice(start, start + STRIPE)
+                towards[some] = factor.divided(moments.cross[some] - own[some])
         upper = np.asarray(factor.upper, np.float32)
-        return cls(np.asarray(raised, np.float32), factor.order, upper, towards)
+        raised = own.astype(np.float32)
+        np.fill_diagonal(raised, (np.diagonal(own) + held).astype(np.float32))
+        return cls(raised, factor.order, upper, towards)
 
     def __call__(self, rows: Singles, spec: BlockSpec) -> BlockCodes:
         """Codes of float32 (rows, inputs)."""

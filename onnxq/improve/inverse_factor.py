@@ -3,7 +3,8 @@
     H^-1 = U' U, U upper        from H = V V', V upper:  U = V^-1
 
 V is the Cholesky factor of H with its columns in reverse, in reverse again. Neither the inverse nor
-its own factor is needed: two thirds of n^3 products in place of seven.
+its own factor is needed: two thirds of n^3 products in place of seven. Large matrices are worked on
+in place, in one copy of H.
 """
 
 from __future__ import annotations
@@ -22,6 +23,10 @@ Number = TypeVar("Number", bound=np.generic)
 
 SMALL = 64
 """Columns up to which a triangular matrix is inverted as any other."""
+LARGE = 2048
+"""Columns from which on a matrix is factored in place: LAPACK's needs two more of its size."""
+STRIPE = 512
+"""Columns that are worked on together then."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,31 +54,65 @@ class InverseFactor:
         return made
 
 
-def inverse_factor(moments: Reals) -> InverseFactor:
+def inverse_factor(moments: Reals, raised: float = 0.0) -> InverseFactor:
     """The InverseFactor of second moments, float64 (..., columns, columns).
+
+    Args:
+        moments: float64 (..., columns, columns); left as they are.
+        raised: what is added to the diagonal.
 
     Raises:
         LinAlgError: they are not positive definite.
     """
     power = np.diagonal(moments, axis1=-2, axis2=-1)
     order = np.argsort(-power, axis=-1, kind="stable")  # equal ones as they stand
-    backward = order[..., ::-1]
-    h = np.take_along_axis(moments, backward[..., np.newaxis, :], -1)
-    h = np.take_along_axis(h, backward[..., :, np.newaxis], -2)
-    lower = np.linalg.cholesky(h)
-    upper = np.asarray(lower[..., ::-1, ::-1], np.float64)
-    return InverseFactor(order, inverse_of_upper(upper))
+    columns = moments.shape[-1]
+    h = np.empty(moments.shape)
+    for index in np.ndindex(moments.shape[:-2]):
+        backward = order[index][::-1]
+        for start in range(0, columns, STRIPE):
+            some = slice(start, start + STRIPE)
+            h[index][some] = moments[index][np.ix_(backward[some], backward)]
+    h[..., np.arange(columns), np.arange(columns)] += raised
+    if columns < LARGE:
+        lower = np.asarray(np.linalg.cholesky(h), np.float64)
+    else:
+        lower = h
+        for index in np.ndindex(moments.shape[:-2]):
+            _factor_in_place(lower[index])
+    upper = lower[..., ::-1, ::-1]
+    _invert_in_place(upper)
+    return InverseFactor(order, upper)
+
+
+def _factor_in_place(h: Reals) -> None:
+    """Leaves the lower Cholesky factor of a matrix in it, stripe by stripe; zeros above."""
+    columns = len(h)
+    for start in range(0, columns, STRIPE):
+        end = min(start + STRIPE, columns)
+        corner = np.linalg.cholesky(h[start:end, start:end])
+        h[start:end, start:end] = corner
+        h[start:end, end:] = 0
+        h[end:, start:end] = h[end:, start:end] @ np.linalg.inv(corner).T
+        for column in range(end, columns, STRIPE):
+            some = slice(column, column + STRIPE)
+            h[column:, some] -= h[column:, start:end] @ h[some, start:end].T
 
 
 def inverse_of_upper(upper: Reals) -> Reals:
     """Inverse of upper triangular matrices, half by half, float64 (..., columns, columns)."""
+    made = np.array(upper, np.float64)
+    _invert_in_place(made)
+    return made
+
+
+def _invert_in_place(upper: Reals) -> None:
     columns = upper.shape[-1]
     if columns <= SMALL:
-        return np.asarray(np.triu(np.linalg.inv(upper)), np.float64)
+        upper[...] = np.triu(np.linalg.inv(upper))
+        return
     half = columns // 2
-    made = np.zeros_like(upper)
-    first = inverse_of_upper(upper[..., :half, :half])
-    last = inverse_of_upper(upper[..., half:, half:])
-    made[..., :half, :half], made[..., half:, half:] = first, last
-    made[..., :half, half:] = -first @ (upper[..., :half, half:] @ last)
-    return made
+    first, last = upper[..., :half, :half], upper[..., half:, half:]
+    _invert_in_place(first)
+    _invert_in_place(last)
+    upper[..., :half, half:] = -first @ (upper[..., :half, half:] @ last)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from onnxq.improve import inverse_factor as inverse_factors
 from onnxq.improve.inverse_factor import inverse_factor, inverse_of_upper
 
 if TYPE_CHECKING:
@@ -44,3 +45,17 @@ def test_triangular_matrices_are_inverted_half_by_half() -> None:
 def test_moments_that_are_not_positive_definite_are_refused() -> None:
     with pytest.raises(np.linalg.LinAlgError):
         inverse_factor(np.array([[1.0, 2.0], [2.0, 1.0]]))
+
+
+def test_large_matrices_are_factored_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    h = moments(2, 90)
+    before = h.copy()
+    wanted = inverse_factor(h + 0.3 * np.eye(90))
+    monkeypatch.setattr(inverse_factors, "LARGE", 1)
+    monkeypatch.setattr(inverse_factors, "STRIPE", 32)
+    found = inverse_factor(h, 0.3)
+    assert np.array_equal(h, before)
+    assert np.array_equal(found.order, wanted.order)
+    np.testing.assert_allclose(found.upper, wanted.upper, atol=1e-12 * np.abs(wanted.upper).max())
+    with pytest.raises(np.linalg.LinAlgError):
+        inverse_factor(-h)
