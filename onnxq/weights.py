@@ -5,9 +5,11 @@ from __future__ import annotations
 import time
 import warnings
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from onnxq.blocks.block_spec import BlockSpec, Method, Scheme
+from onnxq.blocks.mixed_bits import Aim
 from onnxq.blocks.plan_weights import WeightRequest
 from onnxq.blocks.write_products import ACCURACIES, INT8_ACCURACY
 from onnxq.checking.weights_job import WeightsJob, carry_out_weights
@@ -21,7 +23,6 @@ from onnxq.static.arguments import check_decibels
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
     from concurrent.futures import Executor
-    from pathlib import Path
 
     from onnxq.core.arrays import Array
     from onnxq.quantized.quantized_model import QuantizedModel
@@ -45,6 +46,9 @@ def quantize_weights(
     ignore: Collection[str] = (),
     check: object = Check.CALIBRATION,
     min_sqnr_db: float | None = None,
+    bits_average: float | None = None,
+    size: float | None = None,
+    journal: str | Path | None = None,
     executor: Executor | None = None,
 ) -> QuantizedModel:
     """The model with the weights of its products in blocks of a few bits, and a verdict on it.
@@ -68,14 +72,22 @@ def quantize_weights(
         check: what to try the result on: samples that it was not made from, as `samples`; or a
             Check.
         min_sqnr_db: bound on every float output, in dB; None: none.
+        bits_average: bits per weight on the average, such as 4.5: each product gets 2, 4 or 8, or
+            stays in float, by what that costs on the samples. Scales come on top.
+        size: likewise, so that the file is this part of the float model's.
+        journal: file that codes are written to as they are found. A call that ends anywhere goes on
+            from it, and comes to the same model. The model reads it: keep it until it is saved.
+            None: codes stay in memory.
         executor: whose workers find the codes; the result is the same. None: this process.
 
     Raises:
         ModelError: the model is unreadable, quantized already, has no products with constant
             matrices, or NaN or Inf in one; ONNX Runtime does not run it.
-        CalibrationError: unusable samples, or none where the method needs some.
-        QConfigError: bits, block, method, accuracy level or a name in `leave` is not known; or a
-            bound without samples.
+        CalibrationError: unusable samples, or none where the method needs some; a journal of
+            another model, samples, plan or version.
+        QConfigError: bits, block, method, accuracy level or a name in `leave` is not known; a bound
+            without samples; or a size that 2 bits do not reach.
+        OutputError: the journal cannot be written, or the disk is full.
         UnsupportedError: 3 bits, which ONNX Runtime has no products for.
         VerificationError: an output is below min_sqnr_db; the error has the verdict.
         WorkerError: workers died, more often than it was tried.
@@ -98,8 +110,10 @@ def quantize_weights(
         ignore,
         min_sqnr_db,
         begun_s,
+        as_aim(bits_average, size),
     )
-    made = carry_out_weights(job, executor=executor)
+    place = None if journal is None else Path(journal)
+    made = carry_out_weights(job, place=place, executor=executor)
     verdict = made.model.verdict
     if verdict is not None:
         notes = (*verdict.notes, *canonical.notes, *made.plan.notes)
@@ -128,6 +142,11 @@ def as_request(
         )
     symmetric = member(Scheme, scheme, "scheme") is Scheme.SYMMETRIC
     return WeightRequest(BlockSpec(bits, block, symmetric), chosen, tuple(leave))
+
+
+def as_aim(bits_average: float | None, size: float | None) -> Aim | None:
+    """What these arguments of `quantize_weights` ask for; None: bits are not mixed."""
+    return None if bits_average is None and size is None else Aim(bits_average, size)
 
 
 def check_accuracy(level: int) -> None:

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 REFERENCE = 4
 """Bits whose noise is measured: enough to stand out of rounding, too few to be lost in it."""
 MEASURED_BATCHES = 2
-"""Batches that lanes run: each product costs as many runs of what is behind it."""
+"""Batches that lanes run where there are many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,19 +67,22 @@ class BitNoise:
         return self.carried * self.own[bits] / reference if reference else 0.0
 
 
-def bit_noise(model: ir.Model, plan: WeightPlan, batches: Sequence[Batch]) -> dict[str, BitNoise]:
+def bit_noise(
+    model: ir.Model, plan: WeightPlan, batches: Iterable[Batch], few: Sequence[Batch]
+) -> dict[str, BitNoise]:
     """Product -> its noise by bits.
 
     Args:
         model: canonical float model.
         plan: names the products; their blocks are those of their specs.
-        batches: of samples, one at least.
+        batches: of samples, for the moments.
+        few: some of them, that the lanes run: each product costs as many runs of what is behind
+            it.
 
     Raises:
         CalibrationError: samples that the model does not run on.
     """
     own = own_noise(model, plan, batches)
-    few = batches[:MEASURED_BATCHES]
     alone = [{name: plan.quantized[name].spec} for name in plan.quantized]
     reference = [{n: replace(s, bits=REFERENCE) for n, s in each.items()} for each in alone]
     measured = output_noise(model, plan, few, reference)

@@ -8,18 +8,20 @@ run beside the same bits everywhere, and the better of the two is taken.
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from onnxq.blocks.bit_noise import bit_noise, output_noise
+from onnxq.blocks.bit_noise import MEASURED_BATCHES, bit_noise, output_noise
 from onnxq.blocks.block_spec import BITS
 from onnxq.core.allotment import Allotment, Option
 from onnxq.errors import QConfigError
+from onnxq.graph.saving import saved_bytes
 from onnxq.operator import Float
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping
 
     import onnx_ir as ir
 
@@ -28,12 +30,49 @@ if TYPE_CHECKING:
     from onnxq.blocks.plan_weights import InBlocks, WeightPlan
     from onnxq.samples.inputs import Batch
 
-FLOAT_BITS = 32
+FLOAT_BITS, FLOAT_BYTES = 32, 4
 CHOICES = (*BITS, FLOAT_BITS)
 """Bits that a product can have."""
 SHOWN = (2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0, 6.0, 8.0)
 """Average bits of the rows of the table."""
 LEFT = "its error is dearer than its size: the bound on bits leaves it in float"
+
+
+@dataclass(frozen=True, slots=True)
+class Aim:
+    """Size that is asked for; one of the two is given.
+
+    Attributes:
+        bits_average: bits of a code, on the average of all weights of products.
+        size: of the file, over that of the float model.
+
+    Raises:
+        QConfigError: both or none, or a size that is not above 0 and at most 1.
+    """
+
+    bits_average: float | None = None
+    size: float | None = None
+
+    def __post_init__(self) -> None:
+        if (self.bits_average is None) == (self.size is None):
+            raise QConfigError("mixed bits: give an average of bits or a size, one of the two.")
+        if self.size is not None and not 0 < self.size <= 1:
+            raise QConfigError(
+                f"size: got {self.size:g}; wanted a part of the float model's size, above 0 and "
+                "at most 1."
+            )
+
+    def bound(self, model: ir.Model, plan: WeightPlan) -> Bound:
+        """The bound that the products have to keep.
+
+        Raises:
+            QConfigError: nothing can meet it.
+        """
+        if self.size is None:
+            return Bound(average=self.bits_average)
+        whole = saved_bytes(model)
+        floats = {d.tensor: d.outputs * d.inputs * FLOAT_BYTES for d in plan.quantized.values()}
+        return Bound(size_bytes=self.size * whole - (whole - sum(floats.values())))
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +102,7 @@ class Bound:
         if self.average is not None:
             return float(bits * weights)
         if bits == FLOAT_BITS:
-            return float(weights * FLOAT_BITS / 8)
+            return float(weights * FLOAT_BYTES)
         return float(
             replace(decision.spec, bits=bits).size_bytes(decision.outputs, decision.inputs)
         )
@@ -121,13 +160,13 @@ class Mixed:
     measured: tuple[float, float] | None
 
 
-def mixed_bits(model: ir.Model, plan: WeightPlan, batches: Sequence[Batch], bound: Bound) -> Mixed:
+def mixed_bits(model: ir.Model, plan: WeightPlan, batches: Iterable[Batch], bound: Bound) -> Mixed:
     """The plan with the bits of each product chosen within a bound.
 
     Args:
         model: canonical float model.
         plan: of it; blocks, symmetry and methods stay.
-        batches: of samples, or made up; one at least.
+        batches: of samples, one at least; they are gone through twice.
         bound: on bits or bytes.
 
     Raises:
@@ -135,13 +174,14 @@ def mixed_bits(model: ir.Model, plan: WeightPlan, batches: Sequence[Batch], boun
         CalibrationError: samples that the model does not run on.
     """
     _check(plan, bound)
-    noise = bit_noise(model, plan, batches)
+    few = list(itertools.islice(batches, MEASURED_BATCHES))
+    noise = bit_noise(model, plan, batches, few)
     best = _Search(plan, noise, bound).mix(bound.most(plan))
     even = _even(plan, noise, bound)
     measured = None
     if even is not None and even.bits != best.bits:
         variants = [_specs(plan, mix) for mix in (best, even)]
-        first, second = output_noise(model, plan, batches, variants)
+        first, second = output_noise(model, plan, few, variants)
         measured = first, second
         best = even if second < first else best
     by_bits = _Search(plan, noise, Bound(average=FLOAT_BITS))

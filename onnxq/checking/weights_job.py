@@ -1,6 +1,9 @@
 """Job of storing weights in blocks, from a plan to a tried model.
 
-plan --find_codes--> codes --write_weights--> model --try_out--> verdict
+    model --plan_job--> plan --find_codes--> codes --write_weights--> model --try_out--> verdict
+
+One path for models of any size: codes are found product after product, and go to a file where a
+place for them is named.
 """
 
 from __future__ import annotations
@@ -10,26 +13,32 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from onnxq.blocks.codes_file import CodesFile
+from onnxq.blocks.codes_head import codes_head
 from onnxq.blocks.find_codes import find_codes
+from onnxq.blocks.mixed_bits import Mixed, mixed_bits
 from onnxq.blocks.plan_weights import WeightPlan, plan_weights
 from onnxq.blocks.write_products import INT8_ACCURACY
 from onnxq.blocks.write_weights import write_weights
 from onnxq.checking.runnable import Made, runnable
 from onnxq.checking.trial import Trial, on_made_up_inputs
 from onnxq.checking.with_verdict import Check, check_bound_is_seen
+from onnxq.errors import CalibrationError
 from onnxq.quantized.verdict import Evidence
-from onnxq.samples import input_specs, open_samples
+from onnxq.samples import input_specs, is_one_shot, open_samples
 from onnxq.samples.excerpt import Excerpt
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
     from concurrent.futures import Executor
+    from pathlib import Path
 
     import onnx_ir as ir
 
+    from onnxq.blocks.mixed_bits import Aim
     from onnxq.blocks.plan_weights import WeightRequest
     from onnxq.operator import Float
     from onnxq.quantized.quantized_model import QuantizedModel
+    from onnxq.samples import Samples
     from onnxq.samples.inputs import Batch
 
 
@@ -47,6 +56,7 @@ class WeightsJob:
         ignore: names of arrays in samples that are no inputs.
         min_sqnr_db: bound on every float output; None: none.
         begun_s: CPU time of the process when the work began.
+        aim: size that bits are mixed for; None: all products have those of the request.
     """
 
     model: ir.Model
@@ -58,38 +68,69 @@ class WeightsJob:
     ignore: Collection[str] = ()
     min_sqnr_db: float | None = None
     begun_s: float = field(default_factory=time.process_time)
+    aim: Aim | None = None
+
+    def opened(self) -> Samples | None:
+        """The samples, which can be gone through again and again; None: there are none."""
+        if self.samples is None:
+            return None
+        samples = open_samples(self.samples, input_specs(self.model), self.batch_size, self.ignore)
+        return samples.in_memory() if is_one_shot(self.samples) else samples
+
+
+def plan_job(job: WeightsJob) -> tuple[WeightPlan, Mixed | None]:
+    """(plan of the job, what its bits were chosen from); None where bits are not mixed.
+
+    Raises:
+        ModelError: the model has no products with weights.
+        CalibrationError: unusable samples, or none to measure by what bits cost.
+        QConfigError: an aim that cannot be met.
+    """
+    plan = plan_weights(job.model, job.request)
+    if job.aim is None:
+        return plan, None
+    samples = job.opened()
+    if samples is None:
+        raise CalibrationError(
+            "bits are mixed by what they cost on samples, and none are given. Give some, or the "
+            "same bits for all products."
+        )
+    mixed = mixed_bits(job.model, plan, samples, job.aim.bound(job.model, plan))
+    return mixed.plan, mixed
 
 
 def carry_out_weights(
-    job: WeightsJob, codes: CodesFile | None = None, executor: Executor | None = None
+    job: WeightsJob,
+    plan: WeightPlan | None = None,
+    place: Path | None = None,
+    executor: Executor | None = None,
 ) -> Made[WeightPlan]:
     """Plan and model, with its verdict.
 
     Args:
         job: what is wanted.
-        codes: holds codes that were found before, and gets the others; None: in memory.
-        executor: whose workers find them; None: this process.
+        plan: of `plan_job`; None: it is made.
+        place: file that codes are written to as they are found, and that an earlier run of the job
+            may have begun; the model reads it. None: codes stay in memory.
+        executor: whose workers find codes; None: this process. They are the same.
 
     Raises:
         ModelError: the model has no products with weights, or ONNX Runtime does not run it.
-        CalibrationError: unusable samples, or none where the method needs some.
+        CalibrationError: unusable samples, or none where the method needs some; a file of another
+            job.
         QConfigError: a bound without samples that it could hold for.
+        OutputError: the file cannot be written, or the disk is full.
         VerificationError: the bound is broken.
+        WorkerError: workers died, more often than it was tried.
     """
-    plan = plan_weights(job.model, job.request)
-    inputs = input_specs(job.model)
-    excerpt = Excerpt(inputs)
-    batches: Iterable[Batch] = ()
-    if job.samples is not None:
-        opened = open_samples(job.samples, inputs, job.batch_size, job.ignore)
-        batches = excerpt.watching(opened)
-        if not job.request.method.needs_moments:
-            for _ in batches:  # seen for the verdict alone
-                pass
+    samples, excerpt = job.opened(), Excerpt(input_specs(job.model))
     unseen = _unseen(job)
-    if job.min_sqnr_db is not None and unseen is None and job.samples is None:
+    if unseen is None and samples is None:
         check_bound_is_seen(None, job.min_sqnr_db)
-    found = find_codes(job.model, plan, batches, codes or CodesFile(), executor)
+    if plan is None:
+        plan, _ = plan_job(job)
+    batches = () if samples is None else excerpt.watching(samples)
+    found = _codes(job, plan, batches, place, executor)
 
     def make(floats: Mapping[str, Float]) -> tuple[WeightPlan, QuantizedModel]:
         left = plan.leaving(floats)
@@ -100,6 +141,27 @@ def carry_out_weights(
     if trial is None:
         return Made(*make({}))
     return runnable(make, lambda made: list(made.quantized), trial, job.min_sqnr_db)
+
+
+def _codes(
+    job: WeightsJob,
+    plan: WeightPlan,
+    batches: Iterable[Batch],
+    place: Path | None,
+    executor: Executor | None,
+) -> Mapping[str, Mapping[str, ir.TensorProtocol]]:
+    """Product -> tensors of its codes; all batches are gone through once more for the verdict."""
+    sees = any(decision.method.needs_moments for decision in plan.quantized.values())
+    if not sees:
+        for _ in batches:  # seen for the verdict alone
+            pass
+    shown = batches if sees else ()
+    if place is None:
+        return find_codes(job.model, plan, shown, CodesFile(), executor)
+    own = job.opened() if sees else None
+    head = codes_head(job.model, plan, () if own is None else own)
+    with CodesFile.open(place, head) as codes:
+        return find_codes(job.model, plan, shown, codes, executor)
 
 
 def _unseen(job: WeightsJob) -> Trial | None:

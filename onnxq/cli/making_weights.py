@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from typing import TYPE_CHECKING
 
@@ -62,6 +63,24 @@ if TYPE_CHECKING:
 @click.option(
     "--leave", multiple=True, metavar="NODE", help="A product that stays in float; repeatable."
 )
+@click.option(
+    "--bits-average",
+    type=float,
+    metavar="BITS",
+    help="2, 4, 8 bits or float for each product, so many on the average (4.5), by what they cost "
+    "on SAMPLES. Scales come on top.",
+)
+@click.option(
+    "--size",
+    type=float,
+    metavar="RATIO",
+    help="Likewise, so that the file is this part of the float model's.",
+)
+@click.option(
+    "--journal",
+    type=PATH,
+    help="Keep the codes that are found; the same command goes on from there.",
+)
 @annotations_option
 @batch_size_option
 @ignore_option
@@ -78,6 +97,9 @@ def quantize_weights(
     method: str | None,
     accuracy_level: int,
     leave: tuple[str, ...],
+    bits_average: float | None,
+    size: float | None,
+    journal: Path | None,
     annotations: str,
     batch_size: int | None,
     ignore: tuple[str, ...],
@@ -89,13 +111,18 @@ def quantize_weights(
 ) -> None:
     """Store the weights of MODEL's products in blocks of 2, 4 or 8 bits; activations stay float."""
     begun_s, asked = time.process_time(), Asked(check, min_sqnr, no_verdict)
-    claim_beside(model, [output], given(samples, check))
-    from onnxq.weights import as_request, check_accuracy
+    outputs = [output, *given(journal)]
+    claim_beside(model, outputs, given(samples, check))
+    from onnxq.weights import as_aim, as_request, check_accuracy
 
-    request = as_request(bits, block, scheme, method, leave, samples)
+    request, aim = (
+        as_request(bits, block, scheme, method, leave, samples),
+        as_aim(bits_average, size),
+    )
     check_accuracy(accuracy_level)
-    source = load_model(model, [output])
-    from onnxq.checking.weights_job import WeightsJob, carry_out_weights
+    source = load_model(model, outputs)
+    from onnxq.checking.weights_job import WeightsJob, carry_out_weights, plan_job
+    from onnxq.core.atomic import temporary
     from onnxq.graph.annotations import Annotations
     from onnxq.graph.canonical import canonicalize
     from onnxq.graph.saving import save
@@ -112,8 +139,13 @@ def quantize_weights(
         ignore,
         min_sqnr,
         begun_s,
+        aim,
     )
-    with workers.executor() as executor:
-        made = carry_out_weights(job, executor=executor)
-    save(made.model, output, Annotations(annotations))
-    report_weights(canonical, made.plan, Written(made, model, output), as_json)
+    plan, mixed = plan_job(job)
+    with contextlib.ExitStack() as stack:
+        executor = stack.enter_context(workers.executor())
+        # models of any size: codes lie beside the file that they end in, or in the journal
+        place = journal or stack.enter_context(temporary(output))
+        made = carry_out_weights(job, plan, place, executor)
+        save(made.model, output, Annotations(annotations))
+        report_weights(canonical, made.plan, mixed, Written(made, model, output), as_json)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
+    from onnxq.blocks.mixed_bits import Mixed
     from onnxq.blocks.plan_weights import WeightPlan
     from onnxq.checking.runnable import Made
     from onnxq.dynamic.dynamic_decision import DynamicPlan
@@ -165,9 +166,12 @@ def report_dynamic(source: ir.Model, made: DynamicPlan, written: Written, as_jso
     _say_verdict(written)
 
 
-def report_weights(source: Canonical, made: WeightPlan, written: Written, as_json: bool) -> None:
+def report_weights(
+    source: Canonical, made: WeightPlan, mixed: Mixed | None, written: Written, as_json: bool
+) -> None:
     """Says which weights are stored in blocks and how, why others are not, and the sizes."""
-    from onnxq.report import console, json_values
+    from onnxq.report import console, json_values, tables
+    from onnxq.report.bits_table import mixed_json, mixed_rows
     from onnxq.report.summary import summarize
 
     summary = summarize(source.model, made.dynamic_decisions)
@@ -180,10 +184,15 @@ def report_weights(source: Canonical, made: WeightPlan, written: Written, as_jso
             "float_bytes": sizes[0],
             "quantized_bytes": sizes[1],
             "notes": notes,
+            "mixed_bits": None if mixed is None else mixed_json(mixed),
             **_tried(written),
         }
         click.echo(json_values.to_text(value | json_values.summary(summary)))
         return
     click.echo(f"{written.file}: {len(made.quantized)} weights in blocks")
+    if mixed is not None:
+        title = "bits that cost least, by size; noise of rounding to nearest at the outputs"
+        header, rows = mixed_rows(mixed)
+        tables.print_table(console.open_console(), title, header, rows, range(1, len(header)))
     console.print_quantization(console.open_console(), summary, runs, sizes, notes)
     _say_verdict(written)

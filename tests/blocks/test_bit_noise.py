@@ -55,7 +55,7 @@ def test_noise_is_that_of_the_whole_model_with_one_product_in_blocks() -> None:
 
 def test_more_bits_have_less_noise_and_a_variant_without_products_has_none() -> None:
     source, plan = planned()
-    noise = bit_noise(source, plan, BATCHES)
+    noise = bit_noise(source, plan, BATCHES, BATCHES)
     assert [*noise] == [*plan.quantized]
     for each in noise.values():
         assert each.at(2) > each.at(4) > each.at(8) > 0

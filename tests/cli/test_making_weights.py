@@ -56,3 +56,66 @@ def test_what_it_cannot_do_is_said_and_nothing_is_written(
     assert result.exit_code == code
     assert words in result.stderr
     assert not out.exists()
+
+
+def run(model: Path, out: Path, *options: str) -> str:
+    samples = str(model.with_name("samples.npz"))
+    given = ["quantize-weights", str(model), samples, "-o", str(out), *options]
+    result = CliRunner().invoke(main, given)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def test_a_journal_is_gone_on_from_to_the_same_file(model: Path) -> None:
+    journal, out = model.with_name("codes"), model.with_name("out.onnx")
+    run(model, out)
+    assert sorted(path.name for path in model.parent.iterdir()) == [
+        "model.onnx",
+        "out.onnx",
+        "samples.npz",
+    ]
+    alone = out.read_bytes()
+    run(model, out, "--journal", str(journal))
+    whole = journal.read_bytes()
+    journal.write_bytes(whole[:-10])
+    run(model, out, "--journal", str(journal))
+    assert out.read_bytes() == alone
+    assert journal.read_bytes() == whole
+
+
+@pytest.mark.nightly  # two processes start
+def test_workers_write_the_same_file(model: Path) -> None:
+    alone, many = model.with_name("alone.onnx"), model.with_name("many.onnx")
+    run(model, alone)
+    run(model, many, "--jobs", "2")
+    assert many.read_bytes() == alone.read_bytes()
+
+
+def test_mixed_bits_show_what_each_size_costs(model: Path) -> None:
+    out = model.with_name("out.onnx")
+    said = run(model, out, "--bits-average", "4.5")
+    assert "predicted dB" in said
+    assert "chosen" in said
+    told = json.loads(run(model, out, "--size", "0.4", "--json"))["mixed_bits"]
+    assert list(told["chosen"]["bits"].values()) == [8]
+    assert told["front"][0]["products"] == {"2 bits": 1, "4 bits": 0, "8 bits": 0, "float": 0}
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "words"),
+    [
+        (["--bits-average", "4", "--size", "0.2"], 5, "one of the two"),
+        (["--bits-average", "1"], 5, "wanted 2 to 32"),
+        (["--size", "2"], 5, "wanted a part of the float model's size"),
+        (["--size", "0.01"], 5, "in 2 bits they take"),
+    ],
+)
+def test_sizes_that_cannot_be_met_are_said(
+    model: Path, options: list[str], code: int, words: str
+) -> None:
+    out, samples = model.with_name("out.onnx"), str(model.with_name("samples.npz"))
+    given = ["quantize-weights", str(model), samples, "-o", str(out), *options]
+    result = CliRunner().invoke(main, given)
+    assert result.exit_code == code
+    assert words in result.stderr
+    assert not out.exists()
