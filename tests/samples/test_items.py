@@ -139,8 +139,6 @@ def test_a_file_of_the_inputs_rank_is_a_batch(tmp_path: Path) -> None:
 
 def test_an_empty_folder_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(CalibrationError, match=r"no samples; wanted .npz, .npy or .safetensors"):
-        CalibrationError, match=r"no samples; wanted .npz, .npy or .safetensors files"
-    ):
         open_samples(tmp_path, IMAGE)
 
 
