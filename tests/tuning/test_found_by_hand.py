@@ -11,20 +11,27 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
+import torch
 
 import onnxq
 from onnxq import costs
 from onnxq.graph.walk import node_name, walk
 from onnxq.operator import NodeForm
+from onnxq.operator.nodes import input_at
 from onnxq.qconfig import Choice, default_qconfig_mapping
 from onnxq.tuning.baseline import baseline_of
 from onnxq.tuning.evaluator import Evaluator
 from onnxq.tuning.metric import as_metric
+from onnxq.tuning.standing import MARGIN_DB
 from onnxq.tuning.subject import Settings, Subject
 from onnxq.tuning.time_model import forms_of
 from onnxq.tuning.tuned import MissedGoalWarning
 from onnxq.tuning.tuning_samples import open_tuning_samples
-from scripts._architectures import Size
+from scripts._architectures import SETTLING, Size
+from scripts._architectures._parts import Feeds, initialize, settle
+from scripts._defaults.audio import SIZES, Classifier, sounds
+from scripts._defaults.case import exported
+from scripts._defaults.images import transformer
 from scripts._defaults.mobile import architecture
 
 if TYPE_CHECKING:
@@ -39,19 +46,21 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.nightly  # minutes: searches of whole networks
 
 TARGET = "x86-vnni"
+IN_INTEGERS = {NodeForm.INTEGER, NodeForm.FLOAT_RESULT, NodeForm.DYNAMIC}
 ALL_INTEGERS = default_qconfig_mapping().set_choice(Choice.ALL_INTEGERS)
 
 
 def searched(case: Case) -> tuple[Tuned, Subject, dict[str, NodeForm | None]]:
     """(search, its subject, forms of the nodes) for the accuracy that the default has, from there.
 
-    Half a decibel less than the default's is asked for: another form is as good by a hair.
+    Half a decibel less than the default's is asked for, beside the margin that a search keeps:
+    another form is as good by a hair.
     """
     subject = Subject.of(case.model, Settings(TARGET))
     search, _ = open_tuning_samples(case.calibration, case.test, subject.inputs)
     metric = as_metric(None)
     evaluator = Evaluator(subject, search, baseline_of(subject, search, metric), metric)
-    goal = onnxq.Goal(min_sqnr_db=evaluator(subject.default).worst_db - 0.5)
+    goal = onnxq.Goal(min_sqnr_db=evaluator(subject.default).worst_db - MARGIN_DB - 0.5)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", MissedGoalWarning)  # on samples held apart, by a hair
         found = onnxq.tune(
@@ -78,11 +87,65 @@ def forms_by(
     return found
 
 
-def test_recurrent_layers_compute_in_integers_made_at_run_time(tmp_path: Path) -> None:
-    make = partial(architecture, "crnn")
-    found, subject, forms = searched(make(Size.REAL, tmp_path))
-    assert forms_by(subject, forms, lambda node: node.op_type)["LSTM"] == {NodeForm.DYNAMIC}
+def factors(node: ir.Node) -> str:
+    """The operator of a node; products are of weights or of activations."""
+    if node.op_type not in ("MatMul", "Gemm"):
+        return node.op_type
+    return "of activations" if input_at(node, 1).const_value is None else "of weights"
+
+
+def dimensions(node: ir.Node) -> str:
+    """The operator of a node; convolutions are of waves or of images."""
+    if node.op_type != "Conv":
+        return node.op_type
+    weight = input_at(node, 1).const_value
+    assert weight is not None
+    return f"Conv of {len(weight.shape) - 2}"
+
+
+def behind_a_transform(folder: Path) -> Case:
+    """The classifier of sounds of scripts/_defaults/audio, its layers with random weights."""
+    samples, bands, longest, hop, *_ = SIZES[Size.REAL]
+
+    def feeds(count: int, seed: int) -> Feeds:
+        return {"wave": torch.from_numpy(sounds(count, samples, seed)[0])}
+
+    module = Classifier(bands, longest, hop)
+    initialize(module.listener)
+    settle(module, feeds(*SETTLING))
+    return exported((module, feeds), folder / "float.onnx")
+
+
+def assert_faster(found: Tuned) -> None:
+    """The search found something faster than where it began."""
     begun, reached = found.steps[0].score, found.score
     assert reached.time_ratio is not None
     assert begun.time_ratio is not None
     assert reached.time_ratio < begun.time_ratio
+
+
+def test_of_a_transformer_products_of_weights_alone_compute_in_integers(tmp_path: Path) -> None:
+    found, subject, forms = searched(transformer(Size.REAL, tmp_path))
+    by = forms_by(subject, forms, factors)
+    assert {name for name, each in by.items() if each & IN_INTEGERS} == {"of weights"}
+    products = forms_by(subject, forms, lambda node: f"{factors(node)} {node_name(node)}")
+    of_weights = [each for name, each in products.items() if name.startswith("of weights")]
+    assert sum(each <= IN_INTEGERS for each in of_weights) >= 0.9 * len(of_weights)
+    assert_faster(found)
+
+
+def test_the_transform_of_sounds_stays_in_float_and_layers_behind_do_not(tmp_path: Path) -> None:
+    found, subject, forms = searched(behind_a_transform(tmp_path))
+    by = forms_by(subject, forms, dimensions)
+    assert by["Conv of 1"] == by["Pow"] == by["Log"] == {NodeForm.FLOAT}
+    assert NodeForm.INTEGER in by["Conv of 2"]
+    assert found.score.worst_db > found.steps[0].score.worst_db + 20
+    assert found.score.time_ratio is not None
+    assert found.score.time_ratio < 0.9
+
+
+def test_recurrent_layers_compute_in_integers_made_at_run_time(tmp_path: Path) -> None:
+    make = partial(architecture, "crnn")
+    found, subject, forms = searched(make(Size.REAL, tmp_path))
+    assert forms_by(subject, forms, lambda node: node.op_type)["LSTM"] == {NodeForm.DYNAMIC}
+    assert_faster(found)
