@@ -149,3 +149,14 @@ def test_recurrent_layers_compute_in_integers_made_at_run_time(tmp_path: Path) -
     found, subject, forms = searched(make(Size.REAL, tmp_path))
     assert forms_by(subject, forms, lambda node: node.op_type)["LSTM"] == {NodeForm.DYNAMIC}
     assert_faster(found)
+
+
+def test_shuffles_of_channels_move_codes_and_the_first_convolution_stays_in_float(
+    tmp_path: Path,
+) -> None:
+    found, subject, forms = searched(architecture("shufflenet", Size.REAL, tmp_path))
+    by = forms_by(subject, forms, lambda node: node.op_type)
+    assert by["Gather"] == {NodeForm.INTEGER}  # a Reshape, a Transpose and a Reshape before
+    assert "Transpose" not in by
+    assert by["MaxPool"] == {NodeForm.FLOAT}  # behind that convolution
+    assert_faster(found)
