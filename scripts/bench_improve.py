@@ -1,10 +1,10 @@
 """Accuracy that improvements of weights give, on trained models and others, and what they cost.
 
-    python scripts/bench_improve.py --results FOLDER -o scripts/bench_improve.md  # 30 minutes
     python scripts/bench_improve.py --results FOLDER --data cifar10_jpeg.npz resnet20 mobilenetv2
+    python scripts/bench_improve.py --results FOLDER -o scripts/bench_improve.md  # 30 minutes
 
 Trained on CIFAR-10: calibration and improvements see the 256 embedded training images, 8 at a time.
-SQNR and top-1: the 1,000 embedded test images, or with --data all 10,000, which nothing else sees.
+"tested": the 1,000 embedded test images, or with --data all 10,000, which nothing else sees.
 SQNR is of the outputs against the float model's. vit_stem is there where ONNXQ_VIT_STEM names its
 weights (scripts/train_vit_stem.py). Weights of the others are random, samples made up, as in
 scripts/bench_defaults.py and scripts/bench_architectures.py: 32 to calibrate on, 16 to test.
@@ -41,8 +41,14 @@ from onnxq.graph.io import save
 from onnxq.improve import Improved, WeightImprovement, improve_model, wanted
 from onnxq.improve.layers import layers_of
 from onnxq.operator import DynamicForm
-from onnxq.qconfig import QConfigMapping, default_qconfig_mapping, onnxq_default_dynamic_qconfig
+from onnxq.qconfig import (
+    Choice,
+    QConfigMapping,
+    default_qconfig_mapping,
+    onnxq_default_dynamic_qconfig,
+)
 from onnxq.samples import open_samples
+from onnxq.samples.excerpt import rows_of
 from scripts._architectures import Size, build
 from scripts._architectures._parts import batches
 from scripts._defaults import SUBJECTS
@@ -83,10 +89,11 @@ class Kind:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Figures of a model that was improved in one way."""
+    """Figures of a model that was improved in one way, on so many test samples."""
 
     title: str
     way: str
+    tested: int
     sqnr_db: float
     score: float | None
     kept: str
@@ -101,6 +108,8 @@ def kinds(name: str) -> Iterator[Kind]:
         entry = replace(onnxq_default_dynamic_qconfig, form=DynamicForm.INTEGER)
         products = QConfigMapping().set_op_type("MatMul", entry).set_op_type("Gemm", entry)
         yield Kind("dynamic", products, "x86-vnni", (("smooth",),))
+        every = default.set_choice(Choice.ALL_INTEGERS)
+        yield Kind("all integers", every, "x86-vnni", (("smooth",),))
     if name not in TRAINED or name == IMBALANCED:
         return
     yield Kind("portable", default, "portable", WEIGHTS)
@@ -163,6 +172,7 @@ def outputs(model: Path, case: Case) -> list[npt.NDArray[np.float64]]:
 def rows(kind: Kind, case: Case) -> Iterator[Row]:
     """The rows of a model in one kind."""
     in_float = outputs(case.model, case)
+    tested = sum(map(rows_of, case.test))
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "quantized.onnx"
         plain = planned(kind, (), case)
@@ -171,7 +181,7 @@ def rows(kind: Kind, case: Case) -> Iterator[Row]:
             got = outputs(path, case)
             score = case.score(got) if case.score else None
             found = sqnr_db(in_float[0], got[0])
-            return Row(kind.title, way, found, score, kept_of(made.outcomes), seconds)
+            return Row(kind.title, way, tested, found, score, kept_of(made.outcomes), seconds)
 
         for way in ((), *kind.ways):
             begun = time.process_time()
@@ -244,7 +254,7 @@ def section(name: str, found: Iterator[Row]) -> Iterator[str]:
     """The table of a model."""
     yield f"## {name}"
     yield ""
-    yield head("form", "improve", "SQNR dB", "gain", "top-1", "kept", "CPU s")
+    yield head("form", "improve", "tested", "SQNR dB", "gain", "top-1", "kept", "CPU s")
     plain = 0.0
     for row in found:
         is_improved = row.way not in ("nothing", "exact")
@@ -252,7 +262,8 @@ def section(name: str, found: Iterator[Row]) -> Iterator[str]:
         gain = "" if row.way == "nothing" else f"{row.sqnr_db - plain:+.2f}"
         score = "" if row.score is None else f"{row.score:.2%}"
         cost = f"{row.seconds:.0f}" if is_improved else ""
-        yield line(row.title, row.way, f"{row.sqnr_db:.2f}", gain, score, row.kept, cost)
+        tested, found = f"{row.tested:,}", f"{row.sqnr_db:.2f}"
+        yield line(row.title, row.way, tested, found, gain, score, row.kept, cost)
 
 
 def lines(args: argparse.Namespace, folder: Path) -> Iterator[str]:
