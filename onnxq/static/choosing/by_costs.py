@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from onnxq.graph.sizes import sizes_of
 from onnxq.static.choosing.again import chosen_again, in_float
 from onnxq.static.choosing.weighing import Weighing, forms_of, in_us
 
@@ -25,24 +24,20 @@ if TYPE_CHECKING:
     from onnxq.graph.sizes import Sizes
     from onnxq.static.choosing.named_forms import NamedForm
     from onnxq.static.prepared import Prepared
-    from onnxq.static.statistics import Statistics
 
 LEAST_GAIN = 0.05
 """Share of a model's time in float that codes have to save together: the table is wrong by 6% in
 the median of whole networks (scripts/bench_costs.md), and codes cost accuracy in any case."""
 
 
-def by_costs(prepared: Prepared, statistics: Statistics, costs: Costs) -> Prepared:
+def by_costs(prepared: Prepared, sizes: Mapping[str, Sizes], costs: Costs) -> Prepared:
     """The Prepared without integer nodes that take longer than float ones.
 
     Args:
         prepared: with the forms that rules and data chose.
-        statistics: tell the shapes of a sample; those of an earlier onnxq do not, and all stays.
+        sizes: of the model's values, with one sample.
         costs: times of nodes in each form.
     """
-    if not statistics.samples.shapes:
-        return prepared
-    sizes = sizes_of(prepared.model, statistics.samples.shapes)
     return _without_codes_for_nothing(_without_slower(prepared, sizes, costs), sizes, costs)
 
 

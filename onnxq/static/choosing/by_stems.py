@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from onnxq.catalog import rule_of
-from onnxq.graph.sizes import sizes_of
 from onnxq.graph.walk import node_name, value_name
 from onnxq.observers.tensor_noise import noise_at
 from onnxq.operator import Role
@@ -29,11 +28,12 @@ from onnxq.static.noise.unfit import TYPICAL_NOISE, tensor_losses
 from onnxq.static.placing.decision import Quantize
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     import onnx_ir as ir
 
     from onnxq.costs import Costs
+    from onnxq.graph.sizes import Sizes
     from onnxq.static.choosing.named_forms import NamedForm
     from onnxq.static.prepared import Prepared
     from onnxq.static.statistics import Statistics
@@ -46,18 +46,21 @@ is what they are quantized for; products of attention 1.4e-3 (4.5 dB of 38.2 for
 much; the stem of a small ViT 8e-3 (7.3 dB of 41.8 for 0.04)."""
 
 
-def by_stems(prepared: Prepared, statistics: Statistics, costs: Costs) -> Prepared:
+def by_stems(
+    prepared: Prepared, statistics: Statistics, sizes: Mapping[str, Sizes], costs: Costs
+) -> Prepared:
     """The Prepared without stems whose error is worth more than the time that they save.
 
     Args:
         prepared: with the forms that rules, data and times chose.
-        statistics: of its observed tensors; tell the shapes of a sample, too.
+        statistics: of its observed tensors.
+        sizes: of the model's values, with one sample.
         costs: times of nodes in each form.
     """
     stems = [stem for stem in _stems(prepared) if stem.codes]
-    if not stems or not statistics.samples.shapes:
+    if not stems:
         return prepared
-    weighing = Weighing(prepared, sizes_of(prepared.model, statistics.samples.shapes), costs)
+    weighing = Weighing(prepared, sizes, costs)
     float_ns = weighing.ns({})
     noises = _noises(prepared, statistics)
     naming: dict[str, NamedForm] = {}

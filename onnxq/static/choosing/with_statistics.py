@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from onnxq import costs
 from onnxq.dynamic.dynamic_decision import Objective
+from onnxq.graph.sizes import sizes_of
 from onnxq.graph.walk import walk
 from onnxq.qconfig import Choice
 from onnxq.static.choosing.by_costs import by_costs
@@ -35,8 +36,9 @@ def with_statistics(
     table = prepared.costs or costs.of(prepared.target.name)
     notes = []
     if table is not None and statistics.samples.shapes:
-        prepared = by_costs(prepared, statistics, table)
-        prepared = by_stems(prepared, statistics, table)
+        sizes = sizes_of(prepared.model, statistics.samples.shapes)
+        prepared = by_costs(prepared, sizes, table)
+        prepared = by_stems(prepared, statistics, sizes, table)
     elif _leaves_open(prepared) and table is not None:
         notes.append(
             "the statistics are of an earlier onnxq and tell no shapes, without which no times are "

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 import onnxq
+from onnxq.graph.sizes import sizes_of
 from onnxq.operator import NodeForm
 from onnxq.qconfig import default_qconfig_mapping
 from onnxq.static.choosing.by_stems import by_stems
@@ -13,8 +15,19 @@ from tests.examples import images, network
 from tests.small_networks import patches
 from tests.static.choosing.tables import table
 
+if TYPE_CHECKING:
+    from onnxq.costs import Costs
+    from onnxq.static.prepared import Prepared
+    from onnxq.static.statistics import Statistics
+
 STEM = ("cut", "flat", "turned")
 INTEGER, RESULT, FLOAT = NodeForm.INTEGER, NodeForm.FLOAT_RESULT, NodeForm.FLOAT
+
+
+def chosen(prepared: Prepared, statistics: Statistics, costs: Costs) -> Prepared:
+    """The stems' choice for the shapes that the statistics tell."""
+    sizes = sizes_of(prepared.model, statistics.samples.shapes)
+    return by_stems(prepared, statistics, sizes, costs)
 
 
 def forms(setting: str = "", integer_ns: float = 9e4) -> dict[str, NodeForm]:
@@ -23,7 +36,7 @@ def forms(setting: str = "", integer_ns: float = 9e4) -> dict[str, NodeForm]:
     prepared = onnxq.prepare(patches(), mapping, "x86-vnni")
     statistics = onnxq.calibrate(prepared, {"x": images(8)}, threads=1)
     costs = table(prepared, 1e5, integer_ns, change_ns=1.0)
-    found = by_stems(prepared, statistics, costs)
+    found = chosen(prepared, statistics, costs)
     return {name: choice.form for name, choice in found.choices.items()}
 
 
@@ -40,7 +53,7 @@ def test_what_is_named_stays_in_integers() -> None:
 def test_the_reason_has_the_error_and_both_times() -> None:
     prepared = onnxq.prepare(patches(), None, "x86-vnni")
     statistics = onnxq.calibrate(prepared, {"x": images(8)}, threads=1)
-    found = by_stems(prepared, statistics, table(prepared, 1e5, 9e4, change_ns=1.0))
+    found = chosen(prepared, statistics, table(prepared, 1e5, 9e4, change_ns=1.0))
     reason = found.choices["cut"].reason
     assert " dB would begin a stream of float sums, and save " in reason
     assert "measured on x86-vnni" in reason
@@ -51,21 +64,21 @@ def test_codes_with_little_noise_stay_where_they_save_much() -> None:
     few = (np.arange(192).reshape(1, 3, 8, 8) % 2).astype(np.float32)
     statistics = onnxq.calibrate(prepared, {"x": np.repeat(few, 8, axis=0)}, threads=1)
     costs = table(prepared, 1e5, 1.0, change_ns=1.0)
-    assert by_stems(prepared, statistics, costs).choices["cut"].form is INTEGER
+    assert chosen(prepared, statistics, costs).choices["cut"].form is INTEGER
 
 
 def test_a_network_without_float_sums_stays_as_it_is() -> None:
     prepared = onnxq.prepare(network(), None, "x86-vnni")
     statistics = onnxq.calibrate(prepared, {"x": images(8)}, threads=1)
     costs = table(prepared, 1e5, 9e4, change_ns=1.0)
-    assert by_stems(prepared, statistics, costs) is prepared
+    assert chosen(prepared, statistics, costs) is prepared
 
 
 def test_a_stem_whose_times_are_not_known_stays() -> None:
     prepared = onnxq.prepare(patches(), None, "x86-vnni")
     statistics = onnxq.calibrate(prepared, {"x": images(8)}, threads=1)
     costs = replace(table(prepared, 1e5, 9e4, change_ns=1.0), timings=())
-    assert by_stems(prepared, statistics, costs) is prepared
+    assert chosen(prepared, statistics, costs) is prepared
 
 
 def test_statistics_without_shapes_are_named_in_a_note() -> None:
