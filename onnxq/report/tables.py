@@ -61,7 +61,8 @@ def print_table(
         justify = "right" if i in numbers else "left"
         table.add_column(Text(name), justify=justify, width=widths[i], overflow="fold")  # type: ignore[arg-type]  # a literal
     for place, row in enumerate(cells):
-        shown = [shortened(row[0], widths[0]), *row[1:]]
+        is_name = " " not in row[0].removeprefix(MARK).strip()  # lists of names wrap, as words do
+        shown = [shortened(row[0], widths[0]) if is_name else row[0], *row[1:]]
         style = MARKED if place in marked else None
         table.add_row(*map(Text, shown), style=style)
     if title:

@@ -11,8 +11,12 @@ from onnxq.checking.execution import execution, meant_in_integers
 from onnxq.observers import NarrowRangeObserver
 from onnxq.operator import DynamicForm
 from onnxq.qconfig import QConfigDynamic
+from onnxq.static.calibrate import calibrate
+from onnxq.static.plan import plan
+from onnxq.static.prepare import prepare
+from onnxq.static.rewrite import rewrite
 from tests.dynamic_models import product, quantized
-from tests.examples import as_ir, model, quantized_matmul
+from tests.examples import ALL_INTEGERS, as_ir, images, model, network, quantized_matmul
 
 if TYPE_CHECKING:
     from onnxq.core.arrays import Array
@@ -118,3 +122,10 @@ def test_an_operator_without_an_integer_form_does_not_fall_back(op_type: str) ->
     got = execution(as_ir(source))
     assert got.float_nodes == {op_type: 1}
     assert got.fallbacks == ()
+
+
+@pytest.mark.parametrize("op_type", ["Add", "Softmax", "Conv", "Relu"])
+def test_what_a_plan_leaves_in_float_did_not_fall_back(op_type: str) -> None:
+    prepared = prepare(network(), ALL_INTEGERS.set_op_type(op_type, None), "x86-vnni")
+    made = rewrite(prepared, plan(prepared, calibrate(prepared, {"x": images(2)})))
+    assert execution(made).fallbacks == ()

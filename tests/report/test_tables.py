@@ -37,6 +37,13 @@ def test_a_table_fits_80_columns_and_its_numbers_are_whole() -> None:
     assert "...ention/MatMul  Conv  " in row
 
 
+def test_a_list_in_the_first_column_wraps_in_place_of_being_cut() -> None:
+    file = io.StringIO()
+    console = Console(file=file, force_terminal=True, width=40, color_system=None)
+    print_table(console, "", ("machines", "why"), [("x86-avx2, x86-avx512, arm64-dot", WORDS)])
+    assert all(name in file.getvalue() for name in ("x86-avx2", "x86-avx512", "arm64-dot"))
+
+
 def test_in_a_pipe_names_are_whole_and_lines_end_with_text() -> None:
     text = printed(80, terminal=False)
     assert NAME in text
