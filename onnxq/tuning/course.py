@@ -13,6 +13,7 @@ from onnxq.operator import NodeForm
 from onnxq.ort.version import installed
 from onnxq.qconfig import Choice
 from onnxq.tuning.coded import Coded
+from onnxq.tuning.defaults import IMPROVE
 from onnxq.tuning.descent import Descent
 from onnxq.tuning.estimates import Estimates, spread
 from onnxq.tuning.finalists import judged, reserves
@@ -24,6 +25,7 @@ from onnxq.tuning.measure_times import measure_times, times_of
 from onnxq.tuning.moves import (
     PER_TENSOR,
     ActivationObserver,
+    ImproveMove,
     WeightScales,
     is_per_channel,
 )
@@ -201,7 +203,9 @@ class Course:
         ) -> Found:
             kept = len(self._beside(start, start))
             most = max(1, math.floor(self._goal.max_runs - self.runs) - kept)
-            return Descent(proposals, self._all, moves, most, self._is_late, offers).run(begin)
+            named = [m for m in moves if isinstance(m, ImproveMove) and m.which not in IMPROVE]
+            descent = Descent(proposals, self._all, moves, most, self._is_late, offers, named)
+            return descent.run(begin)
 
         cost_of = {cost.group: cost.noise for cost in sensitivity.costs}
         found = search(start, moves, self._offers(apart(self._measured, cost_of), moves))

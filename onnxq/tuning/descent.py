@@ -1,7 +1,8 @@
 """Search for a mapping that reaches a goal: moves in batches, each of them measured.
 
-    lacking accuracy   moves that take away the most noise for the time that they cost, as many as
-                       should do, at once; near the goal, those of the whole model before
+    lacking accuracy   improvements that the user named, for they cost no time and no bytes; moves
+                       that take away the most noise for the time that they cost, as many as should
+                       do, at once; near the goal, those of the whole model before
     lacking time       moves that save the most time for the noise that they add, likewise
     lacking nothing    moves towards the objective that should keep the bounds, among them those
                        back to the form that a unit began with; for the most accurate within a time,
@@ -81,6 +82,7 @@ class Descent:
         runs: that it may take.
         is_late: whether the time is up.
         offers: gives moves of parts of the model, the best first; None: none are wanted.
+        first: those of `whole` that are tried however far the goal is.
     """
 
     proposals: Proposals
@@ -89,6 +91,7 @@ class Descent:
     runs: int
     is_late: Callable[[], bool] = lambda: False
     offers: Offers | None = None
+    first: Sequence[WholeMove] = ()
     _points: list[Point] = field(default_factory=list)
     _refused: list[tuple[tuple[str, ...], str]] = field(default_factory=list)
     _closed: set[tuple[str, NodeForm]] = field(default_factory=set)  # tried alone, for nothing
@@ -103,12 +106,16 @@ class Descent:
         (best,) = self._measure([start])
         if best is None:
             raise QConfigError(f"the model to start from cannot be made: {self._refused[0][1]}")
-        failures, whole = 0, list(self.whole)
+        if self.first and self.proposals.standing.lacking_db(best.score) > 0:
+            best = self._best(self._with_ways(best, [(move,) for move in self.first]), best)
+        failures = 0
+        whole = [move for move in self.whole if move not in best.position.whole]
         while self._left > 0 and failures < MOST_FAILURES:
             self.proposals.estimates.meet(best.position, best.score)
             batch: Batch = ()
             if whole and self._is_near(best):
-                found, whole = self._best([*self._with_whole(best, whole)], best), []
+                ways = [*((move,) for move in whole), *self._ways_of_parts(best.position)]
+                found, whole = self._best(self._with_ways(best, ways), best), []
             elif batch := self.proposals.batch(best, self._closed):
                 found = self._try(best, batch)
             elif probe := self._probe(best):
@@ -166,20 +173,25 @@ class Descent:
         lacking = standing.lacking_db(point.score)
         return 0 < lacking <= NEAR_DB or (not lacking and standing.goal.objective is Aim.ACCURACY)
 
-    def _with_whole(self, point: Point, moves: Sequence[WholeMove]) -> list[Point | None]:
-        """Points with each of the moves alone, with those of parts, and with all that help.
+    def _is_enough(self, point: Point) -> bool:
+        """Whether the accuracy is what was asked for, where there is a bound."""
+        standing = self.proposals.standing
+        accuracy = standing.goal.objective is Aim.ACCURACY
+        return standing.bounds_accuracy and not accuracy and not standing.lacking_db(point.score)
 
-        Of two ways to decide on one aspect, the better one is among those that help.
+    def _with_ways(self, point: Point, ways: Sequence[tuple[WholeMove, ...]]) -> list[Point | None]:
+        """Points with each of the ways alone, and with all that help where none is enough.
+
+        Of two ways to decide on one aspect, the better one is among those that help. Each is found
+        on the samples of the search: more of them than are needed fit these alone.
         """
-        ways: list[tuple[WholeMove, ...]] = [(move,) for move in moves]
-        ways += self._ways_of_parts(point.position)
         alone = self._measure([point.position.also(*way) for way in ways])
         helping: dict[str, tuple[Point, tuple[WholeMove, ...]]] = {}
         for way, found in zip(ways, alone, strict=True):
             rival = helping.get(way[0].aspect, (point,))[0]
             if found is not None and self._is_better(found, rival):
                 helping[way[0].aspect] = found, way
-        if len(helping) < 2:
+        if len(helping) < 2 or self._is_enough(self._best(alone, point)):
             return alone
         together = [move for _, way in helping.values() for move in way]
         return [*alone, *self._measure([point.position.also(*together)])]

@@ -13,8 +13,9 @@ from onnxq.tuning.estimates import Estimates
 from onnxq.tuning.evaluations import Refusal
 from onnxq.tuning.front import front_of
 from onnxq.tuning.goal import Aim, Goal
-from onnxq.tuning.moves import form_in
+from onnxq.tuning.moves import ImproveMove, form_in
 from onnxq.tuning.proposals import Proposals
+from onnxq.tuning.score import Score
 from onnxq.tuning.standing import Standing, noise_of
 from tests.tuning.made_up import FLOAT, INTEGER, Layer, Network, drawn, drawn_chain
 
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from onnxq.qconfig import QConfigMapping
-    from onnxq.tuning.score import Score
 
 SEEDS = range(12)
 
@@ -182,3 +182,26 @@ def test_noise_that_neighbours_share_does_not_keep_a_search_from_its_bound() -> 
         runs.append(len(points))
     assert statistics.mean(until) <= 5
     assert max(runs) <= 20
+
+
+def test_improvements_that_are_named_are_tried_before_layers_go_to_float() -> None:
+    network = Network(tuple(Layer(1e-2, 0.2, 0.1) for _ in range(4)))
+
+    def measured(mappings: Sequence[QConfigMapping]) -> list[Score | Refusal]:
+        found = []
+        for mapping in mappings:
+            (score,) = network.measured([mapping])
+            assert isinstance(score, Score)
+            db = score.worst_db + (30.0 if "smooth" in mapping.improve else 0.0)
+            found.append(replace(score, metric=db, sqnr_db={"y": db}))
+        return [*found]
+
+    goal = Goal(min_sqnr_db=35, objective=Aim.SIZE)
+    noise = {unit.anchor.name: 1e-2 for unit in network.units}
+    proposals = Proposals(Standing(goal, math.inf), Estimates(noise), lambda _position: 0.4)
+    smooth = ImproveMove("smooth")
+    whole = (smooth, ImproveMove("bias"))
+    found = Descent(proposals, measured, whole, 40, first=(smooth,)).run(network.start)
+    assert found.best.position.whole == (smooth,)
+    assert found.best.score.size_bytes == 4000
+    assert len(found.points) == 2
