@@ -131,7 +131,7 @@ def as_request(
     leave: Sequence[str],
     samples: object,
 ) -> WeightRequest:
-    """What these arguments of `quantize_weights` ask for; raises as it does."""
+    """Request that these arguments of `quantize_weights` make; raises as it does."""
     chosen = Method.HQQ if samples is None else Method.GPTQ
     if method is not None:
         chosen = member(Method, method, "method")

@@ -13,10 +13,16 @@ if TYPE_CHECKING:
     from onnxq.core.arrays import Singles
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Nearest:
-    """Solver of rows by rounding to nearest."""
+    """Solver of rows by rounding to nearest.
+
+    Attributes:
+        power: float32 (inputs,), what an error of each input's weight counts; None: all the same.
+    """
+
+    power: Singles | None = None
 
     def __call__(self, rows: Singles, spec: BlockSpec) -> BlockCodes:
         """Codes of float32 (rows, inputs)."""
-        return rounded(rows, spec, *search_ranges(rows, spec))
+        return rounded(rows, spec, *search_ranges(rows, spec, self.power))

@@ -47,6 +47,9 @@ def prepared(method: Method, moments: InputMoments | None = None) -> RowSolver:
     if method is Method.GPTQ:
         assert moments is not None, "just looked"
         return Compensated.of(moments)
+    if method is Method.AWQ:
+        assert moments is not None, "just looked"
+        return Nearest(np.asarray(moments.power, np.float32))
     return HalfQuadratic() if method is Method.HQQ else Nearest()
 
 

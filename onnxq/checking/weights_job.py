@@ -9,9 +9,11 @@ place for them is named.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from onnxq.blocks.awq_folds import folded
+from onnxq.blocks.block_spec import Method
 from onnxq.blocks.codes_file import CodesFile
 from onnxq.blocks.codes_head import codes_head
 from onnxq.blocks.find_codes import find_codes
@@ -129,12 +131,15 @@ def carry_out_weights(
         check_bound_is_seen(None, job.min_sqnr_db)
     if plan is None:
         plan, _ = plan_job(job)
+    source = job.model
+    if job.request.method is Method.AWQ and samples is not None:
+        source = folded(source, plan, samples)
     batches = () if samples is None else excerpt.watching(samples)
-    found = _codes(job, plan, batches, place, executor)
+    found = _codes(replace(job, model=source), plan, batches, place, executor)
 
     def make(floats: Mapping[str, Float]) -> tuple[WeightPlan, QuantizedModel]:
         left = plan.leaving(floats)
-        return left, write_weights(job.model, left, found, job.accuracy)
+        return left, write_weights(source, left, found, job.accuracy)
 
     trial = unseen or _seen(job, excerpt)
     check_bound_is_seen(trial, job.min_sqnr_db)
