@@ -350,3 +350,18 @@ def test_excluded_nodes_stay_in_float_on_the_command_line_too(run: Run, model_pa
     assert {forms["conv1"], forms["conv2"], forms["gemm"]} == {"float"}
     wrong = run("inspect", model_path, "--exclude", "conv_1")
     assert (wrong.exit_code, "Did you mean 'conv1'" in wrong.stderr) == (5, True)
+
+
+def test_quiet_commands_write_the_file_and_say_nothing(
+    run: Run, model_path: Path, samples_path: Path, tmp_path: Path
+) -> None:
+    made, stats, small = (tmp_path / name for name in ("q.onnx", "s.stats", "d.onnx"))
+    for words in (
+        ("calibrate", model_path, samples_path, "-o", stats),
+        ("quantize", model_path, "--stats", stats, "-o", made),
+        ("quantize-dynamic", model_path, "-o", small, "--objective", "size"),
+    ):
+        result = run(*words, "-q")
+        assert (result.exit_code, result.stdout, result.stderr) == (0, "", "")
+    assert all(path.exists() for path in (made, stats, small))
+    assert "QLinearConv" in run("inspect", made, "-q").stdout
