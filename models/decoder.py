@@ -59,7 +59,7 @@ class Attention(nn.Module):
 
     def _heads(self, x: torch.Tensor) -> torch.Tensor:
         """(N, tokens, heads * head) -> (N, heads, tokens, head)."""
-        return x.unflatten(2, (-1, self.sizes.head)).transpose(1, 2)
+        return x.reshape(*x.shape[:2], -1, self.sizes.head).transpose(1, 2)
 
     def forward(
         self,

@@ -8,22 +8,24 @@ once: the head is its transpose.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx_ir as ir
+
+from models.sizes import Sizes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     import numpy.typing as npt
 
-    from models.sizes import Sizes
-
     Weights = Mapping[str, npt.NDArray[np.float32]]
 
 OPSET = 21
 IR_VERSION = 10
+EMBEDDING = "model.embed_tokens.weight"
 FLOAT, INT64, INT32 = ir.DataType.FLOAT, ir.DataType.INT64, ir.DataType.INT32
 
 
@@ -53,8 +55,8 @@ class _Graph:
 
     def constant(self, name: str, array: npt.NDArray[np.generic]) -> ir.Value:
         """A new initializer."""
-        tensor = ir.tensor(np.ascontiguousarray(array), name=name)
-        value = ir.val(name, tensor.dtype, tensor.shape, const_value=tensor)
+        tensor = ir.tensor(np.asarray(array, order="C"), name=name)
+        value = ir.val(name, tensor.dtype, array.shape, const_value=tensor)
         self.constants.append(value)
         return value
 
@@ -95,7 +97,7 @@ def genai_decoder(weights: Weights, sizes: Sizes) -> ir.Model:
         for part in ("key", "value")
     ]
     places = _places(graph, mask, positions, sizes)
-    table = graph.constant("model.embed_tokens.weight", weights["model.embed_tokens.weight"])
+    table = graph.constant(EMBEDDING, weights[EMBEDDING])
     (skip,) = graph.add("/model/embed_tokens/Gather", "Gather", [table, ids])
     x, present = skip, []
     norm = graph.constant(_weight(0, "input_layernorm"), weights[_weight(0, "input_layernorm")])
@@ -119,7 +121,7 @@ def genai_decoder(weights: Weights, sizes: Sizes) -> ir.Model:
     (head,) = graph.add("/lm_head/Transpose", "Transpose", [table], {"perm": [1, 0]})
     (logits,) = graph.add("/lm_head/MatMul", "MatMul", [x, head])
     logits.name, logits.dtype = "logits", FLOAT
-    logits.shape = ir.Shape(["batch_size", "sequence_length", len(table.const_value.numpy())])
+    logits.shape = ir.Shape(["batch_size", "sequence_length", len(weights[EMBEDDING])])
     return ir.Model(
         ir.Graph(
             [ids, mask, positions, *past],
@@ -131,6 +133,14 @@ def genai_decoder(weights: Weights, sizes: Sizes) -> ir.Model:
         ),
         ir_version=IR_VERSION,
     )
+
+
+def load_genai_decoder() -> ir.Model:
+    """The trained decoder, from decoder.safetensors."""
+    from safetensors.numpy import load_file  # of the dev extra
+
+    stored = load_file(Path(__file__).with_name("decoder.safetensors"))
+    return genai_decoder({name: w.astype(np.float32) for name, w in stored.items()}, Sizes())
 
 
 def _value(name: str, dtype: ir.DataType, shape: Sequence[int | str]) -> ir.Value:

@@ -171,8 +171,8 @@ def minus_bits(run: Run, samples: Iterable[Mapping[str, Array]]) -> float:
             )
         tokens = batch[IDS]
         bits = bits_of(given[LOGITS][:, : tokens.shape[1] - 1], tokens[:, 1:])
-        seen = batch[MASK][:, 1 - tokens.shape[1] :] > 0 if MASK in batch else bits >= 0
-        found += _sum(bits[seen])
+        mask = batch[MASK][:, 1 - tokens.shape[1] :] if MASK in batch else np.ones(bits.shape)
+        found += _sum(bits[mask.astype(np.bool_)])
     if not found.tokens:
         raise CalibrationError("the samples hold no token that another one comes before.")
     return -found.per_token

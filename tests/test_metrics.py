@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -20,7 +20,11 @@ from onnxq.metrics import (
 from onnxq.ort import runtime
 from tests.tiny_decoder import tiny_decoder
 
-MODEL = Path(__file__).resolve().parent.parent / "models"
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from onnxq.core.arrays import Array
+
 ROWS = windows(np.frombuffer(b"It is a truth universally acknowledged, that a", np.uint8), 15)
 
 
@@ -53,7 +57,7 @@ def test_the_metric_of_tuning_is_minus_the_bits_of_what_is_not_hidden() -> None:
     samples = as_samples(tiny_decoder(), ROWS)
     with runtime.open_session(tiny_decoder(), threads=1) as session:
 
-        def run(batch: dict[str, np.ndarray]) -> dict[str, np.ndarray]:  # type: ignore[type-arg]
+        def run(batch: Mapping[str, Array]) -> Mapping[str, Array]:
             return dict(zip(session.outputs, session.run(batch), strict=True))
 
         whole = bits_in_windows(tiny_decoder(), ROWS, threads=1)

@@ -1,0 +1,169 @@
+"""Bits per byte, size and speed of the decoder of models/ as float, int8, 4 and 2 bits: a table.
+
+    python scripts/bench_language_model.py > scripts/bench_language_model.md
+
+Ours beside ONNX Runtime's own quantizers: the same file, blocks of 32, accuracy level 4, the head
+in float. Samples are windows of text that the decoder was trained on, bits those of text that it
+never saw. Times are CPU seconds of one thread over float's, runs taking turns.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx_ir as ir
+from onnxruntime.quantization import matmul_nbits_quantizer as theirs
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # run as a file: find models/
+
+import onnxq
+from models.genai_decoder import load_genai_decoder
+from onnxq.language.decoder import Decoder
+from onnxq.language.token_run import TokenRun
+from onnxq.metrics import as_samples, bits_in_windows, bytes_of, windows
+from scripts import _tables, _timing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from onnxq.core.arrays import Array
+
+    Maker = Callable[[ir.Model, dict[str, Array]], ir.Model]
+
+TEXTS = Path(__file__).resolve().parent.parent / "models"
+BLOCK = 32
+HEAD = "/lm_head/MatMul"
+WINDOW = 512
+PREFILL = 256
+
+
+def ours(bits: int, method: str) -> Maker:
+    """Our weights in blocks."""
+
+    def make(model: ir.Model, samples: dict[str, Array]) -> ir.Model:
+        given = samples if method in ("gptq", "awq") else None
+        return onnxq.quantize_weights(
+            model,
+            given,
+            bits=bits,
+            block=BLOCK,
+            method=method,
+            leave=(HEAD,),
+            check=onnxq.Check.NONE,
+        )
+
+    return make
+
+
+def of_ort(config: Callable[[], theirs.WeightOnlyQuantConfig]) -> Maker:
+    """Weights in blocks by ONNX Runtime's quantizer."""
+
+    def make(model: ir.Model, _: dict[str, Array]) -> ir.Model:
+        quantizer = theirs.MatMulNBitsQuantizer(
+            ir.to_proto(model),
+            block_size=BLOCK,
+            accuracy_level=4,
+            nodes_to_exclude=[HEAD],
+            algo_config=config(),
+        )
+        quantizer.process()
+        return ir.from_proto(quantizer.model.model)
+
+    return make
+
+
+def default(bits: int, symmetric: int) -> Callable[[], theirs.WeightOnlyQuantConfig]:
+    """Configuration of ONNX Runtime's round-to-nearest."""
+
+    def make() -> theirs.WeightOnlyQuantConfig:
+        return theirs.DefaultWeightOnlyQuantConfig(
+            block_size=BLOCK, is_symmetric=bool(symmetric), accuracy_level=4, bits=bits
+        )
+
+    return make
+
+
+def int8(model: ir.Model, _: dict[str, Array]) -> ir.Model:
+    """Dynamic int8."""
+    return onnxq.quantize_dynamic(model, objective="size")
+
+
+MAKERS: dict[str, Maker] = {
+    "int8, quantize-dynamic": int8,
+    **{f"{bits} bits, {m}": ours(bits, m) for bits in (8, 4, 2) for m in ("rtn", "hqq", "gptq")},
+    "4 bits, ORT RTN symmetric": of_ort(default(4, 1)),
+    "4 bits, ORT RTN affine": of_ort(default(4, 0)),
+    "4 bits, ORT k_quant": of_ort(theirs.KQuantWeightOnlyQuantConfig),
+    "4 bits, ORT HQQ": of_ort(lambda: theirs.HQQWeightOnlyQuantConfig(block_size=BLOCK)),
+    "4 bits, ORT GPTQ": of_ort(theirs.GPTQWeightOnlyQuantConfig),
+    "2 bits, ORT RTN affine": of_ort(default(2, 0)),
+    "2 bits, ORT HQQ": of_ort(lambda: theirs.HQQWeightOnlyQuantConfig(block_size=BLOCK, bits=2)),
+    "8 bits, ORT RTN affine": of_ort(default(8, 0)),
+}
+
+
+def sqnr_db(model: ir.Model, rows: Array, exact: Array) -> float:
+    """Power of float's logits over that of the difference from them."""
+    with TokenRun(model, threads=1) as run:
+        difference = run.whole(rows).astype(np.float64) - exact
+    return float(10 * np.log10(np.square(exact).sum() / np.square(difference).sum()))
+
+
+def speed(model: ir.Model, source: ir.Model, rounds: int) -> list[str]:
+    """Time of a token behind 256, and of 256 tokens at once, over float's."""
+    decoder, rng = Decoder.of(source), np.random.default_rng(0)
+    past = {name: rng.normal(0, 1, (1, 2, PREFILL, 64)).astype(np.float32) for name in decoder.past}
+    step = decoder.feeds(np.array([[65]]), past)
+    prefill = decoder.feeds(rng.integers(32, 127, (1, PREFILL)), decoder.empty(1))
+    sessions = {"ours": _timing.session(model), "theirs": _timing.session(source)}
+    found = []
+    for feeds in (step, prefill):
+        runs = _timing.runs_on(sessions, feeds)
+        found.append(str(_timing.ratio_of(runs["ours"], runs["theirs"], rounds)))
+    return found
+
+
+def row(name: str, make: Maker, rows: Array, samples: dict[str, Array], rounds: int) -> str:
+    """One line of the table; where a quantizer raises, its words."""
+    source = load_genai_decoder()
+    with TokenRun(source, threads=1) as run:
+        exact = run.whole(rows[:2]).astype(np.float64)
+    try:
+        made = make(load_genai_decoder(), samples)
+    except Exception as error:  # whatever another tool raises
+        return _tables.line(
+            name, _tables.escaped(f"{type(error).__name__}: {error}")[:120], *"----"
+        )
+    size = len(ir.to_proto(made).SerializeToString())
+    bits = bits_in_windows(made, rows, threads=1).per_token
+    loss = f"{sqnr_db(made, rows[:2], exact):.1f}" if name != "float" else ""
+    times = speed(made, source, rounds) if name != "float" and rounds else ["", ""]
+    return _tables.line(name, f"{size / 1e6:.2f}", f"{bits:.4f}", loss, *times)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--windows", type=int, default=64, help="of 512 bytes held out")
+    parser.add_argument("--samples", type=int, default=64, help="windows of 512 to quantize with")
+    parser.add_argument("--rounds", type=int, default=30, help="0: no times")
+    parser.add_argument("--only", default="", help="ways whose name holds this")
+    args = parser.parse_args()
+    rows = windows(bytes_of(TEXTS / "northanger_abbey.txt"), WINDOW)[: args.windows]
+    seen = windows(bytes_of(TEXTS / "persuasion.txt"), WINDOW)[: args.samples]
+    samples = as_samples(load_genai_decoder(), seen)
+    print(
+        f"{_tables.versions('onnxruntime')}; {rows.size} bytes held out, {seen.size} to look at.\n"
+    )
+    print(_tables.head("weights", "MB", "bits per byte", "SQNR, dB", "a token", "256 tokens"))
+    makers: dict[str, Maker] = {"float": lambda model, _: model, **MAKERS}
+    for name, make in makers.items():
+        if args.only in name:
+            print(row(name, make, rows, samples, args.rounds), flush=True)
+
+
+if __name__ == "__main__":
+    main()
