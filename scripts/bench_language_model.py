@@ -10,6 +10,7 @@ never saw. Times are CPU seconds of one thread over float's, runs taking turns.
 from __future__ import annotations
 
 import argparse
+import logging
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -152,6 +153,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=30, help="0: no times")
     parser.add_argument("--only", default="", help="ways whose name holds this")
     args = parser.parse_args()
+    logging.disable(logging.INFO)  # ONNX Runtime's quantizer has its root logger tell every pass
     rows = windows(bytes_of(TEXTS / "northanger_abbey.txt"), WINDOW)[: args.windows]
     seen = windows(bytes_of(TEXTS / "persuasion.txt"), WINDOW)[: args.samples]
     samples = as_samples(load_genai_decoder(), seen)
