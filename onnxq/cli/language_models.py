@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from onnxq.cli.common_options import say_written
 from onnxq.cli.options import PATH
 
 if TYPE_CHECKING:
@@ -44,4 +45,4 @@ def genai_folder(
 
     tokens = folders.Tokens(end=end_token)
     made = folders.genai_folder(model, output, tokenizer=tokenizer, context=context, tokens=tokens)
-    click.echo(f"wrote {output}: {', '.join(sorted(path.name for path in made.iterdir()))}")
+    say_written(f"wrote {output}: {', '.join(sorted(path.name for path in made.iterdir()))}")

@@ -189,6 +189,8 @@ def report_weights(
         }
         click.echo(json_values.to_text(value | json_values.summary(summary)))
         return
+    if is_quiet():
+        return
     click.echo(f"{written.file}: {len(made.quantized)} weights in blocks")
     if mixed is not None:
         title = "bits that cost least, by size; noise of rounding to nearest at the outputs"
