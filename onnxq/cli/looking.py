@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
+    from onnxq.report.quantized_file import QuantizedFile
+
 
 @click.command()
 @click.argument("model", type=PATH)
@@ -67,7 +69,20 @@ def inspect(
     --json lists the names of all tensors too, for the qconfig and --set tensor:NAME=...
     """
     source = load_model(model)
-    if _inspect_quantized(source, as_json):
+    from onnxq.report.quantized_file import look_at
+
+    quantized = look_at(source)
+    if quantized is not None:
+        unfit: dict[str, object] = {
+            "--qconfig": qconfig,
+            "--set or --exclude": overrides or None,
+            "--all-integers": choice,
+            "--target": target,
+            "--stats": stats or None,
+            "--costs": costs,
+        }
+        refuse_options("for a model that is quantized already", unfit)
+        _show(quantized, as_json)
         return
     if dynamic:
         unfit = {"--all-integers": choice, "--stats": stats or None, "--costs": costs}
@@ -91,19 +106,13 @@ def inspect(
     found.print_on(open_console())
 
 
-def _inspect_quantized(model: ir.Model, as_json: bool) -> bool:
-    """Whether the model is quantized, by whatever tool; then it was shown."""
+def _show(found: QuantizedFile, as_json: bool) -> None:
     from onnxq.report.json_values import to_text
-    from onnxq.report.quantized_file import look_at
 
-    found = look_at(model)
-    if found is None:
-        return False
     if as_json:
         click.echo(to_text(found.to_dict()))
     else:
         found.print()
-    return True
 
 
 def _inspect_dynamic(

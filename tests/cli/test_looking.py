@@ -68,3 +68,14 @@ def test_inspect_with_statistics_names_the_forms_and_what_runs(
     value = json.loads(run("inspect", model_path, "--stats", stats, "--json").stdout)
     assert value["execution"]["integer_nodes"]["QGemm"] == 1
     assert {node["form"] for node in value["nodes"]} >= {"integer", "float_result"}
+
+
+def test_what_would_be_done_has_no_meaning_for_a_model_that_is_quantized(
+    run: Run, quantized_path: Path
+) -> None:
+    assert run("inspect", quantized_path).exit_code == 0
+    result = run("inspect", quantized_path, "--exclude", "conv1")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "--set or --exclude has no meaning for a model that is quantized" in result.stderr
+        "--set or --exclude has no meaning for a model that is quantized already" in result.stderr
+    )
