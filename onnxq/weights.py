@@ -12,6 +12,7 @@ from onnxq.blocks.block_spec import BlockSpec, Method, Scheme
 from onnxq.blocks.mixed_bits import Aim
 from onnxq.blocks.plan_weights import WeightRequest
 from onnxq.blocks.write_products import ACCURACIES, INT8_ACCURACY
+from onnxq.blocks.write_weights import ProductForm
 from onnxq.checking.weights_job import WeightsJob, carry_out_weights
 from onnxq.checking.with_verdict import Check
 from onnxq.errors import CalibrationError, QConfigError, member
@@ -41,6 +42,7 @@ def quantize_weights(
     scheme: Scheme | str = Scheme.AFFINE,
     method: Method | str | None = None,
     accuracy_level: int = INT8_ACCURACY,
+    form: ProductForm | str = ProductForm.MATMULNBITS,
     leave: Sequence[str] = (),
     batch_size: int | None = None,
     ignore: Collection[str] = (),
@@ -66,6 +68,8 @@ def quantize_weights(
         method: "rtn", "hqq", "gptq" or "awq"; None: gptq where samples are given, hqq without.
         accuracy_level: 4: ONNX Runtime rounds activations to int8 in the product, which is its
             fastest; 0: it computes in float32.
+        form: "matmulnbits", or "dequantize": DequantizeLinear ahead of the product, for runtimes
+            that have operators of ai.onnx alone (opset 21; 25 for 2 bits).
         leave: names of products that stay in float.
         batch_size: samples per run; None: the model's static batch, else 1.
         ignore: names of arrays in the samples that are no inputs (labels).
@@ -105,6 +109,7 @@ def quantize_weights(
         request,
         samples,
         accuracy_level,
+        member(ProductForm, form, "form"),
         check,
         batch_size,
         ignore,

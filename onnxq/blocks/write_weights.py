@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import enum
 from typing import TYPE_CHECKING
 
+from onnxq.blocks.write_dequantized import DequantizeWriter
 from onnxq.blocks.write_products import ProductWriter
 from onnxq.core.collector import without_collector
+from onnxq.graph.canonical import upgrade_opset
 from onnxq.graph.checks import FORMAT_KEY
 from onnxq.graph.hashing import model_hash
 from onnxq.graph.walk import node_name, walk
@@ -19,8 +22,22 @@ if TYPE_CHECKING:
 
     from onnxq.blocks.plan_weights import WeightPlan
 
+
+class ProductForm(enum.Enum):
+    """How products of blocks are written."""
+
+    MATMULNBITS = "matmulnbits"
+    """com.microsoft MatMulNBits."""
+    DEQUANTIZE = "dequantize"
+    """DequantizeLinear ahead of the float product, in operators of ai.onnx alone: opset 21."""
+
+
 FORMAT = "dynamic"
 """Weights alone are quantized, and activations, where they are, when the model runs."""
+
+
+BLOCKS_OPSET = 21
+"""First opset whose DequantizeLinear has blocks."""
 
 
 @without_collector()
@@ -29,6 +46,7 @@ def write_weights(
     plan: WeightPlan,
     codes: Mapping[str, Mapping[str, ir.TensorProtocol]],
     accuracy: int,
+    form: ProductForm = ProductForm.MATMULNBITS,
 ) -> QuantizedModel:
     """The model with weights in blocks; the float model stays as it is and shares what it can.
 
@@ -36,10 +54,20 @@ def write_weights(
         model: the canonical float model that the plan was made of.
         plan: which products, and in which form.
         codes: product -> arrays of `PackedBlocks` by name, in memory or on disk.
-        accuracy: accuracy_level of the products.
+        accuracy: accuracy_level of MatMulNBits.
+        form: how products are written.
+
+    Raises:
+        UnsupportedError: the opset cannot be raised as far as the types of codes need.
     """
     written = model.clone()
-    writer = ProductWriter(written, accuracy)
+    writer: ProductWriter | DequantizeWriter
+    if form is ProductForm.DEQUANTIZE:
+        needed = max((d.spec.dtype.min_opset for d in plan.quantized.values()), default=0)
+        upgrade_opset(written, max(needed, BLOCKS_OPSET))
+        writer = DequantizeWriter(written)
+    else:
+        writer = ProductWriter(written, accuracy)
     for node, _ in list(walk(written.graph)):
         decision = plan.quantized.get(node_name(node))
         if decision is not None:

@@ -20,7 +20,7 @@ from onnxq.blocks.find_codes import find_codes
 from onnxq.blocks.mixed_bits import Mixed, mixed_bits
 from onnxq.blocks.plan_weights import WeightPlan, plan_weights
 from onnxq.blocks.write_products import INT8_ACCURACY
-from onnxq.blocks.write_weights import write_weights
+from onnxq.blocks.write_weights import ProductForm, write_weights
 from onnxq.checking.runnable import Made, runnable
 from onnxq.checking.trial import Trial, on_made_up_inputs
 from onnxq.checking.with_verdict import Check, check_bound_is_seen
@@ -52,7 +52,8 @@ class WeightsJob:
         model: canonical float model.
         request: form and method of the codes.
         samples: that methods look at; None: none.
-        accuracy: accuracy_level of the products.
+        accuracy: accuracy_level of MatMulNBits.
+        form: how products are written.
         check: samples to try the result on; or a Check.
         batch_size: of samples.
         ignore: names of arrays in samples that are no inputs.
@@ -65,6 +66,7 @@ class WeightsJob:
     request: WeightRequest
     samples: object = None
     accuracy: int = INT8_ACCURACY
+    form: ProductForm = ProductForm.MATMULNBITS
     check: object = Check.CALIBRATION
     batch_size: int | None = None
     ignore: Collection[str] = ()
@@ -139,7 +141,7 @@ def carry_out_weights(
 
     def make(floats: Mapping[str, Float]) -> tuple[WeightPlan, QuantizedModel]:
         left = plan.leaving(floats)
-        return left, write_weights(source, left, found, job.accuracy)
+        return left, write_weights(source, left, found, job.accuracy, job.form)
 
     trial = unseen or _seen(job, excerpt)
     check_bound_is_seen(trial, job.min_sqnr_db)

@@ -61,6 +61,13 @@ if TYPE_CHECKING:
     help="4: products round activations to int8, the fastest; 0: they compute in float32.",
 )
 @click.option(
+    "--form",
+    default="matmulnbits",
+    show_default=True,
+    metavar="matmulnbits|dequantize",
+    help="Operators of the products; dequantize is for runtimes with ai.onnx's alone.",
+)
+@click.option(
     "--leave", multiple=True, metavar="NODE", help="A product that stays in float; repeatable."
 )
 @click.option(
@@ -96,6 +103,7 @@ def quantize_weights(
     scheme: str,
     method: str | None,
     accuracy_level: int,
+    form: str,
     leave: tuple[str, ...],
     bits_average: float | None,
     size: float | None,
@@ -113,6 +121,8 @@ def quantize_weights(
     begun_s, asked = time.process_time(), Asked(check, min_sqnr, no_verdict)
     outputs = [output, *given(journal)]
     claim_beside(model, outputs, given(samples, check))
+    from onnxq.blocks.write_weights import ProductForm
+    from onnxq.errors import member
     from onnxq.weights import as_aim, as_request, check_accuracy
 
     request, aim = (
@@ -120,6 +130,7 @@ def quantize_weights(
         as_aim(bits_average, size),
     )
     check_accuracy(accuracy_level)
+    written_as = member(ProductForm, form, "form")
     source = load_model(model, outputs)
     from onnxq.checking.weights_job import WeightsJob, carry_out_weights, plan_job
     from onnxq.core.atomic import temporary
@@ -134,6 +145,7 @@ def quantize_weights(
         request,
         samples,
         accuracy_level,
+        written_as,
         asked.source,
         batch_size,
         ignore,
