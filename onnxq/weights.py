@@ -150,7 +150,7 @@ def as_request(
 
 
 def as_aim(bits_average: float | None, size: float | None) -> Aim | None:
-    """What these arguments of `quantize_weights` ask for; None: bits are not mixed."""
+    """Aim of these arguments of `quantize_weights`; None: bits are not mixed."""
     return None if bits_average is None and size is None else Aim(bits_average, size)
 
 
