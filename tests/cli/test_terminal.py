@@ -72,7 +72,9 @@ def test_a_terminal_gets_a_table_that_fits_and_control_characters_unless_it_is_d
 
 
 @pytest.mark.usefixtures("variables")
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+@pytest.mark.parametrize(
+    "shell", ["bash", *(pytest.param(s, marks=pytest.mark.nightly) for s in ("zsh", "fish"))]
+)
 def test_each_shell_gets_a_script_for_completion(shell: str) -> None:
     assert "_ONNXQ_COMPLETE" in piped(_ONNXQ_COMPLETE=f"{shell}_source").stdout
 
