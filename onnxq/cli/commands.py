@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 INTERRUPTED = 130
+SENTENCE = 200
+"""Characters of a command's first sentence, at most."""
 STDOUT_ERRORS = frozenset(
     getattr(errno, name, None)  # not every system has each
     for name in ("EPIPE", "ENOSPC", "EBADF", "EIO", "EFBIG", "EDQUOT")
@@ -42,6 +44,17 @@ class Commands(click.Group):
             except (Exception, KeyboardInterrupt) as error:
                 _end(ctx, error)
             return result
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Writes the first sentence of every command, whole; click's own cuts it to a line."""
+        rows = [
+            (name, command.get_short_help_str(SENTENCE))
+            for name in self.list_commands(ctx)
+            for command in [self.get_command(ctx, name)]
+            if command is not None and not command.hidden
+        ]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
 
 
 def _end(ctx: click.Context, error: BaseException) -> NoReturn:

@@ -75,6 +75,12 @@ def test_help_of_each_command_loads_nothing_heavy(name: str | None) -> None:
     assert "Usage:" in done.stdout
 
 
+def test_the_help_names_every_command_with_a_whole_sentence() -> None:
+    text = CliRunner().invoke(main, ["-h"]).stdout
+    assert "..." not in text.partition("Commands:")[2]
+    assert all(f"  {name} " in text for name in main.commands)
+
+
 def test_the_module_is_the_command() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "onnxq", "--version"], capture_output=True, text=True, check=False
