@@ -43,7 +43,7 @@ def quantize_weights(
     method: Method | str | None = None,
     accuracy_level: int = INT8_ACCURACY,
     form: ProductForm | str = ProductForm.MATMULNBITS,
-    leave: Sequence[str] = (),
+    exclude: Sequence[str] = (),
     batch_size: int | None = None,
     ignore: Collection[str] = (),
     check: object = Check.CALIBRATION,
@@ -70,7 +70,7 @@ def quantize_weights(
             fastest; 0: it computes in float32.
         form: "matmulnbits", or "dequantize": DequantizeLinear ahead of the product, for runtimes
             that have operators of ai.onnx alone (opset 21; 25 for 2 bits).
-        leave: names of products that stay in float.
+        exclude: names or globs of products that stay in float.
         batch_size: samples per run; None: the model's static batch, else 1.
         ignore: names of arrays in the samples that are no inputs (labels).
         check: what to try the result on: samples that it was not made from, as `samples`; or a
@@ -89,8 +89,8 @@ def quantize_weights(
             matrices, or NaN or Inf in one; ONNX Runtime does not run it.
         CalibrationError: unusable samples, or none where the method needs some; a journal of
             another model, samples, plan or version.
-        QConfigError: bits, block, method, accuracy level or a name in `leave` is not known; a bound
-            without samples; or a size that 2 bits do not reach.
+        QConfigError: bits, block, method, accuracy level or a name in `exclude` is not known; a
+            bound without samples; or a size that 2 bits do not reach.
         OutputError: the journal cannot be written, or the disk is full.
         UnsupportedError: 3 bits, which ONNX Runtime has no products for.
         VerificationError: an output is below min_sqnr_db; the error has the verdict.
@@ -101,7 +101,7 @@ def quantize_weights(
     """
     begun_s = time.process_time()
     check_decibels(min_sqnr_db)
-    request = as_request(bits, block, scheme, method, leave, samples)
+    request = as_request(bits, block, scheme, method, exclude, samples)
     check_accuracy(accuracy_level)
     canonical = canonicalize(load(model), types_by_run)
     job = WeightsJob(
@@ -133,7 +133,7 @@ def as_request(
     block: int,
     scheme: Scheme | str,
     method: Method | str | None,
-    leave: Sequence[str],
+    exclude: Sequence[str],
     samples: object,
 ) -> WeightRequest:
     """Request that these arguments of `quantize_weights` make; raises as it does."""
@@ -145,8 +145,10 @@ def as_request(
             f"method '{chosen.value}' looks at samples, and none are given. Give some, or ask for "
             "'hqq' or 'rtn', which need none."
         )
+    if isinstance(exclude, str):
+        raise QConfigError(f"exclude: got {exclude!r}; wanted a list of names of nodes.")
     symmetric = member(Scheme, scheme, "scheme") is Scheme.SYMMETRIC
-    return WeightRequest(BlockSpec(bits, block, symmetric), chosen, tuple(leave))
+    return WeightRequest(BlockSpec(bits, block, symmetric), chosen, tuple(exclude))
 
 
 def as_aim(bits_average: float | None, size: float | None) -> Aim | None:

@@ -1,6 +1,6 @@
 """SQNR of models with weights in blocks: onnxq's methods beside those of ONNX Runtime, one run.
 
-    python scripts/bench_weights.py --only decoder --only ViT -o scripts/bench_weights.md  # 3 minutes
+    python scripts/bench_weights.py --only decoder --only ViT -o scripts/bench_weights.md
     python scripts/bench_weights.py --only "sentence encoder"   # random weights, some 20 minutes
     python scripts/bench_weights.py --also MiniLM=model.onnx,calibration.npz,test.npz
 
@@ -107,7 +107,7 @@ def ours(subject: Subject, out: Path, *, bits: int, method: str, scheme: str = "
         block=BLOCK,
         scheme=scheme,
         method=method,
-        leave=subject.beside,
+        exclude=subject.beside,
         check=onnxq.Check.NONE,
     )
     save(made, out)

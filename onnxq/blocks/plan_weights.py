@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -44,12 +45,12 @@ class WeightRequest:
     Attributes:
         spec: form of the codes.
         method: how they are found.
-        ignore: names of nodes that stay in float.
+        exclude: names or globs of nodes that stay in float.
     """
 
     spec: BlockSpec = field(default_factory=BlockSpec)
     method: Method = Method.HQQ
-    ignore: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,12 +130,12 @@ def plan_weights(model: ir.Model, request: WeightRequest) -> WeightPlan:
 
     Raises:
         ModelError: no node has a weight that can be stored in blocks.
-        QConfigError: a node to be ignored that is not there.
+        QConfigError: a node to be excluded that is not there.
     """
     nodes = [node for node, _ in walk(model.graph)]
-    _check_ignored(request.ignore, [node_name(node) for node in nodes])
+    excluded = _excluded(request.exclude, [node_name(node) for node in nodes])
     tables = _tables(nodes)
-    decisions = {node_name(node): _decision(node, request, tables) for node in nodes}
+    decisions = {node_name(node): _decision(node, request, tables, excluded) for node in nodes}
     hidden = _hidden(nodes, decisions, model.graph) if request.method.needs_moments else {}
     decisions |= hidden
     plan = WeightPlan(decisions)
@@ -158,11 +159,17 @@ def rows_of(value: ir.Value, decision: InBlocks, start: int, stop: int) -> Singl
     return np.ascontiguousarray(part, np.float32)
 
 
-def _check_ignored(ignored: Collection[str], names: Sequence[str]) -> None:
-    known = set(names)
-    for name in ignored:
-        if name not in known:
-            raise QConfigError(f"ignore: the model has no node '{name}'.{nearest(name, names)}")
+def _excluded(patterns: Collection[str], names: Sequence[str]) -> set[str]:
+    """Names of the nodes that names or globs mean; raises QConfigError where they mean none."""
+    found: set[str] = set()
+    for pattern in patterns:
+        some = {pattern} & set(names) or {name for name in names if fnmatchcase(name, pattern)}
+        if not some:
+            raise QConfigError(
+                f"exclude: the model has no node '{pattern}'.{nearest(pattern, names)}"
+            )
+        found |= some
+    return found
 
 
 def _tables(nodes: Sequence[ir.Node]) -> dict[str, str]:
@@ -183,15 +190,20 @@ def _tables(nodes: Sequence[ir.Node]) -> dict[str, str]:
     return found
 
 
-def _decision(node: ir.Node, request: WeightRequest, tables: Mapping[str, str]) -> WeightDecision:
+def _decision(
+    node: ir.Node,
+    request: WeightRequest,
+    tables: Mapping[str, str],
+    excluded: Collection[str],
+) -> WeightDecision:
     operator = catalog.find(node.op_type, node.domain)
     if node.op_type not in PRODUCT_OPS or operator is None or not operator.has_dynamic_rule():
         return _no_product(node)
     rule = operator.dynamic_rule(node)
     if isinstance(rule, Float):
         return rule
-    if node_name(node) in request.ignore:
-        return Float("it is to be ignored")
+    if node_name(node) in excluded:
+        return Float("it is excluded")
     if DynamicForm.BLOCKS not in rule.forms:
         return Float("its weight is no matrix, or the rank of its other operand is not known")
     (weight,) = rule.weights

@@ -68,7 +68,10 @@ if TYPE_CHECKING:
     help="Operators of the products; dequantize is for runtimes with ai.onnx's alone.",
 )
 @click.option(
-    "--leave", multiple=True, metavar="NODE", help="A product that stays in float; repeatable."
+    "--exclude",
+    multiple=True,
+    metavar="NODE",
+    help="A product, or a glob of some, that stays in float; repeatable.",
 )
 @click.option(
     "--bits-average",
@@ -104,7 +107,7 @@ def quantize_weights(
     method: str | None,
     accuracy_level: int,
     form: str,
-    leave: tuple[str, ...],
+    exclude: tuple[str, ...],
     bits_average: float | None,
     size: float | None,
     journal: Path | None,
@@ -126,7 +129,7 @@ def quantize_weights(
     from onnxq.weights import as_aim, as_request, check_accuracy
 
     request, aim = (
-        as_request(bits, block, scheme, method, leave, samples),
+        as_request(bits, block, scheme, method, exclude, samples),
         as_aim(bits_average, size),
     )
     check_accuracy(accuracy_level)

@@ -45,7 +45,7 @@ def test_it_writes_weights_in_blocks_and_says_how(model: Path) -> None:
         (["--block", "48"], 5, "nearest is 32"),
         (["--method", "gtpq"], 5, "Did you mean 'gptq'"),
         (["--method", "gptq"], 6, "looks at samples"),
-        (["--leave", "nothing"], 5, "no node 'nothing'"),
+        (["--exclude", "nothing"], 5, "no node 'nothing'"),
     ],
 )
 def test_what_it_cannot_do_is_said_and_nothing_is_written(
