@@ -53,7 +53,7 @@ def ours(bits: int, method: str) -> Maker:
             bits=bits,
             block=BLOCK,
             method=method,
-            leave=(HEAD,),
+            exclude=(HEAD,),
             check=onnxq.Check.NONE,
         )
 
