@@ -100,7 +100,6 @@ MAKERS: dict[str, Maker] = {
     "4 bits, ORT RTN affine": of_ort(default(4, 0)),
     "4 bits, ORT k_quant": of_ort(theirs.KQuantWeightOnlyQuantConfig),
     "4 bits, ORT HQQ": of_ort(lambda: theirs.HQQWeightOnlyQuantConfig(block_size=BLOCK)),
-    "4 bits, ORT GPTQ": of_ort(theirs.GPTQWeightOnlyQuantConfig),
     "2 bits, ORT RTN affine": of_ort(default(2, 0)),
     "2 bits, ORT HQQ": of_ort(lambda: theirs.HQQWeightOnlyQuantConfig(block_size=BLOCK, bits=2)),
     "8 bits, ORT RTN affine": of_ort(default(8, 0)),
