@@ -62,4 +62,9 @@ class Lane:
 
 def opened(part: ir.Model) -> runtime.Session:
     """A session of a segment, of one thread: its sums are the same everywhere."""
-    return runtime.open_session(part, threads=1, memory=runtime.Memory.ON_DEMAND)
+    return runtime.open_session(
+        part,
+        threads=1,
+        memory=runtime.Memory.ON_DEMAND,
+        weights=runtime.Weights.FILES,
+    )

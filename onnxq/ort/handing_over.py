@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -33,11 +34,12 @@ class HandedOver:
     weights: dict[str, Array]
 
 
-def hand_over(model: ir.Model) -> HandedOver:
+def hand_over(model: ir.Model, folder: Path | None = None) -> HandedOver:
     """The model without its larger weights, and these.
 
     Args:
         model: of any size; left as it is.
+        folder: of files that ONNX Runtime is to map by itself: weights there stay references.
 
     Raises:
         ModelError: what is left does not fit into a protobuf.
@@ -49,6 +51,8 @@ def hand_over(model: ir.Model) -> HandedOver:
             del graph.graph.initializers[name]  # ONNX Runtime drops it, and then misses it
             continue
         tensor = value.const_value
+        if tensor is not None and _lies_in(tensor, folder):
+            continue
         array = None if tensor is None else _shared_array(tensor)
         if tensor is None or array is None:
             continue
@@ -56,7 +60,7 @@ def hand_over(model: ir.Model) -> HandedOver:
         value.const_value = ir.ExternalTensor(
             IN_MEMORY, 0, array.nbytes, tensor.dtype, shape=ir.Shape(array.shape), name=name
         )
-    _inline_files(graph)
+    _inline_files(graph, folder)
     try:
         return HandedOver(ir.to_proto(graph).SerializeToString(), weights)
     except (ValueError, RuntimeError) as error:  # what protobuf and upb raise beyond 2 GB
@@ -79,11 +83,30 @@ def _shared_array(tensor: ir.TensorProtocol) -> Array | None:
     return array if array.dtype.type.__module__ == "numpy" else None
 
 
-def _inline_files(model: ir.Model) -> None:
+def folder_of_weights(model: ir.Model) -> Path | None:
+    """The folder whose files hold most of a model's weights; None: no file does."""
+    found: dict[Path, int] = {}
+    for value in model.graph.initializers.values():
+        tensor = value.const_value
+        if isinstance(tensor, ir.ExternalTensor):
+            folder = Path(tensor.path).parent.absolute()
+            found[folder] = found.get(folder, 0) + tensor.nbytes
+    return max(found, key=lambda folder: found[folder], default=None)
+
+
+def _lies_in(tensor: ir.TensorProtocol, folder: Path | None) -> bool:
+    """Whether it is in a file of that folder, under the name by which the graph refers to it."""
+    if folder is None or not isinstance(tensor, ir.ExternalTensor):
+        return False
+    return (folder / tensor.location).is_file() and Path(tensor.path).parent.absolute() == folder
+
+
+def _inline_files(model: ir.Model, folder: Path | None) -> None:
     """Reads weights that are still in files, which ONNX Runtime would not find from bytes."""
     for graph in model.graphs():
+        own = folder if graph is model.graph else None
         for value in graph.initializers.values():
-            if value.const_value is not None:
+            if value.const_value is not None and not _lies_in(value.const_value, own):
                 value.const_value = _read(value.const_value)
     read_attributes(model)
 

@@ -28,7 +28,7 @@ from onnxq.errors import (
     first_line,
     nearest,
 )
-from onnxq.ort.handing_over import INLINE_BYTES, hand_over
+from onnxq.ort.handing_over import INLINE_BYTES, folder_of_weights, hand_over
 from onnxq.ort.node_kinds import NodeKind, NodeUse, count, integer_nodes
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ __all__ = [
     "Optimization",
     "Session",
     "Waiting",
+    "Weights",
     "count",
     "integer_nodes",
     "open_profiled",
@@ -98,6 +99,16 @@ class Waiting(enum.Enum):
     ASLEEP = "asleep"
     """Threads leave their cores to other work in between (calibration of ResNet-50: 153 ms of CPU
     time per batch in place of 246)."""
+
+
+class Weights(enum.Enum):
+    """Way in which ONNX Runtime gets the weights of an onnx_ir.Model."""
+
+    ARRAYS = "arrays"
+    """As the arrays that they are; it copies each once, packed or not."""
+    FILES = "files"
+    """It maps files of weights by itself, and copies only what it packs for its kernels: not the
+    table of an embedding. The files must stay as they are while the session is open."""
 
 
 class Session:
@@ -181,6 +192,7 @@ def open_session(
     optimization: Optimization = Optimization.ALL,
     memory: Memory = Memory.PLANNED,
     waiting: Waiting = Waiting.SPINNING,
+    weights: Weights = Weights.ARRAYS,
 ) -> Session:
     """A Session for the model.
 
@@ -193,6 +205,7 @@ def open_session(
         optimization: how far the graph may be rewritten.
         memory: how memory for activations is got.
         waiting: what its threads do between runs.
+        weights: how it gets those of an onnx_ir.Model.
 
     Raises:
         ModelError: the file is not there, or ONNX Runtime does not accept the model.
@@ -201,7 +214,10 @@ def open_session(
     options.enable_mem_pattern = memory is Memory.PLANNED
     if waiting is Waiting.ASLEEP:
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    return _open(model, options)
+    folder = None
+    if weights is Weights.FILES and isinstance(model, ir.Model):
+        folder = folder_of_weights(model)
+    return _open(model, options, folder)
 
 
 def _options(threads: int | None, optimization: Optimization) -> ort.SessionOptions:
@@ -214,12 +230,17 @@ def _options(threads: int | None, optimization: Optimization) -> ort.SessionOpti
     return options
 
 
-def _open(model: ir.Model | str | Path, options: ort.SessionOptions) -> Session:
+def _open(
+    model: ir.Model | str | Path, options: ort.SessionOptions, folder: Path | None = None
+) -> Session:
     source: bytes | str
     kept: list[ort.OrtValue] = []
     if isinstance(model, ir.Model):
         name = f"model '{model.graph.name or 'unnamed'}'"
-        handed = hand_over(model)
+        handed = hand_over(model, folder)
+        if folder is not None:
+            key = "session.model_external_initializers_file_folder_path"
+            options.add_session_config_entry(key, str(folder))
         source = handed.graph
         kept = [ort.OrtValue.ortvalue_from_numpy(array) for array in handed.weights.values()]
         if kept:

@@ -9,8 +9,9 @@ import onnx
 import onnx_ir as ir
 import pytest
 
+from onnxq.graph.door.external_data import set_folder
 from onnxq.ort import runtime
-from onnxq.ort.handing_over import IN_MEMORY, INLINE_BYTES, hand_over
+from onnxq.ort.handing_over import IN_MEMORY, INLINE_BYTES, folder_of_weights, hand_over
 from tests.ort.small_models import parsed, product_model, product_proto, product_weight
 
 if TYPE_CHECKING:
@@ -121,3 +122,36 @@ def test_opening_leaves_the_model_as_it_is() -> None:
     weight = model.graph.initializers["w"].const_value
     runtime.open_session(model).close()
     assert model.graph.initializers["w"].const_value is weight
+
+
+def test_weights_in_files_of_a_folder_stay_references(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    tables = {name: rng.normal(size=(40, 16)).astype(np.float32) for name in ("a", "b")}
+    (tmp_path / "weights").write_bytes(tables["a"].tobytes())
+    model = ir.from_proto(
+        onnx.parser.parse_model("""<ir_version: 10, opset_import: ["" : 18]>
+        g (int64[n] x, float[40, 16] a, float[40, 16] b) => (float[n, 16] y) {
+            c = Gather (a, x)
+            d = Gather (b, x)
+            y = Add (c, d)
+        }""")
+    )
+    for value in list(model.graph.inputs[1:]):
+        name = str(value.name)
+        size, shape = tables[name].nbytes, ir.Shape([40, 16])
+        value.const_value = (
+            ir.ExternalTensor("weights", 0, size, ir.DataType.FLOAT, shape=shape, name=name)
+            if name == "a"
+            else ir.tensor(tables[name], name=name)
+        )
+        model.graph.register_initializer(value)
+    del model.graph.inputs[1:]
+    set_folder(model, tmp_path)
+    assert folder_of_weights(model) == tmp_path
+    assert [*hand_over(model, tmp_path).weights] == ["b"]
+    assert [*hand_over(model).weights] == ["a", "b"]
+    x = np.array([3, 0])
+    for weights in runtime.Weights:
+        with runtime.open_session(model, threads=1, weights=weights) as session:
+            (y,) = session.run({"x": x})
+        assert np.array_equal(y, tables["a"][x] + tables["b"][x])
