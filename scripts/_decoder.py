@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx.parser
@@ -84,7 +84,7 @@ def _made(value: ir.Value, seed: int) -> ir.TensorProtocol:
     if len(shape) == 1:
         return ir.tensor(_gains(seed, shape[0]), name=name)
 
-    def values() -> ir.Tensor:
+    def values() -> ir.Tensor[Any]:
         array = np.random.default_rng(seed).standard_normal(shape, dtype=np.float32)
         array *= np.float32(1 if name == "table" else 1 / math.sqrt(shape[0]))
         return ir.Tensor(array, name=name)

@@ -18,6 +18,7 @@ from models.transformer import example_inputs
 from onnxq.blocks.block_spec import BITS, BlockSpec, Method
 from onnxq.blocks.mixed_bits import Aim
 from onnxq.blocks.plan_weights import WeightRequest
+from onnxq.blocks.write_products import FLOAT_ACCURACY
 from onnxq.checking.weights_job import WeightsJob, carry_out_weights, plan_job
 from onnxq.checking.with_verdict import Check
 from onnxq.graph.canonical import canonicalize
@@ -55,7 +56,15 @@ def row(
     """Line of the table: these bits everywhere, or mixed for an aim."""
     request = WeightRequest(BlockSpec(bits), Method.GPTQ)
     name = str(model.graph.inputs[0].name)
-    job = WeightsJob(model, request, {name: seen}, 0, Check.NONE, batch_size=BATCH, aim=aim)
+    job = WeightsJob(
+        model,
+        request,
+        {name: seen},
+        accuracy=FLOAT_ACCURACY,
+        check=Check.NONE,
+        batch_size=BATCH,
+        aim=aim,
+    )
     plan, _ = plan_job(job)
     got = logits(carry_out_weights(job, plan).model, unseen)
     sizes = [(d.spec, d.outputs, d.inputs) for d in plan.quantized.values()]

@@ -10,6 +10,7 @@ The lines that this printed are in scripts/bench_prefill.md.
 from __future__ import annotations
 
 import argparse
+import functools
 import warnings
 from pathlib import Path
 
@@ -66,8 +67,8 @@ def main() -> None:
     ]
     for rows in ROWS:
         x = {"x": np.random.default_rng(rows).standard_normal((rows, arguments.width), np.float32)}
-        runs = {"float": lambda x=x: floats.run(None, x)}
-        runs |= {name: lambda s=each, x=x: s.run(None, x) for name, each in forms.items()}
+        every = {"float": floats, **forms}
+        runs = {name: functools.partial(each.run, None, x) for name, each in every.items()}
         times = taking_turns(runs, arguments.rounds)
         ratios = {name: paired_ratio(times[name], times["float"]) for name in forms}
         fastest = min(ratios, key=lambda name: ratios[name].median)
