@@ -196,7 +196,9 @@ def _operands(call: IntegerCall) -> tuple[Reals, Reals, Reals]:
         )
     places = np.arange(sizes.inner) // sizes.block
     scale, points = _scales(call, sizes), _zero_points(call.optional(3), a.dtype, sizes)
-    q = unpacked_rows(b.reshape(sizes.columns, -1), sizes.bits)[:, : sizes.inner]
+    q = unpacked_rows(b.reshape(sizes.columns, -1).astype(np.uint8, copy=False), sizes.bits)[
+        :, : sizes.inner
+    ]
     centred = q.astype(np.float32) - points[:, places]
     reals = np.asarray(a, np.float32)
     steps = scale[:, places]
@@ -228,9 +230,8 @@ def _zero_points(
     count = sizes.columns * sizes.blocks
     row = -(-sizes.blocks * sizes.bits // 8)
     if points.dtype == np.uint8 and points.size == sizes.columns * row:
-        return unpacked_rows(points.reshape(sizes.columns, row), sizes.bits)[
-            :, : sizes.blocks
-        ].astype(np.float32)
+        packed = points.reshape(sizes.columns, row).astype(np.uint8, copy=False)
+        return unpacked_rows(packed, sizes.bits)[:, : sizes.blocks].astype(np.float32)
     if points.dtype != dtype or points.size != count:
         raise ShapeError(
             f"{OP}: zero_points is {points.dtype} of shape {points.shape}; wanted uint8, "

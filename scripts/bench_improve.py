@@ -263,8 +263,8 @@ def section(name: str, found: Iterator[Row]) -> Iterator[str]:
         gain = "" if row.way == "nothing" else f"{row.sqnr_db - plain:+.2f}"
         score = "" if row.score is None else f"{row.score:.2%}"
         cost = f"{row.seconds:.0f}" if is_improved else ""
-        tested, found = f"{row.tested:,}", f"{row.sqnr_db:.2f}"
-        yield line(row.title, row.way, tested, found, gain, score, row.kept, cost)
+        tested, db = f"{row.tested:,}", f"{row.sqnr_db:.2f}"
+        yield line(row.title, row.way, tested, db, gain, score, row.kept, cost)
 
 
 def lines(args: argparse.Namespace, folder: Path) -> Iterator[str]:

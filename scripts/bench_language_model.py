@@ -31,6 +31,8 @@ from scripts import _tables, _timing
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    import onnx
+
     from onnxq.core.arrays import Array
 
     Maker = Callable[[ir.Model, dict[str, Array]], ir.Model]
@@ -72,7 +74,8 @@ def of_ort(config: Callable[[], theirs.WeightOnlyQuantConfig]) -> Maker:
             algo_config=config(),
         )
         quantizer.process()
-        return ir.from_proto(quantizer.model.model)
+        made: onnx.ModelProto = quantizer.model.model
+        return ir.from_proto(made)
 
     return make
 
@@ -109,7 +112,7 @@ MAKERS: dict[str, Maker] = {
 def sqnr_db(model: ir.Model, rows: Array, exact: Array) -> float:
     """Power of float's logits over that of the difference from them."""
     with TokenRun(model, threads=1) as run:
-        difference = run.whole(rows).astype(np.float64) - exact
+        difference = run.whole(rows).astype(np.float64) - exact.astype(np.float64)
     return float(10 * np.log10(np.square(exact).sum() / np.square(difference).sum()))
 
 

@@ -95,7 +95,8 @@ def bench(
     theirs_takes = input_specs(theirs_model)
     ours_takes = input_specs(ours_model, coded={s.name: s.coded for s in theirs_takes if s.coded})
     if samples is None:
-        batch = random_batch(with_shapes(theirs_takes, shapes or {}, batch_size), batch_size)
+        specs = with_shapes(theirs_takes, shapes or {}, batch_size)
+        batch: Mapping[str, Array] = random_batch(specs, batch_size)
     else:
         _refuse_shapes(shapes)
         batch = _one_batch(theirs_takes, samples, batch_size, ignore)

@@ -146,7 +146,7 @@ def _is_weight(value: ir.Value) -> bool:
 def _weight(value: ir.Value, reader: ir.Node, dtype: str, granularity: str) -> StoredWeight:
     tensor = value.const_value
     assert tensor is not None  # an initializer
-    shape = tuple(int(size) for size in tensor.shape)
+    shape = tuple(map(int, tensor.shape.numpy()))
     return StoredWeight(
         str(value.name), _label(reader), reader.op_type, dtype, shape, granularity, tensor.nbytes
     )

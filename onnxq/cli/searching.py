@@ -246,7 +246,7 @@ def tune(
 
 
 def _advice(tuned: Tuned) -> str:
-    """What to do where the goal was not reached."""
+    """Advice where the goal was not reached."""
     if not tuned.goal.missed(tuned.score, tuned.float_metric):
         return (
             "The samples of the search keep it, those held apart do not: give more samples, or ask "

@@ -150,7 +150,8 @@ def _observe_blocks(
             "channel, such as LeastErrorObserver or NarrowRangeObserver; or use `onnxq "
             "quantize-weights`."
         )
-    scale, zero_point = (x.reshape(blocks, count) for x in (qparams.scale, qparams.zero_point))
+    scale = qparams.scale.reshape(blocks, count)
+    zero_point = qparams.zero_point.reshape(blocks, count)
     summed = 1 - key.axis % MATRIX
     if summed:
         scale, zero_point = scale.T, zero_point.T

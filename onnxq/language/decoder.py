@@ -115,7 +115,7 @@ class Decoder:
         }
 
     def feeds(self, tokens: Array, past: Mapping[str, Array]) -> dict[str, Array]:
-        """What the model takes for tokens (N, new) behind a cache.
+        """Inputs of the model for tokens (N, new) behind a cache.
 
         Raises:
             CalibrationError: a token that the vocabulary lacks; more positions than there are.

@@ -105,9 +105,9 @@ class Weights(enum.Enum):
     """Way in which ONNX Runtime gets the weights of an onnx_ir.Model."""
 
     ARRAYS = "arrays"
-    """As the arrays that they are; it copies each once, packed or not."""
+    """Arrays as they are; it copies each once, packed or not."""
     FILES = "files"
-    """It maps files of weights by itself, and copies only what it packs for its kernels: not the
+    """Files, which it maps by itself; it copies only what it packs for its kernels: not the
     table of an embedding. The files must stay as they are while the session is open."""
 
 

@@ -188,8 +188,8 @@ def _print_weights(console: Console, weights: tuple[StoredWeight, ...]) -> None:
         (*kind, str(len(those)), size_text(sum(w.size_bytes for w in those)))
         for kind, those in ordered
     ]
-    header = ("read by", "codes", "scales", "weights", "size")
-    print_table(console, "weights that are codes", header, by_kind, numbers=(3, 4))
+    columns = ("read by", "codes", "scales", "weights", "size")
+    print_table(console, "weights that are codes", columns, by_kind, numbers=(3, 4))
 
 
 def _print_floats(console: Console, nodes: tuple[tuple[str, str], ...]) -> None:

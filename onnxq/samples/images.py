@@ -131,7 +131,7 @@ class ImageArrays:
             numbers = pixels
         else:
             scaled = pixels.astype(np.float32) * np.float32(self.pixels.scale)
-            mean, std = (np.float32(n) for n in (self.pixels.mean, self.pixels.std))
+            mean, std = (np.asarray(n, np.float32) for n in (self.pixels.mean, self.pixels.std))
             numbers = ((scaled - mean) / std).astype(self.form.dtype)
         if not self.form.has_channels_last:
             numbers = np.moveaxis(numbers, -1, 0)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from onnxq.errors import CalibrationError
 from onnxq.samples.columns import Column, memory_column
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
 TYPES = {
@@ -46,10 +47,7 @@ def tensor_columns(path: Path, where: str) -> dict[str, Column]:
     try:
         header = json.loads(text)
         entries = {n: e for n, e in header.items() if n != "__metadata__"}
-        named = {
-            name: (str(e["dtype"]), tuple(map(int, e["shape"])), *map(int, e["data_offsets"]))
-            for name, e in entries.items()
-        }
+        named = {name: _entry(each) for name, each in entries.items()}
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise _broken(where, f"its header is none ({type(error).__name__})") from error
     start = LENGTH_BYTES + length
@@ -57,6 +55,12 @@ def tensor_columns(path: Path, where: str) -> dict[str, Column]:
         name: _column(path, f"{where}, array '{name}'", size - start, start, entry)
         for name, entry in named.items()
     }
+
+
+def _entry(said: Mapping[str, Any]) -> tuple[str, tuple[int, ...], int, int]:
+    """Type, shape, and first and last byte of a tensor."""
+    first, last = map(int, said["data_offsets"])
+    return str(said["dtype"]), tuple(map(int, said["shape"])), first, last
 
 
 def _column(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 import onnxq
@@ -9,6 +11,9 @@ from onnxq.blocks.awq_folds import folded
 from onnxq.blocks.plan_weights import WeightRequest, plan_weights
 from tests.blocks.block_models import canonical
 from tests.dynamic_models import normal, parsed, run
+
+if TYPE_CHECKING:
+    from onnxq.core.arrays import Array
 
 GAIN = np.ones(64, np.float32)
 GAIN[[3, 20, 41]] = 12
@@ -19,7 +24,7 @@ NORMED = parsed(
     }""",
     {"g": GAIN, "b": np.zeros(64, np.float32), "w": normal(64, 48)},
 )
-SAMPLES = {"x": normal(96, 64, seed=4)}
+SAMPLES: dict[str, Array] = {"x": normal(96, 64, seed=4)}
 
 
 def test_channels_that_stand_out_go_into_the_norm_ahead() -> None:

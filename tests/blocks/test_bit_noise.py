@@ -22,7 +22,7 @@ from scripts._decoder import Sizes, decoder, tokens
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-    from onnxq.core.arrays import Array
+    from onnxq.core.arrays import Reals
 
 SIZES = Sizes(depth=1)
 BATCHES = list(tokens(SIZES, 2, 6))
@@ -34,7 +34,7 @@ def planned() -> tuple[ir.Model, WeightPlan]:
     return source, plan_weights(source, WeightRequest(method=Method.RTN))
 
 
-def logits(model: ir.Model) -> Array:
+def logits(model: ir.Model) -> Reals:
     with runtime.open_session(model, threads=1) as session:
         return np.stack([session.run(batch, ["logits"])[0] for batch in BATCHES]).astype(np.float64)
 

@@ -14,8 +14,10 @@ from onnxq.errors import CalibrationError, OutputError
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from onnxq.core.arrays import Array
+
 HEAD = CodesHead("abc", "1", "gptq", "0")
-ARRAYS = {
+ARRAYS: dict[str, Array] = {
     "codes": np.arange(21, dtype=np.uint8).reshape(3, 7),
     "scales": np.linspace(0, 1, 5, dtype=np.float32),
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,12 +13,15 @@ from onnxq.blocks.plan_weights import WeightRequest, plan_weights
 from onnxq.graph.canonical import canonicalize
 from scripts._decoder import Sizes, decoder
 
+if TYPE_CHECKING:
+    from onnxq.core.arrays import Array
+
 SOURCE = canonicalize(decoder(Sizes(depth=1))).model
 PLAN = plan_weights(SOURCE, WeightRequest(method=Method.RTN))
 
 
 def test_another_model_plan_or_sample_is_another_head() -> None:
-    batch = {"x": np.zeros(3)}
+    batch: dict[str, Array] = {"x": np.zeros(3)}
     head = codes_head(SOURCE, PLAN, [batch])
     assert codes_head(SOURCE, PLAN, [batch]) == head
     other = canonicalize(decoder(Sizes(depth=1), seed=1)).model

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -13,16 +14,19 @@ from onnxq.blocks.input_moments import InputMoments
 from onnxq.blocks.solve import noise_of, solve
 from tests.blocks.block_models import weight
 
+if TYPE_CHECKING:
+    from onnxq.core.arrays import Singles
+
 SPEC = BlockSpec(2, 16)
 INPUTS = 6
 SHORT_OF_BEST = 1.35
 """Codes of 2 bits, of inputs that depend on each other, are the hardest to find one by one."""
 
 
-def correlated(inputs: int, count: int = 300) -> np.ndarray:
+def correlated(inputs: int, count: int = 300) -> Singles:
     generator = np.random.default_rng(3)
     mixed = generator.standard_normal((count, inputs)) @ generator.standard_normal((inputs, inputs))
-    return mixed.astype(np.float32)
+    return np.asarray(mixed, np.float32)
 
 
 def least(row: np.ndarray, moments: np.ndarray, point: int) -> float:
@@ -57,7 +61,7 @@ def test_products_lose_half_or_less_of_what_rounding_loses(bits: int) -> None:
 
 def test_errors_of_inputs_are_made_up_for() -> None:
     wanted = correlated(64)
-    seen = wanted + 0.2 * correlated(64)[::-1]
+    seen = wanted + np.float32(0.2) * correlated(64)[::-1]
     w, spec = weight(16, 64), BlockSpec(4, 32)
     aware = solve(w, spec, Method.GPTQ, InputMoments.of_rows(seen, wanted))
     blind = solve(w, spec, Method.GPTQ, InputMoments.of_rows(seen))

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     import pytest
 
-    from onnxq.core.arrays import Singles
+    from onnxq.core.arrays import Array, Singles
 
 SIZES = Sizes(depth=1)
 BATCHES = list(tokens(SIZES, 3, 6))
@@ -77,5 +77,6 @@ def test_nothing_runs_behind_the_last_product_that_is_seen() -> None:
 
 def test_samples_are_not_read_where_nothing_is_to_be_seen() -> None:
     source, plan = planned()
-    walk = GroupWalk(source, plan, iter([{"no": np.zeros(1)}]))
+    batches: list[dict[str, Array]] = [{"no": np.zeros(1)}]
+    walk = GroupWalk(source, plan, iter(batches))
     assert all(found is None for _, found in walk.groups([]))

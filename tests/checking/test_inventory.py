@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
@@ -59,7 +59,7 @@ def test_an_operator_on_codes_has_its_scales_behind_them(scales: Array, words: s
 
 
 def test_weights_in_blocks_say_their_bits() -> None:
-    attributes = {"K": 32, "N": 2, "bits": 4, "block_size": 16}
+    attributes: dict[str, Any] = {"K": 32, "N": 2, "bits": 4, "block_size": 16}
     node = helper.make_node(
         "MatMulNBits", ["x", "w", "s"], ["y"], domain="com.microsoft", **attributes
     )

@@ -10,7 +10,7 @@ from onnxq.errors import CalibrationError
 from onnxq.samples import InputSpec, Samples, open_samples
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from onnxq.core.arrays import Array
@@ -271,7 +271,7 @@ def test_a_data_reader_is_gone_through_twice_if_it_can_rewind() -> None:
 class Dataset:
     """NNCF's Dataset: a source, and a function that makes inputs of its items."""
 
-    def __init__(self, items: list[tuple[Array, int]]) -> None:
+    def __init__(self, items: Sequence[tuple[Array, int]]) -> None:
         self._items = items
 
     def get_length(self) -> int:

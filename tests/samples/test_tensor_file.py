@@ -15,7 +15,9 @@ from onnxq.samples.tensor_file import tensor_columns
 if TYPE_CHECKING:
     from pathlib import Path
 
-ARRAYS = {
+    from onnxq.core.arrays import Array
+
+ARRAYS: dict[str, Array] = {
     "x": np.arange(24, dtype=np.float32).reshape(2, 3, 4),
     "ids": np.array([[1, 2]], np.int64),
     "flag": np.array([True, False]),
