@@ -8,7 +8,7 @@ import pytest
 from onnx import helper
 
 import onnxq
-from onnxq.observers import MinMaxObserver, NarrowRangeObserver
+from onnxq.observers import NarrowRangeObserver, PerChannelMinMaxObserver
 from onnxq.operator import DynamicForm
 from onnxq.ort import runtime
 from onnxq.qconfig import QConfigDynamic
@@ -21,7 +21,7 @@ MAX_ULPS = 64
 
 
 def blocks(dtype: str, size: int) -> QConfigDynamic:
-    observer = MinMaxObserver.with_args(dtype=dtype)
+    observer = PerChannelMinMaxObserver.with_args(dtype=dtype)
     if dtype.startswith("int"):
         largest = {"int8": 127, "int4": 7, "int2": 1}[dtype]
         observer = NarrowRangeObserver.with_args(dtype=dtype, quant_max=largest)
