@@ -17,13 +17,24 @@ from onnxq.core.collector import without_collector as _without_collector
 from onnxq.ort import telemetry as _telemetry
 
 if TYPE_CHECKING:
-    from onnxq import errors, functional, observers, pytorch, qconfig, qtensor, reference, targets
+    from onnxq import (
+        errors,
+        functional,
+        metrics,
+        observers,
+        pytorch,
+        qconfig,
+        qtensor,
+        reference,
+        targets,
+    )
     from onnxq.checking.bench import bench
     from onnxq.checking.cross_check import cross_check
     from onnxq.checking.predict import predict
     from onnxq.checking.verify import verify
     from onnxq.checking.with_verdict import Check
     from onnxq.graph.saving import save
+    from onnxq.language.genai_folder import genai_folder
     from onnxq.pipeline import convert, quantize, quantize_dynamic
     from onnxq.pytorch import export
     from onnxq.quantized.quantized_model import QuantizedModel

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import ast
 import importlib
 import inspect
 import pkgutil
 import subprocess
 import sys
+from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -51,6 +53,13 @@ def test_every_name_of_all_can_be_got_and_dir_lists_it() -> None:
     for name in onnxq.__all__:
         assert getattr(onnxq, name) is not None
     assert set(dir(onnxq)) == set(onnxq.__all__)
+
+
+def test_type_checkers_are_told_every_name_of_all() -> None:
+    tree = ast.parse(Path(onnxq.__file__).read_text("utf-8"))
+    (told,) = (n for n in tree.body if isinstance(n, ast.If))
+    names = {a.name for n in told.body if isinstance(n, ast.ImportFrom) for a in n.names}
+    assert names | {"__version__"} == set(onnxq.__all__)
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
