@@ -1,4 +1,4 @@
-"""What every test process does once, and before every test."""
+"""Set-up of every test process, and of every test in it."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ SLOW_S = 0.5
 """The rest takes two cores about a minute."""
 
 SHARE_S = 0.2
-"""What the cases of one function together may cost in `scripts/test`; the night runs all."""
+"""CPU seconds that the cases of one function together may cost by day; the night runs all."""
 
 PROPERTY = "cpu_s"
 

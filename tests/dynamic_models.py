@@ -30,7 +30,7 @@ SATURATING_QMAX = 64  # of the target "portable"
 
 
 UNMEASURED = dataclasses.replace(targets.find("portable"), dynamic_gains=())
-"""As portable, but that every operator gets its usual form, however small it is."""
+"""The target portable, but every operator gets its usual form, however small it is."""
 
 
 def planned(
@@ -93,7 +93,7 @@ def parsed(graph: str, constants: Mapping[str, F32], opset: int = 18) -> onnx.Mo
 
 
 def op_types(source: ir.Model) -> list[str]:
-    """Of every node, bodies included."""
+    """Operator types of all nodes, bodies included."""
     return [node.op_type for node in source.graph.all_nodes()]
 
 

@@ -106,7 +106,7 @@ class _Writer(pickle.Pickler):
         return NotImplemented
 
     def _module(self, module: nn.Module) -> tuple[object, ...]:
-        """Its class and attributes; the second time, which one it is."""
+        """Class and attributes of a module; the second time, which one it is."""
         number = self._modules.get(id(module))
         if number is not None:
             return ("the module", number)
@@ -114,7 +114,7 @@ class _Writer(pickle.Pickler):
         return (type(module), _class_attributes(type(module)), dict(vars(module)))
 
     def _tensor(self, x: Tensor) -> tuple[object, ...]:
-        """What it is, where it lies, and its bytes."""
+        """Type, place and bytes of a tensor."""
         if x.layout is not torch.strided or x.is_quantized:
             raise pickle.PicklingError(f"a tensor of layout {x.layout}")
         number = self._storages.setdefault(x.untyped_storage().data_ptr(), len(self._storages))

@@ -52,7 +52,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(folder: Path, *arguments: str, installed: bool = True, **variables: str) -> str:
-    """What a fresh Python prints; the package is on its path where `installed`."""
+    """Text that a fresh Python prints; the package is on its path where `installed`."""
     environment = {**os.environ, **variables}
     if installed:
         environment["PYTHONPATH"] = str(folder / "site")

@@ -23,7 +23,7 @@ TORCH_ROOMS = (
     "placing", "importers", "eager", "quantization", "deployed", "adaround",
 )
 # fmt: on
-"""Likewise of onnxq/pytorch."""
+"""The order of rooms in onnxq/pytorch."""
 LINK = ROOT / "onnxq" / "operators"
 FACADE = "onnxq"
 RUNTIME = "onnxq.ort.runtime"

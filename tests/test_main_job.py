@@ -87,7 +87,7 @@ def correct(model: ir.Model) -> int:
 
 @pytest.fixture(scope="module")
 def float_correct(source: ir.Model) -> int:
-    """Of the 1,000 images, by the float model."""
+    """Number of the 1,000 images that the float model gets right."""
     return correct(source)
 
 

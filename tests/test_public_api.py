@@ -40,7 +40,7 @@ CLASSES = ("Check", "Goal", "QuantizedModel")
 
 
 def run_python(code: str) -> str:
-    """What a fresh interpreter prints."""
+    """Text that a fresh interpreter prints."""
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     return done.stdout.strip()
 

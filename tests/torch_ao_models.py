@@ -142,7 +142,7 @@ def converted(prepared: nn.Module, backend: str = "fbgemm") -> nn.Module:
 
 
 def outputs(model: nn.Module, *inputs: torch.Tensor) -> list[torch.Tensor]:
-    """What the model returns, as a list, without gradients."""
+    """Outputs of the model as a list, without gradients."""
     with torch.no_grad():
         result = model(*inputs)
     return [result] if isinstance(result, torch.Tensor) else list(result)

@@ -1,4 +1,4 @@
-"""What is asked of a weight in blocks."""
+"""A BlockSpec names bits, block, scheme and method of a weight in blocks."""
 
 from __future__ import annotations
 

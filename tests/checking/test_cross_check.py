@@ -214,7 +214,7 @@ def scale_floats(monkeypatch: pytest.MonkeyPatch, factor: float) -> None:
 
 
 def test_last_digits_behind_float_nodes_are_rounding(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As ONNX Runtime's fusions do: here each of them is one or two ulps off."""
+    """Each float node is one or two ulps off here, as ONNX Runtime's fusions are."""
     scale_floats(monkeypatch, 1 + 2**-23)
     proto = around_float(make("Exp", ["f"], ["g"], "exp"))
     findings = cross_check(proto, {"x": weights(0, 8, 64, 8)}, batch_size=8)
@@ -363,7 +363,7 @@ def test_outputs_that_change_when_inner_tensors_are_read_are_noted(
 
 
 def _shifted(target: ir.Model) -> ir.Model:
-    """Its input's scale doubled."""
+    """The target with the scale of its input doubled."""
     scale = target.graph.initializers["x_scale"]
     assert scale.const_value is not None
     scale.const_value = ir.tensor(scale.const_value.numpy() * np.float32(2), name="x_scale")

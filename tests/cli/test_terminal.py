@@ -16,7 +16,7 @@ COMMAND = (sys.executable, "-m", "onnxq")
 
 
 def piped(*words: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """What a command writes into pipes."""
+    """The outcome of a command whose stdout and stderr are pipes."""
     return subprocess.run(
         [*COMMAND, *words],
         env={**os.environ, **variables},
@@ -28,7 +28,7 @@ def piped(*words: str, **variables: str) -> subprocess.CompletedProcess[str]:
 
 
 def on_terminal(*words: str, **variables: str) -> str:
-    """What a command writes on a terminal of 80 columns."""
+    """The text that a command writes on a terminal of 80 columns."""
     ours, theirs = pty.openpty()
     environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "80", **variables}
     with subprocess.Popen([*COMMAND, *words], env=environment, stdout=theirs, stderr=theirs):

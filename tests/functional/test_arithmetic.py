@@ -32,7 +32,7 @@ def test_the_default_is_scale_1_and_zero_point_0() -> None:
 
 
 def test_integers_are_those_of_onnxs_operator() -> None:
-    """As in a deployed model, com.microsoft QLinearAdd."""
+    """Functions add as com.microsoft QLinearAdd does in a deployed model."""
     operator = catalog.find_integer("QLinearAdd", "com.microsoft")
     if operator is None:
         pytest.skip("QLinearAdd on codes is not there")

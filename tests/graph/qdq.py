@@ -58,7 +58,7 @@ class Graph:
         return self.dq(x)
 
     def weight(self, shape: tuple[int, ...], axis: int = 0, zero_point: bool = True) -> str:
-        """What a DequantizeLinear gives of int8 codes, one scale per channel."""
+        """Output of a DequantizeLinear of int8 codes, one scale per channel."""
         number = sum(node.op_type == "DequantizeLinear" for node in self.nodes)
         random, name = np.random.default_rng(number), f"w{number}"
         self.constant(f"{name}_quantized", random.integers(-127, 128, shape), np.int8)
@@ -92,7 +92,7 @@ class Graph:
 
 
 def kernels(model: ir.Model) -> list[str]:
-    """Of the graph that ONNX Runtime runs, sorted; without changes of layout."""
+    """Sorted operator types of the graph that ONNX Runtime runs, without changes of layout."""
     nodes = runtime.optimized_graph(model).graph
     return sorted(node.op_type for node in nodes if node.op_type != "Transpose")
 

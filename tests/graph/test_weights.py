@@ -87,7 +87,7 @@ def test_a_renamed_tensor_has_the_same_data_and_leaves_the_first_alone(
 
 
 def test_weights_held_as_arrays_are_read_without_a_copy(tmp_path: Path) -> None:
-    """Of a protobuf, of what computes itself, of a file, and of fewer bits than a byte."""
+    """Arrays of a protobuf, a lazy tensor, a file, and of fewer bits than a byte."""
     numbers = np.arange(600, dtype=np.float32)
     (tmp_path / "data").write_bytes(numbers.tobytes())
     calls = []

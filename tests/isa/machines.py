@@ -57,7 +57,7 @@ class Machine:
         return targets.find(self.target).arithmetic
 
     def command(self, folder: Path) -> list[str]:
-        """What runs Python on it."""
+        """Words of the command that runs Python on this machine."""
         if self.cpu:
             return [str(folder / "bin/qemu-x86_64"), "-cpu", self.cpu, sys.executable]
         return [str(folder / "bin/python-arm")]
@@ -80,7 +80,7 @@ BY_MACHINE = [
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """What a machine wrote.
+    """Files that a machine wrote.
 
     Attributes:
         folder: with one file per case.
@@ -91,7 +91,7 @@ class Results:
     machine: Machine
 
     def outputs(self, case: str) -> list[Array]:
-        """Of one case.
+        """Arrays that one case gave.
 
         Raises:
             AssertionError: ONNX Runtime refused it there, or the process ended before it.
@@ -104,7 +104,7 @@ class Results:
             return [file[f"arr_{i}"] for i in range(len(file.files))]
 
     def graph(self, case: str) -> ir.Model:
-        """What ONNX Runtime runs there, of a case that was saved with its GRAPH."""
+        """The graph that ONNX Runtime runs there, of a case that was saved with its GRAPH."""
         self.outputs(case)
         return ir.load(self.folder / f"{case}.onnx")
 

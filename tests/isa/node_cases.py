@@ -56,11 +56,11 @@ class NodeCase:
 
     @property
     def op_type(self) -> str:
-        """Of the node."""
+        """Operator type of the node."""
         return self.operator.op_type
 
     def predicted(self, arithmetic: Arithmetic, note: Note | None = None) -> list[Array]:
-        """What a machine should compute; types that NumPy lacks as float32."""
+        """Outputs that a machine should compute; types that NumPy lacks as float32."""
         accumulator = Accumulator(arithmetic, note)
         attributes = self.case.attributes or {}
         outputs = self.operator.kernel_on(

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 PAIRS = (("uint8", "int8"), ("int8", "int8"), ("uint8", "uint8"), ("int8", "uint8"))
 KERNELLED = PAIRS[:3]
-"""Of QLinearConv, QLinearMatMul and QGemm; ONNX Runtime has no int8 by uint8 there."""
+"""Pairs of QLinearConv, QLinearMatMul and QGemm; ONNX Runtime has no int8 by uint8 there."""
 SHAPES = (  # (M, K, N) of products
     (1, 1, 1),
     (3, 2, 5),

@@ -39,7 +39,7 @@ def quantized(name: str, target: str | None = None) -> ir.Model:
 
 
 def correct(model: ir.Model, batch: int) -> int:
-    """Of the 600 test images, how many the model gets right."""
+    """Number of the 600 test images that the model gets right."""
     rows, labels = digits.load_digits("test")
     with runtime.open_session(model, threads=1) as session:
         logits = [session.run({"rows": rows[i : i + batch]})[0] for i in range(0, len(rows), batch)]

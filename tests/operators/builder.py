@@ -236,7 +236,7 @@ def codes_of(case: Case, plan: NodePlan) -> list[Array | None]:
 
 
 def reals_of(codes: Sequence[Array | None], plan: NodePlan) -> tuple[Array | None, ...]:
-    """What the codes stand for."""
+    """Real numbers that the codes stand for."""
     return tuple(
         x if x is None or p is None else dequantize(np.asarray(x), p)
         for x, p in zip(codes, plan.inputs, strict=True)

@@ -58,7 +58,7 @@ def results(model: ir.Model, batch: dict[str, np.ndarray]) -> npt.NDArray[np.flo
 
 
 def between_convolutions(integer: ir.Model) -> set[str]:
-    """What ONNX Runtime runs besides convolutions, the ends and changes of layout."""
+    """Types that ONNX Runtime runs besides convolutions, the ends and changes of layout."""
     ends = {"QLinearConv", "Transpose", "Gather"}  # Gather: of the shape behind a Transpose
     return {n.op_type for n in runtime.optimized_graph(integer).graph} - ends
 

@@ -77,7 +77,7 @@ ARM = (Arithmetic.WRAPS, Arithmetic.WRAPS_DEPTHWISE)
 
 
 def inputs(a: Array, b: Array, scale: tuple[float, float, float]) -> list[Array]:
-    """Of QLinearAdd; zero points 0."""
+    """Inputs of QLinearAdd; zero points 0."""
     x, y, z = (scales(s) for s in scale)
     return [a, x, zero(0, a.dtype.name), b, y, zero(0, a.dtype.name), z, zero(0, a.dtype.name)]
 

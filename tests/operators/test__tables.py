@@ -99,7 +99,7 @@ Sizes = list[int | str]
 def looked_up(
     x: IntArray, table: IntArray, sizes: Sizes, dtype: QDType = UINT8
 ) -> npt.NDArray[np.generic]:
-    """What ONNX Runtime makes of the table, the operand's shape being declared as `sizes`."""
+    """Output of ONNX Runtime for the table, the operand's shape being declared as `sizes`."""
     qparams = per_tensor(1.0, 0, dtype)
     reals = ir.val("real", ir.DataType.FLOAT, sizes)
     node = ir.node("Elu", [reals], name="n")

@@ -179,7 +179,7 @@ def test_what_no_integer_kernel_has_is_stored_with_the_reason(case: Case, why: s
 
 @pytest.mark.parametrize("keys", ["tokens", 4])
 def test_a_mask_of_as_many_keys_as_rows_is_no_broadcast(keys: str | int) -> None:
-    """Of (batch, 1), which Attention takes for none, MultiHeadAttention knows nothing."""
+    """A mask of (batch, 1) is none to Attention; MultiHeadAttention knows no such rule."""
     node = builder.node_of(OPERATOR, changed("plain", ONES, None, SCORES))
     x, mask = node.inputs[0], node.inputs[3]
     assert x is not None

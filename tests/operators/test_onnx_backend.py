@@ -182,7 +182,7 @@ def _run_alone(
 
 
 def run_in_onnx_runtime(source: onnx.ModelProto, inputs: Sequence[Array]) -> list[Array]:
-    """As it is, but types that NumPy lacks go in as initializers and come out as float32."""
+    """Outputs of the model; types that NumPy lacks go in as initializers, come out as float32."""
     model = onnx.ModelProto()
     model.CopyFrom(source)
     model.ir_version = builder.IR_VERSION

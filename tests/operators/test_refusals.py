@@ -1,4 +1,4 @@
-"""What ONNX Runtime refuses, or no model can hold, the kernels refuse in words."""
+"""Kernels refuse in words what ONNX Runtime refuses, or no model can hold."""
 
 from __future__ import annotations
 

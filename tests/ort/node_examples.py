@@ -228,7 +228,7 @@ def _search(schema: state.OpSchema) -> Example | str:
 
 
 def _kind(types: frozenset[str]) -> str:
-    """What an array of an input is to be of; "": none that there is an array for."""
+    """Type of an array for an input; "": there is no array of any of its types."""
     if FLOAT in types:
         return "float32"
     return next((kind for kind in INDICES if f"tensor({kind})" in types), "")

@@ -111,7 +111,7 @@ class Branch:
 
 
 class Seen:
-    """What ONNX Runtime made of a branch.
+    """Nodes that ONNX Runtime made of a branch.
 
     Attributes:
         nodes: all that its ends are computed from.

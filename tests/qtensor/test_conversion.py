@@ -86,7 +86,7 @@ def test_an_absent_zero_point_is_zero() -> None:
 
 
 def test_one_scale_in_a_vector_is_per_tensor() -> None:
-    """As torch's older exporter writes it."""
+    """torch's older exporter writes one scale in a vector."""
     node, (codes, scale, zero_point) = to_onnx(quantize_per_tensor(X, 0.1, 3, "quint8"), "w")
     scale.dims.append(1)
     zero_point.dims.append(1)

@@ -39,7 +39,7 @@ def test_scale_and_zero_point_may_be_arrays() -> None:
 
 
 def test_one_number_may_come_in_a_vector() -> None:
-    """As PyTorch's observers give it."""
+    """PyTorch's observers give one number in a vector."""
     y = quantize_per_tensor(X, [0.1], [3], qtensor.quint8)
     assert y.equal(quantize_per_tensor(X, 0.1, 3, qtensor.quint8))
     with pytest.raises(ShapeError, match=r"scale has shape \(2,\); wanted one number"):

@@ -27,7 +27,7 @@ def integer() -> ir.Model:
 
 
 class Watch:
-    """What was heard and seen of a machine."""
+    """Words heard and values seen of a machine."""
 
     def __init__(self, integer: ir.Model) -> None:
         self.heard: list[str] = []

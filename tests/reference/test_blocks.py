@@ -48,7 +48,7 @@ def test_a_gemm_with_bias_and_a_short_last_block_is_right_too() -> None:
 
 
 def test_blocks_that_two_products_read_are_dequantized() -> None:
-    """As in ONNX Runtime, which makes MatMulNBits only of what one node reads; in bodies too.
+    """ONNX Runtime makes MatMulNBits only of what one node reads; in bodies too.
 
     onnxq writes MatMulNBits there, other tools do not.
     """

@@ -1,4 +1,4 @@
-"""What `onnxq inspect` shows, as a value."""
+"""The value behind `onnxq inspect`."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ def _shapes(samples: Samples) -> list[tuple[int, ...]]:
 
 
 class Tensor:
-    """What onnxq uses of a torch tensor."""
+    """The part of a torch tensor that onnxq uses."""
 
     def __init__(self, array: npt.NDArray[np.float32]) -> None:
         self.array = array

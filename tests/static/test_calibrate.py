@@ -34,7 +34,7 @@ RECORD = RecordingObserver.with_args()
 
 @dataclass(frozen=True)
 class Prepared:
-    """What calibrate reads of the real one."""
+    """The part of the real Prepared that calibrate reads."""
 
     model: ir.Model
     observed: Mapping[str, ObserverSpec]
@@ -56,7 +56,7 @@ NET = "g (float[n,k] x) => (float[n,k] y) <float[1] w = {2}> { a = Mul(x, w) y =
 
 
 def _batches(count: int) -> list[dict[str, Array]]:
-    """Of different sizes in both dimensions."""
+    """Batches of different sizes in both dimensions."""
     rng = np.random.default_rng(0)
     return [
         {"x": rng.standard_normal((1 + i % 3, 2 + i % 2), np.float32) * (1 + i)}

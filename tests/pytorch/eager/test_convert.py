@@ -340,7 +340,7 @@ def test_layers_between_regions_stay_float() -> None:
 
 
 class Block(nn.Module):
-    """As MobileNetV2's: one that changes the shape has no residual connection to add."""
+    """MobileNetV2's block: one that changes the shape has no residual connection to add."""
 
     def __init__(self, channels: int, residual: object) -> None:
         super().__init__()

@@ -49,7 +49,7 @@ X = torch.randn(4, 3, 8, 8, generator=torch.Generator().manual_seed(0))
 
 
 class Net(nn.Module):
-    """As existing code writes it."""
+    """A model with stubs, as existing code writes it."""
 
     def __init__(self) -> None:
         super().__init__()

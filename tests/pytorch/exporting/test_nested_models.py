@@ -46,7 +46,7 @@ def words(*shape: int) -> Tensor:
 
 
 class LanguageModel(nn.Module):
-    """Of PyTorch's tutorial on dynamic quantization: (steps, batch) words, state of two tensors."""
+    """Model of PyTorch's tutorial on dynamic quantization: (steps, batch) words, two states."""
 
     def __init__(self) -> None:
         super().__init__()

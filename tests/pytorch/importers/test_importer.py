@@ -132,7 +132,7 @@ def lowest_weight(model: ir.Model) -> int:
 
 
 def lowest_dense(model: ir.Model) -> int:
-    """Of all but the depthwise convolution, whose products are added in int32."""
+    """Lowest weight of all but the depthwise convolution, whose products are added in int32."""
     return min(int(w.min()) for w in weights(model) if w.shape[1] > 1)
 
 

@@ -240,7 +240,7 @@ class Twice(nn.Module):
         self.attend = nn.MultiheadAttention(16, 2)
 
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
-        """As x."""
+        """Attends twice; shaped as x."""
         first = self.attend(x, x, x)[0]
         result: Tensor = self.attend(first, y, y)[0]
         return result
@@ -260,7 +260,7 @@ class Options(nn.Module):
         self.attend = nn.MultiheadAttention(16, 2, batch_first=True, **options)
 
     def forward(self, x: Tensor) -> Tensor:
-        """As x."""
+        """Attends to itself; shaped as x."""
         y: Tensor = self.attend(x, x, x)[0]
         return y
 

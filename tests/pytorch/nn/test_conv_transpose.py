@@ -232,7 +232,7 @@ class Sized(nn.Module):
         self.down, self.up = nn.Conv2d(3, 4, 3, 2, 1), nn.ConvTranspose2d(4, 3, 3, 2, 1)
 
     def forward(self, x: Tensor) -> Tensor:
-        """As x."""
+        """Down and up again, shaped as x."""
         y: Tensor = self.up(self.down(x), output_size=x.shape[2:])
         return y
 

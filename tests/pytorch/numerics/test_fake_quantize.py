@@ -446,7 +446,7 @@ class TestDevices:
 
     @pytest.mark.parametrize("spec", SPECS, ids=LABELS)
     def test_nothing_takes_the_tensor_for_one_in_main_memory(self, spec: ObserverSpec) -> None:
-        """As on CUDA: .numpy() is an error before .cpu() or .to("cpu")."""
+        """A tensor elsewhere, as on CUDA: .numpy() is an error before .cpu() or .to("cpu")."""
         fake = FakeQuantize(spec)
         for x in batches():
             fake(x.as_subclass(Elsewhere))

@@ -53,7 +53,7 @@ def task() -> tuple[Tensor, Tensor]:
 
 
 def losses(net: nn.Module, forward: Callable[[Tensor], Tensor], *, half: bool) -> list[float]:
-    """Of each step of training."""
+    """The loss of each step of training."""
     x, labels = task()
     optimizer = torch.optim.SGD(net.parameters(), 0.2)
     found = []

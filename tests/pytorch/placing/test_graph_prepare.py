@@ -122,7 +122,7 @@ class Sdpa(nn.Module):
 
 
 class Gated(nn.Module):
-    """What the exporter takes apart or folds: silu, padding; bounds that are no ReLU; slices."""
+    """Nodes that the exporter takes apart or folds: silu, padding, bounds of no ReLU, slices."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What all observers do is in test_observer.py."""
+"""Ranges of the observers; claims about all observers are in test_observer.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What observers say is in test_observer.py, for all of them."""
+"""Parameters of uniform observers; their messages are tested in test_observer.py, for all."""
 
 from __future__ import annotations
 

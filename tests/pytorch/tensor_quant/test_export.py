@@ -132,7 +132,7 @@ def residual() -> tuple[nn.Module, ir.Model]:
 
 
 def test_a_residual_block_runs_in_integers(residual: tuple[nn.Module, ir.Model]) -> None:
-    """Its input has two readers: one Q is left of their two, and codes are uint8."""
+    """The block's input has two readers: one Q is left of their two, and codes are uint8."""
     found = ops(residual[1])
     assert found["QLinearConv"] == 5
     assert found["QLinearAdd"] == 1

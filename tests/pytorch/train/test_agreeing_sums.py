@@ -111,7 +111,7 @@ def differing(model: Any) -> dict[str, int | None]:
 
 
 def signed(seed: int = 0) -> Any:
-    """As stubbed, with int8 activations."""
+    """The stubbed model with int8 activations."""
     return stubbed(seed, QConfig(FakeQuantize.with_args(dtype="qint8"), WEIGHTS))
 
 

@@ -31,7 +31,7 @@ IMAGES = torch.randn(2, 3, 8, 8, generator=torch.Generator().manual_seed(0))
 
 
 class Net(nn.Module):
-    """As the models of torch's quantization tutorials, which average by a function."""
+    """A model that averages by a function, like those of torch's quantization tutorials."""
 
     def __init__(self, between: Callable[[Tensor], Tensor]) -> None:
         super().__init__()

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.oracle
 
 
 class Aux(nn.Module):
-    """As GoogLeNet's: it helps to train, and is not deployed."""
+    """An auxiliary head like GoogLeNet's: it helps to train, and is not deployed."""
 
     def __init__(self) -> None:
         super().__init__()
