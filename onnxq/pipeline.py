@@ -139,8 +139,8 @@ def quantize(
         costs: times of nodes, which decide where integers pay, as Costs.load reads them from what
             `onnxq costs` wrote; None: the target's own table, where it has one.
         improve: names of improvements of weights, such as ("smooth", "bias", "round"), each judged
-            on a quarter of the samples, which it does not see (docs/improve.md); None: those of the
-            qconfig.
+            on a quarter of the samples, which it does not see (docs/guides/improve.md); None: those
+            of the qconfig.
         hold_apart: one batch of the samples in so many is not calibrated on: the result is tried
             on these, as `tune` does; None: none.
         executor: whose workers run the calibration, each on parts of the samples; the result is the

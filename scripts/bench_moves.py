@@ -11,7 +11,8 @@ samples; bytes; time over float's, whole runs in turns, CPU time of one thread, 
 
 `products` times a product of 16-bit codes, com.microsoft's MatMulInteger16, beside float's.
 
-What follows for the search stands in docs/tune.md, what this printed in scripts/bench_moves.md.
+What follows for the search stands in docs/guides/tune.md, what this printed in
+scripts/bench_moves.md.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ def test_python_blocks_run_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_the_python_of_the_page_on_commands_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (block,) = _blocks("docs/command_line.md")
+    (block,) = _blocks("docs/reference/command_line.md")
     (tmp_path / "models").symlink_to(ROOT / "models")
     monkeypatch.chdir(tmp_path)
     exec(compile(block, "command_line.md", "exec"), {})

@@ -4,7 +4,7 @@
     better = Bias().improve(prepared, plan, samples)
     rewrite(better.prepared, better.plan)
 
-`docs/improve.md` has the derivations, and what each gives.
+`docs/guides/improve.md` has the derivations, and what each gives.
 """
 
 from onnxq.improve.bias import Bias

@@ -103,7 +103,7 @@ class Decoder:
         raise ModelError(
             "the model has no cache whose sizes it says: wanted inputs past_key_values.I.key of "
             "shape (batch, heads, past, head) with fixed heads and head. Export it with its cache "
-            "(docs/language-models.md)."
+            "(docs/tutorials/language-models.md)."
         )
 
     def empty(self, rows: int) -> dict[str, Array]:

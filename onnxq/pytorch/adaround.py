@@ -7,7 +7,7 @@ X is what the layer reads in the quantized model, Y its result in float without 
 rectified sigmoid, which reaches 0 and 1; beta falls from 20 to 2, so that first the error counts,
 and at last every h is 0 or 1. (Nagel et al. 2020, "Up or Down? Adaptive Rounding for Post-Training
 Quantization", equations 21 to 25, with its constants.) `round` needs no training, and is nearer to
-float: see docs/improve.md.
+float: see docs/guides/improve.md.
 """
 
 from __future__ import annotations

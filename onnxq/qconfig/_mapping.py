@@ -13,7 +13,7 @@ tensors:
   logits: null                         # glob over tensor names
   /stem/*: {observer: PercentileObserver}
 choice: all_integers                   # of the forms that no entry names; best without it
-improve: [smooth, bias, round]         # improvements of weights (docs/improve.md)
+improve: [smooth, bias, round]         # improvements of weights (docs/guides/improve.md)
 
 (Just over 300 lines: one value and its forms.)
 """

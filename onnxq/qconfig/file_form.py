@@ -137,7 +137,8 @@ def check_form(data: object, kind: Any, where: str) -> None:
         at = f"{place.removeprefix('$.')}: " if place else ""
         hint = _hint(data, place) if "float, got str" in text else ""
         raise QConfigError(
-            f"{where}: {at}{text[0].lower()}{text[1:]}.{hint} docs/qconfig.md has the forms."
+            f"{where}: {at}{text[0].lower()}{text[1:]}.{hint} "
+            "docs/reference/qconfig.md has the forms."
         ) from error
 
 

@@ -17,7 +17,8 @@ long as both together become less. Of K weights about sqrt(K / 12) turn. Without
 taken for 1, and variances for nothing: the errors of a channel then add up to 0.
 
 Where scales are large because pairs of products have to fit int16, this wins back a third of what
-that costs, or more than all of it (docs/targets.md). No turned code takes a pair out of int16.
+that costs, or more than all of it (docs/guides/targets.md). No turned code takes a pair out of
+int16.
 
 Everything is computed in whole numbers, and no two ranks are equal: all machines turn the same.
 """

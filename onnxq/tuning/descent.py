@@ -42,7 +42,8 @@ Offers = Callable[["Position"], "Sequence[WholeMove]"]
 
 NEAR_DB = 6.0
 """Distance from the goal at which moves of a whole model are tried: the most that one gave is 5.5
-dB (smoothing all-MiniLM-L6-v2, docs/improve.md). Farther off, other noise decides what one gives.
+dB (smoothing all-MiniLM-L6-v2, docs/guides/improve.md). Farther off, other noise decides
+what one gives.
 """
 MOST_FAILURES = 3
 """Batches in a row that change nothing for the better, behind which a search ends: with the halves

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 MOST_GROUPS = 4
 """Groups that are measured with each move, the dearest: those behind them have a tenth of the noise
-and less in the table of docs/tune.md."""
+and less in the table of docs/guides/tune.md."""
 IN_FLOAT = (NodeForm.FLOAT, NodeForm.STORED)
 """Forms whose activations are no codes."""
 

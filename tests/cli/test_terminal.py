@@ -1,4 +1,4 @@
-"""Terminals, pipes and shells as docs/command_line.md describes them."""
+"""Terminals, pipes and shells as docs/reference/command_line.md describes them."""
 
 from __future__ import annotations
 
@@ -95,6 +95,6 @@ def test_commands_options_and_targets_are_completed(line: str, found: str) -> No
 
 
 def test_the_page_names_what_is_tested_here() -> None:
-    page = (ROOT / "docs" / "command_line.md").read_text("utf-8")
+    page = (ROOT / "docs" / "reference" / "command_line.md").read_text("utf-8")
     for word in ("NO_COLOR", "TERM=dumb", "bash_source", "zsh_source", "fish_source", "-q", "-v"):
         assert word in page

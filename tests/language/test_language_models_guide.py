@@ -1,4 +1,4 @@
-"""The Python in docs/language-models.md runs, top to bottom, as it stands there."""
+"""The Python in docs/tutorials/language-models.md runs, top to bottom, as it stands there."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-GUIDE = ROOT / "docs" / "language-models.md"
+GUIDE = ROOT / "docs" / "tutorials" / "language-models.md"
 
 
 @pytest.mark.oracle

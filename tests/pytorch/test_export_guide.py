@@ -1,4 +1,4 @@
-"""The Python in docs/export.md runs, top to bottom, as it stands there."""
+"""The Python in docs/guides/export.md runs, top to bottom, as it stands there."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from onnxq.pytorch.arguments.bound_inputs import bind
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-GUIDE = Path(__file__).resolve().parent.parent.parent / "docs" / "export.md"
+GUIDE = Path(__file__).resolve().parent.parent.parent / "docs" / "guides" / "export.md"
 
 pytestmark = pytest.mark.oracle
 

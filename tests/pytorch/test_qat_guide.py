@@ -1,4 +1,4 @@
-"""The Python in docs/qat.md runs, top to bottom, as it stands there."""
+"""The Python in docs/guides/qat.md runs, top to bottom, as it stands there."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 if TYPE_CHECKING:
     import pytest
 
-GUIDE = Path(__file__).resolve().parent.parent.parent / "docs" / "qat.md"
+GUIDE = Path(__file__).resolve().parent.parent.parent / "docs" / "guides" / "qat.md"
 
 
 def test_the_guide_runs(

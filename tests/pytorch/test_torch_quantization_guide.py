@@ -1,4 +1,4 @@
-"""The Python in docs/torch_quantization.md runs, top to bottom, as it stands there."""
+"""The Python in docs/reference/torch_quantization.md runs, top to bottom, as it stands there."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from typing import Any
 
 import torch
 
-GUIDE = Path(__file__).resolve().parent.parent.parent / "docs" / "torch_quantization.md"
+GUIDE = (
+    Path(__file__).resolve().parent.parent.parent / "docs" / "reference" / "torch_quantization.md"
+)
 
 
 def test_the_guide_runs() -> None:

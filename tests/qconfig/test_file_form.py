@@ -11,7 +11,7 @@ from onnxq.observers import Observer
 from onnxq.qconfig import QConfigMapping, file_form
 from onnxq.qconfig._defaults import NAMED
 
-DOCS = Path(__file__).parents[2] / "docs" / "qconfig.md"
+DOCS = Path(__file__).parents[2] / "docs" / "reference" / "qconfig.md"
 
 
 def test_the_shipped_schema_is_that_of_the_types() -> None:

@@ -1,4 +1,4 @@
-"""From all integers, a search finds by itself what was worked out by hand (docs/tune.md).
+"""From all integers, a search finds by itself what was worked out by hand (docs/guides/tune.md).
 
 Times are those of the table, so that the claims hold on any machine.
 """

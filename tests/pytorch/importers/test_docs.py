@@ -1,4 +1,4 @@
-"""The Python in docs/importers.md runs as it stands there."""
+"""The Python in docs/guides/importers.md runs as it stands there."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from tests.torch_ao_models import engine
 
-DOCS = Path(__file__).resolve().parents[3] / "docs" / "importers.md"
+DOCS = Path(__file__).resolve().parents[3] / "docs" / "guides" / "importers.md"
 
 pytestmark = pytest.mark.oracle
 

@@ -1,4 +1,4 @@
-"""The Python in docs/tensor_quant.md runs, top to bottom, as it stands there."""
+"""The Python in docs/reference/tensor_quant.md runs, top to bottom, as it stands there."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-DOCS = Path(__file__).resolve().parents[3] / "docs" / "tensor_quant.md"
+DOCS = Path(__file__).resolve().parents[3] / "docs" / "reference" / "tensor_quant.md"
 
 
 @pytest.mark.filterwarnings("ignore::onnxq.pytorch.importers.ImportedModelWarning")
