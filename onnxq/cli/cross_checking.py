@@ -7,30 +7,25 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from onnxq.cli.common_options import say_note
-from onnxq.cli.image_options import image_options
 from onnxq.cli.options import (
     PATH,
     Bound,
-    batch_size_option,
-    feedback_option,
-    ignore_option,
     json_option,
     kernel_threads_option,
 )
+from onnxq.cli.reading_options import Reading, reading_options
 from onnxq.cli.worker_options import Workers, workers_options
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from concurrent.futures import Executor
     from pathlib import Path
 
 
 @click.command("cross-check")
 @click.argument("quantized", type=PATH)
 @click.argument("samples", type=PATH)
-@batch_size_option
-@ignore_option
-@image_options
-@feedback_option
+@reading_options
 @click.option(
     "--max-steps", type=Bound(min=0), metavar="N", help="Let integers differ by so many steps."
 )
@@ -57,15 +52,13 @@ if TYPE_CHECKING:
 def cross_check(
     quantized: Path,
     samples: Path,
-    batch_size: int | None,
-    ignore: tuple[str, ...],
-    feedback: dict[str, str],
     max_steps: float | None,
     max_differing: float | None,
     max_output_steps: float | None,
     allow_unchecked: bool,
     threads: int,
     as_json: bool,
+    reading: Reading,
     workers: Workers,
 ) -> None:
     """Does ONNX Runtime compute the integers that QUANTIZED says?
@@ -77,13 +70,7 @@ def cross_check(
     """
     allowed = allowances(max_steps, max_differing, max_output_steps, allow_unchecked)
     with workers.executor() as executor:
-        reading = {
-            "batch_size": batch_size,
-            "ignore": ignore,
-            "feedback": feedback,
-            "executor": executor,
-        }
-        check_integers((quantized, samples), reading, allowed, threads, as_json)
+        check_integers((quantized, samples), reading, allowed, executor, threads, as_json)
 
 
 def allowances(
@@ -105,8 +92,9 @@ def allowances(
 
 def check_integers(
     paths: tuple[Path, Path],
-    reading: dict[str, Any],
+    reading: Reading,
     allowed: Mapping[str, Any],
+    executor: Executor | None,
     threads: int,
     as_json: bool,
 ) -> None:
@@ -114,8 +102,9 @@ def check_integers(
 
     Args:
         paths: quantized model, samples.
-        reading: how to read the samples, and whose workers run.
+        reading: how to read the samples.
         allowed: see `allowances`.
+        executor: whose workers run; None: this process.
         threads: of the kernels.
         as_json: the findings as JSON, not as tables.
     """
@@ -125,7 +114,15 @@ def check_integers(
     from onnxq.report.progress import progress_bar
 
     with progress_bar("cross-check") as progress:
-        findings = run(*paths, **reading, threads=threads, progress=progress)
+        findings = run(
+            *paths,
+            batch_size=reading.batch_size,
+            ignore=reading.ignore,
+            feedback=reading.feedback,
+            executor=executor,
+            threads=threads,
+            progress=progress,
+        )
     if as_json:
         click.echo(findings.to_json())
     else:

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from onnxq.cli.image_options import image_options
 from onnxq.cli.options import (
     PATH,
-    batch_size_option,
-    feedback_option,
-    ignore_option,
     json_option,
     kernel_threads_option,
     names,
 )
+from onnxq.cli.reading_options import Reading, reading_options
 from onnxq.cli.worker_options import Workers, workers_options
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from concurrent.futures import Executor
     from pathlib import Path
 
 
@@ -34,10 +32,7 @@ if TYPE_CHECKING:
     callback=names,
     help="The machines to ask for; see `onnxq targets`.",
 )
-@batch_size_option
-@ignore_option
-@image_options
-@feedback_option
+@reading_options
 @kernel_threads_option
 @workers_options
 @json_option
@@ -45,11 +40,9 @@ def predict(
     quantized: Path,
     samples: Path | None,
     machines: tuple[str, ...],
-    batch_size: int | None,
-    ignore: tuple[str, ...],
-    feedback: dict[str, str],
     threads: int,
     as_json: bool,
+    reading: Reading,
     workers: Workers,
 ) -> None:
     """Predict on which machines the integers of QUANTIZED differ from exact ones.
@@ -58,19 +51,14 @@ def predict(
     code 10) where a named machine would differ on SAMPLES; without SAMPLES, where it could.
     """
     with workers.executor() as executor:
-        reading = {
-            "batch_size": batch_size,
-            "ignore": ignore,
-            "feedback": feedback,
-            "executor": executor,
-        }
-        predict_machines((quantized, samples), machines, reading, threads, as_json)
+        predict_machines((quantized, samples), machines, reading, executor, threads, as_json)
 
 
 def predict_machines(
     paths: tuple[Path, Path | None],
     machines: Sequence[str],
-    reading: dict[str, Any],
+    reading: Reading,
+    executor: Executor | None,
     threads: int,
     as_json: bool,
 ) -> None:
@@ -79,7 +67,8 @@ def predict_machines(
     Args:
         paths: quantized model, samples or None.
         machines: names of targets, or "all".
-        reading: how to read the samples, and whose workers run.
+        reading: how to read the samples.
+        executor: whose workers run; None: this process.
         threads: of the kernels.
         as_json: the prediction as JSON, not as tables.
     """
@@ -89,7 +78,16 @@ def predict_machines(
     from onnxq.report.progress import progress_bar
 
     with progress_bar("predict") as progress:
-        found = run(*paths, machines, **reading, threads=threads, progress=progress)
+        found = run(
+            *paths,
+            machines,
+            batch_size=reading.batch_size,
+            ignore=reading.ignore,
+            feedback=reading.feedback,
+            executor=executor,
+            threads=threads,
+            progress=progress,
+        )
     if as_json:
         click.echo(found.to_json())
     else:

@@ -5,26 +5,24 @@ Until version 1.0 it does with --reference what cross-check does, and with --isa
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from onnxq.cli.common_options import say_note
 from onnxq.cli.cross_checking import allowances, check_integers
-from onnxq.cli.image_options import image_options
 from onnxq.cli.options import (
     PATH,
     Bound,
-    batch_size_option,
-    feedback_option,
-    ignore_option,
     json_option,
     refuse_options,
 )
 from onnxq.cli.predicting import predict_machines
+from onnxq.cli.reading_options import Reading, reading_options
 from onnxq.cli.worker_options import Workers, workers_options
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor
     from pathlib import Path
 
 
@@ -36,10 +34,7 @@ if TYPE_CHECKING:
     hidden=True,
     help="Until 1.0: `onnxq cross-check`.",
 )
-@batch_size_option
-@ignore_option
-@image_options
-@feedback_option
+@reading_options
 @click.option(
     "--min-sqnr", type=Bound(), metavar="DB", help="Fail (exit code 8) where the SQNR is lower."
 )
@@ -87,9 +82,6 @@ if TYPE_CHECKING:
 def verify(
     paths: tuple[Path, ...],
     reference: bool,
-    batch_size: int | None,
-    ignore: tuple[str, ...],
-    feedback: dict[str, str],
     min_sqnr: float | None,
     max_steps: float | None,
     only: tuple[str, ...],
@@ -99,6 +91,7 @@ def verify(
     threads: int,
     isa: str | None,
     as_json: bool,
+    reading: Reading,
     workers: Workers,
 ) -> None:
     """Run both models on SAMPLES side by side: what did quantization change?
@@ -107,7 +100,6 @@ def verify(
 
     `onnxq cross-check` compares the integers with exact ones, `onnxq predict` other machines.
     """
-    reading = {"batch_size": batch_size, "ignore": ignore, "feedback": feedback}
     if isa is not None:
         bounds: dict[str, object] = {
             "--reference": reference or None,
@@ -122,15 +114,14 @@ def verify(
         asked = _asked_of_machines(paths)
         machines = [name.strip() for name in isa.split(",")]
         with workers.executor() as executor:
-            predict_machines(asked, machines, {**reading, "executor": executor}, threads, as_json)
+            predict_machines(asked, machines, reading, executor, threads, as_json)
         return
     if reference:
         refuse_options("with --reference", {"--min-sqnr": min_sqnr, "--only": only or None})
         compared = _compared_integers(paths)
         allowed = allowances(max_steps, max_differing, max_output_steps, allow_unchecked)
         with workers.executor() as executor:
-            given = {**reading, "executor": executor}
-            check_integers(compared, given, allowed, threads, as_json)
+            check_integers(compared, reading, allowed, executor, threads, as_json)
         return
     refuse_options(
         "without --reference",
@@ -141,8 +132,7 @@ def verify(
         },
     )
     with workers.executor() as executor:
-        given = {**reading, "executor": executor}
-        _verify_float(paths, given, (min_sqnr, max_steps), only, as_json)
+        _verify_float(paths, reading, executor, (min_sqnr, max_steps), only, as_json)
 
 
 def _asked_of_machines(paths: tuple[Path, ...]) -> tuple[Path, Path | None]:
@@ -170,7 +160,8 @@ def _say_new_name(option: str, command: str) -> None:
 
 def _verify_float(
     paths: tuple[Path, ...],
-    reading: dict[str, Any],
+    reading: Reading,
+    executor: Executor | None,
     bounds: tuple[float | None, float | None],
     only: tuple[str, ...],
     as_json: bool,
@@ -187,7 +178,15 @@ def _verify_float(
             "`onnxq cross-check` compares QUANTIZED with the reference kernels."
         )
     with progress_bar("verify") as progress:
-        findings = run(*paths, **reading, only=only or EVERYTHING, progress=progress)
+        findings = run(
+            *paths,
+            batch_size=reading.batch_size,
+            ignore=reading.ignore,
+            feedback=reading.feedback,
+            executor=executor,
+            only=only or EVERYTHING,
+            progress=progress,
+        )
     if as_json:
         click.echo(findings.to_json())
     else:

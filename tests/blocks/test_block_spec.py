@@ -1,4 +1,4 @@
-"""A BlockSpec names bits, block, scheme and method of a weight in blocks."""
+"""A BlockSpec names bits, block and symmetry of a weight in blocks."""
 
 from __future__ import annotations
 
