@@ -3,6 +3,8 @@ r"""Training that pays: CIFAR-10 models in float, quantized after training, trai
     python scripts/bench_training.py resnet20 mobilenetv2 transformer --data cifar10_jpeg.npz
     python scripts/bench_training.py resnet20 --bits 4 --steps 120 --batch 32   # embedded images
 
+With --results FOLDER each row is written there once it is measured, and read if it was before.
+
 Each model starts from its float weights in models/. Trained is `finetune` with learned scales
 (`learned_qat_qconfig`, `learned_4bit_qat_qconfig`) and the float model as the teacher, on random
 crops and flips of the training images; no setting differs between the models. Without --data it
@@ -17,8 +19,12 @@ Tables that it printed are in scripts/bench_training.md.
 from __future__ import annotations
 
 import argparse
+import itertools
+import json
 import sys
 import time
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -44,7 +50,7 @@ from scripts._tables import head, line
 from scripts.train import MODELS, Images, augment, load_images
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     import onnx_ir as ir
     from torch import Tensor, nn
@@ -58,6 +64,10 @@ BATCH = 64
 TEST_BATCH = 500
 COLUMNS = ("model", "bits", "way", "top-1", "agreeing", "CPU s per step")
 IMPROVED = ("bias", "round")
+FLOAT = "float"
+TRAINED = "trained, deployed"
+BETTER = "after training, bias and round"
+WAYS = ("after training", TRAINED, BETTER)
 NONE = ""
 
 
@@ -101,34 +111,46 @@ def embedded() -> Images:
     return Images(torch.from_numpy(train), nothing, torch.from_numpy(test), found)
 
 
-def rows(name: str, bits: list[int], data: Images, recipe: Recipe, size: int) -> Iterator[Row]:
-    """Cells of a model's rows."""
-    path = ROOT / "models" / f"{name}.safetensors"
-    module = load_module(f"{MODELS[name][0]}:{name}", path)
-    original = export(module, torch.from_numpy(load_sample("calibration")[0][:4]))
-    yield name, 32, "float", shown(tops(original, data), data), NONE, NONE
-    for count in bits:
-        plain = untrained(original, count, ())
-        yield name, count, "after training", shown(tops(plain, data), data), NONE, NONE
-        yield name, count, *trained(module, count, data, recipe, size)
-        better = untrained(original, count, IMPROVED)
-        way = "after training, bias and round"
-        yield name, count, way, shown(tops(better, data), data), NONE, NONE
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A model with its float weights, and what it is trained with."""
+
+    name: str
+    data: Images
+    recipe: Recipe
+    batch: int
+
+    def module(self) -> nn.Module:
+        """The float module."""
+        path = ROOT / "models" / f"{self.name}.safetensors"
+        return load_module(f"{MODELS[self.name][0]}:{self.name}", path)
+
+    def exported(self) -> ir.Model:
+        """The float module as an ONNX model."""
+        return export(self.module(), torch.from_numpy(load_sample("calibration")[0][:4]))
+
+    def measured(self, bits: int, way: str) -> Row:
+        """Cells behind the bits: the way, top-1 as deployed, agreeing images, time per step."""
+        if way == TRAINED:
+            return way, *trained(self, bits)
+        model = self.exported()
+        if way != FLOAT:
+            model = untrained(model, bits, IMPROVED if way == BETTER else ())
+        return way, shown(tops(model, self.data), self.data), NONE, NONE
 
 
-def trained(
-    module: nn.Module, bits: int, data: Images, recipe: Recipe, size: int
-) -> tuple[str, str, str, str]:
-    """Cells behind the bits: the way, top-1 as deployed, agreeing images, time per step."""
+def trained(subject: Subject, bits: int) -> tuple[str, str, str]:
+    """Top-1 as deployed, agreeing images, time per step."""
+    module, data, recipe = subject.module(), subject.data, subject.recipe
     images = torch.from_numpy(load_sample("calibration")[0][:256])
     prepared = prepare_qat(module, inputs=images, qconfig=QConfigMapping(BITS[bits]), target=TARGET)
+    torch.manual_seed(0)  # of each row: it may be the first that is measured, or the last
     started = time.thread_time()
-    finetune(prepared, batches(data, recipe.steps, size), distilling(module), recipe)
+    finetune(prepared, batches(data, recipe.steps, subject.batch), distilling(module), recipe)
     seconds = (time.thread_time() - started) / recipe.steps
     deployed = tops(export(convert(prepared), images[:4]), data)
     agreeing = float((deployed == in_torch(prepared, data)).float().mean())
-    cells = shown(deployed, data), f"{100 * agreeing:.2f}%", f"{seconds:.2f}"
-    return "trained, deployed", *cells
+    return shown(deployed, data), f"{100 * agreeing:.2f}%", f"{seconds:.2f}"
 
 
 def in_torch(module: nn.Module, data: Images) -> Tensor:
@@ -137,17 +159,28 @@ def in_torch(module: nn.Module, data: Images) -> Tensor:
         return torch.cat([module(x).argmax(1) for x in torch.split(data.test, TEST_BATCH)])
 
 
+def kept(file: Path | None, measure: Callable[[], Row]) -> Row:
+    """Cells of the file where it is there, else measured and written to it."""
+    if file is not None and file.is_file():
+        return tuple(json.loads(file.read_text("utf-8")))
+    cells = measure()
+    if file is not None:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(cells), "utf-8")
+    return cells
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("models", nargs="+", choices=sorted(MODELS))
     parser.add_argument("--bits", type=int, nargs="+", choices=sorted(BITS), default=[*BITS])
     parser.add_argument("--data", type=Path, help="npz of JPEG files; none: the embedded images")
+    parser.add_argument("--results", type=Path, help="folder of rows that are measured, and were")
     parser.add_argument("--steps", type=int, default=Recipe().steps)
     parser.add_argument("--batch", type=int, default=BATCH)
     parser.add_argument("--lr", type=float, default=Recipe().learning_rate)
     args = parser.parse_args()
     torch.set_num_threads(1)
-    torch.manual_seed(0)
     data = load_images(args.data) if args.data else embedded()
     recipe = Recipe(args.steps, args.lr)
     print(
@@ -156,8 +189,11 @@ def main() -> None:
     print(f"{len(data.test)} test images\n")
     print(head(*COLUMNS), flush=True)
     for name in args.models:
-        for cells in rows(name, args.bits, data, recipe, args.batch):
-            print(line(*cells), flush=True)
+        subject = Subject(name, data, recipe, args.batch)
+        for bits, way in [(32, FLOAT), *itertools.product(args.bits, WAYS)]:
+            file = args.results and args.results / f"{name}, {bits}, {way}.json"
+            cells = kept(file, partial(subject.measured, bits, way))
+            print(line(name, bits, *cells), flush=True)
 
 
 if __name__ == "__main__":
