@@ -5,6 +5,7 @@ mapping = QConfigMapping.from_yaml(Path("qconfig.yaml"))
 """
 
 from onnxq.qconfig._defaults import (
+    blocks_4bit_qat_qconfig,
     default_debug_qconfig,
     default_dynamic_qconfig,
     default_fake_quant,
@@ -54,6 +55,7 @@ __all__ = [
     "QConfigDynamic",
     "QConfigMapping",
     "ScaleRule",
+    "blocks_4bit_qat_qconfig",
     "default_choice",
     "default_debug_qconfig",
     "default_dynamic_qconfig",

@@ -28,7 +28,12 @@ from onnxq.observers import (
 from onnxq.observers._range import FINE_EPS
 from onnxq.operator import DynamicForm, NodeForm
 from onnxq.qconfig._values import FakeQuantSpec, QConfig, QConfigDynamic, ScaleRule
-from onnxq.qparams import per_channel_symmetric, per_tensor_affine, per_tensor_symmetric
+from onnxq.qparams import (
+    per_channel_affine,
+    per_channel_symmetric,
+    per_tensor_affine,
+    per_tensor_symmetric,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -96,6 +101,19 @@ learned_4bit_qat_qconfig = QConfig(
 )
 """Weights of 4 bits in [-7, 7], stored as int8; their learned scales start as LSQ's paper says."""
 
+blocks_4bit_qat_qconfig = QConfigDynamic(
+    FakeQuantSpec(
+        MovingAveragePerChannelMinMaxObserver.with_args(dtype="uint4", qscheme=per_channel_affine)
+    ),
+    block_size=32,
+)
+"""Weights alone, 4 bits in blocks of 32 inputs, trained for MatMulNBits; activations stay float.
+
+Of the starts that were tried on models/transformer, after 30 steps: 20.3 dB with a range per block
+that follows the weight; 19.7, 19.1 and 13.5 with learned scales that start at the least squared
+error, the largest magnitude, and LSQ's.
+"""
+
 _fbgemm = QConfig(HistogramObserver.with_args(reduce_range=True), _weight_per_channel)
 _POST_TRAINING = {
     "": onnxq_default_qconfig,
@@ -123,6 +141,7 @@ NAMED: Mapping[str, QConfig | QConfigDynamic] = {
     "default_qat_qconfig": default_qat_qconfig,
     "learned_qat_qconfig": learned_qat_qconfig,
     "learned_4bit_qat_qconfig": learned_4bit_qat_qconfig,
+    "blocks_4bit_qat_qconfig": blocks_4bit_qat_qconfig,
     "default_dynamic_qconfig": default_dynamic_qconfig,
     "per_channel_dynamic_qconfig": per_channel_dynamic_qconfig,
     "float16_dynamic_qconfig": float16_dynamic_qconfig,

@@ -28,10 +28,11 @@ from onnxq.pytorch.modules.hooks import carry_over
 from onnxq.pytorch.modules.open_attention import why_whole
 from onnxq.pytorch.modules.places import exchanged, places
 from onnxq.pytorch.nn import quantizable
+from onnxq.pytorch.nn.qat.linear_in_blocks import LinearInBlocks
 from onnxq.pytorch.placing.graph_prepare import prepare_graph, prepare_graph_qat
 from onnxq.pytorch.train.mappings import QAT_MAPPING
 from onnxq.pytorch.train.sources import watch_first_pass
-from onnxq.qconfig import FakeQuantSpec, QConfig
+from onnxq.qconfig import FakeQuantSpec, QConfig, QConfigDynamic
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -250,12 +251,22 @@ def _swapped(
         made: nn.Module = kind.from_float(module)  # type: ignore[attr-defined]
         done[module] = carry_over(module, made)
         return made
+    if type_before_parametrizations(module) is nn.Linear and _is_in_blocks(qconfig):
+        done[module] = carry_over(module, LinearInBlocks.from_float(module))
+        return done[module]
     done[module] = module
     if not isinstance(module, WHOLE):
         for short, child in places(module):
             inner = f"{name}.{short}" if name else short
             setattr(module, short, _swapped(child, inner, mapping, done))
     return module
+
+
+def _is_in_blocks(qconfig: object) -> bool:
+    """Whether a module's weight alone is trained, in blocks."""
+    if not isinstance(qconfig, QConfigDynamic) or qconfig.block_size is None:
+        return False
+    return isinstance(qconfig.weight, FakeQuantSpec)
 
 
 def _check_rounds(qconfig: QConfig, name: str) -> None:

@@ -1,4 +1,4 @@
-"""Which ONNX nodes the operators of onnxq.pytorch.numerics.dynamic_ops become."""
+"""Which ONNX nodes the operators of numerics.dynamic_ops and numerics.block_ops become."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ import onnx
 import onnxscript
 import torch
 
-from onnxq.pytorch.numerics import dynamic_ops  # noqa: F401  # registers the operators
+from onnxq.operator.site import MICROSOFT
+from onnxq.ort.node_kinds import PRODUCT_OF_BLOCKS
+from onnxq.pytorch.numerics import block_ops, dynamic_ops  # noqa: F401  # registers the operators
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_MICROSOFT = onnxscript.values.Opset("com.microsoft", 1)
+_MICROSOFT = onnxscript.values.Opset(MICROSOFT, 1)
 _REQUIRED = ("X", "W", "R")
 _INPUTS = {  # in order; the type of each
     "X": "R",
@@ -58,6 +60,34 @@ def _lstm_operator() -> onnxscript.values.Op:
     return onnxscript.values.Op(_MICROSOFT, "DynamicQuantizeLSTM", known)
 
 
+def _product_operator() -> onnxscript.values.Op:
+    """com.microsoft MatMulNBits, whose schema onnx does not have."""
+    schema = onnx.defs.OpSchema
+    optional = schema.FormalParameterOption.Optional
+    single = schema.FormalParameterOption.Single
+    kinds = {"A": "R", "B": "Q", "scales": "R", "zero_points": "Q", "g_idx": "I", "bias": "R"}
+    inputs = [
+        schema.FormalParameter(
+            name, kind, param_option=single if name in ("A", "B", "scales") else optional
+        )
+        for name, kind in kinds.items()
+    ]
+    types = {"R": "tensor(float)", "Q": "tensor(uint8)", "I": "tensor(int32)"}
+    known = schema(
+        PRODUCT_OF_BLOCKS,
+        MICROSOFT,
+        1,
+        inputs=inputs,
+        outputs=[schema.FormalParameter("Y", "R")],
+        type_constraints=[(kind, [name], "") for kind, name in types.items()],
+        attributes=[
+            schema.Attribute(name, schema.AttrType.INT, required=True)
+            for name in ("K", "N", "bits", "block_size")
+        ],
+    )
+    return onnxscript.values.Op(_MICROSOFT, PRODUCT_OF_BLOCKS, known)
+
+
 def dynamic_table(op: Any) -> dict[Callable[..., object], Callable[..., object]]:
     """Functions that emit the ONNX nodes of torch operators, by operator.
 
@@ -66,7 +96,7 @@ def dynamic_table(op: Any) -> dict[Callable[..., object], Callable[..., object]]
     Args:
         op: onnxscript's operators of the opset that is written.
     """
-    lstm = _lstm_operator()
+    lstm, product = _lstm_operator(), _product_operator()
 
     def dynamic_quantize_linear(x):  # type: ignore[no-untyped-def]
         return op.DynamicQuantizeLinear(x)
@@ -119,10 +149,17 @@ def dynamic_table(op: Any) -> dict[Callable[..., object], Callable[..., object]]
         names = [name] * (2 if direction == "bidirectional" else 1)
         return op.RNN(*slots, direction=direction, hidden_size=hidden, activations=names)
 
+    def matmul_n_bits(  # type: ignore[no-untyped-def]
+        x, codes, scales, zero_points, bias, inputs: int, bits: int, block: int
+    ):
+        sizes = {"K": inputs, "N": int(codes.shape[0]), "bits": bits, "block_size": block}
+        return product(x, codes, scales, zero_points, None, bias, **sizes)
+
     own = torch.ops.onnxq
     return {
         own.dynamic_quantize_linear.default: dynamic_quantize_linear,
         own.matmul_integer.default: matmul_integer,
         own.dynamic_quantize_lstm.default: dynamic_quantize_lstm,
         own.stored_recurrence.default: stored_recurrence,
+        own.matmul_n_bits.default: matmul_n_bits,
     }

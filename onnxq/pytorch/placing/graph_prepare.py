@@ -22,6 +22,7 @@ from onnxq.pytorch.modules.given_weight import GivenWeight
 from onnxq.pytorch.modules.stubs import DeQuantStub
 from onnxq.pytorch.modules.transposed import WEIGHTED
 from onnxq.pytorch.nn.intrinsic import FUSED
+from onnxq.pytorch.nn.qat.linear_in_blocks import LinearInBlocks
 from onnxq.pytorch.nn.quantized.observed import bind_input
 from onnxq.pytorch.numerics.check_observed import check_observed_values
 from onnxq.pytorch.numerics.fake_quantize import FakeQuantize, fake_quantize_module
@@ -40,6 +41,7 @@ from onnxq.pytorch.train.placements import PLACEMENTS, operand
 from onnxq.qconfig import (
     FakeQuantSpec,
     QConfig,
+    QConfigDynamic,
     QConfigMapping,
     default_qconfig_mapping,
     get_default_qat_qconfig,
@@ -284,6 +286,8 @@ class _Builder:
     def bind_inputs(self) -> None:
         """Every QAT module is told which FakeQuantize made its input: a bias has its scale."""
         for weight in self._found.weights:
+            if weight.block_size is not None:
+                continue  # its input is float
             node = self._nodes[weight.node]
             source: Any = node.args[0]
             while source not in self._makers:  # copies alone lie between, as placement checked
@@ -331,11 +335,15 @@ class _TrainingBuilder(_Builder):
         self, weight: PlacedWeight, parts: list[fx.Node], modules: list[nn.Module]
     ) -> tuple[nn.Module, list[fx.Node]]:
         readers = list(parts[-1].users)
-        if len(readers) == 1 and self._is_folded_relu(readers[0]):
+        if weight.block_size is None and len(readers) == 1 and self._is_folded_relu(readers[0]):
             kinds = (*map(type, modules), nn.ReLU)
             if kinds in _FUSED:
                 parts, modules = [*parts, readers[0]], [*modules, nn.ReLU()]
         kinds = tuple(map(type, modules))
+        if weight.block_size is not None:
+            layer: Any = modules[0]
+            layer.qconfig = QConfigDynamic(weight.part, block_size=weight.block_size)
+            return LinearInBlocks.from_float(layer), parts
         if kinds in _FUSED:
             fused, trained = _FUSED[kinds]
             float_module = fused(*modules)
@@ -377,6 +385,12 @@ class _ObservingBuilder(_Builder):
         self, weight: PlacedWeight, parts: list[fx.Node], modules: list[nn.Module]
     ) -> tuple[nn.Module, list[fx.Node]]:
         made: Any = modules[0]
+        if weight.block_size is not None:
+            raise UnsupportedError(
+                f"'{weight.path}' is to have its weight alone quantized, in blocks: there is "
+                "nothing to observe. Call quantize_dynamic with that block size; or "
+                "prepare_qat, to train it."
+            )
         if type(made) not in _PLAIN:
             raise self._refused(weight, modules)
         if len(modules) > 1:

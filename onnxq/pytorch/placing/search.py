@@ -19,6 +19,7 @@ from onnxq.graph.canonical import canonicalize_module
 from onnxq.operator import Float
 from onnxq.ort.types_by_run import types_by_run
 from onnxq.pytorch.placing.between import kept_float, sums
+from onnxq.pytorch.placing.in_blocks import weights_in_blocks
 from onnxq.pytorch.placing.names import Names
 from onnxq.pytorch.placing.operands import Operands
 from onnxq.pytorch.placing.tensors import Tensors
@@ -109,9 +110,12 @@ def _placed(view: View) -> Placements:
     operands = Operands(view, tensors)
     unplaced = [*tensors.place(), *operands.place(), *tensors.place_rows()]
     floats = {n: d.reason for n, d in view.prepared.decisions.items() if isinstance(d, Float)}
+    in_blocks, reasons = weights_in_blocks(view)
+    trained = {weight.exported for weight in in_blocks}
+    floats = {name: reasons.get(name, why) for name, why in floats.items() if name not in trained}
     return Placements(
         tensors.placed_groups(),
-        tuple(operands.weights),
+        (*operands.weights, *in_blocks),
         () if unplaced else tuple(kept_float(view, tensors)),
         floats,
         tuple(unplaced),

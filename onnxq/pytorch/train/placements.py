@@ -48,6 +48,8 @@ class PlacedWeight:
         exported: name of the ONNX node.
         part: observer or fake quantization of the weight, within the codes that the target runs
             exactly.
+        block_size: how many of its inputs share a scale, where it alone is quantized and what goes
+            in and out is float; else None.
     """
 
     node: str
@@ -55,6 +57,7 @@ class PlacedWeight:
     norm: str | None
     exported: str
     part: Part
+    block_size: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +109,10 @@ class Placements:
             lines.append(f"activation  {made}: {group.range or describe(group.part)}{clamp}")
         for weight in self.weights:
             folded = f" with {weight.norm}" if weight.norm else ""
+            blocks = f", in blocks of {weight.block_size}" if weight.block_size else ""
             lines.append(
                 f"weight      {weight.path}{folded} ({weight.exported}): {describe(weight.part)}"
+                f"{blocks}"
             )
         lines += [f"float       {name}: {reason}" for name, reason in self.floats.items()]
         lines += [f"note        {note}" for note in self.notes]

@@ -24,6 +24,7 @@ from onnxq.pytorch.modules.hooks import has_pre_hook
 from onnxq.pytorch.modules.stubs import DeQuantStub
 from onnxq.pytorch.modules.transposed import WEIGHTED
 from onnxq.pytorch.nn.intrinsic import FusedModule
+from onnxq.pytorch.nn.qat.linear_in_blocks import LinearInBlocks
 from onnxq.pytorch.nn.quantized.observed import bind_input
 from onnxq.pytorch.numerics.compiling import never_compiled
 from onnxq.pytorch.numerics.fake_quantize import FakeQuantize
@@ -223,7 +224,7 @@ def tensors_in(value: object) -> Iterator[Tensor]:
 
 def reads_codes(module: nn.Module) -> bool:
     """Whether the module is to run on codes, with a bias at x_scale * w_scale."""
-    if isinstance(module, nn.Embedding):
+    if isinstance(module, nn.Embedding | LinearInBlocks):
         return False
     observed = isinstance(getattr(module, "activation_post_process", None), FakeQuantize)
     return hasattr(module, "weight_fake_quant") or (observed and isinstance(module, LAYERS))

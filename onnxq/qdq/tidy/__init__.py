@@ -32,6 +32,7 @@ from onnxq.graph.edit import FreeNames, bypass, new_constant, replace
 from onnxq.graph.passes.global_pool import MeanToGlobalPool
 from onnxq.graph.passes.unused import RemoveUnused
 from onnxq.graph.types import infer_types
+from onnxq.ort.node_kinds import PRODUCT_OF_BLOCKS
 from onnxq.qdq.fuse import Int8Codes
 from onnxq.qdq.qoperator import FORMATS
 from onnxq.qdq.read import (
@@ -135,7 +136,10 @@ def output_scales(model: ir.Model) -> list[tuple[str, float | None]]:
 
 def holds_codes(model: ir.Model) -> bool:
     """Whether anything in the model is quantized."""
-    return any(is_quantize(node) or is_dequantize(node) for node in model.graph)
+    return any(
+        is_quantize(node) or is_dequantize(node) or node.op_type == PRODUCT_OF_BLOCKS
+        for node in model.graph
+    )
 
 
 def count_grids(model: ir.Model) -> int:

@@ -43,7 +43,7 @@ def float_weights(mod: nn.Module, wanted_by: str) -> FloatWeights:
         folded = mod.folded()
         fake = mod.weight_fake_quant
         if not fake.has_observed:
-            fake = _observed(fake, folded[0])
+            fake = having_seen(fake, folded[0])
         return FloatWeights(*folded, fake)
     core = core_of(mod)
     qconfig = getattr(mod, "qconfig", None) or getattr(core, "qconfig", None)
@@ -56,10 +56,10 @@ def float_weights(mod: nn.Module, wanted_by: str) -> FloatWeights:
     assert isinstance(weight, torch.Tensor)
     assert bias is None or isinstance(bias, torch.Tensor)
     part = along_channels(qconfig.weight, core)
-    return FloatWeights(weight, bias, _observed(fake_quantize_module(part), weight))
+    return FloatWeights(weight, bias, having_seen(fake_quantize_module(part), weight))
 
 
-def _observed(fake: FakeQuantize, weight: torch.Tensor) -> FakeQuantize:
+def having_seen(fake: FakeQuantize, weight: torch.Tensor) -> FakeQuantize:
     """The module after it has seen the weight."""
     fake.to(weight.device)
     watching = fake.observer_enabled

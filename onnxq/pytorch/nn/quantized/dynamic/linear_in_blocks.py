@@ -1,0 +1,119 @@
+"""The linear layer whose weight is stored in blocks: com.microsoft MatMulNBits."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+import torch
+
+from onnxq.blocks.block_codes import BlockCodes
+from onnxq.blocks.block_spec import BlockSpec
+from onnxq.errors import UnsupportedError
+from onnxq.pytorch.nn.qat.linear_in_blocks import LinearInBlocks as Trained
+from onnxq.pytorch.nn.quantized.prepared import having_seen
+from onnxq.pytorch.nn.quantized.stored import Stored
+from onnxq.pytorch.numerics.block_ops import matmul_n_bits, real_weight
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+
+class LinearInBlocks(Stored):
+    """y = x @ w.T + bias, w = (codes - zero_points) * scales; a scale for each block of inputs.
+
+    In the exported model it is one MatMulNBits with accuracy_level 0: activations stay float32.
+
+    Args:
+        in_features: length of the last axis of x.
+        out_features: of the result.
+        bits: of a code: 2, 4 or 8.
+        block_size: how many inputs share a scale.
+
+    Attributes:
+        codes: uint8 (out_features, blocks, block_size * bits / 8), the first code in the low bits.
+        scales: float32 (out_features * blocks,).
+        zero_points: uint8, packed as the codes of each output, flat; None: 2^(bits - 1).
+        bias_values: float32 (out_features,), or None.
+    """
+
+    codes: Tensor
+    scales: Tensor
+    zero_points: Tensor | None
+    bias_values: Tensor | None
+
+    def __init__(self, in_features: int, out_features: int, bits: int, block_size: int) -> None:
+        super().__init__()
+        self.in_features, self.out_features = in_features, out_features
+        self.bits, self.block_size = bits, block_size
+        blocks = -(-in_features // block_size)
+        shape = (out_features, blocks, block_size * bits // 8)
+        self.register_buffer("codes", torch.zeros(shape, dtype=torch.uint8))
+        self.register_buffer("scales", torch.ones(out_features * blocks))
+        self.register_buffer("zero_points", None)
+        self.register_buffer("bias_values", None)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """float32 (..., in_features) -> (..., out_features)."""
+        sizes = (self.in_features, self.bits, self.block_size)
+        weight = (self.codes, self.scales, self.zero_points)
+        y: Tensor = matmul_n_bits(x, *weight, self.bias_values, *sizes)
+        return y
+
+    def bias(self) -> Tensor | None:
+        """The bias, float32."""
+        return self.bias_values
+
+    def real_weight(self) -> Tensor:
+        """float32 (out_features, in_features)."""
+        return real_weight(self.codes, self.scales, self.zero_points, self.in_features, self.bits)
+
+    @classmethod
+    def from_float(cls, mod: nn.Module, use_precomputed_fake_quant: object = False) -> Self:  # noqa: ARG003  # torch's
+        """The module of a trained one, with the codes that its weight has now.
+
+        Raises:
+            UnsupportedError: another type of module.
+            CalibrationError: NaN or infinite weights were watched.
+        """
+        if not isinstance(mod, Trained):
+            raise UnsupportedError(
+                f"{cls.__name__}.from_float: got {type(mod).__name__}; wanted what prepare_qat "
+                "makes of an nn.Linear whose qconfig has a block size."
+            )
+        found = block_codes(mod)
+        spec = found.spec
+        made = cls(mod.in_features, mod.out_features, spec.bits, spec.block)
+        for name, array in found.packed().arrays.items():
+            setattr(made, name, torch.from_numpy(array.copy()))
+        made.bias_values = None if mod.bias is None else mod.bias.detach().clone()
+        return made.to(mod.weight.device)
+
+    def extra_repr(self) -> str:
+        """Sizes, bits and blocks."""
+        sizes = f"in_features={self.in_features}, out_features={self.out_features}"
+        return f"{sizes}, bits={self.bits}, block_size={self.block_size}"
+
+
+def block_codes(trained: Trained) -> BlockCodes:
+    """The codes that a trained layer's weight has now.
+
+    Raises:
+        CalibrationError: NaN or infinite weights were watched.
+    """
+    fake = trained.weight_fake_quant
+    if not fake.has_observed:
+        fake = having_seen(fake, trained.rows())
+    bits, qparams = fake.dtype.bits, fake.qparams()
+    offset = 1 << (bits - 1) if fake.dtype.signed else 0
+    with torch.no_grad():
+        codes = fake.codes(trained.rows()).cpu().numpy().astype(np.int16) + offset
+    outputs, inputs = trained.out_features, trained.in_features
+    points = (qparams.zero_point.astype(np.int16) + offset).astype(np.uint8)
+    symmetric = bool((points == 1 << (bits - 1)).all())
+    return BlockCodes(
+        BlockSpec(bits, trained.block_size, symmetric),
+        codes.astype(np.uint8).reshape(outputs, -1)[:, :inputs],
+        qparams.scale.reshape(outputs, -1),
+        points.reshape(outputs, -1),
+    )
