@@ -64,13 +64,12 @@ def _placed(view: View, node: ir.Node, entry: QConfigDynamic) -> PlacedWeight | 
 
 
 def _results(node: ir.Node) -> list[ir.Value]:
-    """Results of the node, and of the Add of its bias: a layer is both in ONNX."""
+    """Results of the node, and of its one reader with a constant: the bias of a layer."""
     found = list(node.outputs)
     readers = [use.node for value in found for use in value.uses()]
-    if len(readers) != 1 or readers[0].op_type != "Add":
+    if len(readers) != 1 or not any(v and v.is_initializer() for v in readers[0].inputs):
         return found
-    has_bias = any(v is not None and v.is_initializer() for v in readers[0].inputs)
-    return [*found, *readers[0].outputs] if has_bias else found
+    return [*found, *readers[0].outputs]
 
 
 def _linear(traced: fx.GraphModule, made: fx.Node) -> str | None:

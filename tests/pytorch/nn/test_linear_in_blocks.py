@@ -95,12 +95,12 @@ def products(model: QuantizedModel | ir.Model) -> list[ir.Node]:
     return [node for node in model.graph if node.op_type == "MatMulNBits"]
 
 
-DAILY = ("default", "learned int4")
+DAILY = "default"
 
 
 @pytest.mark.parametrize(
     "name",
-    [name if name in DAILY else pytest.param(name, marks=pytest.mark.nightly) for name in ENTRIES],
+    [name if name == DAILY else pytest.param(name, marks=pytest.mark.nightly) for name in ENTRIES],
 )
 def test_what_was_trained_is_deployed(name: str) -> None:
     """Codes bit for bit, and results within the bound of accuracy_level 0."""
@@ -125,6 +125,7 @@ def test_what_was_trained_is_deployed(name: str) -> None:
     assert all(one.largest <= one.rounding for one in checked.outputs)
 
 
+@pytest.mark.nightly
 def test_symmetric_codes_store_no_zero_points() -> None:
     x = torch.randn(4, INPUTS)
     for name, slots in (("learned int4", False), ("default", True)):
@@ -154,6 +155,7 @@ def test_a_state_dict_of_a_converted_layer_loads() -> None:
     assert torch.equal(copy.deepcopy(layer).real_weight(), fresh.real_weight())
 
 
+@pytest.mark.nightly
 def test_layers_in_blocks_stand_beside_layers_in_integers() -> None:
     """By node: the head is trained in blocks, the others on codes."""
     x = torch.randn(16, INPUTS)

@@ -28,7 +28,7 @@ from onnxq.pytorch.nn.intrinsic import FusedModule, without_batch_norm
 from onnxq.pytorch.nn.quantized.bias_codes import bias_scale, bias_steps, raised_scale
 from onnxq.pytorch.nn.quantized.observed import bind_input
 from onnxq.pytorch.numerics.fake_quantize import FakeQuantize, fake_quantize_module
-from onnxq.qconfig import FakeQuantSpec, QConfig
+from onnxq.qconfig import FakeQuantSpec, QConfig, QConfigDynamic
 
 
 class QatModule(Counterpart):
@@ -47,6 +47,7 @@ class QatModule(Counterpart):
     bias: Any  # Tensor | None; the bases, torch's, say each something else of it
     weight_fake_quant: FakeQuantize
     input_fake_quant: FakeQuantize | None = None
+    qconfig: QConfig | QConfigDynamic
 
     @classmethod
     def deployed_type(cls) -> type[nn.Module]:
