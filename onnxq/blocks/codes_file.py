@@ -23,10 +23,10 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxq.core.atomic import as_output_error, check_writable
-from onnxq.core.locked import lock
+from onnxq.core.locked import open_journal
 from onnxq.core.regular import why_no_file
 from onnxq.core.saved import UNREADABLE, Saved
-from onnxq.errors import CalibrationError, OutputError
+from onnxq.errors import CalibrationError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -126,16 +126,7 @@ class CodesFile:
             return cls()
         target = check_writable(path)
         _refuse_others(target, head)
-        with as_output_error(target):
-            file = target.open("r+b" if target.exists() else "x+b")
-        try:
-            lock(file)
-        except BlockingIOError as error:
-            file.close()
-            raise OutputError(
-                f"journal '{path}' is in use: another quantize-weights writes to it. Wait for its "
-                "end, or give another file."
-            ) from error
+        file = open_journal(target, "quantize-weights")
         _refuse_others(target, head)  # what was written until it was ours
         records, length = _whole_records(file)
         made = cls(target, file, records)

@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Self, TypeVar
 
 from onnxq.core.atomic import as_output_error, check_writable
-from onnxq.core.locked import lock
+from onnxq.core.locked import open_journal
 from onnxq.core.regular import why_no_file
 from onnxq.core.saved import UNREADABLE, Saved, plain
-from onnxq.errors import CalibrationError, OutputError
+from onnxq.errors import CalibrationError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -110,16 +110,7 @@ class Journal:
                 f"{name}: {getattr(first, name)}, and now {getattr(head, name)}" for name in apart
             )
             raise CalibrationError(f"journal '{path}' is of something else ({shown}). {ANEW}")
-        with as_output_error(target):
-            file = target.open("r+b" if target.exists() else "x+b")
-        try:
-            lock(file)
-        except BlockingIOError:
-            file.close()
-            raise OutputError(
-                f"journal '{path}' is in use: another tune writes to it. Wait for its end, or give "
-                "another file."
-            ) from None
+        file = open_journal(target, "tune")
         first, records, length = _read(target)  # what was written until it was ours
         with as_output_error(target):
             file.truncate(length)

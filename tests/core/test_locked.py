@@ -4,7 +4,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from onnxq.core.locked import lock
+from onnxq.core.locked import lock, open_journal
+from onnxq.errors import OutputError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -18,3 +19,18 @@ def test_a_file_is_locked_until_it_is_closed(tmp_path: Path) -> None:
             lock(second)
         first.close()
         lock(second)
+
+
+def test_a_journal_is_one_process_s_at_a_time_and_keeps_what_it_holds(tmp_path: Path) -> None:
+    path = tmp_path / "tune.journal"
+    with open_journal(path, "tune") as file:
+        file.write(b"line")
+        with pytest.raises(OutputError, match=r"tune\.journal' is in use: another tune writes"):
+            open_journal(path, "tune")
+    with open_journal(path, "tune") as file:
+        assert file.read() == b"line"
+
+
+def test_a_folder_that_is_not_there_is_an_error_in_words(tmp_path: Path) -> None:
+    with pytest.raises(OutputError, match="nowhere"):
+        open_journal(tmp_path / "nowhere" / "tune.journal", "tune")

@@ -5,13 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+from onnx import helper
 
 from onnxq.tuning.baseline import baseline_of
 from onnxq.tuning.evaluator import Evaluator
 from onnxq.tuning.metric import as_metric
 from onnxq.tuning.subject import NO_WISHES, Settings, Subject
 from onnxq.tuning.tuning_samples import open_tuning_samples
-from tests.examples import images, network
+from tests.examples import images, network, weights
+from tests.examples import model as example
 
 if TYPE_CHECKING:
     import onnx
@@ -22,6 +24,16 @@ if TYPE_CHECKING:
 def labelled(count: int = 12) -> dict[str, Array]:
     """Images and labels of `network`."""
     return {"x": images(count), "labels": np.arange(count) % 10}
+
+
+def chain() -> onnx.ModelProto:
+    """Two MatMuls, `first` and `second`, from x (N, 16) to y."""
+    nodes = [
+        helper.make_node("MatMul", ["x", "w1"], ["a"], "first"),
+        helper.make_node("MatMul", ["a", "w2"], ["y"], "second"),
+    ]
+    constants = {"w1": weights(1, 16, 16), "w2": weights(2, 16, 16)}
+    return example(nodes, constants, {"x": ["N", 16]})
 
 
 def evaluator_of(

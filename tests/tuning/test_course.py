@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from onnx import helper
 
 from onnxq.tuning.course import HERE, MOST_SHARE, TIMES, Course, times_in
 from onnxq.tuning.evaluations import Evaluations
@@ -16,8 +15,7 @@ from onnxq.tuning.goal import Goal
 from onnxq.tuning.journal import Journal, JournalHead
 from onnxq.tuning.position import Position
 from onnxq.tuning.times import Times
-from tests.examples import model, weights
-from tests.tuning.parts import evaluator_of
+from tests.tuning.parts import chain, evaluator_of
 
 if TYPE_CHECKING:
     from onnxq.tuning.evaluator import Evaluator
@@ -28,13 +26,8 @@ KNOWN = Times("another search", {}, {}, {}, {}, 1.0)
 
 @pytest.fixture(scope="module")
 def evaluator() -> Evaluator:
-    nodes = [
-        helper.make_node("MatMul", ["x", "w1"], ["a"], "first"),
-        helper.make_node("MatMul", ["a", "w2"], ["y"], "second"),
-    ]
-    chain = model(nodes, {"w1": weights(1, 16, 16), "w2": weights(2, 16, 16)}, {"x": ["N", 16]})
     x = np.random.default_rng(0).standard_normal((80, 16)).astype(np.float32)
-    return evaluator_of(chain, {"x": x})
+    return evaluator_of(chain(), {"x": x})
 
 
 def test_times_are_those_of_the_journal(evaluator: Evaluator) -> None:

@@ -4,7 +4,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from onnx import helper
 
 from onnxq.observers import MinMaxObserver, PercentileObserver
 from onnxq.operator import NodeForm
@@ -17,8 +16,7 @@ from onnxq.tuning.moves import ActivationObserver, with_form
 from onnxq.tuning.part_moves import Changed, PartMoves
 from onnxq.tuning.position import FormMove, Position
 from onnxq.tuning.units import units_of
-from tests.examples import model, weights
-from tests.tuning.parts import evaluator_of
+from tests.tuning.parts import chain, evaluator_of
 
 if TYPE_CHECKING:
     from onnxq.tuning.evaluator import Evaluator
@@ -31,13 +29,8 @@ WHOLE = ActivationObserver(MinMaxObserver.with_args())
 
 @pytest.fixture(scope="module")
 def evaluator() -> Evaluator:
-    nodes = [
-        helper.make_node("MatMul", ["x", "w1"], ["a"], "first"),
-        helper.make_node("MatMul", ["a", "w2"], ["y"], "second"),
-    ]
-    chain = model(nodes, {"w1": weights(1, 16, 16), "w2": weights(2, 16, 16)}, {"x": ["N", 16]})
     x = np.random.default_rng(0).standard_normal((80, 16)).astype(np.float32)
-    return evaluator_of(chain, {"x": x})
+    return evaluator_of(chain(), {"x": x})
 
 
 def begun(evaluator: Evaluator) -> Coded:
