@@ -133,7 +133,7 @@ class Session:
 
         Args:
             feeds: input name -> array, all inputs of the model.
-            outputs: names of the wanted outputs; None: all, in the model's order.
+            outputs: names of the wanted ones, perhaps none; None: all, in the model's order.
 
         Raises:
             CalibrationError: an input is missing or unknown, or the model cannot run on it.
@@ -141,6 +141,8 @@ class Session:
         if self._session is None:
             raise CalibrationError(f"{self._name}: the session is closed; open another one.")
         self._check_names(feeds)
+        if outputs is not None and not outputs:
+            return []  # to ONNX Runtime, no names are all
         try:
             arrays: list[Array] = self._session.run(outputs and list(outputs), dict(feeds))
         except RUN_ERRORS as error:

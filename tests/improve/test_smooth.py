@@ -186,6 +186,16 @@ def test_a_model_without_products_is_left_as_it_is_with_the_reason() -> None:
     assert "no product" in made.outcomes[0].why
 
 
+def test_a_product_of_the_models_own_input_is_a_site() -> None:
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["y"], "product")]
+    source = model(nodes, {"w": weights(1, WIDTH, 4)}, {"x": ["N", WIDTH]})
+    rows = np.random.default_rng(1).normal(size=(32, WIDTH)).astype(np.float32)
+    rows[:, OUTLIERS] *= 30
+    prepared = onnxq.prepare(source, ALL_INTEGERS)
+    made = Smooth().improve(prepared, open_samples({"x": rows}, prepared.inputs, 4))
+    assert made.outcomes[0].place == "x"
+
+
 def test_all_integers_smooth_only_what_needs_no_mul_behind_codes() -> None:
     sites = sites_of(onnxq.prepare(encoder(pre_norm=False), ALL_INTEGERS), -1)
     assert {site.tensor for site in sites} == {"n", "c3", "r"}  # the sum s is there in codes alone

@@ -76,6 +76,7 @@ def test_single_outputs_can_be_asked_for() -> None:
     model = parsed("g (float[2] x) => (float[2] a, float[2] b) { a = Neg(x) b = Abs(x) }")
     with runtime.open_session(model) as session:
         [b] = session.run({"x": np.array([-1, 2], np.float32)}, ["b"])
+        assert session.run({"x": np.array([-1, 2], np.float32)}, []) == []
     np.testing.assert_array_equal(b, [1, 2])
 
 
