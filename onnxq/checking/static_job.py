@@ -81,7 +81,7 @@ def carry_out(job: StaticJob, observe: Observe) -> tuple[Made[Plan], Statistics]
         unseen = static_trial(prepared, job.check, excerpt, job.begun_s, job.batch_size, job.ignore)
     if names:
         batches = open_samples(job.samples, prepared.inputs, job.batch_size, job.ignore)
-        prepared = improve_model(prepared, batches)
+        prepared = improve_model(prepared, batches, job.objective)
     statistics, seen = observe(prepared, excerpt)
 
     def decide(prepared: Prepared) -> Plan:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
+from onnxq.dynamic.dynamic_decision import Objective
 from onnxq.errors import CalibrationError
 from onnxq.improve.improvement import (
     Improved,
@@ -58,11 +59,13 @@ def check_samples(names: Sequence[str], samples: object | None) -> None:
         )
 
 
-def improve_model(prepared: Prepared, samples: Samples) -> Prepared:
+def improve_model(
+    prepared: Prepared, samples: Samples, objective: Objective = Objective.SPEED
+) -> Prepared:
     """The Prepared of a model that its ModelImprovements made; itself where it asks for none."""
     for improvement in wanted(prepared.qconfig.improve):
         if isinstance(improvement, ModelImprovement):
-            made = improvement.improve(prepared, samples)
+            made = improvement.improve(prepared, samples, objective)
             prepared = prepared_again(prepared, made.model, made.outcomes)
             if made.naming:
                 prepared = chosen_again(prepared, made.naming)

@@ -23,11 +23,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from onnxq.dynamic.dynamic_decision import Objective
 from onnxq.graph.walk import node_name, walk
 from onnxq.improve.carried import carriers, undoing
 from onnxq.improve.factor_sites import along, sites_of
 from onnxq.improve.factored import factored, judged
 from onnxq.improve.improvement import EqualModel, ModelImprovement, register
+from onnxq.improve.trial import Flow
 from onnxq.operator.nodes import input_at, tensor_of
 from onnxq.static.placing.decision import Quantize, weight_observer
 
@@ -60,12 +62,14 @@ class Equalize(ModelImprovement):
 
     name = "equalize"
 
-    def improve(self, prepared: Prepared, samples: Samples) -> EqualModel:
+    def improve(
+        self, prepared: Prepared, samples: Samples, objective: Objective = Objective.SPEED
+    ) -> EqualModel:
         """Site by site, then as a whole; see the module and onnxq.improve.factored."""
-        sites = sites_of(prepared, 1)
+        flow, sites = Flow.of(prepared, samples, objective), sites_of(prepared, 1, objective)
         if sites and not _has_scales_per_channel(prepared):
-            return judged(prepared, samples, self.name, balanced(prepared, sites))
-        return factored(prepared, samples, self.name, sites, NO_SITES)
+            return judged(flow, self.name, balanced(prepared, sites))
+        return factored(flow, self.name, sites, NO_SITES)
 
 
 def equal_ranges(r1: Reals, r2: Reals) -> Reals:

@@ -9,6 +9,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxq import catalog
+from onnxq.dynamic.dynamic_decision import Objective
 from onnxq.graph.edit import FreeNames, divider_name, insert_behind
 from onnxq.graph.exchange import ConstantExchange
 from onnxq.graph.walk import node_name, value_name, walk
@@ -43,14 +44,14 @@ class Site:
     folds: bool
 
 
-def sites_of(prepared: Prepared, axis: int) -> list[Site]:
+def sites_of(prepared: Prepared, axis: int, objective: Objective = Objective.SPEED) -> list[Site]:
     """The sites of a model with channels on that axis, in the order in which their readers run.
 
     Tensors to which the plan gives factors anyway, at no cost to any weight, are none
     (onnxq.static.placing.channel_gains).
     """
     readers: dict[ir.Value, list[ir.Node]] = {}
-    for product in integer_products(prepared).values():
+    for product in integer_products(prepared, objective).values():
         node, x = product.node, _divisible_input(product.node, axis)
         if x is not None and node.graph is prepared.model.graph:
             readers.setdefault(x, []).append(node)

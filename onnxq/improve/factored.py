@@ -4,7 +4,8 @@ Together they are calibrated, planned and run as asked for, since tensors that 8
 before may fit now, so that nodes that the data left in float come back to integers. Tried are all
 sites, half of those that bring nodes back, and those alone whose products were in integers anyway.
 What loses least at the outputs, on samples held back, stays if it gains more than their standard
-error (onnxq.improve.judgement).
+error (onnxq.improve.judgement). A model that takes a product out of integers is none of them: what
+it gains by float says nothing for its factors.
 """
 
 from __future__ import annotations
@@ -14,107 +15,98 @@ from typing import TYPE_CHECKING
 
 from onnxq.core.threads import workers
 from onnxq.graph.walk import node_name, walk
-from onnxq.improve.held_back import enough, too_few
+from onnxq.improve.held_back import too_few
 from onnxq.improve.improvement import EqualModel
 from onnxq.improve.site_choice import NO_GAIN, site_choices
-from onnxq.improve.trial import trial_of
+from onnxq.improve.trial import NO_FACTORS, trial_of
 from onnxq.operator import Float, NodeForm
 from onnxq.quantized.outcome import Outcome
 from onnxq.static.choosing.named_forms import NamedForm
 from onnxq.static.choosing.rules import open_entry
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from onnxq.core.arrays import Reals
     from onnxq.improve.factor_sites import Site
     from onnxq.improve.judgement import Judgement
     from onnxq.improve.site_choice import SiteChoice
-    from onnxq.improve.trial import Trial
-    from onnxq.samples import Samples
-    from onnxq.samples.inputs import Batch
+    from onnxq.improve.trial import Flow, Trial
     from onnxq.static.choosing.named_forms import Naming
     from onnxq.static.prepared import Prepared
 
 CHANCE = "{} samples cannot tell this gain from chance"
+LEAVES = "products that would leave integers: {}, '{}' among them"
 
 
-def factored(
-    prepared: Prepared, samples: Samples, name: str, sites: Sequence[Site], none: str
-) -> EqualModel:
+def factored(flow: Flow, name: str, sites: Sequence[Site], none: str) -> EqualModel:
     """The model with factors at those of the sites where they help.
 
     Args:
-        prepared: the float model, and what is to become of it.
-        samples: of the float model.
+        flow: that the model will be made by.
         name: of the improvement.
         sites: where factors can be.
         none: what is said where there are no sites.
     """
-    batches = enough(samples, prepared.inputs, prepared.feedback.values())
-    if why := too_few(batches) if sites else none:
-        return EqualModel(prepared.model, (Outcome(name, "", False, why=why),))
+    if why := too_few(flow.batches) if sites else none:
+        return EqualModel(flow.prepared.model, (Outcome(name, "", False, why=why),))
     with workers(1):  # sums are the same on every machine with one BLAS thread
-        return _judged(prepared, name, site_choices(prepared, sites, batches), batches)
+        return _judged(flow, name, site_choices(flow, sites))
 
 
-def judged(
-    prepared: Prepared, samples: Samples, name: str, factors: Mapping[Site, Reals]
-) -> EqualModel:
-    """The model with all of these factors if the outputs lose less then; arguments as `factored`.
+def judged(flow: Flow, name: str, factors: Mapping[Site, Reals]) -> EqualModel:
+    """The model with all of these factors if the outputs lose less then.
 
     Args:
-        prepared: the float model, and what is to become of it.
-        samples: of the float model.
+        flow: that the model will be made by.
         name: of the improvement.
         factors: (channels,) by site.
     """
-    batches = enough(samples, prepared.inputs, prepared.feedback.values())
-    if why := too_few(batches):
-        return EqualModel(prepared.model, (Outcome(name, "", False, why=why),))
+    if why := too_few(flow.batches):
+        return EqualModel(flow.prepared.model, (Outcome(name, "", False, why=why),))
     with workers(1):
-        plain, tried = (trial_of(prepared, each, {}, batches) for each in ({}, factors))
+        plain, tried = (trial_of(flow, each, {}) for each in (NO_FACTORS, factors))
     judgement = tried.beside(plain)
-    kept, whole = judgement.is_gain, _whole(name, judgement)
+    whole = _whole(name, judgement, plain.products - tried.products)
+    kept = whole.kept
     places = [Outcome(name, site.tensor, kept, why="" if kept else NO_GAIN) for site in factors]
     return EqualModel((tried if kept else plain).model, (*places, whole))
 
 
-def _judged(
-    prepared: Prepared, name: str, choices: Sequence[SiteChoice], batches: Sequence[Batch]
-) -> EqualModel:
+def _judged(flow: Flow, name: str, choices: Sequence[SiteChoice]) -> EqualModel:
     """The model with those sites that lose least at the outputs together."""
     factors = {c.site: c.factors for c in choices if c.factors is not None}
     if not factors:
-        return EqualModel(prepared.model, tuple(c.outcome(name, kept=False) for c in choices))
-    plain = trial_of(prepared, {}, {}, batches)
+        return EqualModel(flow.prepared.model, tuple(c.outcome(name, kept=False) for c in choices))
+    plain = trial_of(flow, NO_FACTORS, {})
     stayed = [s for s in factors if any(map(plain.runs_in_integers, s.readers))]
     ordered = sorted(choices, key=lambda c: -c.after_db)
     back = [c.site for c in ordered if c.site in factors and c.site not in stayed]
-    floats = _left_by_data(prepared, plain, choices)
+    floats = _left_by_data(flow.prepared, plain, choices)
     tried = []
     for count in sorted({0, len(back) // 2, len(back)}):
         sites = {site: factors[site] for site in (*stayed, *back[:count])}
         divided = {product for site in sites for product in site.readers}
         naming = {product: form for product, form in floats.items() if product not in divided}
         if sites:
-            tried.append(trial_of(prepared, sites, naming, batches))
-    least = min(tried, key=lambda trial: trial.errors.sum())
-    judgement = least.beside(plain)
-    best = least if judgement.is_gain else plain
+            tried.append(trial_of(flow, sites, naming))
+    least = min(tried, key=lambda trial: (len(plain.products - trial.products), trial.errors.sum()))
+    whole = _whole(name, least.beside(plain), plain.products - least.products)
+    best = least if whole.kept else plain
     outcomes = [c.outcome(name, kept=c.site in best.sites) for c in choices]
     products = [product for choice in choices for product in choice.site.readers]
     more = sum(map(best.runs_in_integers, products)) - sum(map(plain.runs_in_integers, products))
-    whole = _whole(name, judgement)
     if more:
         whole = replace(whole, why=f"{more} more of {len(products)} products run in integers")
     return EqualModel(best.model, (*outcomes, whole), best.naming)
 
 
-def _whole(name: str, judgement: Judgement) -> Outcome:
-    """Outcome at the outputs."""
-    gained, kept = judgement.after.sum() < judgement.before.sum(), judgement.is_gain
+def _whole(name: str, judgement: Judgement, lost: Collection[str]) -> Outcome:
+    """Outcome at the outputs; `lost` are products that leave integers."""
+    gained, kept = judgement.after.sum() < judgement.before.sum(), judgement.is_gain and not lost
     why = CHANCE.format(judgement.after.size) if gained and not kept else ""
+    if lost:
+        why = LEAVES.format(len(lost), min(lost))
     return Outcome(name, "", kept, judgement.before_db, judgement.after_db, why)
 
 

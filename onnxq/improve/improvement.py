@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from onnxq.core import plugins
+from onnxq.dynamic.dynamic_decision import Objective
 from onnxq.errors import QConfigError, UnsupportedError, nearest
 
 if TYPE_CHECKING:
@@ -74,7 +75,9 @@ class ModelImprovement(Improvement):
     """An improvement of the float model, which is calibrated and planned afterwards."""
 
     @abstractmethod
-    def improve(self, prepared: Prepared, samples: Samples) -> EqualModel:
+    def improve(
+        self, prepared: Prepared, samples: Samples, objective: Objective = Objective.SPEED
+    ) -> EqualModel:
         """Another model in place of `prepared.model`, which stays as it is.
 
         Judged place by place on samples held back; an outcome says why a place was left as it was.
@@ -82,6 +85,7 @@ class ModelImprovement(Improvement):
         Args:
             prepared: the float model, and what is to become of it.
             samples: of the float model; they can be gone through more than once.
+            objective: that the plan will have.
         """
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from onnxq import catalog
 from onnxq.affine import fake_quantize
+from onnxq.dynamic.dynamic_decision import Objective
 from onnxq.dynamic.dynamic_plan import dynamic_plan
 from onnxq.dynamic.dynamic_weights import StorageKey, observe_stored
 from onnxq.graph.walk import node_name, walk
@@ -45,9 +46,16 @@ class IntegerProduct:
     observer: ObserverSpec | None
 
 
-def integer_products(prepared: Prepared) -> dict[str, IntegerProduct]:
-    """Node name -> product, in the order in which they run."""
-    dynamic = _dynamic(prepared)
+def integer_products(
+    prepared: Prepared, objective: Objective = Objective.SPEED
+) -> dict[str, IntegerProduct]:
+    """Node name -> product, in the order in which they run.
+
+    Args:
+        prepared: the float model, and what is to become of it.
+        objective: that the plan will have.
+    """
+    dynamic = _dynamic(prepared, objective)
     found = {}
     for node, _ in walk(prepared.model.graph):
         name, decision = node_name(node), prepared.decisions[node_name(node)]
@@ -115,7 +123,7 @@ def _dynamic_product(
     return IntegerProduct(node, weight.slot, rounded, None)
 
 
-def _dynamic(prepared: Prepared) -> dict[str, QuantizeDynamic]:
+def _dynamic(prepared: Prepared, objective: Objective) -> dict[str, QuantizeDynamic]:
     """Nodes that are quantized dynamically as things stand."""
     chosen = prepared.chosen.mapping
     if not chosen.has_dynamic:
@@ -124,6 +132,7 @@ def _dynamic(prepared: Prepared) -> dict[str, QuantizeDynamic]:
         prepared.model,
         chosen,
         prepared.target,
+        objective,
         known_hash=prepared.model_hash,
         asked=prepared.qconfig,
     ).quantized

@@ -15,7 +15,7 @@ from onnxq.improve.factor_sites import along
 from onnxq.improve.held_back import is_held_back
 from onnxq.improve.integer_products import at_run_time, integer_products
 from onnxq.improve.layerwise import all_feeds
-from onnxq.improve.smoothing import EXPONENTS, Product, product_noise, smoothing_factors
+from onnxq.improve.smoothing import EXPONENTS, Product, product_noise, reach, smoothing_factors
 from onnxq.observers.tensor_noise import decibels
 from onnxq.operator.nodes import input_at
 from onnxq.ort import runtime
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from onnxq.improve.factor_sites import Site
     from onnxq.improve.integer_products import IntegerProduct
     from onnxq.improve.smoothing import Rounding
+    from onnxq.improve.trial import Flow
     from onnxq.samples.inputs import Batch
     from onnxq.static.prepared import Prepared
 
@@ -60,30 +61,53 @@ class SiteChoice:
         return Outcome(improvement, self.site.tensor, kept, self.before_db, self.after_db, why)
 
 
-def site_choices(
-    prepared: Prepared, sites: Sequence[Site], batches: Sequence[Batch]
-) -> list[SiteChoice]:
+def site_choices(flow: Flow, sites: Sequence[Site]) -> list[SiteChoice]:
     """The choice of every site, each on its own, with the others as they are.
 
     Args:
-        prepared: the float model, and what is to become of it.
+        flow: that the model will be made by.
         sites: where factors can be.
-        batches: of the float model; some of them judge.
     """
-    products = integer_products(prepared)
+    products = integer_products(flow.prepared, flow.objective)
     return [
         _choice(site, seen, [products[name] for name in site.readers])
-        for site, seen in _seen(prepared, sites, batches)
+        for site, seen in _seen(flow.prepared, sites, flow.batches)
     ]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Seen:
-    """Parts of a tensor in the float model: two to choose an exponent by, and one that judges."""
+class _Part:
+    """A tensor in some batches of the float model.
 
-    first: Singles
-    second: Singles
-    held: Singles
+    Attributes:
+        x: places of it, with the channels on the site's axis.
+        maxima: (batches, channels), largest magnitude of each channel, over all places.
+    """
+
+    x: Singles
+    maxima: Reals
+
+    @classmethod
+    def of(cls, x: Singles, axis: int, most: int) -> _Part:
+        """The part of one batch; at most about so many places of it are kept."""
+        others = tuple(a for a in range(x.ndim) if a != axis % x.ndim)
+        kept = _spread_rows(x, most) if axis == -1 else _cropped(x, most)
+        return cls(kept, np.abs(x).max(others).astype(np.float64)[np.newaxis])
+
+    @classmethod
+    def joined(cls, parts: Sequence[_Part]) -> _Part:
+        """All parts as one."""
+        x, maxima = ([getattr(part, name) for part in parts] for name in ("x", "maxima"))
+        return cls(np.concatenate(x), np.concatenate(maxima))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Seen:
+    """Parts of a tensor: two to choose an exponent by, and one that judges."""
+
+    first: _Part
+    second: _Part
+    held: _Part
 
 
 def _seen(
@@ -93,7 +117,7 @@ def _seen(
     inputs = {value.name for value in prepared.model.graph.inputs}
     inner = [site.tensor for site in sites if site.tensor not in inputs]
     exposed = expose(prepared.model, inner)
-    kept: list[tuple[list[Singles], list[Singles]]] = [([], []) for _ in sites]
+    kept: list[tuple[list[_Part], list[_Part]]] = [([], []) for _ in sites]
     held = sum(map(is_held_back, range(len(batches))))
     with runtime.open_session(exposed.model, threads=1) as session:
         for index, feeds in enumerate(all_feeds(prepared, batches)):
@@ -102,10 +126,9 @@ def _seen(
             most = -(-MOST_ROWS // max(share, 1))
             for site, parts in zip(sites, kept, strict=True):
                 x = {**feeds, **got}[site.tensor].astype(np.float32, copy=False)
-                part = _spread_rows(x, most) if site.axis == -1 else _cropped(x, most)
-                parts[is_held_back(index)].append(part)
+                parts[is_held_back(index)].append(_Part.of(x, site.axis, most))
     for site, (seen, judging) in zip(sites, kept, strict=True):
-        yield site, _Seen(*map(np.concatenate, (seen[::2], seen[1::2], judging)))
+        yield site, _Seen(*map(_Part.joined, (seen[::2], seen[1::2], judging)))
 
 
 def _spread_rows(x: Singles, most: int) -> Singles:
@@ -133,26 +156,26 @@ def _choice(site: Site, seen: _Seen, readers: Sequence[IntegerProduct]) -> SiteC
     """
     products = [_product(reader, site.axis) for reader in readers]
     spec = next((r.observer for r in readers if r.observer is not None), None)
-    channels, rank = seen.first.shape[site.axis], seen.first.ndim
-    others = tuple(a for a in range(rank) if a != site.axis % rank)
+    channels, rank = seen.first.maxima.shape[1], seen.first.x.ndim
     w_max = np.max([p.largest(channels) for p in products], 0)
 
-    def made(x: Singles, exponent: float) -> tuple[Reals, Rounding]:
-        x_max = np.abs(x).max(others).astype(np.float64)
-        factors = smoothing_factors(x_max, w_max, exponent) if exponent else np.ones(channels)
+    def made(part: _Part, exponent: float) -> tuple[Reals, Rounding]:
+        factors = np.ones(channels)
+        if exponent:
+            factors = smoothing_factors(reach(part.maxima), w_max, exponent)
         if spec is None:
             return factors, at_run_time
         observer = spec()
-        observer.observe((x / along(factors, site.axis, rank)).astype(np.float32), 0)
+        observer.observe((part.x / along(factors, site.axis, rank)).astype(np.float32), 0)
         grid = observer.calculate_qparams()
         return factors, lambda values: fake_quantize(values, grid)
 
-    def noise(made_of: Singles, tried_on: Singles, exponent: float) -> float:
-        return product_noise(tried_on, *made(made_of, exponent), products, site.axis)
+    def noise(made_of: _Part, tried_on: _Part, exponent: float) -> float:
+        return product_noise(tried_on.x, *made(made_of, exponent), products, site.axis)
 
     noises = {a: noise(seen.first, seen.second, a) for a in (0.0, *EXPONENTS)}
     best = min(noises, key=lambda a: noises[a])
-    both = np.concatenate([seen.first, seen.second])
+    both = _Part.joined([seen.first, seen.second])
     before, after = (decibels(1.0, noise(both, seen.held, a)) for a in (0.0, best))
     helps = after - before > (0.0 if site.folds else MUL_GAIN_DB)
     return SiteChoice(site, made(both, best)[0] if helps else None, before, after, best)

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from onnxq.dynamic.dynamic_decision import Objective
 from onnxq.improve.factor_sites import sites_of
 from onnxq.improve.factored import factored
 from onnxq.improve.improvement import EqualModel, ModelImprovement, register
+from onnxq.improve.trial import Flow
 
 if TYPE_CHECKING:
     from onnxq.samples import Samples
@@ -26,6 +28,9 @@ class Smooth(ModelImprovement):
 
     name = "smooth"
 
-    def improve(self, prepared: Prepared, samples: Samples) -> EqualModel:
+    def improve(
+        self, prepared: Prepared, samples: Samples, objective: Objective = Objective.SPEED
+    ) -> EqualModel:
         """Site by site, then as a whole; see onnxq.improve.factored."""
-        return factored(prepared, samples, self.name, sites_of(prepared, -1), NO_SITES)
+        flow = Flow.of(prepared, samples, objective)
+        return factored(flow, self.name, sites_of(prepared, -1, objective), NO_SITES)

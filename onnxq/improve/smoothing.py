@@ -81,6 +81,28 @@ def smoothing_factors(x_max: Reals, w_max: Reals, exponent: float) -> Reals:
     return np.asarray(x**exponent / w ** (1 - exponent), np.float64)
 
 
+def reach(maxima: Reals) -> Reals:
+    """Magnitude that each channel may have in samples to come, (channels,).
+
+    Half as many samples found less, by some factor; as many again may find more by as much:
+
+        r[j] = m[j] * m[j] / l[j]        m, l: the larger and the smaller of the halves' maxima
+
+    A channel that speaks always has r = m, or little more. One that hardly ever does is not blown
+    up by what it happened to be, since a single sample with 30 times as much would then widen the
+    one range of the tensor; none is taken for larger than the largest is.
+
+    Args:
+        maxima: (batches, channels), largest magnitudes.
+    """
+    if len(maxima) < 2:
+        return np.asarray(maxima.max(0))
+    halves = np.stack([maxima[::2].max(0), maxima[1::2].max(0)])
+    most, least = halves.max(0), halves.min(0)
+    grown = np.divide(most * most, least, out=np.full_like(most, np.inf), where=least > 0)
+    return np.minimum(grown, most.max())
+
+
 def row_noise(wanted: Singles, got: Singles) -> float:
     """Mean over rows of error power over power; arrays (rows, columns)."""
     power = np.square(wanted, dtype=np.float64).sum(1)

@@ -1,4 +1,11 @@
-"""Trials of factors: the float model with them, in the whole flow, and what its outputs lose."""
+"""Trials of factors: the float model with them, in the whole flow, and what its outputs lose.
+
+The flow is the one that the model will be made by: with its qconfig, target, range reduction and
+objective. Each sample that was held back is judged by the mean of two errors: with ranges that have
+not seen it, as those of samples to come, which cut off what is beyond them; and with the ranges of
+all samples, as calibration will have. Where one of them has more in a channel than its factor was
+made for, these grow for the whole tensor, which the others alone would not show.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +15,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from onnxq.improve.factor_sites import with_factors
-from onnxq.improve.held_back import is_held_back
+from onnxq.improve.held_back import enough, is_held_back
 from onnxq.improve.judgement import Judgement, powers_of
 from onnxq.improve.layerwise import all_feeds, is_float
 from onnxq.ort import runtime
 from onnxq.samples.excerpt import rows_of
 from onnxq.static.calibrate import calibrate
 from onnxq.static.choosing.again import chosen_again
-from onnxq.static.placing.decision import Quantize
-from onnxq.static.plan import plan
+from onnxq.static.observed_range import plan_as_targeted
 from onnxq.static.prepare import prepared_again
 from onnxq.static.rewrite import rewrite
 
@@ -26,8 +32,10 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from onnxq.core.arrays import Reals
+    from onnxq.dynamic.dynamic_decision import Objective
     from onnxq.improve.factor_sites import Site
     from onnxq.improve.judgement import Compared
+    from onnxq.samples import Samples
     from onnxq.samples.inputs import Batch
     from onnxq.static.choosing.named_forms import Naming
     from onnxq.static.placing.decision import Decision
@@ -44,8 +52,8 @@ class Trial:
         sites: that have factors.
         signal: float64 (samples,), squares of the float model's outputs.
         errors: float64 (samples,), squares of what this one misses.
-        decisions: of the plan.
-        dynamic: names of the nodes whose codes are made at run time.
+        decisions: of the plan by all samples.
+        products: names of the nodes with a weight that run in integers then.
     """
 
     model: ir.Model
@@ -54,43 +62,71 @@ class Trial:
     signal: Reals
     errors: Reals
     decisions: Mapping[str, Decision]
-    dynamic: frozenset[str]
+    products: frozenset[str]
 
     def runs_in_integers(self, node: str) -> bool:
         """Whether the plan has the product in integers."""
-        return isinstance(self.decisions[node], Quantize) or node in self.dynamic
+        return node in self.products
 
     def beside(self, plain: Trial) -> Judgement:
         """The judgement of this one beside the model as it is, on the same samples."""
         return Judgement(plain.signal, plain.errors, self.errors)
 
 
-def trial_of(
-    prepared: Prepared, factors: Mapping[Site, Reals], naming: Naming, batches: Sequence[Batch]
-) -> Trial:
-    """The model with these factors, quantized on the batches to choose by, judged on the others."""
-    made = prepared
+@dataclass(frozen=True, slots=True, eq=False)
+class Flow:
+    """The whole flow, as it will be carried out.
+
+    Attributes:
+        prepared: the float model, and what is to become of it.
+        batches: of the float model; some of them judge.
+        objective: of the plan.
+    """
+
+    prepared: Prepared
+    batches: Sequence[Batch]
+    objective: Objective
+
+    @classmethod
+    def of(cls, prepared: Prepared, samples: Samples, objective: Objective) -> Flow:
+        """The flow on as many of the samples as tell enough."""
+        batches = enough(samples, prepared.inputs, prepared.feedback.values())
+        return cls(prepared, batches, objective)
+
+
+NO_FACTORS: Mapping[Site, Reals] = {}
+
+
+def trial_of(flow: Flow, factors: Mapping[Site, Reals], naming: Naming) -> Trial:
+    """The model with these factors and forms, quantized, and judged on the batches held back."""
+    prepared, batches, made = flow.prepared, flow.batches, flow.prepared
     if factors:
         made = prepared_again(prepared, with_factors(prepared.model, factors))
     if naming:
         made = chosen_again(made, naming)
     made = replace(made, input_codes={}, output_codes=())
-    seen = [batch for index, batch in enumerate(batches) if not is_held_back(index)]
-    planned = plan(made, calibrate(made, seen, threads=1))
+    some, held = ([b for i, b in enumerate(batches) if is_held_back(i) is k] for k in (False, True))
+    unseen = calibrate(made, some, threads=1)
+    seen = calibrate(made, held, statistics=unseen, threads=1)
+    before, planned = (
+        plan_as_targeted(made, statistics, batches, flow.objective)
+        for statistics, batches in ((unseen, some), (seen, batches))
+    )
     with (
         runtime.open_session(prepared.model, threads=1) as floats,
+        runtime.open_session(rewrite(made, before), threads=1) as without,
         runtime.open_session(rewrite(made, planned), threads=1) as session,
     ):
-        found = powers_of(_compared(prepared, batches, floats, session))
-    signal, errors = np.zeros((2, 1)) if found is None else found
+        found = powers_of(_compared(prepared, batches, floats, (without, session)))
+    signal, *errors = np.zeros((3, 1)) if found is None else found
     return Trial(
         made.model,
         naming,
         frozenset(factors),
         signal,
-        errors,
+        np.mean(errors, axis=0),
         planned.decisions,
-        frozenset(planned.dynamic),
+        frozenset({*planned.weights, *planned.dynamic}),
     )
 
 
@@ -98,10 +134,11 @@ def _compared(
     prepared: Prepared,
     batches: Sequence[Batch],
     floats: runtime.Session,
-    session: runtime.Session,
+    others: Sequence[runtime.Session],
 ) -> Iterator[Compared]:
-    """Outputs of the batches held back: of the float model, and of the other one."""
+    """Outputs of the batches held back: of the float model, and of the other ones."""
     for index, feeds in enumerate(all_feeds(prepared, batches)):
         if is_held_back(index):
-            pairs = zip(floats.run(feeds), session.run(feeds, floats.outputs), strict=True)
-            yield rows_of(batches[index]), [pair for pair in pairs if is_float(pair[0])]
+            results = [session.run(feeds, floats.outputs) for session in (floats, *others)]
+            outputs = zip(*results, strict=True)
+            yield rows_of(batches[index]), [each for each in outputs if is_float(each[0])]

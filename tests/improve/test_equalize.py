@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import onnx
 import pytest
-from onnx import helper
+from onnx import helper, numpy_helper
 
 import onnxq
 from onnxq.graph.walk import walk
@@ -18,7 +18,7 @@ from onnxq.operator.nodes import input_at
 from onnxq.ort import runtime
 from onnxq.qconfig import QConfigMapping, default_qconfig_mapping
 from onnxq.samples import open_samples
-from tests.examples import images, model, weights
+from tests.examples import ALL_INTEGERS, images, model, weights
 
 PER_TENSOR = default_qconfig_mapping("qnnpack")
 SAMPLES = {"x": images(32)}
@@ -84,6 +84,29 @@ def test_unlike_channels_gain_at_the_outputs(qconfig: QConfigMapping | None) -> 
     assert whole.kept
     assert whole.gain_db is not None
     assert whole.gain_db > 6
+
+
+def test_channels_that_hardly_ever_speak_widen_no_range() -> None:
+    source = chain(2.0)
+    constants = {constant.name: constant for constant in source.graph.initializer}
+    norms = np.sqrt(np.square(numpy_helper.to_array(constants["w0"])).sum((1, 2, 3)))
+    bias = numpy_helper.to_array(constants["b0"]).copy()
+    bias[:6] = -3.4 * norms[:6]  # one place of 3,000 is beyond the Relu
+    constants["b0"].CopyFrom(numpy_helper.from_array(bias, "b0"))
+    unseen = {"x": images(64, seed=9)}
+    found = []
+    for names in ((), ("equalize",)):
+        made = onnxq.quantize(
+            source,
+            {"x": images(64)},
+            qconfig=ALL_INTEGERS,
+            batch_size=4,
+            improve=names,
+            check=unseen,
+        )
+        assert made.verdict is not None
+        found.append(made.verdict.outputs[0].sqnr_db or 0.0)
+    assert found[1] > found[0] + 3
 
 
 def test_channels_that_are_alike_stay() -> None:

@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 import onnxq
+from onnxq.dynamic.dynamic_decision import Objective
 from onnxq.improve.factor_sites import sites_of
 from onnxq.improve.factored import judged
+from onnxq.improve.trial import Flow
 from onnxq.samples import open_samples
 from tests.improve.test_equalize import PER_TENSOR, SAMPLES, chain
 
@@ -24,7 +26,8 @@ def test_factors_stay_together_where_the_outputs_gain(
     sites = sites_of(prepared, 1)
     rng = np.random.default_rng(4)  # with the same spread, the very factors of the chain
     factors = {site: np.exp2(rng.uniform(-tried, tried, 8)) for site in sites}
-    made = judged(prepared, open_samples(SAMPLES, prepared.inputs, 4), "any", factors)
+    flow = Flow.of(prepared, open_samples(SAMPLES, prepared.inputs, 4), Objective.SPEED)
+    made = judged(flow, "any", factors)
     *places, whole = made.outcomes
     assert [place.kept for place in places] == [kept] * len(sites)
     assert whole.kept is kept

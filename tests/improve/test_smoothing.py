@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from onnxq.improve.smoothing import Product, product_noise, row_noise, smoothing_factors
+from onnxq.improve.smoothing import Product, product_noise, reach, row_noise, smoothing_factors
 
 RNG = np.random.default_rng(3)
 X = (RNG.normal(size=(256, 32)) * np.where(np.arange(32) % 16 == 3, 60, 1)).astype(np.float32)
@@ -53,6 +53,12 @@ def test_channels_of_zeros_have_finite_factors_that_enlarge_nothing() -> None:
     assert np.isfinite(s).all()
     assert (s > 0).all()
     assert x_max[2] / s[2] <= x_max[0] / s[0]
+
+
+def test_what_two_halves_tell_apart_is_taken_for_larger_but_not_than_the_largest() -> None:
+    maxima = np.array([[10.0, 1.0, 0.01, 0.0], [10.0, 1.0, 0.10, 0.5]])
+    np.testing.assert_allclose(reach(maxima), [10.0, 1.0, 1.0, 10.0])
+    np.testing.assert_array_equal(reach(maxima[:1]), maxima[0])
 
 
 def test_outlying_channels_lose_less_at_the_best_exponent_than_at_any_far_from_it() -> None:

@@ -10,18 +10,37 @@ import pytest
 from onnx import helper
 
 import onnxq
+from onnxq import targets
+from onnxq.dynamic.dynamic_decision import Objective
 from onnxq.improve.factor_sites import sites_of
-from onnxq.improve.trial import trial_of
+from onnxq.improve.trial import Flow, trial_of
 from onnxq.operator import DynamicForm
 from onnxq.qconfig import QConfigMapping, onnxq_default_dynamic_qconfig
+from onnxq.targets.range_reduction import RangeReduction
 from tests.examples import ALL_INTEGERS, model, weights
 
 if TYPE_CHECKING:
+    from onnxq.core.arrays import Singles
     from onnxq.samples.inputs import Batch
 
 IN_INTEGERS = replace(onnxq_default_dynamic_qconfig, form=DynamicForm.INTEGER)
 CHANNELS = np.array([40.0, *[1.0] * 11], np.float32)
 """One channel stands out, and its weights are as much smaller."""
+
+
+def product_flow(
+    rows: Singles, qconfig: QConfigMapping, target: str | targets.Target = "x86-vnni"
+) -> Flow:
+    """The flow of one product, on batches of 8 rows."""
+    weight = weights(1, 12, 8) / CHANNELS[:, np.newaxis]
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["y"], "product")]
+    prepared = onnxq.prepare(model(nodes, {"w": weight}, {"x": ["N", 12]}), qconfig, target)
+    batches: list[Batch] = [{"x": rows[i : i + 8]} for i in range(0, len(rows), 8)]
+    return Flow(prepared, batches, Objective.SPEED)
+
+
+def rows_of_noise() -> Singles:
+    return np.random.default_rng(0).normal(size=(64, 12)).astype(np.float32) * CHANNELS
 
 
 @pytest.mark.parametrize(
@@ -30,15 +49,10 @@ CHANNELS = np.array([40.0, *[1.0] * 11], np.float32)
     ids=["static", "dynamic"],
 )
 def test_factors_that_even_out_the_channels_lose_less(qconfig: QConfigMapping) -> None:
-    weight = weights(1, 12, 8) / CHANNELS[:, np.newaxis]
-    nodes = [helper.make_node("MatMul", ["x", "w"], ["y"], "product")]
-    prepared = onnxq.prepare(model(nodes, {"w": weight}, {"x": ["N", 12]}), qconfig, "x86-vnni")
-    rows = np.random.default_rng(0).normal(size=(64, 12)).astype(np.float32) * CHANNELS
-    batches: list[Batch] = [{"x": rows[i : i + 8]} for i in range(0, 64, 8)]
-    (site,) = sites_of(prepared, -1)
+    flow = product_flow(rows_of_noise(), qconfig)
+    (site,) = sites_of(flow.prepared, -1)
     plain, tried = (
-        trial_of(prepared, factors, {}, batches)
-        for factors in ({}, {site: CHANNELS.astype(np.float64)})
+        trial_of(flow, factors, {}) for factors in ({}, {site: CHANNELS.astype(np.float64)})
     )
     assert plain.runs_in_integers("product")
     assert tried.runs_in_integers("product")
@@ -46,3 +60,22 @@ def test_factors_that_even_out_the_channels_lose_less(qconfig: QConfigMapping) -
     judgement = tried.beside(plain)
     assert judgement.is_gain
     assert judgement.after_db > judgement.before_db + 10
+
+
+def test_ranges_that_calibration_will_have_are_counted() -> None:
+    """A channel that is silent but in one of the samples held back, and was blown up until then."""
+    rows = rows_of_noise()
+    rows[:, 3] *= 1e-3
+    rows[-1, 3] = 1.0
+    flow = product_flow(rows, ALL_INTEGERS)
+    (site,) = sites_of(flow.prepared, -1)
+    factors = CHANNELS.astype(np.float64)
+    factors[3] = 1e-3
+    plain, tried = (trial_of(flow, each, {}) for each in ({}, {site: factors}))
+    assert tried.beside(plain).is_loss
+
+
+def test_a_target_whose_ranges_are_reduced_on_samples_can_be_tried() -> None:
+    observed = replace(targets.resolve("x86-avx2"), range_reduction=RangeReduction.OBSERVED)
+    trial = trial_of(product_flow(rows_of_noise(), ALL_INTEGERS, observed), {}, {})
+    assert trial.runs_in_integers("product")
