@@ -8,6 +8,7 @@ a quantized tensor  goes through a FakeQuantize; tensors of one group go through
 from __future__ import annotations
 
 import copy
+import warnings
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +31,7 @@ from onnxq.pytorch.numerics.group import GridCopy, GroupMember, WholeBatch
 from onnxq.pytorch.numerics.ranks import check_not_sharded
 from onnxq.pytorch.placing.operands import module_of
 from onnxq.pytorch.placing.search import place
+from onnxq.pytorch.programs.gradient_notes import gradient_notes
 from onnxq.pytorch.programs.graph_module import FLOAT_STATE, TrainingGraph
 from onnxq.pytorch.programs.program import Open, program_of
 from onnxq.pytorch.programs.train_mode import train_mode_notes
@@ -137,7 +139,7 @@ def _prepared(
     left_open = Open.BATCH if is_named else Open.LENGTHS
     program = program_of(model, inputs, left_open=left_open)
     traced = training_graph(copy.deepcopy(model), program)
-    notes = kind.notes(traced, program)
+    notes = kind.notes(model, traced, program)
     found = place(traced, program, qconfig, target)
     found = replace(found, notes=(*found.notes, *program.notes, *notes))
     settle_weights(traced)  # of which folded ones are made
@@ -157,7 +159,12 @@ class _Builder:
     folds_norms = False
 
     @classmethod
-    def notes(cls, traced: TrainingGraph, program: Program) -> tuple[str, ...]:  # noqa: ARG003  # of those who train
+    def notes(
+        cls,
+        model: nn.Module,  # noqa: ARG003  # of those who train
+        traced: TrainingGraph,  # noqa: ARG003
+        program: Program,  # noqa: ARG003
+    ) -> tuple[str, ...]:
         """Notes on the module before it is changed."""
         return ()
 
@@ -327,9 +334,12 @@ class _TrainingBuilder(_Builder):
         self._float_state = tuple(traced.state_dict())
 
     @classmethod
-    def notes(cls, traced: TrainingGraph, program: Program) -> tuple[str, ...]:
-        """Notes on what train mode does beside."""
-        return train_mode_notes(traced, program)
+    def notes(cls, model: nn.Module, traced: TrainingGraph, program: Program) -> tuple[str, ...]:
+        """Notes on what train mode does beside, and on gradients; each is a warning."""
+        found = (*train_mode_notes(traced, program), *gradient_notes(model, traced, program))
+        for note in found:
+            warnings.warn(note, UserWarning, stacklevel=5)
+        return found
 
     def _made(
         self, weight: PlacedWeight, parts: list[fx.Node], modules: list[nn.Module]

@@ -14,8 +14,12 @@ from onnxq.graph.origins import origins_of
 from onnxq.pytorch.programs.training_graph import PROGRAM_NODES
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import onnx_ir as ir
     from torch.export import ExportedProgram
+
+    from onnxq.pytorch.programs.own_gradients import FunctionCall
 
 _aten = torch.ops.aten
 _COPIES = {
@@ -31,6 +35,7 @@ _COPIES = {
 """Operators that give their first argument as it is, in eval mode."""
 _COPIES_OF_EQUAL_SHAPE = {
     _aten.view.default,
+    _aten.view_as.default,
     _aten.reshape.default,
     _aten.flatten.using_ints,
     _aten.expand.default,
@@ -53,10 +58,17 @@ class Names:
     Args:
         traced: a training graph; its nodes know the program's.
         program: that it was made of.
+        functions: calls in it of functions with a backward of their own.
     """
 
-    def __init__(self, traced: fx.GraphModule, program: ExportedProgram) -> None:
+    def __init__(
+        self,
+        traced: fx.GraphModule,
+        program: ExportedProgram,
+        functions: Sequence[FunctionCall] = (),
+    ) -> None:
         self._program = {node.name: node for node in program.graph.nodes}
+        self._inside = {name: call for call in functions for name in call.inside}
         self._of: dict[str, fx.Node] = {}
         for node in traced.graph.nodes:
             for name in node.meta.get(PROGRAM_NODES, ())[-1:]:
@@ -73,9 +85,16 @@ class Names:
         found = [self._of[name] for name in origins_of(value) if name in self._of]
         return [node for node in found if is_tensor(node)]
 
+    def function_around(self, value: ir.Value) -> str:
+        """Name of the torch.autograd.Function that computes the value on its way; "": none."""
+        found = [self._inside[name] for name in origins_of(value) if name in self._inside]
+        return found[0].function.__name__ if found else ""
+
     def is_copy(self, node: fx.Node) -> bool:
         """Whether a node gives its first argument as it is (dropout in eval mode, identity)."""
         target = self._target(node)
+        if node.op == "call_module" and len(node.all_input_nodes) > 1:
+            return False  # of an autograd.Function: nothing says which one it copies
         if target in _COPIES:
             return True
         if target not in _COPIES_OF_EQUAL_SHAPE:

@@ -15,7 +15,7 @@ from onnxq.pytorch.modules.given_weight import weighted_layer
 from onnxq.pytorch.modules.transposed import along_channels
 from onnxq.pytorch.nn.intrinsic import BATCH_NORMS
 from onnxq.pytorch.placing.names import is_tensor
-from onnxq.pytorch.placing.tensors import with_observer
+from onnxq.pytorch.placing.tensors import OWN_BACKWARD, with_observer
 from onnxq.pytorch.train.placements import PlacedWeight, Unplaced
 from onnxq.static.placing.decision import weight_observer
 
@@ -79,6 +79,10 @@ class Operands:
 
     def _place(self, node: ir.Node, decision: Quantize) -> Iterator[tuple[str, str]]:
         core = self.core(node)
+        function = self._view.names.function_around(node.outputs[0])
+        if function and (core is None or decision.rule.weight is not None):
+            yield node_name(node), f"it lies inside {function}, {OWN_BACKWARD}"
+            return
         if core is None:
             yield node_name(node), f"no part of forward computes what this {node.op_type} does"
             return

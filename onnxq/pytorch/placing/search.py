@@ -86,7 +86,7 @@ def place(
     # in training every node that can is in integers; nothing is chosen
     mapping = qconfig.set_choice(Choice.ALL_INTEGERS)
     canonical = canonicalize_module(onnx_form(program), types_by_run)
-    names = Names(traced, program.exported)
+    names = Names(traced, program.exported, program.functions)
     left: dict[str, Unplaced] = {}  # ONNX node -> why it stays float
     while True:
         view = View(traced, names, prepare(canonical.copy(), mapping, target))

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 _OPERATOR = "pkg.torch.onnx.class_hierarchy"  # of a node's metadata: modules, then its operator
 
+OWN_BACKWARD = "a torch.autograd.Function, which trains with a backward of its own"
+"""End of the reason why an operator of such a function stays float."""
+
 
 @dataclass(slots=True)
 class Group:
@@ -174,6 +177,9 @@ class Tensors:
 
     def _where(self, tensor: str) -> str:
         """In what a tensor lies that the module does not have."""
+        function = self._view.names.function_around(self._view.values[tensor])
+        if function:
+            return f"it lies inside {function}, {OWN_BACKWARD}"
         producer = self._view.values[tensor].producer()
         said = "" if producer is None else producer.metadata_props.get(_OPERATOR, "")
         operators = [part.strip(" []'\"") for part in said.split(",") if part]

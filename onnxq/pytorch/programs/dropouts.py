@@ -91,13 +91,20 @@ def train_dropouts(model: nn.Module, bound: BoundInputs) -> Dropouts:
 
 
 def seeded_results(module: nn.Module, bound: BoundInputs) -> tuple[torch.Tensor, ...]:
-    """Tensors of one run; random numbers are those of one seed, and go on outside as before."""
+    """Tensors of one run; random numbers are those of one seed."""
+    with same_seed():
+        return tuple(flatten(compute(module, bound)))
+
+
+@contextlib.contextmanager
+def same_seed() -> Iterator[None]:
+    """A context of random numbers of one seed; outside they go on as before."""
     on_gpus = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]  # torch's
     with torch.random.fork_rng(range(torch.cuda.device_count()) if on_gpus else ()):
         torch.default_generator.manual_seed(_SEED)
         if on_gpus:  # else a seed would be set for the time when they are
             torch.cuda.manual_seed_all(_SEED)
-        return tuple(flatten(compute(module, bound)))
+        yield
 
 
 class _Recorder(TorchFunctionMode):

@@ -36,6 +36,8 @@ from onnxq.pytorch.programs.dropouts import (
     train_dropouts,
 )
 from onnxq.pytorch.programs.out_of_place import make_out_of_place
+from onnxq.pytorch.programs.own_gradients import FunctionCall, OwnGradients, settle
+from onnxq.pytorch.programs.regions import inline_regions
 from onnxq.pytorch.programs.take_apart import take_apart
 
 if TYPE_CHECKING:
@@ -55,6 +57,7 @@ class Program:
         outputs: what forward returned for them.
         dropouts: what train mode does where eval mode does nothing; the program has its rates.
         notes: what the program could not be made to take.
+        functions: calls of torch.autograd.Function, whose operators have another backward.
     """
 
     exported: ExportedProgram
@@ -63,6 +66,7 @@ class Program:
     outputs: object
     dropouts: Dropouts
     notes: tuple[str, ...] = ()
+    functions: tuple[FunctionCall, ...] = ()
 
 
 class Open(enum.Enum):
@@ -94,7 +98,7 @@ def program_of(
         ModelError: forward fails on the example inputs, or in every other batch size.
     """
     given = without_cache(model, bind(model, inputs))
-    with eval_mode(model), _same_buffers(model):
+    with eval_mode(model), same_buffers(model):
         outputs = first_run(model, given)
         asked = None if dynamic_axes is None else resolved(dynamic_axes, given)
         axes = asked or batch_axes(model, given)
@@ -104,13 +108,21 @@ def program_of(
         flat = flattened(twin_without_shortcuts(model), bound)
         finds_lengths = asked is None and left_open is Open.LENGTHS
         lengths = length_axes(model, bound, axes) if finds_lengths else {}
-        with marked_identities(model, bound), quiet_exporter(), WholeLayers(), _explained(model):
+        with (
+            marked_identities(model, bound),
+            quiet_exporter(),
+            WholeLayers(),
+            _explained(model),
+            OwnGradients() as own_gradients,
+        ):
             exported = _exported(flat, bound, axes, lengths)
+    inline_regions(exported)
     make_out_of_place(exported)
     restore_rates(exported, model, dropouts)
     take_apart(exported)
+    functions = settle(exported, own_gradients)
     notes = _fixed_lengths(exported, bound, lengths)
-    return Program(exported, bound, axes, outputs, dropouts, notes)
+    return Program(exported, bound, axes, outputs, dropouts, notes, functions)
 
 
 def _exported(
@@ -158,7 +170,7 @@ def _dims(name: str, axes: Axes, lengths: dict[str, set[int]]) -> dict[int, Any]
 
 
 @contextlib.contextmanager
-def _same_buffers(model: nn.Module) -> Iterator[None]:
+def same_buffers(model: nn.Module) -> Iterator[None]:
     """Buffers outside have the values that they had before: counters count in eval mode, too."""
     held = [(m, name, x, x.clone()) for m in model.modules() for name, x in _buffers(m)]
     try:

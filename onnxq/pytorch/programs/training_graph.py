@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import fx, nn
 
+from onnxq.pytorch.modules.applied_function import AppliedFunction
 from onnxq.pytorch.modules.given_weight import GivenWeight
 from onnxq.pytorch.modules.transposed import WEIGHTED
 from onnxq.pytorch.programs.call_form import (
@@ -31,6 +32,7 @@ from onnxq.pytorch.programs.shape_guard import guard_of
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
+    from onnxq.pytorch.programs.own_gradients import FunctionCall
     from onnxq.pytorch.programs.products import Product
     from onnxq.pytorch.programs.program import Program
 
@@ -90,11 +92,13 @@ class _Building:
         signature = program.exported.graph_signature
         self._sources = {**signature.inputs_to_parameters, **signature.inputs_to_buffers}
         self._values: dict[fx.Node, Any] = {}
+        self._named = {node.name: node for node in program.exported.graph.nodes}
         self._attributes: dict[str, fx.Node] = {}
         self._parametrized: dict[tuple[str, str], fx.Node] = {}
         self._called: set[nn.Module | None] = set()
         self._dynamic: set[fx.Node | None] = set()
-        self._prefix = ""
+        self._inside = {name: call for call in program.functions for name in call.inside}
+        self._applied: dict[int, Any] = {}  # call of a function -> what it returned
 
     def run(self) -> TrainingGraph:
         """Builds the graph, and the module of it."""
@@ -104,7 +108,7 @@ class _Building:
         self._enter(exported)
         for node in exported.graph.nodes:
             if node.op == "call_function":
-                self._step(node, exported.graph_module)
+                self._step(node)
         self._leave(exported)
         made = TrainingGraph(self._model, self._graph, type(self._model).__name__)
         made.graph.eliminate_dead_code()
@@ -186,7 +190,7 @@ class _Building:
     def _set(self, node: fx.Node, made: Any) -> None:
         self._values[node] = made
         if isinstance(made, fx.Node):
-            made.meta.setdefault(PROGRAM_NODES, (self._prefix + node.name,))
+            made.meta.setdefault(PROGRAM_NODES, (node.name,))
             made.meta.setdefault(
                 SCOPE, str(made.target) if made.op == "call_module" else scope(node)
             )
@@ -200,15 +204,15 @@ class _Building:
         if any(source in self._dynamic for source in node.all_input_nodes):
             self._dynamic.add(node)
 
-    def _step(self, node: fx.Node, owner: nn.Module) -> None:
+    def _step(self, node: fx.Node) -> None:
         target = str(node.target)
         self._note_dependence(node)
         if target == "aten._assert_tensor_metadata.default":
             return  # a dtype that autocast may change
-        if node.target is operator.getitem and self._unpacked(node):
+        if node.name in self._inside:
+            self._apply(node, self._inside[node.name])
             return
-        if target in ("wrap_with_set_grad_enabled", "wrap_with_autocast"):
-            self._inline(node, owner)
+        if node.target is operator.getitem and self._unpacked(node):
             return
         if self._is_of_parametrization(node):
             return
@@ -252,13 +256,13 @@ class _Building:
         wrapper = GivenWeight(product.layer())
         args = [self._read(product.x), weight]
         args += [] if product.bias is None else [self._read(product.bias)]
-        return self._module(self._prefix + node.name, wrapper, args)
+        return self._module(node.name, wrapper, args)
 
     def _function(self, node: fx.Node, target: Any = None) -> fx.Node:
         args, kwargs = self._read(node.args), self._read(node.kwargs)
         args = tuple(self._device if isinstance(x, torch.device) else x for x in args)
         kwargs = {k: self._device if isinstance(x, torch.device) else x for k, x in kwargs.items()}
-        name = self._prefix + node.name
+        name = node.name
         return self._graph.create_node("call_function", target or node.target, args, kwargs, name)
 
     def _unpacked(self, node: fx.Node) -> bool:
@@ -269,7 +273,7 @@ class _Building:
             return False
         position: Any = node.args[1]
         part = results[position]
-        part.meta[PROGRAM_NODES] = (*part.meta.get(PROGRAM_NODES, ()), self._prefix + node.name)
+        part.meta[PROGRAM_NODES] = (*part.meta.get(PROGRAM_NODES, ()), node.name)
         self._values[node] = part
         return True
 
@@ -288,7 +292,7 @@ class _Building:
             self._set(node, call)
             call.meta[PROGRAM_NODES] = ()
         call = self._parametrized[inside[0]]
-        call.meta[PROGRAM_NODES] += (self._prefix + node.name,)
+        call.meta[PROGRAM_NODES] += (node.name,)
         call.meta["val"] = node.meta.get("val")
         self._values[node] = call  # the last of them is what the layer reads
         return True
@@ -301,7 +305,23 @@ class _Building:
         kind: Any = _DROPOUTS[node.target]
         if isinstance(kind, dict):
             kind = kind.get(node.meta["val"].ndim, nn.Dropout)
-        return self._module(self._prefix + node.name, kind(float(p)), [self._read(x)])  # type: ignore[arg-type]  # a number
+        return self._module(node.name, kind(float(p)), [self._read(x)])  # type: ignore[arg-type]  # a number
+
+    # --- functions with a backward of their own
+
+    def _apply(self, node: fx.Node, call: FunctionCall) -> None:
+        """Lets a result of a function's call come from the function; what lies inside is none."""
+        if node.name not in call.results:
+            return
+        if id(call) not in self._applied:
+            function = AppliedFunction(call.function, call.arguments)
+            tensors = [self._read(self._named[name]) for name in call.tensors]
+            self._applied[id(call)] = self._module(call.function.__name__, function, tensors)
+        made = self._applied[id(call)]
+        if not call.is_single:
+            position = call.results[node.name]
+            made = self._graph.call_function(operator.getitem, (made, position))
+        self._set(node, made)
 
     # --- layers of several results
 
@@ -326,46 +346,10 @@ class _Building:
         if isinstance(module, nn.LSTM):
             parts = [self._graph.call_function(operator.getitem, (state, i)) for i in (0, 1)]
         for made in (y, state, *parts):
-            made.meta |= {PROGRAM_NODES: (self._prefix + node.name,), SCOPE: path}
+            made.meta |= {PROGRAM_NODES: (node.name,), SCOPE: path}
         self._values[node] = [y, *parts]
         for part, value in zip((y, *parts), node.meta["val"], strict=True):
             part.meta["val"] = value
-
-    # --- regions without gradients
-
-    def _inline(self, node: fx.Node, owner: nn.Module) -> None:
-        """The operators of a region: torch.no_grad, whose results are detached, or autocast."""
-        position = next(
-            i for i, a in enumerate(node.args) if isinstance(a, fx.Node) and a.op == "get_attr"
-        )
-        region: Any = operator.attrgetter(str(node.args[position].target))(owner)  # type: ignore[union-attr]
-        inner = [n for n in region.graph.nodes if n.op == "placeholder"]
-        for placeholder, argument in zip(inner, node.args[position + 1 :], strict=True):
-            self._values[placeholder] = self._read(argument)
-            if argument in self._dynamic:
-                self._dynamic.add(placeholder)
-        outer, self._prefix = self._prefix, f"{self._prefix}{node.name}_"
-        for step in region.graph.nodes:
-            if step.op == "call_function":
-                self._step(step, region)
-        (end,) = [n for n in region.graph.nodes if n.op == "output"]
-        self._prefix = outer
-        results = self._read(end.args[0])
-        is_detached = "set_grad" in str(node.target) and node.args[0] is False
-        several = results if isinstance(results, tuple | list) else [results]
-        if is_detached:
-            several = [self._graph.call_function(aten.detach.default, (x,)) for x in several]
-        for made, source in zip(
-            several,
-            fx.node.map_arg(end.args[0], lambda n: n)
-            if isinstance(end.args[0], tuple | list)
-            else [end.args[0]],
-            strict=True,
-        ):
-            made.meta.setdefault("val", source.meta.get("val"))
-            made.meta.setdefault(PROGRAM_NODES, (node.name,))
-            made.meta.setdefault(SCOPE, scope(node))
-        self._values[node] = list(several) if isinstance(results, tuple | list) else several[0]
 
 
 def _remove_hooks(module: nn.Module) -> None:
