@@ -107,13 +107,16 @@ class Clock:
 
 
 def judged(found: Found, clock: Clock, standing: Standing) -> Found:
-    """The same search with the best by times of whole runs; each model once."""
-    points: dict[str, Point] = {}
+    """The same search with the best by times of whole runs; each file once, as it was found first.
+
+    Times of one file differ from run to run, and would choose among its mappings.
+    """
+    points: dict[tuple[object, ...], Point] = {}
     for point in found.points:
-        points.setdefault(key_of(point.position.mapping), point)
+        points.setdefault(point.score.likeness, point)
     for _ in range(SITTINGS):
         for point in clock.timed(finalists(list(points.values()), standing)):
-            points[key_of(point.position.mapping)] = point
+            points[point.score.likeness] = point
     timed = [point for point in points.values() if point.score.time_range is not None]
     best = min(timed, key=lambda point: standing.order(point.score))
     return replace(found, points=tuple(points.values()), best=best)

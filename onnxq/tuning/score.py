@@ -57,6 +57,15 @@ class Score(Saved):
         return replace(self, time_ratio=ratio, time_range=interval, predicted_time=predicted)
 
     @property
+    def likeness(self) -> tuple[object, ...]:
+        """Key that scores of one file share: its numbers, its bytes, and its predicted time.
+
+        Files may have several mappings: another scale of weights that are in float changes nothing.
+        """
+        predicted = self.time_ratio if self.time_range is None else self.predicted_time
+        return self.metric, tuple(sorted(self.sqnr_db.items())), self.size_bytes, predicted
+
+    @property
     def worst_db(self) -> float:
         """Least SQNR of all outputs; -inf where one cannot be compared, inf where there is none."""
         return least_db(self.sqnr_db.values())

@@ -8,6 +8,7 @@ import pytest
 from onnxq.tuning.descent import Found
 from onnxq.tuning.finalists import MOST, WholeTime, finalists, judged, reserves
 from onnxq.tuning.goal import Goal
+from onnxq.tuning.moves import PER_TENSOR
 from onnxq.tuning.position import FormMove, Point
 from onnxq.tuning.standing import Standing
 from tests.tuning.made_up import FLOAT, INTEGER, Layer, Network
@@ -62,6 +63,21 @@ def test_whole_runs_decide_where_the_prediction_was_wrong() -> None:
 def test_a_model_that_was_found_twice_is_one_point() -> None:
     found = Found((point(1, 0.5), point(1, 0.5)), point(1, 0.5), (), "")
     assert len(judged(found, Clock({1: 0.9}), STANDING).points) == 1  # type: ignore[arg-type]
+
+
+def test_mappings_of_one_file_are_one_point() -> None:
+    """With another scale for weights, where all are in float: the same numbers, the same bytes."""
+    first = point(5, 1.0)
+    again = Point(first.position.also(PER_TENSOR), first.score)
+    found = Found((first, again), first, (), "")
+    times = iter([1.0, 0.9])
+
+    class Noisy(Clock):
+        def timed(self, points: list[Point]) -> list[Point]:
+            return [replace(p, score=p.score.timed(next(times), (0.0, 2.0))) for p in points]
+
+    assert judged(found, Noisy({}), STANDING).points[0].position == first.position  # type: ignore[arg-type]
+    assert len(judged(found, Clock({5: 1.0}), STANDING).points) == 1  # type: ignore[arg-type]
 
 
 def test_all_in_float_is_a_reserve_of_every_bound_on_the_time() -> None:
