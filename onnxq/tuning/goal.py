@@ -80,6 +80,11 @@ class Goal(Saved):
             if value is not None and not isinstance(value, int | float):
                 object.__setattr__(self, name, float(value))
 
+    @property
+    def bounds_accuracy(self) -> bool:
+        """Whether it has a bound on accuracy."""
+        return self.min_sqnr_db is not None or self.max_drop is not None
+
     def missed(self, score: Score, float_metric: float) -> tuple[str, ...]:
         """Bounds that a score does not keep, in words; empty where it keeps all of them.
 

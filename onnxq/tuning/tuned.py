@@ -13,6 +13,7 @@ from onnxq.operator import NodeForm
 from onnxq.qconfig import QConfig
 from onnxq.report.console import open_console, size_text
 from onnxq.report.tables import print_table
+from onnxq.tuning.goal import Aim
 from onnxq.tuning.group_tables import MOST_ROWS, count_others, print_group_times, print_sensitivity
 from onnxq.tuning.milestone import Milestone, save_milestones
 from onnxq.tuning.score import db_text
@@ -73,8 +74,8 @@ class Spent:
     def __str__(self) -> str:
         passes = self.cpu_s / max(self.pass_s, 1e-9)
         return (
-            f"{self.runs:.1f} runs, {self.cpu_s:.1f} CPU seconds: {passes:.0f} times the float "
-            "model on these samples"
+            f"{self.runs:.1f} runs, {self.cpu_s:.1f} CPU seconds of this process: {passes:.0f} "
+            "times the float model on these samples"
         )
 
 
@@ -231,8 +232,7 @@ def print_tuned(console: Console, tuned: Tuned) -> None:
         f"on the samples of the search: {_words(tuned.score, tuned.float_metric, digits)}"
     )
     console.print(f"on {apart.where}: {_words(apart.score, apart.float_metric, digits)}")
-    if tuned.model.verdict is not None:
-        console.print(f"verdict: {next(iter(tuned.model.verdict.sentences()))}", soft_wrap=True)
+    _print_verdict(console, tuned)
     for missed in tuned.missed:
         console.print(f"missed: {missed}")
     if tuned.is_float:
@@ -250,6 +250,20 @@ def print_tuned(console: Console, tuned: Tuned) -> None:
         console.print(f"note: not possible: {'; '.join(moves)}: {why}", soft_wrap=True)
     for note in (*tuned.sensitivity.notes, *(tuned.times.notes if tuned.times else ())):
         console.print(f"note: {note}", soft_wrap=True)
+
+
+def _print_verdict(console: Console, tuned: Tuned) -> None:
+    """What the model does on ONNX Runtime, and what a goal that bounds no accuracy let happen."""
+    verdict = tuned.model.verdict
+    if verdict is not None:
+        console.print(f"verdict: {next(iter(verdict.sentences()))}", soft_wrap=True)
+        if verdict.collapse is not None:
+            console.print(f"  {verdict.collapse}", soft_wrap=True)
+    if not tuned.goal.bounds_accuracy and tuned.goal.objective is not Aim.ACCURACY:
+        console.print(
+            "note: the goal bounds no accuracy; --min-sqnr, or --metric with --max-drop, does.",
+            soft_wrap=True,
+        )
 
 
 def _print_steps(console: Console, tuned: Tuned) -> None:

@@ -54,6 +54,12 @@ def test_report_shows_times_of_kinds_and_marks_predicted_ones() -> None:
     assert groups == [{"group": "Conv, a", "nodes": ["a"], "ns": {"float": 100.0}}]
 
 
+def test_report_says_that_nothing_bounds_the_accuracy() -> None:
+    unbounded, bounded = tuned(COST), replace(tuned(COST), goal=Goal(min_sqnr_db=20))
+    assert "bounds no accuracy" in unbounded.report()
+    assert "bounds no accuracy" not in bounded.report()
+
+
 def test_two_searches_that_found_the_same_are_equal_with_what_nobody_sees() -> None:
     again = replace(COST, own_db=float("nan"))
     assert tuned(again) == tuned(replace(COST, own_db=float("nan")))
