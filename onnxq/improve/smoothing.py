@@ -100,7 +100,7 @@ def reach(maxima: Reals) -> Reals:
     halves = np.stack([maxima[::2].max(0), maxima[1::2].max(0)])
     most, least = halves.max(0), halves.min(0)
     grown = np.divide(most * most, least, out=np.full_like(most, np.inf), where=least > 0)
-    return np.minimum(grown, most.max())
+    return np.asarray(np.minimum(grown, most.max()), np.float64)
 
 
 def row_noise(wanted: Singles, got: Singles) -> float:

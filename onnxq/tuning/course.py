@@ -30,10 +30,10 @@ from onnxq.tuning.moves import (
     is_per_channel,
 )
 from onnxq.tuning.part_moves import PartMoves
-from onnxq.tuning.position import Point
+from onnxq.tuning.position import Point, Position
 from onnxq.tuning.proposals import Proposals
 from onnxq.tuning.score import Score
-from onnxq.tuning.standing import Standing
+from onnxq.tuning.standing import Standing, noise_of
 from onnxq.tuning.time_model import forms_of
 from onnxq.tuning.times import Times
 from onnxq.tuning.units import units_of
@@ -51,9 +51,9 @@ if TYPE_CHECKING:
     from onnxq.tuning.goal import Goal
     from onnxq.tuning.metric import Metric
     from onnxq.tuning.moves import WholeMove
-    from onnxq.tuning.position import Position
     from onnxq.tuning.sensitivity import Sensitivity
     from onnxq.tuning.subject import Subject
+    from onnxq.tuning.time_model import Forms
     from onnxq.tuning.tuning_samples import TuningSamples
     from onnxq.tuning.units import Unit
 
@@ -69,6 +69,8 @@ of the whole model take, of which they are a finer choice."""
 ENTRY_MOVES = (ActivationObserver, WeightScales)
 """Moves that a group may have alone."""
 TIMES, HERE = "times", "here"
+BY_DEFAULT = "forms as onnxq chooses them"
+"""Name of a second beginning, where another choice was asked for."""
 
 
 def open_journal(
@@ -137,11 +139,30 @@ class Course:
         most = self._goal.max_seconds
         return most is not None and time.monotonic() - self._begun_s > most
 
-    def units(self, asked: QConfigMapping) -> tuple[Unit, ...]:
-        """The units that may be moved: of nodes that `asked` does not name."""
+    def beginnings(self, asked: QConfigMapping) -> tuple[Position, ...]:
+        """Where the search may begin: as asked for; from all in integers, as onnxq chooses, too.
+
+        Raises:
+            QConfigError, UnsupportedError, CalibrationError: what is asked for cannot be made.
+        """
+        mappings = {"": asked}
+        if asked.choice is not Choice.BEST:
+            mappings[BY_DEFAULT] = asked.set_choice(Choice.BEST)
+        quantized = self._evaluations.evaluator.quantized
+        plans = {name: quantized(mapping).plan for name, mapping in mappings.items()}
+        units = self.units(asked, list(map(forms_of, plans.values())))
+        return tuple(Position(plan.qconfig, units, name=name) for name, plan in plans.items())
+
+    def units(self, asked: QConfigMapping, begun: Sequence[Forms]) -> tuple[Unit, ...]:
+        """The units that may be moved: of nodes that `asked` does not name.
+
+        Args:
+            asked: what the user wants.
+            begun: forms that the search begins with.
+        """
         open_forms = asked.without_forms().set_choice(Choice.ALL_INTEGERS)
         prepared = self._evaluations.evaluator.subject.prepared(open_forms)
-        return units_of(prepared.model, prepared.decisions, asked)
+        return units_of(prepared.model, prepared.decisions, asked, begun)
 
     def sensitivity(self, asked: QConfigMapping, units: Sequence[Unit]) -> Sensitivity:
         """Cost of each kind alone, all other units being in float, and of parts of the dearest.
@@ -173,49 +194,53 @@ class Course:
         return found
 
     def descend(
-        self, start: Position, sensitivity: Sensitivity, moves: Sequence[WholeMove]
+        self, starts: Sequence[Position], sensitivity: Sensitivity, moves: Sequence[WholeMove]
     ) -> Found:
-        """The way from the start to the goal.
+        """The way to the goal from the best of the starts, of which the first is asked for.
 
         Raises:
-            QConfigError: the start itself cannot be made.
+            QConfigError: the first cannot be made.
         """
+        start = starts[0]
         evaluator = self._evaluations.evaluator
         groups = {group.name: group.units for group in self._measured}
         noise = spread({cost.group: cost.noise for cost in sensitivity.costs}, groups)
-        forms = forms_of(evaluator.quantized(start.start).plan)
+        forms = {each.name: forms_of(evaluator.quantized(each.start).plan) for each in starts}
         ratio = evaluator.ratio
 
-        known: dict[frozenset[tuple[str, NodeForm]], float | None] = {}  # proposals ask again
+        known: dict[tuple[object, ...], float | None] = {}  # proposals ask again
 
         def time_of(position: Position) -> float | None:
-            key = frozenset(position.forms.items())
+            key = position.name, frozenset(position.forms.items())
             if key not in known:
-                known[key] = None if ratio is None else ratio(position.node_forms(forms))
+                begun = forms[position.name]
+                known[key] = None if ratio is None else ratio(position.node_forms(begun))
             predicted = known[key]
             return None if predicted is None else predicted + self._off
 
-        standing = Standing(self._goal, evaluator.baseline.metric)
+        begun = self._evaluations.all([start.mapping])[0]
+        noise_begun = noise_of(begun) if isinstance(begun, Score) else 0.0
+        standing = Standing(self._goal, evaluator.baseline.metric, noise_begun)
         proposals = Proposals(standing, Estimates(noise), time_of)
 
         def search(
-            begin: Position, moves: Sequence[WholeMove], offers: Offers | None = None
+            begin: Sequence[Position], moves: Sequence[WholeMove], offers: Offers | None = None
         ) -> Found:
-            kept = len(self._beside(start, start))
+            kept = len(self._beside(start, start)) - 1  # where it begins was measured before
             most = max(1, math.floor(self._goal.max_runs - self.runs) - kept)
             named = [m for m in moves if isinstance(m, ImproveMove) and m.which not in IMPROVE]
             descent = Descent(proposals, self._all, moves, most, self._is_late, offers, named)
-            return descent.run(begin)
+            return descent.run(*begin)
 
         cost_of = {cost.group: cost.noise for cost in sensitivity.costs}
-        found = search(start, moves, self._offers(apart(self._measured, cost_of), moves))
+        found = search(starts, moves, self._offers(apart(self._measured, cost_of), moves))
         return found if self._clock is None else self._judged(found, standing, search)
 
     def _judged(
         self,
         found: Found,
         standing: Standing,
-        search: Callable[[Position, Sequence[WholeMove]], Found],
+        search: Callable[[Sequence[Position], Sequence[WholeMove]], Found],
     ) -> Found:
         """The search judged by times of whole runs; where these are longer, it goes on."""
         assert self._clock is not None
@@ -226,7 +251,7 @@ class Course:
             if beyond <= 0.0:
                 break
             self._off += beyond
-            again = search(found.best.position, ())
+            again = search([found.best.position], ())
             points = (*found.points, *again.points)
             found = judged(replace(again, points=points), self._clock, standing)
         left = max(math.floor(self._goal.max_runs - self.runs), 0)
@@ -251,9 +276,8 @@ class Course:
         found = reserves(start) if is_speed or self._goal.max_time is not None else []
         base = best.mapping.global_qconfig
         is_fine = base is not None and is_per_channel(base.weight_observer)
-        is_bounded = self._goal.min_sqnr_db is not None or self._goal.max_drop is not None
         is_coded = any(best.form(unit) is not NodeForm.FLOAT for unit in best.units)
-        if is_speed and is_bounded and is_fine and is_coded:
+        if is_speed and self._goal.bounds_accuracy and is_fine and is_coded:
             found.append(best.also(PER_TENSOR))
         return found
 

@@ -98,15 +98,16 @@ class Descent:
     _closed: set[tuple[str, NodeForm]] = field(default_factory=set)  # tried alone, for nothing
     _probed: set[str] = field(default_factory=set)  # anchors of units whose noise was asked for
 
-    def run(self, start: Position) -> Found:
-        """The way from there to the goal.
+    def run(self, start: Position, *others: Position) -> Found:
+        """The way to the goal from there, or from another beginning if that is better.
 
         Raises:
             QConfigError: the start itself is refused.
         """
-        (best,) = self._measure([start])
+        best, *beside = self._measure([start, *others])
         if best is None:
             raise QConfigError(f"the model to start from cannot be made: {self._refused[0][1]}")
+        best = self._best(beside, best)
         if self.first and self.proposals.standing.lacking_db(best.score) > 0:
             best = self._best(self._with_ways(best, [(move,) for move in self.first]), best)
         failures = 0

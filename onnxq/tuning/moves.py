@@ -14,7 +14,7 @@ from onnxq.tuning.kinds import Alike
 if TYPE_CHECKING:
     from onnxq.observers import ObserverSpec
     from onnxq.qconfig import Entry, QConfigMapping
-    from onnxq.tuning.units import Member, Unit
+    from onnxq.tuning.units import Unit
 
 DYNAMIC = {NodeForm.DYNAMIC: DynamicForm.INTEGER, NodeForm.STORED: DynamicForm.STORED}
 """Forms that a QConfigDynamic names."""
@@ -26,7 +26,7 @@ def with_form(mapping: QConfigMapping, unit: Unit, form: NodeForm) -> QConfigMap
     if not isinstance(base, QConfig):
         base = onnxq_default_qconfig
     entries = {unit.anchor.name: _entry(base, form)}
-    entries |= {member.name: _entry(base, form_beside(member, form)) for member in unit.others}
+    entries |= {member.name: _entry(base, member.beside(form)) for member in unit.others}
     return replace(mapping, nodes={**mapping.nodes, **entries})
 
 
@@ -45,15 +45,6 @@ def _entry(base: QConfig, form: NodeForm) -> Entry:
     if form in DYNAMIC:
         return replace(dynamic_entry(base), form=DYNAMIC[form])
     return replace(base, form=form)
-
-
-def form_beside(member: Member, form: NodeForm) -> NodeForm:
-    """The form of what goes with an anchor of that form."""
-    if form is NodeForm.INTEGER:
-        return form
-    if form is NodeForm.FLOAT_RESULT and member.inside and not member.clamps:
-        return NodeForm.INTEGER  # a bias is added within the product, whose result is float32
-    return NodeForm.FLOAT
 
 
 class WholeMove(Protocol):

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from onnxq.operator import NodeForm
 from onnxq.tuning.kinds import by_kind
-from onnxq.tuning.moves import form_beside, form_in, with_form
+from onnxq.tuning.moves import form_in, with_form
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from onnxq.operator import NodeForm
     from onnxq.qconfig import QConfigMapping
     from onnxq.tuning.moves import WholeMove
     from onnxq.tuning.score import Score
@@ -40,12 +40,14 @@ class Position:
         units: that a search may move, in graph order.
         forms: anchor -> form, of the units whose form is another one than in `start`.
         whole: moves of the whole model, in order.
+        name: of `start`, in words; empty: as it was asked for.
     """
 
     start: QConfigMapping = field(repr=False)
     units: tuple[Unit, ...] = field(repr=False)
     forms: Mapping[str, NodeForm] = field(default_factory=dict, hash=False)
     whole: tuple[WholeMove, ...] = ()
+    name: str = ""
 
     def form(self, unit: Unit) -> NodeForm:
         """The form of a unit's anchor."""
@@ -75,10 +77,7 @@ class Position:
             form = self.forms.get(unit.anchor.name)
             if form is not None:
                 found[unit.anchor.name] = form
-                for other in unit.others:
-                    beside = form_beside(other, form)
-                    is_inside = other.inside and beside is NodeForm.INTEGER
-                    found[other.name] = None if is_inside else beside
+                found |= {other.name: other.runs_beside(form) for other in unit.others}
         return found
 
     @property
@@ -94,9 +93,9 @@ class Position:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The moves in words: "float: 3 x Conv + Relu, /stem/conv1 .. conv3"."""
+        """Where it began, unless as asked for, and the moves: "float: 3 x Conv, /a .. c"."""
         moved = [unit for unit in self.units if unit.anchor.name in self.forms]
-        found = []
+        found = [self.name] if self.name else []
         for form in dict.fromkeys(self.forms[unit.anchor.name] for unit in moved):
             alike = by_kind(unit for unit in moved if self.forms[unit.anchor.name] is form)
             found += [f"{form.value}: {group.name}" for group in alike]

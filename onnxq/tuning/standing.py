@@ -46,15 +46,17 @@ class Standing:
     Attributes:
         goal: of the search.
         float_metric: the float model's, on the search's samples; inf where it has none.
+        begun_noise: that the search began with.
     """
 
     goal: Goal
     float_metric: float
+    begun_noise: float = 0.0
 
     @property
     def bounds_accuracy(self) -> bool:
         """Whether the goal has a bound on accuracy."""
-        return self.goal.min_sqnr_db is not None or self.goal.max_drop is not None
+        return self.goal.bounds_accuracy
 
     def lacking_db(self, score: Score) -> float:
         """Decibels of accuracy that it lacks; of a metric, those that the drop is worth."""
@@ -115,5 +117,6 @@ class Standing:
         if self.goal.min_sqnr_db is not None and self.goal.max_drop is None:
             return noise_at(self.goal.min_sqnr_db + MARGIN_DB)
         if not self.bounds_accuracy:
-            return noise_of(score)  # nobody said how much may be lost: nothing
+            # nobody said how much may be lost: nothing of what the search began with
+            return max(noise_of(score), self.begun_noise)
         return 2.0 * noise_of(score)  # of a metric: a step of 3 dB, which is measured then

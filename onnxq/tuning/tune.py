@@ -32,7 +32,6 @@ from onnxq.tuning.goal import Goal
 from onnxq.tuning.kinds import by_kind
 from onnxq.tuning.metric import as_metric
 from onnxq.tuning.milestone import Milestone
-from onnxq.tuning.position import Position
 from onnxq.tuning.subject import Settings, Subject
 from onnxq.tuning.time_model import TimeModel
 from onnxq.tuning.tuned import Checked, MissedGoalWarning, Spent, Tuned
@@ -117,6 +116,7 @@ def tune(
 
     Warns:
         MissedGoalWarning: the goal was not reached; `missed` of the result says what of it.
+        UserWarning: an output of what was chosen is far from the float model's.
     """
     settings = Settings(
         target,
@@ -149,17 +149,17 @@ def tune(
         clock = Clock(evaluator, kept) if costs is None else None
         told = progress or (lambda _done, _most: None)
         course = Course(Evaluations(evaluator, kept), goal, executor, told, clock)
-        units = course.units(asked)
+        starts = course.beginnings(asked)
+        units = starts[0].units
         sensitivity = course.sensitivity(asked, units)
-        start = Position(evaluator.quantized(asked).plan.qconfig, units)
-        found = course.descend(start, sensitivity, moves_of_the_whole(asked, improve))
+        found = course.descend(starts, sensitivity, moves_of_the_whole(asked, improve))
         best, score = found.best.position.mapping, found.best.score
         beside = baseline_of(subject, apart, by)
         checked = Evaluations(evaluator.on(beside), kept)(best)
         if score.time_ratio is not None and score.time_range is not None:
             checked = checked.timed(score.time_ratio, score.time_range)
     tuned = Tuned(
-        model=_timed(evaluator.finished(best, apart), score),
+        model=_timed(evaluator.finished(best, apart), score, is_by_clock=clock is not None),
         qconfig=best,
         score=score,
         held_apart=Checked(apart.where, beside.metric, checked),
@@ -176,6 +176,9 @@ def tune(
         why=found.why,
         spent=Spent(course.runs, time.process_time() - begun_s, pass_s),
     )
+    verdict = tuned.model.verdict
+    if verdict is not None and verdict.warning:
+        warnings.warn(verdict.warning, UserWarning, stacklevel=2)
     if tuned.missed:
         warnings.warn(
             f"the goal was not reached: {'; '.join(tuned.missed)}",
@@ -198,9 +201,14 @@ def _check_goal(goal: object, metric: Metric) -> None:
         )
 
 
-def _timed(model: QuantizedModel, score: Score) -> QuantizedModel:
-    """The model, with the time of whole runs that it was chosen by in its verdict."""
-    if model.verdict is not None and score.time_range is not None and score.time_ratio:
+def _timed(model: QuantizedModel, score: Score, *, is_by_clock: bool) -> QuantizedModel:
+    """The model, with the time of whole runs that it was chosen by in its verdict.
+
+    With none where a table of another machine tells the times: this one's say nothing beside them.
+    """
+    if model.verdict is not None and not is_by_clock:
+        model.attach(replace(model.verdict, speedup=None))
+    elif model.verdict is not None and score.time_range is not None and score.time_ratio:
         model.attach(replace(model.verdict, speedup=1 / score.time_ratio))
     return model
 

@@ -2,7 +2,9 @@
 
 A unit is a node that computes (Conv, MatMul, LSTM), what its integer kernel carries out besides
 (a bias, a Relu), and the cheap nodes behind it that only pay on codes beside it (sums, shapes,
-squares): apart, their conversions would cost what they save.
+squares): apart, their conversions would cost what they save. Where a search begins with one of
+these in another form than its unit would have it in (squares in float behind a Conv in integers, a
+Transpose on codes between floats), it is a unit by itself: else no move could undo, or keep, that.
 """
 
 from __future__ import annotations
@@ -21,10 +23,11 @@ from onnxq.static.choosing.rules import open_entry
 from onnxq.static.placing.decision import Quantize
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from onnxq.qconfig import QConfigMapping
     from onnxq.static.placing.decision import Decision
+    from onnxq.tuning.time_model import Forms
 
 
 MOST_INTEGERS = (
@@ -54,6 +57,19 @@ class Member:
     op_type: str
     inside: bool = False
     clamps: bool = False
+
+    def beside(self, form: NodeForm) -> NodeForm:
+        """The form that it has beside an anchor of that form."""
+        if form is NodeForm.INTEGER:
+            return form
+        if form is NodeForm.FLOAT_RESULT and self.inside and not self.clamps:
+            return NodeForm.INTEGER  # a bias is added within the product, whose result is float32
+        return NodeForm.FLOAT
+
+    def runs_beside(self, form: NodeForm) -> NodeForm | None:
+        """The same; None where another node carries it out."""
+        beside = self.beside(form)
+        return None if self.inside and beside is NodeForm.INTEGER else beside
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +102,10 @@ class Unit:
 
 
 def units_of(
-    model: ir.Model, decisions: Mapping[str, Decision], asked: QConfigMapping
+    model: ir.Model,
+    decisions: Mapping[str, Decision],
+    asked: QConfigMapping,
+    begun: Sequence[Forms] = (),
 ) -> tuple[Unit, ...]:
     """The units of a model, in graph order; nodes that the user named are in none.
 
@@ -94,8 +113,9 @@ def units_of(
         model: canonical.
         decisions: node name -> decision, with every node in integers that can be.
         asked: what the user wants.
+        begun: forms that a search begins with.
     """
-    parts = _Parts(decisions, asked)
+    parts = _Parts(decisions, asked, begun)
     order = [node for node, _ in walk(model.graph)]
     for node in order:
         parts.begin(node)
@@ -109,8 +129,10 @@ def units_of(
 class _Parts:
     """Nodes of each unit while they are being found."""
 
-    def __init__(self, decisions: Mapping[str, Decision], asked: QConfigMapping) -> None:
-        self._decisions, self._asked = decisions, asked
+    def __init__(
+        self, decisions: Mapping[str, Decision], asked: QConfigMapping, begun: Sequence[Forms]
+    ) -> None:
+        self._decisions, self._asked, self._begun = decisions, asked, begun
         self._anchor: dict[ir.Node, ir.Node] = {}
         self._forms: dict[ir.Node, tuple[NodeForm, ...]] = {}
 
@@ -135,11 +157,23 @@ class _Parts:
         readers = [use.node for value in node.outputs for use in value.uses()]
         self._join(node, [self._anchor[r] for r in readers if r in self._anchor])
         if node not in self._anchor:
-            self._anchor[node], self._forms[node] = node, (NodeForm.FLOAT, NodeForm.INTEGER)
+            self._alone(node)
 
     def _join(self, node: ir.Node, anchors: list[ir.Node]) -> None:
-        if anchors:
+        """Puts a node to the first of the anchors; by itself where it begins in another form."""
+        if anchors and all(self._suits(node, anchors[0], forms) for forms in self._begun):
             self._anchor[node] = anchors[0]
+        elif anchors:
+            self._alone(node)
+
+    def _alone(self, node: ir.Node) -> None:
+        self._anchor[node], self._forms[node] = node, (NodeForm.FLOAT, NodeForm.INTEGER)
+
+    def _suits(self, node: ir.Node, anchor: ir.Node, forms: Forms) -> bool:
+        """Whether the node has the form there that it has beside such an anchor."""
+        beside = forms.get(node_name(anchor), NodeForm.FLOAT)
+        wanted = self._member(node).runs_beside(beside or NodeForm.INTEGER)
+        return forms.get(node_name(node), NodeForm.FLOAT) is wanted
 
     def _is_free(self, node: ir.Node) -> bool:
         decision = self._decisions[node_name(node)]

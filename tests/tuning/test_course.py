@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from onnxq.tuning.course import HERE, MOST_SHARE, TIMES, Course, times_in
+from onnxq.tuning.course import BY_DEFAULT, HERE, MOST_SHARE, TIMES, Course, times_in
 from onnxq.tuning.evaluations import Evaluations
 from onnxq.tuning.finalists import Clock
 from onnxq.tuning.goal import Goal
 from onnxq.tuning.journal import Journal, JournalHead
-from onnxq.tuning.position import Position
 from onnxq.tuning.times import Times
+from tests.examples import ALL_INTEGERS
 from tests.tuning.parts import chain, evaluator_of
 
 if TYPE_CHECKING:
@@ -45,12 +45,21 @@ def test_the_sensitivity_takes_its_share_of_the_runs_at_most(
     evaluations = Evaluations(evaluator, Journal.open(None, HEAD))
     course = Course(evaluations, goal, None, lambda *runs: told.append(runs))
     asked = evaluator.subject.default
-    units = course.units(asked)
+    units = course.units(asked, ())
     assert {unit.anchor.name for unit in units} == {"first", "second"}
     found = course.sensitivity(asked, units)
     assert 0 < course.runs <= MOST_SHARE * most
     assert course.runs == found.runs
     assert not told  # no whole run was made
+
+
+def test_from_all_integers_the_default_is_another_beginning(evaluator: Evaluator) -> None:
+    evaluations = Evaluations(evaluator, Journal.open(None, HEAD))
+    course = Course(evaluations, Goal(), None, lambda *_runs: None)
+    (only,) = course.beginnings(evaluator.subject.default)
+    first, other = course.beginnings(ALL_INTEGERS)
+    assert (only.name, first.name, other.name) == ("", "", BY_DEFAULT)
+    assert other.start.nodes == only.start.nodes
 
 
 @pytest.mark.parametrize(("least_db", "is_tried"), [(None, False), (1.0, True)])
@@ -62,8 +71,7 @@ def test_weights_per_tensor_are_tried_where_a_bound_says_what_they_may_lose(
     evaluations = Evaluations(evaluator, journal)
     course = Course(evaluations, goal, None, lambda *_runs: None, Clock(evaluator, journal))
     asked = evaluator.subject.default
-    units = course.units(asked)
-    start = Position(evaluator.quantized(asked).plan.qconfig, units)
-    found = course.descend(start, course.sensitivity(asked, units), ())
+    starts = course.beginnings(asked)
+    found = course.descend(starts, course.sensitivity(asked, starts[0].units), ())
     tried = [word for point in found.points for word in point.position.words]
     assert ("weights per tensor" in tried) == is_tried

@@ -14,6 +14,7 @@ from onnxq.tuning.evaluations import Refusal
 from onnxq.tuning.front import front_of
 from onnxq.tuning.goal import Aim, Goal
 from onnxq.tuning.moves import ImproveMove, form_in
+from onnxq.tuning.position import FormMove
 from onnxq.tuning.proposals import Proposals
 from onnxq.tuning.score import Score
 from onnxq.tuning.standing import Standing, noise_of
@@ -144,6 +145,16 @@ def test_moves_that_are_refused_are_named_and_others_found() -> None:
     found = _descent(network, Goal(min_sqnr_db=19.6), FLOAT).run(network.start)
     assert [why for _, why in found.refused]
     assert dict(found.best.position.forms) == {"/layer1": FLOAT}
+
+
+def test_the_better_of_two_beginnings_is_gone_on_from() -> None:
+    network = Network(tuple(Layer(1e-2, 0.5, 0.2) for _ in range(4)))
+    goal = Goal(min_sqnr_db=14.0)
+    other = replace(network.start.moved([FormMove(network.units[3], FLOAT)]), name="another")
+    found = _descent(network, goal, None).run(network.start, other)
+    assert [point.position.name for point in found.points[:2]] == ["", "another"]
+    assert found.best.position.words[0] == "another"
+    assert _descent(network, goal, None).run(other, network.start).best.position.name == "another"
 
 
 def test_start_that_is_refused_is_an_error() -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -77,9 +78,12 @@ def test_a_few_decibels_beyond_the_bound_are_worth_some_time_and_no_more() -> No
     assert standing().spare(90.0) == 0.0
 
 
-def test_noise_is_allowed_up_to_the_bound_else_none_is_added() -> None:
+def test_noise_is_allowed_up_to_the_bound_else_that_of_the_beginning() -> None:
     assert standing(min_sqnr_db=30).noise_allowed(score(50.0)) == noise_at(30 + MARGIN_DB)
     assert standing().noise_allowed(score(50.0)) == noise_at(50.0)
+    begun = replace(standing(), begun_noise=noise_at(40.0))
+    assert begun.noise_allowed(score(50.0)) == noise_at(40.0)
+    assert begun.noise_allowed(score(30.0)) == noise_at(30.0)
     assert standing(0.9, max_drop=0.1).noise_allowed(score(50.0)) == 2 * noise_at(50.0)
 
 

@@ -183,6 +183,7 @@ def test_argument_of_another_kind_is_refused_before_the_model_is_read(
         tune("none.onnx", {}, **argument)
 
 
+@pytest.mark.filterwarnings("ignore:output")  # a matrix of random weights, six times
 def test_parts_of_a_kind_are_measured_where_moves_still_have_runs() -> None:
     products = [
         helper.make_node("MatMul", [f"a{i}", f"w{i}"], [f"p{i}"], f"m{i}") for i in range(6)

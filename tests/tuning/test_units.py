@@ -66,3 +66,22 @@ def test_node_with_a_dynamic_form_alone_is_a_unit() -> None:
     assert NodeForm.DYNAMIC in unit.forms
     assert NodeForm.INTEGER not in unit.forms
     assert unit.weights == np.prod([16, 3]) + np.prod([16, 4])
+
+
+def test_cheap_nodes_that_begin_in_another_form_than_their_unit_are_units_themselves() -> None:
+    """Squares in float behind a convolution in integers, as an audio front end has them."""
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["c"], "conv"),
+        helper.make_node("Mul", ["c", "c"], ["m"], "square"),
+        helper.make_node("Add", ["m", "m"], ["y"], "twice"),
+    ]
+    source = model(nodes, {"w": weights(1, 4, 3, 3, 3)}, {"x": ["N", 3, 8, 8]})
+    prepared = prepare(source, ALL_INTEGERS, "x86-vnni")
+    begun = {"conv": NodeForm.INTEGER, "square": NodeForm.FLOAT, "twice": NodeForm.FLOAT}
+    together, apart = (
+        units_of(prepared.model, prepared.decisions, default_qconfig_mapping(), forms)
+        for forms in ((), (begun,))
+    )
+    assert [names(unit) for unit in together] == [["conv", "square", "twice"]]
+    assert [names(unit) for unit in apart] == [["conv"], ["square", "twice"]]
+    assert apart[1].forms == (NodeForm.FLOAT, NodeForm.INTEGER)
