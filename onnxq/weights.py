@@ -64,7 +64,8 @@ def quantize_weights(
         bits: 2, 4 or 8 per weight.
         block: inputs that share a scale: 16, 32, 64 or 128.
         scheme: "affine": each block has a zero point; "symmetric": smaller by a code per block, and
-            less accurate.
+            less accurate; "real": zero points are float32, which is nearer, larger, and computed
+            in float32 at any accuracy_level.
         method: "rtn", "hqq", "gptq" or "awq"; None: gptq where samples are given, hqq without.
         accuracy_level: 4: ONNX Runtime rounds activations to int8 in the product, which is its
             fastest; 0: it computes in float32.
@@ -101,7 +102,8 @@ def quantize_weights(
     """
     begun_s = time.process_time()
     check_decibels(min_sqnr_db)
-    request = as_request(bits, block, scheme, method, exclude, samples)
+    written_as = member(ProductForm, form, "form")
+    request = as_request(bits, block, scheme, method, exclude, samples, written_as)
     check_accuracy(accuracy_level)
     canonical = canonicalize(load(model), types_by_run)
     job = WeightsJob(
@@ -109,7 +111,7 @@ def quantize_weights(
         request,
         samples,
         accuracy_level,
-        member(ProductForm, form, "form"),
+        written_as,
         check,
         batch_size,
         ignore,
@@ -135,6 +137,7 @@ def as_request(
     method: Method | str | None,
     exclude: Sequence[str],
     samples: object,
+    form: ProductForm = ProductForm.MATMULNBITS,
 ) -> WeightRequest:
     """Request that these arguments of `quantize_weights` make; raises as it does."""
     chosen = Method.HQQ if samples is None else Method.GPTQ
@@ -147,8 +150,14 @@ def as_request(
         )
     if isinstance(exclude, str):
         raise QConfigError(f"exclude: got {exclude!r}; wanted a list of names of nodes.")
-    symmetric = member(Scheme, scheme, "scheme") is Scheme.SYMMETRIC
-    return WeightRequest(BlockSpec(bits, block, symmetric), chosen, tuple(exclude))
+    zero_points = member(Scheme, scheme, "scheme")
+    if zero_points is Scheme.REAL and form is ProductForm.DEQUANTIZE:
+        raise QConfigError(
+            "scheme 'real' with form 'dequantize': zero points of DequantizeLinear are codes. Ask "
+            "for scheme 'affine', or for form 'matmulnbits'."
+        )
+    spec = BlockSpec(bits, block, zero_points, signed=form is ProductForm.MATMULNBITS)
+    return WeightRequest(spec, chosen, tuple(exclude))
 
 
 def as_aim(bits_average: float | None, size: float | None) -> Aim | None:

@@ -49,3 +49,8 @@ def test_three_bits_are_refused() -> None:
 def test_another_accuracy_level_is_refused() -> None:
     with pytest.raises(QConfigError, match="accuracy_level"):
         onnxq.quantize_weights(MODEL, accuracy_level=2)
+
+
+def test_real_zero_points_are_refused_where_they_have_to_be_codes() -> None:
+    with pytest.raises(QConfigError, match="zero points of DequantizeLinear are codes"):
+        onnxq.quantize_weights(MODEL, scheme="real", form="dequantize")

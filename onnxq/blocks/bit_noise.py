@@ -84,7 +84,7 @@ def bit_noise(
     """
     own = own_noise(model, plan, batches)
     alone = [{name: plan.quantized[name].spec} for name in plan.quantized]
-    reference = [{n: replace(s, bits=REFERENCE) for n, s in each.items()} for each in alone]
+    reference = [{n: s.at(REFERENCE) for n, s in each.items()} for each in alone]
     measured = output_noise(model, plan, few, reference)
     return {n: BitNoise(own[n], c) for n, c in zip(plan.quantized, measured, strict=True)}
 
@@ -108,7 +108,7 @@ def _own(node: ir.Node, decision: InBlocks, moments: InputMoments | None) -> dic
         for part in parts_of(node, decision):
             signal += _power(part.rows, moments)
             for bits in BITS:
-                codes = solve(part.rows, replace(part.spec, bits=bits))
+                codes = solve(part.rows, part.spec.at(bits))
                 noise[bits] += _power(part.rows - codes.reals, moments)
     return {bits: each / signal if signal else 0.0 for bits, each in noise.items()}
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from onnxq.blocks.block_spec import Scheme
 from onnxq.core.packing import packed_rows
 from onnxq.errors import ShapeError
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from onnxq.core.arrays import Singles
 
 Bytes = npt.NDArray[np.uint8]
+Points = npt.NDArray[np.uint8] | npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -30,12 +32,13 @@ class PackedBlocks:
     Attributes:
         codes: uint8 (outputs, blocks, block * bits / 8), the first code in the low bits.
         scales: float32 (outputs * blocks,).
-        zero_points: uint8, packed like the codes, each row to whole bytes; None: 2^(bits - 1).
+        zero_points: uint8, packed like the codes, each row to whole bytes; float32
+            (outputs * blocks,) of scheme real; None: 2^(bits - 1).
     """
 
     codes: Bytes
     scales: Singles
-    zero_points: Bytes | None
+    zero_points: Points | None
 
     @property
     def arrays(self) -> dict[str, npt.NDArray[np.generic]]:
@@ -51,8 +54,8 @@ class BlockCodes:
     Attributes:
         spec: their form.
         codes: uint8 (outputs, inputs), unsigned whatever the spec.
-        scale: float32 (outputs, blocks), positive.
-        zero_point: uint8 (outputs, blocks).
+        scale: float32 (outputs, blocks), not 0; positive, but where the spec is signed.
+        zero_point: uint8 (outputs, blocks); float32 of scheme real.
 
     Raises:
         ShapeError: shapes that do not fit together.
@@ -61,7 +64,7 @@ class BlockCodes:
     spec: BlockSpec
     codes: Bytes
     scale: Singles
-    zero_point: Bytes
+    zero_point: Points
 
     def __post_init__(self) -> None:
         rows, inputs = self.codes.shape
@@ -83,11 +86,17 @@ class BlockCodes:
         """The arrays that MatMulNBits reads; a short last block is filled up with zero points."""
         spec, (rows, inputs) = self.spec, self.codes.shape
         count = spec.blocks(inputs)
-        padded = np.repeat(self.zero_point, spec.block, axis=1)
+        nearest = np.clip(np.rint(self.zero_point), 0, spec.most).astype(np.uint8)
+        padded = np.repeat(nearest, spec.block, axis=1)
         padded[:, :inputs] = self.codes
-        points = None if spec.symmetric else packed_rows(self.zero_point, spec.bits).reshape(-1)
         codes = packed_rows(padded, spec.bits).reshape(rows, count, -1)
-        return PackedBlocks(codes, np.ascontiguousarray(self.scale).reshape(-1), points)
+        points: dict[Scheme, Points | None] = {
+            Scheme.AFFINE: packed_rows(nearest, spec.bits).reshape(-1),
+            Scheme.SYMMETRIC: None,
+            Scheme.REAL: np.asarray(self.zero_point, np.float32).reshape(-1),
+        }
+        scales = np.ascontiguousarray(self.scale).reshape(-1)
+        return PackedBlocks(codes, scales, points[spec.scheme])
 
 
 def stacked(parts: Sequence[BlockCodes]) -> BlockCodes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from onnxq.dtypes import INT2, INT4, INT8, UINT2, UINT4, UINT8, QDType
 from onnxq.errors import QConfigError, UnsupportedError
@@ -22,9 +22,11 @@ class Scheme(enum.Enum):
     """Zero points of codes."""
 
     AFFINE = "affine"
-    """Each block has its own."""
+    """Each block has its own, a whole number that is packed like the codes."""
     SYMMETRIC = "symmetric"
     """All lie in the middle of the codes, and are not stored."""
+    REAL = "real"
+    """Each block has its own, any float32: nearer, larger, and computed in float32."""
 
 
 class Method(enum.Enum):
@@ -53,17 +55,22 @@ class BlockSpec:
         bits: 2, 4 or 8 per code.
         block: inputs that share a scale: 16, 32, 64 or 128. The last block of a row is filled up
             where the inputs do not divide.
-        symmetric: the zero point is 2^(bits - 1) everywhere, and is not stored; -2^(bits - 1) is a
-            code as any other. Else each block has its own.
+        scheme: of zero points. Symmetric ones are 2^(bits - 1); -2^(bits - 1) is a code as any
+            other.
+        signed: whether scales of symmetric codes may be negative. The lowest code lies one step
+            further from zero than the highest; so it is the weight of largest magnitude, be it
+            above or below zero. DequantizeLinear wants positive scales.
 
     Raises:
-        UnsupportedError: 3, 5, 6 or 7 bits, which ONNX Runtime has no kernels for.
+        UnsupportedError: 3, 5, 6 or 7 bits, or 8 with real zero points, which ONNX Runtime has no
+            kernels for.
         QConfigError: other bits, or another block size.
     """
 
     bits: int = 4
     block: int = 32
-    symmetric: bool = False
+    scheme: Scheme = Scheme.AFFINE
+    signed: bool = True
 
     def __post_init__(self) -> None:
         if self.bits in ODD_BITS:
@@ -79,6 +86,29 @@ class BlockSpec:
             raise QConfigError(
                 f"block: got {self.block!r}; wanted 16, 32, 64 or 128. The nearest is {near}."
             )
+        if self.scheme is Scheme.REAL and self.bits == BITS[-1]:
+            raise UnsupportedError(
+                "scheme 'real' with 8 bits: ONNX Runtime's MatMulNBits has float zero points for "
+                "2 and 4 bits alone. Ask for 'affine'."
+            )
+
+    @property
+    def symmetric(self) -> bool:
+        """Whether zero points are not stored."""
+        return self.scheme is Scheme.SYMMETRIC
+
+    @property
+    def words(self) -> str:
+        """The form in words; other forms have others."""
+        kind = self.scheme.value
+        if self.symmetric and not self.signed:
+            kind += " with positive scales"
+        return f"{self.bits} bits in blocks of {self.block}, {kind}"
+
+    def at(self, bits: int) -> BlockSpec:
+        """The form with other bits; 8 have no real zero points, and take whole ones."""
+        real = self.scheme is Scheme.REAL and bits == BITS[-1]
+        return replace(self, bits=bits, scheme=Scheme.AFFINE if real else self.scheme)
 
     @property
     def dtype(self) -> QDType:
@@ -111,12 +141,19 @@ class BlockSpec:
             "codes": (rows, count, self.block * self.bits // POINT_BITS),
             "scales": (rows * count,),
         }
-        if not self.symmetric:
+        if self.scheme is Scheme.AFFINE:
             shapes["zero_points"] = (rows * -(-count * self.bits // POINT_BITS),)
+        if self.scheme is Scheme.REAL:
+            shapes["zero_points"] = (rows * count,)
         return shapes
 
     def size_bytes(self, rows: int, inputs: int) -> int:
         """Bytes of a weight in the file."""
         count = self.blocks(inputs)
-        points = 0 if self.symmetric else rows * -(-count * self.bits // POINT_BITS)
-        return rows * count * (self.block * self.bits // POINT_BITS + SCALE_BYTES) + points
+        points = {
+            Scheme.AFFINE: rows * -(-count * self.bits // POINT_BITS),
+            Scheme.SYMMETRIC: 0,
+            Scheme.REAL: rows * count * SCALE_BYTES,
+        }
+        codes = rows * count * (self.block * self.bits // POINT_BITS + SCALE_BYTES)
+        return codes + points[self.scheme]

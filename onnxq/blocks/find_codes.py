@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from onnxq.blocks.alike import ALIKE, raw_tensors
 from onnxq.blocks.group_walk import GroupWalk
 from onnxq.blocks.plan_weights import rows_of
 from onnxq.blocks.solve import prepared
@@ -25,16 +26,16 @@ from onnxq.jobs import in_order
 from onnxq.operator.nodes import input_at
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
     from concurrent.futures import Executor
 
     import onnx_ir as ir
 
-    from onnxq.blocks.block_spec import BlockSpec, Method
+    from onnxq.blocks.block_spec import BlockSpec
     from onnxq.blocks.codes_file import CodesFile
-    from onnxq.blocks.input_moments import InputMoments
     from onnxq.blocks.plan_weights import InBlocks, WeightPlan
     from onnxq.blocks.solve import RowSolver
+    from onnxq.blocks.stages import Group
     from onnxq.core.arrays import Array, Singles
     from onnxq.samples.inputs import Batch
 
@@ -114,12 +115,14 @@ def find_codes(
             found[name] = tensors
     missing = [name for name in first.values() if name not in found]
     seen = [name for name in missing if plan.quantized[name].method.needs_moments]
+    raw = raw_tensors(model)
     for group, moments in GroupWalk(model, plan, batches, found).groups(seen):
         left = [name for name in group.nodes if name in missing]
         for method in dict.fromkeys(plan.quantized[name].method for name in left):
             same = [n for n in left if plan.quantized[n].method is method]
             parts = (p for n in same for p in parts_of(nodes[n], plan.quantized[n]))
-            for name, packed in _joined(_solved(executor, method, moments, parts)):
+            solver = prepared(method, moments, _alike(group, raw))
+            for name, packed in _joined(_solved(executor, solver, parts)):
                 tensors = codes.append(keys[name], packed)
                 found |= {other: tensors for other, key in keys.items() if key == keys[name]}
     return found
@@ -131,11 +134,13 @@ def _key(decision: InBlocks) -> str:
     return f"{decision.tensor}, {side}: {decision.how}"
 
 
+def _alike(group: Group, raw: Collection[str]) -> float:
+    """How much the numbers that a group reads are the same."""
+    return ALIKE if group.inputs is not None and group.inputs.tensor in raw else 0.0
+
+
 def _solved(
-    executor: Executor | None,
-    method: Method,
-    moments: InputMoments | None,
-    parts: Iterable[Part],
+    executor: Executor | None, solver: RowSolver, parts: Iterable[Part]
 ) -> Iterator[tuple[str, Packed]]:
     """(product, packed codes) of each part, in order."""
     asked: list[str] = []
@@ -145,7 +150,7 @@ def _solved(
             asked.append(part.node)
             yield part
 
-    made = in_order(executor, Solving(prepared(method, moments)), noted())
+    made = in_order(executor, Solving(solver), noted())
     for index, packed in enumerate(made):
         yield asked[index], packed
 

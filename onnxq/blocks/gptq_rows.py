@@ -9,7 +9,8 @@ and an error D of it costs D (H + r I) D'. Three steps, each of which lowers tha
 
 1. ranges of blocks, searched with the diagonal of H as what errors count;
 2. GPTQ: columns in the order of their power, each error made up for in those still to come;
-3. in turns, codes that lower the cost one by one, all others held, and the scales of least squares.
+3. in turns, codes that lower the cost one by one, all others held, and the scales of least squares;
+   so are real zero points.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from onnxq.blocks.block_codes import BlockCodes
+from onnxq.blocks.block_spec import Scheme
 from onnxq.blocks.ranges import search_ranges
 from onnxq.improve.inverse_factor import inverse_factor
 from onnxq.qparams import MIN_SCALE
@@ -84,6 +86,8 @@ class Compensated:
         work.compensate(self.order, self.upper)
         for _ in range(ROUNDS):
             work.fit_scales(self.moments)
+            if spec.scheme is Scheme.REAL:
+                work.fit_points(self.moments)
             work.improve_codes(self.moments, self.order)
         return work.codes
 
@@ -99,8 +103,10 @@ class _Work:
 
     @property
     def codes(self) -> BlockCodes:
-        codes = (self._centred + self._point[:, self._block_of]).astype(np.uint8)
-        return BlockCodes(self._spec, codes, self._scale, self._point.astype(np.uint8))
+        codes = np.rint(self._centred + self._point[:, self._block_of]).astype(np.uint8)
+        is_real = self._spec.scheme is Scheme.REAL
+        point = self._point if is_real else self._point.astype(np.uint8)
+        return BlockCodes(self._spec, codes, self._scale, point)
 
     def compensate(self, order: Places, upper: Singles) -> None:
         """GPTQ on the ranges as they are."""
@@ -120,8 +126,8 @@ class _Work:
     def _nearest(self, column: Singles, block: int) -> Singles:
         """Centred codes of a column."""
         point = self._point[:, block]
-        raw = np.rint(column / self._scale[:, block])
-        return np.asarray(np.clip(raw, -point, self._spec.most - point), np.float32)
+        raw = np.rint(column / self._scale[:, block] + point)
+        return np.asarray(np.clip(raw, 0, self._spec.most) - point, np.float32)
 
     def improve_codes(self, moments: Singles, order: Places) -> None:
         """One code after the other, at the least cost with all others held.
@@ -160,7 +166,21 @@ class _Work:
             over = np.einsum("ri,ri->r", gradient[:, part], q)
             step = np.divide(over, under, out=np.zeros_like(over), where=under > 0)
             new = self._scale[:, block] + step
-            new = np.where(new > MIN_SCALE, new, self._scale[:, block])
+            keeps = new * np.sign(self._scale[:, block]) > MIN_SCALE
+            new = np.where(keeps, new, self._scale[:, block])
             change = (new - self._scale[:, block])[:, np.newaxis] * q
             gradient -= change @ moments[part]
             self._scale[:, block] = new
+
+    def fit_points(self, moments: Singles) -> None:
+        """Real zero points of least squares, block after block, with codes and scales held."""
+        spec = self._spec
+        gradient = (self._target - self._centred * self._scale[:, self._block_of]) @ moments
+        for block in range(self._scale.shape[1]):
+            part = slice(block * spec.block, (block + 1) * spec.block)
+            power = max(float(moments[part, part].sum()), LEAST_POWER)
+            shift = gradient[:, part].sum(1, keepdims=True) / np.float32(power)
+            gradient -= shift * moments[part].sum(0)
+            moved = shift / self._scale[:, block, np.newaxis]
+            self._point[:, block] -= moved[:, 0]
+            self._centred[:, part] += moved

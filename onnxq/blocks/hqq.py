@@ -7,8 +7,9 @@ split in two, with e the errors that are allowed (Badri and Shaji, 2023):
 
     e = shrink(w - (q - z) s)        z = mean(q - (w - e) / s)
 
-Beside 8-bit activations, MatMulNBits has whole zero points, so that z is rounded at the end. A
-block keeps the range of least squares where that has the lesser sum of powers.
+Beside 8-bit activations, MatMulNBits has whole zero points, so that z is rounded at the end, but
+for scheme real, which is the authors'. A block keeps the range of least squares where that has the
+lesser sum of powers.
 """
 
 from __future__ import annotations
@@ -18,11 +19,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from onnxq.blocks.block_spec import Scheme
 from onnxq.blocks.ranges import in_blocks, rounded, search_ranges
 from onnxq.qparams import MIN_SCALE
 
 if TYPE_CHECKING:
-    from onnxq.blocks.block_codes import BlockCodes, Bytes
+    from onnxq.blocks.block_codes import BlockCodes, Points
     from onnxq.blocks.block_spec import BlockSpec
     from onnxq.core.arrays import Singles
 
@@ -36,18 +38,24 @@ SMALL = np.float32(1e-8)
 
 @dataclass(frozen=True, slots=True)
 class HalfQuadratic:
-    """Solver of rows by half-quadratic quantization."""
+    """Solver of rows by half-quadratic quantization.
+
+    Attributes:
+        alike: of `search_ranges`; where inputs are, ranges are its.
+    """
+
+    alike: float = 0.0
 
     def __call__(self, rows: Singles, spec: BlockSpec) -> BlockCodes:
         """Codes of float32 (rows, inputs)."""
-        scale, point = search_ranges(rows, spec)
-        if not spec.symmetric:
+        scale, point = search_ranges(rows, spec, alike=self.alike)
+        if not spec.symmetric and not self.alike:
             scale, point = _shrunk(in_blocks(rows, spec.block), scale, point, spec)
         return rounded(rows, spec, scale, point)
 
 
-def _shrunk(w: Singles, scale: Singles, point: Bytes, spec: BlockSpec) -> tuple[Singles, Bytes]:
-    """The better range of each block, float32 and uint8 (rows, blocks)."""
+def _shrunk(w: Singles, scale: Singles, point: Points, spec: BlockSpec) -> tuple[Singles, Points]:
+    """The better range of each block, (rows, blocks)."""
     s, z = scale[..., np.newaxis], point.astype(np.float32)[..., np.newaxis]
     unit = np.maximum(np.abs(w).max(-1, keepdims=True), MIN_SCALE)
     strength = STRENGTH
@@ -56,10 +64,10 @@ def _shrunk(w: Singles, scale: Singles, point: Bytes, spec: BlockSpec) -> tuple[
         allowed = _shrink((w - (q - z) * s) / unit, strength) * unit
         z = np.mean(q - (w - allowed) / s, axis=-1, keepdims=True)
         strength *= GROWTH
-    whole = np.clip(np.rint(z), 0, spec.most)
-    before, after = (_cost(w, s, each, spec) for each in (point[..., np.newaxis], whole))
+    found = z if spec.scheme is Scheme.REAL else np.clip(np.rint(z), 0, spec.most)
+    before, after = (_cost(w, s, each, spec) for each in (point[..., np.newaxis], found))
     better = after < before
-    return scale, np.where(better, whole[..., 0], point).astype(np.uint8)
+    return scale, np.where(better, found[..., 0], point).astype(point.dtype)
 
 
 def _shrink(x: Singles, strength: float) -> Singles:
@@ -69,7 +77,7 @@ def _shrink(x: Singles, strength: float) -> Singles:
     return np.asarray(np.sign(x) * np.maximum(size - cut, 0), np.float32)
 
 
-def _cost(w: Singles, scale: Singles, point: Singles | Bytes, spec: BlockSpec) -> Singles:
+def _cost(w: Singles, scale: Singles, point: Points, spec: BlockSpec) -> Singles:
     """Sum of powers of the errors of each block, (rows, blocks)."""
-    q = np.clip(np.rint(w / scale) + point, 0, spec.most) - point
+    q = np.clip(np.rint(w / scale + point), 0, spec.most) - point
     return np.asarray((np.abs(w - q * scale) ** np.float32(POWER)).sum(-1), np.float32)

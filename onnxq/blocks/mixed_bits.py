@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from onnxq.blocks.bit_noise import MEASURED_BATCHES, bit_noise, output_noise
@@ -103,9 +103,7 @@ class Bound:
             return float(bits * weights)
         if bits == FLOAT_BITS:
             return float(weights * FLOAT_BYTES)
-        return float(
-            replace(decision.spec, bits=bits).size_bytes(decision.outputs, decision.inputs)
-        )
+        return float(decision.spec.at(bits).size_bytes(decision.outputs, decision.inputs))
 
     def most(self, plan: WeightPlan) -> float:
         """The bound in the unit of `cost`."""
@@ -243,7 +241,7 @@ def _even(plan: WeightPlan, noise: Mapping[str, BitNoise], bound: Bound) -> Mix 
 
 def _specs(plan: WeightPlan, mix: Mix) -> dict[str, BlockSpec]:
     quantized = plan.quantized
-    return {n: replace(quantized[n].spec, bits=b) for n, b in mix.bits.items() if b != FLOAT_BITS}
+    return {n: quantized[n].spec.at(b) for n, b in mix.bits.items() if b != FLOAT_BITS}
 
 
 def _with_bits(plan: WeightPlan, mix: Mix) -> WeightPlan:

@@ -78,8 +78,7 @@ class InBlocks:
     @property
     def how(self) -> str:
         """In words, what becomes of the node."""
-        form = "symmetric" if self.spec.symmetric else "affine"
-        return f"{self.spec.bits} bits in blocks of {self.spec.block}, {form}, {self.method.value}"
+        return f"{self.spec.words}, {self.method.value}"
 
 
 WeightDecision = InBlocks | Float

@@ -1,11 +1,15 @@
 """Range of each block with the least squared error: scales are searched, then fitted.
 
-    least over (s, z) of    sum_i p_i (w_i - (q_i - z) s)^2
-    q_i = clip(rint(w_i / s) + z, 0, 2^bits - 1)
+    least over (s, z) of    sum_i p_i e_i^2 + a (sum_i e_i)^2        e_i = w_i - (q_i - z) s
+    q_i = clip(rint(w_i / s + z), 0, 2^bits - 1)
 
 A range that holds every weight is too wide for the many that lie in its middle. So narrower ones
-are tried, each with the two whole zero points around its centre; of the best one, the scale becomes
-that of least squares for its codes, and these are rounded again.
+are tried, each with the two whole zero points around its centre, or with the centre itself where
+zero points are real; symmetric ones with scales of both signs. Of the best one, the scale becomes
+that of least squares for its codes, and so does a real zero point; then these are rounded again.
+
+Inputs that are alike, as the pixels of a patch, add the errors of their weights up before they are
+squared: that is what `a` counts.
 """
 
 from __future__ import annotations
@@ -15,12 +19,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from onnxq.blocks.block_codes import BlockCodes
+from onnxq.blocks.block_spec import Scheme
 from onnxq.qparams import MIN_SCALE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from onnxq.blocks.block_codes import Bytes
+    from onnxq.blocks.block_codes import Points
     from onnxq.blocks.block_spec import BlockSpec
     from onnxq.core.arrays import Singles
 
@@ -36,6 +41,12 @@ NEAR = {
     8: np.ones(0, np.float32),
 }
 """Factors of the best scale that are tried then, each with the zero points beside the best one."""
+SHIFTS = {
+    Scheme.AFFINE: (0.0, -1.0, 1.0),
+    Scheme.SYMMETRIC: (0.0,),
+    Scheme.REAL: (0.0, -0.25, 0.25),
+}
+"""Distances from the best zero point that are tried with them."""
 FITS = 2
 """Times that the scale is fitted and codes are rounded again; the error never grows."""
 CHUNK = 1 << 15
@@ -43,30 +54,35 @@ CHUNK = 1 << 15
 
 
 def search_ranges(
-    weight: Singles, spec: BlockSpec, importance: Singles | None = None
-) -> tuple[Singles, Bytes]:
-    """(scale, zero point) of each block, float32 and uint8 (rows, blocks).
+    weight: Singles, spec: BlockSpec, importance: Singles | None = None, alike: float = 0.0
+) -> tuple[Singles, Points]:
+    """(scale, zero point) of each block, float32 and as in `BlockCodes` (rows, blocks).
 
     Args:
         weight: float32 (rows, inputs).
         spec: form of the codes.
         importance: float32 (inputs,), p above; None: 1.
+        alike: a above, for inputs that are much the same.
     """
-    w = in_blocks(weight, spec.block)
-    p = None if importance is None else in_blocks(importance[np.newaxis], spec.block)
+    w, p = in_blocks(weight, spec.block), None
+    is_short = spec.scheme is Scheme.REAL and weight.shape[1] % spec.block
+    if importance is not None or is_short:  # a real zero point gives what fills blocks up an error
+        p = np.ones(weight.shape[1], np.float32) if importance is None else importance
+        p = in_blocks(p[np.newaxis], spec.block)
     scale = np.empty(w.shape[:2], np.float32)
-    point = np.empty(w.shape[:2], np.uint8)
+    is_real = spec.scheme is Scheme.REAL
+    point: Points = np.empty(w.shape[:2], np.float32 if is_real else np.uint8)
     rows = max(1, CHUNK // max(1, w[0].size)) if len(w) else 1
     for start in range(0, len(w), rows):
         part = slice(start, start + rows)
-        scale[part], point[part] = _searched(w[part], p, spec)
+        scale[part], point[part] = _searched(w[part], p, spec, alike)
     return scale, point
 
 
-def rounded(weight: Singles, spec: BlockSpec, scale: Singles, point: Bytes) -> BlockCodes:
+def rounded(weight: Singles, spec: BlockSpec, scale: Singles, point: Points) -> BlockCodes:
     """Codes nearest to a weight (rows, inputs) in given ranges."""
     block_of = np.arange(weight.shape[1]) // spec.block
-    raw = np.rint(weight / scale[:, block_of]) + point[:, block_of]
+    raw = np.rint(weight / scale[:, block_of] + point[:, block_of])
     return BlockCodes(spec, np.clip(raw, 0, spec.most).astype(np.uint8), scale, point)
 
 
@@ -81,17 +97,25 @@ def in_blocks(weight: Singles, block: int) -> Singles:
     return padded.reshape(rows, count, block)
 
 
+def _not_zero(scale: Singles) -> Singles:
+    """Scales at least MIN_SCALE away from 0, float32."""
+    least = np.copysign(MIN_SCALE, scale)
+    return np.asarray(np.where(np.abs(scale) < MIN_SCALE, least, scale), np.float32)
+
+
 class _Best:
     """The range with the least error of each block so far; float32 (rows, blocks, 1).
 
     Args:
         w: float32 (rows, blocks, block).
         p: what errors count, broadcasts to w; None: all the same.
-        most: the largest code.
+        spec: form of the codes.
+        alike: what the square of a block's summed errors counts.
     """
 
-    def __init__(self, w: Singles, p: Singles | None, most: int) -> None:
-        self._w, self._p, self._most = w, p, np.float32(most)
+    def __init__(self, w: Singles, p: Singles | None, spec: BlockSpec, alike: float) -> None:
+        self._w, self._p, self._most = w, p, np.float32(spec.most)
+        self._is_real, self._alike = spec.scheme is Scheme.REAL, np.float32(alike)
         self._work = np.empty_like(w)
         self.error = np.full((*w.shape[:2], 1), np.inf, np.float32)
         self.scale = np.ones_like(self.error)
@@ -101,9 +125,10 @@ class _Best:
         """Centred codes, q - z; overwritten by the next call."""
         work = self._work
         np.multiply(self._w, np.float32(1) / scale, out=work)
+        work += point
         np.rint(work, out=work)
-        np.maximum(work, -point, out=work)
-        np.minimum(work, self._most - point, out=work)
+        np.clip(work, 0, self._most, out=work)
+        work -= point
         return work
 
     def offer(self, scale: Singles, point: Singles) -> None:
@@ -113,38 +138,67 @@ class _Best:
         left -= self._w
         weighted = left if self._p is None else left * self._p
         error = np.einsum("rbi,rbi->rb", weighted, left)[..., np.newaxis]
+        if self._alike:
+            total = (left if self._p is None else left * (self._p > 0)).sum(-1, keepdims=True)
+            error += self._alike * np.square(total)
         better = error < self.error
         np.copyto(self.error, error, where=better)
         np.copyto(self.scale, scale, where=better)
         np.copyto(self.point, point, where=better)
 
     def fit(self) -> None:
-        """Offers the scales of least squares for the codes of the best ranges."""
+        """Offers the ranges of least squares for the codes of the best ones."""
+        if self._is_real:
+            self._fit_both()
+            return
         q = self.codes(self.scale, self.point)
         weighted = q if self._p is None else q * self._p
         over = np.einsum("rbi,rbi->rb", weighted, self._w)[..., np.newaxis]
         under = np.einsum("rbi,rbi->rb", weighted, q)[..., np.newaxis]
-        good = (over > 0) & (under > 0)
+        good = (over * self.scale > 0) & (under > 0)
         fitted = np.divide(over, under, out=self.scale.copy(), where=good)
-        self.offer(np.maximum(fitted, MIN_SCALE), self.point)
+        self.offer(_not_zero(fitted), self.point)
+
+    def _fit_both(self) -> None:
+        """Offers scales and zero points: the line of least squares, w = scale q - offset."""
+        q = self.codes(self.scale, self.point) + self.point
+        p = np.ones_like(q) if self._p is None else np.broadcast_to(self._p, q.shape)
+        total = np.maximum(p.sum(-1, keepdims=True), MIN_SCALE)
+        middle, centre = (
+            np.einsum("rbi,rbi->rb", p, x)[..., np.newaxis] / total for x in (q, self._w)
+        )
+        apart = (q - middle) * p
+        over = np.einsum("rbi,rbi->rb", apart, self._w - centre)[..., np.newaxis]
+        under = np.einsum("rbi,rbi->rb", apart, q - middle)[..., np.newaxis]
+        fitted = np.divide(over, under, out=self.scale.copy(), where=(over > 0) & (under > 0))
+        scale = _not_zero(fitted)
+        self.offer(scale, middle - centre / scale)
 
 
-def _searched(w: Singles, p: Singles | None, spec: BlockSpec) -> tuple[Singles, Bytes]:
-    best = _Best(w, p, spec.most)
-    low = np.minimum(w.min(-1, keepdims=True), 0)
-    high = np.maximum(w.max(-1, keepdims=True), 0)
+def _searched(
+    w: Singles, p: Singles | None, spec: BlockSpec, alike: float
+) -> tuple[Singles, Points]:
+    best = _Best(w, p, spec, alike)
+    low, high = w.min(-1, keepdims=True), w.max(-1, keepdims=True)
+    if spec.scheme is not Scheme.REAL:  # whole zero points lie among the codes
+        low, high = np.minimum(low, 0), np.maximum(high, 0)
     with np.errstate(over="ignore"):
         for share in SHARES[spec.bits]:
             for scale, point in _ranges(low, high, share, spec):
-                best.offer(np.maximum(scale, MIN_SCALE), point)
+                best.offer(_not_zero(scale), point)
         scale, point = best.scale.copy(), best.point.copy()
         for factor in NEAR[spec.bits]:
-            for shift in (0.0,) if spec.symmetric else (0.0, -1.0, 1.0):
-                moved = np.clip(point + np.float32(shift), 0, spec.most)
-                best.offer(np.maximum(scale * factor, MIN_SCALE), moved)
+            for shift in SHIFTS[spec.scheme]:
+                moved = point + np.float32(shift)
+                if spec.scheme is Scheme.REAL:  # the centre of the range stays
+                    moved = spec.most / 2 + (moved - spec.most / 2) / factor
+                else:
+                    moved = np.clip(moved, 0, spec.most)
+                best.offer(_not_zero(scale * factor), moved)
         for _ in range(FITS):
             best.fit()
-    return best.scale[..., 0], best.point[..., 0].astype(np.uint8)
+    is_real = spec.scheme is Scheme.REAL
+    return best.scale[..., 0], best.point[..., 0].astype(np.float32 if is_real else np.uint8)
 
 
 def _ranges(
@@ -152,10 +206,17 @@ def _ranges(
 ) -> Iterator[tuple[Singles, Singles]]:
     """(scale, zero point) of that share of the whole range, around its centre."""
     if spec.symmetric:
-        reach = np.maximum(high / np.float32(spec.middle - 1), -low / np.float32(spec.middle))
-        yield share * reach, np.full_like(reach, spec.middle)
+        above, below = np.float32(spec.middle - 1), np.float32(spec.middle)
+        middle = np.full_like(high, spec.middle)
+        yield share * np.maximum(high / above, -low / below), middle
+        if spec.signed:
+            yield -share * np.maximum(high / below, -low / above), middle
         return
     scale = np.maximum(share * (high - low) / np.float32(spec.most), MIN_SCALE)
-    centre = np.clip(spec.most / 2 - (low + high) / 2 / scale, 0, spec.most)
+    centre = spec.most / 2 - (low + high) / 2 / scale
+    if spec.scheme is Scheme.REAL:
+        yield scale, centre
+        return
+    centre = np.clip(centre, 0, spec.most)
     yield scale, np.floor(centre)
     yield scale, np.ceil(centre)

@@ -19,10 +19,12 @@ class Nearest:
 
     Attributes:
         power: float32 (inputs,), what an error of each input's weight counts; None: all the same.
+        alike: of `search_ranges`.
     """
 
     power: Singles | None = None
+    alike: float = 0.0
 
     def __call__(self, rows: Singles, spec: BlockSpec) -> BlockCodes:
         """Codes of float32 (rows, inputs)."""
-        return rounded(rows, spec, *search_ranges(rows, spec, self.power))
+        return rounded(rows, spec, *search_ranges(rows, spec, self.power, self.alike))

@@ -30,12 +30,14 @@ class RowSolver(Protocol):
         ...
 
 
-def prepared(method: Method, moments: InputMoments | None = None) -> RowSolver:
+def prepared(method: Method, moments: InputMoments | None = None, alike: float = 0.0) -> RowSolver:
     """The solver of all weights that read one input.
 
     Args:
         method: how codes are found.
         moments: of the input; None: nothing was seen of it.
+        alike: how much its numbers are the same, where nothing was seen of them
+            (`onnxq.blocks.alike`).
 
     Raises:
         CalibrationError: the method needs moments, and there are none.
@@ -50,7 +52,7 @@ def prepared(method: Method, moments: InputMoments | None = None) -> RowSolver:
     if method is Method.AWQ:
         assert moments is not None, "just looked"
         return Nearest(np.asarray(moments.power, np.float32))
-    return HalfQuadratic() if method is Method.HQQ else Nearest()
+    return HalfQuadratic(alike) if method is Method.HQQ else Nearest(alike=alike)
 
 
 def solve(

@@ -44,8 +44,9 @@ if TYPE_CHECKING:
     "--scheme",
     default="affine",
     show_default=True,
-    metavar="affine|symmetric",
-    help="affine: each block has a zero point; symmetric: smaller by a code per block.",
+    metavar="affine|symmetric|real",
+    help="affine: each block has a zero point; symmetric: smaller by a code per block; real: zero "
+    "points are float32.",
 )
 @click.option(
     "--method",
@@ -128,12 +129,12 @@ def quantize_weights(
     from onnxq.errors import member
     from onnxq.weights import as_aim, as_request, check_accuracy
 
+    written_as = member(ProductForm, form, "form")
     request, aim = (
-        as_request(bits, block, scheme, method, exclude, samples),
+        as_request(bits, block, scheme, method, exclude, samples, written_as),
         as_aim(bits_average, size),
     )
     check_accuracy(accuracy_level)
-    written_as = member(ProductForm, form, "form")
     source = load_model(model, outputs)
     from onnxq.checking.weights_job import WeightsJob, carry_out_weights, plan_job
     from onnxq.core.atomic import temporary

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from onnxq.blocks.block_spec import BlockSpec, Method
+from onnxq.blocks.block_spec import BlockSpec, Method, Scheme
 from onnxq.blocks.solve import solve
 from onnxq.errors import QConfigError, UnsupportedError
 from tests.blocks.block_models import weight
@@ -31,10 +31,18 @@ def test_a_block_size_that_is_not_there_names_the_nearest() -> None:
         BlockSpec(block=40)
 
 
-@pytest.mark.parametrize("symmetric", [False, True])
-@pytest.mark.parametrize("bits", [2, 4, 8])
-def test_shapes_and_sizes_are_those_of_the_arrays(bits: int, symmetric: bool) -> None:
-    spec = BlockSpec(bits, 16, symmetric)
+FORMS = [(b, s) for b in (2, 4, 8) for s in Scheme if (b, s) != (8, Scheme.REAL)]
+
+
+def test_real_zero_points_of_8_bits_are_refused_and_become_whole_in_a_mix() -> None:
+    with pytest.raises(UnsupportedError, match="2 and 4 bits alone"):
+        BlockSpec(8, scheme=Scheme.REAL)
+    assert BlockSpec(4, scheme=Scheme.REAL).at(8) == BlockSpec(8)
+
+
+@pytest.mark.parametrize(("bits", "scheme"), FORMS)
+def test_shapes_and_sizes_are_those_of_the_arrays(bits: int, scheme: Scheme) -> None:
+    spec = BlockSpec(bits, 16, scheme)
     codes: BlockCodes = solve(weight(3, 70), spec, Method.RTN)
     arrays = codes.packed().arrays
     assert {name: a.shape for name, a in arrays.items()} == spec.packed_shapes(3, 70)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from onnxq.blocks.block_spec import BlockSpec, Method
+from onnxq.blocks.block_spec import BlockSpec, Method, Scheme
 from onnxq.blocks.gptq_rows import Compensated
 from onnxq.blocks.input_moments import InputMoments
 from onnxq.blocks.solve import noise_of, solve
@@ -80,3 +80,11 @@ def test_an_input_that_is_nothing_but_zeros_gives_the_nearest_codes() -> None:
     w, zeros = weight(4, 40), np.zeros((8, 40), np.float32)
     made = solve(w, BlockSpec(8, 16), Method.GPTQ, InputMoments.of_rows(zeros))
     assert np.abs(made.reals - w).max() < np.abs(w).max() / 100
+
+
+@pytest.mark.parametrize("scheme", [*Scheme])
+def test_every_scheme_loses_less_than_rounding(scheme: Scheme) -> None:
+    w, moments = weight(16, 72), InputMoments.of_rows(correlated(72))
+    spec = BlockSpec(4, 32, scheme)
+    nearest, made = (solve(w, spec, m, moments) for m in (Method.RTN, Method.GPTQ))
+    assert noise_of(w, made, moments) < noise_of(w, nearest, moments) / 2

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from onnxq.blocks.block_spec import BlockSpec, Method
+from onnxq.blocks.block_spec import BlockSpec, Method, Scheme
 from onnxq.blocks.hqq import POWER
 from onnxq.blocks.solve import solve
 from tests.blocks.block_models import weight
@@ -20,5 +20,5 @@ def test_the_sum_of_powers_is_no_more_than_that_of_rounding(bits: int) -> None:
 
 
 def test_symmetric_codes_have_no_zero_point_to_move() -> None:
-    w, spec = weight(4, 32), BlockSpec(4, 32, symmetric=True)
+    w, spec = weight(4, 32), BlockSpec(4, 32, Scheme.SYMMETRIC)
     assert (solve(w, spec, Method.HQQ).zero_point == spec.middle).all()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from onnxq.blocks.block_spec import BlockSpec
+from onnxq.blocks.block_spec import BlockSpec, Scheme
 from onnxq.blocks.ranges import rounded, search_ranges
 from tests.blocks.block_models import weight
 
@@ -17,18 +17,24 @@ def least(row: np.ndarray, spec: BlockSpec) -> float:
     """The least error of one block, over fine scales and all zero points."""
     reach = np.abs(row).max()
     best = np.inf
-    for scale in np.linspace(0.02, 2.2, 400) * reach / spec.most:
-        for point in [spec.middle] if spec.symmetric else range(spec.most + 1):
+    points = {
+        Scheme.AFFINE: np.arange(spec.most + 1),
+        Scheme.SYMMETRIC: np.array([spec.middle]),
+        Scheme.REAL: np.linspace(-1, spec.most + 1, 100),
+    }
+    scales = np.linspace(0.02, 2.2, 400) * reach / spec.most
+    for scale in np.concatenate([scales, -scales]) if spec.symmetric else scales:
+        for point in points[spec.scheme]:
             q = np.clip(np.rint(row / scale) + point, 0, spec.most)
             best = min(best, float(np.square((q - point) * scale - row).sum()))
     return best
 
 
-@pytest.mark.parametrize("symmetric", [False, True])
+@pytest.mark.parametrize("scheme", [*Scheme])
 @pytest.mark.parametrize("bits", [2, 4])
-def test_the_error_is_near_the_least_of_all(bits: int, symmetric: bool) -> None:
-    spec = BlockSpec(bits, 16, symmetric)
-    w = weight(12, 16)
+def test_the_error_is_near_the_least_of_all(bits: int, scheme: Scheme) -> None:
+    spec = BlockSpec(bits, 16, scheme)
+    w = weight(4 if scheme is Scheme.REAL else 12, 16)
     found = rounded(w, spec, *search_ranges(w, spec))
     error = float(np.square(found.reals - w, dtype=np.float64).sum())
     assert error <= SHORT_OF_BEST * sum(least(row.astype(np.float64), spec) for row in w)
@@ -37,8 +43,31 @@ def test_the_error_is_near_the_least_of_all(bits: int, symmetric: bool) -> None:
 def test_the_lowest_code_is_used() -> None:
     w = np.full((1, 16), -1, np.float32)
     w[0, 0] = 0.8
-    found = rounded(w, BlockSpec(4, 16, symmetric=True), *search_ranges(w, BlockSpec(4, 16, True)))
+    spec = BlockSpec(4, 16, Scheme.SYMMETRIC)
+    found = rounded(w, spec, *search_ranges(w, spec))
     assert found.codes.min() == 0  # -8
+
+
+@pytest.mark.parametrize("sign", [-1, 1])
+def test_the_lowest_code_is_the_largest_weight_of_either_sign(sign: int) -> None:
+    w = np.linspace(-0.875, 1, 16, dtype=np.float32)[np.newaxis] * np.float32(sign)
+    spec = BlockSpec(4, 16, Scheme.SYMMETRIC)
+    made = rounded(w, spec, *search_ranges(w, spec))
+    assert made.codes[0, -1] == 0
+    assert np.sign(made.scale[0, 0]) == -sign
+
+
+def test_scales_are_positive_where_they_may_not_be_signed() -> None:
+    spec = BlockSpec(4, 16, Scheme.SYMMETRIC, signed=False)
+    assert (search_ranges(weight(8, 64), spec)[0] > 0).all()
+
+
+def test_what_fills_a_block_up_is_no_error_of_real_zero_points() -> None:
+    w, spec = weight(8, 20) + np.float32(3), BlockSpec(4, 16, Scheme.REAL)
+    short = rounded(w, spec, *search_ranges(w, spec)).reals[:, 16:]
+    alone = rounded(w[:, 16:], spec, *search_ranges(w[:, 16:], spec)).reals
+    assert np.array_equal(short, alone)
+    assert np.abs(short - w[:, 16:]).max() < 0.2
 
 
 def test_zeros_stay_zeros() -> None:

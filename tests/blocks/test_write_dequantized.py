@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from onnxq.blocks.block_spec import BlockSpec, Method
+from onnxq.blocks.block_spec import BlockSpec, Method, Scheme
 from onnxq.blocks.codes_file import CodesFile
 from onnxq.blocks.find_codes import find_codes
 from onnxq.blocks.plan_weights import WeightRequest, plan_weights
@@ -23,11 +23,11 @@ TWO = parsed(
 )
 
 
-@pytest.mark.parametrize("symmetric", [False, True])
+@pytest.mark.parametrize("scheme", [Scheme.AFFINE, Scheme.SYMMETRIC])
 @pytest.mark.parametrize("bits", [4, 8])
-def test_both_forms_stand_for_the_same_weights(bits: int, symmetric: bool) -> None:
+def test_both_forms_stand_for_the_same_weights(bits: int, scheme: Scheme) -> None:
     model = canonical(TWO)
-    plan = plan_weights(model, WeightRequest(BlockSpec(bits, 16, symmetric), Method.RTN))
+    plan = plan_weights(model, WeightRequest(BlockSpec(bits, 16, scheme), Method.RTN))
     codes = find_codes(model, plan, (), CodesFile())
     nbits = write_weights(model, plan, codes, FLOAT_ACCURACY)
     plain = write_weights(model, plan, codes, FLOAT_ACCURACY, ProductForm.DEQUANTIZE)

@@ -9,9 +9,12 @@ import onnx_ir as ir
 import pytest
 
 from onnxq.blocks.block_codes import BlockCodes
-from onnxq.blocks.block_spec import BlockSpec
+from onnxq.blocks.block_spec import BlockSpec, Method, Scheme
+from onnxq.blocks.input_moments import InputMoments
 from onnxq.blocks.plan_weights import WeightRequest, plan_weights
+from onnxq.blocks.solve import solve
 from onnxq.blocks.write_products import FLOAT_ACCURACY, ProductWriter
+from onnxq.blocks.write_weights import write_weights
 from tests.blocks.block_models import canonical
 from tests.dynamic_models import normal, op_types, parsed, run
 
@@ -65,3 +68,20 @@ def test_what_is_written_computes_the_product(case: str) -> None:
     assert not {"MatMul", "Gemm"} & set(op_types(source))
     # sums of 40 products with whole numbers up to 8, each rounded once
     np.testing.assert_allclose(run(source, {feed: x}), wanted, rtol=0, atol=1e-3)
+
+
+@pytest.mark.parametrize("inputs", [64, 72])
+@pytest.mark.parametrize("scheme", [*Scheme])
+def test_onnx_runtime_reads_codes_of_every_scheme(scheme: Scheme, inputs: int) -> None:
+    w = normal(24, inputs)
+    text = f"g (float[3, {inputs}] x) => (float[3, 24] y) {{ [p] y = MatMul(x, w) }}"
+    source = canonical(parsed(text, {"w": w.T.copy()}))
+    plan = plan_weights(source, WeightRequest(BlockSpec(4, 32, scheme)))
+    (name, decision), *_ = plan.quantized.items()
+    made = solve(w, decision.spec, Method.GPTQ, InputMoments.of_rows(normal(200, inputs)))
+    tensors = {kind: ir.tensor(array) for kind, array in made.packed().arrays.items()}
+    written = write_weights(source, plan, {name: tensors}, FLOAT_ACCURACY)
+    x = normal(3, inputs, seed=1)
+    # each of some 70 sums rounds a few times; 1e-5 is 80 ulps
+    bound = 1e-5 * np.abs(x) @ np.abs(made.reals.T) + 1e-6
+    assert (np.abs(run(written, {"x": x}) - x @ made.reals.T) <= bound).all()
