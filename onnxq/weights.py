@@ -43,6 +43,7 @@ def quantize_weights(
     method: Method | str | None = None,
     accuracy_level: int = INT8_ACCURACY,
     form: ProductForm | str = ProductForm.MATMULNBITS,
+    table_bits: int | None = None,
     exclude: Sequence[str] = (),
     batch_size: int | None = None,
     ignore: Collection[str] = (),
@@ -71,7 +72,9 @@ def quantize_weights(
             fastest; 0: it computes in float32.
         form: "matmulnbits", or "dequantize": DequantizeLinear ahead of the product, for runtimes
             that have operators of ai.onnx alone (opset 21; 25 for 2 bits).
-        exclude: names or globs of products that stay in float.
+        table_bits: 2, 4 or 8 per number of an embedding, and of an output matrix that is one, which
+            share their codes; None: they stay in float. Found without samples.
+        exclude: names or globs of products and lookups that stay in float.
         batch_size: samples per run; None: the model's static batch, else 1.
         ignore: names of arrays in the samples that are no inputs (labels).
         check: what to try the result on: samples that it was not made from, as `samples`; or a
@@ -103,7 +106,7 @@ def quantize_weights(
     begun_s = time.process_time()
     check_decibels(min_sqnr_db)
     written_as = member(ProductForm, form, "form")
-    request = as_request(bits, block, scheme, method, exclude, samples, written_as)
+    request = as_request(bits, block, scheme, method, exclude, samples, written_as, table_bits)
     check_accuracy(accuracy_level)
     canonical = canonicalize(load(model), types_by_run)
     job = WeightsJob(
@@ -138,6 +141,7 @@ def as_request(
     exclude: Sequence[str],
     samples: object,
     form: ProductForm = ProductForm.MATMULNBITS,
+    table_bits: int | None = None,
 ) -> WeightRequest:
     """Request that these arguments of `quantize_weights` make; raises as it does."""
     chosen = Method.HQQ if samples is None else Method.GPTQ
@@ -157,7 +161,20 @@ def as_request(
             "for scheme 'affine', or for form 'matmulnbits'."
         )
     spec = BlockSpec(bits, block, zero_points, signed=form is ProductForm.MATMULNBITS)
-    return WeightRequest(spec, chosen, tuple(exclude))
+    return WeightRequest(spec, chosen, tuple(exclude), _of_tables(spec, table_bits, form))
+
+
+def _of_tables(spec: BlockSpec, bits: int | None, form: ProductForm) -> BlockSpec | None:
+    """Form of tables beside that of products; whole zero points, which lookups want."""
+    if bits is None:
+        return None
+    if form is ProductForm.DEQUANTIZE:
+        raise QConfigError(
+            "table_bits with form 'dequantize': rows of blocks are looked up by an operator of "
+            "com.microsoft alone. Leave tables in float, or ask for form 'matmulnbits'."
+        )
+    whole = Scheme.AFFINE if spec.scheme is Scheme.REAL else spec.scheme
+    return BlockSpec(bits, spec.block, whole)
 
 
 def as_aim(bits_average: float | None, size: float | None) -> Aim | None:

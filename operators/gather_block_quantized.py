@@ -1,4 +1,4 @@
-"""Rows of a table in blocks of 4 or 8 bits, dequantized as they are picked."""
+"""Rows of a table in blocks of 2, 4 or 8 bits, dequantized as they are picked."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
+from onnxq.core.packing import unpacked_rows
 from onnxq.errors import ShapeError
 from onnxq.operator import (
     Array,
@@ -32,7 +33,7 @@ MIN_BLOCK = 16
 class GatherBlockQuantized(IntegerOperator):
     """Y = ((data - zero_points) * scales)[indices], a scale per block of the last axis.
 
-    com.microsoft: inputs data (int4, uint4, or uint8 of 8 bits, or of two 4-bit codes, low first),
+    com.microsoft: inputs data (int4, uint4, or uint8 of one, two or four codes, low bits first),
     indices, scales, zero_points (absent: 0; of uint8, 2^(bits - 1)). gather_axis must be 0 and
     quantize_axis the last one here, as in every table that is picked by rows.
     """
@@ -91,6 +92,10 @@ class GatherBlockQuantized(IntegerOperator):
         eight = {**sizes, "bits": 8}
         yield Case("uint8, zero points", (bytes_, ids, scales, points), (0, 2, 3), eight)
         yield Case("two codes a byte", (bytes_[:, :20], ids, scales), (0, 2), sizes)
+        two: dict[str, AttributeValue] = {**sizes, "bits": 2}
+        yield Case("four codes a byte", (bytes_[:, :10], ids, scales), (0, 2), two)
+        packed = (bytes_[:, :10], ids, scales, bytes_[:, :1])
+        yield Case("four codes a byte, zero points", packed, (0, 2, 3), two)
         one: dict[str, AttributeValue] = {"block_size": 64, "quantize_axis": 1}
         yield Case("a block per row", (signed, ids.astype(np.int32), scales[:, :1]), (0, 2), one)
         stack = generator.integers(-8, 8, (4, 3, 32)).astype(INT4)
@@ -109,8 +114,8 @@ def _check(call: IntegerCall, data: Array, bits: int, block: int) -> None:
         )
     if block < MIN_BLOCK or block & (block - 1):
         raise call.shape_error(f"block_size {block}; wanted a power of two of at least 16.")
-    if bits != NIBBLE_BITS and (bits, data.dtype) != (BYTE_BITS, np.dtype(np.uint8)):
-        raise call.shape_error(f"bits {bits} of {data.dtype}; wanted 4, or 8 of uint8.")
+    if bits != NIBBLE_BITS and not (bits in (2, BYTE_BITS) and data.dtype == np.uint8):
+        raise call.shape_error(f"bits {bits} of {data.dtype}; wanted 4, or 2 or 8 of uint8.")
     gathered = call.integer("gather_axis", 0) % data.ndim
     quantized = call.integer("quantize_axis", 1) % data.ndim
     if (gathered, quantized) != (0, data.ndim - 1):
@@ -121,11 +126,11 @@ def _check(call: IntegerCall, data: Array, bits: int, block: int) -> None:
 
 
 def _codes(data: Array, bits: int) -> npt.NDArray[np.int32]:
-    """One number per code; two per byte of uint8 where they have 4 bits."""
-    if data.dtype != np.uint8 or bits == BYTE_BITS:
+    """One number per code; bytes of uint8 hold several where they have fewer bits."""
+    if data.dtype != np.uint8:
         return data.astype(np.int32)
-    pairs = np.stack([data.astype(np.int32) & 15, data.astype(np.int32) >> NIBBLE_BITS], axis=-1)
-    return pairs.reshape(*data.shape[:-1], 2 * data.shape[-1])
+    rows = unpacked_rows(data.reshape(-1, data.shape[-1]).astype(np.uint8), bits)
+    return rows.reshape(*data.shape[:-1], rows.shape[-1]).astype(np.int32)
 
 
 def _points(

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from onnxq.blocks.block_spec import BlockSpec
     from onnxq.core.arrays import Singles
 
+CODES, SCALES, POINTS = "codes", "scales", "zero_points"
+"""Names of the arrays of `PackedBlocks`."""
+
 Bytes = npt.NDArray[np.uint8]
 Points = npt.NDArray[np.uint8] | npt.NDArray[np.float32]
 
@@ -43,8 +46,8 @@ class PackedBlocks:
     @property
     def arrays(self) -> dict[str, npt.NDArray[np.generic]]:
         """Name -> array, as `BlockSpec.packed_shapes` has them."""
-        found: dict[str, npt.NDArray[np.generic]] = {"codes": self.codes, "scales": self.scales}
-        return found if self.zero_points is None else found | {"zero_points": self.zero_points}
+        found: dict[str, npt.NDArray[np.generic]] = {CODES: self.codes, SCALES: self.scales}
+        return found if self.zero_points is None else found | {POINTS: self.zero_points}
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -107,7 +107,7 @@ def find_codes(
         WorkerError: workers died, more often than it was tried.
     """
     nodes = {node_name(node): node for node, _ in walk(model.graph)}
-    keys = {name: _key(decision) for name, decision in plan.quantized.items()}
+    keys = {name: decision.stored_as for name, decision in plan.quantized.items()}
     first = {key: name for name, key in reversed(keys.items())}  # readers of one weight share codes
     found: dict[str, Mapping[str, ir.TensorProtocol]] = {}
     for name, key in keys.items():
@@ -126,12 +126,6 @@ def find_codes(
                 tensors = codes.append(keys[name], packed)
                 found |= {other: tensors for other, key in keys.items() if key == keys[name]}
     return found
-
-
-def _key(decision: InBlocks) -> str:
-    """Name of a record: other codes of the same weight are another record."""
-    side = "inputs first" if decision.inputs_first else "outputs first"
-    return f"{decision.tensor}, {side}: {decision.how}"
 
 
 def _alike(group: Group, raw: Collection[str]) -> float:

@@ -67,7 +67,8 @@ def _shrunk(w: Singles, scale: Singles, point: Points, spec: BlockSpec) -> tuple
     found = z if spec.scheme is Scheme.REAL else np.clip(np.rint(z), 0, spec.most)
     before, after = (_cost(w, s, each, spec) for each in (point[..., np.newaxis], found))
     better = after < before
-    return scale, np.where(better, found[..., 0], point).astype(point.dtype)
+    best = np.where(better, found[..., 0], point).astype(np.float32)
+    return scale, best if spec.scheme is Scheme.REAL else best.astype(np.uint8)
 
 
 def _shrink(x: Singles, strength: float) -> Singles:

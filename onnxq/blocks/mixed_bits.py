@@ -72,7 +72,9 @@ class Aim:
             return Bound(average=self.bits_average)
         whole = saved_bytes(model)
         floats = {d.tensor: d.outputs * d.inputs * FLOAT_BYTES for d in plan.quantized.values()}
-        return Bound(size_bytes=self.size * whole - (whole - sum(floats.values())))
+        tables = {d.table: d for d in plan.quantized.values() if d.table}
+        stored = sum(d.spec.size_bytes(d.outputs, d.inputs) for d in tables.values())
+        return Bound(size_bytes=self.size * whole - (whole - sum(floats.values())) - stored)
 
 
 @dataclass(frozen=True, slots=True)

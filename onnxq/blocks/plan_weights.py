@@ -2,7 +2,8 @@
 
 Each node alone, bodies of If, Loop and Scan included. A weight that is, transposed or not, the
 table of an embedding too, stays in float with it unless tables are asked for: its codes would stand
-in the file beside the float table.
+in the file beside the float table. Codes of a table come before any sample has gone through the
+model, so that they are found without; a product that shares them has the table's form.
 """
 
 from __future__ import annotations
@@ -16,14 +17,13 @@ import numpy as np
 
 from onnxq import catalog
 from onnxq.blocks.block_spec import BlockSpec, Method
+from onnxq.blocks.tables import find_ties, is_lookup, why_no_rows
 from onnxq.dynamic.dynamic_decision import DynamicDecision, QuantizeDynamic
-from onnxq.dynamic.float_tables import LOOKUP
 from onnxq.dynamic.requests import without_form
-from onnxq.dynamic.tied_weights import find_twins
 from onnxq.errors import ModelError, QConfigError, listed, nearest
 from onnxq.graph.walk import node_name, value_name, walk
 from onnxq.operator import DynamicForm, DynamicRule, Float
-from onnxq.operator.nodes import input_at, is_constant, tensor_of
+from onnxq.operator.nodes import input_at, tensor_of
 from onnxq.targets.gains import PRODUCT_OPS
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
+    from onnxq.blocks.tables import Tie
     from onnxq.core.arrays import Singles
 
 MATRIX = 2
@@ -46,16 +47,18 @@ class WeightRequest:
         spec: form of the codes.
         method: how they are found.
         exclude: names or globs of nodes that stay in float.
+        tables: form of embeddings, and of products that are one; None: they stay in float.
     """
 
     spec: BlockSpec = field(default_factory=BlockSpec)
     method: Method = Method.HQQ
     exclude: tuple[str, ...] = ()
+    tables: BlockSpec | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class InBlocks:
-    """A product whose weight is stored in blocks.
+    """A product, or a lookup, whose weight is stored in blocks.
 
     Attributes:
         spec: form of its codes.
@@ -64,7 +67,9 @@ class InBlocks:
         tensor: name of the float initializer.
         inputs_first: the initializer is (inputs, outputs); else (outputs, inputs).
         outputs: rows of the weight as it is stored.
-        inputs: numbers that are summed.
+        inputs: numbers that are summed; of a lookup, those of a row.
+        table: name of the table whose codes these are; empty: the weight has its own.
+        tied: whether a product and a lookup share the codes.
     """
 
     spec: BlockSpec
@@ -74,6 +79,14 @@ class InBlocks:
     inputs_first: bool
     outputs: int
     inputs: int
+    table: str = ""
+    tied: bool = False
+
+    @property
+    def stored_as(self) -> str:
+        """Name of the codes: nodes that agree in it read the same ones."""
+        side = "inputs first" if self.inputs_first and not self.table else "outputs first"
+        return f"{self.table or self.tensor}, {side}: {self.how}"
 
     @property
     def how(self) -> str:
@@ -109,6 +122,20 @@ class WeightPlan:
             for name, d in self.decisions.items()
         }
 
+    @property
+    def products(self) -> WeightPlan:
+        """The plan without tables, whose codes are not chosen by what products see."""
+        left: dict[str, WeightDecision] = {
+            name: Float("it is a table") if isinstance(d, InBlocks) and d.table else d
+            for name, d in self.decisions.items()
+        }
+        return dataclasses.replace(self, decisions=left)
+
+    def with_tables_of(self, other: WeightPlan) -> WeightPlan:
+        """The plan with another one's decisions on tables."""
+        tables = {n: d for n, d in other.quantized.items() if d.table}
+        return dataclasses.replace(self, decisions={**self.decisions, **tables})
+
     def leaving(self, floats: Mapping[str, Float]) -> WeightPlan:
         """The plan with these nodes left in float."""
         return dataclasses.replace(self, decisions={**self.decisions, **floats})
@@ -133,8 +160,9 @@ def plan_weights(model: ir.Model, request: WeightRequest) -> WeightPlan:
     """
     nodes = [node for node, _ in walk(model.graph)]
     excluded = _excluded(request.exclude, [node_name(node) for node in nodes])
-    tables = _tables(nodes)
-    decisions = {node_name(node): _decision(node, request, tables, excluded) for node in nodes}
+    ties = find_ties(nodes)
+    decisions = {node_name(node): _decision(node, request, ties, excluded) for node in nodes}
+    decisions |= _shared(decisions, _kept_tables(nodes, decisions))
     hidden = _hidden(nodes, decisions, model.graph) if request.method.needs_moments else {}
     decisions |= hidden
     plan = WeightPlan(decisions)
@@ -171,30 +199,14 @@ def _excluded(patterns: Collection[str], names: Sequence[str]) -> set[str]:
     return found
 
 
-def _tables(nodes: Sequence[ir.Node]) -> dict[str, str]:
-    """Weight -> name of a Gather that takes rows of it, or of its transpose."""
-    read: dict[ir.Value, str] = {}
-    for node in nodes:
-        if _is_lookup(node):
-            read.setdefault(input_at(node, 0), node_name(node))
-    products = [n for n in nodes if n.op_type in PRODUCT_OPS and not n.domain]
-    weights = [v for n in products for v in n.inputs if v is not None and v.is_initializer()]
-    if not read or not weights:
-        return {}
-    found = {value_name(value): name for value, name in read.items()}
-    for value, twin in find_twins([*read, *weights]).items():
-        for one, other in ((value, twin), (twin, value)):
-            if other in read:
-                found[value_name(one)] = read[other]
-    return found
-
-
 def _decision(
     node: ir.Node,
     request: WeightRequest,
-    tables: Mapping[str, str],
+    ties: Mapping[str, Tie],
     excluded: Collection[str],
 ) -> WeightDecision:
+    if is_lookup(node):
+        return _lookup(node, request, excluded)
     operator = catalog.find(node.op_type, node.domain)
     if node.op_type not in PRODUCT_OPS or operator is None or not operator.has_dynamic_rule():
         return _no_product(node)
@@ -208,13 +220,62 @@ def _decision(
     (weight,) = rule.weights
     value = input_at(node, weight.slot)
     name = value_name(value)
-    if name in tables:
-        return Float(
-            f"its weight '{name}' is the table of '{tables[name]}' too, which stays in float"
-        )
+    if name in ties and request.tables is None:
+        return _float_table(name, ties[name].lookup)
     if not _is_finite(tensor_of(value).numpy()):
         raise ModelError(f"weight '{name}' holds NaN or Inf; repair the model.")
-    return _in_blocks(rule, value, request)
+    made = _in_blocks(rule, value, request)
+    if name not in ties or request.tables is None:
+        return made
+    if made.inputs_first != ties[name].turned:
+        return Float(f"it sums over the rows of '{ties[name].table}', whose blocks run along them")
+    return dataclasses.replace(
+        made, spec=request.tables, method=Method.HQQ, table=ties[name].table, tied=True
+    )
+
+
+def _float_table(name: str, lookup: str) -> Float:
+    return Float(f"its weight '{name}' is the table of '{lookup}' too, which stays in float")
+
+
+def _lookup(node: ir.Node, request: WeightRequest, excluded: Collection[str]) -> WeightDecision:
+    if request.tables is None:
+        return Float("embeddings stay in float unless tables are asked for")
+    if node_name(node) in excluded:
+        return Float("it is excluded")
+    if reason := why_no_rows(node, request.tables.block):
+        return Float(reason)
+    value = input_at(node, 0)
+    name, (rows, width) = value_name(value), tensor_of(value).shape.numpy()
+    if not _is_finite(tensor_of(value).numpy()):
+        raise ModelError(f"table '{name}' holds NaN or Inf; repair the model.")
+    return InBlocks(request.tables, Method.HQQ, 0, name, False, rows, width, table=name)
+
+
+def _kept_tables(
+    nodes: Sequence[ir.Node], decisions: Mapping[str, WeightDecision]
+) -> dict[str, str]:
+    """Table -> a lookup that leaves it in float."""
+    return {
+        value_name(input_at(node, 0)): node_name(node)
+        for node in nodes
+        if is_lookup(node) and isinstance(decisions[node_name(node)], Float)
+    }
+
+
+def _shared(
+    decisions: Mapping[str, WeightDecision], kept: Mapping[str, str]
+) -> dict[str, WeightDecision]:
+    """Decisions that change as others read the same table: codes for all, or float for all."""
+    found: dict[str, WeightDecision] = {}
+    tables = {n: d for n, d in decisions.items() if isinstance(d, InBlocks) and d.table}
+    tied = {d.table for d in tables.values() if d.tied}
+    for name, decision in tables.items():
+        if decision.table in kept:
+            found[name] = _float_table(decision.tensor, kept[decision.table])
+        elif decision.table in tied:
+            found[name] = dataclasses.replace(decision, tied=True)
+    return found
 
 
 def _is_finite(array: Singles) -> bool:
@@ -241,13 +302,7 @@ def _in_blocks(rule: DynamicRule, value: ir.Value, request: WeightRequest) -> In
     )
 
 
-def _is_lookup(node: ir.Node) -> bool:
-    return node.op_type == LOOKUP and not node.domain and is_constant(node, 0)
-
-
 def _no_product(node: ir.Node) -> Float:
-    if _is_lookup(node):
-        return Float("embeddings stay in float unless tables are asked for")
     reason = without_form(node).reason
     return Float(reason.replace("that dynamic quantization stores", "that are stored in blocks"))
 

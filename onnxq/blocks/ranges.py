@@ -197,8 +197,8 @@ def _searched(
                 best.offer(_not_zero(scale * factor), moved)
         for _ in range(FITS):
             best.fit()
-    is_real = spec.scheme is Scheme.REAL
-    return best.scale[..., 0], best.point[..., 0].astype(np.float32 if is_real else np.uint8)
+    point = best.point[..., 0]
+    return best.scale[..., 0], point if spec.scheme is Scheme.REAL else point.astype(np.uint8)
 
 
 def _ranges(

@@ -51,7 +51,8 @@ class Group:
     """Products that are quantized together.
 
     Attributes:
-        inputs: that they share; None: nothing can be known of them, as in bodies of loops.
+        inputs: that they share; None: nothing can be known of them, as in bodies of loops, or
+            nothing has to be, as of tables.
         nodes: their names, in the model's order.
     """
 
@@ -82,8 +83,9 @@ def stages_of(model: ir.Model, plan: WeightPlan) -> list[Stage]:
     left = dict(plan.quantized)
     grouped: dict[Inputs, list[str]] = {}
     for node in model.graph:
-        decision = left.pop(node_name(node), None)
-        if decision is not None:
+        decision = left.get(node_name(node))
+        if decision is not None and not decision.table:
+            del left[node_name(node)]
             grouped.setdefault(inputs_of(node, decision), []).append(node_name(node))
     groups = {nodes[0]: Group(inputs, tuple(nodes)) for inputs, nodes in grouped.items()}
     found = [Stage(None, Group(None, tuple(left)))] if left else []

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx_ir as ir
 
+from onnxq.blocks.block_codes import CODES, SCALES
 from onnxq.core.packing import unpacked_rows
 from onnxq.graph.edit import FreeNames, graph_of, new_initializer
 from onnxq.graph.walk import node_name, value_name
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
     from onnxq.blocks.plan_weights import InBlocks
     from onnxq.core.arrays import Array
 
-CODES, SCALES, POINTS = "codes", "scales", "zero_points"
-
 
 class DequantizeWriter:
     """Writer of one model's weights; nodes that read one weight in one graph share its codes.
@@ -37,7 +36,7 @@ class DequantizeWriter:
 
     def __init__(self, model: ir.Model) -> None:
         self._names = FreeNames(model)
-        self._made: dict[tuple[ir.Graph, str, object], list[ir.Value]] = {}
+        self._made: dict[tuple[ir.Graph, str], list[ir.Value]] = {}
 
     def write(
         self, node: ir.Node, tensors: Mapping[str, ir.TensorProtocol], decision: InBlocks
@@ -71,7 +70,7 @@ class DequantizeWriter:
     ) -> list[ir.Value]:
         """Initializers of the node's graph."""
         graph = graph_of(node)
-        key = (graph, value_name(weight), (decision.spec, decision.inputs_first))
+        key = (graph, decision.stored_as)
         if key not in self._made:
             self._made[key] = [
                 new_initializer(graph, name, _laid_out(kind, tensor, decision, name))

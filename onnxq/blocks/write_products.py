@@ -1,8 +1,14 @@
-"""Writes products of weights in blocks: com.microsoft MatMulNBits in the place of MatMul and Gemm.
+"""Writes nodes that read weights in blocks: com.microsoft MatMulNBits and GatherBlockQuantized.
 
     Y = X W         ->  MatMulNBits(X, codes, scales, zero_points)
     Y = W X         ->  Transpose(MatMulNBits(Transpose(X), ...))
     Y = A' B' + beta C   ->  Add(MatMulNBits(A', ...), Mul(C, beta))
+
+    Y = Gather(T, ids)   ->  GatherBlockQuantized(Reshape(codes), ids, scales, zero_points)
+
+The two read codes in the same order, in blocks of a product and in rows of a lookup: a Reshape lets
+one table serve both. ONNX Runtime folds it when it loads the model. Codes of a table that no
+product reads are stored as rows.
 
 A constant C of one number per output is the bias of MatMulNBits; alpha is 1 in canonical graphs.
 No weight is read: codes come from whoever has them, in memory or on disk. ONNX Runtime looks for
@@ -16,12 +22,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx_ir as ir
 
+from onnxq.blocks.block_codes import CODES
+from onnxq.blocks.tables import is_lookup
 from onnxq.graph.edit import FreeNames, graph_of, new_constant, new_initializer, replace
 from onnxq.graph.walk import node_name, value_name
-from onnxq.graph.weights import renamed
+from onnxq.graph.weights import derived, renamed
 from onnxq.operator.nodes import find_input, input_at, shape
 from onnxq.operator.site import MICROSOFT
-from onnxq.ort.node_kinds import PRODUCT_OF_BLOCKS
+from onnxq.ort.node_kinds import PRODUCT_OF_BLOCKS, ROWS_OF_BLOCKS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -48,7 +56,7 @@ class ProductWriter:
         self._model = model
         self._names = FreeNames(model)
         self._accuracy = accuracy
-        self._made: dict[tuple[ir.Graph, str, object], list[ir.Value]] = {}
+        self._made: dict[tuple[ir.Graph, str], list[ir.Value]] = {}
 
     def write(
         self, node: ir.Node, tensors: Mapping[str, ir.TensorProtocol], decision: InBlocks
@@ -62,7 +70,9 @@ class ProductWriter:
         """
         self._model.opset_imports.setdefault(MICROSOFT, 1)
         weight = input_at(node, decision.slot)
-        made = self._product(node, self._stored(node, weight, tensors, decision), decision)
+        stored = self._stored(node, weight, tensors, decision)
+        write = self._rows if is_lookup(node) else self._product
+        made = write(node, stored, decision)
         replace(node, made, self._names)
         made.name, node.name = node.name, None
         if not weight.uses() and weight.is_initializer() and weight.graph is not None:
@@ -77,14 +87,35 @@ class ProductWriter:
     ) -> list[ir.Value]:
         """Initializers of the node's graph that hold the codes."""
         graph = graph_of(node)
-        key = (graph, value_name(weight), (decision.spec, decision.inputs_first))
+        key = (graph, decision.stored_as)
         if key not in self._made:
             made = []
             for kind, tensor in tensors.items():
-                name = self._names.value(f"{value_name(weight)}_{kind}")
-                made.append(new_initializer(graph, name, renamed(tensor, name)))
+                name = self._names.value(f"{decision.table or value_name(weight)}_{kind}")
+                shape = _shape_of_table(kind, tensor, decision) if decision.table else None
+                stored = renamed(tensor, name) if shape is None else _shaped(tensor, shape, name)
+                made.append(new_initializer(graph, name, stored))
             self._made[key] = made
         return self._made[key]
+
+    def _rows(self, node: ir.Node, stored: Sequence[ir.Value], decision: InBlocks) -> ir.Node:
+        """The node that takes rows of a table; codes that a product shares have its shape."""
+        codes, *others = stored
+        if decision.tied:
+            shape = np.array([decision.outputs, -1], np.int64)
+            name = self._names.value(f"{decision.table}_rows")
+            codes = self._inserted(
+                node, ir.node("Reshape", [codes, new_constant(node, name, shape)])
+            )
+            codes.type = ir.TensorType(ir.DataType.UINT8)
+        attributes = {
+            "bits": decision.spec.bits,
+            "block_size": decision.spec.block,
+            "gather_axis": 0,
+            "quantize_axis": 1,
+        }
+        slots = [codes, input_at(node, 1), *others]
+        return ir.node(ROWS_OF_BLOCKS, slots, attributes, domain=MICROSOFT)
 
     def _product(self, node: ir.Node, stored: Sequence[ir.Value], decision: InBlocks) -> ir.Node:
         """The last node of what stands for the float one; those ahead of it are inserted."""
@@ -132,6 +163,19 @@ class ProductWriter:
         result.type = ir.TensorType(ir.DataType.FLOAT)
         graph_of(node).insert_before(node, made)
         return result
+
+
+def _shape_of_table(
+    kind: str, tensor: ir.TensorProtocol, decision: InBlocks
+) -> tuple[int, ...] | None:
+    """Shape in which a lookup, too, reads an array; None: as it is."""
+    if kind == CODES and decision.tied:
+        return None
+    return (decision.outputs, tensor.size // decision.outputs)
+
+
+def _shaped(tensor: ir.TensorProtocol, shape: tuple[int, ...], name: str) -> ir.TensorProtocol:
+    return derived(lambda: np.asarray(tensor.numpy()).reshape(shape), tensor.dtype, shape, name)
 
 
 def _turn(x: ir.Value, rank: int) -> ir.Node:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from onnxq.blocks.write_dequantized import DequantizeWriter
 from onnxq.blocks.write_products import ProductWriter
 from onnxq.core.collector import without_collector
+from onnxq.dynamic.tied_codes import float_matrices, store_tied_codes_once
 from onnxq.graph.canonical import upgrade_opset
 from onnxq.graph.checks import FORMAT_KEY
 from onnxq.graph.hashing import model_hash
@@ -72,6 +73,7 @@ def write_weights(
         decision = plan.quantized.get(node_name(node))
         if decision is not None:
             writer.write(node, codes[node_name(node)], decision)
+    store_tied_codes_once(float_matrices(written))
     compact(written, names_in(model))
     written.metadata_props.update(
         {"onnxq.float_model_hash": model_hash(model), "onnxq.target": "any", FORMAT_KEY: FORMAT}

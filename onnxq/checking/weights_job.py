@@ -99,8 +99,8 @@ def plan_job(job: WeightsJob) -> tuple[WeightPlan, Mixed | None]:
             "bits are mixed by what they cost on samples, and none are given. Give some, or the "
             "same bits for all products."
         )
-    mixed = mixed_bits(job.model, plan, samples, job.aim.bound(job.model, plan))
-    return mixed.plan, mixed
+    mixed = mixed_bits(job.model, plan.products, samples, job.aim.bound(job.model, plan))
+    return mixed.plan.with_tables_of(plan), mixed
 
 
 def carry_out_weights(

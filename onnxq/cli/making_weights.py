@@ -69,6 +69,12 @@ if TYPE_CHECKING:
     help="Operators of the products; dequantize is for runtimes with ai.onnx's alone.",
 )
 @click.option(
+    "--table-bits",
+    type=int,
+    metavar="2|4|8",
+    help="Bits of embeddings, and of an output matrix that is one; default: they stay in float.",
+)
+@click.option(
     "--exclude",
     multiple=True,
     metavar="NODE",
@@ -108,6 +114,7 @@ def quantize_weights(
     method: str | None,
     accuracy_level: int,
     form: str,
+    table_bits: int | None,
     exclude: tuple[str, ...],
     bits_average: float | None,
     size: float | None,
@@ -131,7 +138,7 @@ def quantize_weights(
 
     written_as = member(ProductForm, form, "form")
     request, aim = (
-        as_request(bits, block, scheme, method, exclude, samples, written_as),
+        as_request(bits, block, scheme, method, exclude, samples, written_as, table_bits),
         as_aim(bits_average, size),
     )
     check_accuracy(accuracy_level)

@@ -15,13 +15,12 @@ import onnx_ir as ir
 from onnx_ir.tape import Tape
 
 from onnxq import catalog
-from onnxq.catalog import has_dynamic_form
 from onnxq.core.collector import without_collector
 from onnxq.dynamic.check_decisions import check_decisions
 from onnxq.dynamic.dynamic_weights import can_turn, permuted, unpermuted
 from onnxq.dynamic.outermost import Outermost
 from onnxq.dynamic.shared_quantizers import share_quantizers
-from onnxq.dynamic.tied_codes import store_tied_codes_once
+from onnxq.dynamic.tied_codes import float_matrices, store_tied_codes_once
 from onnxq.errors import CalibrationError
 from onnxq.graph.canonical import upgrade_opset
 from onnxq.graph.checks import FORMAT_KEY
@@ -73,7 +72,7 @@ def rewrite_dynamic(
     check_decisions(model, plan.quantized)
     rewritten = model.clone()
     write_dynamic(rewritten, plan.quantized)
-    store_tied_codes_once(_float_matrices(rewritten))
+    store_tied_codes_once(float_matrices(rewritten))
     upgrade_opset(rewritten, opset_needed(plan.quantized))
     compact(rewritten, names_in(model))
     rewritten.metadata_props.update(
@@ -87,18 +86,6 @@ def rewrite_dynamic(
         write_sums(rewritten)
         rewritten.metadata_props[FORMAT_KEY] = FORMAT
     return QuantizedModel.of(rewritten)
-
-
-def _float_matrices(model: ir.Model) -> list[ir.Value]:
-    """Weights left in float that nothing but operators with a dynamic form reads."""
-    values = [v for graph in model.graphs() for v in graph.initializers.values()]
-    return [
-        v
-        for v in values
-        if v.dtype == ir.DataType.FLOAT
-        and not v.is_graph_input()
-        and all(has_dynamic_form(use.node) for use in v.uses())
-    ]
 
 
 def opset_needed(decisions: Mapping[str, QuantizeDynamic]) -> int:

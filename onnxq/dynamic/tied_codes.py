@@ -1,4 +1,4 @@
-"""Stores once what is stored twice: codes of which one matrix is the other, transposed.
+"""Stores once what is stored twice: matrices of which one is the other, transposed.
 
     B = A^T, both initializers  ->  B = Transpose(A), which ONNX Runtime folds at load
 
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
+from onnxq.catalog import has_dynamic_form
 from onnxq.dynamic.tied_weights import find_twins
 from onnxq.graph.walk import value_name
 
@@ -32,6 +33,18 @@ def store_tied_codes_once(values: Iterable[ir.Value]) -> None:
     for group in groups.values():
         for value, source in find_twins(group).items():
             _turn(value, source)
+
+
+def float_matrices(model: ir.Model) -> list[ir.Value]:
+    """Weights left in float that nothing but operators with a dynamic form reads."""
+    values = [v for graph in model.graphs() for v in graph.initializers.values()]
+    return [
+        v
+        for v in values
+        if v.dtype == ir.DataType.FLOAT
+        and not v.is_graph_input()
+        and all(has_dynamic_form(use.node) for use in v.uses())
+    ]
 
 
 def _turn(value: ir.Value, source: ir.Value) -> None:

@@ -70,6 +70,7 @@ CODE_TYPES = {
     ir.DataType.INT2,
 }
 PRODUCT_OF_BLOCKS = "MatMulNBits"
+ROWS_OF_BLOCKS = "GatherBlockQuantized"
 INT8_ACTIVATIONS = 4  # MatMulNBits' accuracy_level that multiplies int8 by int8
 
 

@@ -1,0 +1,82 @@
+"""Tables of embeddings, which Gather takes rows of, and products whose weight is one of them.
+
+    E = Gather(T, ids)        Y = X T'        codes of T's rows serve both
+
+A tied head multiplies with the table, transposed or not, so that its outputs are the table's rows:
+blocks run along the same axis, and one set of codes is stored.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from onnxq.dynamic.float_tables import LOOKUP
+from onnxq.dynamic.tied_weights import find_twins
+from onnxq.graph.walk import node_name, value_name
+from onnxq.operator.nodes import input_at, is_constant
+from onnxq.targets.gains import PRODUCT_OPS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import onnx_ir as ir
+
+MATRIX = 2  # rank
+
+
+@dataclass(frozen=True, slots=True)
+class Tie:
+    """A weight that is a table, or its transpose.
+
+    Attributes:
+        table: name of the table.
+        lookup: name of a Gather that takes rows of it.
+        turned: whether the weight is the table's transpose.
+    """
+
+    table: str
+    lookup: str
+    turned: bool = False
+
+
+def is_lookup(node: ir.Node) -> bool:
+    """Whether the node takes slices of a constant."""
+    return node.op_type == LOOKUP and not node.domain and is_constant(node, 0)
+
+
+def why_no_rows(node: ir.Node, block: int) -> str:
+    """Reason why a lookup's table cannot be in blocks; empty: it can.
+
+    Args:
+        node: for which `is_lookup` holds.
+        block: numbers that share a scale.
+    """
+    value = input_at(node, 0)
+    sizes = () if value.shape is None else value.shape.numpy()
+    axis = node.attributes.get_int("axis", 0)
+    if len(sizes) != MATRIX or axis % MATRIX or str(value.dtype) != "FLOAT":
+        return "it does not take rows of a float32 matrix"
+    if sizes[1] % block:
+        return f"blocks of {block} do not divide its table's rows of {sizes[1]}"
+    return ""
+
+
+def find_ties(nodes: Sequence[ir.Node]) -> dict[str, Tie]:
+    """Weight of products -> the table that it is; tables of lookups themselves are among them.
+
+    Args:
+        nodes: of the model, bodies included.
+    """
+    read: dict[ir.Value, str] = {}
+    for node in nodes:
+        if is_lookup(node):
+            read.setdefault(input_at(node, 0), node_name(node))
+    products = [n for n in nodes if n.op_type in PRODUCT_OPS and not n.domain]
+    weights = [v for n in products for v in n.inputs if v is not None and v.is_initializer()]
+    found = {value_name(value): Tie(value_name(value), name) for value, name in read.items()}
+    for value, twin in find_twins([*read, *weights]).items() if weights else ():
+        for one, other in ((value, twin), (twin, value)):
+            if other in read and one not in read:
+                found[value_name(one)] = Tie(value_name(other), read[other], turned=True)
+    return found
