@@ -102,7 +102,14 @@ quint8, qint8, qint32 = UINT8, INT8, INT32
 
 float16 = FLOAT16
 
-_ALIASES = {"quint8": "uint8", "qint8": "int8", "qint32": "int32", "half": "float16"}
+_ALIASES = {
+    "quint8": "uint8",
+    "qint8": "int8",
+    "qint32": "int32",
+    "half": "float16",
+    "quint4x2": "uint4",
+    "quint2x4": "uint2",  # two, four codes in a byte
+}
 _table = {t.name: t for t in (UINT8, INT8, UINT16, INT16, UINT4, INT4, UINT2, INT2, INT32, FLOAT16)}
 
 

@@ -56,6 +56,7 @@ def test_find_knows_every_name(t: QDType) -> None:
         ("qint8", INT8),
         ("qint32", INT32),
         ("torch.quint8", UINT8),
+        ("torch.quint4x2", UINT4),
         ("torch.float16", FLOAT16),
         ("half", FLOAT16),
     ],

@@ -8,10 +8,28 @@ result is the one that the deployed model computes. PyTorch's own integers may b
 Signatures are PyTorch's, with scale and zero_point of the result where that has them.
 """
 
-from onnxq.functional.activations import elu, hardsigmoid, hardswish, hardtanh, relu, relu_
+from onnxq.functional.activations import (
+    celu,
+    clamp,
+    elu,
+    hardsigmoid,
+    hardswish,
+    hardtanh,
+    leaky_relu,
+    relu,
+    relu_,
+    threshold,
+)
 from onnxq.functional.arithmetic import add, cat, mul
 from onnxq.functional.layers import conv1d, conv2d, conv3d, linear
-from onnxq.functional.pooling import adaptive_avg_pool2d, avg_pool2d, avg_pool3d, max_pool2d
+from onnxq.functional.pooling import (
+    adaptive_avg_pool2d,
+    adaptive_avg_pool3d,
+    avg_pool2d,
+    avg_pool3d,
+    max_pool1d,
+    max_pool2d,
+)
 from onnxq.functional.resizing import (
     interpolate,
     upsample,
@@ -21,10 +39,13 @@ from onnxq.functional.resizing import (
 
 __all__ = [
     "adaptive_avg_pool2d",
+    "adaptive_avg_pool3d",
     "add",
     "avg_pool2d",
     "avg_pool3d",
     "cat",
+    "celu",
+    "clamp",
     "conv1d",
     "conv2d",
     "conv3d",
@@ -33,11 +54,14 @@ __all__ = [
     "hardswish",
     "hardtanh",
     "interpolate",
+    "leaky_relu",
     "linear",
+    "max_pool1d",
     "max_pool2d",
     "mul",
     "relu",
     "relu_",
+    "threshold",
     "upsample",
     "upsample_bilinear",
     "upsample_nearest",

@@ -110,5 +110,84 @@ def hardtanh(
     return _into(x, inplace, call("Clip", [x, *bounds], x.qparams))
 
 
+def clamp(input: QTensor, min_: float, max_: float) -> QTensor:
+    """min(max(x, min_), max_): `hardtanh` with bounds that have to be said."""
+    return hardtanh(input, min_, max_)
+
+
+def leaky_relu(
+    input: QTensor,
+    negative_slope: float = 0.01,
+    inplace: bool = False,
+    scale: float | None = None,
+    zero_point: int | None = None,
+) -> QTensor:
+    """max(x, 0) + negative_slope min(x, 0); ONNX LeakyRelu.
+
+    Args:
+        input: any shape and integer type.
+        negative_slope: factor of what is negative.
+        inplace: whether the result is written to the input, which is returned; with the input's
+            qparams alone.
+        scale: of the result, positive; None: the input's qparams.
+        zero_point: of the result.
+    Raises:
+        ShapeError: input is no QTensor; one of scale and zero_point alone, or out of range, or
+            with inplace.
+        UnsupportedError: input is quantized per channel.
+    """
+    x = check_input("leaky_relu", input)
+    slope = real("leaky_relu", "negative_slope", negative_slope)
+    if (scale is None) != (zero_point is None) or (inplace and scale is not None):
+        raise ShapeError(
+            f"leaky_relu: got scale {scale}, zero_point {zero_point}, inplace {inplace}; wanted "
+            "both numbers, or neither of them, as inplace does."
+        )
+    output = x.qparams
+    if scale is not None and zero_point is not None:
+        output = result_qparams(x, scale, zero_point)
+    return _into(x, inplace, call("LeakyRelu", [x], output, {"alpha": slope}))
+
+
+def celu(input: QTensor, scale: float, zero_point: int, alpha: float = 1.0) -> QTensor:
+    """max(x, 0) + min(alpha (exp(x / alpha) - 1), 0); ONNX Celu.
+
+    Args:
+        input: any shape and integer type.
+        scale: of the result, positive.
+        zero_point: of the result.
+        alpha: limit of the negative part, and how far it bends.
+    Raises:
+        ShapeError: input is no QTensor, or scale or zero_point is out of range,
+            or alpha is no number.
+        UnsupportedError: input is quantized per channel.
+    """
+    x = check_input("celu", input)
+    output = result_qparams(x, scale, zero_point)
+    return call("Celu", [x], output, {"alpha": real("celu", "alpha", alpha)})
+
+
+def threshold(input: QTensor, threshold: float, value: float) -> QTensor:
+    """The input where it is above the threshold, else value, with the input's qparams.
+
+    The value is rounded to a code.
+
+    Args:
+        input: any shape and integer type.
+        threshold: what is replaced is at most this.
+        value: what replaces it.
+    Raises:
+        ShapeError: input is no QTensor, or the others are no numbers.
+        UnsupportedError: input is quantized per channel.
+    """
+    x = check_input("threshold", input)
+    limit, other = (
+        real("threshold", k, v) for k, v in (("threshold", threshold), ("value", value))
+    )
+    is_above = dequantize(x.int_repr(), x.qparams) > limit
+    replaced = quantize(np.asarray(other, np.float32), x.qparams)
+    return QTensor(np.where(is_above, x.int_repr(), replaced), x.qparams)
+
+
 def _into(x: QTensor, inplace: bool, result: QTensor) -> QTensor:
     return x.copy_(result) if inplace else result

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable
 from dataclasses import replace
@@ -21,6 +22,22 @@ if TYPE_CHECKING:
 
 PLANES = "(N, C, H, W) or (C, H, W)"
 BITS = 8  # of ONNX Runtime's averages: sums in float32, or in int32
+
+
+def max_pool1d(
+    input: QTensor,
+    kernel_size: int | Sequence[int],
+    stride: int | Sequence[int] | None = None,
+    padding: int | Sequence[int] = 0,
+    dilation: int | Sequence[int] = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> QTensor:
+    """The largest element of each window of (N, C, L) or (C, L). All else as `max_pool2d`."""
+    x = check_input("max_pool1d", input)
+    check_rank("max_pool1d", x, (2, 3), "(N, C, L) or (C, L)")
+    windows = _windows("max_pool1d", 1, kernel_size, stride, padding)
+    return _maxima("max_pool1d", x, windows, dilation, ceil_mode, return_indices)
 
 
 def max_pool2d(
@@ -46,26 +63,10 @@ def max_pool2d(
         ShapeError: input is no QTensor, or has another rank or no room for a window.
         UnsupportedError: quantized per channel, or indices are asked for.
     """
-    op = "max_pool2d"
-    x = check_input(op, input)
-    check_rank(op, x, (3, 4), PLANES)
-    if return_indices:
-        raise UnsupportedError(
-            f"{op}: return_indices is not there for quantized tensors. Take them of dequantize()."
-        )
-    kernel, strides, pads = _windows(op, 2, kernel_size, stride, padding)
-    dilations = per_axis(op, "dilation", dilation, 2)
-    if min(dilations) < 1:
-        raise ShapeError(f"{op}: dilation is {dilation}; wanted 1 or more.")
-    attributes: dict[str, AttributeValue] = {
-        "kernel_shape": kernel,
-        "strides": strides,
-        "pads": pads * 2,
-        "dilations": dilations,
-        "ceil_mode": int(ceil_mode),
-    }
-    y = call("MaxPool", [_batched(x, 4)], x.qparams, attributes)
-    return y.view(*x.shape[:-2], *y.shape[-2:])
+    x = check_input("max_pool2d", input)
+    check_rank("max_pool2d", x, (3, 4), PLANES)
+    windows = _windows("max_pool2d", 2, kernel_size, stride, padding)
+    return _maxima("max_pool2d", x, windows, dilation, ceil_mode, return_indices)
 
 
 def avg_pool2d(
@@ -130,15 +131,28 @@ def adaptive_avg_pool2d(input: QTensor, output_size: int | Sequence[int | None] 
             not one or two positive numbers.
         UnsupportedError: quantized per channel, or more than 8 bits.
     """
-    op = "adaptive_avg_pool2d"
-    x = check_input(op, input)
-    check_rank(op, x, (3, 4), PLANES)
+    x = check_input("adaptive_avg_pool2d", input)
+    check_rank("adaptive_avg_pool2d", x, (3, 4), PLANES)
+    return _adaptive("adaptive_avg_pool2d", x, 2, output_size)
+
+
+def adaptive_avg_pool3d(input: QTensor, output_size: int | Sequence[int | None] | None) -> QTensor:
+    """Means of (N, C, D, H, W) or (C, D, H, W). All else as `adaptive_avg_pool2d`."""
+    x = check_input("adaptive_avg_pool3d", input)
+    check_rank("adaptive_avg_pool3d", x, (4, 5), "(N, C, D, H, W) or (C, D, H, W)")
+    return _adaptive("adaptive_avg_pool3d", x, 3, output_size)
+
+
+def _adaptive(
+    op: str, x: QTensor, rank: int, output_size: int | Sequence[int | None] | None
+) -> QTensor:
     _check_bits(op, x)
-    asked = [output_size] * 2 if not isinstance(output_size, Iterable) else list(output_size)
-    spatial = list(x.shape[-2:])
-    if len(asked) != 2 or min(spatial) < 1:
+    asked = [output_size] * rank if not isinstance(output_size, Iterable) else list(output_size)
+    spatial = list(x.shape[-rank:])
+    if len(asked) != rank or min(spatial) < 1:
         raise ShapeError(
-            f"{op}: output_size {output_size} of {x.shape}; wanted one number or two, and elements."
+            f"{op}: output_size {output_size} of {x.shape}; wanted one number or {rank}, and "
+            "elements."
         )
     out = [
         size if n is None else whole(op, "output_size", n)
@@ -146,18 +160,19 @@ def adaptive_avg_pool2d(input: QTensor, output_size: int | Sequence[int | None] 
     ]
     if min(out) < 1:
         raise ShapeError(f"{op}: output_size is {output_size}; wanted 1 or more.")
-    batched = _batched(x, 4)
-    if out != [1, 1] and all(size % n == 0 for size, n in zip(spatial, out, strict=True)):
+    batched = _batched(x, rank + 2)
+    if max(out) > 1 and all(size % n == 0 for size, n in zip(spatial, out, strict=True)):
         kernel = [size // n for size, n in zip(spatial, out, strict=True)]
-        attributes = {"kernel_shape": kernel, "strides": kernel}
+        attributes: dict[str, AttributeValue] = {"kernel_shape": kernel, "strides": kernel}
         y = call("AveragePool", [batched], x.qparams, attributes)
-        return y.view(*x.shape[:-2], *out)
+        return y.view(*x.shape[:-rank], *out)
     codes = np.empty((*batched.shape[:2], *out), x.dtype.storage)
-    for i, rows in enumerate(_parts(spatial[0], out[0])):
-        for j, columns in enumerate(_parts(spatial[1], out[1])):
-            cell = call("GlobalAveragePool", [batched[:, :, rows, columns]], x.qparams)
-            codes[:, :, i : i + 1, j : j + 1] = cell.int_repr()
-    return QTensor(codes.reshape(*x.shape[:-2], *out), x.qparams)
+    windows = [enumerate(_parts(size, n)) for size, n in zip(spatial, out, strict=True)]
+    for cell in itertools.product(*windows):
+        at, parts = zip(*cell, strict=True)
+        mean = call("GlobalAveragePool", [batched[(slice(None), slice(None), *parts)]], x.qparams)
+        codes[(slice(None), slice(None), *at)] = mean.int_repr().reshape(codes.shape[:2])
+    return QTensor(codes.reshape(*x.shape[:-rank], *out), x.qparams)
 
 
 def _check_bits(op: str, x: QTensor) -> None:
@@ -202,6 +217,34 @@ def _windows(
             "Pad the input before."
         )
     return kernel, strides, pads
+
+
+def _maxima(
+    op: str,
+    x: QTensor,
+    windows: _Windows,
+    dilation: int | Sequence[int],
+    ceil_mode: bool,
+    return_indices: bool,
+) -> QTensor:
+    if return_indices:
+        raise UnsupportedError(
+            f"{op}: return_indices is not there for quantized tensors. Take them of dequantize()."
+        )
+    kernel, strides, pads = windows
+    rank = len(kernel)
+    dilations = per_axis(op, "dilation", dilation, rank)
+    if min(dilations) < 1:
+        raise ShapeError(f"{op}: dilation is {dilation}; wanted 1 or more.")
+    attributes: dict[str, AttributeValue] = {
+        "kernel_shape": kernel,
+        "strides": strides,
+        "pads": pads * 2,
+        "dilations": dilations,
+        "ceil_mode": int(ceil_mode),
+    }
+    y = call("MaxPool", [_batched(x, rank + 2)], x.qparams, attributes)
+    return y.view(*x.shape[:-rank], *y.shape[-rank:])
 
 
 def _average(

@@ -12,6 +12,8 @@ from onnxq.errors import QConfigError, kind_of, nearest
 from onnxq.qparams import QScheme
 
 FLOAT16 = np.dtype(np.float16)  # NoopObserver's: stored as float16, so there is nothing to observe
+# torch keeps float zero points for tables of embeddings; ONNX's are codes
+_SCHEMES = {"per_channel_affine_float_qparams": "per_channel_affine"}
 Argument = QDType | np.dtype[np.float16] | QScheme | int | float | str | None
 _PLAIN: dict[str, type | None] = {
     "int": int,
@@ -46,6 +48,7 @@ def as_qscheme(value: object) -> QScheme:
     if isinstance(value, QScheme):
         return value
     name, known = str(value).removeprefix("torch."), [s.value for s in QScheme]
+    name = _SCHEMES.get(name, name)
     if name not in known:
         raise QConfigError(
             f"qscheme '{name}' is not known; known: {', '.join(known)}.{nearest(name, known)}"

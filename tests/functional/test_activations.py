@@ -7,7 +7,18 @@ import pytest
 
 from onnxq import dtypes
 from onnxq.errors import ShapeError
-from onnxq.functional import elu, hardsigmoid, hardswish, hardtanh, relu, relu_
+from onnxq.functional import (
+    celu,
+    clamp,
+    elu,
+    hardsigmoid,
+    hardswish,
+    hardtanh,
+    leaky_relu,
+    relu,
+    relu_,
+    threshold,
+)
 from onnxq.qtensor import QTensor, quantize_per_tensor
 
 if TYPE_CHECKING:
@@ -38,6 +49,20 @@ def test_bounds_are_rounded_to_codes() -> None:
         hardtanh(quantized(), 1.0, -1.0)
 
 
+def test_a_threshold_replaces_what_is_not_above_it() -> None:
+    x = quantized().dequantize()
+    found = threshold(quantized(), 0.5, -1.1).dequantize()
+    assert np.array_equal(found, np.where(x > 0.5, x, -1.0))  # the nearest code of -1.1
+    assert clamp(quantized(), -0.5, 1).equal(hardtanh(quantized(), -0.5, 1))
+
+
+def test_a_leaky_relu_has_both_numbers_or_neither() -> None:
+    assert leaky_relu(quantized()).qparams == quantized().qparams
+    for wrong in ({"scale": 0.1}, {"scale": 0.1, "zero_point": 3, "inplace": True}):
+        with pytest.raises(ShapeError, match="both numbers, or neither"):
+            leaky_relu(quantized(), **wrong)
+
+
 def test_functions_are_rounded_once() -> None:
     q = quantized()
     x = q.dequantize().astype(np.float64)
@@ -46,6 +71,8 @@ def test_functions_are_rounded_once() -> None:
         (elu(q, 0.03, 40), np.where(x > 0, x, np.expm1(x))),
         (elu(q, 0.03, 40, alpha=0.5), np.where(x > 0, x, 0.5 * np.expm1(x))),
         (hardswish(q, 0.03, 40), x * six),
+        (celu(q, 0.03, 40, alpha=0.5), np.where(x > 0, x, 0.5 * np.expm1(x / 0.5))),
+        (leaky_relu(q, 0.25, scale=0.03, zero_point=40), np.where(x > 0, x, 0.25 * x)),
     ]:
         assert y.equal(quantize_per_tensor(np.asarray(real, np.float32), 0.03, 40, q.dtype))
 

@@ -230,8 +230,9 @@ def _check_qconfigs(root: nn.Module) -> None:
     if not any(getattr(m, "qconfig", None) is not None for m in root.modules()):
         raise QConfigError(
             f"{type(root).__name__}: no module has a qconfig, so that nothing would be quantized. "
-            "Set model.qconfig = onnxq.qconfig.get_default_qat_qconfig() (get_default_qconfig() "
-            "for prepare), or the qconfig of those modules that are to be."
+            "Give example inputs, inputs=example: quantizers need no stubs then. Or set "
+            "model.qconfig = onnxq.qconfig.get_default_qat_qconfig() (get_default_qconfig() for "
+            "prepare), and mark with QuantStub and DeQuantStub where codes begin and end."
         )
 
 

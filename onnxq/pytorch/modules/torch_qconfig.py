@@ -91,8 +91,9 @@ def own_part(value: object, where: str) -> Part:
 
 def _own_observer(kind: Any, arguments: dict[str, Any], where: str) -> ObserverSpec:
     name = getattr(kind, "__name__", repr(kind))
-    if name == "PlaceholderObserver" and str(arguments.get("dtype")) == TORCH_FLOAT16:
-        return NoopObserver.with_args(dtype=TORCH_FLOAT16)
+    if name == "PlaceholderObserver":
+        is_half = str(arguments.get("dtype")) == TORCH_FLOAT16
+        return NoopObserver.with_args(**{"dtype": TORCH_FLOAT16} if is_half else {})
     try:
         own: type[Observer] = find_observer(name)
     except QConfigError:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from onnxq import qconfig as own
+from onnxq.pytorch.modules.refused_names import refusing
 from onnxq.pytorch.modules.torch_qconfig import own_part
 from onnxq.pytorch.numerics import fake_quantize as numerics
 from onnxq.pytorch.numerics.fake_quantize import (
@@ -14,15 +17,30 @@ from onnxq.pytorch.numerics.fake_quantize import (
     enable_observer,
 )
 from onnxq.pytorch.numerics.observing import Observing
-from onnxq.pytorch.quantization.observer import MovingAverageMinMaxObserver, of_spec
+from onnxq.pytorch.quantization.observer import (
+    MovingAverageMinMaxObserver,
+    MovingAveragePerChannelMinMaxObserver,
+    of_spec,
+)
+from onnxq.pytorch.quantization.refused import REFUSED
 from onnxq.pytorch.quantization.with_args import WithArgs
 
 if TYPE_CHECKING:
     from onnxq.qconfig import FakeQuantSpec
 
+if not TYPE_CHECKING:
+    __getattr__ = refusing(__name__, REFUSED)
+
 __all__ = [
     "FakeQuantize",
+    "FakeQuantizeBase",
+    "FusedMovingAvgObsFakeQuantize",
+    "default_embedding_fake_quant",
+    "default_embedding_fake_quant_4bit",
     "default_fake_quant",
+    "default_fused_act_fake_quant",
+    "default_fused_per_channel_wt_fake_quant",
+    "default_fused_wt_fake_quant",
     "default_histogram_fake_quant",
     "default_per_channel_weight_fake_quant",
     "default_weight_fake_quant",
@@ -30,6 +48,8 @@ __all__ = [
     "disable_observer",
     "enable_fake_quant",
     "enable_observer",
+    "fused_per_channel_wt_fake_quant_range_neg_127_to_127",
+    "fused_wt_fake_quant_range_neg_127_to_127",
     "of_fake_spec",
 ]
 
@@ -74,6 +94,30 @@ class FakeQuantize(numerics.FakeQuantize, metaclass=_AnyFakeQuantize):
         return WithArgs(cls, kwargs)
 
 
+FakeQuantizeBase = numerics.FakeQuantize
+"""The class of every FakeQuantize, whoever made it: for isinstance."""
+
+
+class FusedMovingAvgObsFakeQuantize(FakeQuantize):
+    """FakeQuantize that follows moving averages, which here is always done in one step.
+
+    Args:
+        observer: of moving averages.
+        quant_min: smallest code.
+        quant_max: largest code.
+        observer_kwargs: further arguments of the observer.
+    """
+
+    def __init__(
+        self,
+        observer: Any = MovingAverageMinMaxObserver,
+        quant_min: int = 0,
+        quant_max: int = 255,
+        **observer_kwargs: Any,
+    ) -> None:
+        super().__init__(observer, quant_min, quant_max, **observer_kwargs)
+
+
 def of_fake_spec(spec: FakeQuantSpec) -> WithArgs:
     """The maker of a FakeQuantize that rounds as onnxq's spec says."""
     maker = of_spec(spec.observer)
@@ -89,3 +133,36 @@ default_histogram_fake_quant = FakeQuantize.with_args(
     quant_max=255,
     reduce_range=True,
 )
+
+_BYTE: dict[str, Any] = {"quant_min": -128, "quant_max": 127, "dtype": torch.qint8}
+_NARROW: dict[str, Any] = {**_BYTE, "quant_min": -127, "eps": 2**-12}
+_TENSOR: dict[str, Any] = {
+    "observer": MovingAverageMinMaxObserver,
+    "qscheme": torch.per_tensor_symmetric,
+}
+_CHANNELS: dict[str, Any] = {
+    "observer": MovingAveragePerChannelMinMaxObserver,
+    "qscheme": torch.per_channel_symmetric,
+}
+_TABLE: dict[str, Any] = {
+    "observer": MovingAveragePerChannelMinMaxObserver,
+    "qscheme": torch.per_channel_affine_float_qparams,
+    "ch_axis": 0,
+}
+default_fused_act_fake_quant = FusedMovingAvgObsFakeQuantize.with_args(
+    observer=MovingAverageMinMaxObserver, quant_min=0, quant_max=255, dtype=torch.quint8
+)
+default_fused_wt_fake_quant = FusedMovingAvgObsFakeQuantize.with_args(**_TENSOR, **_BYTE)
+default_fused_per_channel_wt_fake_quant = FusedMovingAvgObsFakeQuantize.with_args(
+    **_CHANNELS, **_BYTE
+)
+fused_wt_fake_quant_range_neg_127_to_127 = FusedMovingAvgObsFakeQuantize.with_args(
+    **_TENSOR, **_NARROW
+)
+fused_per_channel_wt_fake_quant_range_neg_127_to_127 = FusedMovingAvgObsFakeQuantize.with_args(
+    **_CHANNELS, **_NARROW
+)
+default_embedding_fake_quant = FakeQuantize.with_args(
+    **_TABLE, quant_min=0, quant_max=255, dtype=torch.quint8
+)
+default_embedding_fake_quant_4bit = FakeQuantize.with_args(**_TABLE, dtype=torch.quint4x2)

@@ -20,12 +20,18 @@ from torch import Tensor
 
 from onnxq import observers
 from onnxq.errors import UnsupportedError
+from onnxq.pytorch.modules.refused_names import refusing
+from onnxq.pytorch.quantization.observer_states import (
+    get_observer_state_dict,
+    load_observer_state_dict,
+)
 from onnxq.pytorch.quantization.range_observers import (
     MinMaxObserver,
     MovingAverageMinMaxObserver,
     MovingAveragePerChannelMinMaxObserver,
     PerChannelMinMaxObserver,
 )
+from onnxq.pytorch.quantization.refused import REFUSED
 from onnxq.pytorch.quantization.uniform_observer import (
     EPS,
     Observer,
@@ -51,14 +57,23 @@ __all__ = [
     "RecordingObserver",
     "default_debug_observer",
     "default_dynamic_quant_observer",
+    "default_float_qparams_observer",
+    "default_float_qparams_observer_4bit",
     "default_histogram_observer",
     "default_observer",
     "default_per_channel_weight_observer",
     "default_placeholder_observer",
     "default_weight_observer",
+    "get_observer_state_dict",
+    "load_observer_state_dict",
     "of_spec",
+    "per_channel_weight_observer_range_neg_127_to_127",
+    "weight_observer_range_neg_127_to_127",
 ]
 
+
+if not TYPE_CHECKING:
+    __getattr__ = refusing(__name__, REFUSED)
 
 _NO_SCALE = "{} computes no scale: it looks at no ranges."
 
@@ -247,3 +262,21 @@ default_per_channel_weight_observer = PerChannelMinMaxObserver.with_args(
     dtype=torch.qint8, qscheme=torch.per_channel_symmetric
 )
 default_dynamic_quant_observer = PlaceholderObserver.with_args(dtype=torch.quint8, is_dynamic=True)
+default_float_qparams_observer = PerChannelMinMaxObserver.with_args(
+    dtype=torch.quint8, qscheme=torch.per_channel_affine_float_qparams, ch_axis=0
+)
+default_float_qparams_observer_4bit = PerChannelMinMaxObserver.with_args(
+    dtype=torch.quint4x2, qscheme=torch.per_channel_affine_float_qparams, ch_axis=0
+)
+_NARROW: dict[str, Any] = {
+    "dtype": torch.qint8,
+    "quant_min": -127,
+    "quant_max": 127,
+    "eps": 2**-12,
+}
+weight_observer_range_neg_127_to_127 = MinMaxObserver.with_args(
+    qscheme=torch.per_tensor_symmetric, **_NARROW
+)
+per_channel_weight_observer_range_neg_127_to_127 = PerChannelMinMaxObserver.with_args(
+    qscheme=torch.per_channel_symmetric, **_NARROW
+)

@@ -9,18 +9,40 @@ from torch import nn
 
 from onnxq import qconfig as own
 from onnxq.errors import QConfigError
-from onnxq.pytorch.quantization.fake_quantize import of_fake_spec
+from onnxq.pytorch.modules.refused_names import refusing
+from onnxq.pytorch.quantization.fake_quantize import (
+    default_embedding_fake_quant,
+    default_embedding_fake_quant_4bit,
+    default_fake_quant,
+    default_fused_act_fake_quant,
+    default_fused_wt_fake_quant,
+    default_weight_fake_quant,
+    fused_per_channel_wt_fake_quant_range_neg_127_to_127,
+    fused_wt_fake_quant_range_neg_127_to_127,
+    of_fake_spec,
+)
 from onnxq.pytorch.quantization.observer import (
+    HistogramObserver,
+    MinMaxObserver,
     NoopObserver,
     default_dynamic_quant_observer,
+    default_float_qparams_observer,
+    default_float_qparams_observer_4bit,
     default_observer,
     default_per_channel_weight_observer,
+    default_placeholder_observer,
     default_weight_observer,
     of_spec,
+    per_channel_weight_observer_range_neg_127_to_127,
+    weight_observer_range_neg_127_to_127,
 )
+from onnxq.pytorch.quantization.refused import REFUSED
 
 if TYPE_CHECKING:
     from onnxq.pytorch.quantization.with_args import WithArgs
+
+if not TYPE_CHECKING:
+    __getattr__ = refusing(__name__, REFUSED)
 
 FBGEMM = "fbgemm"
 
@@ -92,6 +114,35 @@ float16_dynamic_qconfig = QConfigDynamic(
 )
 per_channel_dynamic_qconfig = QConfigDynamic(weight=default_per_channel_weight_observer)
 default_qat_qconfig = _of(own.default_qat_qconfig)
+default_qat_qconfig_v2 = QConfig(default_fused_act_fake_quant, default_fused_wt_fake_quant)
+default_weight_only_qconfig = QConfig(nn.Identity, default_weight_fake_quant)
+default_activation_only_qconfig = QConfig(default_fake_quant, nn.Identity)
+default_quint8_weight_qconfig = QConfig(default_observer, MinMaxObserver)
+
+# tables of embeddings: nothing of their input, which is integers, and a scale for each row
+float_qparams_weight_only_qconfig = QConfig(
+    default_placeholder_observer, default_float_qparams_observer
+)
+float_qparams_weight_only_qconfig_4bit = QConfig(
+    default_placeholder_observer, default_float_qparams_observer_4bit
+)
+default_embedding_qat_qconfig = QConfig(NoopObserver, default_embedding_fake_quant)
+default_embedding_qat_qconfig_4bit = QConfig(NoopObserver, default_embedding_fake_quant_4bit)
+
+_SIGNED: dict[str, Any] = {"dtype": torch.qint8, "reduce_range": False, "eps": 2**-12}
+_SIGNED_FAKE = default_fused_act_fake_quant.with_args(quant_min=-128, quant_max=127, **_SIGNED)
+default_symmetric_qnnpack_qconfig = QConfig(
+    HistogramObserver.with_args(**_SIGNED), weight_observer_range_neg_127_to_127
+)
+default_per_channel_symmetric_qnnpack_qconfig = QConfig(
+    HistogramObserver.with_args(**_SIGNED), per_channel_weight_observer_range_neg_127_to_127
+)
+default_symmetric_qnnpack_qat_qconfig = QConfig(
+    _SIGNED_FAKE, fused_wt_fake_quant_range_neg_127_to_127
+)
+default_per_channel_symmetric_qnnpack_qat_qconfig = QConfig(
+    _SIGNED_FAKE, fused_per_channel_wt_fake_quant_range_neg_127_to_127
+)
 
 
 def get_default_qconfig(backend: str = FBGEMM) -> QConfig:
@@ -110,3 +161,8 @@ def get_default_qat_qconfig(backend: str = FBGEMM) -> QConfig:
         QConfigError: the backend is none of fbgemm, x86, qnnpack, onednn.
     """
     return _of(own.get_default_qat_qconfig(backend))
+
+
+def qconfig_equals(q1: QConfig | None, q2: QConfig | None) -> bool:
+    """Whether they make the same modules: of the same classes, with the same arguments."""
+    return q1 == q2

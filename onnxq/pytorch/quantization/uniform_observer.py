@@ -63,13 +63,14 @@ class UniformObserver(ObserverBase):
         quant_min: smallest code.
         quant_max: largest code.
         reduce_range: whether half of the codes are used.
-        eps: smallest scale.
+        eps: buffer (1,), smallest scale; a checkpoint may say another.
 
     Raises:
         QConfigError: arguments that do not fit together.
     """
 
     decides: ClassVar[type[observers.Observer]]
+    eps: Tensor
 
     def __init__(
         self,
@@ -92,7 +93,8 @@ class UniformObserver(ObserverBase):
             **arguments,
         )
         decided = self.spec()
-        self.qscheme, self.reduce_range, self.eps = qscheme, reduce_range, eps
+        self.qscheme, self.reduce_range = qscheme, reduce_range
+        self.register_buffer("eps", torch.tensor([eps]))
         self.quant_min, self.quant_max = decided.quant_min, decided.quant_max
         self.ch_axis = int(getattr(decided, "ch_axis", None) or 0)
 
@@ -111,6 +113,13 @@ class UniformObserver(ObserverBase):
         scale = torch.from_numpy(np.atleast_1d(found.scale).copy())
         zero_point = torch.from_numpy(np.atleast_1d(found.zero_point).astype(np.int32))
         return scale.to(device), zero_point.to(device)
+
+    def _load_from_state_dict(
+        self, state_dict: dict[str, Tensor], prefix: str, *args: Any, **kwargs: Any
+    ) -> None:
+        state_dict.setdefault(f"{prefix}eps", self.eps)  # onnxq's older checkpoints have none
+        super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
+        self.spec = self.spec.with_args(eps=float(self.eps))
 
     def extra_repr(self) -> str:
         """The arguments that are not defaults."""

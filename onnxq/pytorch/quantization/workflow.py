@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from onnxq.errors import ModelError, QConfigError, kind_of
+from onnxq.errors import ModelError, QConfigError, kind_of, listed
 from onnxq.pytorch.eager import convert as eager
 from onnxq.pytorch.eager.prepare import observed
 from onnxq.pytorch.eager.propagation import propagate_qconfig_
@@ -25,6 +25,8 @@ from onnxq.pytorch.numerics.fake_quantize import FakeQuantize
 from onnxq.pytorch.quantization.qconfig import (
     default_dynamic_qconfig,
     float16_dynamic_qconfig,
+    float_qparams_weight_only_qconfig,
+    float_qparams_weight_only_qconfig_4bit,
 )
 from onnxq.pytorch.quantization.quantization_mappings import (
     get_default_dynamic_quant_module_mappings,
@@ -36,7 +38,16 @@ from onnxq.qparams import QParams
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-_OF_DTYPE = {torch.qint8: default_dynamic_qconfig, torch.float16: float16_dynamic_qconfig}
+_TABLES = (nn.Embedding, nn.EmbeddingBag)
+_OF_TABLES = {
+    torch.quint8: float_qparams_weight_only_qconfig,
+    torch.quint4x2: float_qparams_weight_only_qconfig_4bit,
+}
+_OF_DTYPE = {
+    torch.qint8: default_dynamic_qconfig,
+    torch.float16: float16_dynamic_qconfig,
+    **_OF_TABLES,
+}
 
 
 def prepare(
@@ -85,21 +96,33 @@ def quantize_dynamic(
     No data is needed, and no example input. `onnxq.export` writes the result as ONNX;
     `onnxq.pytorch.quantize_dynamic` goes to ONNX in one step, and quantizes more kinds of layers.
 
+    A model that has nothing of what is named comes back in float, as documented, with a warning.
+
     Args:
         model: float; it is put into eval mode.
         qconfig_spec: types and names of submodules; or {type or name: QConfigDynamic, None for
             float}; None: every type that has a dynamic layer, but convolutions.
-        dtype: of the weights, where qconfig_spec says no more: torch.qint8 or torch.float16.
+        dtype: of the weights, where qconfig_spec says no more: torch.qint8 or torch.float16; for
+            tables of embeddings torch.quint8 or torch.quint4x2.
         mapping: {float type: dynamic type with from_float}; None: those of nn.quantized.dynamic.
         inplace: changes the model itself.
 
     Raises:
         QConfigError: another dtype; a name that the model does not have.
-        ModelError: nothing in the model is of those types.
+        OnnxqError: as onnxq.pytorch.convert.
     """
     entries = _entries(qconfig_spec, dtype)
     root = model if inplace else copy.deepcopy(model)
     propagate_qconfig_(root.eval(), entries)
+    if not any(getattr(part, "qconfig", None) is not None for part in root.modules()):
+        names = ", ".join(key if isinstance(key, str) else key.__name__ for key in entries)
+        warnings.warn(
+            f"quantize_dynamic: {type(root).__name__} has none of {names}: it stays in float. Name "
+            "types or submodules that it has.",
+            UserWarning,
+            stacklevel=2,
+        )
+        return root
     return eager.convert(root, mapping, inplace=True)
 
 
@@ -176,10 +199,17 @@ def _entries(spec: object, dtype: torch.dtype) -> Mapping[Any, object]:
             f"quantize_dynamic: dtype {dtype}; wanted {' or '.join(map(str, _OF_DTYPE))}, or a "
             "QConfigDynamic for each type in qconfig_spec."
         )
-    keys = get_default_dynamic_quant_module_mappings() if spec is None else spec
+    usual = _TABLES if dtype in _OF_TABLES else tuple(get_default_dynamic_quant_module_mappings())
+    keys = usual if spec is None else spec
     if not isinstance(keys, set | frozenset | list | tuple | dict):
         raise QConfigError(
             f"qconfig_spec is {kind_of(spec)}; wanted None, a set such as {{nn.LSTM, nn.Linear}}, "
             "or a dict {module type or name: QConfigDynamic}."
+        )
+    others = [key for key in keys if isinstance(key, type) and not issubclass(key, _TABLES)]
+    if dtype in _OF_TABLES and others:
+        raise QConfigError(
+            f"quantize_dynamic: {dtype} is for tables of embeddings, not for "
+            f"{listed([key.__name__ for key in others])}; wanted torch.qint8 or torch.float16."
         )
     return dict.fromkeys(keys, _OF_DTYPE[dtype])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from onnxq.pytorch.quantization import observer
 from onnxq.pytorch.quantization.range_observers import MinMaxObserver
 from onnxq.pytorch.quantization.uniform_observer import Observer, ObserverBase
 
@@ -20,3 +21,23 @@ def test_the_base_class_is_a_contract() -> None:
 
 def test_a_repr_has_the_arguments_that_differ() -> None:
     assert repr(MinMaxObserver(reduce_range=True)) == "MinMaxObserver(reduce_range=True)"
+
+
+@pytest.mark.oracle
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("name", ["MinMaxObserver", "MovingAveragePerChannelMinMaxObserver"])
+def test_checkpoints_of_torchs_observers_load(name: str) -> None:
+    x = torch.linspace(-3, 5, 24).reshape(4, 6)
+    theirs = getattr(torch.ao.quantization, name)(eps=0.5)
+    theirs(x)
+    own = getattr(observer, name)()
+    own.load_state_dict(theirs.state_dict())
+    assert own.state_dict().keys() == theirs.state_dict().keys()
+    # the smallest scale is the checkpoint's
+    assert torch.equal(own.calculate_qparams()[0], theirs.calculate_qparams()[0])
+
+
+def test_checkpoints_without_a_smallest_scale_load() -> None:
+    state = MinMaxObserver().state_dict()
+    del state["eps"]
+    MinMaxObserver().load_state_dict(state)

@@ -6,7 +6,7 @@ from torch import nn
 
 import onnxq.pytorch.quantization as tq
 from onnxq.errors import QConfigError
-from onnxq.pytorch.nn.quantized import dynamic
+from onnxq.pytorch.nn.quantized import EmbeddingBag, dynamic
 
 
 class Net(nn.Module):
@@ -88,7 +88,44 @@ def test_float16_weights_are_stored_so(x: torch.Tensor) -> None:
 
 
 def test_other_types_of_weights_are_refused() -> None:
-    with pytest.raises(QConfigError, match=r"dtype torch\.quint8; wanted"):
+    with pytest.raises(QConfigError, match=r"dtype torch\.qint32; wanted"):
+        tq.quantize_dynamic(Net(), {nn.Linear}, dtype=torch.qint32)
+    with pytest.raises(QConfigError, match=r"quint8 is for tables of embeddings, not for 'Linear'"):
         tq.quantize_dynamic(Net(), {nn.Linear}, dtype=torch.quint8)
     with pytest.raises(QConfigError, match="qconfig_spec is"):
         tq.quantize_dynamic(Net(), 3)  # type: ignore[arg-type]
+
+
+def test_a_model_without_what_is_named_comes_back_with_a_warning(x: torch.Tensor) -> None:
+    model = Net().eval()
+    with pytest.warns(UserWarning, match="Net has none of LSTM"):
+        same = tq.quantize_dynamic(model, {nn.LSTM})
+    assert torch.equal(same(x), model(x))
+
+
+@pytest.mark.parametrize(("dtype", "steps"), [(torch.quint8, 255), (torch.quint4x2, 15)])
+@pytest.mark.parametrize("kind", [nn.Embedding, nn.EmbeddingBag])
+def test_tables_of_embeddings_are_stored_in_8_and_4_bits(
+    kind: type[nn.Module], dtype: torch.dtype, steps: int
+) -> None:
+    torch.manual_seed(0)
+    table = kind(10, 8)  # type: ignore[call-arg]  # sizes of a table
+    model = nn.Sequential(table, nn.Linear(8, 4))
+    quantized = tq.quantize_dynamic(model, dtype=dtype)
+    ids = torch.arange(10)[:, None]
+    weight = table.weight
+    assert isinstance(weight, torch.Tensor)
+    scale = (weight.amax(1).clamp(min=0) - weight.amin(1).clamp(max=0)) / steps
+    error = (quantized[0](ids).reshape(10, 8) - weight).abs()
+    # half a step of rounding, and half of one that the zero point is rounded by
+    assert (error <= 1.01 * scale[:, None]).all()
+    assert type(quantized[1]) is nn.Linear
+
+
+def test_a_table_with_the_documented_qconfig_is_prepared_and_converted() -> None:
+    model = nn.Sequential(nn.EmbeddingBag(10, 8)).eval()
+    model[0].qconfig = tq.float_qparams_weight_only_qconfig
+    ids = torch.arange(10)[:, None]
+    prepared = tq.prepare(model)
+    assert torch.equal(prepared(ids), model(ids))
+    assert isinstance(tq.convert(prepared)[0], EmbeddingBag)  # type: ignore[index]  # a Sequential

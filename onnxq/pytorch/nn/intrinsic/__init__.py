@@ -7,12 +7,14 @@ made them. `prepare_qat` and `convert` put one module in its place: `qat` has th
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from torch import nn
 from torch.nn.utils.parametrize import type_before_parametrizations
 
 from onnxq.errors import ModelError
+from onnxq.pytorch.modules.refused_names import refusing
+from onnxq.pytorch.nn.refused import INTRINSIC
 
 __all__ = [
     "BATCH_NORMS",
@@ -42,6 +44,9 @@ __all__ = [
     "LinearReLU",
     "without_batch_norm",
 ]
+
+if not TYPE_CHECKING:
+    __getattr__ = refusing(__name__, INTRINSIC)
 
 _NAMES = ("conv", "linear", "bn", "batch_norm", "relu")
 BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)

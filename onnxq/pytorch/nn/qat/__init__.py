@@ -1,5 +1,8 @@
 """Layers for quantization-aware training: float arithmetic on fake-quantized weights."""
 
+from typing import TYPE_CHECKING
+
+from onnxq.pytorch.modules.refused_names import refusing
 from onnxq.pytorch.nn.qat.base import QatModule
 from onnxq.pytorch.nn.qat.conv import (
     Conv1d,
@@ -11,6 +14,7 @@ from onnxq.pytorch.nn.qat.conv import (
 )
 from onnxq.pytorch.nn.qat.embedding import Embedding
 from onnxq.pytorch.nn.qat.linear import Linear
+from onnxq.pytorch.nn.refused import QAT
 
 __all__ = [
     "Conv1d",
@@ -23,3 +27,6 @@ __all__ = [
     "Linear",
     "QatModule",
 ]
+
+if not TYPE_CHECKING:
+    __getattr__ = refusing(__name__, QAT)

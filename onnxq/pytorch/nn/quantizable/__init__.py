@@ -1,5 +1,12 @@
 """Modules made of parts that are quantized one by one."""
 
+from typing import TYPE_CHECKING
+
+from onnxq.pytorch.modules.refused_names import refusing
 from onnxq.pytorch.nn.quantizable.activation import MultiheadAttention
+from onnxq.pytorch.nn.refused import QUANTIZABLE
 
 __all__ = ["MultiheadAttention"]
+
+if not TYPE_CHECKING:
+    __getattr__ = refusing(__name__, QUANTIZABLE)

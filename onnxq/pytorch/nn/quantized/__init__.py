@@ -4,7 +4,10 @@ They take and return float32 that lies on a grid, scale * (code - zero_point); `
 the codes. Arguments and names are those of torch.nn.quantized.
 """
 
+from typing import TYPE_CHECKING
+
 from onnxq.pytorch.modules.float_functional import FloatFunctional
+from onnxq.pytorch.modules.refused_names import refusing
 from onnxq.pytorch.nn.quantized import functional
 from onnxq.pytorch.nn.quantized.activation import (
     ELU,
@@ -37,6 +40,7 @@ from onnxq.pytorch.nn.quantized.normalization import (
 )
 from onnxq.pytorch.nn.quantized.q_functional import QFunctional
 from onnxq.pytorch.nn.quantized.requantize import DeQuantize, Quantize, Requantize
+from onnxq.pytorch.nn.refused import QUANTIZED
 
 __all__ = [
     "ELU",
@@ -70,3 +74,6 @@ __all__ = [
     "Softmax",
     "functional",
 ]
+
+if not TYPE_CHECKING:
+    __getattr__ = refusing(__name__, QUANTIZED)

@@ -68,8 +68,11 @@ def _own(op: str, name: str, value: Any) -> Any:
 
 
 adaptive_avg_pool2d = _on_tensors(functional.adaptive_avg_pool2d)
+adaptive_avg_pool3d = _on_tensors(functional.adaptive_avg_pool3d)
 avg_pool2d = _on_tensors(functional.avg_pool2d)
 avg_pool3d = _on_tensors(functional.avg_pool3d)
+celu = _on_tensors(functional.celu)
+clamp = _on_tensors(functional.clamp)
 conv1d = _on_tensors(functional.conv1d)
 conv2d = _on_tensors(functional.conv2d)
 conv3d = _on_tensors(functional.conv3d)
@@ -78,17 +81,23 @@ hardsigmoid = _on_tensors(functional.hardsigmoid)
 hardswish = _on_tensors(functional.hardswish)
 hardtanh = _on_tensors(functional.hardtanh)
 interpolate = _on_tensors(functional.interpolate)
+leaky_relu = _on_tensors(functional.leaky_relu)
 linear = _on_tensors(functional.linear)
+max_pool1d = _on_tensors(functional.max_pool1d)
 max_pool2d = _on_tensors(functional.max_pool2d)
 relu = _on_tensors(functional.relu)
+threshold = _on_tensors(functional.threshold)
 upsample = _on_tensors(functional.upsample)
 upsample_bilinear = _on_tensors(functional.upsample_bilinear)
 upsample_nearest = _on_tensors(functional.upsample_nearest)
 
 __all__ = [
     "adaptive_avg_pool2d",
+    "adaptive_avg_pool3d",
     "avg_pool2d",
     "avg_pool3d",
+    "celu",
+    "clamp",
     "conv1d",
     "conv2d",
     "conv3d",
@@ -97,9 +106,12 @@ __all__ = [
     "hardswish",
     "hardtanh",
     "interpolate",
+    "leaky_relu",
     "linear",
+    "max_pool1d",
     "max_pool2d",
     "relu",
+    "threshold",
     "upsample",
     "upsample_bilinear",
     "upsample_nearest",

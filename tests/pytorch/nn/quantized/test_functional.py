@@ -36,8 +36,11 @@ GRID: dict[str, Any] = {"scale": 0.125, "zero_point": 120}
 
 CALLS: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
     "adaptive_avg_pool2d": ((X, (2, 3)), {}),
+    "adaptive_avg_pool3d": ((VOLUME, (2, 3, 1)), {}),
     "avg_pool2d": ((X, 2), {"padding": 1}),
     "avg_pool3d": ((VOLUME, 2), {}),
+    "celu": ((X,), {"alpha": 0.5, **GRID}),
+    "clamp": ((X, -0.5, 0.5), {}),
     "conv1d": ((X[:, :, 0], W[:, :, 0], BIAS), {"padding": 1, "dtype": torch.quint8, **GRID}),
     "conv2d": ((X, W, BIAS), {"stride": 2, **GRID}),
     "conv3d": ((X.unsqueeze(2), W.unsqueeze(2), None), GRID),
@@ -46,20 +49,25 @@ CALLS: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
     "hardswish": ((X,), GRID),
     "hardtanh": ((X, -0.5, 0.5), {}),
     "interpolate": ((X,), {"scale_factor": 2}),
+    "leaky_relu": ((X, 0.2), GRID),
     "linear": ((ROWS, W[:, :, 0, 0], BIAS), GRID),
+    "max_pool1d": ((X[:, :, 0], 2), {"padding": 1}),
     "max_pool2d": ((X, 2), {}),
     "relu": ((X,), {}),
+    "threshold": ((X, 0.5, 0.25), {}),
     "upsample": ((X,), {"size": (16, 12)}),
     "upsample_bilinear": ((X,), {"scale_factor": 2}),
     "upsample_nearest": ((X,), {"scale_factor": 2}),
 }
+
+FLOAT = {"clamp": "hardtanh"}  # clamp is no function of torch.nn.functional
 
 
 def float_result(name: str, args: tuple[Any, ...], options: dict[str, Any]) -> torch.Tensor:
     """The float function on the tensors' real numbers."""
     real = [x.dequantize() if getattr(x, "is_quantized", False) else x for x in args]
     left = {k: v for k, v in options.items() if k not in ("scale", "zero_point", "dtype")}
-    y: torch.Tensor = getattr(torch.nn.functional, name)(*real, **left)
+    y: torch.Tensor = getattr(torch.nn.functional, FLOAT.get(name, name))(*real, **left)
     return y
 
 

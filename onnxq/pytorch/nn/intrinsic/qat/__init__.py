@@ -1,5 +1,8 @@
 """Fused layers for quantization-aware training."""
 
+from typing import TYPE_CHECKING
+
+from onnxq.pytorch.modules.refused_names import refusing
 from onnxq.pytorch.nn.intrinsic.qat.batch_norm import (
     WithBatchNorm,
     freeze_bn_stats,
@@ -26,6 +29,7 @@ from onnxq.pytorch.nn.intrinsic.qat.conv_fused import (
     ConvTransposeReLU3d,
 )
 from onnxq.pytorch.nn.intrinsic.qat.linear_fused import LinearBn1d, LinearReLU
+from onnxq.pytorch.nn.refused import INTRINSIC_QAT
 
 __all__ = [
     "ConvBn1d",
@@ -52,3 +56,6 @@ __all__ = [
     "freeze_bn_stats",
     "update_bn_stats",
 ]
+
+if not TYPE_CHECKING:
+    __getattr__ = refusing(__name__, INTRINSIC_QAT)

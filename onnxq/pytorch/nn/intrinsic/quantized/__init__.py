@@ -1,5 +1,8 @@
 """Layers with the ReLU behind them, on int8 weights: one kernel each where they are deployed."""
 
+from typing import TYPE_CHECKING
+
+from onnxq.pytorch.modules.refused_names import refusing
 from onnxq.pytorch.nn.intrinsic.quantized.bn_relu import BNReLU2d, BNReLU3d
 from onnxq.pytorch.nn.intrinsic.quantized.conv_relu import (
     ConvReLU1d,
@@ -10,6 +13,7 @@ from onnxq.pytorch.nn.intrinsic.quantized.conv_relu import (
     ConvTransposeReLU3d,
 )
 from onnxq.pytorch.nn.intrinsic.quantized.linear_relu import LinearReLU
+from onnxq.pytorch.nn.refused import INTRINSIC_QUANTIZED
 
 __all__ = [
     "BNReLU2d",
@@ -22,3 +26,6 @@ __all__ = [
     "ConvTransposeReLU3d",
     "LinearReLU",
 ]
+
+if not TYPE_CHECKING:
+    __getattr__ = refusing(__name__, INTRINSIC_QUANTIZED)
