@@ -12,8 +12,9 @@ import onnx_ir as ir
 
 from onnxq.dtypes import QDType
 from onnxq.operator import Call, NodePlan, Site
+from onnxq.operators._tables import all_codes, is_tabulable
 from onnxq.operators.add import Add
-from onnxq.operators.mul import Mul
+from onnxq.operators.mul import Mul, products_agree
 from onnxq.qparams import MIN_SCALE, IntArray, QParams, per_tensor
 
 OPERATORS = {"QLinearMul": Mul(), "QLinearAdd": Add()}
@@ -63,3 +64,17 @@ def number_kernel(call: Call, op_type: str, number: float) -> IntArray:
     pair = NodePlan((p, parameters), (call.qparams_out(),))
     (y,) = OPERATORS[op_type].kernel(replace(call, inputs=(x, code), plan=pair, attributes={}))
     return np.asarray(y, pair.outputs[0].dtype.storage)  # type: ignore[union-attr]  # just made
+
+
+def product_agrees(call: Call, number: float) -> bool:
+    """Whether all machines multiply every code of x by the number alike.
+
+    Args:
+        call: plan.inputs[0] belongs to x.
+        number: finite.
+    """
+    p, out = call.qparams_in(0), call.plan.outputs[0]
+    if out is None or not is_tabulable(call.plan):
+        return True  # around float
+    code, parameters = one_code(number, p.dtype)
+    return products_agree(all_codes(p.dtype), code.astype(np.int32), p, parameters, out)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import onnx_ir as ir
@@ -24,15 +24,13 @@ from onnxq.operator import (
 )
 from onnxq.operator.examples import normal
 from onnxq.operator.nodes import infinite_operand
+from onnxq.operators._code_pairs import PairFunction
+from onnxq.operators._divided import divided_sum
 from onnxq.operators._factors import on_operands
 from onnxq.operators._fma import fma
 from onnxq.operators._machine_sums import fixed_sum, unfused_sum
-from onnxq.operators._tables import all_codes, look_up_pairs
+from onnxq.operators._tables import TABLE_BITS, all_codes, look_up_pairs
 from onnxq.qparams import IntArray, QParams
-
-PairSum = Callable[[Ints, Ints, QParams, QParams, QParams], IntArray]
-
-PAIR_BITS = 8  # of codes whose pairs are few enough to look at all of them
 
 
 @register
@@ -81,23 +79,32 @@ class Add(Operator):
         return (sums(call, add_codes),)
 
     def agrees(self, call: Call) -> bool:
-        """Whether ARM's fixed point and x86 without AVX2 give the same.
+        """Whether ARM's fixed point, x86 without AVX2 and WebAssembly give the same.
 
         For all pairs of 8-bit codes, in either role.
         """
-        p, q, out = call.qparams_in(0), call.qparams_in(1), call.plan.outputs[0]
-        if out is None or max(p.dtype.bits, q.dtype.bits) > PAIR_BITS:
-            return True  # not a QLinearAdd
-        a, b = all_codes(p.dtype)[:, None], all_codes(q.dtype)[None, :]
-        wanted = add_codes(a, b, p, q, out)
-        return all(
-            np.array_equal(wanted, other)
-            for pair_sum in (add_codes, fixed_sum, unfused_sum)
-            for other in (pair_sum(a, b, p, q, out), pair_sum(b, a, q, p, out))
-        )
+        return _sums_agree(call, (add_codes, fixed_sum, unfused_sum, divided_sum))
+
+    def agrees_with_itself(self, call: Call) -> bool:
+        """Whether either operand may be the one that is added first, for all pairs of codes."""
+        return _sums_agree(call, (add_codes,))
 
 
-def sums(call: Call, pair_sum: PairSum) -> IntArray:
+def _sums_agree(call: Call, pair_sums: Iterable[PairFunction]) -> bool:
+    """Whether all of them give the same as `add_codes`, in either role."""
+    p, q, out = call.qparams_in(0), call.qparams_in(1), call.plan.outputs[0]
+    if out is None or max(p.dtype.bits, q.dtype.bits) > TABLE_BITS:
+        return True  # not a QLinearAdd
+    a, b = all_codes(p.dtype)[:, None], all_codes(q.dtype)[None, :]
+    wanted = add_codes(a, b, p, q, out)
+    return all(
+        np.array_equal(wanted, other)
+        for pair_sum in pair_sums
+        for other in (pair_sum(a, b, p, q, out), pair_sum(b, a, q, p, out))
+    )
+
+
+def sums(call: Call, pair_sum: PairFunction) -> IntArray:
     """Codes of A + B by that arithmetic.
 
     Raises:

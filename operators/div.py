@@ -27,7 +27,7 @@ from onnxq.operator.examples import normal
 from onnxq.operator.nodes import constant, infinite_operand, is_constant
 from onnxq.operators._factors import on_operands
 from onnxq.operators._function import around_kernel, lower_around
-from onnxq.operators._number import is_scale, lower_with_number, number_kernel
+from onnxq.operators._number import is_scale, lower_with_number, number_kernel, product_agrees
 from onnxq.operators._tables import is_tabulable
 
 
@@ -95,6 +95,12 @@ class Div(Operator):
         if factor is None:
             return (around_kernel(call, np.divide),)
         return (number_kernel(call, "QLinearMul", factor),)
+
+    def agrees(self, call: Call) -> bool:
+        """Whether every machine multiplies all codes by the reciprocal alike."""
+        divisor = call.inputs[1] if len(call.inputs) > 1 else None
+        factor = None if divisor is None or call.plan.inputs[0] is None else number(divisor)
+        return factor is None or product_agrees(call, factor)
 
 
 def number(divisor: Array) -> float | None:

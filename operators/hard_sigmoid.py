@@ -100,15 +100,24 @@ class HardSigmoid(Operator):
         return (np.clip(y, low, high),)
 
     def agrees(self, call: Call) -> bool:
-        """Whether ARM adds alpha X and beta to the same codes; around float there is no sum."""
-        alpha, beta = _line(call)
-        scaled = _scaled(call.qparams_in(0), float(alpha))
-        if scaled is None:
-            return True
-        _, number = one_code(float(beta), scaled.dtype)
-        return Add().agrees(
-            replace(call, plan=NodePlan((scaled, number), call.plan.outputs), attributes={})
-        )
+        """Whether every machine adds alpha X and beta to the same codes."""
+        added = _as_sum(call)
+        return added is None or Add().agrees(added)
+
+    def agrees_with_itself(self, call: Call) -> bool:
+        """Whether alpha X and beta may change places."""
+        added = _as_sum(call)
+        return added is None or Add().agrees_with_itself(added)
+
+
+def _as_sum(call: Call) -> Call | None:
+    """The call of Add for alpha X and beta; None: it runs around float, where there is no sum."""
+    alpha, beta = _line(call)
+    scaled = _scaled(call.qparams_in(0), float(alpha))
+    if scaled is None:
+        return None
+    _, number = one_code(float(beta), scaled.dtype)
+    return replace(call, plan=NodePlan((scaled, number), call.plan.outputs), attributes={})
 
 
 def _line(call: NodeCall) -> tuple[np.float32, np.float32]:

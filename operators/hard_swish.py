@@ -27,12 +27,13 @@ from onnxq.operator import (
     register,
 )
 from onnxq.operator.site import MICROSOFT
+from onnxq.operators._divided import divided_sum
 from onnxq.operators._function import anywhere, lower_around, table_kernel
 from onnxq.operators._machine_sums import fixed_sum, unfused_sum, unfused_sum_of_scalar
 from onnxq.operators._number import is_scale, one_code
 from onnxq.operators._tables import all_codes, is_tabulable, look_up
 from onnxq.operators.add import add_codes
-from onnxq.operators.mul import multiply_codes
+from onnxq.operators.mul import multiply_codes, products_agree
 from onnxq.qparams import IntArray, QParams, per_tensor
 
 SLOPE, MIDDLE = 1 / 6, 0.5  # of the gate, before it is clipped to [0, 1]
@@ -101,6 +102,14 @@ class HardSwish(Operator):
         gates = _gates(p, gate).astype(np.int32)
         return (look_up(multiply_codes(every, gates, p, gate, call.qparams_out()), x, p.dtype),)
 
+    def agrees(self, call: Call) -> bool:
+        """Whether every machine multiplies X and its gate alike, for every code of X."""
+        gate, out = _gate(call.plan), call.plan.outputs[0]
+        if gate is None or out is None:
+            return True  # around float
+        p = call.qparams_in(0)
+        return products_agree(all_codes(p.dtype), _gates(p, gate).astype(np.int32), p, gate, out)
+
 
 def _hard_swish(x: Reals) -> Reals:
     return np.asarray(x * np.clip(x * SLOPE + MIDDLE, 0, 1))
@@ -149,7 +158,7 @@ def _agree(p: QParams, gate: QParams, shift: int) -> bool:
     )
     pair = all_codes(p.dtype) + shift, code.astype(np.int32) + shift
     wanted = add_codes(*pair, sixth, other, out)
-    sums = (fixed_sum, unfused_sum, unfused_sum_of_scalar)
+    sums = (fixed_sum, unfused_sum, unfused_sum_of_scalar, divided_sum)
     return all(np.array_equal(wanted, each(*pair, sixth, other, out)) for each in sums)
 
 

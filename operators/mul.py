@@ -25,8 +25,10 @@ from onnxq.operator import (
 )
 from onnxq.operator.examples import normal
 from onnxq.operator.nodes import constant, infinite_operand, is_constant
+from onnxq.operators._code_pairs import PairFunction
+from onnxq.operators._divided import divided_product
 from onnxq.operators._factors import on_operands
-from onnxq.operators._tables import look_up_pairs
+from onnxq.operators._tables import TABLE_BITS, all_codes, look_up_pairs
 from onnxq.qparams import IntArray, QParams
 
 
@@ -75,13 +77,35 @@ class Mul(Operator):
 
     def kernel(self, call: Call) -> tuple[Array, ...]:
         """Codes of the output. Raises ShapeError where shapes, dtypes or qparams do not fit."""
-        a, b = call.codes(0), call.codes(1)
-        p, q, out = call.qparams_in(0), call.qparams_in(1), call.qparams_out()
+        return (products(call, multiply_codes),)
 
-        def product(first: Ints, second: Ints) -> IntArray:
-            return multiply_codes(first, second, p, q, out)
+    def agrees(self, call: Call) -> bool:
+        """Whether WebAssembly gives the same, for all pairs of 8-bit codes."""
+        p, q, out = call.qparams_in(0), call.qparams_in(1), call.plan.outputs[0]
+        if out is None or max(p.dtype.bits, q.dtype.bits) > TABLE_BITS:
+            return True  # not a QLinearMul
+        a, b = all_codes(p.dtype)[:, None], all_codes(q.dtype)[None, :]
+        return products_agree(a, b, p, q, out)
 
-        return (look_up_pairs(call, product, (a, p.dtype), (b, q.dtype)),)
+
+def products(call: Call, pair_product: PairFunction) -> IntArray:
+    """Codes of A * B by that arithmetic.
+
+    Raises:
+        ShapeError: shapes do not broadcast, or dtypes are wrong.
+    """
+    a, b = call.codes(0), call.codes(1)
+    p, q, out = call.qparams_in(0), call.qparams_in(1), call.qparams_out()
+
+    def of_pairs(first: Ints, second: Ints) -> IntArray:
+        return pair_product(first, second, p, q, out)
+
+    return look_up_pairs(call, of_pairs, (a, p.dtype), (b, q.dtype))
+
+
+def products_agree(a: Ints, b: Ints, p: QParams, q: QParams, out: QParams) -> bool:
+    """Whether all machines multiply these codes alike; arguments as `multiply_codes`."""
+    return np.array_equal(multiply_codes(a, b, p, q, out), divided_product(a, b, p, q, out))
 
 
 def multiply_codes(a: Ints, b: Ints, p: QParams, q: QParams, out: QParams) -> IntArray:

@@ -22,7 +22,7 @@ from onnxq.operator import (
 )
 from onnxq.operator.examples import normal
 from onnxq.operators._function import lower_around
-from onnxq.operators._number import lower_with_number, number_kernel
+from onnxq.operators._number import lower_with_number, number_kernel, product_agrees
 from onnxq.operators._tables import is_tabulable
 
 
@@ -62,3 +62,7 @@ class Neg(Operator):
     def kernel(self, call: Call) -> tuple[Array, ...]:
         """Codes of Y. Raises ShapeError where shapes, dtypes or qparams do not fit."""
         return (number_kernel(call, "QLinearMul", -1.0),)
+
+    def agrees(self, call: Call) -> bool:
+        """Whether every machine changes the sign of all codes alike."""
+        return product_agrees(call, -1.0)

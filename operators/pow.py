@@ -28,8 +28,8 @@ from onnxq.operator import (
 from onnxq.operator.examples import ints, normal
 from onnxq.operator.nodes import constant, infinite_operand, is_constant
 from onnxq.operators._function import around_kernel, lower_around, lower_function, table_kernel
-from onnxq.operators._tables import is_tabulable
-from onnxq.operators.mul import Mul
+from onnxq.operators._tables import all_codes, is_tabulable
+from onnxq.operators.mul import Mul, products_agree
 
 SQUARE = 2.0
 CUBE = 3.0  # ONNX Runtime multiplies for these two; its other powers are slow
@@ -112,6 +112,17 @@ class Pow(Operator):
                 )
             )
         return (table_kernel(call, lambda x: x**exponent),)
+
+    def agrees(self, call: Call) -> bool:
+        """Whether every machine squares all codes alike; other powers are no product of codes."""
+        exponents = call.inputs[1] if len(call.inputs) > 1 else None
+        p, out = call.plan.inputs[0], call.plan.outputs[0]
+        if p is None or out is None or _exponent(exponents) != SQUARE:
+            return True
+        if not is_tabulable(call.plan):
+            return True  # around float
+        x = all_codes(p.dtype)
+        return products_agree(x, x, p, p, out)
 
 
 def _power(exponent: float, x: Reals) -> Reals:

@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from onnxq.operator import Array, Case, IntegerCall, IntegerOperator, register_integer
+from onnxq.operator.examples import codes, scales, zero
 from onnxq.operator.site import MICROSOFT
+from onnxq.operators._code_pairs import noted, possible_pairs
+from onnxq.operators._divided import divided_product
 from onnxq.operators._qlinear import binary, binary_cases
-from onnxq.operators.mul import Mul
+from onnxq.operators.mul import Mul, multiply_codes, products
+from onnxq.targets.accumulation import Accumulator, Arithmetic, Overflows
 
 OP = "QLinearMul"
 
@@ -16,7 +20,7 @@ OP = "QLinearMul"
 class QLinearMul(IntegerOperator):
     """C = A * B of codes: A, A_scale, A_zp, B, B_scale, B_zp, C_scale, C_zp.
 
-    com.microsoft; broadcasts. Arithmetic: see Mul.
+    com.microsoft; broadcasts. Arithmetic: see Mul; in WebAssembly, _divided.
     """
 
     op_type = OP
@@ -27,6 +31,23 @@ class QLinearMul(IntegerOperator):
         operands, plan = binary(call)
         return Mul().kernel(call.planned(operands, plan))
 
+    def kernel_on(self, call: IntegerCall, accumulator: Accumulator) -> tuple[Array, ...]:
+        """Codes of C, on a machine that may round otherwise."""
+        exact = self.kernel(call)
+        if not accumulator.arithmetic.divides:
+            return exact
+        own = products(call.planned(*binary(call)), divided_product)
+        return noted(call, exact, own, accumulator)
+
+    def risks(self, call: IntegerCall, arithmetic: Arithmetic) -> Overflows | None:
+        """Pairs of codes whose products are rounded otherwise with these scales."""
+        if not arithmetic.divides:
+            return None
+        return possible_pairs(call, multiply_codes, (divided_product,))
+
     def cases(self) -> Iterable[Case]:
-        """Types, broadcasts on either side, zero points absent and at the ends."""
-        return binary_cases()
+        """The binary cases; and scales that make ties, which WebAssembly rounds otherwise."""
+        yield from binary_cases()
+        p, q, out = (scales(0.1), zero(79)), (scales(0.07), zero(164)), scales(0.14)
+        every = (codes(256, 64), *p, codes(256, 64, seed=1), *q, out, zero(140))
+        yield Case("rounded otherwise by some machines", every, (1, 2, 4, 5, 6, 7))

@@ -103,9 +103,18 @@ class Sub(Operator):
         )
 
     def agrees(self, call: Call) -> bool:
-        """Whether ARM adds A and -B to the same codes."""
-        pair = NodePlan((call.plan.inputs[0], mirrored(call.qparams_in(1))), call.plan.outputs)
-        return Add().agrees(replace(call, plan=pair))
+        """Whether every machine adds A and -B to the same codes."""
+        return Add().agrees(_as_sum(call))
+
+    def agrees_with_itself(self, call: Call) -> bool:
+        """Whether A and -B may change places."""
+        return Add().agrees_with_itself(_as_sum(call))
+
+
+def _as_sum(call: Call) -> Call:
+    """The call of Add for A and -B."""
+    pair = NodePlan((call.plan.inputs[0], mirrored(call.qparams_in(1))), call.plan.outputs)
+    return replace(call, plan=pair)
 
 
 def mirrored(q: QParams) -> QParams:

@@ -124,13 +124,21 @@ class Operator(ABC):
         return ""
 
     def agrees(self, call: Call) -> bool:
-        """Whether machines that round sums of codes otherwise give the same for every input.
+        """Whether machines that round sums and products of codes otherwise give the same codes.
 
-        Where they do not, other scales may: `plan` looks for some next to these. Operators that
-        write a QLinearAdd ask Add.
+        For every input. Where they do not, other scales may: `plan` looks for some next to these.
+        Operators that write a QLinearAdd or QLinearMul ask Add or Mul.
 
         Args:
-            call: of no inputs: plan and attributes say it.
+            call: of no inputs but constants that are no codes: plan and attributes say the rest.
+        """
+        return True
+
+    def agrees_with_itself(self, call: Call) -> bool:
+        """Whether the order in which a machine takes the operands makes no difference to it.
+
+        Args:
+            call: as of `agrees`.
         """
         return True
 

@@ -1,9 +1,10 @@
-"""Scales of sums for which every machine computes the same codes.
+"""Scales of sums and products for which every machine computes the same codes.
 
 x86 adds tensors of codes (QLinearAdd, which Add, Sub and HardSigmoid become) in float32, with fused
-multiply-adds from AVX2 on and without them before; ARM adds in fixed point. For nearly all codes
-they round to the same; near ties they may not: with any scales, 0 to 3 of all 65,536 pairs of codes
-differ on ARM (operators/_machine_sums.py has the count without AVX2), with scales that are powers
+multiply-adds from AVX2 on and without them before; ARM adds in fixed point; WebAssembly divides,
+and does so where it multiplies (QLinearMul), too. For nearly all codes they round to the same; near
+ties they may not: with any scales, 0 to 3 of all 65,536 pairs of codes differ on ARM
+(operators/_machine_sums.py and _divided.py have the counts of others), with scales that are powers
 of two up to a quarter of them. Whether a pair differs depends on the last bits of the scales. So
 the scale of the result is raised to the first that makes all pairs agree: usually by 1 in a
 million, and by LARGEST at most.
@@ -11,6 +12,7 @@ million, and by LARGEST at most.
 
 from __future__ import annotations
 
+import enum
 from collections import ChainMap
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -25,6 +27,7 @@ from onnxq.qparams import stored_as
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
+    from onnxq.core.arrays import Array
     from onnxq.operator import AttributeValue
     from onnxq.qparams import QParams
 
@@ -37,9 +40,18 @@ LARGEST = MULTIPLES[-1] * 2.0 ** (COARSEST - 1)
 """Largest raise of a scale by one sum, relative to itself: 0.35 %, 0.9 codes in 255."""
 
 
+class Among(enum.Enum):
+    """Computations that have to give a node's codes alike."""
+
+    MACHINES = "machines"
+    """All machines' kernels."""
+    ORDERS = "orders"
+    """One machine's kernel, whichever operand it takes first."""
+
+
 @dataclass(frozen=True, slots=True)
 class Sum:
-    """A node whose codes may depend on the machine, unless its scales are chosen.
+    """A sum or product whose codes may depend on the machine, unless its scales are chosen.
 
     Attributes:
         name: of the node, for messages.
@@ -48,6 +60,8 @@ class Sum:
         inputs: per slot the name of the tensor of codes; None: not one.
         outputs: per slot likewise.
         attributes: of the float node.
+        constants: by slot, of inputs that are not quantized.
+        among: what has to agree.
     """
 
     name: str
@@ -56,6 +70,8 @@ class Sum:
     inputs: tuple[str | None, ...]
     outputs: tuple[str | None, ...]
     attributes: Mapping[str, AttributeValue] = field(default_factory=dict, hash=False)
+    constants: Mapping[int, Array] = field(default_factory=dict, compare=False)
+    among: Among = Among.MACHINES
 
     @property
     def tensors(self) -> tuple[str, ...]:
@@ -63,7 +79,7 @@ class Sum:
         return tuple(name for name in (*self.inputs, *self.outputs) if name is not None)
 
     def agrees(self, tensors: Mapping[str, QParams]) -> bool:
-        """Whether the node computes the same codes on every machine, with these qparams.
+        """Whether the node computes the same codes, with these qparams, among what has to agree.
 
         Codes of int8 are asked about as uint8 too: ONNX Runtime on x86 shifts them by 128 when it
         loads the model, and floats round otherwise there.
@@ -75,14 +91,16 @@ class Sum:
         forms = [own]
         if signed:
             forms.append(own | {name: stored_as(q, UINT8) for name, q in signed.items()})
-        return all(operator.agrees(self._call(form)) for form in forms)
+        agree = operator.agrees if self.among is Among.MACHINES else operator.agrees_with_itself
+        return all(agree(self._call(form)) for form in forms)
 
     def _call(self, tensors: Mapping[str, QParams]) -> Call:
         inputs, outputs = (
             tuple(None if name is None else tensors[name] for name in names)
             for names in (self.inputs, self.outputs)
         )
-        return Call(self.op_type, (), NodePlan(inputs, outputs), attributes=self.attributes)
+        given = tuple(self.constants.get(slot) for slot in range(len(inputs)))
+        return Call(self.op_type, given, NodePlan(inputs, outputs), attributes=self.attributes)
 
 
 def raise_scales(

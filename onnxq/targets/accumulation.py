@@ -3,6 +3,8 @@
     EXACT              products are added in int32: x86 with VNNI
     UNFUSED            the same; but tensors of codes are added without fused multiply-adds: x86
                        without AVX2
+    DIVIDES            the same; but tensors of codes are added and multiplied by one division:
+                       WebAssembly
     SATURATES          a pair beyond int16 becomes 32767 or -32768: AVX2, AVX512 without VNNI
     WRAPS_DEPTHWISE    (-128) (-128) + (-128) (-128) = 2^15 becomes -2^15, in depthwise
                        convolutions: ARM with dot products or i8mm
@@ -10,7 +12,8 @@
 
 Which codes make a pair, and which kernels add pairs at all, is in onnxq.operators._pairs, as
 measured. One thing more differs: two tensors of codes are added (QLinearAdd) in fixed point on ARM,
-and without fused multiply-adds on x86 without AVX2 (onnxq.operators._machine_sums), which round
+and without fused multiply-adds on x86 without AVX2 (onnxq.operators._machine_sums); in WebAssembly
+they are added and multiplied (QLinearMul) by a division (onnxq.operators._divided). These round
 otherwise. All other integers are the same on every machine.
 """
 
@@ -33,6 +36,8 @@ class Arithmetic(enum.Enum):
     """In int32."""
     UNFUSED = "exact, sums of codes unfused"
     """In int32; QLinearAdd without fused multiply-adds."""
+    DIVIDES = "exact, sums and products of codes divided"
+    """In int32; QLinearAdd and QLinearMul divide by the scale of the result."""
     SATURATES = "saturates"
     """uint8 by int8, neighbours (2k, 2k + 1): in int16, which saturates."""
     WRAPS_DEPTHWISE = "wraps in depthwise"
@@ -48,7 +53,12 @@ class Arithmetic(enum.Enum):
     @property
     def adds_codes_otherwise(self) -> bool:
         """Whether QLinearAdd may round otherwise than with fused multiply-adds."""
-        return self.fixed_point or self is Arithmetic.UNFUSED
+        return self.fixed_point or self.divides or self is Arithmetic.UNFUSED
+
+    @property
+    def divides(self) -> bool:
+        """Whether it is WebAssembly's, whose QLinearAdd and QLinearMul divide."""
+        return self is Arithmetic.DIVIDES
 
     def __str__(self) -> str:
         return self.value
@@ -58,8 +68,8 @@ class Arithmetic(enum.Enum):
 class Overflows:
     """Pairs of one part of a kernel's work whose sums left int16; one entry each.
 
-    A pair and channel may have several entries, of several parts. Of QLinearAdd: pairs of codes of
-    A and B whose sums are rounded otherwise; channel 0.
+    A pair and channel may have several entries, of several parts. Of QLinearAdd and QLinearMul:
+    pairs of codes of A and B whose results are rounded otherwise; channel 0.
 
     Attributes:
         first: places of the first weight of the pair in the weights of that channel, int64 (n,);

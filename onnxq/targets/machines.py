@@ -8,6 +8,7 @@
     arm64        NEON                     two (-128)*(-128) products WRAP in int16, in any layer
     arm64-dot    NEON with dot product    as arm64, in depthwise convolutions only
     arm64-i8mm   NEON with i8mm           as arm64-dot
+    wasm         WebAssembly's SIMD       exact products; sums and products of codes divided
     portable     all of the above: the bounds that are exact everywhere (the default)
     auto         whichever of them this machine is (see `detect`)
 
@@ -26,7 +27,11 @@ bit for bit with exact integer arithmetic.
     Weights in [-127, 127] never wrap; no weight of -128 is emitted, whatever the target.
 
     Sums: QLinearAdd rounds otherwise on ARM, in fixed point, and on x86-sse, without fused
-    multiply-adds; rarely, see static/planning/plan_sums.py.
+    multiply-adds; in WebAssembly QLinearAdd and QLinearMul divide. Rarely, see
+    static/planning/plan_sums.py.
+
+WebAssembly is onnxruntime-web 1.30 in Node and in Chromium (tests/wasm), one build for all
+machines, whose sums of products are exact.
 """
 
 from __future__ import annotations
@@ -34,7 +39,7 @@ from __future__ import annotations
 from onnxq.errors import QConfigError, kind_of, nearest
 from onnxq.targets.accumulation import Arithmetic
 from onnxq.targets.detection import this_machine
-from onnxq.targets.target import FIXED_POINT, UNFUSED_SUMS, Proof, Target, Throughput
+from onnxq.targets.target import DIVIDED_PAIRS, FIXED_POINT, UNFUSED_SUMS, Proof, Target, Throughput
 
 _MASKED = "Zen 5, other instruction sets hidden by a masked CPUID; MatMulInteger 256x1024x1024"
 
@@ -118,6 +123,15 @@ _TARGETS = (
         agreeing_sums=True,
         int8_activations=True,
         caveat=FIXED_POINT,
+    ),
+    Target(
+        "wasm",
+        "WebAssembly: browsers and Node, by onnxruntime-web",
+        127,
+        arithmetic=Arithmetic.DIVIDES,
+        evidence="onnxruntime-web 1.30 in Node and in Chromium",
+        agreeing_sums=True,
+        caveat=DIVIDED_PAIRS,
     ),
 )
 _BY_NAME = {target.name: target for target in _TARGETS}

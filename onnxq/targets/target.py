@@ -49,6 +49,13 @@ FIXED_POINT = (
 )
 
 
+DIVIDED_PAIRS = (
+    "sums and products of codes are divided by the scale of the result: where scales were not "
+    "chosen for that (imported and trained models, other targets) they may be one step off near "
+    "ties"
+)
+
+
 UNFUSED_SUMS = (
     "sums of codes are rounded without fused multiply-adds: where scales were not chosen for that "
     "(imported models, other targets) they may be one step off near ties"
@@ -103,8 +110,9 @@ class Target:
         dynamic_gains: measured gains of dynamically quantized nodes.
         range_reduction: where weights give up range so that pairs of products fit int16.
         throughput: None: not measured.
-        agreeing_sums: scales of sums of codes (QLinearAdd) are raised until fixed point (ARM) and
-            separate multiplications and additions (x86-sse) round as fused ones do.
+        agreeing_sums: scales of sums and products of codes (QLinearAdd, QLinearMul) are raised
+            until fixed point (ARM), separate multiplications and additions (x86-sse) and divisions
+            (wasm) round as fused multiply-adds do.
         int8_activations: QDQ graphs with int8 activations run in integers as they are; elsewhere
             they are stored as uint8 (see onnxq.static.placing.stored_types).
         caveat: what is not exact, and when; empty: nothing is known.

@@ -1,16 +1,20 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+import pytest
+
 from onnxq.dtypes import UINT8
-from onnxq.qdq.sum_scales import Sum, raise_scales
+from onnxq.qdq.sum_scales import Among, Sum, raise_scales
 from onnxq.qparams import QParams, per_tensor
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    import pytest
+    import numpy.typing as npt
 
 COUNT = 40
 
@@ -52,3 +56,35 @@ def test_scales_that_are_raised_agree() -> None:
     sums, tensors = chain()
     raised, left = raise_scales(sums[:4], {name: [name] for name in tensors}, tensors)
     assert all(one.agrees(raised) or one in left for one in sums[:4])
+
+
+THREE, TWO = {1: np.array(3, np.float32)}, {1: np.array(2, np.float32)}
+
+
+# scales with three decimals, which make ties
+@pytest.mark.parametrize(
+    ("op_type", "scales", "zeros", "constants"),
+    [
+        ("Mul", (0.066, 0.031, 0.228), (78, 10, 19), {}),
+        ("Div", (0.061, 0.014), (152, 32), THREE),
+        ("Pow", (0.03, 0.036), (187, 109), TWO),
+        ("Neg", (0.011, 0.01), (202, 22), {}),
+    ],
+)
+def test_products_that_webassembly_rounds_otherwise_get_another_scale(
+    op_type: str,
+    scales: tuple[float, ...],
+    zeros: tuple[int, ...],
+    constants: dict[int, npt.NDArray[np.float32]],
+) -> None:
+    names = ["a", "b", "c"] if len(scales) == 3 else ["a", "c"]
+    grids = zip(names, scales, zeros, strict=True)
+    tensors = {name: per_tensor(scale, zero, UINT8) for name, scale, zero in grids}
+    inputs = (*names[:-1], *[None for _ in constants])
+    one = Sum("product", op_type, "", inputs, ("c",), {}, constants)
+    assert not one.agrees(tensors)
+    assert replace(one, among=Among.ORDERS).agrees(tensors)
+    raised, left = raise_scales([one], {"c": ["c"]}, tensors)
+    assert not left
+    assert one.agrees(raised)
+    assert 1 < raised["c"].scale / tensors["c"].scale < 1.00001

@@ -26,6 +26,7 @@ NAMES = [
     "arm64",
     "arm64-dot",
     "arm64-i8mm",
+    "wasm",
 ]
 
 

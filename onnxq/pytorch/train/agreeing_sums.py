@@ -1,9 +1,9 @@
 """Scales of trained modules for which every machine adds codes to the same codes.
 
-Whether ARM, or x86 without AVX2, rounds one in 65,536 pairs of codes otherwise than other machines
-depends on the last bits of the scales (onnxq.static.planning.plan_sums chooses those of a
-plan). `convert` does the same with scales that were trained or observed, before it makes modules of
-them, so that the converted module and the exported model have one scale.
+Whether ARM, x86 without AVX2 or WebAssembly rounds one in 65,536 pairs of codes otherwise than
+other machines depends on the last bits of the scales (onnxq.static.planning.plan_sums chooses those
+of a plan). `convert` does the same with scales that were trained or observed, before it makes
+modules of them, so that the converted module and the exported model have one scale.
 
 Which tensors are added is found when a module is prepared: by placement, or in its first forward
 pass, and kept as names of FakeQuantizes, relative to the module that was prepared.
@@ -157,8 +157,8 @@ def _result_scale(root: nn.Module, one: Sum) -> float:
 def _warn(names: list[str], reason: str, caller: int) -> None:
     if names:
         warnings.warn(
-            f"{listed(names)}: ARM or x86 without AVX2 may round some of these sums of codes to "
-            f"the next code: {reason}. onnxq.predict names the pairs of codes.",
+            f"{listed(names)}: ARM, x86 without AVX2 or WebAssembly may round some of these sums "
+            f"of codes to the next code: {reason}. onnxq.predict names the pairs of codes.",
             UserWarning,
             stacklevel=caller,
         )

@@ -1,4 +1,4 @@
-"""Scales of a plan's sums, raised until every machine computes the same codes.
+"""Scales of a plan's sums and products, raised until every machine computes the same codes.
 
 onnxq.qdq.sum_scales says why; scales found in training go through it too.
 
@@ -9,12 +9,14 @@ sums are raised for every target.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from onnxq import catalog
 from onnxq.graph.walk import attribute_values, node_name, value_name, walk
 from onnxq.operator import Operator
-from onnxq.qdq.sum_scales import Sum, raise_scales
+from onnxq.operator.nodes import constant
+from onnxq.qdq.sum_scales import Among, Sum, raise_scales
 from onnxq.static.placing.decision import Quantize
 
 if TYPE_CHECKING:
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
 def with_agreeing_sums(
     prepared: Prepared, decisions: Mapping[str, Decision], tensors: Mapping[str, QParams]
 ) -> tuple[dict[str, QParams], list[str]]:
-    """`tensors`, scales raised until every sum of codes is the same on all machines; notes.
+    """`tensors`, scales raised until sums and products of codes are alike on all machines; notes.
 
     Args:
         prepared: canonical graph, and the groups of tensors that share a scale.
@@ -44,19 +46,21 @@ def with_agreeing_sums(
     sums = find_sums(prepared, decisions)
     if not prepared.target.agreeing_sums:
         nodes = {node_name(node): node for node, _ in walk(prepared.model.graph)}
-        repeated = [one for one in sums if _may_repeat(nodes[one.name])]
+        repeated = [
+            replace(one, among=Among.ORDERS) for one in sums if _may_repeat(nodes[one.name])
+        ]
         return raise_scales(repeated, groups, tensors)[0], []
     raised, left = raise_scales(sums, groups, tensors)
     notes = [
-        f"'{one.name}': ARM or x86 without AVX2 may round some of its sums to the next code; no "
-        "scale near avoids it"
+        f"'{one.name}': ARM, x86 without AVX2 or WebAssembly may round some of its results to the "
+        "next code; no scale near avoids it"
         for one in left
     ]
     return raised, notes
 
 
 def find_sums(prepared: Prepared, decisions: Mapping[str, Decision]) -> list[Sum]:
-    """The nodes that write a sum of codes, in graph order, with the names of the graph."""
+    """The nodes that add or multiply codes, in graph order, with the names of the graph."""
     found = []
     for node, _ in walk(prepared.model.graph):
         decision = decisions[node_name(node)]
@@ -85,4 +89,11 @@ def _sum(node: ir.Node, decision: Quantize) -> Sum:
     ]
     outputs = [results.get(slot) for slot in range(len(node.outputs))]
     name, attributes = node_name(node), attribute_values(node)
-    return Sum(name, node.op_type, node.domain, tuple(inputs), tuple(outputs), attributes)
+    constants = {
+        slot: x
+        for slot in range(len(node.inputs))
+        if slot not in rule.activations and (x := constant(node, slot)) is not None
+    }
+    return Sum(
+        name, node.op_type, node.domain, tuple(inputs), tuple(outputs), attributes, constants
+    )

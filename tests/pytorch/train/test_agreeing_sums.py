@@ -222,7 +222,8 @@ def test_powers_of_two_that_were_asked_for_stay_and_are_named(activation: Any) -
     before = float(prepared.add.activation_post_process.qparams().scale)
     assert np.log2(before) % 1 == 0
     with pytest.warns(
-        UserWarning, match=r"'add': ARM or x86 without AVX2 may round .* powers of two, and stay"
+        UserWarning,
+        match=r"'add': ARM, x86 without AVX2 or WebAssembly may round .* powers of two, and stay",
     ):
         int8: Any = convert(prepared)
     assert int8.add.scale == before
@@ -240,7 +241,8 @@ def test_a_sum_that_no_scale_near_its_own_helps_is_named(monkeypatch: pytest.Mon
     prepared = doubled(MinMaxObserver)
     monkeypatch.setattr("onnxq.qdq.sum_scales._factors", lambda: iter(()))
     with pytest.warns(
-        UserWarning, match=r"'add': ARM or x86 without AVX2 may round .* no scale near avoids it"
+        UserWarning,
+        match=r"'add': ARM, x86 without AVX2 or WebAssembly may round .* no scale near avoids it",
     ):
         int8: Any = convert(prepared)
     assert int8.add.scale == 2.0
@@ -281,7 +283,8 @@ class ByHand(nn.Module):
 
 def test_an_export_names_sums_that_convert_could_not_know_of() -> None:
     with pytest.warns(
-        UserWarning, match=r"'node_add.*': ARM or x86 without AVX2 may round some of these sums"
+        UserWarning,
+        match=r"'node_add.*': ARM, x86 without AVX2 or WebAssembly may round some of these sums",
     ):
         export(ByHand(), HALVES)
 
@@ -299,7 +302,8 @@ def test_an_import_keeps_scales_of_sums_and_names_them() -> None:
             return y
 
     with pytest.warns(
-        ImportedModelWarning, match=r"'.*add.*': ARM or x86 without AVX2 may round a few pairs"
+        ImportedModelWarning,
+        match=r"'.*add.*': ARM, x86 without AVX2 or WebAssembly may round a few pairs",
     ):
         model = import_quantized(Quantizers(), HALVES / 2)
     assert differing(model)
