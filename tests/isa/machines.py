@@ -57,10 +57,10 @@ class Machine:
         return targets.find(self.target).arithmetic
 
     def command(self, folder: Path) -> list[str]:
-        """Words of the command that runs Python on this machine."""
+        """Words of the command that runs cases there; folders of cases and results go behind."""
         if self.cpu:
-            return [str(folder / "bin/qemu-x86_64"), "-cpu", self.cpu, sys.executable]
-        return [str(folder / "bin/python-arm")]
+            return [str(folder / "bin/qemu-x86_64"), "-cpu", self.cpu, sys.executable, str(RUNNER)]
+        return [str(folder / "bin/python-arm"), str(RUNNER)]
 
 
 MACHINES = (
@@ -129,7 +129,7 @@ def run(machine: Machine, emulators: Path, cases: Path, results: Path) -> Result
     """
     results.mkdir()
     done = subprocess.run(
-        [*machine.command(emulators), str(RUNNER), str(cases), str(results)],
+        [*machine.command(emulators), str(cases), str(results)],
         env={**os.environ, **QUIET, "ARM_ISA": machine.name},
         capture_output=True,
         text=True,
