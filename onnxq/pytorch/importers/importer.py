@@ -351,8 +351,8 @@ def _note_sums(model: ir.Model) -> None:
         note(
             f"{listed(names)}: ARM, x86 without AVX2 or WebAssembly may round a few pairs of codes "
             "otherwise than other machines; their scales were imported as they are. onnxq.predict "
-            "names the pairs. Models that onnxq quantizes or trains have scales for which all machines "
-            "agree."
+            "names the pairs. Models that onnxq quantizes or trains have scales for which all "
+            "machines agree."
         )
 
 
