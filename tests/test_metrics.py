@@ -1,23 +1,29 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
 import onnxq
+from models.genai_decoder import load_genai_decoder
+from onnxq import costs
 from onnxq.errors import CalibrationError
+from onnxq.graph.saving import saved_bytes
 from onnxq.metrics import (
     Bits,
     as_samples,
     bits_in_windows,
     bits_of,
     bits_with_cache,
+    bytes_of,
     minus_bits,
     windows,
 )
 from onnxq.ort import runtime
+from onnxq.tuning.goal import Aim
 from tests.tiny_decoder import tiny_decoder
 
 if TYPE_CHECKING:
@@ -25,6 +31,7 @@ if TYPE_CHECKING:
 
     from onnxq.core.arrays import Array
 
+MODELS = Path(__file__).resolve().parents[1] / "models"
 ROWS = windows(np.frombuffer(b"It is a truth universally acknowledged, that a", np.uint8), 15)
 
 
@@ -87,3 +94,28 @@ def test_int8_costs_few_bits_more_than_float() -> None:
     made = onnxq.quantize_dynamic(tiny_decoder(), objective="size")
     exact, rounded = (bits_in_windows(m, ROWS, threads=1) for m in (tiny_decoder(), made))
     assert abs(rounded.per_token - exact.per_token) < 0.2
+
+
+@pytest.mark.nightly  # a search of 3.2 million parameters
+def test_a_search_by_bits_reaches_its_goal_on_text_that_chose_nothing() -> None:
+    """The smallest file, so that no clock decides."""
+    decoder = load_genai_decoder()
+    seen, held_out = (
+        as_samples(decoder, windows(bytes_of(MODELS / f"{name}.txt"), 128)[::rows][:32])
+        for name, rows in (("persuasion", 100), ("northanger_abbey", 90))
+    )
+    found = onnxq.tune(
+        decoder,
+        seen,
+        check=held_out,
+        metric="bits",
+        goal=onnxq.Goal(max_drop=0.01, max_runs=12, objective=Aim.SIZE),
+        batch_size=4,
+        target="x86-vnni",
+        costs=costs.of("x86-vnni"),
+    )
+    apart = found.held_apart
+    assert not found.missed
+    assert -3 < apart.float_metric < -1.5  # bits per byte of a model that knows its language
+    assert apart.float_metric - apart.score.metric <= 0.01
+    assert found.score.size_bytes < 0.3 * saved_bytes(decoder)
