@@ -166,7 +166,7 @@ def _verify_float(
     only: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    from onnxq.checking.verify import EVERYTHING
+    from onnxq.checking.sides import EVERYTHING
     from onnxq.checking.verify import verify as run
     from onnxq.report.console import open_console
     from onnxq.report.print_findings import print_findings

@@ -1,0 +1,164 @@
+"""Sides of a comparison: a float and a quantized model, and the tensors that are compared."""
+
+from __future__ import annotations
+
+import fnmatch
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import onnx_ir as ir
+
+from onnxq.checking.codes import find_codes
+from onnxq.checking.findings import Unmatched
+from onnxq.checking.side_by_side import Pair
+from onnxq.errors import ModelError, QConfigError, nearest
+from onnxq.graph.canonical import canonicalize
+from onnxq.graph.coded import INPUTS_KEY, OUTPUTS_KEY, read_coded
+from onnxq.graph.expose import observable
+from onnxq.graph.io import load, model_hash
+from onnxq.graph.passes.pad_channels import padded_channels
+from onnxq.graph.pixels import pixels_of, take_pixels
+from onnxq.ort.types_by_run import types_by_run
+from onnxq.samples import input_specs
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from onnxq.graph.coded import Coded
+    from onnxq.static.prepared import ModelSource
+
+FLOAT_HASH_KEY = "onnxq.float_model_hash"  # rewrite names the float model in the quantized one
+
+EVERYTHING = ("*",)
+
+
+@dataclass(frozen=True)
+class Sides:
+    """A float model and a quantized one that belong together.
+
+    Attributes:
+        source: the canonical float model, which takes pixels where the quantized one does.
+        target: the quantized model.
+        float_hash: of the canonical float model.
+        tensors: that both have, one with codes; their sums are those of this comparison.
+        outputs: likewise, of the graph.
+        unmatched: what cannot be compared.
+    """
+
+    source: ir.Model
+    target: ir.Model
+    float_hash: str
+    tensors: tuple[Pair, ...]
+    outputs: tuple[Pair, ...]
+    unmatched: tuple[Unmatched, ...]
+
+    @property
+    def pairs(self) -> tuple[Pair, ...]:
+        """The tensors, then the outputs."""
+        return (*self.tensors, *self.outputs)
+
+
+def sides_of(model: ModelSource, quantized: ModelSource, only: Sequence[str] = EVERYTHING) -> Sides:
+    """The two models, matched by the names of their tensors.
+
+    Args:
+        model: the float model; path, ModelProto or onnx_ir.Model.
+        quantized: what was made of it.
+        only: globs; tensors and outputs to compare.
+
+    Raises:
+        ModelError: a model cannot be read, or the two do not belong together.
+        QConfigError: a glob of `only` that matches nothing.
+    """
+    target = load(quantized)
+    source = _float_side(model, target)
+    # its hash is asked for once: it reads every weight
+    float_hash = model_hash(source)
+    _check_belong(source, target, float_hash)
+    tensors, unmatched = _match_tensors(source, target)
+    outputs, without_numbers = _match_outputs(source, read_coded(target, OUTPUTS_KEY))
+    _check_globs(only, [p.name for p in (*tensors, *outputs)])
+    tensors, outputs = _selected(tensors, only), _selected(outputs, only)
+    missing = (*unmatched, *without_numbers)
+    return Sides(source, target, float_hash, tuple(tensors), tuple(outputs), missing)
+
+
+def _float_side(model: ModelSource, target: ir.Model) -> ir.Model:
+    """The canonical float model, which takes pixels where the quantized one does."""
+    source = canonicalize(load(model), types_by_run).model
+    floats = {v.name for v in source.graph.inputs} - read_coded(source, INPUTS_KEY).keys()
+    take_pixels(source, {n: coded for n, coded in pixels_of(target).items() if n in floats})
+    return source
+
+
+def _check_belong(source: ir.Model, target: ir.Model, float_hash: str) -> None:
+    made_from = target.metadata_props.get(FLOAT_HASH_KEY)
+    if made_from is not None and made_from != float_hash:
+        raise ModelError(
+            f"the quantized model was made from float model {made_from[:12]}; the one given is "
+            f"{float_hash[:12]}. Give the float model that it was made from."
+        )
+    names = (_input_names(source), _input_names(target))
+    _check_names("inputs", *names)
+    _check_names("outputs", *({str(v.name) for v in m.graph.outputs} for m in (source, target)))
+
+
+def _input_names(model: ir.Model) -> set[str]:
+    return {spec.name for spec in input_specs(model)}
+
+
+def _check_names(kind: str, ours: set[str], theirs: set[str]) -> None:
+    if ours == theirs:
+        return
+    raise ModelError(
+        f"the models do not belong together: {kind} of the float model are "
+        f"{', '.join(sorted(ours))}; of the quantized one {', '.join(sorted(theirs))}. "
+        "Give the model that it was made from."
+    )
+
+
+def _match_tensors(source: ir.Model, target: ir.Model) -> tuple[list[Pair], list[Unmatched]]:
+    ours = {*observable(source), *_input_names(source)}
+    pairs: list[Pair] = []
+    unmatched: list[Unmatched] = []
+    outputs = read_coded(target, OUTPUTS_KEY)  # compared as outputs
+    channels = padded_channels(target)
+    for found in find_codes(target):
+        if found.name in outputs:
+            continue
+        if found.qparams is None:
+            unmatched.append(Unmatched(found.name, found.problem))
+        elif found.tensor not in ours:
+            reason = f"the float model has no tensor '{found.tensor}'"
+            unmatched.append(Unmatched(found.name, reason))
+        else:
+            name, had = found.tensor, channels.get(found.tensor)
+            pairs.append(Pair(name, name, found.name, found.qparams, found.gain, had))
+    return pairs, unmatched
+
+
+def _match_outputs(
+    source: ir.Model, coded: Mapping[str, Coded]
+) -> tuple[list[Pair], list[Unmatched]]:
+    pairs: list[Pair] = []
+    unmatched: list[Unmatched] = []
+    for value in source.graph.outputs:
+        name = str(value.name)
+        if isinstance(value.type, ir.TensorType) and value.dtype != ir.DataType.STRING:
+            pairs.append(Pair(name, name, name, None, coded=coded.get(name)))
+            continue
+        reason = f"an output of type {value.type} holds no numbers"
+        unmatched.append(Unmatched(name, reason))
+    return pairs, unmatched
+
+
+def _selected(pairs: list[Pair], only: Sequence[str]) -> list[Pair]:
+    return [p for p in pairs if any(fnmatch.fnmatchcase(p.name, glob) for glob in only)]
+
+
+def _check_globs(only: Sequence[str], names: list[str]) -> None:
+    for glob in only:
+        if glob != "*" and not any(fnmatch.fnmatchcase(name, glob) for name in names):
+            raise QConfigError(
+                f"no compared tensor or output matches '{glob}'.{nearest(glob, names)}"
+            )

@@ -1,0 +1,35 @@
+from __future__ import annotations
+
+import onnx_ir as ir
+import pytest
+
+import onnxq
+from onnxq.checking.sides import sides_of
+from onnxq.errors import ModelError, QConfigError
+from tests.examples import as_ir, images, network
+
+
+@pytest.fixture(scope="module")
+def pair() -> tuple[ir.Model, ir.Model]:
+    source = as_ir(network())
+    return source, onnxq.quantize(source, [{"x": images(4)}], check=onnxq.Check.NONE)
+
+
+def test_tensors_and_outputs_of_the_same_name_are_matched(pair: tuple[ir.Model, ir.Model]) -> None:
+    sides = sides_of(*pair)
+    assert [p.target for p in sides.tensors] == [f"{p.name}_quantized" for p in sides.tensors]
+    assert [p.name for p in sides.pairs][-1] == sides.outputs[0].name == "y"
+    assert sides.unmatched == ()
+
+
+def test_globs_leave_pairs_out(pair: tuple[ir.Model, ir.Model]) -> None:
+    assert [p.name for p in sides_of(*pair, ["r*"]).pairs] == ["r1"]
+    with pytest.raises(QConfigError, match="matches 'nothing'"):
+        sides_of(*pair, ["nothing"])
+
+
+def test_models_that_do_not_belong_together_are_refused(pair: tuple[ir.Model, ir.Model]) -> None:
+    other = network()
+    other.graph.initializer[0].raw_data = bytes(len(other.graph.initializer[0].raw_data))
+    with pytest.raises(ModelError, match="was made from float model"):
+        sides_of(as_ir(other), pair[1])
