@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from onnxq.checking.bench import bench
     from onnxq.checking.cross_check import cross_check
     from onnxq.checking.predict import predict
-    from onnxq.checking.verify import verify
     from onnxq.checking.with_verdict import Check
     from onnxq.graph.saving import save
     from onnxq.language.genai_folder import genai_folder
@@ -43,6 +42,7 @@ if TYPE_CHECKING:
     from onnxq.static.plan import plan
     from onnxq.static.prepare import prepare
     from onnxq.static.rewrite import rewrite
+    from onnxq.survey.verified import verify
     from onnxq.tuning.goal import Goal
     from onnxq.tuning.tune import tune
     from onnxq.weights import quantize_weights
@@ -104,7 +104,7 @@ _HOMES = {
     "rewrite": "onnxq.static.rewrite",
     "save": "onnxq.graph.saving",
     "tune": "onnxq.tuning.tune",
-    "verify": "onnxq.checking.verify",
+    "verify": "onnxq.survey.verified",
 }
 """Public function or class -> the module that defines it; other names of __all__ are modules."""
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping  # noqa: TC003  # the codec reads annotations at run time
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, Protocol, Self
 
 from onnxq.core.brief import brief
 from onnxq.core.saved import Saved
@@ -13,6 +14,13 @@ from onnxq.static.arguments import check_bound, check_decibels
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+
+class Reported(Protocol):
+    """Models and samples that findings are of, where they are at hand: they write the report."""
+
+    def write(self, path: Path) -> None:
+        """Writes it to a file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,8 +130,38 @@ class Findings(Saved):
     unmatched: tuple[Unmatched, ...]
     execution: Execution
 
+    _reported: ClassVar[Reported | None] = None
+
     def __repr__(self) -> str:
         return brief(self)
+
+    def reported_by(self, reported: Reported) -> Self:
+        """The same findings, with what writes their report."""
+        found = replace(self)
+        object.__setattr__(found, "_reported", reported)  # no field: not compared, not saved
+        return found
+
+    def report(self, path: str | Path) -> None:
+        """Writes an HTML report, one file that opens offline: what costs accuracy, and time.
+
+        The models and a few of the samples that verify ran are looked at again for it, on one
+        thread: own errors, histograms, times of nodes.
+
+        Args:
+            path: of the file.
+
+        Raises:
+            VerificationError: the findings were loaded from a file, or made in another process: the
+                models are not there.
+            OutputError: the path cannot be written.
+        """
+        if self._reported is None:
+            raise VerificationError(
+                "these findings have no models to look at: they were loaded, or come from another "
+                "process. Call onnxq.verify here, or run `onnxq report FLOAT QUANTIZED SAMPLES -o "
+                f"{path}`."
+            )
+        self._reported.write(Path(path))
 
     def check(self, min_sqnr_db: float | None = None, max_steps: float | None = None) -> None:
         """Returns if every compared tensor and output keeps the bounds; NaN keeps none.

@@ -37,6 +37,9 @@ class Sides:
     """A float model and a quantized one that belong together.
 
     Attributes:
+        model: the float model, as it was given.
+        quantized: the quantized one, likewise.
+        only: globs of what is compared.
         source: the canonical float model, which takes pixels where the quantized one does.
         target: the quantized model.
         float_hash: of the canonical float model.
@@ -45,6 +48,9 @@ class Sides:
         unmatched: what cannot be compared.
     """
 
+    model: ModelSource
+    quantized: ModelSource
+    only: tuple[str, ...]
     source: ir.Model
     target: ir.Model
     float_hash: str
@@ -80,7 +86,17 @@ def sides_of(model: ModelSource, quantized: ModelSource, only: Sequence[str] = E
     _check_globs(only, [p.name for p in (*tensors, *outputs)])
     tensors, outputs = _selected(tensors, only), _selected(outputs, only)
     missing = (*unmatched, *without_numbers)
-    return Sides(source, target, float_hash, tuple(tensors), tuple(outputs), missing)
+    return Sides(
+        model,
+        quantized,
+        tuple(only),
+        source,
+        target,
+        float_hash,
+        tuple(tensors),
+        tuple(outputs),
+        missing,
+    )
 
 
 def _float_side(model: ModelSource, target: ir.Model) -> ir.Model:

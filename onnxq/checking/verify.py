@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from onnxq.checking.side_by_side import Pair, Sums
+    from onnxq.checking.sides import Sides
+    from onnxq.samples import Samples
     from onnxq.samples.inputs import Batch
     from onnxq.static.prepared import ModelSource
 
@@ -73,31 +75,53 @@ def verify(
         UserWarning: an executor is given, and feedback.
     """
     sides = sides_of(model, quantized, only)
-    source, target = sides.source, sides.target
-    scales = {p.name: float(p.qparams.scale) for p in sides.tensors if p.qparams is not None}
     state = as_feedback(feedback)
-    check_feedback(source, state)
-    specs = input_specs(source, state.values(), read_coded(target, INPUTS_KEY))
-    batches = open_samples(samples, specs, batch_size, ignore)
-    workers = without_state(executor, state)
+    batches = open_for(sides, samples, batch_size, ignore, state)
+    return findings_of(sides, batches, state, progress, executor)
+
+
+def open_for(
+    sides: Sides,
+    samples: object,
+    batch_size: int | None,
+    ignore: Collection[str],
+    feedback: Mapping[str, str],
+) -> Samples:
+    """Samples that both models can be run on; arguments and errors as of `verify`."""
+    check_feedback(sides.source, feedback)
+    coded = read_coded(sides.target, INPUTS_KEY)
+    specs = input_specs(sides.source, feedback.values(), coded)
+    return open_samples(samples, specs, batch_size, ignore)
+
+
+def findings_of(
+    sides: Sides,
+    batches: Samples,
+    feedback: Mapping[str, str],
+    progress: Progress | None = None,
+    executor: Executor | None = None,
+) -> Findings:
+    """Findings of two models on opened samples; see `verify`."""
+    scales = {p.name: float(p.qparams.scale) for p in sides.tensors if p.qparams is not None}
+    workers = without_state(executor, feedback)
     away = None
     if workers is not None:
-        ours = PortableModel.of(model, load(model))
-        away = _Away(ours, PortableModel.of(quantized, target), tuple(only))
+        ours = PortableModel.of(sides.model, load(sides.model))
+        away = _Away(ours, PortableModel.of(sides.quantized, sides.target), sides.only)
     count = 0
-    with SideBySide(source, target, sides.tensors, sides.outputs, state) as run:
+    with SideBySide(sides.source, sides.target, sides.tensors, sides.outputs, feedback) as run:
         for found in over_batches(workers, run.open, away or run.open, batches, progress):
             count += 1
             for pair, sums in zip(sides.pairs, found, strict=True):
                 pair.sums.add(sums)
     return Findings(
         sides.float_hash,
-        model_hash(target),
+        model_hash(sides.target),
         count,
         tuple(_tensor_finding(p) for p in sides.tensors if p.sums.compared.elements),
         tuple(_output_finding(p, scales.get(p.name)) for p in sides.outputs),
         (*sides.unmatched, *_incomparable(sides.pairs)),
-        execution(target),
+        execution(sides.target),
     )
 
 

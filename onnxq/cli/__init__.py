@@ -21,6 +21,7 @@ from onnxq.cli.making import quantize, quantize_dynamic
 from onnxq.cli.making_weights import quantize_weights
 from onnxq.cli.measuring import bench, costs
 from onnxq.cli.predicting import predict
+from onnxq.cli.reporting import report
 from onnxq.cli.searching import tune
 from onnxq.cli.verifying import verify
 from onnxq.errors import exit_codes
@@ -49,6 +50,7 @@ COMMANDS = (
     quantize_weights,
     tune,
     verify,
+    report,
     cross_check,
     predict,
     bench,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -28,6 +28,7 @@ from onnxq.cli.options import (
     target_option,
     threads_option,
 )
+from onnxq.cli.reporting import command_of, report_option, write_report
 from onnxq.cli.steps import (
     calibrate_model,
     claim_beside,
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from onnxq.samples.excerpt import Excerpt
+    from onnxq.static.plan import Plan
     from onnxq.static.prepared import Prepared
     from onnxq.static.statistics import Statistics
 
@@ -95,6 +97,7 @@ if TYPE_CHECKING:
     help="Write the forms that were chosen: a qconfig that names every node, and gives this file.",
 )
 @click.option("--save-stats", type=PATH, help="Write the statistics.")
+@report_option
 @json_option
 def quantize(
     model: Path,
@@ -120,6 +123,7 @@ def quantize(
     save_plan: Path | None,
     save_qconfig: Path | None,
     save_stats: Path | None,
+    report: Path | None,
     as_json: bool,
     ends: Ends,
     improve: tuple[str, ...],
@@ -134,7 +138,8 @@ def quantize(
         raise click.UsageError(
             "--hold-apart checks on some of SAMPLES: without --stats, --check and --no-verdict."
         )
-    outputs = [output, *given(save_plan, save_qconfig, save_stats)]
+    _check_page(report, samples, check)
+    outputs = [output, *given(save_plan, save_qconfig, save_stats, report)]
     claim_beside(model, outputs, [*given(samples, qconfig, check, costs), *stats])
     source = load_model(model, outputs)
     from onnxq.checking.static_job import StaticJob, carry_out
@@ -175,6 +180,32 @@ def quantize(
     if save_stats is not None:
         statistics.save(save_stats)
     report_quantization(prepared, made.plan, Written(made, model, output), as_json)
+    if report is not None:
+        reading = {"batch_size": batch_size, "ignore": ignore, "feedback": feedback}
+        _write_page(made.plan, (model, output, check or samples), report, reading, save_plan)
+
+
+def _check_page(report: Path | None, samples: Path | None, check: Path | None) -> None:
+    """Refuses a report without samples."""
+    if report is not None and samples is None and check is None:
+        raise click.UsageError("--report runs both models: give SAMPLES, or --check with --stats.")
+
+
+def _write_page(
+    plan: Plan,
+    paths: tuple[Path, Path, Path | None],
+    report: Path,
+    reading: dict[str, Any],
+    save_plan: Path | None,
+) -> None:
+    """Writes the HTML report on the model that was written."""
+    from onnxq.survey.survey import Beside
+
+    model, output, samples = paths
+    assert samples is not None  # _check_page
+    compared = (model, output, samples)
+    command = command_of(compared, report, reading, {"--plan": save_plan})
+    write_report(compared, report, reading, Beside(plan), command)
 
 
 @click.command("quantize-dynamic")

@@ -6,7 +6,7 @@ import os
 import shlex
 import warnings
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -28,6 +28,7 @@ from onnxq.cli.options import (
     set_option,
     target_option,
 )
+from onnxq.cli.reporting import command_of, report_option, write_report
 from onnxq.cli.steps import asked_mapping, claim_beside, claim_folder, given, load_model
 from onnxq.cli.worker_options import Workers, workers_options
 from onnxq.report.detail import is_quiet
@@ -109,6 +110,7 @@ if TYPE_CHECKING:
     help="Write the points of the Pareto front, each a qconfig.",
 )
 @click.option("--save-qconfig", type=PATH, help="Write the qconfig of the best model.")
+@report_option
 @qconfig_option
 @set_option
 @choice_option
@@ -140,6 +142,7 @@ def tune(
     costs: Path | None,
     front: Path | None,
     save_qconfig: Path | None,
+    report: Path | None,
     qconfig: Path | None,
     overrides: tuple[str, ...],
     choice: str | None,
@@ -162,7 +165,9 @@ def tune(
     if check is not None and hold_apart is not None:
         raise click.UsageError("--hold-apart checks on some of SAMPLES: without --check.")
     claim_beside(
-        model, [output, *given(journal, save_qconfig)], [samples, *given(qconfig, check, costs)]
+        model,
+        [output, *given(journal, save_qconfig, report)],
+        [samples, *given(qconfig, check, costs)],
     )
     for folder in given(front):
         claim_folder(folder)
@@ -238,11 +243,32 @@ def tune(
         )
     )
     _report(tuned, again, as_json)
+    if report is not None:
+        reading = {
+            "batch_size": batch_size,
+            "ignore": (*ignore, *tuned.labels),
+            "feedback": feedback,
+        }
+        _write_page(tuned, (model, output, check or samples), report, reading)
     if tuned.missed:
         raise VerificationError(
             f"the goal was not reached ({'; '.join(tuned.missed)}), and '{output}' is not written. "
             f"{_advice(tuned)}"
         )
+
+
+def _write_page(
+    tuned: Tuned, paths: tuple[Path, Path, Path], report: Path, reading: dict[str, Any]
+) -> None:
+    """Writes the HTML report on the best model, whether or not it was written itself."""
+    from onnxq.survey.survey import Beside
+
+    beside = Beside(tuned=tuned, notes=tuned.missed)
+    if tuned.missed:
+        write_report((paths[0], tuned.model, paths[2]), report, reading, beside, "")
+        return
+    command = command_of(paths, report, reading, {})
+    write_report(paths, report, reading, beside, command)
 
 
 def _advice(tuned: Tuned) -> str:

@@ -1,12 +1,16 @@
 from __future__ import annotations
 
-import onnx_ir as ir
+from typing import TYPE_CHECKING
+
 import pytest
 
 import onnxq
 from onnxq.checking.sides import sides_of
 from onnxq.errors import ModelError, QConfigError
 from tests.examples import as_ir, images, network
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
 
 
 @pytest.fixture(scope="module")

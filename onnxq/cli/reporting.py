@@ -1,0 +1,140 @@
+"""The command that writes an HTML report, and the option of others that does: report, --report."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from onnxq.cli.common_options import say_written
+from onnxq.cli.image_options import image_options, image_words
+from onnxq.cli.options import (
+    PATH,
+    Bound,
+    batch_size_option,
+    feedback_option,
+    ignore_option,
+    output_option,
+)
+from onnxq.cli.worker_options import Workers, workers_options
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from onnxq.static.prepared import ModelSource
+    from onnxq.survey.survey import Beside
+
+report_option = click.option(
+    "--report", type=PATH, help="Write an HTML report on the result, which opens offline."
+)
+
+
+@click.command()
+@click.argument("model", metavar="FLOAT", type=PATH)
+@click.argument("quantized", metavar="QUANTIZED", type=PATH)
+@click.argument("samples", type=PATH)
+@output_option
+@batch_size_option
+@ignore_option
+@image_options
+@feedback_option
+@click.option(
+    "--plan", type=PATH, help="The plan of quantize --save-plan: reasons of every decision."
+)
+@click.option(
+    "--min-sqnr", type=Bound(), metavar="DB", help="Fail (exit code 8) where the SQNR is lower."
+)
+@click.option(
+    "--max-steps",
+    type=Bound(min=0),
+    metavar="N",
+    help="Fail where an error is larger, in steps.",
+)
+@workers_options
+def report(
+    model: Path,
+    quantized: Path,
+    samples: Path,
+    output: Path,
+    batch_size: int | None,
+    ignore: tuple[str, ...],
+    feedback: dict[str, str],
+    plan: Path | None,
+    min_sqnr: float | None,
+    max_steps: float | None,
+    workers: Workers,
+) -> None:
+    """Write an HTML report: what costs accuracy, what costs time, every decision, the graph.
+
+    One file that opens offline, in any browser, and asks nobody for anything. The bounds are those
+    of `verify`: the report shows them, is written all the same, and the command fails by them.
+    """
+    from onnxq.cli.steps import claim_beside, given
+    from onnxq.static.plan import Plan
+    from onnxq.survey.heading import Bounds
+    from onnxq.survey.survey import Beside
+
+    claim_beside(model, [output], [quantized, samples, *given(plan)])
+    bounds = Bounds(min_sqnr, max_steps)
+    beside = Beside(None if plan is None else Plan.load(plan), bounds=bounds)
+    paths = (model, quantized, samples)
+    options = {"--plan": plan, "--min-sqnr": min_sqnr, "--max-steps": max_steps}
+    with workers.executor() as executor:
+        reading = {"batch_size": batch_size, "ignore": ignore, "feedback": feedback}
+        command = command_of(paths, output, reading, options)
+        write_report(paths, output, {**reading, "executor": executor}, beside, command)
+
+
+def command_of(
+    paths: tuple[Path, Path, Path],
+    report: Path,
+    reading: Mapping[str, Any],
+    options: Mapping[str, object],
+) -> str:
+    """The command that writes a report.
+
+    Args:
+        paths: float model, quantized model, samples.
+        report: to be written.
+        reading: batch_size, ignore and feedback of the samples.
+        options: name -> value; None: not given.
+    """
+    given = {"--batch-size": reading["batch_size"], **options}
+    return shlex.join(
+        [
+            *("onnxq", "report", *map(os.fspath, paths), "-o", os.fspath(report)),
+            *(part for key, one in given.items() if one is not None for part in (key, str(one))),
+            *(f"--ignore={name}" for name in reading["ignore"]),
+            *(f"--feedback={output}={fed}" for output, fed in reading["feedback"].items()),
+            *image_words(paths[2]),
+        ]
+    )
+
+
+def write_report(
+    compared_ones: tuple[ModelSource, ModelSource, object],
+    path: Path,
+    reading: dict[str, Any],
+    beside: Beside,
+    command: str,
+) -> None:
+    """Runs both models, writes their report, and fails by the bounds.
+
+    Args:
+        compared_ones: float model, quantized model, samples.
+        path: of the report.
+        reading: how to read the samples, and whose workers run.
+        beside: plan, search, bounds.
+        command: that writes the report.
+    """
+    from onnxq.report.progress import progress_bar
+    from onnxq.survey.verified import compared
+
+    with progress_bar("report") as progress:
+        found = compared(*compared_ones, **reading, progress=progress)
+    found.write(path, beside, command)
+    say_written(f"{path}: the report; open it in a browser")
+    found.findings.check(beside.bounds.min_sqnr_db, beside.bounds.max_steps)

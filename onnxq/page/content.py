@@ -1,0 +1,253 @@
+"""Content of a report: plain values, gathered once, in the order in which they are shown.
+
+Places in `Page.nodes`, `Page.tensors` and `Page.weights` are what parts name each other by.
+Figures that are not known, or have no meaning for a part, are None.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+Edge = tuple[int, int]
+"""(place of the node that gives a tensor, place of one that reads it)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """A name and what is said of it."""
+
+    name: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A bound that was asked for.
+
+    Attributes:
+        words: the bound, and what was got.
+        is_kept: whether it holds.
+    """
+
+    words: str
+    is_kept: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """Head of a report.
+
+    Attributes:
+        title: names of the two models.
+        verdict: one sentence.
+        warning: about outputs that are far from float; empty: there are none.
+        bounds: that were asked for.
+        figures: the few that matter most.
+        origin: hashes, versions, machine.
+        command: that repeats the report; empty: it was written from Python.
+        notes: what a reader should know.
+    """
+
+    title: str
+    verdict: str
+    warning: str = ""
+    bounds: tuple[Bound, ...] = ()
+    figures: tuple[Fact, ...] = ()
+    origin: tuple[Fact, ...] = ()
+    command: str = ""
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Histogram:
+    """Counts of a tensor's float values in bins of equal width.
+
+    Attributes:
+        low, high: ends of the first and of the last bin; values beyond are in these bins.
+        counts: of each bin.
+    """
+
+    low: float
+    high: float
+    counts: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """Grid that a tensor's codes lie on.
+
+    Attributes:
+        dtype: of the codes.
+        scale: one step.
+        zero_point: code of 0.
+        low, high: reals that the lowest and the highest code stand for.
+    """
+
+    dtype: str
+    scale: float
+    zero_point: int
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class TensorPart:
+    """A tensor of the float model beside that of the quantized one.
+
+    Attributes:
+        name: of the tensor.
+        node: place of the node that gives it; None: it is an input of the model.
+        error_db: SQNR on all samples: own and inherited errors together.
+        own_db: SQNR of the node alone, both models given the same inputs.
+        inherited_db: SQNR of what came in with the inputs.
+        max_steps: largest error in steps of its grid.
+        saturated_share: of its float values, beyond what its codes reach.
+        grid: of its codes; None: it has none.
+        histogram: of its float values.
+        is_output: whether it is an output of the model.
+    """
+
+    name: str
+    node: int | None
+    error_db: float
+    own_db: float | None = None
+    inherited_db: float | None = None
+    max_steps: float | None = None
+    saturated_share: float | None = None
+    grid: Grid | None = None
+    histogram: Histogram | None = None
+    is_output: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class WeightPart:
+    """A weight that is stored as codes.
+
+    Attributes:
+        name: of the tensor.
+        node: place of the node that reads it; None: not known.
+        dtype: of the codes.
+        granularity: how many scales it has, in words.
+        lows, highs: smallest and largest real of each channel.
+        reaches: largest real that a channel's codes reach.
+    """
+
+    name: str
+    node: int | None
+    dtype: str
+    granularity: str
+    lows: tuple[float, ...]
+    highs: tuple[float, ...]
+    reaches: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NodePart:
+    """A node of the float model.
+
+    Attributes:
+        name: of it.
+        op_type: of it.
+        form: that it has in the quantized model: a NodeForm's value, or "inside" of another node.
+        reason: why it has that form.
+        float_us: microseconds of a run of it in the float model.
+        quantized_us: likewise in the quantized one, with conversions that it needs.
+        tensors: places of what it gives.
+        weights: places of what it reads.
+        revert: option that leaves it in float; empty: it is.
+    """
+
+    name: str
+    op_type: str
+    form: str
+    reason: str
+    float_us: float | None = None
+    quantized_us: float | None = None
+    tensors: tuple[int, ...] = ()
+    weights: tuple[int, ...] = ()
+    revert: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class MachineColumn:
+    """Machines whose integers are alike.
+
+    Attributes:
+        names: of the targets.
+        cells: of each layer of `Machines.layers`: what it does there, in words; empty: exact.
+    """
+
+    names: tuple[str, ...]
+    cells: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Machines:
+    """Layers whose integers depend on the machine.
+
+    Attributes:
+        layers: names of nodes.
+        columns: kinds of machines.
+        said: what was found, in a sentence.
+    """
+
+    layers: tuple[str, ...]
+    columns: tuple[MachineColumn, ...]
+    said: str
+
+
+@dataclass(frozen=True, slots=True)
+class FrontPoint:
+    """A model that a search measured.
+
+    Attributes:
+        name: of the point.
+        metric: higher is better.
+        db: worst SQNR of an output.
+        time_ratio: of float's time.
+        size_bytes: of its file.
+        moves: from where the search began.
+        is_front: whether no other is as good in everything.
+        is_chosen: whether it is the result.
+    """
+
+    name: str
+    metric: float
+    db: float
+    time_ratio: float | None
+    size_bytes: int
+    moves: str
+    is_front: bool
+    is_chosen: bool
+
+
+@dataclass(frozen=True)
+class Page:
+    """Everything that a report shows.
+
+    Attributes:
+        head: verdict and origin.
+        nodes: of the float model, in the order in which they run.
+        tensors: that were compared, in graph order; outputs among them.
+        weights: stored as codes.
+        edges: between nodes.
+        unmatched: tensors that could not be compared, and why.
+        unassigned: microseconds of both models that belong to no node, by operator: (name, float,
+            quantized).
+        whole_us: microseconds of whole runs of both; None: not measured.
+        machines: where integers depend on the machine; None: not asked, or not known.
+        front: of a search; empty: there was none.
+        missing: section -> why it is not there.
+    """
+
+    head: Head
+    nodes: tuple[NodePart, ...] = ()
+    tensors: tuple[TensorPart, ...] = ()
+    weights: tuple[WeightPart, ...] = ()
+    edges: tuple[Edge, ...] = ()
+    unmatched: tuple[Fact, ...] = ()
+    unassigned: tuple[tuple[str, float, float], ...] = ()
+    whole_us: tuple[float, float] | None = None
+    machines: Machines | None = None
+    front: tuple[FrontPoint, ...] = ()
+    missing: tuple[Fact, ...] = ()

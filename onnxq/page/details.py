@@ -1,0 +1,96 @@
+"""Details of a page's parts, as the island holds them for the panel that a click opens."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from onnxq.page.charts import channels_chart, histogram_chart
+from onnxq.page.drawing import difference, form_words
+from onnxq.page.wording import change, decibels, microseconds, number, share
+
+if TYPE_CHECKING:
+    from onnxq.page.charts import Chart
+    from onnxq.page.content import NodePart, Page, TensorPart, WeightPart
+    from onnxq.page.drawing import Drawing
+
+Json = dict[str, object]
+
+
+def details_of(page: Page, drawing: Drawing) -> Json:
+    """Nodes, tensors and weights by their places; texts and charts are ready to be shown."""
+    ahead: dict[int, list[int]] = defaultdict(list)
+    behind: dict[int, list[int]] = defaultdict(list)
+    for source, reader in dict.fromkeys(page.edges):
+        behind[source].append(reader)
+        ahead[reader].append(source)
+    nodes = [
+        _node(node, place) | {"ins": ahead[place], "outs": behind[place]}
+        for place, node in enumerate(page.nodes)
+    ]
+    for node, box in zip(nodes, drawing.boxes, strict=True):
+        node["box"] = [box.x, box.y, box.width]
+    return {
+        "nodes": nodes,
+        "tensors": [_tensor(tensor) for tensor in page.tensors],
+        "weights": [_weight(weight) for weight in page.weights],
+    }
+
+
+def _node(node: NodePart, place: int) -> Json:
+    facts = [("form", form_words(node.form)), ("why", node.reason)] if node.reason else []
+    if node.float_us is not None:
+        facts.append(("float", microseconds(node.float_us)))
+    if node.quantized_us is not None:
+        facts.append(("quantized", microseconds(node.quantized_us)))
+    cost = difference(node)
+    if cost is not None:
+        facts.append(("difference", change(cost)))
+    return {
+        "place": place,
+        "name": node.name,
+        "op": node.op_type,
+        "facts": facts,
+        "revert": node.revert,
+        "tensors": list(node.tensors),
+        "weights": list(node.weights),
+    }
+
+
+def _tensor(tensor: TensorPart) -> Json:
+    facts = [("error", decibels(tensor.error_db))]
+    if tensor.own_db is not None:
+        facts.append(("own error", decibels(tensor.own_db)))
+    if tensor.inherited_db is not None:
+        facts.append(("inherited error", decibels(tensor.inherited_db)))
+    if tensor.max_steps is not None:
+        facts.append(("largest error", f"{tensor.max_steps:.1f} steps"))
+    if tensor.saturated_share is not None:
+        facts.append(("beyond its range", share(tensor.saturated_share)))
+    grid = tensor.grid
+    if grid is not None:
+        facts += [
+            ("codes", f"{grid.dtype}, zero point {grid.zero_point}"),
+            ("step", number(grid.scale)),
+            ("range", f"{number(grid.low)} to {number(grid.high)}"),
+        ]
+    found = tensor.histogram
+    chart = None if found is None else _chart(histogram_chart(found, grid))
+    return {"name": tensor.name, "node": tensor.node, "facts": facts, "chart": chart}
+
+
+def _weight(weight: WeightPart) -> Json:
+    facts = [("codes", weight.dtype), ("scales", weight.granularity)]
+    chart = _chart(channels_chart(weight)) if weight.lows else None
+    return {"name": weight.name, "node": weight.node, "facts": facts, "chart": chart}
+
+
+def _chart(chart: Chart) -> Json:
+    return {
+        "bars": chart.bars,
+        "band": chart.band and [round(end, 1) for end in chart.band],
+        "reach": chart.reach,
+        "steps": chart.steps,
+        "ticks": [[tick.at, tick.text] for tick in chart.ticks],
+        "words": chart.words,
+    }

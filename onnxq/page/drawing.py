@@ -1,0 +1,209 @@
+"""Drawing of a page's graph: boxes and lines in SVG units, and the classes that colour them."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from onnxq.page.layering import layout_of
+from onnxq.page.wording import change, decibels
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from onnxq.page.content import NodePart, Page
+    from onnxq.page.layering import Layout, Point
+
+HIGH = 38.0
+"""Height of a box."""
+LEAST_WIDE, MOST_WIDE, LETTER, SIDES = 84.0, 190.0, 7.4, 22.0
+TURN = 12.0
+"""Units below a box where a line turns towards the next column."""
+LANE, LANES = 5.0, 5
+ERROR_ENDS = (15.0, 20.0, 25.0, 30.0, 40.0, 50.0)
+"""Decibels between the classes of errors: e0 is the worst, e6 the best."""
+TIME_CLASSES = 3
+"""Classes of times on either side: t-3 gains most, t3 loses most."""
+ENDS = "end"
+"""Form of inputs and outputs, which are drawn and are no nodes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """A node of the drawing.
+
+    Attributes:
+        x, y: its upper left corner.
+        width: of it.
+        classes: of the style sheet: one for the error, one for the time, one for the form.
+        title: operator, or name of an input or output.
+        error, time, form: its figure, in the words of each colouring.
+    """
+
+    x: float
+    y: float
+    width: float
+    classes: str
+    title: str
+    error: str
+    time: str
+    form: str
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """A drawing.
+
+    Attributes:
+        boxes: of the page's nodes.
+        lines: path of each edge.
+        width, height: of the whole.
+    """
+
+    boxes: tuple[Box, ...]
+    lines: tuple[str, ...]
+    width: float
+    height: float
+
+
+def drawing_of(page: Page) -> Drawing:
+    """The drawing of a page's nodes."""
+    titles = [shortened(node.name if node.form == ENDS else node.op_type) for node in page.nodes]
+    widths = [min(max(LEAST_WIDE, LETTER * len(t) + SIDES), MOST_WIDE) for t in titles]
+    layout = layout_of(widths, page.edges)
+    most = max((abs(d) for n in page.nodes if (d := difference(n)) is not None), default=0.0)
+    boxes = tuple(
+        Box(
+            round(x - width / 2, 1),
+            round(y - HIGH / 2, 1),
+            width,
+            f"{error_class(page, node)} {time_class(node, most)} f-{node.form}",
+            title,
+            _error_words(page, node),
+            _time_words(node),
+            form_words(node.form),
+        )
+        for (x, y), width, node, title in zip(
+            layout.centres, widths, page.nodes, titles, strict=True
+        )
+    )
+    lines = tuple(_line(layout, place) for place in range(len(page.edges)))
+    return Drawing(boxes, lines, math.ceil(layout.width), math.ceil(layout.height))
+
+
+def shortened(text: str, most: int = 22) -> str:
+    """The text, with its middle left out where it is long."""
+    if len(text) <= most:
+        return text
+    head = (most - 1) // 2
+    return f"{text[:head]}…{text[head + 1 - most :]}"
+
+
+def difference(node: NodePart) -> float | None:
+    """Microseconds that the node costs in the quantized model more than in float."""
+    if node.float_us is None or node.quantized_us is None:
+        return None
+    return node.quantized_us - node.float_us
+
+
+def worst_error(page: Page, node: NodePart) -> float | None:
+    """The lowest SQNR of the node's results; None: none was compared."""
+    found = [page.tensors[place].error_db for place in node.tensors]
+    return min(found, key=lambda db: -math.inf if math.isnan(db) else db) if found else None
+
+
+def error_class(page: Page, node: NodePart) -> str:
+    """Class of its error, e0 to e6, or e-none."""
+    return error_level(worst_error(page, node))
+
+
+def error_level(db: float | None) -> str:
+    """Class of an SQNR, e0 to e6, or e-none; NaN is the worst."""
+    if db is None:
+        return "e-none"
+    return f"e{0 if math.isnan(db) else bisect_right(ERROR_ENDS, db)}"
+
+
+def time_class(node: NodePart, most: float) -> str:
+    """Class of what it gains or loses, t-3 to t3, beside the largest difference; or t-none."""
+    value = difference(node)
+    if value is None or not most:
+        return "t-none"
+    level = round(TIME_CLASSES * math.copysign(math.sqrt(abs(value) / most), value))
+    return f"t{level}"
+
+
+def form_words(form: str) -> str:
+    """A form in words."""
+    return FORMS.get(form, form)
+
+
+FORMS = {
+    "integer": "integers",
+    "float_result": "integers, float out",
+    "dynamic": "dynamic",
+    "stored": "stored as integers",
+    "wide": "16 bits",
+    "float": "float",
+    "inside": "in its neighbour",
+    ENDS: "",
+}
+"""Form of a node -> words."""
+
+
+def _error_words(page: Page, node: NodePart) -> str:
+    found = worst_error(page, node)
+    return "" if found is None else decibels(found)
+
+
+def _time_words(node: NodePart) -> str:
+    value = difference(node)
+    return "" if value is None else change(value)
+
+
+def _line(layout: Layout, place: int) -> str:
+    """Path of an edge: from below its node, by its lanes, to above its reader."""
+    points, gutters = layout.routes[place], layout.gutters[place]
+    drawn = [f"M{_n(points[0][0])} {_n(points[0][1] + HIGH / 2)}"]
+    for index, (one, other) in enumerate(pairwise(points)):
+        start = (one[0], one[1] + HIGH / 2)
+        end = (other[0], other[1] - HIGH / 2)
+        if index in gutters:
+            aside = LANE * (place % LANES - LANES // 2)  # lines in a gutter lie side by side
+            drawn.append(_turn(start, end, gutters[index] + aside))
+        else:
+            drawn.append(_curve(start, end))
+        if index + 2 < len(points):
+            drawn.append(f"V{_n(other[1] + HIGH / 2)}")
+    return "".join(drawn)
+
+
+def _curve(start: Point, end: Point) -> str:
+    if abs(start[0] - end[0]) < 0.5:
+        return f"V{_n(end[1])}"
+    bend = max((end[1] - start[1]) / 2, TURN)
+    return (
+        f"C{_n(start[0])} {_n(start[1] + bend)} {_n(end[0])} {_n(end[1] - bend)} "
+        f"{_n(end[0])} {_n(end[1])}"
+    )
+
+
+def _turn(start: Point, end: Point, gutter: float) -> str:
+    """Down, over to the gutter ahead of the next column, up, and over to its first layer."""
+    below, above = start[1] + TURN, end[1] - TURN
+    return f"V{_n(below)}H{_n(gutter)}V{_n(above)}H{_n(end[0])}V{_n(end[1])}"
+
+
+def _n(value: float) -> str:
+    return f"{value:.1f}".removesuffix(".0")
+
+
+def legend_errors() -> Sequence[tuple[str, str]]:
+    """(class, words) of the colours of errors, the worst first."""
+    ends = [f"{end:g}" for end in ERROR_ENDS]
+    between = [f"{low} to {high} dB" for low, high in pairwise(ends)]
+    words = [f"below {ends[0]} dB", *between, f"{ends[-1]} dB and more"]
+    return [(f"e{level}", said) for level, said in enumerate(words)]

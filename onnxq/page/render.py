@@ -1,0 +1,155 @@
+"""Renders a page as one HTML file, which needs no network and may reach none.
+
+The file's Content-Security-Policy lets nothing in but its own style sheet and its own script, by
+their hashes: a page that is opened from a disk can send nothing anywhere, and nothing that a model
+calls its tensors can run.
+"""
+
+from __future__ import annotations
+
+import base64
+import functools
+import hashlib
+import math
+from collections import defaultdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import jinja2
+from markupsafe import Markup
+
+from onnxq.core.atomic import write_atomically
+from onnxq.page import wording
+from onnxq.page.charts import (
+    HIGH,
+    WIDE,
+    channels_chart,
+    difference_bar,
+    front_chart,
+    histogram_chart,
+)
+from onnxq.page.details import details_of
+from onnxq.page.drawing import (
+    ENDS,
+    difference,
+    drawing_of,
+    error_level,
+    form_words,
+    legend_errors,
+    shortened,
+)
+from onnxq.page.island import island
+
+if TYPE_CHECKING:
+    from onnxq.page.content import NodePart, Page, TensorPart
+
+FIRST_ROWS = 25
+"""Rows of a table that are shown at first, and printed; a button shows the rest."""
+
+
+def write_page(page: Page, path: str | Path) -> None:
+    """Writes a page, whole or not at all.
+
+    Raises:
+        OutputError: the path cannot be written.
+    """
+    data = html_of(page).encode()
+    write_atomically(Path(path), lambda file: file.write(data))
+
+
+def html_of(page: Page) -> str:
+    """The text of a page's file."""
+    drawing = drawing_of(page)
+    style, script = asset("page.css"), asset("page.js")
+    real = [(place, node) for place, node in enumerate(page.nodes) if node.form != ENDS]
+    return (
+        environment()
+        .get_template("page.html")
+        .render(
+            page=page,
+            head=page.head,
+            policy=_policy(style, script),
+            style=Markup(style),  # our own file
+            script=Markup(script),  # likewise
+            island=island(details_of(page, drawing)),
+            drawing=drawing,
+            nodes=real,
+            timed=_timed(real),
+            most_us=max((abs(difference(node) or 0.0) for _, node in real), default=0.0),
+            tensors=sorted(enumerate(page.tensors), key=_badness),
+            forms=sorted({node.form for _, node in real}),
+            front=front_chart(page.front),
+            missing=defaultdict(str, {fact.name: fact.value for fact in page.missing}),
+            first_rows=FIRST_ROWS,
+            wide=WIDE,
+            high=HIGH,
+        )
+    )
+
+
+@functools.cache
+def environment() -> jinja2.Environment:
+    """The templates of this room, in which every text is escaped."""
+    made = jinja2.Environment(
+        loader=jinja2.PackageLoader("onnxq.page"),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )
+    made.filters |= {
+        "db": wording.decibels,
+        "us": wording.microseconds,
+        "change": wording.change,
+        "share": wording.share,
+        "number": wording.number,
+        "form": form_words,
+        "short": shortened,
+        "level": error_level,
+        "sortable": _sortable,
+        "cost": difference,
+        "histogram": histogram_chart,
+        "channels": channels_chart,
+    }
+    made.globals["difference_bar"] = difference_bar
+    made.globals["legend_errors"] = legend_errors()
+    return made
+
+
+@functools.cache
+def asset(name: str) -> str:
+    """A file that stands beside the templates."""
+    return (Path(__file__).parent / "templates" / name).read_text("utf-8").strip()
+
+
+def _policy(style: str, script: str) -> str:
+    return (
+        f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def _hash(text: str) -> str:
+    """Hash of what stands in an element, as a policy names it."""
+    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
+
+
+def _badness(item: tuple[int, TensorPart]) -> tuple[bool, float]:
+    """The lower, the worse; NaN is the worst."""
+    db = item[1].error_db
+    return (not math.isnan(db), db)
+
+
+def _timed(nodes: list[tuple[int, NodePart]]) -> list[tuple[int, NodePart]]:
+    """Nodes with both times, those first that lose most."""
+    timed = [item for item in nodes if difference(item[1]) is not None]
+    return sorted(timed, key=lambda item: -(difference(item[1]) or 0.0))
+
+
+def _sortable(value: float | None) -> str:
+    """A number as a table is sorted by; what is not known comes last."""
+    if value is None:
+        return ""
+    if math.isnan(value):
+        return "-1e308"
+    return repr(min(max(value, -1e307), 1e307))

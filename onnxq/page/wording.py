@@ -1,0 +1,53 @@
+"""Words for the figures of a page."""
+
+from __future__ import annotations
+
+import math
+
+MILLION, THOUSAND = 1e6, 1e3
+
+
+def decibels(value: float | None) -> str:
+    """31.2 dB; equal; nothing in common."""
+    if value is None:
+        return "–"
+    if math.isnan(value):
+        return "not a number"
+    if math.isinf(value):
+        return "equal" if value > 0 else "lost"
+    return f"{value:.1f} dB"
+
+
+def share_away(db: float) -> str:
+    """2.8%: root mean square of the error over that of the float values."""
+    return f"{10 ** (-db / 20):.2%}"
+
+
+def microseconds(value: float | None) -> str:
+    """12.3 µs, 1.2 ms."""
+    if value is None:
+        return "–"
+    sign = "−" if value < 0 else ""
+    size = abs(value)
+    if size >= THOUSAND:
+        return f"{sign}{size / THOUSAND:.2f} ms"
+    return f"{sign}{size:.1f} µs"
+
+
+def change(value: float) -> str:
+    """+3.1 µs, −12.0 µs."""
+    return f"+{microseconds(value)}" if value > 0 else microseconds(value)
+
+
+def share(value: float | None) -> str:
+    """0.12%; less than one in ten thousand is not 0.00%."""
+    if value is None:
+        return "–"
+    if 0 < value < 1e-4:
+        return "<0.01%"
+    return f"{value:.2%}" if value else "0%"
+
+
+def number(value: float) -> str:
+    """Four digits, without an exponent where it is short."""
+    return f"{value:.4g}".replace("-", "−")

@@ -1,0 +1,150 @@
+"""Forms of nodes as a quantized file shows them, whoever wrote it, and as a plan names them.
+
+reads codes, gives codes      integer         reads floats, weights are codes    dynamic
+reads codes, gives floats     float_result    reads floats, weights dequantized  stored
+between codes of 16 bits      wide            not in the file any more           inside another
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import onnx_ir as ir
+
+from onnxq.graph.walk import node_name, walk
+from onnxq.operator import Float, NodeForm
+from onnxq.qdq.read import dequantizer, is_constant, is_dequantize, is_quantize
+from onnxq.static.placing.decision import Quantize
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from onnxq.static.plan import Plan
+
+LEAST_RANK = 2
+"""Rank of a weight, at least; scales and zero points have less."""
+CODES = (ir.DataType.UINT8, ir.DataType.INT8, ir.DataType.UINT16, ir.DataType.INT16)
+LONG = (ir.DataType.UINT16, ir.DataType.INT16)
+WORDS = {
+    NodeForm.INTEGER: "the file has it between codes",
+    NodeForm.FLOAT_RESULT: "in the file it reads codes and gives floats",
+    NodeForm.DYNAMIC: "in the file its weights are codes, and its inputs are not",
+    NodeForm.STORED: "the file holds its weights as codes, and dequantizes them ahead of it",
+    NodeForm.WIDE: "the file has it between codes of 16 bits",
+    NodeForm.FLOAT: "the file has it in float",
+    None: "the file has no node of its name: it is computed with a neighbour",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class NodeChoice:
+    """Form of a node, and why it has it.
+
+    Attributes:
+        form: None: inside of another node.
+        reason: in words.
+    """
+
+    form: NodeForm | None
+    reason: str
+
+
+def planned(plan: Plan) -> dict[str, NodeChoice]:
+    """Name of each node -> the form that a plan gives it, with its reason."""
+    found = {}
+    for name, choice in plan.choices.items():
+        decision = plan.decisions[name]
+        if isinstance(decision, Quantize) and decision.folded_into:
+            found[name] = NodeChoice(None, f"computed with {decision.folded_into}")
+        elif isinstance(decision, Float) and choice.form not in (NodeForm.DYNAMIC, NodeForm.STORED):
+            found[name] = NodeChoice(NodeForm.FLOAT, decision.reason)
+        else:
+            found[name] = NodeChoice(choice.form, choice.reason)
+    return found
+
+
+def shown_by_file(source: ir.Model, target: ir.Model) -> dict[str, NodeChoice]:
+    """Name of each node of the float model -> the form that the quantized file shows.
+
+    Args:
+        source: the float model, canonical.
+        target: the quantized one.
+    """
+    names = [node_name(node) for node, _ in walk(source.graph)]
+    owned = _owned(target, set(names))
+    forms = {name: _form(owned[name]) if name in owned else None for name in names}
+    return {name: NodeChoice(form, WORDS[form]) for name, form in forms.items()}
+
+
+def _owned(target: ir.Model, names: set[str]) -> dict[str, list[ir.Node]]:
+    """Nodes of the file by the float node that they carry out: of its name, or longer ones."""
+    owned: dict[str, list[ir.Node]] = defaultdict(list)
+    for node, _ in walk(target.graph):
+        if is_quantize(node) or is_dequantize(node):
+            continue
+        name = node.name or ""
+        while name and name not in names:
+            name = name[: max(name.rfind("_"), name.rfind("/"), 0)]
+        if name:
+            owned[name].append(node)
+    return owned
+
+
+def _form(nodes: list[ir.Node]) -> NodeForm:
+    """Form of a node that these carry out."""
+    within = {value for node in nodes for value in node.outputs}
+    read = [v for node in nodes for v in node.inputs if v is not None and v not in within]
+    varying = [v for v in read if not v.is_initializer() and not is_constant(dequantizer(v))]
+    codes = [c for v in varying if (c := _codes_of(v)) is not None]
+    if codes:
+        if codes[0].dtype in LONG:
+            return NodeForm.WIDE
+        results = [v for node in nodes for v in node.outputs if set(_readers(v)) - set(nodes)]
+        if results and all(v.dtype in CODES or _is_quantized(v) for v in results):
+            return NodeForm.INTEGER
+        computes = any(c in read for c in codes) or any(map(_is_stored, read))
+        return (
+            NodeForm.FLOAT_RESULT if computes else NodeForm.FLOAT
+        )  # a Softmax of dequantized codes
+    if any(v.is_initializer() and _is_weight(v) for v in read):
+        return NodeForm.DYNAMIC
+    return NodeForm.STORED if any(map(_is_stored, read)) else NodeForm.FLOAT
+
+
+def _is_stored(value: ir.Value) -> bool:
+    """Whether it is a weight that is dequantized ahead of its node."""
+    source = dequantizer(value)
+    return source is not None and is_constant(source) and _is_weight(source.inputs[0])
+
+
+def _codes_of(value: ir.Value) -> ir.Value | None:
+    """The codes that a value is, or stands for; None: it is neither."""
+    source = dequantizer(value)
+    if source is not None:
+        return source.inputs[0]
+    producer = value.producer()
+    return value if value.dtype in CODES or is_quantize(producer) else None
+
+
+def _is_weight(value: ir.Value | None) -> bool:
+    if value is None or value.const_value is None:
+        return False
+    tensor = value.const_value
+    small = tensor.dtype.bitwidth <= LONG[0].bitwidth and tensor.dtype.is_integer()
+    return small and len(tensor.shape) >= LEAST_RANK
+
+
+def _is_quantized(value: ir.Value) -> bool:
+    readers = list(_readers(value))
+    return bool(readers) and all(map(is_quantize, readers))
+
+
+def _readers(value: ir.Value) -> Iterator[ir.Node]:
+    yield from (use.node for use in value.uses())
+
+
+def forms_in(choices: Mapping[str, NodeChoice]) -> dict[str, NodeForm | None]:
+    """The forms alone."""
+    return {name: choice.form for name, choice in choices.items()}

@@ -1,0 +1,162 @@
+"""Heading of a report: the verdict in a sentence, its bounds, and where it comes from."""
+
+from __future__ import annotations
+
+import math
+import platform
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import TYPE_CHECKING
+
+from onnxq.core.version import VERSION
+from onnxq.page.content import Bound, Fact, Head
+from onnxq.page.wording import decibels, microseconds, share_away
+from onnxq.quantized.verdict import LOW_SQNR_DB
+from onnxq.report.console import size_text
+
+if TYPE_CHECKING:
+    from onnxq.checking.findings import Findings, OutputFinding, TensorFinding
+
+PACKAGES = ("onnxruntime", "onnx", "numpy")
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Bounds that a report shows, and that its command fails by.
+
+    Attributes:
+        min_sqnr_db: of every tensor and output; None: none.
+        max_steps: largest error, in steps; None: none.
+    """
+
+    min_sqnr_db: float | None = None
+    max_steps: float | None = None
+
+
+NO_BOUNDS = Bounds()
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """Names of what a report is about.
+
+    Attributes:
+        float_name: file of the float model, or words for it.
+        quantized_name: of the quantized one.
+        sizes: bytes of both.
+        command: that writes the report; empty: none does.
+        target: machine that the quantized model is for; empty: not known.
+    """
+
+    float_name: str
+    quantized_name: str
+    sizes: tuple[int, int]
+    command: str = ""
+    target: str = ""
+
+
+def heading(
+    subject: Subject,
+    findings: Findings,
+    bounds: Bounds,
+    whole_us: tuple[float, float] | None,
+    notes: tuple[str, ...] = (),
+) -> Head:
+    """The heading of a report.
+
+    Args:
+        subject: what it is about.
+        findings: of both models.
+        bounds: that were asked for.
+        whole_us: microseconds of a run of both; None: not measured.
+        notes: for a reader.
+    """
+    floats = [o for o in findings.outputs if not math.isnan(o.sqnr_db)]
+    worst = min(floats, key=lambda o: o.sqnr_db, default=None)
+    runs = findings.execution
+    integers, others = sum(runs.integer_nodes.values()), sum(runs.float_nodes.values())
+    before, after = subject.sizes
+    figures = [Fact("size", f"{size_text(after)}, was {size_text(before)}")]
+    if worst is not None:
+        figures.insert(0, Fact("worst output", decibels(worst.sqnr_db)))
+        if worst.top1_agreement is not None:
+            figures.insert(1, Fact("same top-1", f"{worst.top1_agreement:.1%}"))
+    if whole_us is not None:
+        told = f"{microseconds(whole_us[1])}, was {microseconds(whole_us[0])}"
+        figures.append(Fact("time of a run", told))
+    figures.append(Fact("nodes in integers", f"{integers} of {integers + others}"))
+    return Head(
+        f"{subject.float_name} → {subject.quantized_name}",
+        _verdict(worst, whole_us, subject.sizes),
+        _warning(worst),
+        tuple(_bounds(findings, bounds)),
+        tuple(figures),
+        (
+            Fact("float model", findings.float_hash),
+            Fact("quantized model", findings.quantized_hash),
+            *([Fact("target", subject.target)] if subject.target else []),
+            Fact("batches", str(findings.batches)),
+            Fact("onnxq", VERSION),
+            *(Fact(name, version(name)) for name in PACKAGES),
+            Fact("Python", platform.python_version()),
+            Fact("machine", f"{platform.system()}, {platform.machine()}"),
+        ),
+        subject.command,
+        notes,
+    )
+
+
+def _verdict(
+    worst: OutputFinding | None, whole_us: tuple[float, float] | None, sizes: tuple[int, int]
+) -> str:
+    if worst is None:
+        said = "No output of the quantized model could be compared with float"
+    elif worst.sqnr_db == math.inf:
+        said = "The quantized model gives what float gives, bit for bit"
+    elif worst.sqnr_db == -math.inf:
+        said = f"Output ‘{worst.name}’ has nothing of the float model’s left"
+    else:
+        said = (
+            f"The quantized model is {share_away(worst.sqnr_db)} away from float at its worst "
+            f"output ‘{worst.name}’"
+        )
+    if worst is not None and worst.top1_agreement is not None:
+        said += f" and names the same class in {worst.top1_agreement:.1%} of the samples"
+    said += f"; it has {sizes[1] / max(sizes[0], 1):.0%} of float’s size"
+    if whole_us is not None and whole_us[1]:
+        ratio = whole_us[0] / whole_us[1]
+        faster = f"is {ratio:.2f} times as fast here"
+        slower = f"takes {1 / ratio:.2f} times as long here"
+        said += f" and {faster if ratio >= 1 else slower}"
+    return f"{said}."
+
+
+def _warning(worst: OutputFinding | None) -> str:
+    if worst is None or worst.sqnr_db >= LOW_SQNR_DB:
+        return ""
+    return (
+        f"Output ‘{worst.name}’ keeps {decibels(worst.sqnr_db)} of the float model, below "
+        f"{LOW_SQNR_DB:g}: that may ruin the model or do no harm."
+    )
+
+
+def _bounds(findings: Findings, bounds: Bounds) -> list[Bound]:
+    """Each bound beside the worst that was got."""
+    said = []
+    every: list[OutputFinding | TensorFinding] = [*findings.outputs, *findings.tensors]
+    if bounds.min_sqnr_db is not None:
+        got = min((_as_worst(f.sqnr_db) for f in every), default=-math.inf)
+        words = (
+            f"every tensor and output at {bounds.min_sqnr_db:g} dB or more: worst {decibels(got)}"
+        )
+        said.append(Bound(words, got >= bounds.min_sqnr_db))
+    if bounds.max_steps is not None:
+        steps = [f.max_error_steps for f in every if f.max_error_steps is not None]
+        most = max(steps, default=math.inf)
+        words = f"no error beyond {bounds.max_steps:g} steps: largest {most:.1f}"
+        said.append(Bound(words, most <= bounds.max_steps))
+    return said
+
+
+def _as_worst(db: float) -> float:
+    return -math.inf if math.isnan(db) else db

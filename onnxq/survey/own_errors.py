@@ -1,0 +1,278 @@
+"""Own errors of tensors: what a node adds, when both models give it the same inputs.
+
+    T_f   the float node on inputs that are rounded to the codes' grids
+    T_q   the quantized node on the very same inputs
+    own   T_q - T_f;  inherited: the rest of what T differs by in a whole run
+
+Inputs are the float model's own tensors, so that no error is carried from node to node. The powers
+of own and inherited error add up to that of the whole where the two are uncorrelated.
+"""
+
+from __future__ import annotations
+
+import math
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from onnxq.affine import dequantize, quantize
+from onnxq.checking.side_by_side import CHANNEL_AXIS, Sums
+from onnxq.graph.expose import expose
+from onnxq.ort import runtime
+from onnxq.page.content import Histogram
+from onnxq.samples import as_taken, input_specs
+from onnxq.samples.state import State
+from onnxq.survey.cut_models import cut_at, cuttable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from onnxq.checking.side_by_side import Pair
+    from onnxq.checking.sides import Sides
+    from onnxq.core.arrays import Array, Reals, Singles
+    from onnxq.ort.runtime import Session
+    from onnxq.samples.inputs import Batch
+    from onnxq.survey.cut_models import CutModel
+
+BINS = 72
+"""Bars of a histogram."""
+
+
+@dataclass(slots=True)
+class TensorErrors:
+    """Errors of a tensor on a few batches.
+
+    Attributes:
+        whole: of whole runs.
+        own: where the node's inputs are given; None: they cannot be.
+        counts: of its float values, in bins between `low` and `high`.
+    """
+
+    whole: Sums = field(default_factory=Sums)
+    own: Sums | None = None
+    low: float = 0.0
+    high: float = 0.0
+    counts: npt.NDArray[np.int64] | None = None
+
+    @property
+    def own_db(self) -> float | None:
+        """SQNR of the own error; None: not known."""
+        return None if self.own is None else self.own.compared.sqnr_db
+
+    @property
+    def inherited_db(self) -> float | None:
+        """SQNR of what came in: the power that the own error leaves of the whole one."""
+        own, whole = self.own_db, self.whole.compared.sqnr_db
+        if own is None or math.isnan(own) or math.isnan(whole):
+            return None
+        rest = _power(whole) - _power(own)
+        return -10.0 * math.log10(rest) if rest > 0 else math.inf
+
+    @property
+    def histogram(self) -> Histogram | None:
+        """Histogram of the float values; None: none were seen."""
+        if self.counts is None or not self.counts.any():
+            return None
+        return Histogram(self.low, self.high, tuple(map(int, self.counts)))
+
+
+def _power(db: float) -> float:
+    """Power of an error beside that of the values."""
+    return 0.0 if db == math.inf else 10.0 ** (-db / 10.0)
+
+
+def errors_of(
+    sides: Sides, batches: Sequence[Batch], feedback: Mapping[str, str]
+) -> dict[str, TensorErrors]:
+    """Name of each tensor and output -> its errors on these batches.
+
+    Args:
+        sides: the models; their sums stay as they are.
+        batches: few.
+        feedback: output name -> input name, of state.
+
+    Raises:
+        ModelError: ONNX Runtime does not open a model.
+        CalibrationError: it does not run on a batch.
+    """
+    found = {pair.name: TensorErrors() for pair in sides.pairs}
+    with ExitStack() as stack:
+        run = _Run(sides, feedback, stack)
+        for batch in batches:
+            run.add(batch, found)
+    return found
+
+
+class _Run:
+    """Four sessions: both models as they are, and both cut at their codes.
+
+    Args:
+        sides: the models.
+        feedback: of state.
+        stack: closes the sessions.
+    """
+
+    def __init__(self, sides: Sides, feedback: Mapping[str, str], stack: ExitStack) -> None:
+        self._sides, self._stack = sides, stack
+        ours = expose(sides.source, [p.source for p in sides.tensors])
+        theirs = expose(sides.target, [p.target for p in sides.tensors])
+        self._names = [
+            *((p, ours.outputs[p.source], theirs.outputs[p.target]) for p in sides.tensors),
+            *((p, p.source, p.target) for p in sides.outputs),
+        ]
+        self._ours, self._theirs = self._open(ours.model), self._open(theirs.model)
+        self._states = [
+            State(input_specs(sides.source, feedback.values()), feedback) for _ in range(2)
+        ]
+        self._wanted = [list(dict.fromkeys(x for _, x, _ in self._names))]
+        self._wanted.append(list(dict.fromkeys(y for _, _, y in self._names)))
+        for wanted in self._wanted:
+            wanted += [name for name in feedback if name not in wanted]
+        self._takes = input_specs(sides.target)
+        self._cut: _Cut | None = None
+        self._was_cut = False
+
+    def _open(self, model: object) -> Session:
+        return self._stack.enter_context(runtime.open_session(model, threads=1))  # type: ignore[arg-type]
+
+    def add(self, batch: Batch, found: Mapping[str, TensorErrors]) -> None:
+        """Adds the errors of a batch."""
+        feeds = [state.feeds(batch) for state in self._states]
+        feeds[1] = as_taken(feeds[1], self._takes)
+        x = dict(zip(self._wanted[0], self._ours.run(feeds[0], self._wanted[0]), strict=True))
+        y = dict(zip(self._wanted[1], self._theirs.run(feeds[1], self._wanted[1]), strict=True))
+        for state, got in zip(self._states, (x, y), strict=True):
+            state.keep(got)
+        for pair, name_x, name_y in self._names:
+            one = found[pair.name]
+            one.whole.add(pair.compared(x[name_x], y[name_y]))
+            _count(one, x[name_x], pair)
+        if not self._was_cut:
+            self._was_cut, self._cut = True, self._cut_open(x, y)
+        if self._cut is not None:
+            self._cut.add(feeds, x, y, found)
+
+    def _cut_open(self, x: Mapping[str, Array], y: Mapping[str, Array]) -> _Cut | None:
+        """Both models cut at what has the same shape in both; None: nothing has."""
+        ours, theirs = cuttable(self._sides.source), cuttable(self._sides.target)
+        at = [
+            (pair, name_x, name_y)
+            for pair, name_x, name_y in self._names
+            if pair.qparams is not None
+            and pair.source in ours
+            and pair.target in theirs
+            and _fits(pair, x[name_x], y[name_y])
+        ]
+        if not at:
+            return None
+        models = (
+            cut_at(self._sides.source, {p.source: x[name] for p, name, _ in at}),
+            cut_at(self._sides.target, {p.target: y[name] for p, _, name in at}),
+        )
+        outputs = [p for p in self._sides.outputs if p.source in ours and p.target in theirs]
+        sessions = (self._open(models[0].model), self._open(models[1].model))
+        return _Cut(at, outputs, models, sessions)
+
+
+@dataclass(frozen=True, slots=True)
+class _Cut:
+    """Both models, cut at the same tensors.
+
+    Attributes:
+        at: pairs, with the names of both values in whole runs.
+        outputs: pairs of outputs.
+        models: float, quantized.
+        sessions: of these.
+    """
+
+    at: list[tuple[Pair, str, str]]
+    outputs: list[Pair]
+    models: tuple[CutModel, CutModel]
+    sessions: tuple[Session, Session]
+
+    def add(
+        self,
+        feeds: Sequence[Mapping[str, Array]],
+        x: Mapping[str, Array],
+        y: Mapping[str, Array],
+        found: Mapping[str, TensorErrors],
+    ) -> None:
+        """Adds the own errors of a batch, whose whole runs gave x and y."""
+        ours, theirs = dict(feeds[0]), dict(feeds[1])
+        for pair, name_x, name_y in self.at:
+            codes, reals = _rounded(pair, x[name_x], y[name_y])
+            ours[self.models[0].given[pair.source]] = reals
+            theirs[self.models[1].given[pair.target]] = codes
+        floats = self._run(0, ours, [*(p.source for p, _, _ in self.at)])
+        codes_of = self._run(1, theirs, [*(p.target for p, _, _ in self.at)])
+        for pair in (*(p for p, _, _ in self.at), *self.outputs):
+            one = found[pair.name]
+            one.own = one.own or Sums()
+            one.own.add(pair.compared(floats[pair.source], codes_of[pair.target]))
+
+    def _run(
+        self, side: int, feeds: Mapping[str, Array], tensors: Sequence[str]
+    ) -> dict[str, Array]:
+        names = {tensor: self.models[side].outputs[tensor] for tensor in tensors}
+        ends = [p.target if side else p.source for p in self.outputs]
+        names |= {end: end for end in ends}
+        wanted = list(dict.fromkeys(names.values()))
+        got = dict(zip(wanted, self.sessions[side].run(feeds, wanted), strict=True))
+        return {tensor: got[name] for tensor, name in names.items()}
+
+
+def _fits(pair: Pair, x: Array, y: Array) -> bool:
+    if pair.channels is not None and y.ndim > CHANNEL_AXIS:
+        y = y[:, : pair.channels]
+    return x.shape == y.shape
+
+
+def _rounded(pair: Pair, x: Array, y: Array) -> tuple[Array, Array]:
+    """(codes of float values, in the shape of y; the reals that they stand for, in that of x)."""
+    assert pair.qparams is not None
+    gain = _gain(pair, x)
+    codes = quantize(np.multiply(x, gain, dtype=np.float32), pair.qparams)
+    reals = (dequantize(codes, pair.qparams) / gain).astype(x.dtype)
+    if codes.shape != y.shape:  # channels of zeros behind
+        padded = np.full(y.shape, int(pair.qparams.zero_point), codes.dtype)
+        padded[:, : codes.shape[CHANNEL_AXIS]] = codes
+        codes = padded
+    return codes.astype(y.dtype, copy=False), reals
+
+
+def _count(one: TensorErrors, x: Array, pair: Pair) -> None:
+    """Counts float values in bins; the first batch and the codes' range say where these lie."""
+    if x.dtype.kind != "f" or not x.size:
+        return
+    values = np.multiply(x, _gain(pair, x), dtype=np.float64).ravel()
+    values = values[np.isfinite(values)]
+    if not values.size:
+        return
+    if one.counts is None:
+        one.low, one.high = _ends(values, pair)
+        one.counts = np.zeros(BINS, np.int64)
+    inside = np.clip(values, one.low, one.high)
+    one.counts += np.histogram(inside, BINS, (one.low, one.high))[0].astype(np.int64)
+
+
+def _gain(pair: Pair, x: Array) -> Singles:
+    """Factors that the codes carry, one per channel of x; ones where there are none."""
+    if pair.gain is None:
+        return np.ones(1, np.float32)
+    return np.array(pair.gain[: pair.channels], np.float32).reshape(-1, *[1] * (x.ndim - 2))
+
+
+def _ends(values: Reals, pair: Pair) -> tuple[float, float]:
+    low, high = float(values.min()), float(values.max())
+    p = pair.qparams
+    if p is not None:
+        zero, scale = int(p.zero_point), float(p.scale)
+        low = min(low, (p.dtype.qmin - zero) * scale)
+        high = max(high, (p.dtype.qmax - zero) * scale)
+    if low == high:
+        room = abs(low) * 0.1 or 1.0
+        return low - room, high + room
+    return low, high

@@ -1,0 +1,125 @@
+"""Ranges of weights that are stored as codes, channel by channel, read from the file."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from onnxq import catalog
+from onnxq.checking.codes import SUFFIX
+from onnxq.graph.walk import walk
+from onnxq.page.content import WeightPart
+from onnxq.qdq.read import Unread, is_constant, is_dequantize, qparams_from, qparams_of
+from onnxq.qparams import PerBlock, PerChannel
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    import onnx_ir as ir
+
+    from onnxq.core.arrays import Array, Reals
+    from onnxq.qparams import QParams
+
+LEAST_RANK, MOST_BITS = 2, 8
+
+
+def stored_ranges(target: ir.Model, places: Mapping[str, int]) -> tuple[WeightPart, ...]:
+    """Weights of a quantized model, in the order of its graph.
+
+    Args:
+        target: the quantized model.
+        places: name of a node of the float model -> its place on the page.
+    """
+    found: dict[str, WeightPart] = {}
+    for node, _ in walk(target.graph):
+        for value, qparams, reader in _weights_of(node):
+            name = str(value.name)
+            if name not in found:
+                found[name] = _part(value, qparams, _place(reader, places))
+    return tuple(found.values())
+
+
+def _weights_of(node: ir.Node) -> Iterator[tuple[ir.Value, QParams | Unread, ir.Node]]:
+    """(codes, their grid, the node that reads them)."""
+    if is_dequantize(node):
+        codes = node.inputs[0]
+        if codes is not None and is_constant(node) and _is_weight(codes):
+            yield codes, qparams_of(node), next(iter(node.outputs[0].consumers()), node)
+        return
+    if not catalog.is_on_codes(node):
+        return
+    for slot, value in enumerate(node.inputs):
+        if value is not None and value.is_initializer() and _is_weight(value):
+            yield value, _grid_behind(node, slot, value), node
+
+
+def _is_weight(value: ir.Value) -> bool:
+    tensor = value.const_value
+    if tensor is None or not tensor.dtype.is_integer():
+        return False
+    return tensor.dtype.bitwidth <= MOST_BITS and len(tensor.shape) >= LEAST_RANK
+
+
+def _grid_behind(node: ir.Node, slot: int, weight: ir.Value) -> QParams | Unread:
+    """Grid of an operator's weight: the scales behind it, those per channel first."""
+    assert weight.const_value is not None
+    shape = tuple(map(int, weight.const_value.shape.numpy()))
+    scales = []
+    for value in node.inputs[slot + 1 :]:
+        tensor = None if value is None else value.const_value
+        if tensor is not None and tensor.dtype.is_floating_point() and (tensor.numpy() > 0).all():
+            scales.append((value, tensor.size))
+    for axis in (len(shape) - 1, 0):
+        for value, size in scales:
+            if size == shape[axis] > 1:
+                return qparams_from(value, None, weight.const_value.dtype, axis)
+    one = next((value for value, size in scales if size == 1), None)
+    if one is None:
+        return Unread("its scale is computed behind it")
+    return qparams_from(one, None, weight.const_value.dtype)
+
+
+def _part(value: ir.Value, qparams: QParams | Unread, node: int | None) -> WeightPart:
+    assert value.const_value is not None
+    name, dtype = str(value.name).removesuffix(SUFFIX), value.const_value.dtype.name.lower()
+    if isinstance(qparams, Unread):
+        return WeightPart(name, node, dtype, qparams.reason, (), (), ())
+    if isinstance(qparams.granularity, PerBlock):
+        return WeightPart(name, node, dtype, f"blocks of {qparams.granularity.size}", (), (), ())
+    codes, scale, axis = value.const_value.numpy(), qparams.scale, 0
+    words = "one for all"
+    if isinstance(qparams.granularity, PerChannel):
+        axis = qparams.granularity.axis % codes.ndim
+        words = f"{scale.size} channels of axis {axis}"
+    lows, highs = _ends(codes, axis)
+    zero = np.broadcast_to(qparams.zero_point.astype(np.float64), lows.shape)
+    scales = np.broadcast_to(scale.astype(np.float64), lows.shape)
+    reach = np.maximum(qparams.dtype.qmax - zero, zero - qparams.dtype.qmin - 1) * scales
+    return WeightPart(
+        name,
+        node,
+        dtype,
+        words,
+        _floats((lows - zero) * scales),
+        _floats((highs - zero) * scales),
+        _floats(reach),
+    )
+
+
+def _ends(codes: Array, axis: int) -> tuple[Reals, Reals]:
+    """Least and largest code of each channel."""
+    rows = np.moveaxis(codes, axis, 0).reshape(codes.shape[axis], -1).astype(np.float64)
+    return (rows.min(1), rows.max(1)) if rows.size else (np.zeros(0), np.zeros(0))
+
+
+def _floats(values: Array) -> tuple[float, ...]:
+    return tuple(float(f"{value:.4g}") for value in values)
+
+
+def _place(reader: ir.Node, places: Mapping[str, int]) -> int | None:
+    """The float node that a node of the file carries out: the longest name that it begins with."""
+    name = reader.name or ""
+    while name and name not in places:
+        name = name[: max(name.rfind("_"), name.rfind("/"), 0)]
+    return places.get(name)

@@ -1,0 +1,224 @@
+"""Gathers the page of a report: what both models, their findings and a plan or a search tell."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeVar
+
+from onnxq.errors import OnnxqError, first_line
+from onnxq.page.content import Fact, FrontPoint, Grid, Page, TensorPart
+from onnxq.survey.file_forms import forms_in, planned, shown_by_file
+from onnxq.survey.heading import NO_BOUNDS, Bounds, heading
+from onnxq.survey.layers_on_machines import layers_on_machines
+from onnxq.survey.node_times import paired_node_times
+from onnxq.survey.own_errors import TensorErrors, errors_of
+from onnxq.survey.stored_ranges import stored_ranges
+from onnxq.survey.surveyed_graph import surveyed_graph
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from onnxq.checking.findings import Findings
+    from onnxq.checking.sides import Sides
+    from onnxq.page.content import NodePart, WeightPart
+    from onnxq.qparams import QParams
+    from onnxq.samples.inputs import Batch
+    from onnxq.static.plan import Plan
+    from onnxq.survey.heading import Subject
+    from onnxq.tuning.milestone import Milestone
+    from onnxq.tuning.tuned import Tuned
+
+T = TypeVar("T")
+MOST_MOVES = 4
+"""Moves of a model that its row names."""
+
+
+@dataclass(frozen=True)
+class Beside:
+    """Knowledge beside the two files.
+
+    Attributes:
+        plan: that the quantized model was made with; None: the file alone says what was decided.
+        tuned: search that it comes of; None: none.
+        bounds: to be shown.
+        notes: for a reader.
+    """
+
+    plan: Plan | None = None
+    tuned: Tuned | None = None
+    bounds: Bounds = NO_BOUNDS
+    notes: tuple[str, ...] = ()
+
+
+NOTHING_BESIDE = Beside()
+
+
+def survey(
+    subject: Subject,
+    sides: Sides,
+    findings: Findings,
+    batches: Sequence[Batch],
+    feedback: Mapping[str, str],
+    beside: Beside = NOTHING_BESIDE,
+) -> Page:
+    """The page of a report; what cannot be measured is left out, and the page says why.
+
+    Args:
+        subject: names of the models.
+        sides: both of them.
+        findings: of verify.
+        batches: a few of its samples; the first is timed.
+        feedback: output name -> input name, of state.
+        beside: plan, search, bounds.
+    """
+    why = _Missing(beside)
+    source, target = sides.source, sides.target
+    choices = shown_by_file(source, target)
+    if beside.plan is not None:
+        choices |= {n: c for n, c in planned(beside.plan).items() if n in choices}
+    errors = why.tried("accuracy", lambda: errors_of(sides, batches, feedback)) or {}
+    times = why.tried(
+        "time", lambda: paired_node_times(source, target, forms_in(choices), batches[0])
+    )
+    machines = why.tried("machines", lambda: layers_on_machines(target))
+    graph = surveyed_graph(source, choices, {} if times is None else times.nodes)
+    tensors = tuple(_tensors(sides, findings, errors, graph.makers))
+    weights = stored_ranges(target, graph.places)
+    whole = None if times is None else times.whole
+    return Page(
+        heading(subject, findings, beside.bounds, whole, beside.notes),
+        tuple(_joined(graph.nodes, tensors, weights)),
+        tensors,
+        weights,
+        graph.edges,
+        tuple(Fact(each.name, each.reason) for each in findings.unmatched),
+        () if times is None else tuple((op, *pair) for op, pair in times.others.items()),
+        whole,
+        machines,
+        () if beside.tuned is None else tuple(_front(beside.tuned)),
+        tuple(Fact(section, words) for section, words in why.said.items()),
+    )
+
+
+class _Missing:
+    """Sections that are not there, and why."""
+
+    def __init__(self, beside: Beside) -> None:
+        self.said: dict[str, str] = {}
+        if beside.plan is None:
+            self.said["decisions"] = (
+                "The forms are read from the quantized file. With the plan that it was made with "
+                "(quantize --save-plan FILE, then report --plan FILE) the reasons are the plan’s."
+            )
+
+    def tried(self, section: str, measure: Callable[[], T]) -> T | None:
+        """The measurement; None, and words on it, where it fails."""
+        try:
+            return measure()
+        except OnnxqError as error:
+            self.said[section] = f"Not measured: {first_line(error)}"
+            return None
+
+
+def _tensors(
+    sides: Sides,
+    findings: Findings,
+    errors: Mapping[str, TensorErrors],
+    makers: Mapping[str, int],
+) -> list[TensorPart]:
+    """Tensors in graph order, then the outputs that are no tensors with codes."""
+    grids = {pair.name: pair.qparams for pair in sides.tensors}
+    nothing = TensorErrors()
+    parts = []
+    for found in findings.tensors:
+        one = errors.get(found.name, nothing)
+        parts.append(
+            TensorPart(
+                found.name,
+                makers.get(found.name),
+                found.sqnr_db,
+                one.own_db,
+                one.inherited_db,
+                found.max_error_steps,
+                found.saturated_share,
+                _grid(grids[found.name]),
+                one.histogram,
+                any(found.name == output.name for output in findings.outputs),
+            )
+        )
+    known = {part.name for part in parts}
+    for output in findings.outputs:
+        if output.name in known:
+            continue
+        one = errors.get(output.name, nothing)
+        parts.append(
+            TensorPart(
+                output.name,
+                makers.get(output.name),
+                output.sqnr_db,
+                one.own_db,
+                one.inherited_db,
+                output.max_error_steps,
+                histogram=one.histogram,
+                is_output=True,
+            )
+        )
+    return parts
+
+
+def _grid(p: QParams | None) -> Grid | None:
+    if p is None:
+        return None
+    scale, zero = float(p.scale), int(p.zero_point)
+    low, high = ((code - zero) * scale for code in (p.dtype.qmin, p.dtype.qmax))
+    return Grid(str(p.dtype), scale, zero, low, high)
+
+
+def _joined(
+    nodes: Sequence[NodePart], tensors: Sequence[TensorPart], weights: Sequence[WeightPart]
+) -> list[NodePart]:
+    """The nodes with the places of what they give and read."""
+    given: dict[int, list[int]] = defaultdict(list)
+    read: dict[int, list[int]] = defaultdict(list)
+    for place, tensor in enumerate(tensors):
+        if tensor.node is not None:
+            given[tensor.node].append(place)
+    for place, weight in enumerate(weights):
+        if weight.node is not None:
+            read[weight.node].append(place)
+    return [
+        replace(node, tensors=tuple(given[place]), weights=tuple(read[place]))
+        for place, node in enumerate(nodes)
+    ]
+
+
+def _front(tuned: Tuned) -> list[FrontPoint]:
+    """Every model of a search: those of the front first, under the names of their files."""
+    front = [
+        _point(f"point-{number}", step, tuned, is_front=True)
+        for number, step in enumerate(tuned.front, 1)
+    ]
+    ahead = {id(step) for step in tuned.front}
+    known = [step.qconfig for step in tuned.front]
+    rest = [s for s in tuned.steps if id(s) not in ahead and s.qconfig not in known]
+    return [
+        *front,
+        *(_point(f"model {n}", step, tuned, is_front=False) for n, step in enumerate(rest, 1)),
+    ]
+
+
+def _point(name: str, step: Milestone, tuned: Tuned, *, is_front: bool) -> FrontPoint:
+    more = len(step.moves) - MOST_MOVES
+    moves = "; ".join(step.moves[:MOST_MOVES]) or "where the search began"
+    score = step.score
+    return FrontPoint(
+        name,
+        score.metric,
+        score.worst_db,
+        score.time_ratio,
+        score.size_bytes,
+        f"{moves}; and {more} more" if more > 0 else moves,
+        is_front,
+        step.qconfig == tuned.qconfig,
+    )

@@ -1,0 +1,154 @@
+"""Findings with the models at hand: verify as users call it, and the report that findings write."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from onnxq.checking.bench import size_bytes
+from onnxq.checking.sides import EVERYTHING, Sides, sides_of
+from onnxq.checking.verify import findings_of, open_for
+from onnxq.graph.saving import saved_bytes
+from onnxq.page.render import write_page
+from onnxq.report.quantized_file import TARGET_KEY
+from onnxq.samples import input_specs
+from onnxq.samples.excerpt import Excerpt
+from onnxq.samples.state import as_feedback
+from onnxq.survey.heading import Subject
+from onnxq.survey.survey import NOTHING_BESIDE, Beside, survey
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+    from concurrent.futures import Executor
+
+    from onnxq.checking.findings import Findings
+    from onnxq.checking.verify import Progress
+    from onnxq.static.prepared import ModelSource
+
+
+@dataclass(frozen=True)
+class Compared:
+    """Two models that were run side by side, and what of it a report needs.
+
+    Attributes:
+        findings: of verify.
+        sides: the models.
+        excerpt: a few of the batches that were run.
+        feedback: output name -> input name, of state.
+    """
+
+    findings: Findings
+    sides: Sides
+    excerpt: Excerpt
+    feedback: Mapping[str, str]
+
+    def write(self, path: Path, beside: Beside = NOTHING_BESIDE, command: str = "") -> None:
+        """Writes the report.
+
+        Args:
+            path: of the file.
+            beside: plan, search, bounds.
+            command: that writes it again; empty: none does.
+
+        Raises:
+            OutputError: the path cannot be written; nothing is left behind.
+        """
+        sides = self.sides
+        subject = Subject(
+            _label(sides.model, "the float model"),
+            _label(sides.quantized, "the quantized model"),
+            (_size(sides.model, sides), _size(sides.quantized, sides)),
+            command,
+            sides.target.metadata_props.get(TARGET_KEY, ""),
+        )
+        batches = self.excerpt.chosen()
+        write_page(survey(subject, sides, self.findings, batches, self.feedback, beside), path)
+
+
+def compared(
+    model: ModelSource,
+    quantized: ModelSource,
+    samples: object,
+    *,
+    batch_size: int | None = None,
+    ignore: Collection[str] = (),
+    only: Sequence[str] = EVERYTHING,
+    feedback: Mapping[str, str] | None = None,
+    progress: Progress | None = None,
+    executor: Executor | None = None,
+) -> Compared:
+    """Both models, run on samples; arguments and errors as of `verify`."""
+    sides, state = sides_of(model, quantized, only), as_feedback(feedback)
+    batches = open_for(sides, samples, batch_size, ignore, state)
+    excerpt = Excerpt(input_specs(sides.source, state.values()), state.values())
+    found = findings_of(sides, excerpt.watching(batches), state, progress, executor)
+    return Compared(found, sides, excerpt, state)
+
+
+def verify(
+    model: ModelSource,
+    quantized: ModelSource,
+    samples: object,
+    *,
+    batch_size: int | None = None,
+    ignore: Collection[str] = (),
+    only: Sequence[str] = EVERYTHING,
+    feedback: Mapping[str, str] | None = None,
+    progress: Progress | None = None,
+    executor: Executor | None = None,
+) -> Findings:
+    """Findings of a quantized model beside its float model; they are checked, saved, and reported.
+
+        findings = onnxq.verify("model.onnx", "model.int8.onnx", samples)
+        findings.check(min_sqnr_db=20)
+        findings.report("report.html")
+
+    Inputs that are pixels or codes in the quantized model may come as such, or as the numbers that
+    the float model takes; outputs that are codes are compared as the numbers they stand for.
+
+    Args:
+        model: the float model; path, ModelProto or onnx_ir.Model.
+        quantized: what `rewrite` made of it, or another model whose codes are named
+            `<tensor>_quantized`.
+        samples: as `calibrate` takes them.
+        batch_size: samples per run; None: the model's static batch, else 1.
+        ignore: names of arrays in the samples that are no inputs (labels).
+        only: globs; tensors and outputs to compare.
+        feedback: {output name: input name} of state; each model gets its own.
+        progress: called after each batch.
+        executor: whose workers run the models, one thread each; None: this process. The findings
+            are the same. Batches with state run here, one after the other.
+
+    Raises:
+        ModelError: a model cannot be read, or the two do not belong together.
+        CalibrationError: unusable samples.
+        QConfigError: a glob of `only` that matches nothing.
+        WorkerError: workers died, more often than it was tried.
+
+    Warns:
+        UserWarning: an executor is given, and feedback.
+    """
+    found = compared(
+        model,
+        quantized,
+        samples,
+        batch_size=batch_size,
+        ignore=ignore,
+        only=only,
+        feedback=feedback,
+        progress=progress,
+        executor=executor,
+    )
+    return found.findings.reported_by(found)
+
+
+def _label(given: ModelSource, otherwise: str) -> str:
+    return Path(given).name if isinstance(given, str | Path) else otherwise
+
+
+def _size(given: ModelSource, sides: Sides) -> int:
+    """Bytes of a file with its weights; of a model in memory, those of the file it would be."""
+    if isinstance(given, str | Path):
+        return size_bytes(Path(given))
+    return saved_bytes(sides.source if given is sides.model else sides.target)

@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from onnx import helper
+
+import onnxq
+from onnxq.operator import NodeForm
+from onnxq.survey.file_forms import forms_in, planned, shown_by_file
+from tests.examples import as_ir, model
+from tests.survey.pair import pair
+
+
+@pytest.mark.parametrize("form", ["qdq", "qoperator"])
+def test_the_file_shows_the_forms_of_its_plan(form: str) -> None:
+    made = pair(form)
+    shown = forms_in(shown_by_file(made.sides().source, made.target))
+    wanted = forms_in(planned(made.plan))
+    differing = {name for name in wanted if shown[name] is not wanted[name]}
+    assert not differing
+
+
+def test_reasons_are_the_plans_where_there_is_one() -> None:
+    choices = planned(pair().plan)
+    inside = [choice for choice in choices.values() if choice.form is None]
+    assert all(choice.reason for choice in choices.values())
+    assert inside
+    assert all(choice.reason.startswith("computed with ") for choice in inside)
+
+
+def test_a_weight_that_is_codes_between_floats_is_dynamic() -> None:
+    w = np.random.default_rng(0).normal(size=(64, 64)).astype(np.float32)
+    source = as_ir(
+        model([helper.make_node("MatMul", ["x", "w"], ["y"], "m")], {"w": w}, {"x": ["N", 64]})
+    )
+    target = onnxq.quantize_dynamic(source, objective="size")
+    assert shown_by_file(source, target)["m"].form is NodeForm.DYNAMIC

@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import math
+
+from onnxq.checking.findings import Execution, Findings, OutputFinding, TensorFinding
+from onnxq.survey.heading import NO_BOUNDS, Bounds, Subject, heading
+
+SUBJECT = Subject("m.onnx", "q.onnx", (1000, 250))
+
+
+def findings(db: float, top1: float | None = None) -> Findings:
+    return Findings(
+        "f" * 32,
+        "q" * 32,
+        4,
+        (TensorFinding("t", "uint8", 0.1, 8, 25.0, 1.0, 3.0, 0.0),),
+        (OutputFinding("y", 8, db, 1.0, 0.1, None, top1),),
+        (),
+        Execution({"QLinearConv": 3}, {"Softmax": 1}, {}, ()),
+    )
+
+
+def test_the_verdict_is_one_sentence_with_error_size_and_time() -> None:
+    head = heading(SUBJECT, findings(40.0, 0.99), NO_BOUNDS, (200.0, 100.0))
+    assert head.verdict == (
+        "The quantized model is 1.00% away from float at its worst output ‘y’ and names the same "
+        "class in 99.0% of the samples; it has 25% of float’s size and is 2.00 times as fast here."
+    )
+    assert head.warning == ""
+
+
+def test_a_slower_model_is_called_so() -> None:
+    assert (
+        "takes 2.00 times as long"
+        in heading(SUBJECT, findings(40.0), NO_BOUNDS, (100.0, 200.0)).verdict
+    )
+
+
+def test_a_low_output_is_warned_of() -> None:
+    assert "below 15" in heading(SUBJECT, findings(5.0), NO_BOUNDS, None).warning
+    assert "bit for bit" in heading(SUBJECT, findings(math.inf), NO_BOUNDS, None).verdict
+
+
+def test_bounds_are_said_with_what_was_got() -> None:
+    kept, broken = heading(SUBJECT, findings(40.0), Bounds(20.0, 2.0), None).bounds
+    assert kept.is_kept
+    assert "worst 25.0 dB" in kept.words
+    assert not broken.is_kept
+    assert "largest 3.0" in broken.words
+
+
+def test_hashes_and_versions_are_there() -> None:
+    origin = {f.name: f.value for f in heading(SUBJECT, findings(40.0), NO_BOUNDS, None).origin}
+    assert origin["float model"] == "f" * 32
+    assert {"onnxq", "onnxruntime", "Python", "machine"} <= set(origin)

@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from onnx import numpy_helper
+
+from onnxq.qparams import PerChannel
+from onnxq.survey.stored_ranges import stored_ranges
+from tests.examples import network
+from tests.survey.pair import pair
+
+
+@pytest.mark.parametrize("form", ["qdq", "qoperator"])
+def test_ranges_are_those_of_the_float_weights_to_a_step(form: str) -> None:
+    made = pair(form)
+    places = {str(node.name): place for place, node in enumerate(made.source.graph)}
+    parts = {part.name: part for part in stored_ranges(made.target, places)}
+    floats = {t.name: t for t in network().graph.initializer}
+    compared = 0
+    for name, plan in made.plan.weights.items():
+        part = next(p for p in parts.values() if p.node == places[name])
+        if part.name not in floats:
+            continue  # the second name of a weight that two nodes read
+        granularity = plan.qparams.granularity
+        assert isinstance(granularity, PerChannel)
+        w = numpy_helper.to_array(floats[part.name])
+        rows = np.moveaxis(w, granularity.axis, 0).reshape(len(part.lows), -1)
+        step = 1.01 * np.max(plan.qparams.scale)  # sums decide which way some codes are rounded
+        assert np.abs(rows.min(1) - part.lows).max() <= step
+        assert np.abs(rows.max(1) - part.highs).max() <= step
+        assert min(part.reaches) > 0
+        compared += 1
+    assert compared

@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+from onnxq.checking.verify import findings_of, open_for
+from onnxq.errors import UnsupportedError
+from onnxq.survey import survey as module
+from onnxq.survey.heading import Subject
+from onnxq.survey.survey import Beside, survey
+from tests.survey.pair import BATCH, pair
+
+if TYPE_CHECKING:
+    import pytest
+
+    from onnxq.page.content import Page
+
+SUBJECT = Subject("m", "q", (2, 1))
+
+
+def surveyed(beside: Beside) -> Page:
+    sides = pair().sides()
+    findings = findings_of(sides, open_for(sides, [BATCH], None, (), {}), {})
+    return survey(SUBJECT, sides, findings, [BATCH], {}, beside)
+
+
+def test_parts_name_each_other_by_their_places() -> None:
+    page = surveyed(Beside(pair().plan))
+    assert {t.name for t in page.tensors} >= {"x", "r1", "y"}
+    for place, node in enumerate(page.nodes):
+        assert all(page.tensors[t].node == place for t in node.tensors)
+        assert all(page.weights[w].node == place for w in node.weights)
+    assert any(node.weights for node in page.nodes)
+    assert any(t.own_db is not None for t in page.tensors)
+    assert page.missing == ()
+
+
+def test_what_cannot_be_measured_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(_: object) -> None:
+        raise UnsupportedError("operator 'Foo' is not known here")
+
+    monkeypatch.setattr(module, "layers_on_machines", refused)
+    missing = {fact.name: fact.value for fact in surveyed(Beside()).missing}
+    assert missing["machines"] == "Not measured: operator 'Foo' is not known here"
+    assert "--save-plan" in missing["decisions"]
+
+
+def test_pages_are_values() -> None:
+    page = surveyed(Beside(pair().plan))
+    assert dataclasses.replace(page) == page

@@ -1,0 +1,35 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+import onnxq
+from onnxq.checking.findings import Findings
+from onnxq.checking.verify import verify as plain
+from onnxq.errors import OutputError, VerificationError
+from tests.survey.pair import BATCH, pair
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_findings_write_their_report_of_samples_that_come_once(tmp_path: Path) -> None:
+    made = pair()
+    findings = onnxq.verify(made.source, made.target, iter([BATCH, BATCH]))
+    findings.report(tmp_path / "report.html")
+    text = (tmp_path / "report.html").read_text("utf-8")
+    assert "the float model → the quantized model" in text
+    assert findings.float_hash in text
+    assert findings == plain(made.source, made.target, [BATCH, BATCH])
+    with pytest.raises(OutputError):
+        findings.report(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
+
+
+def test_findings_that_were_loaded_say_how_to_get_a_report(tmp_path: Path) -> None:
+    made = pair()
+    findings = onnxq.verify(made.source, made.target, [BATCH])
+    for lost in (Findings.from_dict(findings.to_dict()), plain(made.source, made.target, [BATCH])):
+        with pytest.raises(VerificationError, match="onnxq report FLOAT QUANTIZED SAMPLES"):
+            lost.report(tmp_path / "report.html")
