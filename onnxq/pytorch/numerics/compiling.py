@@ -1,4 +1,4 @@
-"""Functions that torch.compile is to leave alone."""
+"""What torch.compile is to leave alone: functions, and values."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import torch
+from torch import Tensor
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -19,3 +20,26 @@ def never_compiled(function: Function, reason: str | None = None) -> Function:
     """
     disabled: Function = torch.compiler.disable(function, reason=reason)  # type: ignore[no-untyped-call]
     return disabled
+
+
+@torch.library.custom_op("onnxq::held", mutates_args=())
+def _held(x: Tensor) -> Tensor:
+    """A copy."""
+    return x.clone()
+
+
+@_held.register_fake
+def _(x: Tensor) -> Tensor:
+    return torch.empty_like(x)
+
+
+def held(x: Tensor) -> Tensor:
+    """The values of x, without gradient, that compiled code never computes a second time.
+
+    Args:
+        x: computed of a buffer that changes in place behind it.
+    """
+    if not torch.compiler.is_compiling():
+        return x.detach()
+    result: Tensor = torch.ops.onnxq.held(x.detach())
+    return result

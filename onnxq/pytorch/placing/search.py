@@ -25,6 +25,7 @@ from onnxq.pytorch.placing.operands import Operands
 from onnxq.pytorch.placing.tensors import Tensors
 from onnxq.pytorch.placing.view import View
 from onnxq.pytorch.programs.onnx_form import onnx_form
+from onnxq.pytorch.programs.parameters_apart import parameters_apart
 from onnxq.pytorch.programs.program import program_of
 from onnxq.pytorch.programs.training_graph import training_graph
 from onnxq.pytorch.train.placements import PlacedGroup, PlacedWeight, Placements, Unplaced
@@ -85,7 +86,8 @@ def place(
     """
     # in training every node that can is in integers; nothing is chosen
     mapping = qconfig.set_choice(Choice.ALL_INTEGERS)
-    canonical = canonicalize_module(onnx_form(program), types_by_run)
+    with parameters_apart(program.exported):
+        canonical = canonicalize_module(onnx_form(program), types_by_run)
     names = Names(traced, program.exported, program.functions)
     left: dict[str, Unplaced] = {}  # ONNX node -> why it stays float
     while True:

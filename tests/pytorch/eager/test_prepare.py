@@ -472,8 +472,8 @@ def test_wrong_arguments(make: Any, error: type[Exception], message: str) -> Non
 
 
 def test_batch_norm_that_cannot_be_folded_is_refused() -> None:
-    norm = nn.BatchNorm2d(4, affine=False)
+    norm = nn.BatchNorm2d(4, track_running_stats=False)
     module: Any = intrinsic.ConvBn2d(nn.Conv2d(3, 4, 1), norm)
     module.qconfig = get_default_qat_qconfig()
-    with pytest.raises(ModelError, match="wanted affine=True"):
+    with pytest.raises(ModelError, match="wanted track_running_stats=True"):
         fused.ConvBn2d.from_float(copy.deepcopy(module))

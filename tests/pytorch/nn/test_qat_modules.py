@@ -60,6 +60,19 @@ def test_a_gamma_of_0_trains() -> None:
     assert torch.allclose(module.eval()(X)[:, 2], torch.tensor(3.0))
 
 
+def test_batch_norm_without_weight_and_bias_trains_as_one_of_1_and_0() -> None:
+    made = []
+    for affine in (True, False):
+        torch.manual_seed(0)
+        whole: Any = intrinsic.ConvBn2d(nn.Conv2d(3, 5, 3), nn.BatchNorm2d(5, affine=affine))
+        whole.qconfig = onnxq_default_qat_qconfig
+        made.append(fused.ConvBn2d.from_float(whole))
+    for mode in (True, False):
+        results = [module.train(mode)(X) for module in made]
+        assert torch.equal(*results)
+    assert torch.equal(*(module.to_float()(X) for module in made))
+
+
 def test_learned_scales_are_trained() -> None:
     module = conv_bn(LEARNED)
     module(X).square().sum().backward()
@@ -149,7 +162,9 @@ def test_compiled_code_trains_the_same(frozen: bool) -> None:
         module(X)
         if frozen:
             module.freeze_bn_stats().apply(disable_observer)
-        run: Any = torch.compile(module, backend="aot_eager") if compiled else module
+        run: Any = (
+            torch.compile(module, backend="aot_eager", fullgraph=True) if compiled else module
+        )
         for _ in range(2):
             run(X).square().mean().backward()
         results.append([*(p.grad for p in module.parameters()), module.bn.running_var])

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from onnxq.errors import ModelError
 from onnxq.pytorch.nn.qat.base import QatModule, along
-from onnxq.pytorch.numerics.compiling import never_compiled
+from onnxq.pytorch.numerics.compiling import held
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -51,7 +51,7 @@ class WithBatchNorm(QatModule):
         """Makes the parameters of the float layer and its batch norm its own.
 
         Raises:
-            ModelError: batch norm without running statistics, or without weight and bias.
+            ModelError: batch norm without running statistics.
         """
         super().take(parts)
         self.bn = check_batch_norm(parts[1])
@@ -60,9 +60,8 @@ class WithBatchNorm(QatModule):
         """The result of the layer and its batch norm before a ReLU; `others` go to `layer`."""
         if not self.bn.training:
             return super().pre_activation(x, *others)
-        # a value of its own: compiled code keeps what it was given for the backward pass, and bn
-        # changes running_var in place
-        factor = self.bn.weight / _value(self._running_std())
+        # bn changes running_var in place; compiled code might read it again for the backward pass
+        factor = self._gamma() / held(self._running_std())
         scaled = self.weight_fake_quant(self.weight * self.per_weight(factor))
         # gamma 0 folds to weight 0, whose result divided by 0 is NaN; the weight itself keeps the
         # statistics, and the gradient of gamma, right
@@ -79,12 +78,19 @@ class WithBatchNorm(QatModule):
         assert self.bn.running_var is not None
         return torch.sqrt(self.bn.running_var + self.bn.eps)
 
+    def _gamma(self) -> Tensor:
+        """Gain of the batch norm; ones where it has none (affine=False)."""
+        assert self.bn.running_var is not None
+        gamma: Tensor | None = self.bn.weight
+        return torch.ones_like(self.bn.running_var) if gamma is None else gamma
+
     def folded(self) -> tuple[Tensor, Tensor]:
         """(w f, beta + (b - running_mean) f)."""
-        factor = self.bn.weight / self._running_std()
+        factor = self._gamma() / self._running_std()
         assert self.bn.running_mean is not None
         mean = self.bn.running_mean if self.bias is None else self.bn.running_mean - self.bias
-        return self.weight * self.per_weight(factor), self.bn.bias - mean * factor
+        beta = torch.zeros_like(mean) if self.bn.bias is None else self.bn.bias
+        return self.weight * self.per_weight(factor), beta - mean * factor
 
     def update_bn_stats(self) -> Self:
         """Normalizes with each batch's statistics, and averages them into the running ones."""
@@ -120,21 +126,16 @@ class WithBatchNorm(QatModule):
         super()._load_from_state_dict(state_dict, prefix, *args)
 
 
-@never_compiled
-def _value(x: Tensor) -> Tensor:
-    return x.detach()
-
-
 def check_batch_norm(bn: BatchNorm) -> BatchNorm:
     """The batch norm, if it can be folded.
 
     Raises:
-        ModelError: it has no running statistics, or no weight and bias.
+        ModelError: it has no running statistics.
     """
-    if bn.running_var is None or bn.running_mean is None or not bn.affine:
+    if bn.running_var is None or bn.running_mean is None:
         raise ModelError(
-            f"{bn}: wanted affine=True and track_running_stats=True; what is deployed is the "
-            "convolution with running statistics, weight and bias folded in."
+            f"{bn}: wanted track_running_stats=True; what is deployed is the layer in front of it "
+            "with running statistics folded in."
         )
     bn.__dict__.pop("qconfig", None)  # it is quantized with the layer, not by itself
     return bn
