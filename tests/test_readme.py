@@ -1,50 +1,51 @@
-"""The Python in the README runs, top to bottom, as it stands there."""
+"""The README's Python runs by day, and prints what stands there; its commands are those of CI.
+
+The night runs its console, and every other page: tests/docs/test_pages.py.
+"""
 
 from __future__ import annotations
 
 import re
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent
+from scripts._pages.given import put
+from scripts._pages.page import ROOT, Page
+from scripts._pages.session import run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MOST_LINES = 130
+
+README = Page.read(ROOT / "README.md")
 
 
-def _blocks(page: str) -> list[str]:
-    """The blocks of Python of a page."""
-    return re.findall(r"```python\n(.*?)```", (ROOT / page).read_text("utf-8"), re.DOTALL)
+@pytest.mark.oracle  # needs torch for the export
+def test_the_python_prints_what_stands_there(tmp_path: Path) -> None:
+    without_console = re.sub(r"```console.*?```", "", README.text, flags=re.DOTALL)
+    put(["resnet20.onnx"], tmp_path)
+    (shown,) = run(Page(README.path, without_console), tmp_path)
+    assert shown.shown
+    assert shown.agrees, shown.came
 
 
-@pytest.mark.oracle
-def test_python_blocks_run_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    blocks = _blocks("README.md")
-    assert len(blocks) >= 4
-    (tmp_path / "models").symlink_to(ROOT / "models")
-    monkeypatch.chdir(tmp_path)
-    names: dict[str, object] = {}
-    for block in blocks:
-        exec(compile(block, "README.md", "exec"), names)
-    written = {p.name for p in tmp_path.iterdir()} - {"models"}
-    resnet, digits = ({f"{name}.onnx", f"{name}.int8.onnx"} for name in ("resnet20", "digits"))
-    assert written == resnet | digits | {"trained.onnx", "y.npz"}
-
-
-@pytest.mark.nightly
-@pytest.mark.oracle
-def test_the_python_of_the_page_on_commands_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (block,) = _blocks("docs/reference/command_line.md")
-    (tmp_path / "models").symlink_to(ROOT / "models")
-    monkeypatch.chdir(tmp_path)
-    exec(compile(block, "command_line.md", "exec"), {})
-    text = capsys.readouterr().out
-    assert "2 of 2" in text
-    assert "Benchmark(" in text
-    assert "QuantizedFile(" in text
+def test_it_is_short() -> None:
+    assert len(README.text.splitlines()) <= MOST_LINES
 
 
 def test_both_commands_are_scripts_that_can_be_run() -> None:
-    for name in ("demo", "test", "check", "setup"):
+    for name in ("demo", "test", "check", "setup", "docs"):
         assert (ROOT / "scripts" / name).stat().st_mode & 0o111
     assert (ROOT / ".ci" / "run").stat().st_mode & 0o111
+
+
+def test_ci_runs_the_command_that_passes_the_tests() -> None:
+    (setup,) = [block.text for block in README.blocks() if not block.language]
+    names = [line.split()[0] for line in setup.splitlines()]
+    assert names == ["scripts/demo", "scripts/test"]
+    ran = re.findall(
+        r"^(?:\w+=\S+ )*(scripts/test)$", (ROOT / ".ci" / "run").read_text(), re.MULTILINE
+    )
+    assert ran == ["scripts/test"]
