@@ -38,6 +38,7 @@ NOT_RUN = {
     "docs/guides/improve.md",  # minutes
     "docs/guides/measuring.md",  # any model of yours
     "docs/guides/pixels.md",  # any model of yours
+    "docs/guides/report.md",  # any model of yours
     "docs/guides/tune.md",  # minutes
     "docs/guides/weights.md",  # any model of yours
 }
