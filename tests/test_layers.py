@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -44,10 +45,11 @@ FILES = {
 }
 
 
-def imports(file: Path) -> set[str]:
-    """Every module that the file imports, wherever the statement stands; for types, too."""
+@functools.cache  # read by the tests, not while they are collected: every worker collects
+def imports(name: str) -> set[str]:
+    """Every module that a module imports, wherever the statement stands; for types, too."""
     found = set()
-    for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+    for node in ast.walk(ast.parse(FILES[name].read_text("utf-8"))):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         if isinstance(node, ast.ImportFrom):
@@ -55,9 +57,6 @@ def imports(file: Path) -> set[str]:
             dotted = {f"{node.module}.{alias.name}" for alias in node.names}
             found |= {name if name in FILES else str(node.module) for name in dotted}
     return found
-
-
-IMPORTS = {name: imports(file) for name, file in FILES.items()}
 
 
 def floor(module: str) -> int:
@@ -82,7 +81,7 @@ def is_own(module: str) -> bool:
 def test_imports_go_downwards(name: str) -> None:
     if name == FACADE:
         return  # the facade imports everything, lazily: test_public_api
-    for imported in IMPORTS[name]:
+    for imported in imports(name):
         top = imported.split(".")[0]
         assert imported != FACADE, f"{name} imports {FACADE}, which is above every room"
         assert top != "operators", f"{name}: import onnxq.operators, never operators"
@@ -94,7 +93,7 @@ def test_imports_go_downwards(name: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name in FILES if name.startswith("onnxq.pytorch")])
 def test_imports_go_downwards_in_the_torch_room(name: str) -> None:
-    for imported in IMPORTS[name]:
+    for imported in imports(name):
         if imported.startswith("onnxq.pytorch"):
             assert torch_floor(imported) <= torch_floor(name), f"{name} imports {imported}"
 
@@ -114,8 +113,8 @@ def test_the_torch_room_imports_late_only_what_a_torch_may_lack() -> None:
 
 def test_no_two_files_import_each_other_however_far_around() -> None:
     below = {
-        name: {module for module in imported if is_own(module) and module != name}
-        for name, imported in IMPORTS.items()
+        name: {module for module in imports(name) if is_own(module) and module != name}
+        for name in FILES
         if name != FACADE
     }
     try:
@@ -127,8 +126,8 @@ def test_no_two_files_import_each_other_however_far_around() -> None:
 def test_operator_files_are_reached_through_the_catalog_alone() -> None:
     readers = {
         name
-        for name, imported in IMPORTS.items()
+        for name in FILES
         if not name.startswith("onnxq.operators")
-        and any(module.startswith("onnxq.operators") for module in imported)
+        and any(module.startswith("onnxq.operators") for module in imports(name))
     }
     assert readers <= {"onnxq.catalog", "onnxq.authoring"}

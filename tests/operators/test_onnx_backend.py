@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import functools
 import warnings
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -91,19 +93,35 @@ REFUSALS = (ort_state.NotImplemented, ort_state.InvalidGraph, ort_state.Fail)
 NEWEST_OPSET = 26  # that ONNX Runtime 1.31 takes; 28 adds types to QuantizeLinear, no more
 
 
-MODELS: dict[str, onnx.ModelProto] = {}
-DATA: dict[str, list[tuple[list[Array], list[Array]]]] = {}
-"""Test -> its model; its pairs of inputs and expected outputs."""
+NAMES = (Path(__file__).parent / "onnx_backend_tests.txt").read_text("utf-8").split()
+"""Tests that this file is about. Those that onnx has are loaded by who runs them: it takes long."""
+RUN = [name for name in NAMES if name not in SKIPPED]
 
 
-def _load() -> None:
+@dataclass(frozen=True)
+class Example:
+    """One of ONNX's tests.
+
+    Attributes:
+        model: of one node, or of those that its function expands to.
+        runs: pairs of inputs and expected outputs.
+    """
+
+    model: onnx.ModelProto
+    runs: Sequence[tuple[list[Array], list[Array]]]
+
+
+@functools.cache
+def examples() -> Mapping[str, Example]:
+    """Tests by name."""
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")  # the suite computes its own NaN and Inf on purpose
         tests = load_model_tests(kind="node")
-    for test in tests:
-        if test.model is not None and _is_selected(test.model):
-            MODELS[test.name] = test.model
-            DATA[test.name] = [(arrays(x), arrays(y)) for x, y in test.data_sets or ()]
+    return {
+        test.name: Example(test.model, [(arrays(x), arrays(y)) for x, y in test.data_sets or ()])
+        for test in tests
+        if test.model is not None and _is_selected(test.model)
+    }
 
 
 def _is_selected(model: onnx.ModelProto) -> bool:
@@ -127,10 +145,6 @@ def arrays(tensors: Sequence[Array | onnx.TensorProto]) -> list[Array]:
         numpy_helper.to_array(x) if isinstance(x, onnx.TensorProto) else np.asarray(x)
         for x in tensors
     ]
-
-
-_load()
-RUN = [name for name in MODELS if name not in SKIPPED]
 
 
 def kernel_of(node: onnx.NodeProto, inputs: Sequence[Array | None]) -> IntegerOperator | None:
@@ -224,25 +238,28 @@ def all_equal(got: Sequence[Array], wanted: Sequence[Array]) -> bool:
 @functools.cache
 def results(name: str) -> tuple[list[list[Array]], int]:
     """Outputs per data set, and the least number of nodes on kernels."""
-    runs = [run_on_kernels(MODELS[name], inputs) for inputs, _ in DATA[name]]
+    example = examples()[name]
+    runs = [run_on_kernels(example.model, inputs) for inputs, _ in example.runs]
     return [outputs for outputs, _ in runs], min(count for _, count in runs)
 
 
 @pytest.mark.parametrize("name", RUN)
 def test_kernels_give_what_onnx_runtime_gives(name: str) -> None:
     found, _ = results(name)
-    for got, (inputs, _) in zip(found, DATA[name], strict=True):
+    example = examples()[name]
+    for got, (inputs, _) in zip(found, example.runs, strict=True):
         if name in NO_RUNTIME:
             with pytest.raises(REFUSALS):
-                run_in_onnx_runtime(MODELS[name], inputs)
+                run_in_onnx_runtime(example.model, inputs)
             continue
-        assert all_equal(got, run_in_onnx_runtime(MODELS[name], inputs))
+        assert all_equal(got, run_in_onnx_runtime(example.model, inputs))
 
 
 @pytest.mark.parametrize("name", RUN)
 def test_kernels_give_what_is_expected_unless_onnx_runtime_differs(name: str) -> None:
     found, _ = results(name)
-    same = all(all_equal(got, wanted) for got, (_, wanted) in zip(found, DATA[name], strict=True))
+    expected = [outputs for _, outputs in examples()[name].runs]
+    same = all(all_equal(got, wanted) for got, wanted in zip(found, expected, strict=True))
     assert same == (name not in DIFFERS)
 
 
@@ -255,8 +272,8 @@ def test_each_test_reaches_a_kernel(name: str) -> None:
 def test_what_is_skipped_is_exactly_what_has_no_kernel() -> None:
     without = {
         name: node.op_type
-        for name, model in MODELS.items()
-        for node in model.graph.node
+        for name, example in examples().items()
+        for node in example.model.graph.node
         if node.op_type in NO_KERNEL
     }
     others = {name for name in SKIPPED if name not in without}
@@ -274,7 +291,8 @@ def test_lists_have_no_stale_entries() -> None:
 
 
 def test_the_suite_is_all_there() -> None:
-    ops = [node.op_type for model in MODELS.values() for node in model.graph.node]
+    assert sorted(examples()) == NAMES
+    ops = [node.op_type for one in examples().values() for node in one.model.graph.node]
     assert set(ops) >= INTEGER
     assert isinstance(catalog.find_integer("MaxPool"), PlainOnCodes)
     assert len(RUN) >= 70
