@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import gc
 import os
+import re
 import signal
 import sys
 import threading
@@ -78,16 +79,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         of_file = cpu_seconds.by_file(seconds)
         items.sort(key=lambda item: -of_file.get(item.nodeid.partition("::")[0], 0.0))
     for item in items:
-        cost = seconds.get(cpu_seconds.function_of(item.nodeid), 0)
-        if _is_emulated(item) or cost > cpu_seconds.SLOW_S:
+        if item.get_closest_marker("isa"):
+            item.add_marker("nightly")  # an emulated machine is 100 times slower than a real one
+        if seconds.get(cpu_seconds.function_of(item.nodeid), 0) > cpu_seconds.SLOW_S:
             item.add_marker("slow")
     if not (_names_files(config) or config.getoption("--write-cpu-seconds")):
-        by_day = [i for i in items if not (i.get_closest_marker("nightly") or _is_emulated(i))]
+        by_day = [item for item in items if not item.get_closest_marker("nightly")]
         left = cpu_seconds.left_for_the_night([item.nodeid for item in by_day], seconds)
         for item in by_day:
             if item.nodeid in left:
                 item.add_marker("nightly")
-    if "nightly" in config.getoption("markexpr"):
+    if re.search(r"(?<!not )\b(nightly|isa)\b", config.getoption("markexpr")):
         return
     nightly = [item for item in items if item.get_closest_marker("nightly")]
     if nightly:
@@ -108,11 +110,6 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
 def _names_files(config: pytest.Config) -> bool:
     files = [Path(argument.split("::")[0]) for argument in config.args]
     return all((config.invocation_params.dir / path).is_file() for path in files)
-
-
-def _is_emulated(item: pytest.Item) -> bool:
-    """The first test on a machine pays for all: what one function costs says nothing."""
-    return item.get_closest_marker("isa") is not None
 
 
 def pytest_collection_finish() -> None:

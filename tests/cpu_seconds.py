@@ -23,7 +23,7 @@ FILE = Path(__file__).parent / "cpu_seconds.txt"
 SLOW_S = 0.5
 """The rest takes two cores about a minute."""
 
-SHARE_S = 0.2
+SHARE_S = 0.1
 """CPU seconds that the cases of one function together may cost by day; the night runs all."""
 
 PROPERTY = "cpu_s"
@@ -77,8 +77,8 @@ def left_for_the_night(nodeids: Sequence[str], seconds: Mapping[str, float]) -> 
 
 
 def write(seconds: Mapping[str, float]) -> None:
-    """Replaces the file; the cheapest functions have no line."""
-    rows = sorted((name, s) for name, s in seconds.items() if s > SLOW_S / 2)
+    """Replaces the file; functions that cost no more than SHARE_S have no line."""
+    rows = sorted((name, s) for name, s in seconds.items() if round(s, 1) > SHARE_S)
     FILE.write_text("".join(f"{s:6.1f} {name}\n" for name, s in rows), encoding="utf-8")
 
 

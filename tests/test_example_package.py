@@ -92,6 +92,7 @@ def test_the_catalog_finds_both_operators(folder: Path) -> None:
     ) == ["onnxq_example.quick_gelu", "onnxq_example.mat_mul_integer16"]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("form", ["qdq", "qoperator"])
 def test_the_quantized_model_has_the_table_the_type_and_the_scheme(folder: Path, form: str) -> None:
     options = ("--qconfig", "qconfig.yaml", "--format", form, "--save-stats", f"{form}.npz")
@@ -122,6 +123,7 @@ def test_the_quantized_model_has_the_table_the_type_and_the_scheme(folder: Path,
     assert (folder / output).read_bytes() == (folder / f"again_{output}").read_bytes()
 
 
+@pytest.mark.nightly
 def test_every_kernel_equals_onnx_runtime(folder: Path) -> None:
     script = PACKAGE.parent.parent / "scripts" / "bench_exactness.py"
     printed = run(folder, str(script), "QuickGelu", "MatMulInteger16", "--elements", "5000")
@@ -129,6 +131,7 @@ def test_every_kernel_equals_onnx_runtime(folder: Path) -> None:
     assert printed.strip().endswith("0 beyond their bound")
 
 
+@pytest.mark.nightly
 def test_the_reference_session_runs_the_operator_on_codes(folder: Path) -> None:
     model = onnx.parser.parse_model(
         """<ir_version: 10, opset_import: ["": 21, "com.microsoft": 1]>
@@ -159,6 +162,7 @@ def test_a_single_file_is_enough(folder: Path) -> None:
     assert "no integer form" not in run(folder, *command, installed=False, **variables)
 
 
+@pytest.mark.nightly
 def test_the_operators_in_the_text_run_as_they_stand_there(folder: Path) -> None:
     text = (ROOT / "docs" / "guides" / "extending.md").read_text("utf-8")
     blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)

@@ -142,6 +142,7 @@ def test_top1_is_within_a_point_of_float(float_correct: int, quantized: ir.Model
     assert correct(quantized) >= float_correct - 10  # of 1,000
 
 
+@pytest.mark.nightly
 def test_logits_are_near(
     source: ir.Model, quantized: ir.Model, calibration: npt.NDArray[np.float32]
 ) -> None:

@@ -500,6 +500,7 @@ def test_state_goes_round() -> None:
         cross_check(quantized, x, feedback={"h_ou": "h"})
 
 
+@pytest.mark.nightly
 def test_memory_does_not_grow_with_the_number_of_batches(quantized: ir.Model) -> None:
     def stream(count: int) -> Iterator[dict[str, np.ndarray]]:
         return ({"x": images(100, seed)} for seed in range(count))

@@ -243,6 +243,7 @@ def test_state_goes_round_in_each_model() -> None:
         verify(proto, quantized, x, feedback={"h_ou": "h"})
 
 
+@pytest.mark.nightly
 def test_memory_does_not_grow_with_the_number_of_batches(pair: tuple[ir.Model, ir.Model]) -> None:
     def stream(count: int) -> Iterator[dict[str, np.ndarray]]:
         return ({"x": images(200, seed)} for seed in range(count))

@@ -47,6 +47,7 @@ def test_two_jobs_write_the_files_that_one_writes(run: Run, folder: Path) -> Non
         assert (folder / f"1{suffix}").read_bytes() == (folder / f"2{suffix}").read_bytes()
 
 
+@pytest.mark.nightly
 def test_a_killed_calibration_goes_on_to_the_same_file(run: Run, folder: Path) -> None:
     model, samples, kept = folder / "net.onnx", folder / "x.npy", folder / "kept.stats"
     run("calibrate", model, samples, "-o", folder / "whole.stats")

@@ -196,6 +196,7 @@ def chain(length: int) -> ir.Model:
     return load(proto)
 
 
+@pytest.mark.nightly
 def test_time_grows_with_the_number_of_nodes_and_not_faster() -> None:
     def cost(model: ir.Model) -> float:
         times = []
@@ -209,6 +210,7 @@ def test_time_grows_with_the_number_of_nodes_and_not_faster() -> None:
     assert large / small < 2.6  # 2.0 measured on a quiet machine; quadratic would be 4
 
 
+@pytest.mark.nightly
 @pytest.mark.oracle
 @pytest.mark.filterwarnings("ignore")  # torch warns of its own future
 @pytest.mark.parametrize(

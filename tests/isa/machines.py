@@ -40,13 +40,11 @@ class Machine:
         name: of the prefix that scripts/setup_isa made; of x86, of the instruction set.
         target: the name of the Target it stands for.
         cpu: what qemu is told of an x86 machine; empty: an ARM one, whose prefix says it.
-        quick: whether `scripts/test` runs on it; else `scripts/nightly` alone does.
     """
 
     name: str
     target: str
     cpu: str = ""
-    quick: bool = False
 
     def __str__(self) -> str:
         return self.name
@@ -65,17 +63,14 @@ class Machine:
 
 MACHINES = (
     Machine("sse", "x86-sse", "SandyBridge"),
-    Machine("avx2", "x86-avx2", "Haswell", quick=True),
+    Machine("avx2", "x86-avx2", "Haswell"),
     Machine("neon", "arm64"),
     Machine("neon53", "arm64"),
-    Machine("dot", "arm64-dot", quick=True),
+    Machine("dot", "arm64-dot"),
     Machine("i8mm", "arm64-i8mm"),
     Machine("sve", "arm64-i8mm"),
 )
-BY_MACHINE = [
-    pytest.param(machine, id=machine.name, marks=() if machine.quick else pytest.mark.nightly)
-    for machine in MACHINES
-]
+BY_MACHINE = [pytest.param(machine, id=machine.name) for machine in MACHINES]
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,6 +69,7 @@ def test_an_error_of_the_work_names_its_item(executor: Executor) -> None:
         list(in_order(executor, Failing(7, "unusable"), range(9)))
 
 
+@pytest.mark.nightly
 def test_a_worker_that_dies_is_made_up_for(executor: Executor, tmp_path: Path) -> None:
     made = in_order(executor, Deadly(5, tmp_path / "died"), range(12))
     assert list(made) == [x * x for x in range(12)]
@@ -91,6 +92,7 @@ def test_a_calibration_by_address_writes_the_same_file(cluster: Any, tmp_path: P
     assert (tmp_path / "dask.stats").read_bytes() == (tmp_path / "here.stats").read_bytes()
 
 
+@pytest.mark.nightly
 def test_a_scheduler_that_does_not_answer_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("onnxq.jobs.cluster.WAIT_S", 0.5)
     with (

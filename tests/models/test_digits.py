@@ -56,6 +56,7 @@ def constants(model: ir.Model) -> dict[str, int]:
     }
 
 
+@pytest.mark.nightly
 def test_splits_are_the_first_1197_and_the_last_600() -> None:
     rows, labels = digits.load_digits("train")
     others, other_labels = digits.load_digits("test")

@@ -75,6 +75,7 @@ def test_the_reference_kernels_give_every_integer(bits: int) -> None:
     assert onnxq.cross_check(model(bits)[1], samples, batch_size=32).exact
 
 
+@pytest.mark.nightly
 def test_every_convolution_runs_in_integers(bits: int) -> None:
     ops = Counter(node.op_type for node in runtime.optimized_graph(model(bits)[1]).graph)
     assert (ops["QLinearConv"], ops["QLinearAdd"], ops["QGemm"]) == (31, 5, 1)
@@ -88,6 +89,7 @@ def test_weights_have_no_other_codes(bits: int) -> None:
     assert max(int(c.abs().max()) for c in codes) == LARGEST_CODE[bits]
 
 
+@pytest.mark.nightly
 def test_accuracy_is_that_of_the_float_model(bits: int) -> None:
     labels = load_sample("test")[1]
     with runtime.open_session(model(bits)[1]) as session:

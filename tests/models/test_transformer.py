@@ -52,6 +52,7 @@ def test_attention_is_torchs() -> None:
         torch.testing.assert_close(own(x), theirs(x, x, x)[0])
 
 
+@pytest.mark.nightly
 def test_the_weights_are_those_of_the_embedded_accuracy() -> None:
     model = load_module("models.transformer:transformer", WEIGHTS)
     images, labels = load_sample("test")

@@ -33,6 +33,7 @@ def assert_same(left: ZeroAnchoredHistogram, right: ZeroAnchoredHistogram) -> No
         np.testing.assert_array_equal(a[key], b[key], err_msg=key)
 
 
+@pytest.mark.nightly
 @given(values=samples, data=st.data())
 @settings(max_examples=300, deadline=None)
 def test_any_split_merged_in_any_order_gives_the_identical_state(

@@ -264,6 +264,7 @@ PAIRED: Version = (1, 31)
 """Earlier versions spoil a graph in which they remove DQ -> Q of int8 codes with another DQ."""
 
 
+@pytest.mark.nightly
 def test_onnxruntime_loads_all_of_it_but_for_what_is_known() -> None:
     seen()
     gone = claimed(lambda f: f.removed or f.swallowed)
@@ -346,6 +347,7 @@ def _on_codes(example: Example, kind: type[np.generic]) -> Example | None:
     return dataclasses.replace(example, inputs=inputs)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("kind", [np.uint8, np.int8])
 def test_operators_lack_the_kernels_on_codes_that_the_facts_say(kind: type[np.generic]) -> None:
     lacking = set()
@@ -394,6 +396,7 @@ def test_what_a_rule_puts_between_q_and_dq_fuses() -> None:
     assert not other & claimed(lambda f: f.fuses)
 
 
+@pytest.mark.nightly
 def test_results_are_of_the_types_that_the_facts_say() -> None:
     fixed = {}
     for key in examples()[0]:

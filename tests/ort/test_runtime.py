@@ -191,6 +191,7 @@ def test_optimized_graphs_beyond_the_protobuf_limit_keep_their_weights_outside(
     np.testing.assert_array_equal(weight.numpy(), product_weight())
 
 
+@pytest.mark.nightly
 def test_a_full_disk_for_temporary_files_is_named() -> None:
     code = (
         "import resource; from tests.examples import network\n"

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
+@pytest.mark.nightly
 def test_models_of_a_seed_are_quantized_and_nothing_is_wrong() -> None:
     names = backend_suite.drawn(8, seed=3)
     ended = backend_suite.run(names, processes=1)

@@ -35,6 +35,7 @@ def block(tmp_path_factory: pytest.TempPathFactory) -> Row:
     return measure("bert_block", case, folder, rounds=3)
 
 
+@pytest.mark.nightly
 def test_every_way_makes_a_file_of_the_block_with_its_figures(block: Row) -> None:
     assert set(block.figures) == set(WAYS)
     assert not block.failed

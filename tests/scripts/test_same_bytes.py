@@ -75,6 +75,7 @@ def test_two_processes_write_the_same_files(written: tuple[Path, Path]) -> None:
         assert compared(file, *written) == Verdict(file, "equal")
 
 
+@pytest.mark.nightly
 def test_a_changed_weight_is_told_with_its_place(verdict: Judge) -> None:
     def edit(model: onnx.ModelProto) -> None:
         name = read_by(model, "DequantizeLinear", 0)

@@ -130,6 +130,7 @@ def test_each_direction_of_nn_gru_becomes_a_scan_of_integers(options: dict[str, 
     assert (ops(found)["Scan"], ops(found)["GRU"]) == (scans, 0)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 def test_nn_rnn_which_torch_writes_out_is_quantized_in_its_products(
     options: dict[str, int],
@@ -147,6 +148,7 @@ def assert_no_float_weight(model: ir.Model) -> None:
     )  # two directions' biases; W of a GRU has 24 * HIDDEN
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(("kind", "products"), [(nn.GRUCell, 2), (nn.RNNCell, 2)])
 def test_steps_of_an_unrolled_cell_share_their_weights(
     kind: type[nn.GRUCell | nn.RNNCell], products: int

@@ -69,6 +69,7 @@ def run(model: ir.Model, x: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
         return np.asarray(session.run({"x": x})[0], np.float32)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_cell_in_a_loop_is_quantized_near_float_and_exact(kind: str) -> None:
     model, cell = exported(kind)

@@ -196,6 +196,7 @@ def test_the_documented_qconfigs_give_integer_nodes(qconfig: QConfigDynamic) -> 
     assert ops(quantized)["DynamicQuantizeLSTM"] == 1
 
 
+@pytest.mark.nightly
 def test_steps_of_an_unrolled_lstm_cell_share_their_weights() -> None:
     quantized = assert_near_and_exact(Unrolled(), {"x": draw(BATCH, STEPS, INPUTS)}, batch_axis=0)
     assert ops(quantized)["MatMulInteger"] == 2 * STEPS

@@ -136,6 +136,7 @@ STATE = (drawn(LAYERS, BATCH, HIDDEN), drawn(LAYERS, BATCH, HIDDEN))
 AXES = {"input": {0: "steps", 1: "batch"}, "hidden": {1: "batch"}}
 
 
+@pytest.mark.nightly
 def test_the_language_model_is_quantized_as_near_as_torch_itself_does() -> None:
     module = LanguageModel().eval()
     example = (words(STEPS, BATCH), STATE)
@@ -252,6 +253,7 @@ class Siamese(nn.Module):
         return {"score": self.fc(left * right) * factor}
 
 
+@pytest.mark.nightly
 def test_static_quantization_in_torch_takes_the_arguments_of_forward() -> None:
     torch.manual_seed(0)
     module = Siamese().eval()

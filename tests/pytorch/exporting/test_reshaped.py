@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812  # as everywhere
@@ -20,6 +21,7 @@ class Heads(nn.Module):
         return y.transpose(1, 2).contiguous().view(len(x), -1, 8)
 
 
+@pytest.mark.nightly
 def test_views_of_attention_are_exported_with_their_axes_named() -> None:
     torch.manual_seed(0)
     model = export(Heads(), torch.randn(2, 5, 8))

@@ -222,6 +222,7 @@ class Causal(nn.Module):
         return functional.scaled_dot_product_attention(q, k, v, attn_mask=mask)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("kind", ["causal", "bool", "float"])
 def test_a_mask_of_the_function_is_kept(kind: str) -> None:
     torch.manual_seed(0)
@@ -265,6 +266,7 @@ class Options(nn.Module):
         return y
 
 
+@pytest.mark.nightly
 def test_options_that_one_layer_has_of_its_own_train() -> None:
     trained: Any = prepare_qat(Options(add_bias_kv=True), inputs=torch.randn(3, 6, 16))
     assert trained.meta[PLACEMENTS].weights

@@ -76,6 +76,7 @@ def test_a_mask_needs_no_hint_that_it_is_causal(kind: type[nn.Module]) -> None:
     torch.testing.assert_close(torch.from_numpy(y), wanted, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.nightly
 def test_the_masked_encoder_is_quantized() -> None:
     module, x = Masked().eval(), torch.randn(8, 7, 32)
     int8 = onnxq.quantize(export(module, x[:2]), {"x": x.numpy()}, target="x86-vnni")

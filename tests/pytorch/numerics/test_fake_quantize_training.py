@@ -121,6 +121,7 @@ def test_inductor_trains_as_eager_does() -> None:
     assert losses(net, compiled, half=False) == pytest.approx(wanted, rel=1e-4)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 def test_one_graph_observes_rounds_and_trains_from_the_first_batch_on(backend: str) -> None:
     net = Net(FakeQuantize)
@@ -132,6 +133,7 @@ def test_one_graph_observes_rounds_and_trains_from_the_first_batch_on(backend: s
         assert torch.equal(ours, theirs[name]), name
 
 
+@pytest.mark.nightly
 def test_one_graph_learns_scales_once_a_batch_was_seen() -> None:
     net, (x, _) = Net(LearnableFakeQuantize), task()
     compiled: Any = torch.compile(net, backend="aot_eager", fullgraph=True)

@@ -344,6 +344,7 @@ def test_a_copy_trains_by_itself() -> None:
     assert any(source is module for module in copied.modules())
 
 
+@pytest.mark.nightly
 def test_what_is_observed_without_stubs_is_what_onnxq_quantizes() -> None:
     model, x = concatenated()
     prepared = prepare(model, inputs=x)

@@ -169,6 +169,7 @@ def test_a_module_that_agrees_once_is_left_as_it_is() -> None:
         assert torch.equal(convert(prepared)(x), prepared(x))
 
 
+@pytest.mark.nightly
 def test_a_prepared_module_is_compared_with_its_model_though_scales_were_raised() -> None:
     prepared = next(
         p for p in map(free, range(9)) if scales(convert(p)).items() - scales(p).items()

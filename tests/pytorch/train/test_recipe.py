@@ -98,6 +98,7 @@ def trained(model: nn.Module, batches: list[Tensor]) -> nn.Module:
     return model.eval()
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("net", "draw"), [(Cnn, images), (Attends, vectors), (Text, tokens)], ids=["CNN", "ViT", "text"]
 )

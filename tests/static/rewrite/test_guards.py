@@ -158,6 +158,7 @@ def test_a_product_and_its_bias_stay_float_where_that_is_asked_for(
         assert {"MatMul", "Gemm", "FusedGemm"} & set(made)
 
 
+@pytest.mark.nightly
 def test_a_long_chain_of_what_a_q_moves_past_is_looked_through() -> None:
     """Twice 600 nodes: recursion would end at a thousand frames."""
     lines = ["h0 = MatMul(x, w)"]
