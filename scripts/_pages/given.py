@@ -17,11 +17,15 @@ if TYPE_CHECKING:
 def put(names: list[str], folder: Path) -> None:
     """Copies of the files into the folder, made at their first use in this process.
 
+    Args:
+        names: "resnet20.onnx", or "resnet20.onnx as model.onnx" to have it under another name.
+        folder: where they go.
     Raises:
         KeyError: a name that `MAKERS` does not have.
     """
-    for name in names:
-        shutil.copy(_kept() / MAKERS[name](name), folder / name)
+    for each in names:
+        name, _, alias = each.partition(" as ")
+        shutil.copy(_kept() / MAKERS[name](name), folder / (alias or name))
 
 
 @cache
@@ -55,6 +59,11 @@ def _quantized(name: str) -> str:
     return name
 
 
+def _samples(name: str) -> str:
+    shutil.copy(ROOT / "models" / name, _kept() / name)
+    return name
+
+
 FACTORIES = {
     "resnet20": "models.resnet:resnet20",
     "mobilenetv2": "models.mobilenet:mobilenetv2",
@@ -63,5 +72,6 @@ FACTORIES = {
 MAKERS: dict[str, Callable[[str], str]] = {
     **{f"{name}.onnx": _exported for name in FACTORIES},
     **{f"{name}.int8.onnx": _quantized for name in FACTORIES},
+    "calibration.npz": _samples,
 }
 """Name of a file -> the function that makes it."""
