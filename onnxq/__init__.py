@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from onnxq.checking.with_verdict import Check
     from onnxq.graph.saving import save
     from onnxq.language.genai_folder import genai_folder
+    from onnxq.language.quantized_cache import quantize_cache
     from onnxq.pipeline import convert, quantize, quantize_dynamic
     from onnxq.pytorch import export
     from onnxq.quantized.quantized_model import QuantizedModel
@@ -74,6 +75,7 @@ __all__ = [
     "qconfig",
     "qtensor",
     "quantize",
+    "quantize_cache",
     "quantize_dynamic",
     "quantize_weights",
     "reference",
@@ -99,6 +101,7 @@ _HOMES = {
     "predict": "onnxq.checking.predict",
     "prepare": "onnxq.static.prepare",
     "quantize": "onnxq.pipeline",
+    "quantize_cache": "onnxq.language.quantized_cache",
     "quantize_dynamic": "onnxq.pipeline",
     "quantize_weights": "onnxq.weights",
     "rewrite": "onnxq.static.rewrite",

@@ -27,6 +27,7 @@ FUNCTIONS = (
     "predict",
     "prepare",
     "quantize",
+    "quantize_cache",
     "quantize_dynamic",
     "quantize_weights",
     "rewrite",

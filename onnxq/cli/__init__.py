@@ -15,7 +15,7 @@ from onnxq.cli.common_options import common_options
 from onnxq.cli.cross_checking import cross_check
 from onnxq.cli.doctoring import doctor
 from onnxq.cli.exporting import export
-from onnxq.cli.language_models import genai_folder
+from onnxq.cli.language_models import genai_folder, quantize_cache
 from onnxq.cli.looking import inspect, targets
 from onnxq.cli.making import quantize, quantize_dynamic
 from onnxq.cli.making_weights import quantize_weights
@@ -48,6 +48,7 @@ COMMANDS = (
     quantize,
     quantize_dynamic,
     quantize_weights,
+    quantize_cache,
     tune,
     verify,
     report,

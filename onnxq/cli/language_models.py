@@ -1,4 +1,4 @@
-"""Commands for language models: genai-folder."""
+"""Commands for language models: quantize-cache and genai-folder."""
 
 from __future__ import annotations
 
@@ -7,10 +7,35 @@ from typing import TYPE_CHECKING
 import click
 
 from onnxq.cli.common_options import say_written
-from onnxq.cli.options import PATH
+from onnxq.cli.options import PATH, batch_size_option, ignore_option, output_option
+from onnxq.cli.steps import claim_beside, load_model
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+
+@click.command("quantize-cache")
+@click.argument("model", type=PATH)
+@click.argument("samples", type=PATH)
+@output_option
+@batch_size_option
+@ignore_option
+def quantize_cache(
+    model: Path, samples: Path, output: Path, batch_size: int | None, ignore: tuple[str, ...]
+) -> None:
+    """Keep keys and values of MODEL's cache in int8, with scales from SAMPLES.
+
+    MODEL is a decoder whose attention is GroupQueryAttention, as the builder of onnxruntime-genai
+    writes it; its weights may be float or quantized.
+    """
+    claim_beside(model, [output], [samples])
+    source = load_model(model, [output])
+    from onnxq.graph.saving import save
+    from onnxq.language import quantized_cache
+
+    made = quantized_cache.quantize_cache(source, samples, batch_size=batch_size, ignore=ignore)
+    save(made, output)
+    say_written(f"wrote {output}: its cache is int8")
 
 
 @click.command("genai-folder")

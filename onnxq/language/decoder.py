@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from onnxq.errors import CalibrationError, ModelError
-from onnxq.ort.cached_attention import can_share, positions, query_heads
+from onnxq.ort.cached_attention import can_share, head_size, positions, query_heads
 from onnxq.samples.inputs import InputSpec, input_specs
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ class Decoder:
         vocabulary: number of tokens; None: the model does not say.
         context: positions that the model knows; None: it does not say.
         heads: of queries; None: unknown.
+        head: numbers per head, where the shapes of the cache do not say; None: unknown.
         shares: whether past and present may be one buffer.
     """
 
@@ -49,6 +50,7 @@ class Decoder:
     vocabulary: int | None
     context: int | None
     heads: int | None
+    head: int | None
     shares: bool
 
     @classmethod
@@ -80,6 +82,7 @@ class Decoder:
             last if isinstance(last, int) else None,
             positions(model),
             query_heads(model),
+            head_size(model),
             can_share(model, past),
         )
 
@@ -98,6 +101,7 @@ class Decoder:
         for spec in self.inputs:
             if spec.name in self.past and spec.shape is not None and len(spec.shape) == 4:
                 heads, size = spec.shape[1], spec.shape[3]
+                size = size if isinstance(size, int) else self.head
                 if isinstance(heads, int) and isinstance(size, int):
                     return heads, size
         raise ModelError(

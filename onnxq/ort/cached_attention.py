@@ -32,8 +32,25 @@ def positions(model: ir.Model) -> int | None:
 
 def query_heads(model: ir.Model) -> int | None:
     """Heads of queries of the first attention with a cache; None: there is none."""
-    found = (node for node in all_nodes(model) if _is_attention(node))
+    found = (node for node in all_nodes(model) if is_cached_attention(node))
     return next((node.attributes.get_int("num_heads") for node in found), None)
+
+
+def head_size(model: ir.Model) -> int | None:
+    """Numbers per head of the first attention with a cache; None: the graph does not say.
+
+    Queries have them for every head; keys and values may stand behind them in one tensor.
+    """
+    for node in all_nodes(model):
+        if not is_cached_attention(node):
+            continue
+        width = node.inputs[0].shape[-1] if node.inputs[0] and node.inputs[0].shape else None
+        heads, kv_heads = (node.attributes.get_int(n, 0) for n in ("num_heads", "kv_num_heads"))
+        if node.inputs[1] is None:
+            heads += 2 * kv_heads
+        if isinstance(width, int) and heads and width % heads == 0:
+            return width // heads
+    return None
 
 
 def can_share(model: ir.Model, past: Collection[str]) -> bool:
@@ -43,8 +60,9 @@ def can_share(model: ir.Model, past: Collection[str]) -> bool:
     """
     values = [value for value in model.graph.inputs if value.name in past]
     users = [use.node for value in values for use in value.uses()]
-    return bool(users) and all(map(_is_attention, users))
+    return bool(users) and all(map(is_cached_attention, users))
 
 
-def _is_attention(node: ir.Node) -> bool:
+def is_cached_attention(node: ir.Node) -> bool:
+    """Whether the node computes attention, and keeps keys and values."""
     return (node.domain, node.op_type) == (_DOMAIN, _ATTENTION)

@@ -1,10 +1,15 @@
-"""Genai-folder makes a folder of a decoder."""
+"""Commands for language models."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 import onnxq
+from onnxq.graph.io import load
+from onnxq.language.decoder import Decoder
+from onnxq.metrics import as_samples
 from tests.tiny_decoder import tiny_decoder
 
 if TYPE_CHECKING:
@@ -27,3 +32,13 @@ def test_a_context_that_is_too_long_is_refused(run: Run, tmp_path: Path) -> None
     assert result.exit_code == 5
     assert "context is 64; wanted 1 to 32" in result.stderr
     assert not (tmp_path / "made").exists()
+
+
+def test_a_cache_becomes_int8(run: Run, tmp_path: Path) -> None:
+    source = tiny_decoder()
+    onnxq.save(source, tmp_path / "m.onnx")
+    np.savez(tmp_path / "texts.npz", **as_samples(source, np.arange(20).reshape(2, 10)))
+    out = tmp_path / "out.onnx"
+    result = run("quantize-cache", tmp_path / "m.onnx", tmp_path / "texts.npz", "-o", out)
+    assert result.exit_code == 0, result.stderr
+    assert {str(x.dtype) for x in Decoder.of(load(out)).empty(1).values()} == {"int8"}
