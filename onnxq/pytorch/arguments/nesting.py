@@ -36,7 +36,7 @@ def replaced(value: object, leaf: Callable[[Path, object], object], path: Path =
     parts = children(value)
     if parts is None:
         return leaf(path, value)
-    return _rebuilt(value, [replaced(part, leaf, (*path, key)) for key, part in parts])
+    return rebuilt(value, [replaced(part, leaf, (*path, key)) for key, part in parts])
 
 
 def children(value: object) -> list[tuple[str | int, object]] | None:
@@ -74,7 +74,8 @@ def _keys(value: object, count: int) -> list[str | int]:
     return list(range(count))
 
 
-def _rebuilt(value: Any, parts: list[object]) -> object:
+def rebuilt(value: Any, parts: list[object]) -> object:
+    """A value of the same structure with these as its direct parts, in the order of `children`."""
     if _is_known(value):
         _, spec = pytree.tree_flatten(value, is_leaf=lambda part: part is not value)
         return pytree.tree_unflatten(parts, spec)

@@ -12,8 +12,10 @@ rounds them for the first time when the model is deployed.
 from __future__ import annotations
 
 import copy
+import itertools
 from typing import TYPE_CHECKING, Any, TypeGuard
 
+import torch
 from torch import nn
 from torch.nn.utils.parametrize import type_before_parametrizations
 
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
     from onnxq.targets import Target
 
 
+@torch.inference_mode(False)  # of its buffers, which training writes, none is for inference alone
 def prepare(
     model: nn.Module,
     inplace: bool = False,
@@ -119,6 +122,7 @@ def observed(
     return root
 
 
+@torch.inference_mode(False)
 def prepare_qat(
     model: nn.Module,
     mapping: Mapping[type[nn.Module], type[nn.Module]] | None = None,
@@ -196,10 +200,17 @@ def _traceable(model: Model, wanted_by: str) -> nn.Module:
 
     Raises:
         UnsupportedError: a ScriptModule.
-        ModelError: no module, a path that holds no program.
+        ModelError: no module, a path that holds no program; one made under inference_mode.
     """
     module = opened(model)
     check_traceable(module, wanted_by)
+    tensors = itertools.chain(module.named_parameters(), module.named_buffers())
+    frozen = [name for name, tensor in tensors if tensor.is_inference()]
+    if frozen:
+        raise ModelError(
+            f"{wanted_by}: {listed(frozen)} were made under torch.inference_mode, which neither "
+            "training nor tracing may change. Make or load the model outside of it."
+        )
     return module
 
 

@@ -88,10 +88,17 @@ def check_traceable(model: nn.Module, wanted_by: str) -> None:
 
 
 def in_float32(inputs: Any) -> Any:
-    """Example inputs with half-precision tensors in float32."""
-    return pytree.tree_map_only(
-        torch.Tensor, lambda x: x.float() if x.dtype in _HALVES else x, inputs
-    )
+    """Example inputs in float32 where they had half precision; copies of inference tensors.
+
+    Autograd keeps no tensor that was made under torch.inference_mode.
+    """
+
+    def usable(x: torch.Tensor) -> torch.Tensor:
+        if x.dtype in _HALVES:
+            return x.float()
+        return x.clone() if x.is_inference() else x
+
+    return pytree.tree_map_only(torch.Tensor, usable, inputs)
 
 
 def recorded(model: nn.Module, bound: BoundInputs) -> Axes | None:

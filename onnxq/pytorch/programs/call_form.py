@@ -21,7 +21,13 @@ from torch.utils import _pytree as pytree
 
 from onnxq.errors import ModelError
 from onnxq.pytorch.arguments.bound_inputs import Slot
-from onnxq.pytorch.arguments.nesting import attribute_access, children, leaves, replaced
+from onnxq.pytorch.arguments.nesting import (
+    attribute_access,
+    children,
+    leaves,
+    rebuilt,
+    replaced,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -173,7 +179,10 @@ def _built(template: Any, tensors: Iterator[object]) -> Any:
     parts = children(template)
     if parts is None:
         return template
-    return kind(**{str(key): _built(part, tensors) for key, part in parts})
+    made = [_built(part, tensors) for _, part in parts]
+    if any(isinstance(key, int) for key, _ in parts):  # torch.export knows the class, and its parts
+        return rebuilt(template, made)
+    return kind(**{str(key): part for (key, _), part in zip(parts, made, strict=True)})
 
 
 def result_of(outputs: object, nodes: Iterator[fx.Node]) -> Any:

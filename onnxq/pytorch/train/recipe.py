@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from onnxq.errors import CalibrationError, ModelError, QConfigError
+from onnxq.errors import CalibrationError, ModelError, QConfigError, kind_of
 from onnxq.pytorch.nn.intrinsic.qat import freeze_bn_stats
 from onnxq.pytorch.numerics.check_observed import check_observed_values
 from onnxq.pytorch.numerics.fake_quantize import (
@@ -164,14 +164,15 @@ def distilling(teacher: nn.Module, temperature: float = 1.0) -> Loss:
     """The loss that keeps what the float model knows: T^2 KL(teacher / T || model / T).
 
     A batch is the inputs of forward: a tensor, a tuple, or a dict of keywords. Results are logits
-    (..., classes), or what has them as `logits`.
+    (..., classes), or what has them as `logits`: an attribute, or a key.
 
     Args:
         teacher: the float model; it is run in eval mode, without gradients.
         temperature: above 1 the small probabilities count for more.
 
     Raises:
-        QConfigError: a temperature that is not positive.
+        QConfigError: a temperature that is not positive. The loss raises ModelError where a result
+            is neither.
     """
     if not temperature > 0:
         raise QConfigError(f"distilling: got temperature {temperature}; wanted a positive number.")
@@ -193,5 +194,12 @@ def _logits(model: nn.Module, batch: Any) -> Tensor:
         result = model(**batch)
     else:
         result = model(*batch) if isinstance(batch, tuple | list) else model(batch)
-    found: Tensor = getattr(result, "logits", result)
+    if isinstance(result, Mapping) and "logits" in result:
+        result = result["logits"]
+    found = getattr(result, "logits", result)
+    if not isinstance(found, Tensor):
+        raise ModelError(
+            f"distilling: the model returns {kind_of(found)}; wanted a tensor, or a result with "
+            "'logits'. Write a loss of the model and a batch that takes its tensor."
+        )
     return found

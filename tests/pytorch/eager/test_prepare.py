@@ -373,7 +373,7 @@ def test_train_mode_is_refused_after_training() -> None:
 
 @pytest.mark.parametrize(("function", "training"), [(prepare, False), (prepare_qat, True)])
 def test_a_model_without_any_qconfig_is_refused(function: Any, training: bool) -> None:
-    with pytest.raises(QConfigError, match="no module has a qconfig"):
+    with pytest.raises(QConfigError, match=r"no module has a qconfig.*inputs=example"):
         function(Net().train(training))
 
 
@@ -477,3 +477,15 @@ def test_batch_norm_that_cannot_be_folded_is_refused() -> None:
     module.qconfig = get_default_qat_qconfig()
     with pytest.raises(ModelError, match="wanted track_running_stats=True"):
         fused.ConvBn2d.from_float(copy.deepcopy(module))
+
+
+def test_what_is_prepared_under_inference_mode_is_trained() -> None:
+    model = nn.Linear(4, 2)
+    with torch.inference_mode():
+        prepared = prepare_qat(model, inputs=torch.randn(3, 4))
+        unusable = nn.Linear(4, 2)
+    prepared.train()(torch.randn(3, 4)).sum().backward()
+    assert model.weight.grad is None
+    assert all(x.grad is not None for x in prepared.parameters())
+    with pytest.raises(ModelError, match=r"made under torch\.inference_mode"):
+        prepare_qat(unusable, inputs=torch.randn(3, 4))

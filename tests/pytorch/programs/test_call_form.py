@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import copy
 import inspect
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.export import register_dataclass
 
 from onnxq.errors import ModelError
 from onnxq.pytorch.programs.call_form import ConstantGuard, OutputForm, is_plain
@@ -59,6 +61,24 @@ def test_arrays_are_compared_whole() -> None:
     for other in (np.array([1.0, 3.0]), None):
         with pytest.raises(ModelError, match="argument 'scales'"):
             guard(other)
+
+
+@dataclass
+class Registered:
+    """A result that torch.export knows, whose fields that are None it leaves out."""
+
+    logits: Tensor
+    hidden: Tensor | None = None
+    scores: Tensor | None = None
+
+
+register_dataclass(Registered)
+
+
+def test_registered_dataclasses_keep_their_fields() -> None:
+    example = Registered(torch.ones(1), None, torch.ones(1))
+    got = OutputForm(example)(*torch.arange(2))
+    assert (int(got.logits), got.hidden, int(got.scores)) == (0, None, 1)
 
 
 def test_results_are_built_with_other_tensors() -> None:

@@ -162,6 +162,26 @@ def test_numbers_out_of_range_are_refused(arguments: dict[str, Any]) -> None:
         Recipe(**arguments)
 
 
+class InADict(nn.Module):
+    """A layer whose result is in a dict, by one of two names."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.fc, self.name = nn.Linear(4, 3), name
+
+    def forward(self, x: Tensor) -> dict[str, Tensor]:
+        """(N, 3)."""
+        return {self.name: self.fc(x)}
+
+
+def test_logits_may_be_in_a_dict() -> None:
+    x = torch.randn(5, 4)
+    teacher = InADict("logits")
+    assert distilling(teacher)(teacher, x).item() == pytest.approx(0, abs=1e-6)
+    with pytest.raises(ModelError, match=r"returns a dict.*wanted a tensor, or a result with"):
+        distilling(InADict("scores"))(teacher, x)
+
+
 def test_what_cannot_be_trained_is_refused() -> None:
     loss = distilling(Cnn())
     with pytest.raises(ModelError, match="nothing in the model rounds"):
