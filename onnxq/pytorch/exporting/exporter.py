@@ -39,6 +39,7 @@ from onnxq.pytorch.exporting.reshaped import FAILED_VIEW, name_sizes, reshaped_p
 from onnxq.pytorch.exporting.result import check_request, own_weights, tidy
 from onnxq.pytorch.exporting.script import bind_script, check_script_request, export_script
 from onnxq.pytorch.exporting.translation import translation_table
+from onnxq.pytorch.exporting.users_line import users_line
 from onnxq.pytorch.exporting.whole_layers import RECURRENT_TABLE, WholeLayers, merge_directions
 from onnxq.pytorch.modules.door import Model, in_float32, is_scripted, opened, recorded
 from onnxq.pytorch.modules.transformers import twin_without_shortcuts, zeroes_padding
@@ -294,7 +295,7 @@ def _explained(module: nn.Module, error: BaseException) -> str:
     """The failure in one line, the exporter's own reason, and the remedy where it is known."""
     reasons = _reasons(error)
     known = [advice for mark, advice in _ADVICE if any(mark in reason for reason in reasons)]
-    innermost = textwrap.shorten(reasons[-1], 400, placeholder=" ...")
+    innermost = textwrap.shorten(reasons[-1], 400, placeholder=" ...") + users_line(error)
     remedy = known[0] if known else "change the line of forward that the message above names."
     return f"{type(module).__name__} cannot be exported to ONNX: {innermost}\nWhat to do: {remedy}"
 

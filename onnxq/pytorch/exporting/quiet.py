@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import logging
 import re
+import sys
 import warnings
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TextIO, cast
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,7 +24,24 @@ _LOGGERS = (
     "torch.onnx._internal.exporter._registration",  # at every export: no torchvision is installed
     "onnxscript.optimizer._constant_folding",  # what it leaves alone in torch's own EmbeddingBag
     "onnx_ir.passes.common.initializer_deduplication",  # the same
+    "torch.fx.experimental.symbolic_shapes",  # about a branch on values, which its error says, too
 )
+# what torch.export prints of a graph that it could not end, before it raises
+_GRAPH = re.compile(r"\s*def forward\(self, \w+: \"")
+
+
+class _WithoutGraphs:
+    """A stream without torch's dumps of graphs."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        """Writes the text, unless it is a graph."""
+        return len(text) if _GRAPH.match(text) else self._stream.write(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
 
 
 @contextlib.contextmanager
@@ -34,7 +52,8 @@ def quiet_exporter() -> Iterator[None]:
     way; those that are not about torch itself are then given to the caller's filters.
     """
     levels = {name: logging.getLogger(name).level for name in _LOGGERS}
-    with warnings.catch_warnings(record=True) as held:
+    without_graphs = contextlib.redirect_stderr(cast("TextIO", _WithoutGraphs(sys.stderr)))
+    with warnings.catch_warnings(record=True) as held, without_graphs:
         warnings.simplefilter("always")
         try:
             for name in levels:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import enum
+import re
 import textwrap
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -27,6 +28,7 @@ from onnxq.pytorch.arguments.forward import first_run
 from onnxq.pytorch.arguments.length_axes import length_axes
 from onnxq.pytorch.exporting.exporter import eval_mode, traceable
 from onnxq.pytorch.exporting.quiet import quiet_exporter
+from onnxq.pytorch.exporting.users_line import users_line
 from onnxq.pytorch.exporting.whole_layers import WholeLayers
 from onnxq.pytorch.modules.transformers import twin_without_shortcuts
 from onnxq.pytorch.programs.dropouts import (
@@ -44,6 +46,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from torch.export import ExportedProgram
+
+
+_ITS_OWN_LINES = re.compile(r" (?:Caused by: \(|For more information, run)")
+"""Where torch's message goes on about torch; the user's line is said behind it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,10 +199,11 @@ def _explained(model: nn.Module) -> Iterator[None]:
     except OnnxqError:  # says itself what to do
         raise
     except Exception as error:  # torch.export's: of many kinds, some straight from Exception
-        said = textwrap.shorten(" ".join(str(error).split()), 400, placeholder=" ...")
+        reason = _ITS_OWN_LINES.split(" ".join(str(error).split()))[0]
+        said = textwrap.shorten(reason, 400, placeholder=" ...")
         raise UnsupportedError(
-            f"{type(model).__name__} cannot be exported by torch.export: {said}\nWhat to do: "
-            "change the line of forward that the message names (torch.where in place of a branch "
-            "on values), or mark the quantized region with QuantStub and DeQuantStub and call "
+            f"{type(model).__name__} cannot be exported by torch.export: {said}{users_line(error)}"
+            "\nWhat to do: change what forward does there (torch.where in place of a branch on "
+            "values), or mark the quantized region with QuantStub and DeQuantStub and call "
             "prepare_qat without inputs."
         ) from error
