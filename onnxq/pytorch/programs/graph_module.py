@@ -13,8 +13,10 @@ import torch
 from torch import fx, nn
 from torch._ops import OpOverload
 
+from onnxq.pytorch.nn.intrinsic.qat.batch_norm import WithBatchNorm
+
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 FLOAT_STATE = "float_state"
 """Key of a training graph's meta: names in the state_dict of the float model."""
@@ -61,6 +63,26 @@ class TrainingGraph(fx.GraphModule):
             elif name in added and is_float:
                 state_dict[prefix + name] = held
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
+
+    def named_modules(
+        self, memo: set[nn.Module] | None = None, prefix: str = "", remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, nn.Module]]:
+        """Modules by the paths of the float model, in its order.
+
+        A norm is in the layer that it follows, too, which may come first; that path is left out.
+        """
+        paths = list(super().named_modules(None, prefix, remove_duplicate=False))
+        if not remove_duplicate:
+            yield from paths
+            return
+        seen = set() if memo is None else memo
+        inner = {f"{path}.bn" for path, module in paths if isinstance(module, WithBatchNorm)}
+        outside = {module for path, module in paths if path not in inner}
+        for path, module in paths:
+            if module in seen or (path in inner and module in outside):
+                continue
+            seen.add(module)
+            yield path, module
 
     def _deepcopy_init(self) -> Callable[..., None]:
         return TrainingGraph.__init__

@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import nn
 
+from onnxq.pytorch import prepare_qat
 from onnxq.pytorch.programs.graph_module import TrainingGraph
 from onnxq.pytorch.programs.program import program_of
 from onnxq.pytorch.programs.training_graph import training_graph
@@ -64,3 +65,14 @@ def test_it_moves_to_another_type(graph: TrainingGraph) -> None:
     batch, state = sequences()
     result = moved({"x": batch["x"].double()}, tuple(x.double() for x in state))
     assert result.scores.dtype == torch.float64
+
+
+def test_parameters_have_the_names_and_the_order_of_the_float_model() -> None:
+    layers = nn.Conv2d(3, 4, 1), nn.BatchNorm2d(4), nn.ReLU()
+    model = nn.Sequential(nn.Sequential(*layers), nn.Conv2d(4, 2, 1, bias=False), nn.BatchNorm2d(2))
+    prepared = prepare_qat(model, inputs=torch.randn(2, 3, 4, 4))
+    names = [name for name, _ in model.named_parameters()]
+    assert [name for name, _ in prepared.named_parameters()] == names
+    wrapped = nn.Sequential(prepared)
+    assert [name for name, _ in wrapped.named_parameters()] == [f"0.{name}" for name in names]
+    assert {"0.1.weight", "0.0.bn.weight"} <= prepared.state_dict().keys()  # both load
