@@ -21,6 +21,21 @@ class Fact:
 
 
 @dataclass(frozen=True, slots=True)
+class Figure:
+    """A number that stands out.
+
+    Attributes:
+        name: of it.
+        value: with its unit.
+        beside: what to compare it with; empty: nothing.
+    """
+
+    name: str
+    value: str
+    beside: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Bound:
     """A bound that was asked for.
 
@@ -52,7 +67,7 @@ class Head:
     verdict: str
     warning: str = ""
     bounds: tuple[Bound, ...] = ()
-    figures: tuple[Fact, ...] = ()
+    figures: tuple[Figure, ...] = ()
     origin: tuple[Fact, ...] = ()
     command: str = ""
     notes: tuple[str, ...] = ()

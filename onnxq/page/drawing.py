@@ -82,7 +82,7 @@ def drawing_of(page: Page) -> Drawing:
             width,
             f"{error_class(page, node)} {time_class(node, most)} f-{node.form}",
             title,
-            _error_words(page, node),
+            decibels(worst_error(page, node)),
             _time_words(node),
             form_words(node.form),
         )
@@ -154,14 +154,9 @@ FORMS = {
 """Form of a node -> words."""
 
 
-def _error_words(page: Page, node: NodePart) -> str:
-    found = worst_error(page, node)
-    return "" if found is None else decibels(found)
-
-
 def _time_words(node: NodePart) -> str:
     value = difference(node)
-    return "" if value is None else change(value)
+    return "–" if value is None else change(value)
 
 
 def _line(layout: Layout, place: int) -> str:

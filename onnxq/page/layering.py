@@ -36,8 +36,6 @@ LANE = 10.0
 """Width of a lane."""
 SWEEPS = 6
 LANES_A_NODE, LANES_AT_LEAST = 8, 2_000
-STRAIGHT = 4.0
-"""Weight of a lane among what wants to lie near its neighbours: edges become straight lines."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,9 +190,8 @@ class _Layered:
             if place:
                 ahead += (self._widths[layer[place - 1]] + self._widths[item]) / 2 + GAP
             starts.append(ahead)
-        weights = [STRAIGHT if item >= self._nodes else 1.0 for item in layer]
         free = [w - s for w, s in zip(wanted, starts, strict=True)]
-        for item, x, start in zip(layer, pooled(free, weights), starts, strict=True):
+        for item, x, start in zip(layer, pooled(free, [1.0] * len(free)), starts, strict=True):
             self.x[item] = x + start
 
     def crossing(self) -> list[int]:

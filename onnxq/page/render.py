@@ -8,37 +8,29 @@ calls its tensors can run.
 from __future__ import annotations
 
 import base64
-import functools
 import hashlib
 import math
 from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import jinja2
 from markupsafe import Markup
 
 from onnxq.core.atomic import write_atomically
-from onnxq.page import wording
 from onnxq.page.charts import (
     HIGH,
     WIDE,
-    channels_chart,
-    difference_bar,
     front_chart,
-    histogram_chart,
 )
 from onnxq.page.details import details_of
 from onnxq.page.drawing import (
     ENDS,
     difference,
     drawing_of,
-    error_level,
-    form_words,
-    legend_errors,
-    shortened,
 )
+from onnxq.page.environment import asset, environment
 from onnxq.page.island import island
+from onnxq.page.wording import SEEN_US
 
 if TYPE_CHECKING:
     from onnxq.page.content import NodePart, Page, TensorPart
@@ -87,41 +79,6 @@ def html_of(page: Page) -> str:
     )
 
 
-@functools.cache
-def environment() -> jinja2.Environment:
-    """The templates of this room, in which every text is escaped."""
-    made = jinja2.Environment(
-        loader=jinja2.PackageLoader("onnxq.page"),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=jinja2.StrictUndefined,
-    )
-    made.filters |= {
-        "db": wording.decibels,
-        "us": wording.microseconds,
-        "change": wording.change,
-        "share": wording.share,
-        "number": wording.number,
-        "form": form_words,
-        "short": shortened,
-        "level": error_level,
-        "sortable": _sortable,
-        "cost": difference,
-        "histogram": histogram_chart,
-        "channels": channels_chart,
-    }
-    made.globals["difference_bar"] = difference_bar
-    made.globals["legend_errors"] = legend_errors()
-    return made
-
-
-@functools.cache
-def asset(name: str) -> str:
-    """A file that stands beside the templates."""
-    return (Path(__file__).parent / "templates" / name).read_text("utf-8").strip()
-
-
 def _policy(style: str, script: str) -> str:
     return (
         f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; "
@@ -140,16 +97,12 @@ def _badness(item: tuple[int, TensorPart]) -> tuple[bool, float]:
     return (not math.isnan(db), db)
 
 
+def _takes_time(node: NodePart) -> bool:
+    """Whether it takes time of its own that is seen, in either model."""
+    return max(node.float_us or 0.0, node.quantized_us or 0.0) >= SEEN_US
+
+
 def _timed(nodes: list[tuple[int, NodePart]]) -> list[tuple[int, NodePart]]:
-    """Nodes with both times, those first that lose most."""
-    timed = [item for item in nodes if difference(item[1]) is not None]
+    """Nodes that take time of their own, those first that lose most."""
+    timed = [item for item in nodes if _takes_time(item[1])]
     return sorted(timed, key=lambda item: -(difference(item[1]) or 0.0))
-
-
-def _sortable(value: float | None) -> str:
-    """A number as a table is sorted by; what is not known comes last."""
-    if value is None:
-        return ""
-    if math.isnan(value):
-        return "-1e308"
-    return repr(min(max(value, -1e307), 1e307))

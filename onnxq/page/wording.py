@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 
-MILLION, THOUSAND = 1e6, 1e3
+THOUSAND = 1e3
+SEEN_US = 0.05
+"""Microseconds that are not rounded to 0."""
 
 
 def decibels(value: float | None) -> str:
@@ -36,6 +38,8 @@ def microseconds(value: float | None) -> str:
 
 def change(value: float) -> str:
     """+3.1 µs, −12.0 µs."""
+    if abs(value) < SEEN_US:
+        return microseconds(0.0)
     return f"+{microseconds(value)}" if value > 0 else microseconds(value)
 
 

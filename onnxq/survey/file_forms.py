@@ -39,7 +39,7 @@ WORDS = {
 
 
 @dataclass(frozen=True, slots=True)
-class NodeChoice:
+class ShownForm:
     """Form of a node, and why it has it.
 
     Attributes:
@@ -51,21 +51,21 @@ class NodeChoice:
     reason: str
 
 
-def planned(plan: Plan) -> dict[str, NodeChoice]:
+def planned(plan: Plan) -> dict[str, ShownForm]:
     """Name of each node -> the form that a plan gives it, with its reason."""
     found = {}
     for name, choice in plan.choices.items():
         decision = plan.decisions[name]
         if isinstance(decision, Quantize) and decision.folded_into:
-            found[name] = NodeChoice(None, f"computed with {decision.folded_into}")
+            found[name] = ShownForm(None, f"computed with {decision.folded_into}")
         elif isinstance(decision, Float) and choice.form not in (NodeForm.DYNAMIC, NodeForm.STORED):
-            found[name] = NodeChoice(NodeForm.FLOAT, decision.reason)
+            found[name] = ShownForm(NodeForm.FLOAT, decision.reason)
         else:
-            found[name] = NodeChoice(choice.form, choice.reason)
+            found[name] = ShownForm(choice.form, choice.reason)
     return found
 
 
-def shown_by_file(source: ir.Model, target: ir.Model) -> dict[str, NodeChoice]:
+def shown_by_file(source: ir.Model, target: ir.Model) -> dict[str, ShownForm]:
     """Name of each node of the float model -> the form that the quantized file shows.
 
     Args:
@@ -75,7 +75,7 @@ def shown_by_file(source: ir.Model, target: ir.Model) -> dict[str, NodeChoice]:
     names = [node_name(node) for node, _ in walk(source.graph)]
     owned = _owned(target, set(names))
     forms = {name: _form(owned[name]) if name in owned else None for name in names}
-    return {name: NodeChoice(form, WORDS[form]) for name, form in forms.items()}
+    return {name: ShownForm(form, WORDS[form]) for name, form in forms.items()}
 
 
 def _owned(target: ir.Model, names: set[str]) -> dict[str, list[ir.Node]]:
@@ -145,6 +145,6 @@ def _readers(value: ir.Value) -> Iterator[ir.Node]:
     yield from (use.node for use in value.uses())
 
 
-def forms_in(choices: Mapping[str, NodeChoice]) -> dict[str, NodeForm | None]:
+def forms_in(choices: Mapping[str, ShownForm]) -> dict[str, NodeForm | None]:
     """The forms alone."""
     return {name: choice.form for name, choice in choices.items()}

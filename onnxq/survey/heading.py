@@ -9,7 +9,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from onnxq.core.version import VERSION
-from onnxq.page.content import Bound, Fact, Head
+from onnxq.page.content import Bound, Fact, Figure, Head
 from onnxq.page.wording import decibels, microseconds, share_away
 from onnxq.quantized.verdict import LOW_SQNR_DB
 from onnxq.report.console import size_text
@@ -76,15 +76,16 @@ def heading(
     runs = findings.execution
     integers, others = sum(runs.integer_nodes.values()), sum(runs.float_nodes.values())
     before, after = subject.sizes
-    figures = [Fact("size", f"{size_text(after)}, was {size_text(before)}")]
+    figures = [Figure("size", size_text(after), f"float {size_text(before)}")]
     if worst is not None:
-        figures.insert(0, Fact("worst output", decibels(worst.sqnr_db)))
+        figures.insert(0, Figure("worst output", decibels(worst.sqnr_db), f"‘{worst.name}’"))
         if worst.top1_agreement is not None:
-            figures.insert(1, Fact("same top-1", f"{worst.top1_agreement:.1%}"))
+            figures.insert(1, Figure("same top-1", f"{worst.top1_agreement:.1%}", "of the rows"))
     if whole_us is not None:
-        told = f"{microseconds(whole_us[1])}, was {microseconds(whole_us[0])}"
-        figures.append(Fact("time of a run", told))
-    figures.append(Fact("nodes in integers", f"{integers} of {integers + others}"))
+        beside = f"float {microseconds(whole_us[0])}"
+        figures.append(Figure("time of a run", microseconds(whole_us[1]), beside))
+    said = f"of {integers + others} that compute"
+    figures.append(Figure("nodes in integers", str(integers), said))
     return Head(
         f"{subject.float_name} → {subject.quantized_name}",
         _verdict(worst, whole_us, subject.sizes),
@@ -109,26 +110,25 @@ def heading(
 def _verdict(
     worst: OutputFinding | None, whole_us: tuple[float, float] | None, sizes: tuple[int, int]
 ) -> str:
-    if worst is None:
-        said = "No output of the quantized model could be compared with float"
-    elif worst.sqnr_db == math.inf:
-        said = "The quantized model gives what float gives, bit for bit"
-    elif worst.sqnr_db == -math.inf:
-        said = f"Output ‘{worst.name}’ has nothing of the float model’s left"
-    else:
-        said = (
-            f"The quantized model is {share_away(worst.sqnr_db)} away from float at its worst "
-            f"output ‘{worst.name}’"
-        )
+    parts = [_distance(worst)]
     if worst is not None and worst.top1_agreement is not None:
-        said += f" and names the same class in {worst.top1_agreement:.1%} of the samples"
-    said += f"; it has {sizes[1] / max(sizes[0], 1):.0%} of float’s size"
-    if whole_us is not None and whole_us[1]:
+        parts.append(f"the same class in {worst.top1_agreement:.1%} of the samples")
+    parts.append(f"{sizes[1] / max(sizes[0], 1):.0%} of the size")
+    if whole_us is not None and all(whole_us):
         ratio = whole_us[0] / whole_us[1]
-        faster = f"is {ratio:.2f} times as fast here"
-        slower = f"takes {1 / ratio:.2f} times as long here"
-        said += f" and {faster if ratio >= 1 else slower}"
-    return f"{said}."
+        faster, slower = f"{ratio:.2f} times as fast", f"{1 / ratio:.2f} times as long a run"
+        parts.append(faster if ratio >= 1 else slower)
+    return f"{', '.join(parts)}."
+
+
+def _distance(worst: OutputFinding | None) -> str:
+    if worst is None:
+        return "Not compared with float"
+    if worst.sqnr_db == math.inf:
+        return "Equal to float, bit for bit"
+    if worst.sqnr_db == -math.inf:
+        return f"Nothing of float left at output ‘{worst.name}’"
+    return f"{share_away(worst.sqnr_db)} away from float"
 
 
 def _warning(worst: OutputFinding | None) -> str:

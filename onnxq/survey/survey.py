@@ -14,14 +14,14 @@ from onnxq.survey.layers_on_machines import layers_on_machines
 from onnxq.survey.node_times import paired_node_times
 from onnxq.survey.own_errors import TensorErrors, errors_of
 from onnxq.survey.stored_ranges import stored_ranges
-from onnxq.survey.surveyed_graph import surveyed_graph
+from onnxq.survey.surveyed_graph import INSIDE, surveyed_graph
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from onnxq.checking.findings import Findings
     from onnxq.checking.sides import Sides
-    from onnxq.page.content import NodePart, WeightPart
+    from onnxq.page.content import Edge, NodePart, WeightPart
     from onnxq.qparams import QParams
     from onnxq.samples.inputs import Batch
     from onnxq.static.plan import Plan
@@ -88,7 +88,7 @@ def survey(
     whole = None if times is None else times.whole
     return Page(
         heading(subject, findings, beside.bounds, whole, beside.notes),
-        tuple(_joined(graph.nodes, tensors, weights)),
+        tuple(_joined(graph.nodes, graph.edges, tensors, weights)),
         tensors,
         weights,
         graph.edges,
@@ -176,9 +176,15 @@ def _grid(p: QParams | None) -> Grid | None:
 
 
 def _joined(
-    nodes: Sequence[NodePart], tensors: Sequence[TensorPart], weights: Sequence[WeightPart]
+    nodes: Sequence[NodePart],
+    edges: Sequence[Edge],
+    tensors: Sequence[TensorPart],
+    weights: Sequence[WeightPart],
 ) -> list[NodePart]:
-    """The nodes with the places of what they give and read."""
+    """The nodes with the places of what they give and read.
+
+    What a node gives behind others that it carries out, as a Conv its Relu, is its result too.
+    """
     given: dict[int, list[int]] = defaultdict(list)
     read: dict[int, list[int]] = defaultdict(list)
     for place, tensor in enumerate(tensors):
@@ -187,6 +193,10 @@ def _joined(
     for place, weight in enumerate(weights):
         if weight.node is not None:
             read[weight.node].append(place)
+    behind = {source: reader for source, reader in edges if nodes[reader].form == INSIDE}
+    for place in reversed(range(len(nodes))):
+        if not given[place] and place in behind:
+            given[place] = given[behind[place]]
     return [
         replace(node, tensors=tuple(given[place]), weights=tuple(read[place]))
         for place, node in enumerate(nodes)

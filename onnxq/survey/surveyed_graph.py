@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from onnxq.page.content import Edge
-    from onnxq.survey.file_forms import NodeChoice
+    from onnxq.survey.file_forms import ShownForm
 
 INSIDE = "inside"
 """Form of a node that another one carries out."""
@@ -42,7 +42,7 @@ class SurveyedGraph:
 
 def surveyed_graph(
     source: ir.Model,
-    choices: Mapping[str, NodeChoice],
+    choices: Mapping[str, ShownForm],
     times: Mapping[str, tuple[float, float]],
 ) -> SurveyedGraph:
     """The graph with the form and the times of every node.
@@ -68,7 +68,7 @@ def surveyed_graph(
     return SurveyedGraph(tuple(parts), tuple(dict.fromkeys(edges)), places, makers)
 
 
-def _part(node: ir.Node, choice: NodeChoice, times: tuple[float, float] | None) -> NodePart:
+def _part(node: ir.Node, choice: ShownForm, times: tuple[float, float] | None) -> NodePart:
     form = INSIDE if choice.form is None else choice.form.value
     name = node_name(node)
     revert = (

@@ -50,7 +50,7 @@ class Browser:
         self.driver.get(path.as_uri())
 
     def run(self, script: str, *arguments: object) -> Any:
-        """What a script returns."""
+        """Value that a script returns."""
         return self.driver.execute_script(script, *arguments)
 
     def requested(self) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from onnxq.page.content import (
     Bound,
     Fact,
+    Figure,
     FrontPoint,
     Grid,
     Head,
@@ -18,7 +19,7 @@ from onnxq.page.content import (
 )
 
 HOSTILE = "</script><img src=x onerror=alert(1)>\"'&\u2028\u2029<!-- {{ 7 * 7 }}"
-"""What a tensor may be called."""
+"""Name that a tensor may have."""
 
 
 def example_page(nodes: int = 3) -> Page:
@@ -44,7 +45,7 @@ def example_page(nodes: int = 3) -> Page:
             "m.onnx → q.onnx",
             "It is 1% away from float.",
             bounds=(Bound("20 dB or more: worst 31.0 dB", True), Bound("2 steps: 9.0", False)),
-            figures=(Fact("size", "1 kB"),),
+            figures=(Figure("size", "1 kB", "float 4 kB"),),
             origin=(Fact("float model", "c0ffee"),),
             command="onnxq report m.onnx q.onnx x.npz -o report.html",
         ),

@@ -23,15 +23,15 @@ def findings(db: float, top1: float | None = None) -> Findings:
 def test_the_verdict_is_one_sentence_with_error_size_and_time() -> None:
     head = heading(SUBJECT, findings(40.0, 0.99), NO_BOUNDS, (200.0, 100.0))
     assert head.verdict == (
-        "The quantized model is 1.00% away from float at its worst output ‘y’ and names the same "
-        "class in 99.0% of the samples; it has 25% of float’s size and is 2.00 times as fast here."
+        "1.00% away from float, the same class in 99.0% of the samples, 25% of the size, "
+        "2.00 times as fast."
     )
     assert head.warning == ""
 
 
 def test_a_slower_model_is_called_so() -> None:
     assert (
-        "takes 2.00 times as long"
+        "2.00 times as long a run"
         in heading(SUBJECT, findings(40.0), NO_BOUNDS, (100.0, 200.0)).verdict
     )
 

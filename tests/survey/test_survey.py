@@ -28,8 +28,12 @@ def test_parts_name_each_other_by_their_places() -> None:
     page = surveyed(Beside(pair().plan))
     assert {t.name for t in page.tensors} >= {"x", "r1", "y"}
     for place, node in enumerate(page.nodes):
-        assert all(page.tensors[t].node == place for t in node.tensors)
+        makers = [page.tensors[t].node for t in node.tensors]
+        assert all(m == place or page.nodes[m].form == "inside" for m in makers if m is not None)
         assert all(page.weights[w].node == place for w in node.weights)
+    conv, relu = page.nodes[1:3]
+    assert (conv.op_type, relu.op_type, relu.form) == ("Conv", "Relu", "inside")
+    assert conv.tensors == relu.tensors != ()
     assert any(node.weights for node in page.nodes)
     assert any(t.own_db is not None for t in page.tensors)
     assert page.missing == ()

@@ -1,6 +1,7 @@
 "use strict";
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
+  const WIDE = 360, HIGH = 110; // of a chart
   const all = (what, from = document) => [...from.querySelectorAll(what)];
   const make = (name, text, kind) => {
     const made = document.createElement(name);
@@ -83,12 +84,29 @@
   const panel = document.getElementById("panel");
   const body = document.getElementById("panel-body");
   let before = null;
+  // pictures in rows beyond the first ones are drawn when they are seen
+  const fill = (cell) => {
+    const { tensor, weight } = cell.parentElement.querySelector(".name").dataset;
+    const { chart } = tensor ? data.tensors[tensor] : data.weights[weight];
+    if (!chart || cell.firstChild) return;
+    const svg = draw("svg", { viewBox: `0 0 ${WIDE} ${HIGH}`, preserveAspectRatio: "none", "aria-hidden": "true" });
+    if (chart.band) svg.append(draw("rect", { class: "band", x: chart.band[0], y: 0, width: chart.band[1], height: HIGH }));
+    if (chart.reach) svg.append(draw("path", { class: "reach", d: chart.reach }));
+    svg.append(draw("path", { class: "bars", d: chart.bars }));
+    cell.append(svg);
+  };
+  const seen = new IntersectionObserver((entries) => entries.forEach((entry) => {
+    if (!entry.isIntersecting) return;
+    seen.unobserve(entry.target);
+    fill(entry.target);
+  }));
+  all("td.spark:empty").forEach((cell) => seen.observe(cell));
+  window.addEventListener("beforeprint", () => all("td.spark:empty").filter((cell) => cell.offsetParent).forEach(fill));
   const facts = (pairs) => {
     const list = make("dl", undefined, "facts");
     for (const [name, value] of pairs) list.append(make("dt", name), make("dd", value));
     return list;
   };
-  const WIDE = 360, HIGH = 110;
   const picture = (chart, name) => {
     const svg = draw("svg", { class: "chart", viewBox: `0 -4 ${WIDE} ${HIGH + 22}`, role: "img", "aria-label": `${name}: ${chart.words}` });
     if (chart.band) svg.append(draw("rect", { class: "band", x: chart.band[0], y: -4, width: chart.band[1], height: HIGH + 4 }));
@@ -182,7 +200,7 @@
   const view = { x: 0, y: 0, scale: 1 }; // of the drawing's units to the screen's
   drawing.removeAttribute("viewBox");
   const world = document.getElementById("world");
-  const FAR = 0.45;
+  const FAR = 0.4; // letters cannot be read any more
   const place = () => {
     world.setAttribute("transform", `translate(${view.x} ${view.y}) scale(${view.scale})`);
     drawing.classList.toggle("far", view.scale < FAR);

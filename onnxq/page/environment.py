@@ -1,0 +1,57 @@
+"""The environment of this room's templates: jinja2, in which every text is escaped."""
+
+from __future__ import annotations
+
+import functools
+import math
+from pathlib import Path
+
+import jinja2
+
+from onnxq.page import wording
+from onnxq.page.charts import channels_chart, difference_bar, histogram_chart
+from onnxq.page.drawing import difference, error_level, form_words, legend_errors, shortened
+
+
+@functools.cache
+def environment() -> jinja2.Environment:
+    """The templates of this room, in which every text is escaped."""
+    made = jinja2.Environment(
+        loader=jinja2.PackageLoader("onnxq.page"),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )
+    made.filters |= {
+        "db": wording.decibels,
+        "us": wording.microseconds,
+        "change": wording.change,
+        "share": wording.share,
+        "number": wording.number,
+        "form": form_words,
+        "short": shortened,
+        "level": error_level,
+        "sortable": _sortable,
+        "cost": difference,
+        "histogram": histogram_chart,
+        "channels": channels_chart,
+    }
+    made.globals["difference_bar"] = difference_bar
+    made.globals["legend_errors"] = legend_errors()
+    return made
+
+
+@functools.cache
+def asset(name: str) -> str:
+    """A file that stands beside the templates."""
+    return (Path(__file__).parent / "templates" / name).read_text("utf-8").strip()
+
+
+def _sortable(value: float | None) -> str:
+    """A number as a table is sorted by; what is not known comes last."""
+    if value is None:
+        return ""
+    if math.isnan(value):
+        return "-1e308"
+    return repr(min(max(value, -1e307), 1e307))
