@@ -16,6 +16,7 @@ from onnxq.graph.io import load
 from onnxq.graph.saving import saved_bytes
 from onnxq.ort import runtime
 from onnxq.ort.timing import paired_times
+from onnxq.page.card import card_of
 from onnxq.samples import InputSpec, Samples, as_taken, input_specs, open_samples
 from onnxq.samples.made_up import random_batch, with_shapes
 
@@ -61,6 +62,9 @@ class Benchmark:
             f"Benchmark({self.speedup:.2f}x: {self.float_ms:.3f} ms float, "
             f"{self.quantized_ms:.3f} ms quantized, {self.runs} pairs of runs)"
         )
+
+    def _repr_html_(self) -> str:
+        return card_of(self)
 
 
 def bench(

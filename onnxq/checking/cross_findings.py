@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 from onnxq.core.brief import brief
 from onnxq.core.saved import Saved
 from onnxq.errors import VerificationError, in_lines
+from onnxq.page.card import card_of
 from onnxq.static.arguments import check_bound
 
 if TYPE_CHECKING:
@@ -148,6 +149,9 @@ class CrossFindings(Saved):
 
     def __repr__(self) -> str:
         return brief(self)
+
+    def _repr_html_(self) -> str:
+        return card_of(self)
 
     @property
     def differing(self) -> int:

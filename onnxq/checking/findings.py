@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping  # noqa: TC003  # the codec reads annotations at run time
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,6 +11,8 @@ from typing import TYPE_CHECKING, ClassVar, Protocol, Self
 from onnxq.core.brief import brief
 from onnxq.core.saved import Saved
 from onnxq.errors import VerificationError, in_lines
+from onnxq.page.card import Table, card_of
+from onnxq.page.wording import decibels, share
 from onnxq.static.arguments import check_bound, check_decibels
 
 if TYPE_CHECKING:
@@ -134,6 +137,21 @@ class Findings(Saved):
 
     def __repr__(self) -> str:
         return brief(self)
+
+    def _repr_html_(self) -> str:
+        worst = sorted(
+            self.tensors, key=lambda t: -math.inf if math.isnan(t.sqnr_db) else t.sqnr_db
+        )
+        outputs = tuple((o.name, decibels(o.sqnr_db), f"{o.cosine:.6f}") for o in self.outputs)
+        tensors = tuple(
+            (t.name, decibels(t.sqnr_db), f"{t.max_error_steps:.1f}", share(t.saturated_share))
+            for t in worst
+        )
+        return card_of(
+            self,
+            Table(("output", "SQNR", "cosine"), outputs),
+            Table(("tensor, worst first", "SQNR", "largest error, steps", "saturated"), tensors),
+        )
 
     def reported_by(self, reported: Reported) -> Self:
         """The same findings, with what writes their report."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 from onnxq.core.brief import brief
 from onnxq.core.saved import Saved
 from onnxq.errors import DifferenceError, QConfigError, listed, nearest
+from onnxq.page.card import card_of
 from onnxq.targets import resolve
 
 if TYPE_CHECKING:
@@ -178,6 +179,9 @@ class Prediction(Saved):
 
     def __repr__(self) -> str:
         return brief(self)
+
+    def _repr_html_(self) -> str:
+        return card_of(self)
 
     def on(self, target: str | Target) -> MachinePrediction:
         """Prediction for one target, or for the machine that a name such as "auto" stands for.

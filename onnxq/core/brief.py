@@ -19,9 +19,14 @@ def brief(value: DataclassInstance) -> str:
     Collections whose text is long are counted, other long texts are cut; what is empty, None, or
     has no place in the value's own repr is left out.
     """
-    shown = [(f.name, getattr(value, f.name)) for f in fields(value) if f.repr]
-    parts = [f"{name}={_short(one)}" for name, one in shown if not _is_empty(one)]
+    parts = [f"{name}={text}" for name, text in shown_fields(value)]
     return f"{type(value).__name__}({', '.join(parts)})"
+
+
+def shown_fields(value: DataclassInstance) -> list[tuple[str, str]]:
+    """(name, short text) of the fields that `brief` shows."""
+    shown = [(f.name, getattr(value, f.name)) for f in fields(value) if f.repr]
+    return [(name, _short(one)) for name, one in shown if not _is_empty(one)]
 
 
 def _is_empty(one: object) -> bool:

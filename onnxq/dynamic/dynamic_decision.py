@@ -11,6 +11,7 @@ from onnxq.core.brief import brief
 from onnxq.core.saved import Saved
 from onnxq.errors import member
 from onnxq.operator import DynamicForm, DynamicNodePlan, Float
+from onnxq.page.card import card_of
 from onnxq.qparams import QParams  # noqa: TC001  # the codec reads annotations at run time
 
 
@@ -101,6 +102,9 @@ class DynamicPlan(Saved):
 
     def __repr__(self) -> str:
         return brief(self)
+
+    def _repr_html_(self) -> str:
+        return card_of(self)
 
     def __hash__(self) -> int:
         return hash(self.model_hash)

@@ -14,8 +14,6 @@ tensors:
   /stem/*: {observer: PercentileObserver}
 choice: all_integers                   # of the forms that no entry names; best without it
 improve: [smooth, bias, round]         # improvements of weights (docs/guides/improve.md)
-
-(Just over 300 lines: one value and its forms.)
 """
 
 from __future__ import annotations
@@ -29,6 +27,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from onnxq.core.brief import brief
 from onnxq.errors import QConfigError, nearest
+from onnxq.page.card import card_of
 from onnxq.qconfig._defaults import NAMED, get_default_qconfig, onnxq_default_qconfig
 from onnxq.qconfig._plain_values import (
     base_of,
@@ -99,8 +98,8 @@ class QConfigMapping:
     choice: Choice = Choice.BEST
     improve: tuple[str, ...] = ()
 
-    def __repr__(self) -> str:
-        return brief(self)
+    __repr__ = brief
+    _repr_html_ = card_of
 
     def __post_init__(self) -> None:
         _check_entry(self.global_qconfig, "global")

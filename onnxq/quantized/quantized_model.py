@@ -11,6 +11,7 @@ from onnxq.graph.annotations import Annotations
 from onnxq.graph.checks import FORMAT_KEY
 from onnxq.graph.hashing import Seal
 from onnxq.graph.saving import save, to_bytes
+from onnxq.page.card import card
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -109,6 +110,13 @@ class QuantizedModel(ir.Model):
         nodes = sum(1 for _ in self.graph.all_nodes())
         form = self.metadata_props.get(FORMAT_KEY, "none")
         return f"<QuantizedModel '{self.graph.name}', {nodes} nodes, format {form}>"
+
+    def _repr_html_(self) -> str:
+        verdict = self.verdict
+        said = ["no verdict: it was not run, or edited since"]
+        if verdict is not None:
+            said = list(verdict.sentences())
+        return card(repr(self).strip("<>"), said)
 
 
 def _unpickled(data: bytes, verdict: Verdict | None) -> QuantizedModel:

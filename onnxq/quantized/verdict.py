@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from onnxq.core.saved import Saved
 from onnxq.errors import VerificationError, listed
+from onnxq.page.card import card
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -215,6 +216,9 @@ class Verdict(Saved):
 
     def __str__(self) -> str:
         return "\n".join(self.sentences())
+
+    def _repr_html_(self) -> str:
+        return card("Verdict", tuple(self.sentences()))
 
 
 class VerdictError(VerificationError):

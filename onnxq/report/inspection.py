@@ -9,6 +9,7 @@ from onnxq.checking.execution import execution
 from onnxq.dynamic.dynamic_decision import Objective, as_objective
 from onnxq.graph.io import load
 from onnxq.graph.walk import tensor_names
+from onnxq.page.card import Table, card
 from onnxq.report import json_values
 from onnxq.report.console import open_console, print_execution, print_inspection
 from onnxq.report.quantized_file import QuantizedFile, look_at
@@ -52,6 +53,12 @@ class Inspection:
     def __repr__(self) -> str:
         forms = ", ".join(f"{like} {count}" for like, count in self.summary.forms.items())
         return f"Inspection({self.target}: {len(self.summary.nodes)} nodes: {forms})"
+
+    def _repr_html_(self) -> str:
+        alike = tuple(
+            (like.form.value, str(len(like.nodes)), like.words) for like in self.summary.alike
+        )
+        return card(repr(self), self.notes, (), (Table(("form", "nodes", "why"), alike),))
 
     def print(self) -> None:
         """Prints it on stdout, as `onnxq inspect` does."""

@@ -15,6 +15,7 @@ from onnxq.graph.coded import INPUTS_KEY, OUTPUTS_KEY, read_coded
 from onnxq.graph.saving import saved_bytes
 from onnxq.ort import runtime
 from onnxq.ort.node_kinds import NodeKind
+from onnxq.page.card import Table, card
 from onnxq.report import json_values
 from onnxq.report.console import open_console, print_execution, size_text
 from onnxq.report.detail import is_whole
@@ -76,6 +77,15 @@ class QuantizedFile:
         runs = self.execution
         run = "does not run" if runs is None else f"{sum(runs.integer_nodes.values())} in integers"
         return f"QuantizedFile({size_text(self.size_bytes)}, {self.inventory!r}, {run})"
+
+    def _repr_html_(self) -> str:
+        weights = tuple(
+            (w.name, w.op_type, w.dtype, w.granularity, size_text(w.size_bytes))
+            for w in self.inventory.weights
+        )
+        header = ("weight", "read by", "codes", "scales", "size")
+        said = (self.problem,) if self.problem else ()
+        return card(repr(self), said, (), (Table(header, weights),))
 
     def print(self) -> None:
         """Prints it on stdout, as `onnxq inspect` does."""

@@ -10,6 +10,7 @@ from onnxq.core.brief import brief
 from onnxq.dynamic.dynamic_decision import QuantizeDynamic
 from onnxq.graph.walk import node_name, walk
 from onnxq.operator import Float, NodeForm
+from onnxq.page.card import card_of, counts
 from onnxq.static.choosing.choices import form_of
 from onnxq.static.placing.decision import Quantize
 
@@ -98,6 +99,9 @@ class Summary:
 
     def __repr__(self) -> str:
         return brief(self)
+
+    def _repr_html_(self) -> str:
+        return card_of(self, counts("form", self.forms))
 
     @property
     def counts(self) -> dict[str, Count]:

@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from onnxq.core.brief import brief
+from onnxq.page.card import card_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -41,6 +42,9 @@ class Samples:
 
     def __repr__(self) -> str:
         return brief(self)
+
+    def _repr_html_(self) -> str:
+        return card_of(self)
 
     def __iter__(self) -> Iterator[Batch]:
         batches = self.produce()

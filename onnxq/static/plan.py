@@ -33,12 +33,14 @@ from onnxq.graph.weights import constant_array
 from onnxq.observers.weight_observation import observe_weight
 from onnxq.operator import Call, Float, NodePlan
 from onnxq.operator.nodes import has_input, input_at
+from onnxq.page.card import card_of, counts
 from onnxq.qparams import QParams
 from onnxq.quantized.outcome import Outcome  # the codec reads annotations at run time
 from onnxq.static.arguments import check_prepared, check_statistics
 from onnxq.static.choosing.choices import (
     Choices,
     Request,
+    form_counts,
     named_mapping,
     with_dynamic,
 )
@@ -130,6 +132,9 @@ class Plan(Saved):
 
     def __repr__(self) -> str:
         return brief(self)
+
+    def _repr_html_(self) -> str:
+        return card_of(self, counts("form", form_counts(self.choices)))
 
     @property
     def qconfig(self) -> QConfigMapping:

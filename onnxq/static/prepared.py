@@ -14,10 +14,11 @@ from onnxq.errors import CalibrationError
 from onnxq.graph.annotations import Annotations
 from onnxq.graph.io import load
 from onnxq.graph.saving import to_bytes
+from onnxq.page.card import card_of, counts
 from onnxq.samples import InputSpec, input_specs, open_samples
 from onnxq.samples.excerpt import Excerpt
 from onnxq.static.calibration import Calibration
-from onnxq.static.choosing.choices import Choices, choices_of
+from onnxq.static.choosing.choices import Choices, choices_of, form_counts
 from onnxq.static.noise.watched import watched
 from onnxq.static.origin import Origin, read_again
 from onnxq.static.placing.groups import (
@@ -106,6 +107,9 @@ class Prepared:
 
     def __repr__(self) -> str:
         return brief(self)
+
+    def _repr_html_(self) -> str:
+        return card_of(self, counts("form", form_counts(self.choices)))
 
     @property
     def observed(self) -> dict[str, ObserverSpec]:

@@ -27,6 +27,7 @@ from onnxq.core.regular import why_no_file
 from onnxq.core.saved import plain, read
 from onnxq.errors import CalibrationError, OnnxqError, nearest
 from onnxq.observers import Observer, ObserverSpec
+from onnxq.page.card import card_of
 from onnxq.samples.columns import HEADER_ERRORS, is_bomb, why_unreadable
 from onnxq.static.seen_samples import SeenSamples
 from onnxq.static.shard import Shard, notes_on_missing
@@ -88,6 +89,9 @@ class Statistics:
 
     def __repr__(self) -> str:
         return brief(self)
+
+    def _repr_html_(self) -> str:
+        return card_of(self)
 
     @property
     def next_batch(self) -> int:

@@ -12,6 +12,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from onnxq.core.brief import brief
+from onnxq.page.card import card_of
 from onnxq.targets.accumulation import Arithmetic
 from onnxq.targets.gains import DYNAMIC_GAINS, DynamicGain
 from onnxq.targets.range_reduction import RangeReduction
@@ -139,6 +140,9 @@ class Target:
 
     def __repr__(self) -> str:
         return brief(self)
+
+    def _repr_html_(self) -> str:
+        return card_of(self)
 
     def __str__(self) -> str:
         return self.name

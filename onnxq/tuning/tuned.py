@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from onnxq.core.saved import plain
 from onnxq.errors import counted
 from onnxq.operator import NodeForm
+from onnxq.page.card import Table, card_of
 from onnxq.qconfig import QConfig
 from onnxq.report.console import open_console, size_text
 from onnxq.report.tables import print_table
@@ -125,6 +126,13 @@ class Tuned:
         if not isinstance(other, Tuned):
             return NotImplemented
         return self._facts() == other._facts()
+
+    def _repr_html_(self) -> str:
+        rows = tuple(
+            (f"point-{n}", *_figures(point.score, self.metric_digits), _chosen(self, point))
+            for n, point in enumerate(self.front, 1)
+        )
+        return card_of(self, Table(("point", "metric", "dB", "time", "size", ""), rows))
 
     @property
     def is_slower(self) -> bool:

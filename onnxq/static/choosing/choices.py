@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Self
@@ -44,6 +45,11 @@ class NodeChoice:
 
 Choices = Mapping[str, NodeChoice]
 """Node name -> its form, in graph order."""
+
+
+def form_counts(choices: Choices) -> dict[str, int]:
+    """Form -> nodes that have it, the most frequent first."""
+    return dict(Counter(choice.form.value for choice in choices.values()).most_common())
 
 
 def choices_of(
