@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -28,6 +28,7 @@ from onnxq.cli.options import (
     target_option,
     threads_option,
 )
+from onnxq.cli.reading_options import Reading
 from onnxq.cli.reporting import command_of, report_option, write_report
 from onnxq.cli.steps import (
     calibrate_model,
@@ -181,7 +182,7 @@ def quantize(
         statistics.save(save_stats)
     report_quantization(prepared, made.plan, Written(made, model, output), as_json)
     if report is not None:
-        reading = {"batch_size": batch_size, "ignore": ignore, "feedback": feedback}
+        reading = Reading(batch_size, ignore, feedback)
         _write_page(made.plan, (model, output, check or samples), report, reading, save_plan)
 
 
@@ -195,7 +196,7 @@ def _write_page(
     plan: Plan,
     paths: tuple[Path, Path, Path | None],
     report: Path,
-    reading: dict[str, Any],
+    reading: Reading,
     save_plan: Path | None,
 ) -> None:
     """Writes the HTML report on the model that was written."""

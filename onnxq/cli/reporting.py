@@ -4,24 +4,19 @@ from __future__ import annotations
 
 import os
 import shlex
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from onnxq.cli.common_options import say_written
-from onnxq.cli.image_options import image_options, image_words
-from onnxq.cli.options import (
-    PATH,
-    Bound,
-    batch_size_option,
-    feedback_option,
-    ignore_option,
-    output_option,
-)
+from onnxq.cli.image_options import image_words
+from onnxq.cli.options import PATH, Bound, output_option
+from onnxq.cli.reading_options import Reading, reading_options
 from onnxq.cli.worker_options import Workers, workers_options
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from concurrent.futures import Executor
     from pathlib import Path
 
     from onnxq.static.prepared import ModelSource
@@ -37,10 +32,7 @@ report_option = click.option(
 @click.argument("quantized", metavar="QUANTIZED", type=PATH)
 @click.argument("samples", type=PATH)
 @output_option
-@batch_size_option
-@ignore_option
-@image_options
-@feedback_option
+@reading_options
 @click.option(
     "--plan", type=PATH, help="The plan of quantize --save-plan: reasons of every decision."
 )
@@ -59,9 +51,7 @@ def report(
     quantized: Path,
     samples: Path,
     output: Path,
-    batch_size: int | None,
-    ignore: tuple[str, ...],
-    feedback: dict[str, str],
+    reading: Reading,
     plan: Path | None,
     min_sqnr: float | None,
     max_steps: float | None,
@@ -83,15 +73,14 @@ def report(
     paths = (model, quantized, samples)
     options = {"--plan": plan, "--min-sqnr": min_sqnr, "--max-steps": max_steps}
     with workers.executor() as executor:
-        reading = {"batch_size": batch_size, "ignore": ignore, "feedback": feedback}
         command = command_of(paths, output, reading, options)
-        write_report(paths, output, {**reading, "executor": executor}, beside, command)
+        write_report(paths, output, reading, beside, command, executor)
 
 
 def command_of(
     paths: tuple[Path, Path, Path],
     report: Path,
-    reading: Mapping[str, Any],
+    reading: Reading,
     options: Mapping[str, object],
 ) -> str:
     """The command that writes a report.
@@ -99,16 +88,16 @@ def command_of(
     Args:
         paths: float model, quantized model, samples.
         report: to be written.
-        reading: batch_size, ignore and feedback of the samples.
+        reading: how the samples are read.
         options: name -> value; None: not given.
     """
-    given = {"--batch-size": reading["batch_size"], **options}
+    given = {"--batch-size": reading.batch_size, **options}
     return shlex.join(
         [
             *("onnxq", "report", *map(os.fspath, paths), "-o", os.fspath(report)),
             *(part for key, one in given.items() if one is not None for part in (key, str(one))),
-            *(f"--ignore={name}" for name in reading["ignore"]),
-            *(f"--feedback={output}={fed}" for output, fed in reading["feedback"].items()),
+            *(f"--ignore={name}" for name in reading.ignore),
+            *(f"--feedback={output}={fed}" for output, fed in reading.feedback.items()),
             *image_words(paths[2]),
         ]
     )
@@ -117,24 +106,33 @@ def command_of(
 def write_report(
     compared_ones: tuple[ModelSource, ModelSource, object],
     path: Path,
-    reading: dict[str, Any],
+    reading: Reading,
     beside: Beside,
     command: str,
+    executor: Executor | None = None,
 ) -> None:
     """Runs both models, writes their report, and fails by the bounds.
 
     Args:
         compared_ones: float model, quantized model, samples.
         path: of the report.
-        reading: how to read the samples, and whose workers run.
+        reading: how the samples are read.
         beside: plan, search, bounds.
-        command: that writes the report.
+        command: that writes the report; empty: none does.
+        executor: whose workers run the models; None: this process.
     """
     from onnxq.report.progress import progress_bar
     from onnxq.survey.verified import compared
 
     with progress_bar("report") as progress:
-        found = compared(*compared_ones, **reading, progress=progress)
+        found = compared(
+            *compared_ones,
+            batch_size=reading.batch_size,
+            ignore=reading.ignore,
+            feedback=reading.feedback,
+            progress=progress,
+            executor=executor,
+        )
     found.write(path, beside, command)
     say_written(f"{path}: the report; open it in a browser")
     found.findings.check(beside.bounds.min_sqnr_db, beside.bounds.max_steps)

@@ -6,7 +6,7 @@ import os
 import shlex
 import warnings
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -28,6 +28,7 @@ from onnxq.cli.options import (
     set_option,
     target_option,
 )
+from onnxq.cli.reading_options import Reading
 from onnxq.cli.reporting import command_of, report_option, write_report
 from onnxq.cli.steps import asked_mapping, claim_beside, claim_folder, given, load_model
 from onnxq.cli.worker_options import Workers, workers_options
@@ -244,11 +245,7 @@ def tune(
     )
     _report(tuned, again, as_json)
     if report is not None:
-        reading = {
-            "batch_size": batch_size,
-            "ignore": (*ignore, *tuned.labels),
-            "feedback": feedback,
-        }
+        reading = Reading(batch_size, (*ignore, *tuned.labels), feedback)
         _write_page(tuned, (model, output, check or samples), report, reading)
     if tuned.missed:
         raise VerificationError(
@@ -258,7 +255,7 @@ def tune(
 
 
 def _write_page(
-    tuned: Tuned, paths: tuple[Path, Path, Path], report: Path, reading: dict[str, Any]
+    tuned: Tuned, paths: tuple[Path, Path, Path], report: Path, reading: Reading
 ) -> None:
     """Writes the HTML report on the best model, whether or not it was written itself."""
     from onnxq.survey.survey import Beside
