@@ -74,7 +74,8 @@ def as_restructured(lines: list[str]) -> list[str]:
         elif is_indented and not is_in_section and not is_in_block and not (done and done[-1]):
             done += ["::", ""]
             is_in_block = True
-        done.append(line if is_in_block else escaped(line))
+        is_continued = is_indented and not is_in_section and not is_in_block
+        done.append(line if is_in_block else escaped(line.lstrip() if is_continued else line))
     return done
 
 
@@ -99,6 +100,10 @@ def _help(_app: object, _context: object, lines: list[str]) -> None:
     lines[:] = [escaped(line) for line in lines]
 
 
+def _options(_app: object, _context: object, lines: list[str]) -> None:
+    lines[:] = [re.sub(r"(?<![\\*])\*(?!\*)", r"\\*", line) for line in lines]
+
+
 def _folders(app: Sphinx, name: str, source: list[str]) -> None:
     """Links to folders lead somewhere on a host of code, and nowhere here."""
     page = Path(app.srcdir) / name
@@ -112,4 +117,5 @@ def setup(app: Sphinx) -> None:
     app.connect("autodoc-process-docstring", _process, priority=100)
     app.connect("sphinx-click-process-description", _help)
     app.connect("sphinx-click-process-epilog", _help)
+    app.connect("sphinx-click-process-options", _options)
     app.connect("source-read", _folders)

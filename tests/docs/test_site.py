@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import re
 import subprocess
 import sys
@@ -29,7 +28,9 @@ def test_every_public_function_is_on_the_page_of_main_functions() -> None:
 @pytest.mark.parametrize("page", sorted(API.glob("onnxq.*.md")), ids=lambda page: page.stem)
 def test_a_page_of_a_module_documents_all_of_it(page: Path) -> None:
     assert f"automodule:: {page.stem}\n" in page.read_text("utf-8")
-    assert importlib.import_module(page.stem).__all__
+    source = ROOT / page.stem.replace(".", "/")
+    module = source / "__init__.py" if source.is_dir() else source.with_suffix(".py")
+    assert "\n__all__ = " in module.read_text("utf-8")  # else nothing would be documented
 
 
 def test_every_page_is_in_a_table_of_contents() -> None:
