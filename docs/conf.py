@@ -29,7 +29,7 @@ include_patterns = [
     "docs/**.md",
     "scripts/*.md",
     "models/README.md",
-    "examples/onnxq-example/README.md",
+    "examples/*/README.md",
 ]
 exclude_patterns = [".*", "build", "onnxq", "operators", "tests"]
 
