@@ -44,6 +44,7 @@ html_theme = "furo"
 html_title = f"onnxq {release}"
 html_extra_path = ["redirect"]
 html_show_sphinx = False
+html_show_copyright = False
 
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"  # signatures have them; Args say what they mean
