@@ -1,4 +1,4 @@
-"""What torch.compile is to leave alone: functions, and values."""
+"""Functions and values that torch.compile is to leave alone."""
 
 from __future__ import annotations
 

@@ -34,11 +34,12 @@ from onnxq.pytorch.placing.search import place
 from onnxq.pytorch.programs.gradient_notes import gradient_notes
 from onnxq.pytorch.programs.graph_module import FLOAT_STATE, TrainingGraph
 from onnxq.pytorch.programs.program import Open, program_of
-from onnxq.pytorch.programs.train_mode import train_mode_notes
+from onnxq.pytorch.programs.train_mode import check_same_form, train_mode_notes
 from onnxq.pytorch.programs.training_graph import training_graph
 from onnxq.pytorch.train.agreeing_sums import keep_sums
 from onnxq.pytorch.train.given_weights import settle_weights
 from onnxq.pytorch.train.mappings import QAT_MAPPING
+from onnxq.pytorch.train.modes import modes_of, restore_modes
 from onnxq.pytorch.train.placements import PLACEMENTS, operand
 from onnxq.qconfig import (
     FakeQuantSpec,
@@ -94,13 +95,17 @@ def prepare_graph_qat(
     """
     check_not_sharded(model, "prepare_qat")
     mapping = qconfig or QConfigMapping(get_default_qat_qconfig(backend_of(target)))
+    modes = modes_of(model)
     prepared = _prepared(_TrainingBuilder, model, inputs, mapping, target)
     bound = bind(model, inputs)
     prepared.eval()
     with torch.no_grad():
         prepared(*bound.args, **bound.kwargs)  # every FakeQuantize has seen data
     check_observed_values(prepared)
-    return prepared.train()
+    restore_modes(prepared.train(), modes)
+    found = prepared.meta[PLACEMENTS]
+    prepared.meta[PLACEMENTS] = replace(found, notes=(*found.notes, *modes.notes))
+    return prepared
 
 
 def prepare_graph(
@@ -336,6 +341,7 @@ class _TrainingBuilder(_Builder):
     @classmethod
     def notes(cls, model: nn.Module, traced: TrainingGraph, program: Program) -> tuple[str, ...]:
         """Notes on what train mode does beside, and on gradients; each is a warning."""
+        check_same_form(model, program)
         found = (*train_mode_notes(traced, program), *gradient_notes(model, traced, program))
         for note in found:
             warnings.warn(note, UserWarning, stacklevel=5)

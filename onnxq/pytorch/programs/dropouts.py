@@ -18,6 +18,7 @@ from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
 from onnxq.pytorch.arguments.forward import FORWARD_RAISES, compute, flatten
+from onnxq.pytorch.arguments.nesting import leaves
 from onnxq.pytorch.programs.leaf_calls import DROPOUTS, arguments, scope
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
     from onnxq.pytorch.arguments.bound_inputs import BoundInputs
+    from onnxq.pytorch.arguments.nesting import Path
 
 _SEED = 0
 _MARK = 0.5  # rate of the dropout that marks a module; eval mode does not read it
@@ -53,12 +55,16 @@ class Dropouts:
         calls: path of the module whose forward calls -> its calls in order.
         attention: the same of the dropout inside of scaled_dot_product_attention.
         results: tensors that forward returned.
+        paths: where they stand in what it returned.
+        buffers: values after the run of those that it changed, by name.
         failure: why train mode could not run; empty where it did.
     """
 
     calls: Mapping[str, tuple[DropCall, ...]] = field(default_factory=dict)
     attention: Mapping[str, tuple[DropCall, ...]] = field(default_factory=dict)
     results: tuple[torch.Tensor, ...] = ()
+    paths: tuple[Path, ...] = ()
+    buffers: Mapping[str, torch.Tensor] = field(default_factory=dict)
     failure: str = ""
 
 
@@ -74,10 +80,10 @@ def train_dropouts(model: nn.Module, bound: BoundInputs) -> Dropouts:
     names = {module: name for name, module in copied.named_modules()}
     hooks = [m.register_forward_pre_hook(recorder.entering(names[m])) for m in names]
     hooks += [m.register_forward_hook(recorder.leave) for m in names]
-    failure, results = "", tuple[torch.Tensor, ...]()
+    failure, outputs = "", None
     try:
-        with recorder:
-            results = seeded_results(copied, bound)
+        with recorder, same_seed():
+            outputs = compute(copied, bound)
     except FORWARD_RAISES as error:
         failure = " ".join(str(error).split())[:200]
     finally:
@@ -87,7 +93,23 @@ def train_dropouts(model: nn.Module, bound: BoundInputs) -> Dropouts:
         {path: tuple(found) for path, found in kind.items()}
         for kind in (recorder.calls, recorder.attention)
     )
-    return Dropouts(calls, attention, results, failure)
+    if failure:
+        return Dropouts(calls, attention, failure=failure)
+    return Dropouts(
+        calls, attention, tuple(flatten(outputs)), tensor_paths(outputs), _changed(copied, model)
+    )
+
+
+def tensor_paths(outputs: object) -> tuple[Path, ...]:
+    """Where tensors stand in a module's result."""
+    return tuple(path for path, leaf in leaves(outputs) if isinstance(leaf, torch.Tensor))
+
+
+def _changed(run: nn.Module, model: nn.Module) -> dict[str, torch.Tensor]:
+    """Buffers that a run changed."""
+    before = dict(model.named_buffers())
+    after = {name: x for name, x in run.named_buffers() if name in before}
+    return {name: x for name, x in after.items() if not torch.equal(x, before[name])}
 
 
 def seeded_results(module: nn.Module, bound: BoundInputs) -> tuple[torch.Tensor, ...]:

@@ -7,13 +7,13 @@ parameters that forward does not read, and buffers that are not saved are lost.
 from __future__ import annotations
 
 import operator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import torch
 from torch import fx, nn
 from torch._ops import OpOverload
 
-from onnxq.pytorch.nn.intrinsic.qat.batch_norm import WithBatchNorm
+from onnxq.pytorch.nn.intrinsic.qat.batch_norm import WithBatchNorm, frozen_norm
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -43,6 +43,15 @@ class TrainingGraph(fx.GraphModule):
         super().__init__(root, graph, class_name)
         if isinstance(root, nn.Module):
             self.__dict__.update({name: root.__dict__[name] for name in _HELD})
+
+    def train(self, mode: bool = True) -> Self:
+        """The module in that mode, but for batch norms with frozen statistics."""
+        super().train(mode)
+        for part in self.modules():
+            norm = frozen_norm(part)  # which stands under a path of its own too
+            if norm is not None:
+                norm.eval()
+        return self
 
     def _load_from_state_dict(
         self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any

@@ -46,6 +46,8 @@ _PARAMETERS: dict[Any, tuple[Any, tuple[str, ...]]] = {
     aten.batch_norm.default: (_BatchNorm, ("eps", "momentum")),
     aten.instance_norm.default: (_InstanceNorm, ("eps", "momentum")),
 }
+LAYERS = frozenset(_PARAMETERS)
+"""Operators that are the whole of a layer."""
 DROPOUTS = (
     aten.dropout.default,
     aten.feature_dropout.default,

@@ -58,4 +58,4 @@ def _apart(parameters: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
 def _key(x: torch.Tensor) -> tuple[object, ...]:
     """Equal for equal values."""
     values = x.detach().cpu().flatten().view(torch.uint8).numpy()
-    return (x.dtype, tuple(x.shape), hashlib.sha256(values).digest())
+    return (x.dtype, tuple(x.shape), hashlib.sha256(values.tobytes()).digest())

@@ -8,6 +8,7 @@ modes; what train mode alone knows of dropout is read from one run (`programs.dr
 from __future__ import annotations
 
 import contextlib
+import copy
 import enum
 import re
 import textwrap
@@ -31,6 +32,7 @@ from onnxq.pytorch.exporting.quiet import quiet_exporter
 from onnxq.pytorch.exporting.users_line import users_line
 from onnxq.pytorch.exporting.whole_layers import WholeLayers
 from onnxq.pytorch.modules.transformers import twin_without_shortcuts
+from onnxq.pytorch.programs.buffer_updates import BufferUpdate, buffer_updates, left_out
 from onnxq.pytorch.programs.dropouts import (
     Dropouts,
     marked_identities,
@@ -64,6 +66,7 @@ class Program:
         dropouts: what train mode does where eval mode does nothing; the program has its rates.
         notes: what the program could not be made to take.
         functions: calls of torch.autograd.Function, whose operators have another backward.
+        updates: what train mode alone writes into buffers.
     """
 
     exported: ExportedProgram
@@ -73,6 +76,7 @@ class Program:
     dropouts: Dropouts
     notes: tuple[str, ...] = ()
     functions: tuple[FunctionCall, ...] = ()
+    updates: tuple[BufferUpdate, ...] = ()
 
 
 class Open(enum.Enum):
@@ -105,9 +109,10 @@ def program_of(
     """
     given = without_cache(model, bind(model, inputs))
     with eval_mode(model), same_buffers(model):
-        outputs = first_run(model, given)
-        asked = None if dynamic_axes is None else resolved(dynamic_axes, given)
-        axes = asked or batch_axes(model, given)
+        with same_buffers(model):
+            outputs = first_run(model, given)
+            asked = None if dynamic_axes is None else resolved(dynamic_axes, given)
+            axes = asked or batch_axes(model, given)
         bound = traceable(given, axes)
         dropouts = train_dropouts(model, bound)
         model.eval()
@@ -122,13 +127,14 @@ def program_of(
             OwnGradients() as own_gradients,
         ):
             exported = _exported(flat, bound, axes, lengths)
-    inline_regions(exported)
+        inline_regions(exported)
+        updates = _updates(model, bound, exported, dropouts)
     make_out_of_place(exported)
     restore_rates(exported, model, dropouts)
     take_apart(exported)
     functions = settle(exported, own_gradients)
     notes = _fixed_lengths(exported, bound, lengths)
-    return Program(exported, bound, axes, outputs, dropouts, notes, functions)
+    return Program(exported, bound, axes, outputs, dropouts, notes, functions, updates)
 
 
 def _exported(
@@ -144,6 +150,23 @@ def _exported(
         if not lengths:
             raise
         return _exported(flat, bound, axes, {})
+
+
+def _updates(
+    model: nn.Module, bound: BoundInputs, exported: ExportedProgram, dropouts: Dropouts
+) -> tuple[BufferUpdate, ...]:
+    """What train mode writes into buffers; nothing where torch.export does not take it."""
+    buffers = left_out(model, exported, dropouts.buffers)
+    if not buffers:
+        return ()
+    flat = flattened(twin_without_shortcuts(copy.deepcopy(model).train()), bound)
+    try:
+        with quiet_exporter(), WholeLayers():
+            trained = _exported(flat, bound, Axes({}, {}), {})
+    except Exception:  # of many kinds; programs.train_mode says what is not updated then
+        return ()
+    inline_regions(trained)
+    return buffer_updates(exported, trained, buffers)
 
 
 def _fixed_lengths(

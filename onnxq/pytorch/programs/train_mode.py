@@ -1,8 +1,8 @@
 """Notes on what a training graph lacks of a module's train mode.
 
-Batch norm and dropout are in the graph. Layers that are left out at random, masks that are drawn,
-results of auxiliary heads are not: the graph is made of eval mode. One run of each with the same
-random numbers tells.
+Batch norm, dropout and updates of buffers are in the graph. Layers that are left out at random,
+masks that are drawn, results of auxiliary heads are not: the graph is made of eval mode. One run of
+each with the same random numbers tells.
 """
 
 from __future__ import annotations
@@ -12,9 +12,12 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from onnxq.pytorch.programs.dropouts import seeded_results
+from onnxq.errors import UnsupportedError, listed
+from onnxq.pytorch.programs.dropouts import seeded_results, tensor_paths
 
 if TYPE_CHECKING:
+    from torch import nn
+
     from onnxq.pytorch.programs.graph_module import TrainingGraph
     from onnxq.pytorch.programs.program import Program
 
@@ -34,14 +37,51 @@ def train_mode_notes(graph: TrainingGraph, program: Program) -> tuple[str, ...]:
             f"train mode fails on the example inputs ({run.failure}), so that rates of dropout are "
             "those that eval mode shows.",
         )
-    ours = seeded_results(copy.deepcopy(graph).train(), program.bound)
-    if len(ours) == len(run.results) and all(map(_close, ours, run.results)):
-        return ()
-    return (
-        "in train mode, forward computes more than batch norm and dropout add to eval mode (layers "
-        "left out at random, masks that are drawn, results of auxiliary heads): the prepared model "
-        "trains without it.",
+    trained = copy.deepcopy(graph).train()
+    ours = seeded_results(trained, program.bound)
+    found = []
+    if len(ours) != len(run.results) or not all(map(_close, ours, run.results)):
+        found.append(
+            "in train mode, forward computes more than batch norm and dropout add to eval mode "
+            "(layers left out at random, masks that are drawn, results of auxiliary heads): the "
+            "prepared model trains without it."
+        )
+    held = dict(trained.named_buffers())
+    left = [name for name, x in run.buffers.items() if name in held and not _close(held[name], x)]
+    if left and not found:  # other results may lead to other buffers
+        found.append(
+            f"in train mode, forward updates {listed(left)} otherwise than the prepared model, "
+            "which has the operators of eval mode. Update them outside of forward."
+        )
+    return tuple(found)
+
+
+def check_same_form(model: nn.Module, program: Program) -> None:
+    """Passes a model whose forward returns as many tensors in train mode as in eval mode.
+
+    A model in eval mode is asked for what that mode returns.
+
+    Args:
+        model: as it was given.
+        program: of it.
+
+    Raises:
+        UnsupportedError: its forward returns something else in train mode.
+    """
+    run = program.dropouts
+    if run.failure or not model.training or run.paths == tensor_paths(program.outputs):
+        return
+    in_train, in_eval = len(run.paths), len(tensor_paths(program.outputs))
+    raise UnsupportedError(
+        f"forward of {type(model).__name__} returns {_counted(in_train)} in train mode and "
+        f"{_counted(in_eval)} in eval mode; the prepared model is one graph, that of eval mode. "
+        "Let forward return the same in both (turn auxiliary heads off, or return them in eval "
+        "mode, too), or call model.eval() ahead of prepare_qat, to train what eval mode computes."
     )
+
+
+def _counted(tensors: int) -> str:
+    return "1 tensor" if tensors == 1 else f"{tensors} tensors"
 
 
 def _close(one: torch.Tensor, other: torch.Tensor) -> bool:

@@ -17,6 +17,7 @@ from torch import fx, nn
 from onnxq.pytorch.modules.applied_function import AppliedFunction
 from onnxq.pytorch.modules.given_weight import GivenWeight
 from onnxq.pytorch.modules.transposed import WEIGHTED
+from onnxq.pytorch.programs.buffer_updates import Updating
 from onnxq.pytorch.programs.call_form import (
     ConstantGuard,
     OutputForm,
@@ -106,9 +107,11 @@ class _Building:
         for module in self._model.modules():
             _remove_hooks(module)
         self._enter(exported)
+        self._update(None)
         for node in exported.graph.nodes:
             if node.op == "call_function":
                 self._step(node)
+                self._update(node.name)
         self._leave(exported)
         made = TrainingGraph(self._model, self._graph, type(self._model).__name__)
         made.graph.eliminate_dead_code()
@@ -306,6 +309,31 @@ class _Building:
         if isinstance(kind, dict):
             kind = kind.get(node.meta["val"].ndim, nn.Dropout)
         return self._module(node.name, kind(float(p)), [self._read(x)])  # type: ignore[arg-type]  # a number
+
+    # --- buffers
+
+    def _update(self, behind: str | None) -> None:
+        """Calls of what train mode writes into buffers behind a node."""
+        for update in self._program.updates:
+            if update.behind == behind and all(map(self._is_read, update.reads)):
+                reads = [self._source(name) for name in update.reads]
+                self._module("buffer_update", Updating(update.steps), reads)
+
+    def _is_read(self, name: str) -> bool:
+        node = self._named.get(name)
+        return (
+            _has(self._model, name)
+            or (node is not None and node.op == "placeholder")
+            or (node in self._values)
+        )
+
+    def _source(self, name: str) -> Any:
+        """Value of a node of the program, or of a path of the model."""
+        if name in self._named:
+            return self._read(self._named[name])
+        if name not in self._attributes:
+            self._attributes[name] = self._graph.get_attr(name)
+        return self._attributes[name]
 
     # --- functions with a backward of their own
 

@@ -8,6 +8,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from onnxq.errors import UnsupportedError
+from onnxq.pytorch import prepare_qat
 from onnxq.pytorch.programs.program import program_of
 from onnxq.pytorch.programs.train_mode import train_mode_notes
 from onnxq.pytorch.programs.training_graph import training_graph
@@ -53,3 +55,55 @@ def test_what_train_mode_does_beside_is_said() -> None:
 def test_a_train_mode_that_fails_is_said() -> None:
     (note,) = notes(nn.Sequential(Strict()), torch.randn(8, 3))
     assert "labels are missing" in note
+
+
+class Auxiliary(nn.Module):
+    """A second head in train mode."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc = nn.Linear(3, 2)
+
+    def forward(self, x: Tensor) -> Tensor | tuple[Tensor, Tensor]:
+        """Scores, once or twice."""
+        y: Tensor = self.fc(x)
+        return (y, y) if self.training else y
+
+
+def test_another_number_of_results_is_refused_unless_eval_mode_is_asked_for() -> None:
+    model, x = Auxiliary(), torch.randn(4, 3)
+    with pytest.raises(UnsupportedError, match="returns 2 tensors in train mode and 1 tensor in"):
+        prepare_qat(model, inputs=x)
+    with pytest.warns(UserWarning, match="trains without it"):
+        prepare_qat(model.eval(), inputs=x)
+
+
+class Centred(nn.Module):
+    """A layer whose running mean is taken off; draws numbers for its second buffer.
+
+    Args:
+        draws: whether it does.
+    """
+
+    def __init__(self, draws: bool) -> None:
+        super().__init__()
+        self.fc, self.draws = nn.Linear(3, 3), draws
+        self.mean: Tensor
+        self.register_buffer("mean", torch.zeros(3))
+        self.drawn: Tensor
+        self.register_buffer("drawn", torch.zeros(3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(N, 3)."""
+        y: Tensor = self.fc(x)
+        if self.training:
+            self.mean.mul_(0.9).add_(0.1 * y.detach().mean(0))
+            if self.draws:
+                self.drawn.copy_(torch.rand(3))
+        return y - self.mean
+
+
+def test_updates_that_cannot_be_kept_are_said() -> None:
+    assert notes(Centred(draws=False), torch.randn(4, 3)) == ()
+    (note,) = notes(Centred(draws=True), torch.randn(4, 3))
+    assert "updates 'mean', 'drawn' otherwise" in note or "computes more" in note

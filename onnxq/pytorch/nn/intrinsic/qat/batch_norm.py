@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from onnxq.errors import ModelError
 from onnxq.pytorch.nn.qat.base import QatModule, along
@@ -141,13 +142,34 @@ def check_batch_norm(bn: BatchNorm) -> BatchNorm:
     return bn
 
 
+def hold(norm: nn.Module) -> nn.Module:
+    """The batch norm, of a layer of its own, as one that freeze_bn_stats and its like reach."""
+    norm.freeze_bn = False  # type: ignore[assignment]  # a plain attribute
+    return norm
+
+
+def frozen_norm(module: nn.Module) -> nn.Module | None:
+    """The batch norm whose statistics a module keeps frozen, its own or itself."""
+    if getattr(module, "freeze_bn", False) is not True:
+        return None
+    if isinstance(module, WithBatchNorm):
+        return module.bn
+    return module if isinstance(module, _BatchNorm) else None
+
+
 def update_bn_stats(module: nn.Module) -> None:
     """For model.apply: lets a module with batch norm use and average each batch's statistics."""
     if isinstance(module, WithBatchNorm):
         module.update_bn_stats()
+    elif frozen_norm(module) is not None:
+        module.freeze_bn = False  # type: ignore[assignment]  # a plain attribute
+        module.train()
 
 
 def freeze_bn_stats(module: nn.Module) -> None:
     """For model.apply: lets a module with batch norm train as it will be deployed."""
     if isinstance(module, WithBatchNorm):
         module.freeze_bn_stats()
+    elif isinstance(module, _BatchNorm) and hasattr(module, "freeze_bn"):
+        module.freeze_bn = True  # type: ignore[assignment]  # a plain attribute
+        module.eval()

@@ -1,0 +1,88 @@
+"""Modes of the parts of a module, kept when it is prepared for training.
+
+norm.eval() in a model in train mode               fine-tuning with frozen statistics
+def train(self, mode): super(); norm.eval()        the same, whenever train() is called
+model.backbone.eval()                              until somebody calls train()
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from onnxq.errors import listed
+from onnxq.pytorch.nn.intrinsic.qat.batch_norm import WithBatchNorm, freeze_bn_stats, hold
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+@dataclass(frozen=True, slots=True)
+class Modes:
+    """Paths of a module's parts that are not in train mode with it.
+
+    Attributes:
+        in_eval: in eval mode now, though the model is in train mode.
+        frozen: batch norms that stay in eval mode when the model is trained.
+    """
+
+    in_eval: frozenset[str]
+    frozen: frozenset[str]
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """A note that names the batch norms that are frozen."""
+        if not self.frozen:
+            return ()
+        return (
+            f"batch norm {listed(sorted(self.frozen))} is in eval mode within a model in train "
+            "mode: its statistics stay as they are in training. model.apply(update_bn_stats) lets "
+            "them move.",
+        )
+
+
+def modes_of(model: nn.Module) -> Modes:
+    """The modes of a float model's parts; of one in eval mode, those that its train() leaves.
+
+    Args:
+        model: any modes; left as it is.
+    """
+    frozen = set(_left_in_eval(model))
+    if not model.training:
+        return Modes(frozenset(), frozenset(frozen))
+    in_eval = [name for name, part in model.named_modules() if not part.training]
+    for name in in_eval:
+        parent = model.get_submodule(name.rpartition(".")[0])
+        if isinstance(model.get_submodule(name), _BatchNorm) and parent.training:
+            frozen.add(name)
+    return Modes(frozenset(in_eval), frozenset(frozen))
+
+
+def _left_in_eval(model: nn.Module) -> Iterable[str]:
+    """Batch norms that a train() of the model's own leaves in eval mode."""
+    if all(type(part).train is nn.Module.train for part in model.modules()):
+        return []
+    trained = copy.deepcopy(model).train()
+    norms = [(name, part) for name, part in trained.named_modules() if isinstance(part, _BatchNorm)]
+    return [name for name, norm in norms if not norm.training]
+
+
+def restore_modes(prepared: nn.Module, modes: Modes) -> None:
+    """Puts parts of a prepared model, which is in train mode, into the modes of the float model.
+
+    Args:
+        prepared: a training graph, with parts under the paths of the float model.
+        modes: of the float model.
+    """
+    owners = {part.bn: part for part in prepared.modules() if isinstance(part, WithBatchNorm)}
+    parts = dict(prepared.named_modules(remove_duplicate=False))
+    for name in modes.frozen & parts.keys():
+        norm = parts[name]
+        owner = owners.get(norm)
+        freeze_bn_stats(owner or hold(norm))
+    for name in modes.in_eval & parts.keys():
+        parts[name].training = False
