@@ -11,6 +11,7 @@ What these printed stands beside the constants in onnxq/tuning/standing.py and p
 
 from __future__ import annotations
 
+import math
 import re
 import sys
 from pathlib import Path
@@ -33,7 +34,8 @@ def margins(page: str) -> Iterator[str]:
     """Lines of the table: quantiles of each difference over the rows of the page."""
     rows = cells(page, "model")
     times = [[float(x) for x in re.findall(r"\d+\.\d+", row["timed"])] for row in rows]
-    apart = [float(row["reached: dB"]) - float(row["checked: dB"]) for row in rows]
+    pairs = [(float(row["reached: dB"]), float(row["checked: dB"])) for row in rows]
+    apart = [reached - checked for reached, checked in pairs if math.isfinite(reached)]
     predicted = zip(times, rows, strict=True)
     yield head("of", "rows", *(f"{q:.2f}" for q in QUANTILES))
     yield _line("apart, dB", apart)
