@@ -6,7 +6,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from onnxq.page.charts import channels_chart, histogram_chart
-from onnxq.page.drawing import difference, form_words
+from onnxq.page.drawing import difference, form_words, takes_time
 from onnxq.page.wording import change, decibels, microseconds, number, share
 
 if TYPE_CHECKING:
@@ -39,13 +39,10 @@ def details_of(page: Page, drawing: Drawing) -> Json:
 
 def _node(node: NodePart, place: int) -> Json:
     facts = [("form", form_words(node.form)), ("why", node.reason)] if node.reason else []
-    if node.float_us is not None:
-        facts.append(("float", microseconds(node.float_us)))
-    if node.quantized_us is not None:
-        facts.append(("quantized", microseconds(node.quantized_us)))
     cost = difference(node)
-    if cost is not None:
-        facts.append(("difference", change(cost)))
+    if cost is not None and takes_time(node):
+        facts.append(("time in float", microseconds(node.float_us)))
+        facts.append(("time quantized", f"{microseconds(node.quantized_us)}, {change(cost)}"))
     return {
         "place": place,
         "name": node.name,

@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from onnxq.page.layering import layout_of
-from onnxq.page.wording import change, decibels
+from onnxq.page.wording import SEEN_US, change, decibels
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -107,6 +107,11 @@ def difference(node: NodePart) -> float | None:
     if node.float_us is None or node.quantized_us is None:
         return None
     return node.quantized_us - node.float_us
+
+
+def takes_time(node: NodePart) -> bool:
+    """Whether it takes time of its own that is seen, in either model."""
+    return max(node.float_us or 0.0, node.quantized_us or 0.0) >= SEEN_US
 
 
 def worst_error(page: Page, node: NodePart) -> float | None:

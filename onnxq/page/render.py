@@ -27,10 +27,10 @@ from onnxq.page.drawing import (
     ENDS,
     difference,
     drawing_of,
+    takes_time,
 )
 from onnxq.page.environment import asset, environment
 from onnxq.page.island import island
-from onnxq.page.wording import SEEN_US
 
 if TYPE_CHECKING:
     from onnxq.page.content import NodePart, Page, TensorPart
@@ -97,12 +97,7 @@ def _badness(item: tuple[int, TensorPart]) -> tuple[bool, float]:
     return (not math.isnan(db), db)
 
 
-def _takes_time(node: NodePart) -> bool:
-    """Whether it takes time of its own that is seen, in either model."""
-    return max(node.float_us or 0.0, node.quantized_us or 0.0) >= SEEN_US
-
-
 def _timed(nodes: list[tuple[int, NodePart]]) -> list[tuple[int, NodePart]]:
     """Nodes that take time of their own, those first that lose most."""
-    timed = [item for item in nodes if _takes_time(item[1])]
+    timed = [item for item in nodes if takes_time(item[1])]
     return sorted(timed, key=lambda item: -(difference(item[1]) or 0.0))

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, TypeVar
 
 from onnxq.errors import OnnxqError, first_line
 from onnxq.page.content import Fact, FrontPoint, Grid, Page, TensorPart
+from onnxq.page.drawing import ENDS
 from onnxq.survey.file_forms import forms_in, planned, shown_by_file
 from onnxq.survey.heading import NO_BOUNDS, Bounds, heading
 from onnxq.survey.layers_on_machines import layers_on_machines
 from onnxq.survey.node_times import paired_node_times
 from onnxq.survey.own_errors import TensorErrors, errors_of
 from onnxq.survey.stored_ranges import stored_ranges
-from onnxq.survey.surveyed_graph import INSIDE, surveyed_graph
+from onnxq.survey.surveyed_graph import INSIDE, OUTPUT, surveyed_graph
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -193,6 +194,10 @@ def _joined(
     for place, weight in enumerate(weights):
         if weight.node is not None:
             read[weight.node].append(place)
+    results = {tensor.name: place for place, tensor in enumerate(tensors) if tensor.is_output}
+    for place, node in enumerate(nodes):
+        if node.op_type == OUTPUT and node.form == ENDS and node.name in results:
+            given[place] = [results[node.name]]
     behind = {source: reader for source, reader in edges if nodes[reader].form == INSIDE}
     for place in reversed(range(len(nodes))):
         if not given[place] and place in behind:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from onnxq.page.content import Edge
     from onnxq.survey.file_forms import ShownForm
 
+INPUT, OUTPUT = "input", "output"
+"""Operators of ends, in words."""
 INSIDE = "inside"
 """Form of a node that another one carries out."""
 
@@ -54,7 +56,7 @@ def surveyed_graph(
     """
     inputs = [v for v in source.graph.inputs if not v.is_initializer()]
     nodes = [node for node, _ in walk(source.graph)]
-    parts = [NodePart(value_name(v), "input", ENDS, "") for v in inputs]
+    parts = [NodePart(value_name(v), INPUT, ENDS, "") for v in inputs]
     parts += [_part(node, choices[node_name(node)], times.get(node_name(node))) for node in nodes]
     places = {node_name(node): len(inputs) + place for place, node in enumerate(nodes)}
     makers = {value_name(v): place for place, v in enumerate(inputs)}
@@ -64,7 +66,7 @@ def surveyed_graph(
         name = value_name(output)
         if name in makers:
             edges.append((makers[name], len(parts)))
-        parts.append(NodePart(name, "output", ENDS, ""))
+        parts.append(NodePart(name, OUTPUT, ENDS, ""))
     return SurveyedGraph(tuple(parts), tuple(dict.fromkeys(edges)), places, makers)
 
 

@@ -134,7 +134,7 @@
     return [make("h3", title), list];
   };
   const part = (title, one) => [
-    make("h3", title), ...(one.chart ? [picture(one.chart, one.name), make("p", one.chart.words, "hint")] : []), facts(one.facts),
+    make("h3", title), ...(one.chart ? [picture(one.chart, one.name)] : []), ...(one.chart && one.chart.reach ? [make("p", one.chart.words, "hint")] : []), facts(one.facts),
   ];
   const open = (kind, title, parts) => {
     if (panel.hidden) before = document.activeElement;
@@ -142,11 +142,13 @@
     document.getElementById("panel-title").textContent = title;
     body.replaceChildren(...parts);
     panel.hidden = false;
+    document.body.classList.add("beside");
     panel.scrollTop = 0;
     panel.focus({ preventScroll: true });
   };
   const close = () => {
     panel.hidden = true;
+    document.body.classList.remove("beside");
     mark(null);
     if (before) before.focus({ preventScroll: true });
   };
@@ -197,7 +199,7 @@
   if (!drawing) return;
   const whole = drawing.viewBox.baseVal;
   const size = [whole.width, whole.height];
-  const view = { x: 0, y: 0, scale: 1 }; // of the drawing's units to the screen's
+  const view = { x: 0, y: 0, scale: 1, whole: true }; // of the drawing's units to the screen's
   drawing.removeAttribute("viewBox");
   const world = document.getElementById("world");
   const FAR = 0.4; // letters cannot be read any more
@@ -210,6 +212,7 @@
     view.x = x - (x - view.x) * scale / view.scale;
     view.y = y - (y - view.y) * scale / view.scale;
     view.scale = scale;
+    view.whole = false;
     place();
   };
   const least = () => Math.min(drawing.clientWidth / size[0], drawing.clientHeight / size[1]);
@@ -217,14 +220,15 @@
     view.scale = Math.min(least(), 1.25);
     view.x = (drawing.clientWidth - size[0] * view.scale) / 2;
     view.y = (drawing.clientHeight - size[1] * view.scale) / 2;
+    view.whole = true;
     place();
   };
   centre = (node) => {
     const [x, y, width] = data.nodes[node].box;
     view.scale = Math.max(view.scale, 0.9);
-    const room = panel.hidden ? 0 : Math.min(panel.offsetWidth, drawing.clientWidth / 2);
-    view.x = (drawing.clientWidth - room) / 2 - (x + width / 2) * view.scale;
+    view.x = drawing.clientWidth / 2 - (x + width / 2) * view.scale;
     view.y = drawing.clientHeight / 2 - (y + 19) * view.scale;
+    view.whole = false;
     place();
     mark(node);
   };
@@ -243,6 +247,7 @@
     if (!held.moved) return;
     view.x = event.clientX - held.x;
     view.y = event.clientY - held.y;
+    view.whole = false;
     place();
   });
   let wasMoved = false;
@@ -304,7 +309,13 @@
     if (event.key === "Enter" && hit >= 0) centre(hit);
   });
   let sized = 0;
-  new ResizeObserver(() => { if (!sized || drawing.clientWidth !== sized) { sized = drawing.clientWidth; fit(); } }).observe(drawing);
+  new ResizeObserver(() => {
+    if (drawing.clientWidth === sized) return;
+    view.x += (drawing.clientWidth - sized) / 2;
+    sized = drawing.clientWidth;
+    if (view.whole) fit();
+    else place();
+  }).observe(drawing);
   window.addEventListener("beforeprint", () => { drawing.setAttribute("viewBox", `0 0 ${size[0]} ${size[1]}`); world.removeAttribute("transform"); drawing.classList.remove("far"); });
   window.addEventListener("afterprint", () => { drawing.removeAttribute("viewBox"); place(); });
 })();
