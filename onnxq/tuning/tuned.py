@@ -261,7 +261,7 @@ def print_tuned(console: Console, tuned: Tuned) -> None:
 
 
 def _print_verdict(console: Console, tuned: Tuned) -> None:
-    """What the model does on ONNX Runtime, and what a goal that bounds no accuracy let happen."""
+    """Verdict on the model, and a note where the goal bounds no accuracy."""
     verdict = tuned.model.verdict
     if verdict is not None:
         console.print(f"verdict: {next(iter(verdict.sentences()))}", soft_wrap=True)
