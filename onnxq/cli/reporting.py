@@ -37,7 +37,10 @@ report_option = click.option(
     "--plan", type=PATH, help="The plan of quantize --save-plan: reasons of every decision."
 )
 @click.option(
-    "--min-sqnr", type=Bound(), metavar="DB", help="Fail (exit code 8) where the SQNR is lower."
+    "--min-sqnr",
+    type=Bound(),
+    metavar="DB",
+    help="Fail (exit code 8) where a tensor or output has a lower SQNR.",
 )
 @click.option(
     "--max-steps",

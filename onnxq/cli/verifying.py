@@ -36,7 +36,10 @@ if TYPE_CHECKING:
 )
 @reading_options
 @click.option(
-    "--min-sqnr", type=Bound(), metavar="DB", help="Fail (exit code 8) where the SQNR is lower."
+    "--min-sqnr",
+    type=Bound(),
+    metavar="DB",
+    help="Fail (exit code 8) where a tensor or output has a lower SQNR; see --only.",
 )
 @click.option(
     "--max-steps",

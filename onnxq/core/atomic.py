@@ -104,7 +104,10 @@ def check_writable(path: str | Path) -> Path:
             "replace. Give the name of a file."
         )
     if not target.parent.is_dir():
-        raise OutputError(f"'{target}' cannot be written: folder '{target.parent}' does not exist.")
+        raise OutputError(
+            f"'{target}' cannot be written: folder '{target.parent}' does not exist. Make it, or "
+            "give another."
+        )
     with temporary(target) as part, as_output_error(target), part.open("xb"):
         pass
     return target

@@ -14,6 +14,11 @@ def why_unreadable(data: bytes) -> str:
         return "the file is empty."
     if data.startswith(b"version https://git-lfs"):
         return "it is a Git LFS pointer; run 'git lfs pull' to get the model itself."
+    if data.startswith((b"PK\x03\x04", b"\x93NUMPY")):
+        return (
+            "it is a file of NumPy or PyTorch (.npz, .npy, .pt), not an ONNX model. The model "
+            "comes first, the samples behind it."
+        )
     if _is_text(data[:_SAMPLE_BYTES]):
         return "it is a text file, not an ONNX model (binary protobuf)."
     wanted = _wanted_bytes(data)

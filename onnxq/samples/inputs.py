@@ -161,6 +161,8 @@ def check_dtype(dtype: np.dtype[np.generic], spec: InputSpec, where: str) -> Non
             "Preprocess them as in training (scale, normalize), then convert with "
             f".astype(numpy.{spec.dtype})."
         )
+        if dtype == np.uint8:
+            remedy += f" Or make a model that takes bytes: --input-codes {spec.name}=pixels."
     else:
         remedy = f"Convert them with .astype(numpy.{spec.dtype})."
     if (dtype.name, spec.dtype.name) == ("float16", "float32"):
@@ -180,15 +182,29 @@ def check_shape(shape: Sequence[int], spec: InputSpec, where: str, got: str) -> 
     Raises:
         CalibrationError: shapes differ.
     """
-    if spec.shape is None:
+    if spec.shape is None or _fits(shape, spec.shape):
         return
-    fits = len(shape) == len(spec.shape) and all(
-        size == wanted
-        for size, wanted in zip(shape, spec.shape, strict=True)
-        if isinstance(wanted, int)
+    raise CalibrationError(
+        f"{where} has shape {got}; the model wants {spec}.{_turned(shape, spec)}"
     )
-    if not fits:
-        raise CalibrationError(f"{where} has shape {got}; the model wants {spec}.")
+
+
+def _fits(shape: Sequence[int], wanted: Sequence[int | str | None]) -> bool:
+    return len(shape) == len(wanted) and all(
+        size == n for size, n in zip(shape, wanted, strict=True) if isinstance(n, int)
+    )
+
+
+def _turned(shape: Sequence[int], spec: InputSpec) -> str:
+    """A sentence on channels that stand last and belong first, or the other way; else empty."""
+    assert spec.shape is not None
+    if len(shape) < 3:
+        return ""
+    inner = tuple(range(1, len(shape) - 1))
+    for order in ((0, len(shape) - 1, *inner), (0, *(i + 1 for i in inner), 1)):
+        if _fits([shape[i] for i in order], spec.shape):
+            return f" The channels stand elsewhere: array.transpose{order} has that shape."
+    return ""
 
 
 def check_finite(array: Array, where: str, first: int) -> None:

@@ -29,5 +29,10 @@ def test_bytes_of_another_format_are_not_called_truncated() -> None:
         assert "not an ONNX model" in why_unreadable(data)
 
 
+def test_samples_in_place_of_a_model_are_told_so() -> None:
+    for data in (b"PK\x03\x04" + bytes(50), b"\x93NUMPY" + bytes(50)):
+        assert "The model comes first" in why_unreadable(data)
+
+
 def test_a_file_of_the_right_length_is_called_damaged_inside() -> None:
     assert "damaged inside" in why_unreadable(DATA)  # asked of what protobuf does not read

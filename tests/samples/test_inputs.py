@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import onnx
 import onnx_ir as ir
@@ -44,3 +46,27 @@ def test_the_first_number_that_is_not_finite_is_named() -> None:
 
 def test_integers_are_always_finite() -> None:
     check_finite(np.zeros(3, np.int64), "x", 0)
+
+
+@pytest.mark.parametrize(
+    ("shape", "order"),
+    [((2, 32, 30, 3), "(0, 3, 1, 2)"), ((2, 40, 3), "(0, 2, 1)")],
+)
+def test_channels_that_stand_last_are_told_how_to_move(shape: tuple[int, ...], order: str) -> None:
+    sizes = ("n", 3, 32, 30) if len(shape) == 4 else ("n", 3, None)
+    spec = InputSpec("x", np.dtype(np.float32), sizes)
+    wanted = f"The channels stand elsewhere: array.transpose{order} has that shape."
+    with pytest.raises(CalibrationError, match=re.escape(wanted)):
+        check_shape(shape, spec, "x", str(shape))
+
+
+def test_channels_that_stand_first_are_told_how_to_move() -> None:
+    spec = InputSpec("x", np.dtype(np.float32), ("n", 32, 30, 3))
+    with pytest.raises(CalibrationError, match=re.escape("array.transpose(0, 2, 3, 1)")):
+        check_shape((2, 3, 32, 30), spec, "x", "(2, 3, 32, 30)")
+
+
+def test_no_advice_is_given_where_no_order_fits() -> None:
+    spec = InputSpec("x", np.dtype(np.float32), ("n", 3, 32, 30))
+    with pytest.raises(CalibrationError, match=r"shape \(n, 3, 32, 30\)\.$"):
+        check_shape((2, 5, 6, 7), spec, "x", "(2, 5, 6, 7)")
