@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 
 import torch
 from torch import fx, nn
+from torch._dynamo import OptimizedModule
 from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
@@ -58,9 +59,8 @@ def opened(model: Model) -> nn.Module:
             f"the model is {kind_of(model)}; wanted a torch.nn.Module (an instance, not its "
             "class), an ExportedProgram of torch.export, or the path of a .pt2 file."
         )
-    inner = getattr(model, "_orig_mod", None)
-    if isinstance(inner, nn.Module):
-        return opened(inner)  # compiled
+    if isinstance(model, OptimizedModule):  # of torch.compile
+        return opened(model._orig_mod)  # noqa: SLF001  # torch has no other name for it
     if _is_program(model):
         return _evaluated(model)
     if is_scripted(model):

@@ -48,6 +48,7 @@ class _Pass:
         self._user_inputs = set(map(str, program.graph_signature.user_inputs))
         self._now: dict[fx.Node, fx.Node] = {}  # node -> what has its place from here on
         self._views: dict[fx.Node, fx.Node] = {}  # view -> what it is a view of
+        self._views_of: dict[fx.Node, list[fx.Node]] = {}  # the other way round
         self._stale: set[fx.Node] = set()
         self._replaced: list[fx.Node] = []
 
@@ -59,6 +60,7 @@ class _Pass:
                     node.args, node.kwargs = self._current((node.args, node.kwargs))
             if _is_view(node):
                 self._views[node] = node.args[0]
+                self._views_of.setdefault(node.args[0], []).append(node)
         for node in self._replaced:
             self._graph.erase_node(node)
         self._graph.lint()
@@ -136,11 +138,11 @@ class _Pass:
 
     def _outdate(self, chain: list[fx.Node]) -> None:
         """Other views of what was written are taken again where they are read."""
-        touched = set(chain)
-        for view, source in self._views.items():
-            if source in touched and view not in chain:
-                touched.add(view)
-                self._stale.add(view)
+        written, left = set(chain), list(chain)
+        while left:
+            views = [view for view in self._views_of.get(left.pop(), ()) if view not in written]
+            self._stale.update(views)
+            left += views
 
 
 def is_mutation(node: fx.Node) -> bool:

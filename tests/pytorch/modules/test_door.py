@@ -113,3 +113,9 @@ def test_other_things_are_refused(tmp_path: Path) -> None:
         opened(tmp_path / "no.pt2")
     with pytest.raises(ModelError, match=r"wanted a torch\.nn\.Module"):
         opened(Net)  # type: ignore[arg-type]
+
+
+def test_a_module_that_has_an_orig_mod_of_its_own_is_itself() -> None:
+    module = nn.Linear(2, 2)
+    module._orig_mod = nn.ReLU()
+    assert opened(module) is module

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from onnxq.pytorch.numerics import rounding_ops, straight_through
+from onnxq.pytorch.numerics.fake_quantize import FakeQuantize
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -78,3 +79,20 @@ def test_cuda_gives_the_bits_of_the_cpu(quick: Form, whole: Form, channels: bool
     here, there = (results(form, channels=channels) for form in (whole, on_cuda))
     for ours, theirs in zip(here[:2], there[:2], strict=True):
         assert torch.equal(ours, theirs)
+
+
+def test_compiled_gradients_of_another_layout_have_its_strides() -> None:
+    fake = FakeQuantize()
+
+    def turned(x: Tensor) -> Tensor:
+        y: Tensor = fake((x * 1).view(2, 3, 4)).transpose(1, 2)
+        return (y * torch.arange(24.0).view(2, 4, 3)).sum()
+
+    grads = []
+    for compiled in (False, True):
+        x = torch.arange(24.0).reshape(6, 4).requires_grad_()
+
+        run: Any = torch.compile(turned, backend="aot_eager", fullgraph=True)
+        (run if compiled else turned)(x).backward()
+        grads.append(x.grad)
+    assert torch.equal(*grads)
