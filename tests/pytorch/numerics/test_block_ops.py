@@ -8,7 +8,7 @@ import torch
 
 from onnxq import catalog
 from onnxq.blocks.block_codes import BlockCodes
-from onnxq.blocks.block_spec import BlockSpec
+from onnxq.blocks.block_spec import BlockSpec, Scheme
 from onnxq.operator import IntegerCall
 from onnxq.operator.site import MICROSOFT
 from onnxq.pytorch.numerics.block_ops import matmul_n_bits, real_weight
@@ -18,7 +18,7 @@ from onnxq.pytorch.numerics.block_ops import matmul_n_bits, real_weight
 @pytest.mark.parametrize("symmetric", [True, False])
 def test_it_computes_what_the_kernel_does(bits: int, symmetric: bool) -> None:
     rng = np.random.default_rng(bits)
-    spec = BlockSpec(bits, 16, symmetric)
+    spec = BlockSpec(bits, 16, Scheme.SYMMETRIC if symmetric else Scheme.AFFINE)
     codes = rng.integers(0, 1 << bits, (5, 40)).astype(np.uint8)
     middle = np.full((5, 3), 1 << (bits - 1), np.uint8)
     points = middle if symmetric else rng.integers(0, 1 << bits, (5, 3)).astype(np.uint8)

@@ -1,4 +1,4 @@
-"""What observers hold, saved apart from the weights."""
+"""States of observers, saved apart from the weights."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from onnxq.blocks.block_codes import BlockCodes
-from onnxq.blocks.block_spec import BlockSpec
+from onnxq.blocks.block_spec import BlockSpec, Scheme
 from onnxq.errors import UnsupportedError
 from onnxq.pytorch.nn.qat.linear_in_blocks import LinearInBlocks as Trained
 from onnxq.pytorch.nn.quantized.prepared import having_seen
@@ -110,9 +110,10 @@ def block_codes(trained: Trained) -> BlockCodes:
         codes = fake.codes(trained.rows()).cpu().numpy().astype(np.int16) + offset
     outputs, inputs = trained.out_features, trained.in_features
     points = (qparams.zero_point.astype(np.int16) + offset).astype(np.uint8)
-    symmetric = bool((points == 1 << (bits - 1)).all())
+    is_symmetric = bool((points == 1 << (bits - 1)).all())
+    scheme = Scheme.SYMMETRIC if is_symmetric else Scheme.AFFINE
     return BlockCodes(
-        BlockSpec(bits, trained.block_size, symmetric),
+        BlockSpec(bits, trained.block_size, scheme),
         codes.astype(np.uint8).reshape(outputs, -1)[:, :inputs],
         qparams.scale.reshape(outputs, -1),
         points.reshape(outputs, -1),
