@@ -28,8 +28,9 @@ def test_quantize_ends_with_the_verdict_and_what_to_do_next(
     assert lines[0].startswith("verdict: it runs: 7 of its 9 nodes compute in integers; ")
     assert lines[1] == "  beside float, on 1 of 8 calibration samples:"
     assert lines[2].startswith("    output 'y': SQNR ")
-    assert lines[-2].startswith(f"next: onnxq verify {model_path} {output} SAMPLES")
-    assert lines[-1].strip().startswith(f"onnxq bench {model_path} {output}")
+    assert lines[-4].startswith(f"next: onnxq verify {model_path} {output} SAMPLES")
+    commands = [line.split()[1] for line in lines[-3:]]
+    assert commands == ["bench", "report", "tune"]
 
 
 def test_the_verdict_is_in_json_with_the_sizes_of_the_files(

@@ -102,3 +102,16 @@ def test_a_bound_that_is_missed_is_an_error_with_the_verdict(
     again = pickle.loads(pickle.dumps(caught.value))
     assert str(again) == str(caught.value)
     assert str(again.verdict) == str(verdict)
+
+
+@pytest.mark.parametrize(
+    ("speedup", "said"), [(0.4, True), (1.04, True), (1.06, False), (None, False)]
+)
+def test_no_gain_of_time_is_said_with_what_to_do(speedup: float | None, said: bool) -> None:
+    lines = list(dataclasses.replace(VERDICT, speedup=speedup).sentences())
+    assert any("little or no time" in line for line in lines) == said
+
+
+def test_a_model_left_in_float_is_not_told_that_it_gains_no_time() -> None:
+    verdict = dataclasses.replace(VERDICT, speedup=1.0, integer_nodes=0)
+    assert "little or no time" not in str(verdict)
