@@ -108,7 +108,7 @@ def _custom(module: nn.Module, rules: _Rules) -> nn.Module:
     kind = rules.custom.get(type_before_parametrizations(module))
     if kind is None or not isinstance(getattr(module, "qconfig", None), QConfig):
         return module
-    made: nn.Module = kind.from_float(module)  # type: ignore[attr-defined]
+    made: nn.Module = kind.from_float(module)  # type: ignore[attr-defined]  # of each class in the mapping
     attach_observer(carry_over(module, made), rules.device)
     return made
 

@@ -260,7 +260,7 @@ def _swapped(
     qconfig = getattr(module, "qconfig", None)
     if kind is not None and isinstance(qconfig, QConfig):
         _check_rounds(qconfig, name or type(module).__name__)
-        made: nn.Module = kind.from_float(module)  # type: ignore[attr-defined]
+        made: nn.Module = kind.from_float(module)  # type: ignore[attr-defined]  # of each class in the mapping
         done[module] = carry_over(module, made)
         return made
     if type_before_parametrizations(module) is nn.Linear and _is_in_blocks(qconfig):

@@ -98,13 +98,13 @@ def dynamic_table(op: Any) -> dict[Callable[..., object], Callable[..., object]]
     """
     lstm, product = _lstm_operator(), _product_operator()
 
-    def dynamic_quantize_linear(x):  # type: ignore[no-untyped-def]
+    def dynamic_quantize_linear(x):  # type: ignore[no-untyped-def]  # onnxscript reads it
         return op.DynamicQuantizeLinear(x)
 
-    def matmul_integer(a, b, a_zero_point, b_zero_point=None):  # type: ignore[no-untyped-def]
+    def matmul_integer(a, b, a_zero_point, b_zero_point=None):  # type: ignore[no-untyped-def]  # onnxscript reads it
         return op.MatMulInteger(a, b, a_zero_point, b_zero_point)
 
-    def dynamic_quantize_lstm(  # type: ignore[no-untyped-def]
+    def dynamic_quantize_lstm(  # type: ignore[no-untyped-def]  # onnxscript reads it
         x,
         w,
         r,
@@ -134,7 +134,7 @@ def dynamic_table(op: Any) -> dict[Callable[..., object], Callable[..., object]]
             hidden_size=int(r.shape[1]),
         )
 
-    def stored_recurrence(  # type: ignore[no-untyped-def]
+    def stored_recurrence(  # type: ignore[no-untyped-def]  # onnxscript reads it
         x, w, r, b, initial_h, w_scale, r_scale, kind: str, direction: str
     ):
         reals = [
@@ -149,7 +149,7 @@ def dynamic_table(op: Any) -> dict[Callable[..., object], Callable[..., object]]
         names = [name] * (2 if direction == "bidirectional" else 1)
         return op.RNN(*slots, direction=direction, hidden_size=hidden, activations=names)
 
-    def matmul_n_bits(  # type: ignore[no-untyped-def]
+    def matmul_n_bits(  # type: ignore[no-untyped-def]  # onnxscript reads it
         x, codes, scales, zero_points, bias, inputs: int, bits: int, block: int
     ):
         sizes = {"K": inputs, "N": int(codes.shape[0]), "bits": bits, "block_size": block}

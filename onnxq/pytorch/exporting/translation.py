@@ -26,13 +26,13 @@ def translation_table(opset: int) -> dict[Callable[..., object], Callable[..., o
     """
     op = getattr(onnxscript, f"opset{opset}")
 
-    def quantize_linear(x, scale, zero_point, axis: int):  # type: ignore[no-untyped-def]
+    def quantize_linear(x, scale, zero_point, axis: int):  # type: ignore[no-untyped-def]  # onnxscript reads it
         return op.QuantizeLinear(x, scale, zero_point, axis=axis)
 
-    def dequantize_linear(codes, scale, zero_point, axis: int):  # type: ignore[no-untyped-def]
+    def dequantize_linear(codes, scale, zero_point, axis: int):  # type: ignore[no-untyped-def]  # onnxscript reads it
         return op.DequantizeLinear(codes, scale, zero_point, axis=axis)
 
-    def dequantize_4bits(codes, scale, zero_point, axis: int):  # type: ignore[no-untyped-def]
+    def dequantize_4bits(codes, scale, zero_point, axis: int):  # type: ignore[no-untyped-def]  # onnxscript reads it
         if opset < dtypes.INT4.min_opset:  # the same numbers in twice the bytes
             return op.DequantizeLinear(codes, scale, zero_point, axis=axis)
         stored = dtypes.INT4 if codes.dtype == ir.DataType.INT8 else dtypes.UINT4
@@ -40,7 +40,7 @@ def translation_table(opset: int) -> dict[Callable[..., object], Callable[..., o
         narrow = [op.Cast(part, to=dtype) for part in (codes, zero_point)]
         return op.DequantizeLinear(narrow[0], scale, narrow[1], axis=axis)
 
-    def fake_quantize(x, scale, zero_point, qmin: int, qmax: int, axis: int):  # type: ignore[no-untyped-def]
+    def fake_quantize(x, scale, zero_point, qmin: int, qmax: int, axis: int):  # type: ignore[no-untyped-def]  # onnxscript reads it
         stored = _smallest(qmin, qmax)
         dtype = onnx.TensorProto.DataType.Value(stored.onnx)
         zero_point = op.Cast(zero_point, to=dtype)
@@ -50,7 +50,7 @@ def translation_table(opset: int) -> dict[Callable[..., object], Callable[..., o
             codes = op.Clip(codes, *ends)
         return op.DequantizeLinear(codes, scale, zero_point, axis=axis)
 
-    def leave_integers(x):  # type: ignore[no-untyped-def]
+    def leave_integers(x):  # type: ignore[no-untyped-def]  # onnxscript reads it
         return op.Max(x)  # onnxq.qdq.tidy.marks.MARK
 
     return dynamic_table(op) | {

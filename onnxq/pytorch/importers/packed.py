@@ -189,7 +189,7 @@ def make_printable(model: nn.Module) -> None:
 
 def _make_printable(module: nn.Module) -> None:
     if type(module).__module__.startswith("torch.ao.nn."):
-        module.extra_repr = str  # type: ignore[method-assign]
+        module.extra_repr = str  # type: ignore[method-assign]  # its own fails on such weights
     for name, child in module.named_children():
         if type(child).__name__ == "LinearPackedParams":
             holder = nn.Module()

@@ -73,7 +73,7 @@ def convert_program(model: fx.GraphModule) -> fx.GraphModule:
             "the program is prepared, not converted: converting it needs torchao, which is not "
             "installed. Run: pip install --no-deps torchao, or convert it where it was prepared."
         ) from error
-    return convert_pt2e(copy.deepcopy(model))  # type: ignore[no-any-return]
+    return convert_pt2e(copy.deepcopy(model))  # type: ignore[no-any-return]  # of an untyped call
 
 
 def has_dynamic_shapes(model: fx.GraphModule) -> bool:

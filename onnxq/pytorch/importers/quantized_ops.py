@@ -119,7 +119,7 @@ def _linear_leaky(
     region: Region, x: Tensor, packed: PackedWeight, scale: Any, zero_point: Any, slope: float
 ) -> Tensor:
     leaky = _weighted(lambda y: functional.leaky_relu(y, slope))
-    return leaky(region, x, packed, scale, zero_point)  # type: ignore[no-any-return]
+    return leaky(region, x, packed, scale, zero_point)  # type: ignore[no-any-return]  # of an untyped call
 
 
 # --- element by element

@@ -58,7 +58,7 @@ def convert_as_trained(model: nn.Module) -> nn.Module:
         if isinstance(made, fx.GraphModule):
             converted: nn.Module = convert_fx(made)
             return converted
-        tq.convert(made, inplace=True)  # type: ignore[no-untyped-call]
+        tq.convert(made, inplace=True)  # type: ignore[no-untyped-call]  # torch's
     except (AttributeError, AssertionError, KeyError, RuntimeError, ValueError) as error:
         raise UnsupportedError(
             f"torch.ao.quantization cannot convert this model: {' '.join(str(error).split())[:300]}"
@@ -87,7 +87,7 @@ def _use_buffers(fake: nn.Module) -> None:
     scale, zero_point = (getattr(fake, name, None) for name in ("scale", "zero_point"))
     if isinstance(scale, torch.Tensor) and isinstance(zero_point, torch.Tensor):
         kept = scale.detach().clone(), zero_point.detach().clone()
-        fake.calculate_qparams = lambda: kept  # type: ignore[assignment]
+        fake.calculate_qparams = lambda: kept  # type: ignore[assignment]  # of this fake alone
 
 
 # --- weights

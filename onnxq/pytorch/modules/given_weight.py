@@ -68,7 +68,7 @@ class GivenWeight(nn.Module):
     @property
     def takes_weight(self) -> bool:
         """Whether the layer has neither codes nor a parameter."""
-        held = self.layer._parameters.get("weight")  # noqa: SLF001
+        held = self.layer._parameters.get("weight")  # noqa: SLF001  # by name, None included
         return isinstance(self.layer, WEIGHTED) and held is None
 
     def give(self, weight: Tensor, bias: Tensor | None) -> None:
@@ -79,7 +79,7 @@ class GivenWeight(nn.Module):
     def strip(self) -> None:
         """Takes weight and bias off the layer."""
         for name in _NAMES:
-            self.layer._parameters.pop(name, None)  # noqa: SLF001
+            self.layer._parameters.pop(name, None)  # noqa: SLF001  # by name, None included
             object.__setattr__(self.layer, name, None)
 
     def filled(self) -> nn.Module:
@@ -88,7 +88,7 @@ class GivenWeight(nn.Module):
         They are what `give` gave it; zeros where it gave nothing.
         """
         made = copy.copy(self.layer)
-        made.__dict__["_parameters"] = dict(self.layer._parameters)  # noqa: SLF001
+        made.__dict__["_parameters"] = dict(self.layer._parameters)  # noqa: SLF001  # by name, None included
         for name, shape in zip(_NAMES, self.shapes, strict=True):
             given = made.__dict__.pop(name, None)
             if shape is None:

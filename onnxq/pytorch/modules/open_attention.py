@@ -63,8 +63,8 @@ class AttentionCall:
         key_padding_mask: Tensor | None = None,
         need_weights: bool = True,  # noqa: ARG003  # forward's arguments
         attn_mask: Tensor | None = None,
-        average_attn_weights: bool = True,  # noqa: ARG003
-        is_causal: bool = False,  # noqa: ARG003
+        average_attn_weights: bool = True,  # noqa: ARG003  # torch's signature
+        is_causal: bool = False,  # noqa: ARG003  # torch's signature
     ) -> AttentionCall:
         """The kind of call that these arguments of forward make."""
         mask, padding = attn_mask, key_padding_mask

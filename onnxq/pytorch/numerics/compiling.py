@@ -18,7 +18,7 @@ def never_compiled(function: Function, reason: str | None = None) -> Function:
         function: torch.compile leaves its graph there, or raises where fullgraph forbids it.
         reason: that torch gives then.
     """
-    disabled: Function = torch.compiler.disable(function, reason=reason)  # type: ignore[no-untyped-call]
+    disabled: Function = torch.compiler.disable(function, reason=reason)  # type: ignore[no-untyped-call]  # torch's
     return disabled
 
 

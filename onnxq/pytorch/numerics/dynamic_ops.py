@@ -81,7 +81,7 @@ def matmul_integer(
 
 
 @matmul_integer.register_fake
-def _(a: Tensor, b: Tensor, a_zero_point: Tensor, b_zero_point: Tensor | None) -> Tensor:  # noqa: ARG001
+def _(a: Tensor, b: Tensor, a_zero_point: Tensor, b_zero_point: Tensor | None) -> Tensor:  # noqa: ARG001  # the operator's signature
     return a.new_empty((*a.shape[:-1], b.shape[-1]), dtype=torch.int32)
 
 
@@ -125,15 +125,15 @@ def dynamic_quantize_lstm(
 @dynamic_quantize_lstm.register_fake
 def _(
     x: Tensor,
-    w: Tensor,  # noqa: ARG001
+    w: Tensor,  # noqa: ARG001  # the operator's signature
     r: Tensor,
-    b: Tensor | None,  # noqa: ARG001
-    initial_h: Tensor | None,  # noqa: ARG001
-    initial_c: Tensor | None,  # noqa: ARG001
-    w_scale: Tensor,  # noqa: ARG001
-    w_zero_point: Tensor,  # noqa: ARG001
-    r_scale: Tensor,  # noqa: ARG001
-    r_zero_point: Tensor,  # noqa: ARG001
+    b: Tensor | None,  # noqa: ARG001  # the operator's signature
+    initial_h: Tensor | None,  # noqa: ARG001  # the operator's signature
+    initial_c: Tensor | None,  # noqa: ARG001  # the operator's signature
+    w_scale: Tensor,  # noqa: ARG001  # the operator's signature
+    w_zero_point: Tensor,  # noqa: ARG001  # the operator's signature
+    r_scale: Tensor,  # noqa: ARG001  # the operator's signature
+    r_zero_point: Tensor,  # noqa: ARG001  # the operator's signature
     direction: str,
 ) -> tuple[Tensor, Tensor, Tensor]:
     steps, batch, _ = x.shape
@@ -190,13 +190,13 @@ def stored_recurrence(
 @stored_recurrence.register_fake
 def _(
     x: Tensor,
-    w: Tensor,  # noqa: ARG001
+    w: Tensor,  # noqa: ARG001  # the operator's signature
     r: Tensor,
-    b: Tensor | None,  # noqa: ARG001
-    initial_h: Tensor | None,  # noqa: ARG001
-    w_scale: Tensor,  # noqa: ARG001
-    r_scale: Tensor,  # noqa: ARG001
-    kind: str,  # noqa: ARG001
+    b: Tensor | None,  # noqa: ARG001  # the operator's signature
+    initial_h: Tensor | None,  # noqa: ARG001  # the operator's signature
+    w_scale: Tensor,  # noqa: ARG001  # the operator's signature
+    r_scale: Tensor,  # noqa: ARG001  # the operator's signature
+    kind: str,  # noqa: ARG001  # the operator's signature
     direction: str,
 ) -> tuple[Tensor, Tensor]:
     steps, batch, _ = x.shape

@@ -24,7 +24,7 @@ class ExactBuffers(nn.Module):
     def _apply(self, fn: Callable[..., Tensor], recurse: bool = True) -> Self:
         """Moves the tensors, and leaves their dtypes."""
         before = {name: held.detach() for name, held in self._tensors()}
-        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]  # torch's
         for name, now in self._tensors():
             if now.dtype == before[name].dtype:
                 continue

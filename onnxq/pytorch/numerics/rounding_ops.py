@@ -55,7 +55,7 @@ def quantize_linear(x: Tensor, scale: Tensor, zero_point: Tensor, axis: int) -> 
 
 
 @quantize_linear.register_fake
-def _(x: Tensor, scale: Tensor, zero_point: Tensor, axis: int) -> Tensor:  # noqa: ARG001
+def _(x: Tensor, scale: Tensor, zero_point: Tensor, axis: int) -> Tensor:  # noqa: ARG001  # the operator's signature
     check(x, scale)
     return torch.empty_like(x, dtype=zero_point.dtype)
 
@@ -77,7 +77,7 @@ def dequantize_linear(codes: Tensor, scale: Tensor, zero_point: Tensor, axis: in
 
 
 @dequantize_linear.register_fake
-def _(codes: Tensor, scale: Tensor, zero_point: Tensor, axis: int) -> Tensor:  # noqa: ARG001
+def _(codes: Tensor, scale: Tensor, zero_point: Tensor, axis: int) -> Tensor:  # noqa: ARG001  # the operator's signature
     return torch.empty_like(codes, dtype=EXACT)
 
 
@@ -96,7 +96,7 @@ def dequantize_4bits(codes: Tensor, scale: Tensor, zero_point: Tensor, axis: int
 
 
 @dequantize_4bits.register_fake
-def _(codes: Tensor, scale: Tensor, zero_point: Tensor, axis: int) -> Tensor:  # noqa: ARG001
+def _(codes: Tensor, scale: Tensor, zero_point: Tensor, axis: int) -> Tensor:  # noqa: ARG001  # the operator's signature
     return torch.empty_like(codes, dtype=EXACT)
 
 
@@ -143,10 +143,10 @@ def learned_fake_quantize(
 def _fake(
     x: Tensor,
     scale: Tensor,
-    zero_point: Tensor,  # noqa: ARG001
-    qmin: int,  # noqa: ARG001
-    qmax: int,  # noqa: ARG001
-    axis: int,  # noqa: ARG001
+    zero_point: Tensor,  # noqa: ARG001  # the operator's signature
+    qmin: int,  # noqa: ARG001  # the operator's signature
+    qmax: int,  # noqa: ARG001  # the operator's signature
+    axis: int,  # noqa: ARG001  # the operator's signature
 ) -> Tensor:
     check(x, scale)
     return torch.empty_like(x)
@@ -156,7 +156,7 @@ fake_quantize.register_fake(_fake)
 learned_fake_quantize.register_fake(_fake)
 
 
-def _keep(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:  # noqa: ARG001
+def _keep(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:  # noqa: ARG001  # the operator's signature
     x, scale, zero_point, *numbers = inputs
     # copies: an observer that sees a second tensor in this step writes new ones in their place
     ctx.save_for_backward(x, scale.clone(), zero_point.clone())

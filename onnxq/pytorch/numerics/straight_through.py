@@ -35,7 +35,7 @@ def fake_quantize(
         whole: Tensor = rounding_ops.fake_quantize(x, scale, zero_point, qmin, qmax, axis)
         return whole
     check(x, scale)
-    made: Tensor = _Passing.apply(  # type: ignore[no-untyped-call]
+    made: Tensor = _Passing.apply(  # type: ignore[no-untyped-call]  # torch's
         x, scale, zero_point, Codes(qmin, qmax, axis)
     )
     return made
@@ -49,7 +49,7 @@ def learned_fake_quantize(
         whole: Tensor = rounding_ops.learned_fake_quantize(x, scale, zero_point, qmin, qmax, axis)
         return whole
     check(x, scale)
-    made: Tensor = _Learning.apply(  # type: ignore[no-untyped-call]
+    made: Tensor = _Learning.apply(  # type: ignore[no-untyped-call]  # torch's
         x, scale, zero_point, Codes(qmin, qmax, axis)
     )
     return made

@@ -167,8 +167,8 @@ class _Builder:
     def notes(
         cls,
         model: nn.Module,  # noqa: ARG003  # of those who train
-        traced: TrainingGraph,  # noqa: ARG003
-        program: Program,  # noqa: ARG003
+        traced: TrainingGraph,  # noqa: ARG003  # of those who train
+        program: Program,  # noqa: ARG003  # of those who train
     ) -> tuple[str, ...]:
         """Notes on the module before it is changed."""
         return ()

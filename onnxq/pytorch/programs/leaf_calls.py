@@ -127,7 +127,7 @@ class LeafCalls:
         for name in ("weight", "bias", "running_mean", "running_var"):
             if name not in bound and name not in module._parameters:  # noqa: SLF001  # not computed ones
                 continue
-            held = {**module._parameters, **module._buffers}.get(name)  # noqa: SLF001
+            held = {**module._parameters, **module._buffers}.get(name)  # noqa: SLF001  # by name
             argument = bound.get(name)
             read = None
             if isinstance(argument, fx.Node):

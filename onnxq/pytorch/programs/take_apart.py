@@ -84,7 +84,7 @@ def _arguments(node: fx.Node) -> dict[str, Any]:
     """The arguments of a call of an operator, by name."""
     operator: Any = node.target
     # torch has no other name for the signature of an operator
-    names = [argument.name for argument in operator._schema.arguments]  # noqa: SLF001
+    names = [argument.name for argument in operator._schema.arguments]  # noqa: SLF001  # as said above
     return {**dict(zip(names, node.args, strict=False)), **node.kwargs}
 
 

@@ -143,7 +143,7 @@ class HistogramCalibrator:
         method: str,
         *,
         stride: int = 1,  # noqa: ARG002  # documented; the search chooses its own steps
-        start_bin: int = 128,  # noqa: ARG002
+        start_bin: int = 128,  # noqa: ARG002  # NVIDIA's signature
         percentile: float = 99.99,
     ) -> Tensor | None:
         """float32, shape (); None before any data.

@@ -32,7 +32,7 @@ class ScaledE4M3Function(Function):
         inputs: Tensor,
         amax: Tensor | None = None,
         E: int = 4,  # noqa: N803  # NVIDIA's names
-        M: int = 3,  # noqa: N803
+        M: int = 3,  # noqa: N803  # the same
     ) -> Tensor:
         """The rounded values, of the shape and type of inputs.
 

@@ -53,5 +53,5 @@ def requantize_input(layer: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
 def keep_rounding(prepared: nn.Module, converted: nn.Module) -> None:
     """Lets the converted layer round its input, if the prepared one does."""
     if has_pre_hook(prepared, round_input):
-        converted.input_grid = Requantize.from_float(prepared.input_fake_quant)  # type: ignore[arg-type]
+        converted.input_grid = Requantize.from_float(prepared.input_fake_quant)  # type: ignore[arg-type]  # a FakeQuantize
         converted.register_forward_pre_hook(requantize_input)

@@ -113,14 +113,14 @@ class Tracker(TorchFunctionMode):
             hooks.register_module_forward_pre_hook(self._before),
             hooks.register_module_forward_hook(self._after),
         ]
-        super().__enter__()  # type: ignore[no-untyped-call]
+        super().__enter__()  # type: ignore[no-untyped-call]  # torch's
         return self
 
     def __exit__(self, *exception: object) -> None:
         """Stops."""
         for hook in self._hooks:
             hook.remove()
-        super().__exit__(*exception)  # type: ignore[no-untyped-call]
+        super().__exit__(*exception)  # type: ignore[no-untyped-call]  # torch's
 
     @never_compiled
     def __torch_function__(
@@ -265,7 +265,7 @@ class Watch:
         self.tracker.__enter__()
 
     @never_compiled
-    def stop(self, root: nn.Module, args: object, result: object) -> None:  # noqa: ARG002
+    def stop(self, root: nn.Module, args: object, result: object) -> None:  # noqa: ARG002  # a hook's signature
         """After a pass, or its failure, where the result is None."""
         tracker, self.tracker = self.tracker, None
         if tracker is None:

@@ -155,7 +155,7 @@ def swapped(mod: nn.Module, successors: Successors) -> nn.Module:
         return mod
     if getattr(kind, "keeps_grid", False) and output_fake_quantize(mod) is not None:
         return mod  # it was trained with a grid of its own, which its FakeQuantize becomes
-    return _with_hooks(mod, kind.from_float(mod))  # type: ignore[attr-defined]
+    return _with_hooks(mod, kind.from_float(mod))  # type: ignore[attr-defined]  # of each class in the mapping
 
 
 def _with_hooks(mod: nn.Module, made: nn.Module) -> nn.Module:

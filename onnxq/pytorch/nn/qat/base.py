@@ -175,7 +175,7 @@ class QatModule(Counterpart):
         layer.bias = None if bias is None else nn.Parameter(bias.detach())
         made: Any = kind(layer, *(part() for part in parts[1:])) if len(parts) > 1 else layer
         made.qconfig = layer.qconfig = self.qconfig
-        return made.train(self.training)  # type: ignore[no-any-return]
+        return made.train(self.training)  # type: ignore[no-any-return]  # of an untyped call
 
 
 def round_bias(bias: Tensor, scale: Tensor) -> Tensor:

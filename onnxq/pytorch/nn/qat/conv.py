@@ -34,9 +34,9 @@ class Convolution(QatModule):
         """Channels, kernel and padding, and whether there is a bias."""
         return arguments_of(layer)
 
-    def layer(self, x: Tensor, weight: Tensor, bias: Tensor | None, *others: Any) -> Tensor:  # noqa: ARG002
+    def layer(self, x: Tensor, weight: Tensor, bias: Tensor | None, *others: Any) -> Tensor:  # noqa: ARG002  # some take others
         """The convolution with these parameters."""
-        result: Tensor = self._conv_forward(x, weight, bias)  # type: ignore[operator]
+        result: Tensor = self._conv_forward(x, weight, bias)  # type: ignore[operator]  # torch's own
         return result
 
     def forward(self, x: Tensor) -> Tensor:

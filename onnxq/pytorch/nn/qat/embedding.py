@@ -82,4 +82,4 @@ class Embedding(QatModule, nn.Embedding):
         embedding: Any = nn.Embedding(**self.arguments(self))
         embedding.weight = nn.Parameter(self.weight.detach())
         embedding.qconfig = self.qconfig
-        return embedding.train(self.training)  # type: ignore[no-any-return]
+        return embedding.train(self.training)  # type: ignore[no-any-return]  # of an untyped call

@@ -42,7 +42,7 @@ class Linear(QatModule, nn.Linear):
         sizes = {"in_features": layer.in_features, "out_features": layer.out_features}
         return sizes | {"bias": layer.bias is not None}
 
-    def layer(self, x: Tensor, weight: Tensor, bias: Tensor | None, *others: Any) -> Tensor:  # noqa: ARG002
+    def layer(self, x: Tensor, weight: Tensor, bias: Tensor | None, *others: Any) -> Tensor:  # noqa: ARG002  # some take others
         """The product x @ weight.T + bias."""
         return F.linear(x, weight, bias)
 

@@ -194,7 +194,7 @@ class MultiheadAttention(nn.Module):
             made.out_proj.weight.copy_(out_weight)
             if out_bias is not None:
                 made.out_proj.bias.copy_(out_bias)
-        return made.train(self.training)  # type: ignore[no-any-return]
+        return made.train(self.training)  # type: ignore[no-any-return]  # of an untyped call
 
 
 def _float_weights(layer: Any) -> tuple[Tensor, Tensor | None]:

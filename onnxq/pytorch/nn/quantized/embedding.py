@@ -102,8 +102,8 @@ class Embedding(_Table):
         padding_idx: int | None = None,
         max_norm: float | None = None,
         norm_type: float = 2.0,  # noqa: ARG002  # torch's signature
-        scale_grad_by_freq: object = False,  # noqa: ARG002
-        sparse: object = False,  # noqa: ARG002
+        scale_grad_by_freq: object = False,  # noqa: ARG002  # torch's signature
+        sparse: object = False,  # noqa: ARG002  # torch's signature
         _weight: QTensor | torch.Tensor | None = None,
         dtype: torch.dtype | QDType | str = torch.uint8,
     ) -> None:
@@ -145,9 +145,9 @@ class EmbeddingBag(_Table):
         embedding_dim: int,
         max_norm: float | None = None,
         norm_type: float = 2.0,  # noqa: ARG002  # torch's signature
-        scale_grad_by_freq: object = False,  # noqa: ARG002
+        scale_grad_by_freq: object = False,  # noqa: ARG002  # torch's signature
         mode: str = "sum",
-        sparse: object = False,  # noqa: ARG002
+        sparse: object = False,  # noqa: ARG002  # torch's signature
         _weight: QTensor | torch.Tensor | None = None,
         include_last_offset: bool = False,
         dtype: torch.dtype | QDType | str = torch.uint8,

@@ -114,7 +114,7 @@ class LayerNorm(Normalization, nn.LayerNorm):
         shape, affine = norm.normalized_shape, norm.elementwise_affine
         made = cls(shape, norm.weight, norm.bias, 1.0, 0, norm.eps, affine)
         if norm.bias is None:
-            made.bias = None  # type: ignore[assignment]
+            made.bias = None  # type: ignore[assignment]  # a parameter or none
         return made
 
 

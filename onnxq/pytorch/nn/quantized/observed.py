@@ -68,7 +68,7 @@ def check_observed(fake: FakeQuantize, owner: str) -> None:
         )
 
 
-def observe_output(module: nn.Module, args: object, result: Tensor) -> Tensor:  # noqa: ARG001
+def observe_output(module: nn.Module, args: object, result: Tensor) -> Tensor:  # noqa: ARG001  # a hook's signature
     """The hook: what a module returns goes through its activation_post_process."""
-    processed: Tensor = module.activation_post_process(result)  # type: ignore[operator]
+    processed: Tensor = module.activation_post_process(result)  # type: ignore[operator]  # a module
     return processed
