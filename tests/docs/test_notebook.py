@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -37,12 +38,15 @@ def test_no_output_and_no_fence_that_runs_is_left_in_the_text(page: Page) -> Non
 
 @pytest.mark.nightly
 @pytest.mark.oracle
+@pytest.mark.filterwarnings("default")  # of Jupyter's packages
 @pytest.mark.parametrize("page", PAGES, ids=[page.path.stem for page in PAGES])
 def test_a_notebook_runs(page: Page, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     nbclient, nbformat = pytest.importorskip("nbclient"), pytest.importorskip("nbformat")
     pytest.importorskip("ipykernel")
     for name in page.needs:
         pytest.importorskip(name)
+    folder = Path(sys.executable).parent  # has the command onnxq
+    monkeypatch.setenv("PATH", os.pathsep.join([str(folder), os.environ["PATH"]]))
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]))
     path = write(page, tmp_path)
     book = nbformat.read(path, as_version=4)
