@@ -74,10 +74,13 @@ def _grid_behind(node: ir.Node, slot: int, weight: ir.Value) -> QParams | Unread
         for value, size in scales:
             if size == shape[axis] > 1:
                 return qparams_from(value, None, weight.const_value.dtype, axis)
-    one = next((value for value, size in scales if size == 1), None)
-    if one is None:
+    single = [value for value, size in scales if size == 1]
+    ahead = node.inputs[slot - 1] if slot else None
+    if ahead is not None and not ahead.is_initializer():
+        single = single[1:]  # both operands, then both scales: the first is the other operand's
+    if not single:
         return Unread("its scale is computed behind it")
-    return qparams_from(one, None, weight.const_value.dtype)
+    return qparams_from(single[0], None, weight.const_value.dtype)
 
 
 def _part(value: ir.Value, qparams: QParams | Unread, node: int | None) -> WeightPart:

@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from onnx import numpy_helper
+from onnx import helper, numpy_helper
 
 from onnxq.qparams import PerChannel
 from onnxq.survey.stored_ranges import stored_ranges
-from tests.examples import network
+from tests.examples import as_ir, model, network
 from tests.survey.pair import pair
 
 
@@ -31,3 +31,20 @@ def test_ranges_are_those_of_the_float_weights_to_a_step(form: str) -> None:
         assert min(part.reaches) > 0
         compared += 1
     assert compared
+
+
+def test_the_scale_of_an_operand_behind_another_is_its_own() -> None:
+    constants = {
+        "w": np.array([[-2, 4], [1, -3]], np.int8),
+        "x_scale": np.array(0.5, np.float32),
+        "w_scale": np.array(0.25, np.float32),
+    }
+    node = helper.make_node(
+        "MatMulIntegerToFloat",
+        ["x", "w", "x_scale", "w_scale"],
+        ["y"],
+        "m",
+        domain="com.microsoft",
+    )
+    (part,) = stored_ranges(as_ir(model([node], constants, {"x": ["N", 2]})), {"m": 0})
+    assert (min(part.lows), max(part.highs)) == (-0.75, 1.0)
