@@ -10,8 +10,10 @@ The import declines ONNX Runtime's telemetry (onnxq/ort/telemetry.py).
 from __future__ import annotations
 
 from importlib import import_module
+from pathlib import Path as _Path
 from typing import TYPE_CHECKING
 
+from onnxq.core import clone as _clone
 from onnxq.core import version as _version
 from onnxq.core.collector import without_collector as _without_collector
 from onnxq.ort import telemetry as _telemetry
@@ -51,6 +53,8 @@ if TYPE_CHECKING:
 __version__ = _version.VERSION
 
 _telemetry.decline()
+
+__path__ += _clone.more_paths(_Path(__file__).parent)
 
 __all__ = [
     "Check",

@@ -10,7 +10,7 @@ model runs in onnxruntime-web, in Node, on one thread, as float, and quantized i
 
     wasm          `onnxq quantize --target wasm`, the default's choice of forms
     all integers  the same with --all-integers
-    portable      `onnxq quantize`, whose choice follows from times on x86
+    portable      `onnxq quantize`
     dynamic       `onnxq quantize-dynamic`
 
 x float: how many times as fast as float, batch 1: median of ratios of CPU times in turns. dB: SQNR
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 
 TRAINED = ("resnet20", "mobilenetv2")
 CHOSEN = (
-    *("vit", "bert", "gpt_causal", "whisper", "convnext", "efficientnet", "mobilenetv3"),
+    *("efficientnet", "mobilenetv3", "vit", "bert", "convnext", "whisper", "gpt_causal"),
     *("shufflenetv2", "yolo", "crnn", "tcn"),
 )
 FLOAT = "float"

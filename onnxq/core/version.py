@@ -2,5 +2,5 @@
 
 from __future__ import annotations
 
-VERSION = "0.1.0"
+VERSION = "0.2.0"
 """The one that pyproject.toml names, too."""

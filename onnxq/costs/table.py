@@ -37,9 +37,11 @@ SHARED = {NodeForm.STORED: NodeForm.FLOAT, NodeForm.WIDE: NodeForm.FLOAT}
 floats when a session is made, and between 16-bit codes ONNX Runtime computes in float."""
 EVERYWHERE = "portable"
 """The target that may take any table: its files run on every machine, measured or not."""
-SHOWN_BY = {EVERYWHERE: "x86-vnni"}
+SHOWN_BY = {EVERYWHERE: "x86-vnni", "wasm": "x86-vnni"}
 """Target -> the one whose table it takes: of the machines that portable files run on, the one that
-was measured. Its forms are then those of that target, and so is its accuracy."""
+was measured. Its forms are then those of that target, and so is its accuracy. In WebAssembly, too,
+forms chosen by that table are quicker and more accurate than by rules alone, mobile networks above
+all (scripts/bench_wasm.md)."""
 
 
 class Change(enum.Enum):
@@ -182,7 +184,7 @@ class Costs:
         Raises:
             QConfigError: it is of another one, whose times say nothing.
         """
-        if target not in (self.target, EVERYWHERE):
+        if target not in (self.target, EVERYWHERE) and SHOWN_BY.get(target) != self.target:
             raise QConfigError(
                 f"the costs were measured on a machine of target '{self.target}'; the model is for "
                 f"'{target}'. Measure there: `onnxq costs -o FILE`, or leave them out."
@@ -283,7 +285,7 @@ def of(target: str) -> Costs | None:
     """The table that was measured on a machine of that target; None: there is none.
 
     Args:
-        target: name of a Target; portable has the table of a machine that its files run on.
+        target: name of a Target; portable and wasm have the table of another one, see SHOWN_BY.
     """
     file = resources.files("onnxq.costs") / f"{SHOWN_BY.get(target, target)}.csv"
     return Costs.from_csv(file.read_text("utf-8")) if file.is_file() else None

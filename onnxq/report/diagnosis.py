@@ -28,6 +28,7 @@ PURPOSES = {
     "": "onnxq itself",
     "torch": "export, training, importers",
     "images": "folders of images",
+    "cpu": "what `auto` stands for, outside Linux",
     "dask": "clusters of Dask",
     "ray": "clusters of Ray",
 }

@@ -1,23 +1,44 @@
-"""Which of the targets this machine is, as far as it says without running other programs."""
+"""Which of the targets this machine is, as far as it says."""
 
 from __future__ import annotations
 
+import functools
+import importlib
 import platform
 from pathlib import Path
+
+LINUX_NAMES = {"avx512vnni": "avx512_vnni", "avxvnni": "avx_vnni"}
+"""Names that py-cpuinfo gives to flags, where Linux has others."""
 
 
 def this_machine() -> str:
     """Name of this machine's target, never of one whose results would be wrong here."""
     cpuinfo = Path("/proc/cpuinfo")
-    text = cpuinfo.read_text(errors="replace") if cpuinfo.is_file() else ""
+    text = cpuinfo.read_text(errors="replace") if cpuinfo.is_file() else asked()
     return classify(platform.system(), platform.machine(), text)
+
+
+@functools.cache
+def asked() -> str:
+    """Flags in the form of /proc/cpuinfo, from the package py-cpuinfo; empty where it is not.
+
+    That takes about a second: it runs other programs, or the instruction CPUID.
+    """
+    try:
+        module = importlib.import_module("cpuinfo")
+    except ImportError:
+        return ""
+    found = module.get_cpu_info().get("flags", [])
+    return f"flags: {' '.join(LINUX_NAMES.get(flag, flag) for flag in found)}" if found else ""
 
 
 def classify(system: str, machine: str, cpuinfo: str) -> str:
     """The target for what platform.system() and machine() say, and the text of /proc/cpuinfo."""
     architecture = machine.lower()
     if architecture in {"x86_64", "amd64"}:
-        return _x86(_flags(cpuinfo, "flags"))
+        name = _x86(_flags(cpuinfo, "flags"))
+        # ONNX Runtime's builds for Windows saturate there, see docs/guides/targets.md
+        return "portable" if (name, system) == ("x86-sse", "Windows") else name
     if architecture in {"arm64", "aarch64"}:
         fallback = {"asimddp"} if system == "Darwin" else set[str]()
         return _arm(_flags(cpuinfo, "features") or fallback)

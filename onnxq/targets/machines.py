@@ -209,8 +209,9 @@ def _as_target(target: object) -> Target:
 def detect() -> Target:
     """This machine's target, never one whose results would be wrong here.
 
-    Linux says what it has in /proc/cpuinfo. Elsewhere only the architecture is known without
-    running other programs: x86 counts as x86-avx2 (whose weights every x86 computes exactly),
-    Apple's ARM as arm64-dot, which all of it has, other ARM as arm64. Others are `portable`.
+    Linux says what it has in /proc/cpuinfo, elsewhere the package py-cpuinfo does, where it is
+    installed. Else only the architecture is known: x86 counts as x86-avx2 (whose weights every x86
+    computes exactly), Apple's ARM as arm64-dot, which all of it has, other ARM as arm64. Others are
+    `portable`.
     """
     return _BY_NAME[this_machine()]

@@ -11,6 +11,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+@pytest.fixture(autouse=True)
+def locks() -> None:
+    """Skips where the system has no such locks: Windows."""
+    pytest.importorskip("fcntl", exc_type=ImportError)
+
+
 def test_a_file_is_locked_until_it_is_closed(tmp_path: Path) -> None:
     path = tmp_path / "file"
     with path.open("wb") as first, path.open("wb") as second:
