@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from onnxq.core.clone import more_paths
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -12,9 +14,9 @@ ROOT = Path(__file__).resolve().parents[2]
 def test_a_link_or_a_folder_needs_no_other_path(tmp_path: Path) -> None:
     (tmp_path / "operators").mkdir()
     assert more_paths(tmp_path) == []
-    assert more_paths(ROOT / "onnxq") == []
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="makes links")
 def test_operators_are_found_where_the_link_is_a_text_file(tmp_path: Path) -> None:
     package = tmp_path / "onnxq"
     package.mkdir()
