@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import pytest
 from onnx import helper, numpy_helper
@@ -8,6 +10,9 @@ from onnxq.qparams import PerChannel
 from onnxq.survey.stored_ranges import stored_ranges
 from tests.examples import as_ir, model, network
 from tests.survey.pair import pair
+
+if TYPE_CHECKING:
+    from onnxq.core.arrays import Array
 
 
 @pytest.mark.parametrize("form", ["qdq", "qoperator"])
@@ -34,7 +39,7 @@ def test_ranges_are_those_of_the_float_weights_to_a_step(form: str) -> None:
 
 
 def test_the_scale_of_an_operand_behind_another_is_its_own() -> None:
-    constants = {
+    constants: dict[str, Array] = {
         "w": np.array([[-2, 4], [1, -3]], np.int8),
         "x_scale": np.array(0.5, np.float32),
         "w_scale": np.array(0.25, np.float32),
