@@ -30,6 +30,7 @@ def test_the_command_in_a_report_writes_it_again(
     assert report.is_file()
 
 
+@pytest.mark.nightly
 def test_a_report_with_a_broken_bound_is_written_and_fails(
     run: Run, model_path: Path, quantized_path: Path, samples_path: Path, tmp_path: Path
 ) -> None:

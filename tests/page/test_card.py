@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING
 
 import pytest
@@ -37,12 +38,17 @@ def test_a_dataclass_shows_its_fields_as_its_repr_does() -> None:
     assert ">integer<" in text
 
 
+@functools.cache
+def quantized() -> onnxq.QuantizedModel:
+    return onnxq.quantize(pair().source, [BATCH])
+
+
 VALUES: dict[str, Callable[[], object]] = {
     "prepared": lambda: onnxq.prepare(pair().source),
     "plan": lambda: pair().plan,
     "findings": lambda: onnxq.verify(pair().source, pair().target, [BATCH]),
-    "model": lambda: onnxq.quantize(pair().source, [BATCH]),
-    "verdict": lambda: onnxq.quantize(pair().source, [BATCH]).verdict,
+    "model": quantized,
+    "verdict": lambda: quantized().verdict,
     "prediction": lambda: onnxq.predict(pair().target),
     "benchmark": lambda: onnxq.bench(pair().source, pair().target, [BATCH], runs=2),
     "inspection": lambda: inspect(pair().source),

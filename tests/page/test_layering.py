@@ -4,6 +4,7 @@ import time
 from itertools import pairwise
 
 import numpy as np
+import pytest
 
 from onnxq.page.layering import GAP, layout_of, pooled
 
@@ -39,6 +40,7 @@ def test_a_long_chain_is_broken_into_columns_of_about_the_shape() -> None:
     assert sum(bool(gutters) for gutters in layout.gutters) > 10
 
 
+@pytest.mark.nightly
 def test_the_time_is_about_linear_in_the_nodes() -> None:
     def seconds(blocks: int) -> float:
         n = 4 * blocks

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pytest
+
 import onnxq
 from onnxq.survey.layers_on_machines import layers_on_machines
 from tests.survey.pair import BATCH, pair
@@ -11,6 +13,7 @@ def test_portable_models_are_exact_everywhere() -> None:
     assert "the same on all machines" in found.said
 
 
+@pytest.mark.nightly
 def test_layers_that_saturate_somewhere_are_named_with_their_pairs() -> None:
     fast = onnxq.quantize(pair().source, [BATCH], target="x86-vnni", check=onnxq.Check.NONE)
     found = layers_on_machines(fast)
