@@ -1,0 +1,26 @@
+"""Builders give the modules that placements ask for."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from onnxq.errors import QConfigError
+from onnxq.pytorch.placing.graph_prepare import prepare_graph, prepare_graph_qat
+from onnxq.pytorch.programs.graph_module import FLOAT_STATE
+from onnxq.qconfig import QConfigMapping, get_default_qconfig
+
+pytestmark = pytest.mark.oracle
+
+
+def test_an_observer_that_does_not_round_trains_nothing() -> None:
+    with pytest.raises(QConfigError, match="does not round"):
+        prepare_graph_qat(nn.Linear(4, 4), torch.randn(3, 4), QConfigMapping(get_default_qconfig()))
+
+
+def test_observing_folds_batch_norm_and_takes_no_float_checkpoint() -> None:
+    model = nn.Sequential(nn.Conv2d(3, 4, 1), nn.BatchNorm2d(4)).eval()
+    prepared = prepare_graph(model, torch.randn(2, 3, 4, 4))
+    assert type(prepared.get_submodule("0")) is nn.Conv2d
+    assert FLOAT_STATE not in prepared.meta
