@@ -1,4 +1,4 @@
-"""What the observers of a prepared model hold, apart from its weights: to be saved, and loaded."""
+"""States of a prepared model's observers, apart from its weights: to be saved, and loaded."""
 
 from __future__ import annotations
 
