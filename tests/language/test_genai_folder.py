@@ -1,20 +1,28 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
 import onnxq
+from models.genai_decoder import load_genai_decoder
 from onnxq.errors import ModelError, OutputError, QConfigError
 from onnxq.language.genai_folder import Tokens, genai_folder
 from onnxq.language.token_run import TokenRun
+from onnxq.metrics import as_samples, bytes_of, windows
 from tests.tiny_decoder import TINY, tiny_decoder
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Callable
+
+    import onnx_ir as ir
+
+MODELS = Path(__file__).resolve().parents[2] / "models"
 
 PROMPT = "It is a truth"
 COUNT = 19  # the rest of the 32 positions
@@ -75,26 +83,60 @@ def test_a_folder_that_cannot_be_made_is_an_output_error(tmp_path: Path) -> None
         genai_folder(tiny_decoder(), tmp_path / "no" / "folder")
 
 
+def written(folder: Path, count: int) -> list[int]:
+    """Greedy tokens that onnxruntime-genai writes behind PROMPT."""
+    og = importlib.import_module("onnxruntime_genai")
+    model = og.Model(str(folder))
+    tokens = og.Tokenizer(model).encode(PROMPT)
+    assert bytes(list(tokens)) == PROMPT.encode()
+    parameters = og.GeneratorParams(model)
+    parameters.set_search_options(max_length=len(tokens) + count, do_sample=False)
+    generator = og.Generator(model, parameters)
+    generator.append_tokens(tokens)
+    found = []
+    while not generator.is_done():
+        generator.generate_next_token()
+        found.append(int(generator.get_next_tokens()[0]))
+    return found
+
+
 @pytest.mark.oracle
 @pytest.mark.parametrize("kind", ["float", "int8"])
 def test_genai_writes_the_tokens_of_our_own_loop(kind: str, tmp_path: Path) -> None:
-    og = pytest.importorskip("onnxruntime_genai")
+    pytest.importorskip("onnxruntime_genai")
     source = tiny_decoder(dataclasses.replace(TINY, depth=2))
     made = source if kind == "float" else onnxq.quantize_dynamic(source, objective="size")
     folder = genai_folder(made, tmp_path / "made")
     prompt = np.frombuffer(PROMPT.encode(), np.uint8).astype(np.int64)
     with TokenRun(folder / "model.onnx", threads=1) as run:
         own = run.greedy(prompt, COUNT)
-    model = og.Model(str(folder))
-    parameters = og.GeneratorParams(model)
-    parameters.set_search_options(max_length=len(prompt) + COUNT, do_sample=False)
-    generator = og.Generator(model, parameters)
-    tokens = og.Tokenizer(model).encode(PROMPT)
-    assert list(tokens) == prompt.tolist()
-    generator.append_tokens(tokens)
-    found = []
-    while not generator.is_done():
-        generator.generate_next_token()
-        found.append(int(generator.get_next_tokens()[0]))
-    assert found == own[: len(found)].tolist()
-    assert len(found) == COUNT or found[-1] == 0
+    generated = written(folder, COUNT)
+    assert generated == own[: len(generated)].tolist()
+    assert len(generated) == COUNT or generated[-1] == 0
+
+
+def four_bits(model: ir.Model) -> ir.Model:
+    return onnxq.quantize_weights(model, check=onnxq.Check.NONE)
+
+
+def four_bits_with_tables(model: ir.Model) -> ir.Model:
+    return onnxq.quantize_weights(model, scheme="symmetric", table_bits=4, check=onnxq.Check.NONE)
+
+
+def four_bits_and_int8_cache(model: ir.Model) -> ir.Model:
+    seen = windows(bytes_of(MODELS / "persuasion.txt"), 256)[:4]
+    return onnxq.quantize_cache(four_bits(model), as_samples(model, seen))
+
+
+@pytest.mark.oracle
+@pytest.mark.nightly
+@pytest.mark.parametrize("make", [four_bits, four_bits_with_tables, four_bits_and_int8_cache])
+def test_genai_writes_200_tokens_of_the_trained_decoder_as_our_own_loop(
+    make: Callable[[ir.Model], ir.Model], tmp_path: Path
+) -> None:
+    pytest.importorskip("onnxruntime_genai")
+    folder = genai_folder(make(load_genai_decoder()), tmp_path / "made", tokens=Tokens(end=0))
+    prompt = np.frombuffer(PROMPT.encode(), np.uint8).astype(np.int64)
+    with TokenRun(folder / "model.onnx", threads=1) as run:
+        own = run.greedy(prompt, 200)
+    assert written(folder, 200) == own.tolist()

@@ -18,7 +18,7 @@ def test_the_guide_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     pytest.importorskip("transformers")
     torch = pytest.importorskip("torch")
     blocks = re.findall(r"```python\n(.*?)```", GUIDE.read_text("utf-8"), re.DOTALL)
-    assert len(blocks) == 5
+    assert len(blocks) == 6
     (tmp_path / "models").symlink_to(ROOT / "models")
     monkeypatch.chdir(tmp_path)
     torch.manual_seed(0)
@@ -31,6 +31,8 @@ def test_the_guide_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     )
     assert exact < 2.3
     assert small < exact + 0.05
+    built, int8 = (bits_in_windows(names[n], held_out).per_token for n in ("built", "cached"))
+    assert abs(int8 - built) < 0.005
     cached = names["bits_with_cache"]("decoder.onnx", held_out[:1], step=64).per_token
     assert abs(cached - bits_in_windows("decoder.onnx", held_out[:1]).per_token) < 1e-4
     assert (tmp_path / "decoder.4bit" / "genai_config.json").is_file()
