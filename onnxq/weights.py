@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from onnxq.blocks.block_spec import BlockSpec, Method, Scheme
 from onnxq.blocks.mixed_bits import Aim
 from onnxq.blocks.plan_weights import WeightRequest
 from onnxq.blocks.write_products import ACCURACIES, INT8_ACCURACY
@@ -18,6 +17,7 @@ from onnxq.checking.with_verdict import Check
 from onnxq.errors import CalibrationError, QConfigError, member
 from onnxq.graph.canonical import canonicalize
 from onnxq.graph.io import load
+from onnxq.in_blocks.block_spec import BlockSpec, Method, Scheme
 from onnxq.ort.types_by_run import types_by_run
 from onnxq.static.arguments import check_decibels
 

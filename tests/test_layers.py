@@ -12,8 +12,8 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 # fmt: off
 ROOMS = (
-    "errors", "core", "page", "jobs", "dtypes", "qparams", "affine", "observers", "targets",
-    "operator", "operators", "catalog", "authoring", "qconfig", "graph", "quantized", "samples",
+    "errors", "core", "page", "jobs", "dtypes", "qparams", "affine", "in_blocks", "observers",
+    "targets", "operator", "operators", "catalog", "authoring", "qconfig", "graph", "quantized", "samples",
     "ort", "language", "metrics", "costs", "clock", "qdq", "qtensor", "functional", "reference",
     "dynamic", "static", "improve", "blocks", "checking", "report", "pipeline", "weights", "tuning",
     "survey", "pytorch", "cli", "__main__",

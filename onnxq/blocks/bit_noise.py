@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx_ir as ir
 
-from onnxq.blocks.block_spec import BITS, Method
 from onnxq.blocks.codes_file import CodesFile
 from onnxq.blocks.find_codes import find_codes, parts_of
 from onnxq.blocks.group_walk import GroupWalk
@@ -30,15 +29,16 @@ from onnxq.core.threads import workers
 from onnxq.graph.walk import node_name, value_name, walk
 from onnxq.improve.kept import Kept
 from onnxq.improve.segments import cut
+from onnxq.in_blocks.block_spec import BITS, Method
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from onnxq.blocks.block_spec import BlockSpec
     from onnxq.blocks.input_moments import InputMoments
     from onnxq.blocks.plan_weights import InBlocks, WeightPlan
     from onnxq.core.arrays import Reals, Singles
     from onnxq.improve.segments import Segment
+    from onnxq.in_blocks.block_spec import BlockSpec
     from onnxq.samples.inputs import Batch
 
     Codes = Mapping[str, Mapping[str, ir.TensorProtocol]]

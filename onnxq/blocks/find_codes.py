@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
-    from onnxq.blocks.block_spec import BlockSpec
     from onnxq.blocks.codes_file import CodesFile
     from onnxq.blocks.plan_weights import InBlocks, WeightPlan
     from onnxq.blocks.solve import RowSolver
     from onnxq.blocks.stages import Group
     from onnxq.core.arrays import Array, Singles
+    from onnxq.in_blocks.block_spec import BlockSpec
     from onnxq.samples.inputs import Batch
 
     Codes = Mapping[str, Mapping[str, ir.TensorProtocol]]

@@ -20,17 +20,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from onnxq.blocks.block_codes import BlockCodes
-from onnxq.blocks.block_spec import Scheme
-from onnxq.blocks.ranges import search_ranges
 from onnxq.improve.inverse_factor import inverse_factor
+from onnxq.in_blocks.block_codes import BlockCodes
+from onnxq.in_blocks.block_spec import Scheme
+from onnxq.in_blocks.ranges import search_ranges
 from onnxq.qparams import MIN_SCALE
 
 if TYPE_CHECKING:
-    from onnxq.blocks.block_spec import BlockSpec
     from onnxq.blocks.input_moments import InputMoments
     from onnxq.core.arrays import Singles
     from onnxq.improve.inverse_factor import Places
+    from onnxq.in_blocks.block_spec import BlockSpec
 
 RIDGE = 0.01
 """Share of the mean power of an input by which H is raised: the samples are not the world."""

@@ -19,14 +19,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from onnxq.blocks.block_spec import Scheme
-from onnxq.blocks.ranges import in_blocks, rounded, search_ranges
+from onnxq.in_blocks.block_spec import Scheme
+from onnxq.in_blocks.ranges import in_blocks, rounded, search_ranges
 from onnxq.qparams import MIN_SCALE
 
 if TYPE_CHECKING:
-    from onnxq.blocks.block_codes import BlockCodes, Points
-    from onnxq.blocks.block_spec import BlockSpec
     from onnxq.core.arrays import Singles
+    from onnxq.in_blocks.block_codes import BlockCodes, Points
+    from onnxq.in_blocks.block_spec import BlockSpec
 
 POWER = 0.7
 STRENGTH, GROWTH = 10.0, 1.01

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from onnxq.blocks.bit_noise import MEASURED_BATCHES, bit_noise, output_noise
-from onnxq.blocks.block_spec import BITS
 from onnxq.core.allotment import Allotment, Option
 from onnxq.errors import QConfigError
 from onnxq.graph.saving import saved_bytes
+from onnxq.in_blocks.block_spec import BITS
 from onnxq.operator import Float
 
 if TYPE_CHECKING:
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from onnxq.blocks.bit_noise import BitNoise
-    from onnxq.blocks.block_spec import BlockSpec
     from onnxq.blocks.plan_weights import InBlocks, WeightPlan
+    from onnxq.in_blocks.block_spec import BlockSpec
     from onnxq.samples.inputs import Batch
 
 FLOAT_BITS, FLOAT_BYTES = 32, 4

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from onnxq import catalog
-from onnxq.blocks.block_spec import BlockSpec, Method
 from onnxq.blocks.tables import find_ties, is_lookup, why_no_rows
 from onnxq.dynamic.dynamic_decision import DynamicDecision, QuantizeDynamic
 from onnxq.dynamic.requests import without_form
 from onnxq.errors import ModelError, QConfigError, listed, nearest
 from onnxq.graph.walk import node_name, value_name, walk
+from onnxq.in_blocks.block_spec import BlockSpec, Method
 from onnxq.operator import DynamicForm, DynamicRule, Float
 from onnxq.operator.nodes import input_at, tensor_of
 from onnxq.targets.gains import PRODUCT_OPS

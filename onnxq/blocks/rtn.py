@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from onnxq.blocks.ranges import rounded, search_ranges
+from onnxq.in_blocks.ranges import rounded, search_ranges
 
 if TYPE_CHECKING:
-    from onnxq.blocks.block_codes import BlockCodes
-    from onnxq.blocks.block_spec import BlockSpec
     from onnxq.core.arrays import Singles
+    from onnxq.in_blocks.block_codes import BlockCodes
+    from onnxq.in_blocks.block_spec import BlockSpec
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from onnxq.blocks.block_spec import Method
 from onnxq.blocks.gptq_rows import Compensated
 from onnxq.blocks.hqq import HalfQuadratic
 from onnxq.blocks.rtn import Nearest
 from onnxq.errors import CalibrationError
+from onnxq.in_blocks.block_spec import Method
 
 if TYPE_CHECKING:
-    from onnxq.blocks.block_codes import BlockCodes
-    from onnxq.blocks.block_spec import BlockSpec
     from onnxq.blocks.input_moments import InputMoments
     from onnxq.core.arrays import Reals, Singles
+    from onnxq.in_blocks.block_codes import BlockCodes
+    from onnxq.in_blocks.block_spec import BlockSpec
 
 
 class RowSolver(Protocol):

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx_ir as ir
 
-from onnxq.blocks.block_codes import CODES, SCALES
 from onnxq.core.packing import unpacked_rows
 from onnxq.graph.edit import FreeNames, graph_of, new_initializer
 from onnxq.graph.walk import node_name, value_name
 from onnxq.graph.weights import derived
+from onnxq.in_blocks.block_codes import CODES, SCALES
 from onnxq.operator.nodes import input_at
 
 if TYPE_CHECKING:

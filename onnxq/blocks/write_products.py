@@ -22,11 +22,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx_ir as ir
 
-from onnxq.blocks.block_codes import CODES
 from onnxq.blocks.tables import is_lookup
 from onnxq.graph.edit import FreeNames, graph_of, new_constant, new_initializer, replace
 from onnxq.graph.walk import node_name, value_name
 from onnxq.graph.weights import derived, renamed
+from onnxq.in_blocks.block_codes import CODES
 from onnxq.operator.nodes import find_input, input_at, shape
 from onnxq.operator.site import MICROSOFT
 from onnxq.ort.node_kinds import PRODUCT_OF_BLOCKS, ROWS_OF_BLOCKS

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from onnxq.blocks.awq_folds import folded
-from onnxq.blocks.block_spec import Method
 from onnxq.blocks.codes_file import CodesFile
 from onnxq.blocks.codes_head import codes_head
 from onnxq.blocks.find_codes import find_codes
@@ -25,6 +24,7 @@ from onnxq.checking.runnable import Made, runnable
 from onnxq.checking.trial import Trial, on_made_up_inputs
 from onnxq.checking.with_verdict import Check, check_bound_is_seen
 from onnxq.errors import CalibrationError
+from onnxq.in_blocks.block_spec import Method
 from onnxq.quantized.verdict import Evidence
 from onnxq.samples import input_specs, is_one_shot, open_samples
 from onnxq.samples.excerpt import Excerpt

@@ -6,8 +6,8 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxq.blocks.alike import raw_tensors
-from onnxq.blocks.block_spec import BlockSpec
 from onnxq.blocks.rtn import Nearest
+from onnxq.in_blocks.block_spec import BlockSpec
 from tests.blocks.block_models import weight
 
 

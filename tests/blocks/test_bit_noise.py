@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from onnxq.blocks.bit_noise import bit_noise, judged_outputs, output_noise
-from onnxq.blocks.block_spec import BlockSpec, Method
 from onnxq.blocks.codes_file import CodesFile
 from onnxq.blocks.find_codes import find_codes
 from onnxq.blocks.plan_weights import WeightPlan, WeightRequest, plan_weights
 from onnxq.blocks.write_products import FLOAT_ACCURACY, ProductWriter
 from onnxq.graph.canonical import canonicalize
 from onnxq.graph.walk import node_name
+from onnxq.in_blocks.block_spec import BlockSpec, Method
 from onnxq.ort import runtime
 from scripts._decoder import Sizes, decoder, tokens
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from onnxq.blocks.block_spec import BlockSpec, Method
 from onnxq.blocks.codes_head import codes_head
 from onnxq.blocks.plan_weights import WeightRequest, plan_weights
 from onnxq.graph.canonical import canonicalize
+from onnxq.in_blocks.block_spec import BlockSpec, Method
 from scripts._decoder import Sizes, decoder
 
 if TYPE_CHECKING:

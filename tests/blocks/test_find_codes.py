@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 
 from onnxq.blocks import find_codes as module
-from onnxq.blocks.block_codes import PackedBlocks
-from onnxq.blocks.block_spec import BlockSpec, Method
 from onnxq.blocks.codes_file import CodesFile, CodesHead
 from onnxq.blocks.find_codes import find_codes
 from onnxq.blocks.plan_weights import WeightPlan, WeightRequest, plan_weights
 from onnxq.blocks.solve import solve
 from onnxq.errors import OutputError
 from onnxq.graph.canonical import canonicalize
+from onnxq.in_blocks.block_codes import PackedBlocks
+from onnxq.in_blocks.block_spec import BlockSpec, Method
 from onnxq.operator.nodes import tensor_of
 from scripts._decoder import Sizes, decoder, tokens
 

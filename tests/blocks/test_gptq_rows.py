@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from onnxq.blocks.block_spec import BlockSpec, Method, Scheme
 from onnxq.blocks.gptq_rows import Compensated
 from onnxq.blocks.input_moments import InputMoments
 from onnxq.blocks.solve import noise_of, solve
+from onnxq.in_blocks.block_spec import BlockSpec, Method, Scheme
 from tests.blocks.block_models import weight
 
 if TYPE_CHECKING:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from onnxq.blocks.block_spec import Method
 from onnxq.blocks.codes_file import CodesFile
 from onnxq.blocks.find_codes import find_codes
 from onnxq.blocks.group_walk import GroupWalk
@@ -18,6 +17,7 @@ from onnxq.graph.canonical import canonicalize
 from onnxq.graph.expose import expose
 from onnxq.graph.walk import node_name
 from onnxq.improve import kept
+from onnxq.in_blocks.block_spec import Method
 from onnxq.ort import runtime
 from scripts._decoder import Sizes, decoder, tokens
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from onnxq.blocks.block_spec import BlockSpec, Method, Scheme
 from onnxq.blocks.hqq import POWER
 from onnxq.blocks.solve import solve
+from onnxq.in_blocks.block_spec import BlockSpec, Method, Scheme
 from tests.blocks.block_models import weight
 
 

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from onnxq.blocks.bit_noise import output_noise
-from onnxq.blocks.block_spec import BITS, BlockSpec, Method
 from onnxq.blocks.mixed_bits import FLOAT_BITS, Bound, Mixed, mixed_bits
 from onnxq.blocks.plan_weights import WeightPlan, WeightRequest, plan_weights
 from onnxq.errors import QConfigError
 from onnxq.graph.canonical import canonicalize
+from onnxq.in_blocks.block_spec import BITS, BlockSpec, Method
 from onnxq.operator import Float
 from scripts._decoder import Sizes, decoder, tokens
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from onnxq.blocks.block_spec import BlockSpec, Method
 from onnxq.blocks.plan_weights import InBlocks, WeightRequest, plan_weights, rows_of
 from onnxq.errors import ModelError, QConfigError
+from onnxq.in_blocks.block_spec import BlockSpec, Method
 from onnxq.operator import Float
 from tests.blocks.block_models import canonical
 from tests.dynamic_models import normal, parsed

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from onnxq.blocks.block_spec import BlockSpec
 from onnxq.blocks.rtn import Nearest
+from onnxq.in_blocks.block_spec import BlockSpec
 from tests.blocks.block_models import weight
 
 

@@ -7,11 +7,11 @@ import pickle
 import numpy as np
 import pytest
 
-from onnxq.blocks.block_codes import stacked
-from onnxq.blocks.block_spec import BlockSpec, Method
 from onnxq.blocks.input_moments import InputMoments
 from onnxq.blocks.solve import noise_of, prepared, solve
 from onnxq.errors import CalibrationError
+from onnxq.in_blocks.block_codes import stacked
+from onnxq.in_blocks.block_spec import BlockSpec, Method
 from tests.blocks.block_models import weight
 
 SPEC = BlockSpec(4, 16)

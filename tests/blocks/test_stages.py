@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 from onnx import helper
 
-from onnxq.blocks.block_spec import BlockSpec
 from onnxq.blocks.plan_weights import WeightRequest, plan_weights
 from onnxq.blocks.stages import Group, Inputs, last_reads, stages_of
 from onnxq.graph.canonical import canonicalize
 from onnxq.graph.io import load
 from onnxq.graph.walk import node_name
+from onnxq.in_blocks.block_spec import BlockSpec
 from scripts._decoder import Sizes, decoder
 from tests.examples import model, weights
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from onnxq.blocks.block_spec import BlockSpec, Method, Scheme
 from onnxq.blocks.codes_file import CodesFile
 from onnxq.blocks.find_codes import find_codes
 from onnxq.blocks.plan_weights import WeightRequest, plan_weights
 from onnxq.blocks.write_products import FLOAT_ACCURACY
 from onnxq.blocks.write_weights import ProductForm, write_weights
+from onnxq.in_blocks.block_spec import BlockSpec, Method, Scheme
 from tests.blocks.block_models import canonical
 from tests.dynamic_models import normal, op_types, parsed, run
 

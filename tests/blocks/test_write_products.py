@@ -8,13 +8,13 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from onnxq.blocks.block_codes import BlockCodes
-from onnxq.blocks.block_spec import BlockSpec, Method, Scheme
 from onnxq.blocks.input_moments import InputMoments
 from onnxq.blocks.plan_weights import WeightRequest, plan_weights
 from onnxq.blocks.solve import solve
 from onnxq.blocks.write_products import FLOAT_ACCURACY, ProductWriter
 from onnxq.blocks.write_weights import write_weights
+from onnxq.in_blocks.block_codes import BlockCodes
+from onnxq.in_blocks.block_spec import BlockSpec, Method, Scheme
 from tests.blocks.block_models import canonical
 from tests.dynamic_models import normal, op_types, parsed, run
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from onnxq.blocks.block_spec import Method
 from onnxq.blocks.plan_weights import WeightRequest
 from onnxq.checking.weights_job import WeightsJob, carry_out_weights
 from onnxq.checking.with_verdict import Check
 from onnxq.errors import QConfigError, VerificationError
+from onnxq.in_blocks.block_spec import Method
 from onnxq.quantized.verdict import Evidence
 from tests.blocks.block_models import canonical
 from tests.dynamic_models import normal, parsed

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from onnxq import catalog
-from onnxq.blocks.block_codes import BlockCodes
-from onnxq.blocks.block_spec import BlockSpec, Scheme
+from onnxq.in_blocks.block_codes import BlockCodes
+from onnxq.in_blocks.block_spec import BlockSpec, Scheme
 from onnxq.operator import IntegerCall
 from onnxq.operator.site import MICROSOFT
 from onnxq.pytorch.numerics.block_ops import matmul_n_bits, real_weight

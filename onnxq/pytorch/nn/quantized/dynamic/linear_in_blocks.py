@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 import torch
 
-from onnxq.blocks.block_codes import BlockCodes
-from onnxq.blocks.block_spec import BlockSpec, Scheme
 from onnxq.errors import UnsupportedError
+from onnxq.in_blocks.block_codes import BlockCodes
+from onnxq.in_blocks.block_spec import BlockSpec, Scheme
 from onnxq.pytorch.nn.qat.linear_in_blocks import LinearInBlocks as Trained
 from onnxq.pytorch.nn.quantized.prepared import having_seen
 from onnxq.pytorch.nn.quantized.stored import Stored

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from onnxq.blocks.block_spec import Scheme
 from onnxq.core.packing import packed_rows
 from onnxq.errors import ShapeError
+from onnxq.in_blocks.block_spec import Scheme
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from onnxq.blocks.block_spec import BlockSpec
     from onnxq.core.arrays import Singles
+    from onnxq.in_blocks.block_spec import BlockSpec
 
 CODES, SCALES, POINTS = "codes", "scales", "zero_points"
 """Names of the arrays of `PackedBlocks`."""

@@ -18,16 +18,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from onnxq.blocks.block_codes import BlockCodes
-from onnxq.blocks.block_spec import Scheme
+from onnxq.in_blocks.block_codes import BlockCodes
+from onnxq.in_blocks.block_spec import Scheme
 from onnxq.qparams import MIN_SCALE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from onnxq.blocks.block_codes import Points
-    from onnxq.blocks.block_spec import BlockSpec
     from onnxq.core.arrays import Singles
+    from onnxq.in_blocks.block_codes import Points
+    from onnxq.in_blocks.block_spec import BlockSpec
 
 SHARES = {
     2: np.linspace(0.35, 1.0, 9, dtype=np.float32),

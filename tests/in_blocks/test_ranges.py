@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from onnxq.blocks.block_spec import BlockSpec, Scheme
-from onnxq.blocks.ranges import rounded, search_ranges
+from onnxq.in_blocks.block_spec import BlockSpec, Scheme
+from onnxq.in_blocks.ranges import rounded, search_ranges
 from tests.blocks.block_models import weight
 
 SHORT_OF_BEST = 1.06

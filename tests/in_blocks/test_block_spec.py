@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from onnxq.blocks.block_spec import BlockSpec, Method, Scheme
 from onnxq.blocks.solve import solve
 from onnxq.errors import QConfigError, UnsupportedError
+from onnxq.in_blocks.block_spec import BlockSpec, Method, Scheme
 from tests.blocks.block_models import weight
 
 if TYPE_CHECKING:
-    from onnxq.blocks.block_codes import BlockCodes
+    from onnxq.in_blocks.block_codes import BlockCodes
 
 
 def test_three_bits_are_refused_with_the_reason_that_onnx_runtime_gives() -> None:

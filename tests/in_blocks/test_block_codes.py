@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from onnxq.blocks.block_codes import BlockCodes, stacked
-from onnxq.blocks.block_spec import BlockSpec
 from onnxq.core.packing import unpacked_rows
 from onnxq.errors import ShapeError
+from onnxq.in_blocks.block_codes import BlockCodes, stacked
+from onnxq.in_blocks.block_spec import BlockSpec
 
 SPEC = BlockSpec(4, 16)
 
