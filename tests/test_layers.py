@@ -13,10 +13,10 @@ ROOT = Path(__file__).resolve().parent.parent
 # fmt: off
 ROOMS = (
     "errors", "core", "page", "jobs", "dtypes", "qparams", "affine", "in_blocks", "observers",
-    "targets", "operator", "operators", "catalog", "authoring", "qconfig", "graph", "quantized", "samples",
-    "ort", "language", "metrics", "costs", "clock", "qdq", "qtensor", "functional", "reference",
-    "dynamic", "static", "improve", "blocks", "checking", "report", "pipeline", "weights", "tuning",
-    "survey", "pytorch", "cli", "__main__",
+    "targets", "operator", "operators", "catalog", "authoring", "qconfig", "graph", "quantized",
+    "samples", "ort", "language", "metrics", "costs", "clock", "qdq", "qtensor", "functional",
+    "reference", "dynamic", "static", "improve", "blocks", "checking", "report", "pipeline",
+    "weights", "tuning", "survey", "pytorch", "cli", "__main__",
 )
 """Folders and single files of onnxq, lowest first: each is named by what it knows."""
 TORCH_ROOMS = (

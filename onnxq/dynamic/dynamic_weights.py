@@ -13,6 +13,9 @@ from onnxq.dynamic.dynamic_decision import DynamicWeightPlan
 from onnxq.errors import ModelError, QConfigError
 from onnxq.graph.walk import value_name
 from onnxq.graph.weights import constant_array
+from onnxq.in_blocks.block_spec import BITS, BLOCKS, BlockSpec, Scheme
+from onnxq.in_blocks.ranges import search_ranges
+from onnxq.observers import LeastErrorObserver
 from onnxq.observers.weight_observation import WeightKey, observe_weight
 from onnxq.operator import DynamicWeight, Float
 from onnxq.qparams import PerBlock, PerChannel, PerTensor, QParams
@@ -139,6 +142,9 @@ def _observe_blocks(
     columns = np.moveaxis(array, key.axis, -1)  # (summed, columns)
     length, count = columns.shape
     blocks = -(-length // size)
+    summed = 1 - key.axis % MATRIX
+    if spec := searched_as(key.observer, size):
+        return _searched(columns, key, spec, summed), []
     padded = np.zeros((blocks * size, count), np.float32)
     padded[:length] = columns
     rows = np.moveaxis(padded.reshape(blocks, size, count), 1, 2).reshape(blocks * count, size)
@@ -152,10 +158,37 @@ def _observe_blocks(
         )
     scale = qparams.scale.reshape(blocks, count)
     zero_point = qparams.zero_point.reshape(blocks, count)
-    summed = 1 - key.axis % MATRIX
     if summed:
         scale, zero_point = scale.T, zero_point.T
     return QParams(scale, zero_point, qparams.dtype, PerBlock(summed, size)), notes
+
+
+def searched_as(observer: ObserverSpec, size: int) -> BlockSpec | None:
+    """Form of blocks whose ranges are searched as those of quantize-weights; None: none.
+
+    They are the same where the observer looks for the least error over all codes.
+    """
+    seen = observer()
+    is_whole = (seen.quant_min, seen.quant_max) == (seen.dtype.qmin, seen.dtype.qmax)
+    if not isinstance(seen, LeastErrorObserver) or not is_whole or size not in BLOCKS:
+        return None
+    scheme = Scheme.SYMMETRIC if seen.qscheme.symmetric else Scheme.AFFINE
+    bits = seen.dtype.bits
+    return BlockSpec(bits, size, scheme, signed=False) if bits in BITS else None
+
+
+def _searched(
+    columns: npt.NDArray[np.float32], key: StorageKey, spec: BlockSpec, summed: int
+) -> QParams:
+    """QParams of columns (summed, columns), the numbers of each block together."""
+    if not np.isfinite(columns).all():
+        raise ModelError(f"weight '{key.tensor}' holds NaN or Inf; repair the model.")
+    scale, point = search_ranges(np.ascontiguousarray(columns.T), spec)
+    dtype = key.observer().dtype
+    zero_point = (point.astype(np.int16) + dtype.qmin).astype(dtype.storage)
+    if not summed:
+        scale, zero_point = scale.T, zero_point.T
+    return QParams(scale, zero_point, dtype, PerBlock(summed, spec.block))
 
 
 def permuted(qparams: QParams, perm: tuple[int, ...] | None) -> QParams:

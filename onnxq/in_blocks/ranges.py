@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 SHARES = {
     2: np.linspace(0.35, 1.0, 9, dtype=np.float32),
     4: np.linspace(0.64, 1.0, 7, dtype=np.float32),
-    8: np.linspace(0.94, 1.0, 3, dtype=np.float32),
+    8: np.ones(1, np.float32),  # 256 codes hold the largest weight for next to nothing
 }
 """Parts of the whole range that are tried, by bits."""
 NEAR = {
     2: np.linspace(0.94, 1.06, 5, dtype=np.float32),
     4: np.linspace(0.94, 1.06, 7, dtype=np.float32),
-    8: np.ones(0, np.float32),
+    8: np.linspace(0.97, 1.03, 13, dtype=np.float32),
 }
 """Factors of the best scale that are tried then, each with the zero points beside the best one."""
 SHIFTS = {

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onnxq.affine import quantize
+from onnxq.affine import dequantize, quantize
+from onnxq.blocks.solve import solve
 from onnxq.dynamic.dynamic_decision import DynamicWeightPlan
 from onnxq.dynamic.dynamic_weights import (
     StorageKey,
@@ -18,10 +19,12 @@ from onnxq.dynamic.dynamic_weights import (
     permuted,
     plan_half,
     plan_stored,
+    searched_as,
     unpermuted,
 )
 from onnxq.errors import ModelError, QConfigError
-from onnxq.observers import MinMaxObserver, NarrowRangeObserver
+from onnxq.in_blocks.block_spec import BlockSpec, Method, Scheme
+from onnxq.observers import LeastErrorObserver, MinMaxObserver, NarrowRangeObserver
 from onnxq.operator import DynamicWeight, Float
 from onnxq.qparams import PerBlock, PerChannel, PerTensor, QParams
 from tests.examples import weights
@@ -147,3 +150,32 @@ def test_the_share_of_small_weights_that_float16_loses_is_noted() -> None:
     _, (note,) = plan_half(value(mixed), DynamicWeight(1, None))
     assert "weight 'w' in float16: 25.00% of its nonzero numbers become 0" in note
     assert "25.00% more lose precision" in note
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize(
+    ("dtype", "qscheme", "scheme"),
+    [
+        ("uint4", "per_channel_affine", Scheme.AFFINE),
+        ("int4", "per_channel_affine", Scheme.AFFINE),
+        ("int4", "per_channel_symmetric", Scheme.SYMMETRIC),
+        ("uint2", "per_channel_affine", Scheme.AFFINE),
+    ],
+)
+def test_ranges_of_the_least_error_are_those_of_quantize_weights(
+    dtype: str, qscheme: str, scheme: Scheme, axis: int
+) -> None:
+    w = weights(0, 40, 24)
+    observer = LeastErrorObserver.with_args(dtype=dtype, qscheme=qscheme)
+    qparams, _ = observe_stored(w, StorageKey("w", axis, 16, observer), 127)
+    rows = w if axis == 0 else w.T
+    spec = BlockSpec(qparams.dtype.bits, 16, scheme, signed=False)
+    wanted = solve(np.ascontiguousarray(rows), spec, Method.RTN).reals
+    found = dequantize(quantize(w, qparams), qparams)
+    np.testing.assert_allclose(found if axis == 0 else found.T, wanted, rtol=1e-6, atol=1e-7)
+
+
+def test_narrower_ranges_are_the_observer_s_own() -> None:
+    narrow = LeastErrorObserver.with_args(dtype="int8", qscheme="per_channel_symmetric")
+    assert searched_as(narrow, 32) is None  # -128 is no code of its
+    assert searched_as(NarrowRangeObserver.with_args(dtype="int4", quant_max=7), 32) is None
