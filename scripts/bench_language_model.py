@@ -10,6 +10,7 @@ never saw. Times are CPU seconds of one thread over float's, runs taking turns.
 from __future__ import annotations
 
 import argparse
+import functools
 import logging
 import sys
 from pathlib import Path
@@ -44,8 +45,8 @@ WINDOW = 512
 PREFILL = 256
 
 
-def ours(bits: int, method: str) -> Maker:
-    """Our weights in blocks."""
+def ours(bits: int, method: str, scheme: str = "affine") -> Maker:
+    """Our weights in blocks, the table and the head in float."""
 
     def make(model: ir.Model, samples: dict[str, Array]) -> ir.Model:
         given = samples if method in ("gptq", "awq") else None
@@ -55,11 +56,26 @@ def ours(bits: int, method: str) -> Maker:
             bits=bits,
             block=BLOCK,
             method=method,
+            scheme=scheme,
             exclude=(HEAD,),
             check=onnxq.Check.NONE,
         )
 
     return make
+
+
+def with_tables(table_bits: int) -> Maker:
+    """Our 4 bits, and one table for embedding and head."""
+
+    def make(model: ir.Model, samples: dict[str, Array]) -> ir.Model:
+        return onnxq.quantize_weights(model, samples, table_bits=table_bits, check=onnxq.Check.NONE)
+
+    return make
+
+
+def with_int8_cache(model: ir.Model, samples: dict[str, Array]) -> ir.Model:
+    """Our 4 bits, and keys and values in int8."""
+    return onnxq.quantize_cache(ours(4, "gptq")(model, samples), samples)
 
 
 def of_ort(config: Callable[[], theirs.WeightOnlyQuantConfig]) -> Maker:
@@ -99,6 +115,11 @@ def int8(model: ir.Model, _: dict[str, Array]) -> ir.Model:
 MAKERS: dict[str, Maker] = {
     "int8, quantize-dynamic": int8,
     **{f"{bits} bits, {m}": ours(bits, m) for bits in (8, 4, 2) for m in ("rtn", "hqq", "gptq")},
+    **{f"4 bits, {m}, symmetric": ours(4, m, "symmetric") for m in ("rtn", "gptq")},
+    **{f"{b} bits, {m}, real": ours(b, m, "real") for b in (4, 2) for m in ("hqq", "gptq")},
+    "4 bits, gptq, tables 8 bits": with_tables(8),
+    "4 bits, gptq, tables 4 bits": with_tables(4),
+    "4 bits, gptq, int8 cache": with_int8_cache,
     "4 bits, ORT RTN symmetric": of_ort(default(4, 1)),
     "4 bits, ORT RTN affine": of_ort(default(4, 0)),
     "4 bits, ORT k_quant": of_ort(theirs.KQuantWeightOnlyQuantConfig),
@@ -118,16 +139,22 @@ def sqnr_db(model: ir.Model, rows: Array, exact: Array) -> float:
 
 def speed(model: ir.Model, source: ir.Model, rounds: int) -> list[str]:
     """Time of a token behind 256, and of 256 tokens at once, over float's."""
-    decoder, rng = Decoder.of(source), np.random.default_rng(0)
-    past = {name: rng.normal(0, 1, (1, 2, PREFILL, 64)).astype(np.float32) for name in decoder.past}
-    step = decoder.feeds(np.array([[65]]), past)
+    mine, floats = (_runs(each) for each in (model, source))
+    return [str(_timing.ratio_of(a, b, rounds)) for a, b in zip(mine, floats, strict=True)]
+
+
+def _runs(model: ir.Model) -> list[Callable[[], object]]:
+    """Runs of one token behind 256, and of 256 tokens; a cache of int8 is fed codes."""
+    decoder, rng = Decoder.of(model), np.random.default_rng(0)
+    session = _timing.session(model)
+    past = {
+        name: rng.normal(0, 1 if empty.dtype == np.float32 else 40, (1, 2, PREFILL, 64))
+        for name, empty in decoder.empty(1).items()
+    }
+    kinds = {name: empty.dtype for name, empty in decoder.empty(1).items()}
+    step = decoder.feeds(np.array([[65]]), {n: x.astype(kinds[n]) for n, x in past.items()})
     prefill = decoder.feeds(rng.integers(32, 127, (1, PREFILL)), decoder.empty(1))
-    sessions = {"ours": _timing.session(model), "theirs": _timing.session(source)}
-    found = []
-    for feeds in (step, prefill):
-        runs = _timing.runs_on(sessions, feeds)
-        found.append(str(_timing.ratio_of(runs["ours"], runs["theirs"], rounds)))
-    return found
+    return [functools.partial(session.run, None, feeds) for feeds in (step, prefill)]
 
 
 def row(name: str, make: Maker, rows: Array, samples: dict[str, Array], rounds: int) -> str:
