@@ -47,6 +47,8 @@ pytestmark = pytest.mark.nightly  # minutes: searches of whole networks
 
 TARGET = "x86-vnni"
 IN_INTEGERS = {NodeForm.INTEGER, NodeForm.FLOAT_RESULT, NodeForm.DYNAMIC}
+MOVED = ("Reshape", "Transpose")
+"""Operators that compute nothing, on codes or on floats."""
 ALL_INTEGERS = default_qconfig_mapping().set_choice(Choice.ALL_INTEGERS)
 
 
@@ -127,7 +129,8 @@ def assert_faster(found: Tuned) -> None:
 def test_of_a_transformer_products_of_weights_alone_compute_in_integers(tmp_path: Path) -> None:
     found, subject, forms = searched(transformer(Size.REAL, tmp_path))
     by = forms_by(subject, forms, factors)
-    assert {name for name, each in by.items() if each & IN_INTEGERS} == {"of weights"}
+    computing = {name: each for name, each in by.items() if name not in MOVED}
+    assert {name for name, each in computing.items() if each & IN_INTEGERS} == {"of weights"}
     products = forms_by(subject, forms, lambda node: f"{factors(node)} {node_name(node)}")
     of_weights = [each for name, each in products.items() if name.startswith("of weights")]
     assert sum(each <= IN_INTEGERS for each in of_weights) >= 0.9 * len(of_weights)
