@@ -54,6 +54,7 @@ from tests.wasm.machine import WASM, find_modules
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    import numpy.typing as npt
     import onnx_ir as ir
 
     from onnxq.core.arrays import Array
@@ -95,19 +96,23 @@ def subjects(folder: Path, names: Sequence[str]) -> Iterator[Subject]:
     if set(names) & set(TRAINED):
         for source in itertools.islice(float_models(folder, images), len(TRAINED)):
             if source.name in names:
-                calibration: list[Batch] = [{"image": images[:CALIBRATION]}]
-                test, one = {"image": others[:TEST]}, {"image": others[:1]}
-                yield Subject(source.name, source.path, calibration, test, one)
+                parts = (images[:CALIBRATION], others[:TEST], others[:1])
+                batched: list[Batch] = [{"image": part} for part in parts]
+                calibration, test, one = batched
+                yield Subject(source.name, source.path, [calibration], test, one)
     for name in names:
         if name in TRAINED:
             continue
         module, feeds = build(name, Size.REAL)
         path = folder / f"{name}.onnx"
         onnxq.export(module, feeds(4, SPEED_SEED), path)
-        calibration = batches(feeds(CALIBRATION, CALIBRATION_SEED), TEST)
-        (test,) = batches(feeds(TEST, TEST_SEED), TEST)
-        (one,) = batches(feeds(1, SPEED_SEED), 1)
-        yield Subject(name, path, calibration, test, one)
+        yield Subject(
+            name,
+            path,
+            batches(feeds(CALIBRATION, CALIBRATION_SEED), TEST),
+            batches(feeds(TEST, TEST_SEED), TEST)[0],
+            batches(feeds(1, SPEED_SEED), 1)[0],
+        )
 
 
 def quantized(subject: Subject, form: str) -> ir.Model:
@@ -148,7 +153,8 @@ def rows(subject: Subject, modules: Path, folder: Path) -> Iterator[str]:
         got = results.outputs(form)
         here = session(seen[form]).run(None, subject.test)
         ratio = paired_ratio(seconds[FLOAT], seconds[form]).median
-        error = min(sqnr_db(*pair) for pair in zip(wanted, got[:count], strict=True))
+        pairs = zip(wanted, got[:count], strict=True)
+        error = min(sqnr_db(np.asarray(x, float), np.asarray(y, float)) for x, y in pairs)
         yield line(
             subject.name,
             form,
@@ -160,7 +166,7 @@ def rows(subject: Subject, modules: Path, folder: Path) -> Iterator[str]:
         )
 
 
-def timed(modules: Path, cases: Path) -> dict[str, Array]:
+def timed(modules: Path, cases: Path) -> dict[str, npt.NDArray[np.float64]]:
     """CPU seconds of each model in each round."""
     script = ROOT / "scripts" / "_wasm" / "time_cases.mjs"
     done = subprocess.run(

@@ -97,7 +97,7 @@ def main() -> int:
 def at_hand(named: Sequence[Path] | None) -> Iterator[Python]:
     """The interpreters that onnxq allows: those that are named, or one of each version."""
     found = named or [
-        *(Path(path) for n in range(OLDEST[1], 30) if (path := shutil.which(f"python3.{n}"))),
+        *(Path(each) for n in range(OLDEST[1], 30) if (each := shutil.which(f"python3.{n}"))),
         *sorted(PYENV.glob("3.*/bin/python3")),
     ]
     seen: set[str] = set()
