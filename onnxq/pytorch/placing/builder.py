@@ -238,7 +238,7 @@ class TrainingBuilder(Builder):
         check_same_form(model, program)
         found = (*train_mode_notes(traced, program), *gradient_notes(model, traced, program))
         for note in found:
-            warnings.warn(note, UserWarning, stacklevel=5)
+            warnings.warn(note, UserWarning, stacklevel=6)
         return found
 
     def _made(
