@@ -204,7 +204,7 @@ def lost_by_sample(
     wanted: npt.NDArray[np.float64], got: npt.NDArray[np.float64]
 ) -> npt.NDArray[np.float64]:
     """(samples,): squares of what each sample's output misses."""
-    return np.square(got - wanted).reshape(len(wanted), -1).sum(1)
+    return np.asarray(np.square(got - wanted).reshape(len(wanted), -1).sum(1), np.float64)
 
 
 def median_gain_db(before: npt.NDArray[np.float64], after: npt.NDArray[np.float64]) -> float | None:
