@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 SAMPLES = 16
 BLOCKS = 500
-"""Of four nodes each."""
+"""Blocks of four nodes each."""
 CLICK = """
 const begun = performance.now();
 const boxes = document.querySelectorAll("#drawing .node");
