@@ -1,4 +1,4 @@
-"""What forward writes into buffers in train mode alone: running means, counters, codebooks.
+"""Writes of forward into buffers in train mode alone: running means, counters, codebooks.
 
     if self.training: self.mean.mul_(0.9).add_(0.1 * y.mean(0))
 
@@ -160,7 +160,7 @@ class _Found:
 
 
 def _keys(program: ExportedProgram) -> Mapping[fx.Node, Hashable]:
-    """What each node computes, by the inputs that this begins with; equal in both modes."""
+    """Key of what each node computes, from the inputs on; equal in both modes."""
     keys: dict[fx.Node, Hashable] = {}
     for node in program.graph.nodes:
         if node.op == "placeholder":

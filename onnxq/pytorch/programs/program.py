@@ -155,7 +155,7 @@ def _exported(
 def _updates(
     model: nn.Module, bound: BoundInputs, exported: ExportedProgram, dropouts: Dropouts
 ) -> tuple[BufferUpdate, ...]:
-    """What train mode writes into buffers; nothing where torch.export does not take it."""
+    """Writes of train mode into buffers; none where torch.export does not take it."""
     buffers = left_out(model, exported, dropouts.buffers)
     if not buffers:
         return ()
