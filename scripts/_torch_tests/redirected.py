@@ -21,6 +21,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch.ao.quantization
 
+from onnxq.pytorch.modules.refused_names import RefusedName
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -88,8 +90,9 @@ class _Redirected(ModuleType):
             raise AttributeError(name)
         home = importlib.import_module(_home(self.__name__))
         own = RENAMED.get(name, name)
-        if hasattr(home, own):
-            return getattr(home, own)
+        found = getattr(home, own, None)
+        if found is not None and not isinstance(found, RefusedName):
+            return found
         if name in OF_TORCH:
             return getattr(torch.ao.quantization, name)
         made = Absent(name, (), {})
