@@ -27,7 +27,7 @@ from onnxq.graph.passes.inline import InlineFunctions
 from onnxq.graph.passes.lift_constants import LiftConstants
 from onnxq.graph.passes.names import UniqueNames
 from onnxq.graph.passes.no_ops import RemoveNoOps
-from onnxq.graph.passes.opset import UpgradeOpset, upgrade_opset
+from onnxq.graph.passes.opset import QUANTIZABLE_OPSET, UpgradeOpset, upgrade_opset
 from onnxq.graph.passes.skip_norms import TakeSkipNormsApart
 from onnxq.graph.passes.unused import RemoveUnused
 from onnxq.graph.skeleton import read_attributes
@@ -112,8 +112,14 @@ def _canonicalize(model: ir.Model, run: RunCallable | None) -> Canonical:
     defaults = RemoveInitializersFromInputs()(copy).modified
     if defaults and model.ir_version >= OPTIONAL_INPUTS_IR_VERSION:
         notes.append("inputs that have a default value are constants in the quantized model.")
+    opset = copy.opset_imports.get("", QUANTIZABLE_OPSET)
     for first in (InlineFunctions(), UniqueNames(), UpgradeOpset(), LiftConstants(), UniqueNames()):
         first(copy)
+    if opset < QUANTIZABLE_OPSET:
+        notes.append(
+            f"the model has opset {opset}; it was converted to {QUANTIZABLE_OPSET}, the first that "
+            "has a scale for each channel."
+        )
     if ConvertToFloat32()(copy).modified:
         notes.append(
             "the model is float16; it computes in float32 where it is not quantized, and keeps "

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 FORMAT_KEY = "onnxq.format"  # metadata of a quantized model; weights alone leave no other trace
 
+_REMEDY = "Start from the float model; where a command takes both, it stands first."
 _REFUSED_TYPES = {ir.DataType.DOUBLE: "double (float64)", ir.DataType.BFLOAT16: "bfloat16"}
 
 
@@ -33,14 +34,14 @@ def check_quantizable(model: ir.Model) -> None:
     if model.metadata_props.get(FORMAT_KEY):
         raise ModelError(
             "the model is quantized already: its metadata say that onnxq wrote it in format "
-            f"'{model.metadata_props[FORMAT_KEY]}'. Start from the float model."
+            f"'{model.metadata_props[FORMAT_KEY]}'. {_REMEDY}"
         )
     on_codes = [node for node, _ in scoped_nodes(model) if catalog.is_on_codes(node)]
     if on_codes and not all(map(_only_reads_codes, on_codes)):
         node = on_codes[0]
         raise ModelError(
             f"the model is quantized already: node '{node.name or node.outputs[0].name}' is a "
-            f"{node.op_type}. Start from the float model."
+            f"{node.op_type}. {_REMEDY}"
         )
     _check_types(model)
 
