@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import functools
+import importlib
 import json
 import logging
 import subprocess
@@ -83,7 +84,8 @@ def transformer(folder: Path) -> None:
         eos_token_id=0,
         pad_token_id=0,
     )
-    LlamaForCausalLM(config).eval().save_pretrained(folder)
+    model = LlamaForCausalLM(config).eval()  # type: ignore[no-untyped-call]  # transformers'
+    model.save_pretrained(folder)
     for name, text in tokenizer_files().items():
         (folder / name).write_text(json.dumps(text), "utf-8")
 
@@ -176,7 +178,7 @@ def feeds(model: Path) -> tuple[dict[str, Any], dict[str, Any]]:
 
 def writer(folder: Path) -> Callable[[], None]:
     """A run that writes a text in onnxruntime-genai."""
-    import onnxruntime_genai as og
+    og = importlib.import_module("onnxruntime_genai")
 
     model = og.Model(str(folder))
     prompt = og.Tokenizer(model).encode("It is a truth")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -37,7 +37,8 @@ def test_a_context_that_is_too_long_is_refused(run: Run, tmp_path: Path) -> None
 def test_a_cache_becomes_int8(run: Run, tmp_path: Path) -> None:
     source = tiny_decoder()
     onnxq.save(source, tmp_path / "m.onnx")
-    np.savez(tmp_path / "texts.npz", **as_samples(source, np.arange(20).reshape(2, 10)))
+    texts: dict[str, Any] = dict(as_samples(source, np.arange(20).reshape(2, 10)))
+    np.savez(tmp_path / "texts.npz", **texts)
     out = tmp_path / "out.onnx"
     result = run("quantize-cache", tmp_path / "m.onnx", tmp_path / "texts.npz", "-o", out)
     assert result.exit_code == 0, result.stderr

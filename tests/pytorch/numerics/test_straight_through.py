@@ -88,7 +88,7 @@ def test_compiled_gradients_of_another_layout_have_its_strides() -> None:
         y: Tensor = fake((x * 1).view(2, 3, 4)).transpose(1, 2)
         return (y * torch.arange(24.0).view(2, 4, 3)).sum()
 
-    grads = []
+    grads: list[Any] = []
     for compiled in (False, True):
         x = torch.arange(24.0).reshape(6, 4).requires_grad_()
 
