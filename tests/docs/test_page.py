@@ -8,7 +8,7 @@ import pytest
 
 from scripts._pages.page import Block, Code, Page, commands
 from scripts._pages.session import Shown, run
-from scripts.run_pages import written
+from scripts.run_pages import FAULT, faults, pages, written
 
 TEXT = """# Title
 
@@ -89,3 +89,16 @@ def test_writing_the_outputs_makes_the_page_true(tmp_path: Path) -> None:
     mended = written(text, [each for each in outputs(text, tmp_path / "first") if not each.agrees])
     assert mended == TEXT.replace("$ false\n", "$ false\nexit code 1\n")
     assert all(each.agrees for each in outputs(mended, tmp_path / "second"))
+
+
+def test_a_fault_of_onnxq_is_found_and_another_error_is_none() -> None:
+    texts = (
+        "Error: 'm.onnx' is not there.\n",
+        "Error: KeyError: 'm'. This is a fault of onnxq: x.\n",
+    )
+    shown = [Shown("", text, 0, is_timed=False, is_fenced=False) for text in texts]
+    assert faults(shown) == shown[1:]
+
+
+def test_no_page_shows_a_fault_of_onnxq() -> None:
+    assert not [page.name for page in pages() if FAULT in page.text]
