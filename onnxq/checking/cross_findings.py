@@ -271,7 +271,7 @@ class CrossFindings(Saved):
             return (
                 "Give a quantized model, as onnxq.quantize(model, samples) makes it. By default "
                 "all nodes stay in float where integers would save too little time; --all-integers "
-                "(Choice.ALL_INTEGERS) quantizes them all the same, as objective 'size' "
+                "(Choice.ALL_INTEGERS) quantizes them anyway, as objective 'size' "
                 "(--objective size) does of what is quantized dynamically. A file that is meant to "
                 "be all float passes with --allow-unchecked. Other models than quantized ones "
                 "compare with `onnxq verify`."

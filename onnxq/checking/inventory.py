@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 MOST_BITS = 16  # wider integers are biases and indices
 LEAST_RANK = 2  # of a weight: tables of a function and zero points have less
+ZERO_POINTS = 3  # input of MatMulNBits and its like; absent: symmetric
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,8 +134,16 @@ def _weights_of(node: ir.Node) -> Iterator[StoredWeight]:
         block = node.attributes.get_int("block_size", 0)
         bits = node.attributes.get_int("bits", 0)
         dtype = f"{bits} bits" if bits else str(value.dtype).lower()
-        grid = f"blocks of {block}" if block else _grid_behind(node, slot, value)
+        grid = _blocks_of(node, block) if block else _grid_behind(node, slot, value)
         yield _weight(value, node, dtype, grid)
+
+
+def _blocks_of(node: ir.Node, block: int) -> str:
+    """Blocks of an operator's weight: their size, whether they have zero points, the level."""
+    has_zeros = len(node.inputs) > ZERO_POINTS and node.inputs[ZERO_POINTS] is not None
+    level = node.attributes.get_int("accuracy_level", 0)
+    beside = f", accuracy level {level}" if level else ""
+    return f"blocks of {block}, {'affine' if has_zeros else 'symmetric'}{beside}"
 
 
 def _is_weight(value: ir.Value) -> bool:

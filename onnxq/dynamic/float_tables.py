@@ -39,5 +39,5 @@ def kept_in_float(
         return None
     return Slower(
         f"its table '{table.name}' stays in the file in float for '{node_name(floats[0])}': codes "
-        "beside it would make the file larger; objective 'size' quantizes it all the same"
+        "beside it would make the file larger; objective 'size' quantizes it anyway"
     )

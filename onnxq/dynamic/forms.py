@@ -77,7 +77,7 @@ def choose_form(
     if may_stay and known.get(best, AS_FAST) < AS_FAST:
         return Slower(
             f"on {target} it would run at {known[best]:.2f} of its float speed "
-            f"(form '{best.value}'); objective 'size' quantizes it all the same"
+            f"(form '{best.value}'); objective 'size' quantizes it anyway"
         )
     return best
 

@@ -80,7 +80,7 @@ def _all_slower(target: str, nodes: str) -> str:
     return (
         "objective 'speed' leaves in float what would be slower in every "
         f"form on {target}, and here that is {nodes}; objective 'size' "
-        "(--objective size) quantizes them all the same."
+        "(--objective size) quantizes them anyway."
     )
 
 

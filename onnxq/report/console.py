@@ -156,7 +156,7 @@ def size_text(size_bytes: int) -> str:
 
 def _print_counts(console: Console, summary: Summary) -> None:
     counts = summary.counts
-    kinds = ("in integers", "dynamic", "in float")
+    kinds = ("in integers", _stored_as(summary), "in float")
     rows = {op: (c.integers, c.dynamic, c.floats) for op, c in counts.items()}
     total = [sum(row[i] for row in rows.values()) for i in range(3)]
     # a kind of quantization that was not asked for has no column
@@ -168,6 +168,12 @@ def _print_counts(console: Console, summary: Summary) -> None:
         [(op, *(str(row[i]) for i in shown)) for op, row in (rows | {"total": total}).items()],
         numbers=range(1, len(shown) + 1),
     )
+
+
+def _stored_as(summary: Summary) -> str:
+    """Heading of the nodes whose weights alone are codes in the file: the forms that they have."""
+    forms = {node.form.value for node in summary.nodes if node.dynamic}
+    return " or ".join(sorted(forms)) or "dynamic"
 
 
 def print_execution(console: Console, execution: Execution) -> None:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from onnxq.checking.inventory import Inventory, StoredWeight
 
 TARGET_KEY = "onnxq.target"
+ANY_TARGET = "any"  # as weights in blocks have it
 MAX_NAMED = 3  # weights named of one kind
 
 
@@ -156,6 +157,7 @@ def print_quantized(console: Console, file: QuantizedFile) -> None:
     found = file.inventory
     if file.format:
         target = file.target or "an unknown target"
+        target = "every target" if target == ANY_TARGET else target
         console.print(f"quantized by onnxq for {target}, format {file.format}")
     else:
         console.print(f"quantized; written by {found.producer or 'a program without a name'}")

@@ -66,9 +66,24 @@ def test_weights_in_blocks_say_their_bits() -> None:
     packed = np.zeros((2, 2, 8), np.uint8)
     found = of(node, {"w": packed, "s": np.ones(4, np.float32)})
     (weight,) = found.weights
-    assert (weight.dtype, weight.granularity) == ("4 bits", "blocks of 16")
+    assert (weight.dtype, weight.granularity) == ("4 bits", "blocks of 16, symmetric")
     assert found.stored == {"uint8": (1, 32), "float": (1, 16)}
     assert found.producer == "tool"
+
+
+def test_weights_in_blocks_say_their_zero_points_and_level() -> None:
+    attributes: dict[str, Any] = {"K": 32, "N": 2, "bits": 4, "block_size": 16, "accuracy_level": 4}
+    node = helper.make_node(
+        "MatMulNBits", ["x", "w", "s", "z"], ["y"], domain="com.microsoft", **attributes
+    )
+    constants = {
+        "w": np.zeros((2, 2, 8), np.uint8),
+        "s": np.ones(4, np.float32),
+        "z": np.zeros(2, np.uint8),
+    }
+    assert [weight.granularity for weight in of(node, constants).weights] == [
+        "blocks of 16, affine, accuracy level 4"
+    ]
 
 
 def test_the_value_prints_in_a_line() -> None:

@@ -100,7 +100,7 @@ def _why_integers(decision: Quantize, throughput: Throughput | None) -> str:
             count = len(decision.rule.activations) + len(decision.results)
             return f"{decision.how}: in float it would need {count} conversions"
         case Role.MOVEMENT | Role.CLAMP:
-            return f"{decision.how}: 1 byte a number in place of 4"
+            return f"{decision.how}: 1 byte per value in place of 4"
     return decision.how
 
 

@@ -121,13 +121,13 @@ def _why_not_by_default(node: ir.Node, rule: Rule, qconfig: QConfigMapping, targ
         count = len(_varying(node, rule)) + len(rule.outputs)
         return (
             f"no integer kernel in ONNX Runtime: codes would take {conversions(count)}; name it in "
-            "the qconfig to have them all the same"
+            "the qconfig to have them anyway"
         )
     elif ratio is not None:
         reason = f"ONNX Runtime runs {label} in integers at {ratio:.2f} of its float speed"
     else:
         return ""
-    return f"{reason}; name it in the qconfig to have it in integers all the same"
+    return f"{reason}; name it in the qconfig to have it in integers anyway"
 
 
 def _varying(node: ir.Node, rule: Rule) -> list[ir.Value]:
