@@ -9,9 +9,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from onnxq.core.version import VERSION
-from onnxq.operator import NodeForm
 from onnxq.ort.version import installed
 from onnxq.qconfig import Choice
+from onnxq.targets.gains import PRODUCT_OPS
 from onnxq.tuning.coded import Coded
 from onnxq.tuning.defaults import IMPROVE
 from onnxq.tuning.descent import Descent
@@ -27,6 +27,7 @@ from onnxq.tuning.moves import (
     ActivationObserver,
     ImproveMove,
     WeightScales,
+    Within,
     is_per_channel,
 )
 from onnxq.tuning.part_moves import PartMoves
@@ -34,7 +35,7 @@ from onnxq.tuning.position import Point, Position
 from onnxq.tuning.proposals import Proposals
 from onnxq.tuning.score import Score
 from onnxq.tuning.standing import Standing, noise_of
-from onnxq.tuning.time_model import forms_of
+from onnxq.tuning.time_model import IN_FLOAT, forms_of
 from onnxq.tuning.times import Times
 from onnxq.tuning.units import units_of
 
@@ -268,7 +269,8 @@ class Course:
         """Positions that are measured beside those of the search, whatever is predicted of them.
 
         Those that are as fast as float, where time counts; and the best with one scale for each
-        weight, which takes less time by no prediction, where a bound says what that may lose.
+        weight of its products of matrices, which takes less time by no prediction, where a bound
+        says what that may lose. A convolution gains no time by it.
         """
         if self._clock is None:
             return []
@@ -276,9 +278,9 @@ class Course:
         found = reserves(start) if is_speed or self._goal.max_time is not None else []
         base = best.mapping.global_qconfig
         is_fine = base is not None and is_per_channel(base.weight_observer)
-        is_coded = any(best.form(unit) is not NodeForm.FLOAT for unit in best.units)
-        if is_speed and self._goal.bounds_accuracy and is_fine and is_coded:
-            found.append(best.also(PER_TENSOR))
+        products = by_kind(unit for unit in best.units if _is_product_in_integers(unit, best))
+        if is_speed and self._goal.bounds_accuracy and is_fine and products:
+            found.append(best.also(*(Within(PER_TENSOR, kind.units) for kind in products)))
         return found
 
     def _beyond_prediction(self, found: Found, standing: Standing) -> float:
@@ -315,3 +317,7 @@ class Course:
         """The score with as much more time as the best took beyond its prediction."""
         ratio = score.time_ratio
         return score if ratio is None else replace(score, time_ratio=ratio + self._off)
+
+
+def _is_product_in_integers(unit: Unit, position: Position) -> bool:
+    return unit.anchor.op_type in PRODUCT_OPS and position.form(unit) not in IN_FLOAT

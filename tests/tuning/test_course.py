@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from onnxq.ort.layouts import CONVOLUTION
 from onnxq.tuning.course import BY_DEFAULT, HERE, MOST_SHARE, TIMES, Course, times_in
 from onnxq.tuning.evaluations import Evaluations
 from onnxq.tuning.finalists import Clock
 from onnxq.tuning.goal import Goal
 from onnxq.tuning.journal import Journal, JournalHead
+from onnxq.tuning.moves import PER_TENSOR
 from onnxq.tuning.times import Times
 from tests.examples import ALL_INTEGERS
 from tests.tuning.parts import chain, evaluator_of
@@ -74,4 +76,24 @@ def test_weights_per_tensor_are_tried_where_a_bound_says_what_they_may_lose(
     starts = course.beginnings(asked)
     found = course.descend(starts, course.sensitivity(asked, starts[0].units), ())
     tried = [word for point in found.points for word in point.position.words]
-    assert ("weights per tensor" in tried) == is_tried
+    assert any(word.startswith("weights per tensor: ") for word in tried) == is_tried
+
+
+def test_weights_of_a_convolution_keep_a_scale_per_channel() -> None:
+    """One scale takes no time of a convolution away (scripts/bench_moves.md)."""
+    evaluator = evaluator_of()
+    goal, journal = Goal(min_sqnr_db=1.0, max_runs=8), Journal.open(None, HEAD)
+    clock = Clock(evaluator, journal)
+    course = Course(Evaluations(evaluator, journal), goal, None, lambda *_runs: None, clock)
+    asked = evaluator.subject.default
+    starts = course.beginnings(asked)
+    convolutions = {u.anchor.name for u in starts[0].units if u.anchor.op_type == CONVOLUTION}
+    found = course.descend(starts, course.sensitivity(asked, starts[0].units), ())
+    of_tensors = [
+        entry.weight
+        for point in found.points
+        for name, entry in point.position.mapping.nodes.items()
+        if name in convolutions and entry is not None
+    ]
+    assert convolutions
+    assert PER_TENSOR.spec not in of_tensors

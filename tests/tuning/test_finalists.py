@@ -80,6 +80,28 @@ def test_mappings_of_one_file_are_one_point() -> None:
     assert len(judged(found, Clock({5: 1.0}), STANDING).points) == 1  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(
+    ("interval", "is_taken"), [((0.82, 0.92), False), ((0.82, 0.88), True)], ids=["meets", "apart"]
+)
+def test_accuracy_is_paid_for_time_where_intervals_are_apart(
+    interval: tuple[float, float], is_taken: bool
+) -> None:
+    fine = point(0, 0.9)
+    worst = fine.score.worst_db - 3.0
+    lossy = replace(fine.score, sqnr_db={"y": worst}, metric=worst)
+    coarse = Point(fine.position.also(PER_TENSOR), lossy)
+    intervals = {0: (0.9, 1.0), 1: interval}
+
+    class Sure(Clock):
+        def timed(self, points: list[Point]) -> list[Point]:
+            found = [(p, intervals[len(p.position.whole)]) for p in points]
+            return [replace(p, score=p.score.timed(sum(i) / 2, i)) for p, i in found]
+
+    standing = Standing(Goal(min_sqnr_db=worst - 5.0), math.inf)
+    best = judged(Found((fine, coarse), fine, (), ""), Sure({}), standing).best  # type: ignore[arg-type]
+    assert bool(best.position.whole) is is_taken
+
+
 def test_all_in_float_is_a_reserve_of_every_bound_on_the_time() -> None:
     (only,) = reserves(NETWORK.start)  # these layers cannot be stored
     assert [only.form(unit) for unit in only.units] == [FLOAT] * len(LAYERS)
