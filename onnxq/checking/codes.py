@@ -1,4 +1,10 @@
-"""Finds the codes of activations in a quantized graph, by name, with their qparams."""
+"""Finds the codes of activations in a quantized graph: the tensors they stand for, their qparams.
+
+T_quantized                    tensor T: files of onnxq, and ONNX Runtime's QOperator format
+T -> QuantizeLinear -> codes   tensor T: QDQ of any tool
+Q -> codes -> DQ -> output T   tensor T, where T is an output of the graph
+T' = DQ(codes of T) -> Q       tensor T: codes of another type
+"""
 
 from __future__ import annotations
 
@@ -10,8 +16,16 @@ import onnx_ir as ir
 
 from onnxq.dtypes import INT8, INT16, UINT8, UINT16
 from onnxq.graph.expose import observable
+from onnxq.operator.nodes import find_input
 from onnxq.qdq.fuse import QPARAMS_KEY
-from onnxq.qdq.read import Unread, is_dequantize, is_quantize, qparams_from, qparams_of
+from onnxq.qdq.read import (
+    Unread,
+    dequantizer,
+    is_dequantize,
+    is_quantize,
+    qparams_from,
+    qparams_of,
+)
 from onnxq.qparams import PerTensor, QParams
 from onnxq.static.placing.channel_gains import GAINS_KEY, read_gains
 
@@ -22,6 +36,8 @@ SUFFIX = "_quantized"
 
 HANDED_OUT = (UINT8, INT8, UINT16, INT16)
 """Types of codes that ONNX Runtime hands out as NumPy arrays, one element per code."""
+CODE_TYPES = frozenset(ir.DataType[t.onnx] for t in HANDED_OUT)
+"""Their types in ONNX."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,15 +62,18 @@ class Codes:
 def find_codes(model: ir.Model) -> list[Codes]:
     """Every value named `<tensor>_quantized` and every output of a QuantizeLinear, in graph order.
 
-    Constants, and bodies of Loop and Scan, are not looked at.
+    A tensor that has several of known qparams is there once, with the first. Constants, quantized
+    in the graph or stored as codes, and bodies of Loop and Scan are not looked at.
     """
     values = {v.name: v for v in _values(model.graph)}
     initializers = {v.name: v for v in _initializers(model)}
-    return [
+    found = [
         _codes(values[name], initializers)
         for name in observable(model)
         if name in values and (name.endswith(SUFFIX) or _needs_codes(values[name]))
     ]
+    first = {c.tensor: c for c in reversed(found) if c.qparams is not None}
+    return [c for c in found if c.qparams is None or c is first[c.tensor]]
 
 
 def _values(graph: ir.Graph) -> Iterator[ir.Value]:
@@ -73,16 +92,13 @@ def _initializers(model: ir.Model) -> Iterator[ir.Value]:
 def _needs_codes(value: ir.Value) -> bool:
     """An output of QuantizeLinear, unless a Clip on codes behind it has the final ones."""
     node = value.producer()
-    if not is_quantize(node):
+    if not is_quantize(node) or _is_constant(node.inputs[0]):
         return False
     return not any(use.node.op_type == "Clip" for use in value.uses())
 
 
 def _codes(value: ir.Value, initializers: Mapping[str | None, ir.Value]) -> Codes:
-    name = str(value.name)
-    tensor = name.removesuffix(SUFFIX)
-    if tensor == name:
-        return Codes(name, tensor, None, f"its name does not end in {SUFFIX}")
+    name, tensor = str(value.name), _tensor(value)
     if QPARAMS_KEY in value.metadata_props:
         try:
             told = QParams.from_dict(json.loads(value.metadata_props[QPARAMS_KEY]))
@@ -98,6 +114,25 @@ def _codes(value: ir.Value, initializers: Mapping[str | None, ir.Value]) -> Code
     if found.dtype not in HANDED_OUT:
         return Codes(name, tensor, None, f"ONNX Runtime does not hand out {found.dtype} codes")
     return Codes(name, tensor, found, gain=_gain(value))
+
+
+def _is_constant(value: ir.Value | None) -> bool:
+    return value is not None and ir.convenience.get_const_tensor(value) is not None
+
+
+def _tensor(codes: ir.Value) -> str:
+    """Name of the float tensor that the codes stand for."""
+    name, producer = str(codes.name), codes.producer()
+    if name.endswith(SUFFIX) or not is_quantize(producer):
+        return name.removesuffix(SUFFIX)
+    for use in codes.uses():  # the tool names what it writes before an output of the graph anew
+        if is_dequantize(use.node) and use.node.outputs[0].is_graph_output():
+            return str(use.node.outputs[0].name)
+    source = producer.inputs[0]
+    before = dequantizer(source)
+    if before is not None and before.inputs[0] is not None:
+        return _tensor(before.inputs[0])
+    return name if source is None else str(source.name)
 
 
 def _gain(value: ir.Value) -> tuple[float, ...] | None:
@@ -119,6 +154,18 @@ def _qparams(
             return found
     scale, zero_point = (initializers.get(f"{tensor}_{part}") for part in ("scale", "zero_point"))
     if scale is None:
-        return Unread("its scale is not a constant of the model")
+        return _qparams_of_reader(value)
     of_zero_point = None if zero_point is None else zero_point.dtype
     return qparams_from(scale, zero_point, value.dtype or of_zero_point or ir.DataType.UINT8)
+
+
+def _qparams_of_reader(value: ir.Value) -> QParams | Unread:
+    """QParams that an operator on codes reads behind the codes: (codes, scale, zero point)."""
+    for use in value.uses():
+        scale, zero_point = (find_input(use.node, use.idx + ahead) for ahead in (1, 2))
+        if zero_point is None or zero_point.dtype not in CODE_TYPES:
+            continue
+        found = qparams_from(scale, zero_point, zero_point.dtype)
+        if isinstance(found, QParams):
+            return found
+    return Unread("its scale is not a constant of the model")

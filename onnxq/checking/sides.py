@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
-from onnxq.checking.codes import find_codes
+from onnxq.checking.codes import SUFFIX, find_codes
 from onnxq.checking.findings import Unmatched
 from onnxq.checking.side_by_side import Pair
 from onnxq.errors import ModelError, QConfigError, nearest
@@ -18,11 +18,12 @@ from onnxq.graph.expose import observable
 from onnxq.graph.io import load, model_hash
 from onnxq.graph.passes.pad_channels import padded_channels
 from onnxq.graph.pixels import pixels_of, take_pixels
+from onnxq.ort import facts
 from onnxq.ort.types_by_run import types_by_run
 from onnxq.samples import input_specs
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from onnxq.graph.coded import Coded
     from onnxq.static.prepared import ModelSource
@@ -139,6 +140,8 @@ def _match_tensors(source: ir.Model, target: ir.Model) -> tuple[list[Pair], list
     unmatched: list[Unmatched] = []
     outputs = read_coded(target, OUTPUTS_KEY)  # compared as outputs
     channels = padded_channels(target)
+    kept = {*observable(target)}
+    clamped = _clamped(source, kept | {name.removesuffix(SUFFIX) for name in kept})
     for found in find_codes(target):
         if found.name in outputs:
             continue
@@ -148,9 +151,26 @@ def _match_tensors(source: ir.Model, target: ir.Model) -> tuple[list[Pair], list
             reason = f"the float model has no tensor '{found.tensor}'"
             unmatched.append(Unmatched(found.name, reason))
         else:
-            name, had = found.tensor, channels.get(found.tensor)
+            name = clamped.get(found.tensor, found.tensor)
+            had = channels.get(name)
             pairs.append(Pair(name, name, found.name, found.qparams, found.gain, had))
     return pairs, unmatched
+
+
+def _clamped(source: ir.Model, kept: Collection[str]) -> dict[str, str]:
+    """Tensor -> result of the Relu or Clip behind it that the quantized model lacks.
+
+    ONNX Runtime's QOperator format drops a Relu where the codes end at 0, and names the codes after
+    what it read.
+    """
+    found: dict[str, str] = {}
+    for node in reversed([*source.graph.all_nodes()]):
+        if not facts.of(node).swallowed or node.inputs[0] is None:
+            continue
+        read, result = node.inputs[0], str(node.outputs[0].name)
+        if len(read.uses()) == 1 and not read.is_graph_output() and result not in kept:
+            found[str(read.name)] = found.get(result, result)
+    return found
 
 
 def _match_outputs(

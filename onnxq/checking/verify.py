@@ -1,6 +1,6 @@
 """Runs float and quantized model side by side on samples, and reports what quantization changed.
 
-Codes `T_quantized` of the quantized model are exposed as extra graph outputs (ONNX Runtime's
+Codes of the quantized model (see codes.py) are exposed as extra graph outputs (ONNX Runtime's
 fusions survive that), dequantized in NumPy, and compared with tensor T of the canonical float
 model. One batch is in memory at a time; see comparison.py for the formulas.
 """
@@ -54,8 +54,8 @@ def verify(
 
     Args:
         model: the float model; path, ModelProto or onnx_ir.Model.
-        quantized: what `rewrite` made of it, or another model whose codes are named
-            `<tensor>_quantized`.
+        quantized: what `rewrite` made of it, or another tool's file, QDQ or operators on codes,
+            that kept the float model's names of tensors.
         samples: as `calibrate` takes them.
         batch_size: samples per run; None: the model's static batch, else 1.
         ignore: names of arrays in the samples that are no inputs (labels).

@@ -77,8 +77,50 @@ def test_what_cannot_be_compared_says_why() -> None:
     proto = model(nodes, constants, {"x": [2, 3]}, opset=21)
     proto.graph.initializer.append(helper.make_tensor("z4", onnx.TensorProto.UINT4, [], [0]))
     problems = {c.name: c.problem for c in found(proto)}
-    assert all(c.qparams is None for c in found(proto))
-    assert "does not end in _quantized" in problems["codes"]
+    assert [c.name for c in found(proto) if c.qparams is not None] == ["codes"]
     assert "3 scales" in problems["x_quantized"]
     assert "uint4" in problems["n_quantized"]
     assert "not a constant" in problems["d_quantized"]
+
+
+def test_codes_of_another_tool_stand_for_what_their_quantize_linear_reads() -> None:
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "s", "z"], ["x_QuantizeLinear_Output"], "q"),
+        helper.make_node(
+            "DequantizeLinear", ["x_QuantizeLinear_Output", "s", "z"], ["x_DequantizeLinear_Output"]
+        ),
+        helper.make_node("QuantizeLinear", ["x_DequantizeLinear_Output", "s", "z"], ["again"]),
+        helper.make_node("DequantizeLinear", ["again", "s", "z"], ["twice"]),
+        helper.make_node("Neg", ["twice"], ["y_QuantizeLinear_Input"]),
+        helper.make_node("QuantizeLinear", ["y_QuantizeLinear_Input", "s", "z"], ["q_of_y"]),
+        helper.make_node("DequantizeLinear", ["q_of_y", "s", "z"], ["y"]),
+        helper.make_node("QuantizeLinear", ["w", "s", "z"], ["w_QuantizeLinear_Output"]),
+    ]
+    constants: dict[str, Array] = {
+        "s": np.array(0.5, np.float32),
+        "z": np.array(7, np.uint8),
+        "w": np.ones(3, np.float32),
+    }
+    got = found(model(nodes, constants, {"x": [2, 3]}, {"y": 2}, opset=21))
+    assert [(c.name, c.tensor) for c in got] == [("x_QuantizeLinear_Output", "x"), ("q_of_y", "y")]
+
+
+def test_codes_take_the_qparams_that_an_operator_on_codes_reads_behind_them() -> None:
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "s", "z"], ["x_quantized"]),
+        helper.make_node("Flatten", ["x_quantized"], ["f_quantized"]),
+        helper.make_node(
+            "QLinearSigmoid",
+            ["f_quantized", "s", "z", "y_scale", "z"],
+            ["y_quantized"],
+            domain="com.microsoft",
+        ),
+        helper.make_node("DequantizeLinear", ["y_quantized", "y_scale", "z"], ["y"]),
+    ]
+    constants: dict[str, Array] = {
+        "s": np.array(0.5, np.float32),
+        "z": np.array(7, np.uint8),
+        "y_scale": np.array(0.25, np.float32),
+    }
+    got = found(model(nodes, constants, {"x": [2, 3]}))
+    assert got[1] == Codes("f_quantized", "f", per_tensor(0.5, 7, UINT8))

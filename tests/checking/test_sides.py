@@ -2,7 +2,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import onnx
 import pytest
+from onnxruntime.quantization import CalibrationDataReader, QuantFormat, quantize_static
 
 import onnxq
 from onnxq.checking.sides import sides_of
@@ -10,6 +12,8 @@ from onnxq.errors import ModelError, QConfigError
 from tests.examples import as_ir, images, network
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import onnx_ir as ir
 
 
@@ -37,3 +41,25 @@ def test_models_that_do_not_belong_together_are_refused(pair: tuple[ir.Model, ir
     other.graph.initializer[0].raw_data = bytes(len(other.graph.initializer[0].raw_data))
     with pytest.raises(ModelError, match="was made from float model"):
         sides_of(as_ir(other), pair[1])
+
+
+class Reader(CalibrationDataReader):  # type: ignore[misc]  # it has no types
+    def __init__(self) -> None:
+        self.batches = iter([{"x": images(4)}])
+
+    def get_next(self) -> object:
+        return next(self.batches, None)
+
+
+@pytest.mark.parametrize("form", list(QuantFormat))
+def test_every_tensor_of_a_file_of_quantize_static_is_compared(
+    form: QuantFormat, tmp_path: Path
+) -> None:
+    onnx.save(network(), tmp_path / "float.onnx")
+    quantize_static(tmp_path / "float.onnx", tmp_path / "q.onnx", Reader(), quant_format=form)
+    found = onnxq.verify(tmp_path / "float.onnx", tmp_path / "q.onnx", [{"x": images(4)}])
+    assert [t.name for t in found.tensors] == ["x", "r1", "c2", "a", "m", "g", "f", "y"]
+    assert found.unmatched == ()
+    # a Relu that is dropped, or codes of another tensor, would leave less than 10 dB
+    found.check(min_sqnr_db=30)
+    assert all(o.max_error_steps is not None for o in found.outputs)
