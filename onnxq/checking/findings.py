@@ -39,6 +39,7 @@ class TensorFinding:
         cosine: of the angle between the two.
         max_error_steps: largest difference in multiples of the scale.
         saturated_share: part of the float values that lie beyond what the codes reach.
+        node: of the float model, that computes it; empty: it is an input, or not known.
     """
 
     name: str
@@ -49,6 +50,7 @@ class TensorFinding:
     cosine: float
     max_error_steps: float
     saturated_share: float
+    node: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,9 +206,9 @@ class Findings(Saved):
     def _remedy(self) -> str:
         if self.tensors:
             return (
-                "Look at the first tensor in graph order that is bad; leave its node in float in "
-                "the qconfig, calibrate with more samples or another observer, or set a wider "
-                "bound."
+                "They stand in graph order: begin with the first. Leave its node in float "
+                "(--exclude NODE, exclude=[...]), calibrate with more samples or another observer, "
+                "or set a wider bound."
             )
         return (
             "No tensor has codes of a fixed scale: what is quantized when the model runs shows in "
@@ -215,14 +217,20 @@ class Findings(Saved):
         )
 
     def _sqnr(self) -> Iterator[tuple[str, float]]:
+        yield from ((_place(t), t.sqnr_db) for t in self.tensors)
         yield from ((f"output '{o.name}'", o.sqnr_db) for o in self.outputs)
-        yield from ((f"tensor '{t.name}'", t.sqnr_db) for t in self.tensors)
 
     def _steps(self) -> Iterator[tuple[str, float]]:
+        yield from ((_place(t), t.max_error_steps) for t in self.tensors)
         for o in self.outputs:
             if o.max_error_steps is not None:
                 yield f"output '{o.name}'", o.max_error_steps
-        yield from ((f"tensor '{t.name}'", t.max_error_steps) for t in self.tensors)
+
+
+def _place(tensor: TensorFinding) -> str:
+    """A tensor in a message, with the node to look at."""
+    node = f" of node '{tensor.node}'" if tensor.node else ""
+    return f"tensor '{tensor.name}'{node}"
 
 
 def _below(bound: float, got: list[tuple[str, float]]) -> list[str]:

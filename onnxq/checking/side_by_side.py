@@ -57,6 +57,7 @@ class Pair:
         gain: factors per channel that the codes carry, and the float tensor gets for comparing.
         channels: of the float tensor, where channels of zeros were added; None: none were.
         coded: numbers that an output's codes stand for; None: it gives numbers.
+        node: of the float model, that makes it; empty: it is an input.
         sums: of all batches.
     """
 
@@ -67,6 +68,7 @@ class Pair:
     gain: tuple[float, ...] | None = None
     channels: int | None = None
     coded: Coded | None = None
+    node: str = ""
     sums: Sums = field(default_factory=Sums)
 
     def compared(self, x: Array, y: Array) -> Sums:

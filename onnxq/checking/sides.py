@@ -140,6 +140,7 @@ def _match_tensors(source: ir.Model, target: ir.Model) -> tuple[list[Pair], list
     unmatched: list[Unmatched] = []
     outputs = read_coded(target, OUTPUTS_KEY)  # compared as outputs
     channels = padded_channels(target)
+    makers = _makers(source)
     kept = {*observable(target)}
     clamped = _clamped(source, kept | {name.removesuffix(SUFFIX) for name in kept})
     for found in find_codes(target):
@@ -152,8 +153,8 @@ def _match_tensors(source: ir.Model, target: ir.Model) -> tuple[list[Pair], list
             unmatched.append(Unmatched(found.name, reason))
         else:
             name = clamped.get(found.tensor, found.tensor)
-            had = channels.get(name)
-            pairs.append(Pair(name, name, found.name, found.qparams, found.gain, had))
+            had, node = channels.get(name), makers.get(name, "")
+            pairs.append(Pair(name, name, found.name, found.qparams, found.gain, had, node=node))
     return pairs, unmatched
 
 
@@ -170,6 +171,17 @@ def _clamped(source: ir.Model, kept: Collection[str]) -> dict[str, str]:
         read, result = node.inputs[0], str(node.outputs[0].name)
         if len(read.uses()) == 1 and not read.is_graph_output() and result not in kept:
             found[str(read.name)] = found.get(result, result)
+    return found
+
+
+def _makers(source: ir.Model) -> dict[str, str]:
+    """Tensor -> the node that computes it: the Conv, where a Relu behind it is a part of it."""
+    found: dict[str, str] = {}
+    for node in source.graph.all_nodes():
+        read = node.inputs[0] if node.inputs else None
+        ahead = "" if read is None or len(read.uses()) > 1 else found.get(str(read.name), "")
+        name = (facts.of(node).swallowed and ahead) or str(node.name)
+        found |= {str(value.name): name for value in node.outputs}
     return found
 
 

@@ -165,6 +165,7 @@ def _tensor_finding(pair: Pair) -> TensorFinding:
         pair.sums.compared.cosine,
         pair.sums.compared.max_error / scale,
         pair.sums.compared.saturated_share,
+        pair.node,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from statistics import median
 from typing import TYPE_CHECKING
 
@@ -72,10 +73,10 @@ def _print_tensors(
 ) -> None:
     bounded = min_sqnr_db is not None or max_steps is not None
     least = min_sqnr_db if bounded else _least(tensors)
-    ordered = sorted(tensors, key=_badness)
+    ordered = sorted(enumerate(tensors, 1), key=lambda numbered: _badness(numbered[1]))
     bad = {
         place
-        for place, t in enumerate(ordered)
+        for place, (_, t) in enumerate(ordered)
         if (least is not None and not t.sqnr_db >= least)
         or (max_steps is not None and not t.max_error_steps <= max_steps)
     }
@@ -83,23 +84,31 @@ def _print_tensors(
     rows = [
         (
             t.name,
+            t.node or "-",
+            str(number),
             t.dtype,
-            f"{t.scale:.6g}",
+            f"{t.scale:.4g}",
             _db(t.sqnr_db),
-            f"{t.cosine:.6f}",
             f"{t.max_error_steps:.2f}",
             f"{t.saturated_share:.3%}",
         )
-        for t in shown
+        for number, t in shown
     ]
-    header = ("tensor", "codes", "scale", "SQNR dB", "cosine", "max error, steps", "saturated")
+    header = ("tensor", "node", "#", "codes", "scale", "SQNR dB", "max steps", "saturated")
     marked = [place for place in sorted(bad) if place < len(shown)]
-    print_table(console, "tensors, worst first", header, rows, (2, 3, 4, 5, 6), marked)
+    title = "tensors, worst first (#: place in graph order)"
+    print_table(console, title, header, rows, (2, 4, 5, 6, 7), marked)
     if bad:
         why = "break a bound" if bounded else f"have less than {least:.1f} dB"
-        console.print(f"! {len(bad)} of {len(tensors)} tensors {why}\n")
+        number, first = min((ordered[place] for place in bad), key=operator.itemgetter(0))
+        where = f" of node {first.node}" if first.node else ""
+        console.print(
+            f"! {len(bad)} of {len(tensors)} tensors {why}; "
+            f"the first in graph order is # {number}, {first.name}{where}\n"
+        )
     if rest := ordered[len(shown) :]:
-        console.print(f"and {len(rest)} more, from {_db(rest[0].sqnr_db)} dB on; -v shows them\n")
+        best = _db(rest[0][1].sqnr_db)
+        console.print(f"and {len(rest)} more, from {best} dB on; -v shows them\n")
 
 
 def _badness(tensor: TensorFinding) -> tuple[bool, float]:

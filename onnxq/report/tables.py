@@ -3,8 +3,9 @@
     spare = width - gaps - numbers
     cut   = the largest c with sum(min(natural width, c) over names and words) <= spare
 
-Where the output is no terminal, names stay whole, whatever the width: they are what one searches
-for. Such a table may be wider than 80 columns.
+A column without a space in any cell is one of names, and so is the first. Where the output is no
+terminal, names stay whole, whatever the width, and the header stays one line: they are what one
+searches for. Such a table may be wider than 80 columns.
 """
 
 from __future__ import annotations
@@ -61,8 +62,11 @@ def print_table(
         justify = "right" if i in numbers else "left"
         table.add_column(Text(name), justify=justify, width=widths[i], overflow="fold")  # type: ignore[arg-type]  # a literal
     for place, row in enumerate(cells):
-        is_name = " " not in row[0].removeprefix(MARK).strip()  # lists of names wrap, as words do
-        shown = [shortened(row[0], widths[0]) if is_name else row[0], *row[1:]]
+        # lists of names wrap, as words do
+        shown = [
+            shortened(cell, width) if _is_name(cell) else cell
+            for cell, width in zip(row, widths, strict=True)
+        ]
         style = MARKED if place in marked else None
         table.add_row(*map(Text, shown), style=style)
     if title:
@@ -79,6 +83,10 @@ def shortened(name: str, width: int) -> str:
     return name[: kept // 2] + ELLIPSIS + name[-(kept - kept // 2) :]
 
 
+def _is_name(cell: str) -> bool:
+    return " " not in cell.removeprefix(MARK).strip()
+
+
 def _widths(
     console: Console, header: Sequence[str], cells: Sequence[Sequence[str]], numbers: Sequence[int]
 ) -> list[int]:
@@ -87,7 +95,7 @@ def _widths(
     natural = [
         max(map(cell_len, [name, *(row[i] for row in cells)])) for i, name in enumerate(header)
     ]
-    if sum(natural) > within:  # names of columns are broken first
+    if sum(natural) > within and console.is_terminal:  # names of columns are broken first
         natural = [
             max(map(cell_len, [*name.split(), "", *(row[i] for row in cells)]))
             for i, name in enumerate(header)
@@ -95,8 +103,10 @@ def _widths(
     flexible = [i for i in range(len(header)) if i not in numbers]
     spare = within - sum(natural[i] for i in numbers)
     if 0 in flexible and (is_whole() or not console.is_terminal):
-        flexible.remove(0)
-        spare = max(spare - natural[0], READABLE * len(flexible))
+        spare = max(spare - natural[0], READABLE * (len(flexible) - 1))
+        whole = [i for i in flexible if i == 0 or all(_is_name(row[i]) for row in cells)]
+        spare -= sum(natural[i] for i in whole[1:])
+        flexible = [i for i in flexible if i not in whole]
     cut = _cut([natural[i] for i in flexible], spare)
     return [min(n, cut) if i in flexible else n for i, n in enumerate(natural)]
 

@@ -113,3 +113,19 @@ def test_many_broken_bounds_are_counted() -> None:
     tensors = tuple(dataclasses.replace(TENSOR, name=f"t{i}") for i in range(9))
     with pytest.raises(VerificationError, match="and 4 more"):
         dataclasses.replace(FINDINGS, tensors=tensors).check(min_sqnr_db=35)
+
+
+def test_broken_bounds_stand_in_graph_order_with_the_node_to_leave_in_float() -> None:
+    with pytest.raises(VerificationError) as error:
+        dataclasses.replace(
+            FINDINGS,
+            tensors=(
+                dataclasses.replace(TENSOR, node="conv1"),
+                dataclasses.replace(TENSOR, name="u"),
+            ),
+        ).check(min_sqnr_db=50)
+    tensor, other, output, remedy = str(error.value).splitlines()[1:]
+    assert "tensor 't' of node 'conv1'" in tensor
+    assert "tensor 'u':" in other
+    assert "output 'y'" in output
+    assert "--exclude NODE" in remedy

@@ -30,6 +30,17 @@ def test_tensors_and_outputs_of_the_same_name_are_matched(pair: tuple[ir.Model, 
     assert sides.unmatched == ()
 
 
+def test_a_tensor_has_the_node_that_computes_it_not_the_relu_behind(
+    pair: tuple[ir.Model, ir.Model],
+) -> None:
+    sides = sides_of(*pair)
+    makers = {str(v.name): n.name for n in sides.source.graph for v in n.outputs}
+    nodes = {p.name: p.node for p in sides.tensors}
+    assert nodes["x"] == ""
+    assert nodes["r1"] == makers["c1"]
+    assert nodes["f"] == makers["f"]
+
+
 def test_globs_leave_pairs_out(pair: tuple[ir.Model, ir.Model]) -> None:
     assert [p.name for p in sides_of(*pair, ["r*"]).pairs] == ["r1"]
     with pytest.raises(QConfigError, match="matches 'nothing'"):

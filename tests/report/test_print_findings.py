@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import io
 import math
+from dataclasses import replace
+
+from rich.console import Console
 
 from onnxq.checking.findings import Execution, Findings, OutputFinding, TensorFinding, Unmatched
 from onnxq.report.console import open_console
@@ -42,6 +45,28 @@ def test_without_a_tensor_of_fixed_scale_there_is_no_table_of_tensors() -> None:
 def test_the_worst_tensor_is_first_and_nan_is_worse() -> None:
     text = printed((tensor("good", 40.0), tensor("bad", 20.0), tensor("nan", math.nan)))
     assert text.index("nan ") < text.index("bad ") < text.index("good ")
+
+
+def test_each_tensor_has_its_node_and_its_place_in_the_graph() -> None:
+    tensors = (tensor("first", 20.0), replace(tensor("last", 10.0), node="conv_9"))
+    text = printed(tensors, 30.0, None)
+    assert [line.split()[1:4] for line in text.splitlines() if line.startswith("! ")][:2] == [
+        ["last", "conv_9", "2"],
+        ["first", "-", "1"],
+    ]
+    assert "the first in graph order is # 1, first\n" in text
+
+
+def test_the_table_of_tensors_fits_80_columns() -> None:
+    file = io.StringIO()
+    name = "model.layers.12.attention.out"
+    long = replace(tensor(name, 5.0, 1234.56), node="encoder/node_Conv_1234")
+    findings = Findings("a" * 64, "b" * 64, 2, (long,), (OUTPUT,), (), EXECUTION)
+    console = Console(file=file, force_terminal=True, width=80, color_system=None)
+    print_findings(console, findings)
+    assert max(map(len, file.getvalue().splitlines())) <= 80
+    row = next(line for line in file.getvalue().splitlines() if line.startswith("! "))
+    assert row.count("...") == 2
 
 
 def test_twice_the_error_of_the_median_tensor_is_marked() -> None:

@@ -51,6 +51,22 @@ def test_in_a_pipe_names_are_whole_and_lines_end_with_text() -> None:
     assert "\x1b" not in text
 
 
+def test_in_a_pipe_the_header_is_one_line() -> None:
+    header = printed(80, terminal=False).splitlines()[1]
+    assert header.split() == ["node", "op", "why,", "or", "how", "largest", "difference"]
+
+
+def test_names_in_every_column_are_cut_in_the_middle_and_whole_in_a_pipe() -> None:
+    def printed_names(terminal: bool) -> str:
+        file = io.StringIO()
+        console = Console(file=file, force_terminal=terminal, width=60, color_system=None)
+        print_table(console, "", ("tensor", "node"), [(NAME, NAME)])
+        return file.getvalue()
+
+    assert printed_names(terminal=True).splitlines()[1].count("...") == 2
+    assert printed_names(terminal=False).count(NAME) == 2
+
+
 def test_where_all_is_to_be_shown_a_terminal_gets_whole_names() -> None:
     with showing(Detail.WHOLE):
         assert NAME in printed(80, terminal=True)
