@@ -17,7 +17,9 @@ from onnxq.errors import QConfigError, kind_of, nearest
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-PIXEL_STEP = 1 / 255
+WHITE = 255
+"""The largest pixel."""
+PIXEL_STEP = 1 / WHITE
 """Pixels 0 to 255 as numbers 0 to 1, which the means of most models are given for."""
 
 
@@ -40,8 +42,8 @@ class Pixels:
         scale: what p is multiplied by; 1 where mean and std are given in pixels.
 
     Raises:
-        QConfigError: numbers that are not finite, a std or scale that is not above 0, or as many
-            means as there are no stds.
+        QConfigError: numbers that are not finite, a std or scale that is not above 0, as many means
+            as there are no stds, or means and stds of another scale.
     """
 
     mean: tuple[float, ...] = (0.0,)
@@ -62,6 +64,26 @@ class Pixels:
                 f"pixels: {len(self.mean)} means and {len(self.std)} stds; wanted one of each, or "
                 "one per channel."
             )
+        self._check_scale()
+
+    def _check_scale(self) -> None:
+        """Refuses means above the largest pixel, and stds beyond its range: they are of 0 to 255.
+
+        No pixel would be above the mean, and all of them would be nearly one number.
+        """
+        largest = WHITE * self.scale
+        if max(self.mean) <= largest and max(self.std) <= max(largest, 1.0):
+            return
+        divided = (
+            f"{name} {', '.join(f'{number / WHITE:.4g}' for number in numbers)}"
+            for name, numbers in (("mean", self.mean), ("std", self.std))
+        )
+        raise QConfigError(
+            f"pixels: mean is {self.mean}, std is {self.std}; but x = (pixel * scale - mean) / "
+            f"std, where the scale is {self.scale:.4g} and pixel * scale is 0 to {largest:.4g}. "
+            f"Divide both by 255 ({', '.join(divided)}), or set the scale to 1 where there is one "
+            "(scale=1, --pixels-scale 1)."
+        )
 
     @property
     def factors(self) -> tuple[float, ...]:

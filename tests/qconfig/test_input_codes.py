@@ -53,3 +53,19 @@ def test_wrong_wishes_are_refused() -> None:
             as_input_codes(wrong)
     with pytest.raises(QConfigError, match="wanted a list of names"):
         as_output_codes("logits")
+
+
+@pytest.mark.parametrize(
+    "wrong", [((127.5,), (63.75,)), ((0.0,), (255.0,)), ((123.7, 0.4, 0.4), (1.0,))]
+)
+def test_means_and_stds_of_0_to_255_are_refused_where_pixels_become_0_to_1(
+    wrong: tuple[tuple[float, ...], tuple[float, ...]],
+) -> None:
+    with pytest.raises(QConfigError, match=r"pixel \* scale - mean.*Divide both by 255"):
+        Pixels(*wrong)
+    assert Pixels(*wrong, 1.0).mean == wrong[0]
+
+
+def test_the_message_has_the_numbers_that_were_meant() -> None:
+    with pytest.raises(QConfigError, match=r"\(mean 0\.5, std 0\.25\)"):
+        Pixels((127.5,), (63.75,))
