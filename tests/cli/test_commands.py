@@ -159,3 +159,15 @@ def test_a_pipe_that_is_closed_early_and_a_closed_stdout_end_quietly() -> None:
     assert _shell("onnxq targets | true").stderr == ""
     done = _shell("onnxq targets >&-")
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_an_option_of_other_commands_is_said_to_be_theirs() -> None:
+    text = CliRunner().invoke(main, ["quantize-weights", "a.onnx", "--target", "x86"]).stderr
+    assert "No such option '--target'. It is an option of " in text
+    assert "quantize-dynamic" in text
+    assert "Did you mean" not in text
+
+
+def test_a_slip_in_an_option_still_has_a_suggestion() -> None:
+    text = CliRunner().invoke(main, ["quantize", "a.onnx", "--tagret", "x86"]).stderr
+    assert "--target" in text
