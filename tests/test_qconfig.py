@@ -261,13 +261,30 @@ def test_an_operator_of_onnx_need_not_occur() -> None:
     [
         (QConfigMapping(op_types={"Convv": None}), r"op type 'Convv'.*Did you mean 'Conv'\?"),
         (QConfigMapping(nodes={"/l1/cnov": None}), r"node '/l1/cnov'.*mean '/l1/conv'\?"),
-        (QConfigMapping(nodes={"/l9/*": None}), r"no node matches '/l9/\*'"),
+        (QConfigMapping(nodes={"/l9/*": None}), r"no node matches '/l9/\*' in the model, which"),
+        (QConfigMapping(nodes={"*logi*": None}), r"tensor 'logits' has .*node that makes it"),
+        (QConfigMapping(nodes={"logits": None}), r"tensor 'logits' has .*node that makes it"),
         (QConfigMapping(tensors={"logit": None}), r"tensor 'logit'.*mean 'logits'\?"),
     ],
 )
 def test_unknown_names_suggest_the_nearest(mapping: QConfigMapping, message: str) -> None:
     with pytest.raises(QConfigError, match=message):
         mapping.check({"Conv", "Add"}, {"/l1/conv"}, {"logits"})
+
+
+def test_a_glob_is_not_taken_for_a_slip_in_an_operator_s_name() -> None:
+    with pytest.raises(QConfigError) as error:
+        QConfigMapping(nodes={"*conv_1*": None}).check({"Conv"}, {"n0"}, set())
+    assert "Did you mean" not in str(error.value)
+
+
+def test_names_of_yaml_are_entries_in_python() -> None:
+    by_name = QConfigMapping(A).set_op_type("Conv", "default").set_node("fc*", "float")
+    overrides = QConfigMapping(A).with_overrides(["op:Conv=default", "node:fc*=float"])
+    assert by_name == overrides
+    assert by_name.set_global("fbgemm").global_qconfig == get_default_qconfig("fbgemm")
+    with pytest.raises(QConfigError, match=r"op_types 'Conv': qconfig 'defualt'.*mean 'default'"):
+        by_name.set_op_type("Conv", "defualt")
 
 
 # YAML

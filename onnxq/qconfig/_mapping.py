@@ -115,17 +115,19 @@ class QConfigMapping:
         object.__setattr__(self, "choice", as_choice(self.choice, "QConfigMapping"))
         object.__setattr__(self, "improve", as_names(self.improve, "QConfigMapping"))
 
-    def set_global(self, entry: Entry) -> QConfigMapping:
-        """A mapping with another global entry."""
-        return replace(self, global_qconfig=entry)
+    def set_global(self, entry: Entry | str) -> QConfigMapping:
+        """A mapping with another global entry, or the one of a name, as in YAML: "default"."""
+        return replace(self, global_qconfig=_named(entry, "global"))
 
-    def set_op_type(self, op_type: str, entry: Entry) -> QConfigMapping:
-        """A mapping in which nodes of that ONNX op type have this entry."""
-        return replace(self, op_types={**self.op_types, op_type: entry})
+    def set_op_type(self, op_type: str, entry: Entry | str) -> QConfigMapping:
+        """A mapping in which nodes of that ONNX op type have this entry, or the one of a name."""
+        named = _named(entry, f"op_types '{op_type}'")
+        return replace(self, op_types={**self.op_types, op_type: named})
 
-    def set_node(self, pattern: str, entry: Entry) -> QConfigMapping:
-        """A mapping in which nodes of that name, or that match that glob, have this entry."""
-        return replace(self, nodes={**self.nodes, pattern: entry})
+    def set_node(self, pattern: str, entry: Entry | str) -> QConfigMapping:
+        """A mapping in which nodes of that name or glob have this entry, or the one of a name."""
+        named = _named(entry, f"nodes '{pattern}'")
+        return replace(self, nodes={**self.nodes, pattern: named})
 
     def set_tensor(self, pattern: str, spec: ObserverSpec | None) -> QConfigMapping:
         """A mapping in which tensors of that name, or that match that glob, have this observer."""
@@ -205,8 +207,9 @@ class QConfigMapping:
                     f"qconfig: op type '{op_type}' is not in the model and not known to ONNX; "
                     f"the model has {', '.join(sorted(known_ops))}.{nearest(op_type, known_ops)}"
                 )
-        _check_patterns(self.nodes, set(node_names), "node", known_ops)
-        _check_patterns(self.tensors, set(tensor_names), "tensor")
+        nodes, tensors = set(node_names), set(tensor_names)
+        _check_patterns(self.nodes, nodes, "node", known_ops, tensors)
+        _check_patterns(self.tensors, tensors, "tensor")
 
     def with_overrides(self, overrides: Iterable[str]) -> QConfigMapping:
         """A mapping with settings from a command line on top, later ones last.
@@ -365,17 +368,27 @@ def _check_patterns(
     names: set[str],
     kind: str,
     meant: AbstractSet[str] = frozenset(),
+    tensors: AbstractSet[str] = frozenset(),
 ) -> None:
-    """Passes names and globs that fit; `meant`: what else a name may have been meant for."""
+    """Passes names and globs that fit; `meant`, `tensors`: what they may have been meant for."""
     for pattern in entries:
         if pattern in names or any(fnmatchcase(name, pattern) for name in names):
             continue
+        is_glob = not _GLOB.isdisjoint(pattern)
         what = f"{kind} '{pattern}' is not in the model"
-        if not _GLOB.isdisjoint(pattern):
-            what = f"no {kind} matches '{pattern}'"
+        if is_glob:
+            what = f"no {kind} matches '{pattern}' in the model"
+        literals = "".join(character for character in pattern if character not in _GLOB)
+        near = nearest(literals, names) if is_glob else nearest(pattern, names | meant)
+        found = sorted(name for name in tensors if fnmatchcase(name, pattern))
+        if found:
+            near = (
+                f" The tensor '{found[0]}' has such a name: give the node that makes it, which "
+                "'onnxq verify' shows beside it."
+            )
         raise QConfigError(
             f"qconfig: {what}, which has {len(names)} named {kind}s. "
-            f"'onnxq inspect --json' lists them.{nearest(pattern, names | meant)}"
+            f"'onnxq inspect --json' lists them.{near}"
         )
 
 
@@ -392,8 +405,17 @@ def _without_form(entry: Entry) -> Entry:
     return entry
 
 
+def _named(entry: Entry | str, where: str) -> Entry:
+    """The entry that a name of YAML and of --set stands for; another entry as it is."""
+    if not isinstance(entry, str):
+        return entry
+    return entry_from(entry, where, NAMED, onnxq_default_qconfig)
+
+
 def _check_entry(entry: object, where: str) -> None:
     if entry is not None and not isinstance(entry, QConfig | QConfigDynamic):
         raise QConfigError(
-            f"{where}: got {entry!r}; wanted a QConfig, a QConfigDynamic or None (float)."
+            f"{where}: got {entry!r}; wanted a QConfig, a QConfigDynamic or None (float). "
+            "get_default_qconfig() makes a QConfig; set_op_type, set_node and set_global take "
+            f"names, too: {', '.join(['float', *NAMED])}."
         )

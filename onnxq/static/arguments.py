@@ -8,11 +8,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from numbers import Real
+from pathlib import Path
 
 from onnxq.costs import Costs
 from onnxq.errors import CalibrationError, ModelError, QConfigError, kind_of
 from onnxq.qconfig import QConfig, QConfigMapping
 from onnxq.static.statistics import Statistics
+
+YAML_SUFFIXES = (".yaml", ".yml")
 
 
 def check_mapping(value: object) -> None:
@@ -27,6 +30,8 @@ def check_mapping(value: object) -> None:
         remedy = "Write QConfigMapping(qconfig) to give every node this one."
     elif isinstance(value, Mapping):
         remedy = "Write QConfigMapping.from_dict(...)."
+    elif isinstance(value, str | Path) and Path(value).suffix in YAML_SUFFIXES:
+        remedy = f"Write QConfigMapping.from_yaml(Path({str(value)!r}))."
     else:
         remedy = (
             "Write QConfigMapping.from_yaml(Path(...)) for a file, default_qconfig_mapping(...) "

@@ -19,7 +19,7 @@ SAMPLES = {"x": images(2)}
     ("qconfig", "words"),
     [
         ("x86", r"is a str \('x86'\); wanted an onnxq.qconfig.QConfigMapping\. .*backend"),
-        ("q.yaml", r"from_yaml\(Path\(\.\.\.\)\) for a file"),
+        ("q.yaml", r"from_yaml\(Path\('q\.yaml'\)\)\."),
         ({"": None}, r"qconfig is a dict; wanted .*QConfigMapping\.from_dict"),
         (get_default_qconfig(), r"Write QConfigMapping\(qconfig\)"),
     ],
