@@ -76,7 +76,7 @@ def test_weights_in_blocks_say_their_zero_points_and_level() -> None:
     node = helper.make_node(
         "MatMulNBits", ["x", "w", "s", "z"], ["y"], domain="com.microsoft", **attributes
     )
-    constants = {
+    constants: dict[str, Array] = {
         "w": np.zeros((2, 2, 8), np.uint8),
         "s": np.ones(4, np.float32),
         "z": np.zeros(2, np.uint8),
