@@ -139,11 +139,15 @@ def _weights_of(node: ir.Node) -> Iterator[StoredWeight]:
 
 
 def _blocks_of(node: ir.Node, block: int) -> str:
-    """Blocks of an operator's weight: their size, whether they have zero points, the level."""
-    has_zeros = len(node.inputs) > ZERO_POINTS and node.inputs[ZERO_POINTS] is not None
+    """Blocks of an operator's weight: their size, the scheme of their zero points, the level."""
+    zeros = node.inputs[ZERO_POINTS] if len(node.inputs) > ZERO_POINTS else None
+    scheme = "symmetric"
+    if zeros is not None:
+        is_real = zeros.dtype is not None and zeros.dtype.is_floating_point()
+        scheme = "real" if is_real else "affine"
     level = node.attributes.get_int("accuracy_level", 0)
     beside = f", accuracy level {level}" if level else ""
-    return f"blocks of {block}, {'affine' if has_zeros else 'symmetric'}{beside}"
+    return f"blocks of {block}, {scheme}{beside}"
 
 
 def _is_weight(value: ir.Value) -> bool:

@@ -71,7 +71,8 @@ def test_weights_in_blocks_say_their_bits() -> None:
     assert found.producer == "tool"
 
 
-def test_weights_in_blocks_say_their_zero_points_and_level() -> None:
+@pytest.mark.parametrize(("zeros", "scheme"), [(np.uint8, "affine"), (np.float32, "real")])
+def test_weights_in_blocks_say_their_scheme_and_level(zeros: type, scheme: str) -> None:
     attributes: dict[str, Any] = {"K": 32, "N": 2, "bits": 4, "block_size": 16, "accuracy_level": 4}
     node = helper.make_node(
         "MatMulNBits", ["x", "w", "s", "z"], ["y"], domain="com.microsoft", **attributes
@@ -79,10 +80,10 @@ def test_weights_in_blocks_say_their_zero_points_and_level() -> None:
     constants: dict[str, Array] = {
         "w": np.zeros((2, 2, 8), np.uint8),
         "s": np.ones(4, np.float32),
-        "z": np.zeros(2, np.uint8),
+        "z": np.zeros(2, zeros),
     }
     assert [weight.granularity for weight in of(node, constants).weights] == [
-        "blocks of 16, affine, accuracy level 4"
+        f"blocks of 16, {scheme}, accuracy level 4"
     ]
 
 
