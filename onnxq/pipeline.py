@@ -88,7 +88,7 @@ def quantize(
     samples: str | Path | Samples | Batch | Iterable[Batch] | RunFunction | None = None,
     run_args: Iterable[object] = (),
     *,
-    qconfig: QConfigMapping | None = None,
+    qconfig: QConfigMapping | str | Path | None = None,
     target: str | Target | None = None,
     format: str = "qdq",
     statistics: Statistics | None = None,
@@ -118,7 +118,8 @@ def quantize(
             of that form; or a function that is called with a Prepared and run_args and
             calls prepared.run(batch), as PyTorch documents quantize(model, run_fn, run_args).
         run_args: for a run function.
-        qconfig: what to quantize and how; None: onnxq's default.
+        qconfig: what to quantize and how, or the path of a YAML file that says it; None: onnxq's
+            default.
         target: the machine that the result is for; None: `targets.get_default()`.
         format: see `rewrite`.
         statistics: of an earlier calibration, in place of samples.

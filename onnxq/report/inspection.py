@@ -20,6 +20,7 @@ from onnxq.static.rewrite import rewrite
 
 if TYPE_CHECKING:
     from collections.abc import Collection
+    from pathlib import Path
 
     from rich.console import Console
 
@@ -85,7 +86,7 @@ class Inspection:
 def inspect(
     model: ModelSource,
     *,
-    qconfig: QConfigMapping | None = None,
+    qconfig: QConfigMapping | str | Path | None = None,
     target: str | Target | None = None,
     statistics: Statistics | None = None,
     costs: Costs | None = None,
@@ -96,7 +97,8 @@ def inspect(
 
     Args:
         model: path, ModelProto or onnx_ir.Model.
-        qconfig: what to quantize and how; None: onnxq's default.
+        qconfig: what to quantize and how, or the path of a YAML file that says it; None: onnxq's
+            default.
         target: the machine that it would be for; None: `targets.get_default()`.
         statistics: of a calibration, which have a say in what is chosen; None: rules alone decide.
         costs: times of nodes, which have a say beside statistics; None: the target's own table.

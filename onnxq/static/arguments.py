@@ -12,10 +12,26 @@ from pathlib import Path
 
 from onnxq.costs import Costs
 from onnxq.errors import CalibrationError, ModelError, QConfigError, kind_of
-from onnxq.qconfig import QConfig, QConfigMapping
+from onnxq.qconfig import QConfig, QConfigMapping, default_choice, get_default_qconfig
 from onnxq.static.statistics import Statistics
 
 YAML_SUFFIXES = (".yaml", ".yml")
+
+
+def mapping_from(value: object, backend: str = "") -> QConfigMapping | None:
+    """The QConfigMapping that is given, or that the YAML file of a path describes; None as it is.
+
+    Args:
+        value: of the caller.
+        backend: whose QConfig and choice hold where the file names none.
+    Raises:
+        QConfigError: it is something else, or the file is unreadable or no such YAML.
+    """
+    if isinstance(value, Path) or (isinstance(value, str) and value.endswith(YAML_SUFFIXES)):
+        base = get_default_qconfig(backend)
+        return QConfigMapping.from_yaml(Path(value), base, default_choice(backend))
+    check_mapping(value)
+    return value if isinstance(value, QConfigMapping) else None
 
 
 def check_mapping(value: object) -> None:
@@ -30,11 +46,9 @@ def check_mapping(value: object) -> None:
         remedy = "Write QConfigMapping(qconfig) to give every node this one."
     elif isinstance(value, Mapping):
         remedy = "Write QConfigMapping.from_dict(...)."
-    elif isinstance(value, str | Path) and Path(value).suffix in YAML_SUFFIXES:
-        remedy = f"Write QConfigMapping.from_yaml(Path({str(value)!r}))."
     else:
         remedy = (
-            "Write QConfigMapping.from_yaml(Path(...)) for a file, default_qconfig_mapping(...) "
+            "Give the path of a YAML file (.yaml, .yml), default_qconfig_mapping(...) "
             "for a backend, such as 'x86', or None for onnxq's default."
         )
     shown = f" ({value!r})" if isinstance(value, str) else ""

@@ -20,7 +20,7 @@ from onnxq.qconfig.absent import absent_op_types
 from onnxq.qconfig.excluded import excluding
 from onnxq.qconfig.input_codes import as_input_codes, as_output_codes, check_end
 from onnxq.samples.state import check_feedback
-from onnxq.static.arguments import check_costs, check_mapping
+from onnxq.static.arguments import check_costs, mapping_from
 from onnxq.static.choosing.named_forms import NamedForms
 from onnxq.static.choosing.rules import by_rules
 from onnxq.static.origin import suit_kernels
@@ -52,7 +52,7 @@ LOG = logging.getLogger(__name__)
 @without_collector()
 def prepare(
     model: ModelSource | Canonical,
-    qconfig: QConfigMapping | None = None,
+    qconfig: QConfigMapping | str | Path | None = None,
     target: str | Target | None = None,
     feedback: Mapping[str, str] | None = None,
     range_reduction: RangeReduction | str | None = None,
@@ -67,8 +67,9 @@ def prepare(
     Args:
         model: path, ModelProto or onnx_ir.Model, or a Canonical of one; it is not changed. A
             Canonical of a module that trains is taken as it is.
-        qconfig: what to quantize and how; None: onnxq's default for every operator, or, for the
-            targets "fbgemm" and "qnnpack", the QConfig that PyTorch documents for that backend.
+        qconfig: what to quantize and how, or the path of a YAML file that says it; None: onnxq's
+            default for every operator, or, for the targets "fbgemm" and "qnnpack", the QConfig that
+            PyTorch documents for that backend.
         target: name or value; None: `targets.get_default()`, which is "portable" unless set.
         feedback: {output name: input name} of state that each batch hands to the next one.
         range_reduction: where weights give up range so that pairs of products fit int16; None: the
@@ -87,14 +88,14 @@ def prepare(
             of another target.
         UnsupportedError: the qconfig asks for number types that ONNX Runtime lacks.
     """
-    check_mapping(qconfig)
+    given = mapping_from(qconfig, backend_of(target))
     chosen = targets.resolve(target)
     if range_reduction is not None:
         chosen = replace(chosen, range_reduction=as_range_reduction(range_reduction))
     check_costs(costs)
     if costs is not None:
         costs.check_target(chosen.name)
-    mapping = qconfig if qconfig is not None else default_qconfig_mapping(backend_of(target))
+    mapping = given if given is not None else default_qconfig_mapping(backend_of(target))
     mapping = excluding(mapping, exclude)
     wishes, codes_out = as_input_codes(input_codes), as_output_codes(output_codes)
     canonical = _canonical(model)

@@ -20,7 +20,8 @@ from onnxq.improve import wanted
 from onnxq.qconfig import default_qconfig_mapping
 from onnxq.qconfig.excluded import excluding
 from onnxq.samples.held_apart import EVERY
-from onnxq.static.arguments import check_costs, check_mapping
+from onnxq.static.arguments import check_costs, mapping_from
+from onnxq.static.prepare import backend_of
 from onnxq.tuning.baseline import baseline_of
 from onnxq.tuning.course import Course, open_journal, times_in
 from onnxq.tuning.defaults import IMPROVE
@@ -64,7 +65,7 @@ def tune(
     *,
     metric: object = None,
     goal: Goal = DEFAULT_GOAL,
-    qconfig: QConfigMapping | None = None,
+    qconfig: QConfigMapping | str | Path | None = None,
     target: str | Target | None = None,
     format: str = "qdq",
     feedback: Mapping[str, str] | None = None,
@@ -91,7 +92,8 @@ def tune(
         metric: "sqnr" (the default), "top1", "bits", "FILE.py:function", or function(run, samples)
             that gives a number, higher is better (see onnxq.tuning.metric).
         goal: bounds, an objective within them, and what the search may spend.
-        qconfig: where the search begins; what it names stays as it is. None: onnxq's default.
+        qconfig: where the search begins, or the path of a YAML file that says it; what it names
+            stays as it is. None: onnxq's default.
         target: the machine that the result is for.
         format: "qdq" or "qoperator".
         feedback: {output name: input name} of state that each batch hands to the next one.
@@ -129,7 +131,7 @@ def tune(
     )
     by = as_metric(metric)
     _check_goal(goal, by)
-    check_mapping(qconfig)
+    given = mapping_from(qconfig, backend_of(target))
     check_costs(costs)
     if progress is not None and not callable(progress):
         raise QConfigError(f"progress is {kind_of(progress)}; wanted a function(done, most).")
@@ -138,7 +140,7 @@ def tune(
     search, apart = open_tuning_samples(
         samples, check, subject.inputs, every=hold_apart, batch_size=batch_size, ignore=ignore
     )
-    asked = excluding(subject.default if qconfig is None else qconfig, exclude)
+    asked = excluding(subject.default if given is None else given, exclude)
     begun_s = time.process_time()
     baseline = baseline_of(subject, search, by)
     pass_s = time.process_time() - begun_s

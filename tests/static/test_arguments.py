@@ -1,14 +1,17 @@
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 import torch
 
 import onnxq
 from onnxq.errors import CalibrationError, ModelError, QConfigError
-from onnxq.qconfig import get_default_qconfig
+from onnxq.qconfig import QConfigMapping, get_default_qconfig
 from tests.examples import images, network
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 pytestmark = pytest.mark.oracle
 
@@ -19,7 +22,7 @@ SAMPLES = {"x": images(2)}
     ("qconfig", "words"),
     [
         ("x86", r"is a str \('x86'\); wanted an onnxq.qconfig.QConfigMapping\. .*backend"),
-        ("q.yaml", r"from_yaml\(Path\('q\.yaml'\)\)\."),
+        ("q.yaml", r"q\.yaml"),
         ({"": None}, r"qconfig is a dict; wanted .*QConfigMapping\.from_dict"),
         (get_default_qconfig(), r"Write QConfigMapping\(qconfig\)"),
     ],
@@ -27,6 +30,16 @@ SAMPLES = {"x": images(2)}
 def test_what_is_no_mapping_is_told_how_to_make_one(qconfig: object, words: str) -> None:
     with pytest.raises(QConfigError, match=words):
         onnxq.quantize(network(), SAMPLES, qconfig=cast("Any", qconfig))
+
+
+def test_a_qconfig_may_be_the_path_of_a_yaml_file_as_on_the_command_line(tmp_path: Path) -> None:
+    path = tmp_path / "some.yaml"
+    path.write_text("op_types: {Conv: float}")
+    read = QConfigMapping.from_yaml(path)
+    assert onnxq.prepare(network(), path).qconfig == read
+    assert onnxq.prepare(network(), str(path)).qconfig == read
+    of_backend = onnxq.prepare(network(), path, "fbgemm").qconfig
+    assert of_backend.global_qconfig == get_default_qconfig("fbgemm")
 
 
 def test_a_pytorch_module_is_sent_to_export() -> None:

@@ -171,7 +171,8 @@ def test_drop_of_a_metric_that_float_has_no_value_of_is_refused(files: tuple[Pat
     [
         ({"goal": 30}, r"goal is an int; wanted onnxq\.Goal"),
         ({"improve": "bias"}, "got 'bias'; wanted a list of names"),
-        ({"qconfig": "a.yaml"}, "qconfig is a str"),
+        ({"qconfig": "x86"}, "qconfig is a str"),
+        ({"qconfig": "a.yaml"}, "a.yaml"),
         ({"costs": "costs.csv"}, r"costs are a str; .* Costs\.load"),
         ({"progress": 3}, "progress is an int"),
     ],
