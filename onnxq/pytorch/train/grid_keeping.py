@@ -4,18 +4,25 @@
 
 torch's quantized kernels of these functions keep scale and zero point, too. A function has no
 module that could round its result, so that the layer that reads it does.
+
+One in n means of n codes is a tie where n is even, and float32 has lost that. ONNX Runtime's
+QLinearGlobalAveragePool adds up integers, so that this is what the layer's input is rounded to,
+
+    rint(float32(sum) * (s / (s * n))),    sum: the whole number next to mean / s * n
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+
+import torch
 
 from onnxq.pytorch.modules.hooks import has_pre_hook
 from onnxq.pytorch.nn.quantized.requantize import Requantize
 
 if TYPE_CHECKING:
-    from torch import nn
+    from torch import Tensor, nn
 
     from onnxq.pytorch.numerics.fake_quantize import FakeQuantize
 
@@ -26,6 +33,8 @@ _GRID_KEEPING = """
 """
 GRID_KEEPING = frozenset(_GRID_KEEPING.split())
 """Functions whose quantized kernels in torch keep scale and zero point of their input."""
+_MEANS = frozenset(["mean", "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d"])
+_WHOLE = 0.1  # a sum of codes that float32 puts further from a whole number is none
 
 
 @dataclass(frozen=True)
@@ -34,24 +43,63 @@ class Between:
 
     Attributes:
         fake: whose grid.
+        averaged: number of codes that each value is the mean of, in the first pass; 0: it is no
+            mean of an image.
     """
 
     fake: FakeQuantize
+    averaged: int = field(default=0, compare=False)
+
+
+def averaged(name: str, x: Tensor, result: Tensor) -> int:
+    """Number of values that each result is the mean of; 0 where it is none of a whole image.
+
+    Args:
+        name: of the function.
+        x: (batch, channels, *image).
+        result: what the function made of it.
+    """
+    is_global = x.ndim > 2 and result.shape[:2] == x.shape[:2]
+    if name not in _MEANS or not is_global or result.numel() != x.shape[0] * x.shape[1]:
+        return 0
+    return x[0, 0].numel()
+
+
+def exact_mean(x: Tensor, scale: Tensor, count: int) -> Tensor:
+    """Means of codes, rounded as integers are; the gradient is that of x.
+
+    Args:
+        x: means in float32, in other types they are returned as they are.
+        scale: of the codes, shape ().
+        count: number of codes in each mean; 0: x is no mean.
+    """
+    if not count or x.dtype != torch.float32 or torch.compiler.is_exporting():
+        return x
+    means, step = x.detach(), scale.detach()
+    sums = means / step * count
+    whole = sums.round()
+    rounded = (whole * (step / (step * count))).round() * step
+    exact = torch.where((sums - whole).abs() <= _WHOLE, rounded, means)
+    return x + (exact - means)
 
 
 def round_input(layer: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
     """The hook of a prepared layer: its input goes to the grid of `input_fake_quant`."""
     fake: FakeQuantize = layer.input_fake_quant
-    return (fake.rounded(args[0]), *args[1:]) if fake.fake_quant_enabled else args
+    if not fake.fake_quant_enabled:
+        return args
+    return (fake.rounded(exact_mean(args[0], fake.scale, layer.input_averaged)), *args[1:])
 
 
 def requantize_input(layer: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
     """The hook of a converted layer: as round_input, with QuantizeLinear and DequantizeLinear."""
-    return (layer.input_grid(args[0]), *args[1:])
+    grid: Requantize = layer.input_grid
+    return (grid(exact_mean(args[0], grid.scale, layer.input_averaged)), *args[1:])
 
 
 def keep_rounding(prepared: nn.Module, converted: nn.Module) -> None:
     """Lets the converted layer round its input, if the prepared one does."""
     if has_pre_hook(prepared, round_input):
         converted.input_grid = Requantize.from_float(prepared.input_fake_quant)  # type: ignore[arg-type]  # a FakeQuantize
+        converted.input_averaged = prepared.input_averaged
         converted.register_forward_pre_hook(requantize_input)

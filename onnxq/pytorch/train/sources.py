@@ -29,7 +29,7 @@ from onnxq.pytorch.nn.quantized.observed import bind_input
 from onnxq.pytorch.numerics.compiling import never_compiled
 from onnxq.pytorch.numerics.fake_quantize import FakeQuantize
 from onnxq.pytorch.train.agreeing_sums import keep_sums, owner
-from onnxq.pytorch.train.grid_keeping import GRID_KEEPING, Between, round_input
+from onnxq.pytorch.train.grid_keeping import GRID_KEEPING, Between, averaged, round_input
 from onnxq.qconfig import QConfig
 from onnxq.qdq.sum_scales import ADD, Sum
 
@@ -141,7 +141,7 @@ class Tracker(TorchFunctionMode):
         moves = _moves(name, args, kwargs)
         made = self._moved(where, read) if moves or name in GRID_KEEPING else Lost(where)
         if not moves and isinstance(made, FakeQuantize):
-            made = Between(made)
+            made = Between(made, averaged(name, read[0], result))
         if name in _ADDING and "alpha" not in kwargs:
             made = self._added(where, args)
         # __setitem__ returns None, and changes its first argument
@@ -303,6 +303,7 @@ def bind(tracker: Tracker) -> None:
             bind_input(module, source)
             continue
         bind_input(module, source.fake)
+        module.__dict__["input_averaged"] = source.averaged
         if not has_pre_hook(module, round_input):
             module.register_forward_pre_hook(round_input)
 

@@ -89,6 +89,21 @@ def test_the_layer_reads_the_grid_of_what_the_function_read(name: str) -> None:
     assert torch.equal(seen[0], fake.rounded(seen[0]))
 
 
+@pytest.mark.parametrize("name", ["mean", "adaptive_avg_pool2d"])
+def test_a_mean_of_codes_is_rounded_as_their_sum_in_integers(name: str) -> None:
+    net = trained(BETWEEN[name])
+    images = torch.randn(64, 3, 4, 4, generator=torch.Generator().manual_seed(1))
+    net(images)
+    quantized: Any = convert(net)
+    means: list[Tensor] = []
+    quantized.classifier[1].register_forward_pre_hook(lambda _, args: means.append(args[0]))
+    assert torch.equal(quantized(images), net(images))
+    scale = quantized.conv.output.scale
+    sums = (quantized.conv(quantized.quant(images)) / scale).round().sum((2, 3)).double()
+    assert torch.equal((means[0] / scale).round().double(), (sums / 16).round())
+    assert int((sums % 16 == 8).sum()) > 10, "ties"
+
+
 def test_training_reaches_what_is_ahead_of_an_average() -> None:
     assert trained().conv.weight.grad.abs().sum() > 0
 
