@@ -14,6 +14,7 @@ from onnxq.checking.side_by_side import Pair
 from onnxq.errors import ModelError, QConfigError, nearest
 from onnxq.graph.canonical import canonicalize
 from onnxq.graph.coded import INPUTS_KEY, OUTPUTS_KEY, read_coded
+from onnxq.graph.door.problem import WHERE_KEY
 from onnxq.graph.expose import observable
 from onnxq.graph.io import load, model_hash
 from onnxq.graph.passes.pad_channels import padded_channels
@@ -74,11 +75,13 @@ def sides_of(model: ModelSource, quantized: ModelSource, only: Sequence[str] = E
         only: globs; tensors and outputs to compare.
 
     Raises:
-        ModelError: a model cannot be read, or the two do not belong together.
+        ModelError: a model cannot be read, or the two are swapped or do not belong together.
         QConfigError: a glob of `only` that matches nothing.
     """
     target = load(quantized)
-    source = _float_side(model, target)
+    given = load(model)
+    _check_order(given, target)
+    source = _float_side(given, target)
     # its hash is asked for once: it reads every weight
     float_hash = model_hash(source)
     _check_belong(source, target, float_hash)
@@ -100,9 +103,20 @@ def sides_of(model: ModelSource, quantized: ModelSource, only: Sequence[str] = E
     )
 
 
-def _float_side(model: ModelSource, target: ir.Model) -> ir.Model:
+def _check_order(given: ir.Model, target: ir.Model) -> None:
+    """Refuses a model of onnxq in the float model's place, and a float one in its own."""
+    if FLOAT_HASH_KEY not in given.metadata_props or FLOAT_HASH_KEY in target.metadata_props:
+        return
+    names = (str(model.meta.get(WHERE_KEY, "a model")) for model in (given, target))
+    raise ModelError(
+        "{} is quantized, and {} was not made by onnxq: they look swapped. Give the float model "
+        "first, then the quantized one.".format(*names)
+    )
+
+
+def _float_side(model: ir.Model, target: ir.Model) -> ir.Model:
     """The canonical float model, which takes pixels where the quantized one does."""
-    source = canonicalize(load(model), types_by_run).model
+    source = canonicalize(model, types_by_run).model
     floats = {v.name for v in source.graph.inputs} - read_coded(source, INPUTS_KEY).keys()
     take_pixels(source, {n: coded for n, coded in pixels_of(target).items() if n in floats})
     return source

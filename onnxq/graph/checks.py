@@ -8,6 +8,7 @@ import onnx_ir as ir
 
 from onnxq import catalog
 from onnxq.errors import ModelError
+from onnxq.graph.door.problem import WHERE_KEY
 from onnxq.graph.door.scopes import all_tensors, scoped_nodes
 
 if TYPE_CHECKING:
@@ -31,16 +32,17 @@ def check_quantizable(model: ir.Model) -> None:
         raise ModelError(
             "the model's graph is empty: it has no nodes, so there is nothing to quantize."
         )
+    where = model.meta.get(WHERE_KEY, "the model")
     if model.metadata_props.get(FORMAT_KEY):
         raise ModelError(
-            "the model is quantized already: its metadata say that onnxq wrote it in format "
+            f"{where} is quantized already: its metadata say that onnxq wrote it in format "
             f"'{model.metadata_props[FORMAT_KEY]}'. {_REMEDY}"
         )
     on_codes = [node for node, _ in scoped_nodes(model) if catalog.is_on_codes(node)]
     if on_codes and not all(map(_only_reads_codes, on_codes)):
         node = on_codes[0]
         raise ModelError(
-            f"the model is quantized already: node '{node.name or node.outputs[0].name}' is a "
+            f"{where} is quantized already: node '{node.name or node.outputs[0].name}' is a "
             f"{node.op_type}. {_REMEDY}"
         )
     _check_types(model)

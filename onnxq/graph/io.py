@@ -18,7 +18,7 @@ from onnxq.graph.door.depth import MAX_DEPTH, check_depth
 from onnxq.graph.door.external_data import check_folder_is_known, set_folder
 from onnxq.graph.door.negative_sizes import make_negative_sizes_dynamic, without_negative_sizes
 from onnxq.graph.door.order import out_of_order
-from onnxq.graph.door.problem import DAMAGED, label
+from onnxq.graph.door.problem import DAMAGED, WHERE_KEY, label
 from onnxq.graph.edit import use_short_domain
 from onnxq.graph.hashing import model_hash
 from onnxq.graph.saving import save
@@ -110,6 +110,7 @@ def _from_proto(proto: onnx.ModelProto, where: str, folder: Path | None) -> ir.M
         raise ModelError(f"{where} is not a valid ONNX model: {_root(error)}. {DAMAGED}") from error
     if len(model.functions) < len(proto.functions):
         raise ModelError(f"{where}: two functions have one name. {DAMAGED}")
+    model.meta[WHERE_KEY] = where
     use_short_domain(model)
     if folder is not None:
         set_folder(model, folder)

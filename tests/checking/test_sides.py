@@ -3,6 +3,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import onnx
+import onnx_ir as ir
 import pytest
 from onnxruntime.quantization import CalibrationDataReader, QuantFormat, quantize_static
 
@@ -13,8 +14,6 @@ from tests.examples import as_ir, images, network
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    import onnx_ir as ir
 
 
 @pytest.fixture(scope="module")
@@ -52,6 +51,18 @@ def test_models_that_do_not_belong_together_are_refused(pair: tuple[ir.Model, ir
     other.graph.initializer[0].raw_data = bytes(len(other.graph.initializer[0].raw_data))
     with pytest.raises(ModelError, match="was made from float model"):
         sides_of(as_ir(other), pair[1])
+
+
+def test_swapped_models_are_told_apart_by_their_files(
+    pair: tuple[ir.Model, ir.Model], tmp_path: Path
+) -> None:
+    paths = (tmp_path / "float.onnx", tmp_path / "int8.onnx")
+    for model, path in zip(pair, paths, strict=True):
+        onnx.save(ir.to_proto(model), path)
+    with pytest.raises(ModelError, match=r"int8\.onnx' is quantized, and .*look swapped.*float model"):
+        sides_of(paths[1], paths[0])
+    with pytest.raises(ModelError, match=r"int8\.onnx' is quantized already"):
+        sides_of(paths[1], paths[1])
 
 
 class Reader(CalibrationDataReader):  # type: ignore[misc]  # it has no types

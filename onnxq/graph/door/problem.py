@@ -10,6 +10,9 @@ if TYPE_CHECKING:
 
 DAMAGED = "The model is damaged or was written by a broken tool; export it again."
 
+WHERE_KEY = "onnxq.where"
+"""Key in a model's `meta`, which is not saved: its name in messages, such as "'model.onnx'"."""
+
 
 @dataclass(frozen=True, slots=True)
 class Problem:
