@@ -107,10 +107,10 @@ def _check_order(given: ir.Model, target: ir.Model) -> None:
     """Refuses a model of onnxq in the float model's place, and a float one in its own."""
     if FLOAT_HASH_KEY not in given.metadata_props or FLOAT_HASH_KEY in target.metadata_props:
         return
-    names = (str(model.meta.get(WHERE_KEY, "a model")) for model in (given, target))
+    ours, theirs = (model.meta.get(WHERE_KEY, "a model") for model in (given, target))
     raise ModelError(
-        "{} is quantized, and {} was not made by onnxq: they look swapped. Give the float model "
-        "first, then the quantized one.".format(*names)
+        f"{ours} is quantized, and {theirs} was not made by onnxq: they look swapped. Give the "
+        "float model first, then the quantized one."
     )
 
 

@@ -59,7 +59,9 @@ def test_swapped_models_are_told_apart_by_their_files(
     paths = (tmp_path / "float.onnx", tmp_path / "int8.onnx")
     for model, path in zip(pair, paths, strict=True):
         onnx.save(ir.to_proto(model), path)
-    with pytest.raises(ModelError, match=r"int8\.onnx' is quantized, and .*look swapped.*float model"):
+    with pytest.raises(
+        ModelError, match=r"int8\.onnx' is quantized, and .*look swapped.*float model"
+    ):
         sides_of(paths[1], paths[0])
     with pytest.raises(ModelError, match=r"int8\.onnx' is quantized already"):
         sides_of(paths[1], paths[1])
