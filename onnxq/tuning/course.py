@@ -20,6 +20,7 @@ from onnxq.tuning.finalists import judged, reserves
 from onnxq.tuning.goal import Aim
 from onnxq.tuning.journal import Journal, JournalHead
 from onnxq.tuning.kinds import Alike, apart, by_kind, dearest_parts
+from onnxq.tuning.left_in_float import left_in_float
 from onnxq.tuning.measure_sensitivity import sensitivity_of
 from onnxq.tuning.measure_times import measure_times, times_of
 from onnxq.tuning.moves import (
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from onnxq.tuning.evaluator import Evaluator
     from onnxq.tuning.finalists import Clock
     from onnxq.tuning.goal import Goal
+    from onnxq.tuning.left_in_float import LeftInFloat
     from onnxq.tuning.metric import Metric
     from onnxq.tuning.moves import WholeMove
     from onnxq.tuning.sensitivity import Sensitivity
@@ -130,6 +132,7 @@ class Course:
         self._spent = 0.0  # runs of the sensitivity
         self._measured: tuple[Alike, ...] = ()
         self._coded: Coded | None = None
+        self._proposals: Proposals | None = None
 
     @property
     def runs(self) -> float:
@@ -222,7 +225,7 @@ class Course:
         begun = self._evaluations.all([start.mapping])[0]
         noise_begun = noise_of(begun) if isinstance(begun, Score) else 0.0
         standing = Standing(self._goal, evaluator.baseline.metric, noise_begun)
-        proposals = Proposals(standing, Estimates(noise), time_of)
+        proposals = self._proposals = Proposals(standing, Estimates(noise), time_of)
 
         def search(
             begin: Sequence[Position], moves: Sequence[WholeMove], offers: Offers | None = None
@@ -236,6 +239,10 @@ class Course:
         cost_of = {cost.group: cost.noise for cost in sensitivity.costs}
         found = search(starts, moves, self._offers(apart(self._measured, cost_of), moves))
         return found if self._clock is None else self._judged(found, standing, search)
+
+    def left_in_float(self, best: Point) -> tuple[LeftInFloat, ...]:
+        """Layers that `descend` left in float in its best point, and why."""
+        return () if self._proposals is None else left_in_float(best, self._proposals)
 
     def _judged(
         self,

@@ -54,6 +54,10 @@ network of 8 layers is 0.8 dB from the best at most, without up to 15 (tests/tun
 DISAPPOINTING = 0.5
 """Share of the expected decibels below which a batch is measured in halves."""
 
+LATE, NO_RUN = "the time is up", "no run is left"
+WITHOUT_MORE = (LATE, NO_RUN)
+"""Ends of a search that another one with more runs, or more time, might not have."""
+
 
 @dataclass(frozen=True)
 class Found:
@@ -127,9 +131,9 @@ class Descent:
             failures = failures + 1 if found is best and batch else 0
             best = found
         if self.is_late():
-            return self._found(best, "the time is up")
+            return self._found(best, LATE)
         if self._left <= 0:
-            return self._found(best, "no run is left")
+            return self._found(best, NO_RUN)
         return self._found(best, f"{MOST_FAILURES} batches in a row made nothing better")
 
     def _found(self, best: Point, why: str) -> Found:

@@ -175,6 +175,7 @@ def tune(
         kinds=tuple(kind.group for kind in by_kind(units)),
         labels=tuple(name for name in search.batches[0] if name not in search.inputs),
         refused=found.refused,
+        left_in_float=course.left_in_float(found.best),
         why=found.why,
         spent=Spent(course.runs, time.process_time() - begun_s, pass_s),
     )

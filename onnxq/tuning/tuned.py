@@ -14,8 +14,10 @@ from onnxq.page.card import Table, card_of
 from onnxq.qconfig import QConfig
 from onnxq.report.console import open_console, size_text
 from onnxq.report.tables import print_table
+from onnxq.tuning.descent import WITHOUT_MORE
 from onnxq.tuning.goal import Aim
 from onnxq.tuning.group_tables import MOST_ROWS, count_others, print_group_times, print_sensitivity
+from onnxq.tuning.left_in_float import print_left_in_float, why_float
 from onnxq.tuning.milestone import Milestone, save_milestones
 from onnxq.tuning.score import db_text
 
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from onnxq.qconfig import QConfigMapping
     from onnxq.quantized.quantized_model import QuantizedModel
     from onnxq.tuning.goal import Goal
+    from onnxq.tuning.left_in_float import LeftInFloat
     from onnxq.tuning.node_group import NodeGroup
     from onnxq.tuning.score import Score
     from onnxq.tuning.sensitivity import Sensitivity
@@ -100,6 +103,7 @@ class Tuned:
         goal: as it was asked for.
         labels: names of arrays in the samples that are no inputs.
         refused: (moves, why) of each model that could not be made, or did not run.
+        left_in_float: layers that compute in float in the best one, and why.
         why: the search ended, in words.
         spent: work that it took; it differs from run to run.
     """
@@ -118,6 +122,7 @@ class Tuned:
     kinds: tuple[NodeGroup, ...] = field(default=(), repr=False)
     labels: tuple[str, ...] = ()
     refused: tuple[tuple[tuple[str, ...], str], ...] = ()
+    left_in_float: tuple[LeftInFloat, ...] = ()
     why: str = ""
     spent: Spent = field(default=Spent(0.0, 0.0, 1.0), compare=False)
 
@@ -142,11 +147,7 @@ class Tuned:
     @property
     def is_float(self) -> bool:
         """Whether no node is quantized."""
-        return all(
-            isinstance(entry, QConfig) and entry.form is NodeForm.FLOAT
-            for entry in self.qconfig.nodes.values()
-            if entry is not None
-        )
+        return _is_all_float(self.qconfig)
 
     @property
     def metric_digits(self) -> int:
@@ -203,6 +204,7 @@ class Tuned:
             "times": plain(self.times),
             "group_times": self._group_times(),
             "refused": [{"moves": list(moves), "why": why} for moves, why in self.refused],
+            "left_in_float": [plain(each) for each in self.left_in_float],
             "why": self.why,
             "spent": {
                 "runs": self.spent.runs,
@@ -232,6 +234,7 @@ def print_tuned(console: Console, tuned: Tuned) -> None:
         print_group_times(console, tuned.times, tuned.kinds)
     _print_steps(console, tuned)
     _print_front(console, tuned)
+    print_left_in_float(console, tuned.left_in_float, tuned.score, tuned.goal)
     for move in _chosen_moves(tuned):
         console.print(f"chosen: {move}", soft_wrap=True)
     apart, digits = tuned.held_apart, tuned.metric_digits
@@ -244,9 +247,10 @@ def print_tuned(console: Console, tuned: Tuned) -> None:
     for missed in tuned.missed:
         console.print(f"missed: {missed}")
     if tuned.is_float:
+        others = [step.score for step in tuned.steps if not _is_all_float(step.qconfig)]
+        is_cut = tuned.why in WITHOUT_MORE
         console.print(
-            "note: nothing is quantized: no form that was tried gains anything within these "
-            "bounds; --objective size makes it smaller",
+            f"note: nothing is quantized: {why_float(others, tuned.goal, is_cut=is_cut)}",
             soft_wrap=True,
         )
     if tuned.is_slower and tuned.goal.max_time is None:
@@ -264,7 +268,8 @@ def _print_verdict(console: Console, tuned: Tuned) -> None:
     """Verdict on the model, and a note where the goal bounds no accuracy."""
     verdict = tuned.model.verdict
     if verdict is not None:
-        console.print(f"verdict: {next(iter(verdict.sentences()))}", soft_wrap=True)
+        again = "the float model again; " if tuned.is_float else ""
+        console.print(f"verdict: {again}{next(iter(verdict.sentences()))}", soft_wrap=True)
         if verdict.collapse is not None:
             console.print(f"  {verdict.collapse}", soft_wrap=True)
     if not tuned.goal.bounds_accuracy and tuned.goal.objective is not Aim.ACCURACY:
@@ -301,9 +306,20 @@ def _print_front(console: Console, tuned: Tuned) -> None:
 
 
 def _chosen_moves(tuned: Tuned) -> tuple[str, ...]:
-    """The moves to the best model, in words."""
+    """The moves to the best model, in words; of the float model, that it is that one."""
+    if tuned.is_float:
+        return ("everything in float: this is your float model again, nothing is quantized",)
     found = next((step for step in tuned.steps if step.qconfig == tuned.qconfig), None)
     return ("where it begins",) if found is None or not found.moves else found.moves
+
+
+def _is_all_float(mapping: QConfigMapping) -> bool:
+    """Whether a mapping that names the form of every node quantizes none."""
+    return all(
+        isinstance(entry, QConfig) and entry.form is NodeForm.FLOAT
+        for entry in mapping.nodes.values()
+        if entry is not None
+    )
 
 
 def _chosen(tuned: Tuned, point: Milestone) -> str:

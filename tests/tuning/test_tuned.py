@@ -92,4 +92,21 @@ def test_a_model_that_stays_float_is_said_to_be() -> None:
         mapping = QConfigMapping(entry, nodes={"a": replace(entry, form=form)})
         found = replace(tuned(COST), qconfig=mapping)
         assert found.is_float is is_float
-        assert ("nothing is quantized" in found.report()) is is_float
+        report = found.report()
+        assert ("note: nothing is quantized" in report) is is_float
+        assert ("this is your float model again" in report) is is_float
+
+
+def test_a_model_that_stays_float_lists_no_move() -> None:
+    """Weights that nobody quantizes gain nothing by an improvement."""
+    entry = default_qconfig_mapping().global_qconfig
+    assert isinstance(entry, QConfig)
+    mapping = QConfigMapping(entry, nodes={"a": replace(entry, form=NodeForm.FLOAT)})
+    step = Milestone(("float: Conv, a", "improve: bias"), SCORE, mapping)
+    chosen = [
+        line
+        for line in replace(tuned(COST), qconfig=mapping, steps=(step,)).report().splitlines()
+        if line.startswith("chosen")
+    ]
+    assert len(chosen) == 1
+    assert "improve" not in chosen[0]
