@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 import ml_dtypes
@@ -129,8 +130,9 @@ def _codes(data: Array, bits: int) -> npt.NDArray[np.int32]:
     """One number per code; bytes of uint8 hold several where they have fewer bits."""
     if data.dtype != np.uint8:
         return data.astype(np.int32)
-    rows = unpacked_rows(data.reshape(-1, data.shape[-1]).astype(np.uint8), bits)
-    return rows.reshape(*data.shape[:-1], rows.shape[-1]).astype(np.int32)
+    *outer, width = data.shape
+    rows = unpacked_rows(data.reshape(math.prod(outer), width).astype(np.uint8), bits)
+    return rows.reshape(*outer, rows.shape[-1]).astype(np.int32)
 
 
 def _points(

@@ -57,6 +57,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "tune": ("MODEL", "SAMPLES", "-o", "OUT"),
     "verify": ("MODEL", "MODEL", "SAMPLES"),
     "cross-check": ("MODEL", "SAMPLES"),
+    "report": ("MODEL", "MODEL", "SAMPLES", "-o", "OUT"),
     "predict": ("MODEL",),
     "bench": ("MODEL", "MODEL"),
 }

@@ -32,4 +32,5 @@ def unpacked_rows(packed: Bytes, bits: int) -> Bytes:
     """Codes of rows of bytes: uint8 (rows, bytes) -> (rows, bytes * 8 / bits)."""
     shifts = np.arange(0, BYTE_BITS, bits, dtype=np.uint8)
     parts = (packed[..., np.newaxis] >> shifts) & np.uint8((1 << bits) - 1)
-    return np.asarray(parts.reshape(packed.shape[0], -1), np.uint8)
+    rows, width = packed.shape
+    return np.asarray(parts.reshape(rows, width * len(shifts)), np.uint8)

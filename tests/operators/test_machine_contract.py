@@ -50,6 +50,7 @@ def test_all_whose_sums_depend_on_the_machine_are_here() -> None:
         "QGemm",
         "QLinearConv",
         "QLinearMatMul",
+        "QLinearMul",
     }
 
 

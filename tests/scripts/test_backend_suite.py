@@ -39,13 +39,17 @@ def dead(_: SuiteCase) -> list[Ended]:
 
 
 @pytest.mark.parametrize(
-    ("act", "detail"), [(dead, "SIGSEGV"), (lambda _: signal.pause(), "more than")]
+    ("act", "detail", "limit_s"),
+    [(dead, "SIGSEGV", 100.0), (lambda _: signal.pause(), "more than", 1.0)],
 )
 def test_a_process_that_dies_or_hangs_is_told_of(
-    monkeypatch: pytest.MonkeyPatch, act: Callable[[SuiteCase], list[Ended]], detail: str
+    monkeypatch: pytest.MonkeyPatch,
+    act: Callable[[SuiteCase], list[Ended]],
+    detail: str,
+    limit_s: float,
 ) -> None:
     monkeypatch.setattr(isolated, "run_case", act)
-    monkeypatch.setattr(isolated, "WALL_LIMIT_S", 1.0)
+    monkeypatch.setattr(isolated, "WALL_LIMIT_S", limit_s)
     (ended,) = isolated.run(["test_relu"], processes=1)
     assert [e.way for e in ended] == list(WAYS)
     assert all(e.outcome in BAD and detail in e.detail for e in ended)

@@ -158,7 +158,8 @@ def test_a_model_of_torch_ao_trains_and_converts() -> None:
     made(X)
     made.eval()(X)
     made.apply(disable_observer)
-    assert torch.equal(convert(made)(X), made(X))
+    step = made.add.activation_post_process.scale  # of a sum: convert raises its last digits
+    assert torch.equal((convert(made)(X) / step).round(), (made(X) / step).round())
     assert type(net.quant) is theirs.QuantStub, "the model itself is left as it is"
 
 
