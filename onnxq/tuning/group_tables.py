@@ -22,6 +22,15 @@ MOST_ROWS = 12
 FORMS = (NodeForm.FLOAT, NodeForm.INTEGER, NodeForm.FLOAT_RESULT, NodeForm.DYNAMIC)
 """Forms with kernels of their own."""
 MICRO_NS = 1e3
+SENSITIVITY_WORDS = (
+    "dB alone: at the outputs, this group alone in integers; own: its error on float inputs; "
+    "inherited: what comes in; exact: no error; -: not seen"
+)
+FORM_WORDS = {
+    NodeForm.FLOAT_RESULT: "float result: products of integers, results in float",
+    NodeForm.DYNAMIC: "dynamic: ranges found in each run",
+}
+"""Forms whose names do not say all."""
 
 
 def print_sensitivity(console: Console, sensitivity: Sensitivity) -> None:
@@ -35,6 +44,8 @@ def print_sensitivity(console: Console, sensitivity: Sensitivity) -> None:
     title = "what each group costs alone, the dearest first"
     print_table(console, title, header, rows, numbers=(1, 2, 3))
     count_others(console, len(costs))
+    if costs:
+        console.print(f"{SENSITIVITY_WORDS}\n", soft_wrap=True)
 
 
 def print_group_times(console: Console, times: Times, groups: Iterable[NodeGroup]) -> None:
@@ -51,6 +62,8 @@ def print_group_times(console: Console, times: Times, groups: Iterable[NodeGroup
     title = f"microseconds of each group, without conversions ({times.source})"
     print_table(console, title, header, rows, numbers=range(1, len(header)))
     count_others(console, len(known))
+    words = [FORM_WORDS[form] for form in shown if form in FORM_WORDS]
+    console.print(f"{'; '.join([*words, '-: not in that form'])}\n", soft_wrap=True)
 
 
 def count_others(console: Console, rows: int) -> None:

@@ -93,12 +93,20 @@ class Position:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """Where it began, unless as asked for, and the moves: "float: 3 x Conv, /a .. c"."""
-        moved = [unit for unit in self.units if unit.anchor.name in self.forms]
+        """Where it began, unless as asked for, and the moves: "float: 3 x Conv, /a .. c".
+
+        Where fewer kinds do not have a form, these are named: "float: all but Gemm, /head".
+        """
         found = [self.name] if self.name else []
+        moved = [unit for unit in self.units if unit.anchor.name in self.forms]
         for form in dict.fromkeys(self.forms[unit.anchor.name] for unit in moved):
             alike = by_kind(unit for unit in moved if self.forms[unit.anchor.name] is form)
-            found += [f"{form.value}: {group.name}" for group in alike]
+            others = by_kind(unit for unit in self.units if self.form(unit) is not form)
+            if len(others) < len(alike) > 1:
+                names = " and ".join(group.name for group in others)
+                found.append(f"{form.value}: all but {names}" if names else f"{form.value}: all")
+            else:
+                found += [f"{form.value}: {group.name}" for group in alike]
         return (*found, *(move.name for move in self.whole))
 
 

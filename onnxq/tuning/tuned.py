@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -13,7 +14,7 @@ from onnxq.operator import NodeForm
 from onnxq.page.card import Table, card_of
 from onnxq.qconfig import QConfig
 from onnxq.report.console import open_console, size_text
-from onnxq.report.tables import print_table
+from onnxq.report.tables import print_table, shortened
 from onnxq.tuning.descent import WITHOUT_MORE
 from onnxq.tuning.goal import Aim
 from onnxq.tuning.group_tables import MOST_ROWS, count_others, print_group_times, print_sensitivity
@@ -22,7 +23,7 @@ from onnxq.tuning.milestone import Milestone, save_milestones
 from onnxq.tuning.score import db_text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from rich.console import Console
@@ -37,8 +38,8 @@ if TYPE_CHECKING:
     from onnxq.tuning.times import Times
 
 
-MOST_MOVES = 2
-"""Moves of one model that a table names; those beyond are counted."""
+MOVES_WIDTH = 66
+"""Columns that the moves of one model have in a table; those beyond are counted."""
 
 
 class MissedGoalWarning(UserWarning):
@@ -282,7 +283,7 @@ def _print_verdict(console: Console, tuned: Tuned) -> None:
 def _print_steps(console: Console, tuned: Tuned) -> None:
     rows = []
     for step in tuned.steps[:MOST_ROWS]:
-        moves = counted(step.moves, MOST_MOVES) or "where it begins"
+        moves = _shortly(step.moves) or "where it begins"
         rows.append((moves, *_figures(step.score, tuned.metric_digits)))
     header = ("moves", "metric", "dB", "time", "size")
     print_table(
@@ -293,6 +294,14 @@ def _print_steps(console: Console, tuned: Tuned) -> None:
         numbers=(1, 2, 3, 4),
     )
     count_others(console, len(tuned.steps))
+
+
+def _shortly(moves: Sequence[str]) -> str:
+    """The first moves, as many as a row has place for, and how many more there are."""
+    lengths = itertools.accumulate(len(move) for move in moves)
+    most = sum(length <= MOVES_WIDTH for length in lengths)
+    first = [shortened(move, MOVES_WIDTH) for move in moves[:1]]
+    return counted([*first, *moves[1:]], max(most, 1))
 
 
 def _print_front(console: Console, tuned: Tuned) -> None:

@@ -61,3 +61,11 @@ def test_forms_that_nothing_was_measured_in_have_no_column() -> None:
 
 def test_a_group_without_times_has_no_row() -> None:
     assert len(times([*GROUPS, NodeGroup("unknown", ("x",))])) == len(times(GROUPS))
+
+
+def test_words_of_the_tables_are_explained_under_them() -> None:
+    assert sum("own: its error" in line for line in sensitivity(COST)) == 1
+    assert not any("own: its error" in line for line in sensitivity())
+    words = " ".join(times(GROUPS)[-2] + times(GROUPS)[-1])
+    assert "dynamic: ranges found in each run; -: not in that form" in words
+    assert "float result:" not in words

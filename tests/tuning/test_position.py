@@ -59,6 +59,25 @@ def test_words_name_form_and_nodes() -> None:
     assert words == ("float: MatMul, /mm", "activations by MinMaxObserver", "improve: bias")
 
 
+def test_words_name_the_shorter_list() -> None:
+    """Four kinds, of which one or none stays in integers."""
+    units = tuple(
+        Unit(Member(f"/{kind}", kind), (), kind, (NodeForm.FLOAT, NodeForm.INTEGER))
+        for kind in ("Conv", "Gemm", "Mul", "Sum")
+    )
+    start = QConfigMapping(onnxq_default_qconfig)
+    for unit in units:
+        start = with_form(start, unit, NodeForm.INTEGER)
+
+    def words(count: int) -> tuple[str, ...]:
+        moves = [FormMove(unit, NodeForm.FLOAT) for unit in units[:count]]
+        return Position(start, units).moved(moves).words
+
+    assert words(4) == ("float: all",)
+    assert words(3) == ("float: all but Sum, /Sum",)
+    assert words(2) == ("float: Conv, /Conv", "float: Gemm, /Gemm")
+
+
 def test_forms_of_nodes_are_those_of_the_mapping() -> None:
     begun = {member.name: NodeForm.INTEGER for member in PRODUCT.members}
     there = Position(START, (PRODUCT,)).moved([FormMove(PRODUCT, NodeForm.FLOAT_RESULT)])

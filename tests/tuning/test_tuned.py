@@ -110,3 +110,12 @@ def test_a_model_that_stays_float_lists_no_move() -> None:
     ]
     assert len(chosen) == 1
     assert "improve" not in chosen[0]
+
+
+@pytest.mark.parametrize("moves", [("float: " + "a" * 100,), ("float: " + "a" * 50,) * 3])
+def test_a_row_of_moves_fits_a_page(moves: tuple[str, ...]) -> None:
+    step = Milestone(moves, SCORE, default_qconfig_mapping())
+    report = replace(tuned(COST), steps=(step,)).report()
+    (row,) = [line for line in report.splitlines() if line.startswith("float: aa")]
+    assert len(row) <= 120
+    assert ("and 2 more" in row) is (len(moves) == 3)
