@@ -29,6 +29,7 @@ from onnxq.core.brief import brief
 from onnxq.errors import QConfigError, nearest
 from onnxq.page.card import card_of
 from onnxq.qconfig._defaults import NAMED, get_default_qconfig, onnxq_default_qconfig
+from onnxq.qconfig._patterns import WILDCARDS, check_patterns
 from onnxq.qconfig._plain_values import (
     base_of,
     check_keys,
@@ -52,7 +53,6 @@ from onnxq.qconfig.file_form import EntryForm, TensorForm, check_form
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
-    from collections.abc import Set as AbstractSet
 
     from onnxq.observers import ObserverSpec
 
@@ -66,8 +66,6 @@ class NotSet(enum.Enum):
 NOT_SET = NotSet.NOT_SET
 
 Value = TypeVar("Value")
-
-_GLOB = frozenset("*?[")
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,8 +206,8 @@ class QConfigMapping:
                     f"the model has {', '.join(sorted(known_ops))}.{nearest(op_type, known_ops)}"
                 )
         nodes, tensors = set(node_names), set(tensor_names)
-        _check_patterns(self.nodes, nodes, "node", known_ops, tensors)
-        _check_patterns(self.tensors, tensors, "tensor")
+        check_patterns(self.nodes, nodes, "node", known_ops, tensors)
+        check_patterns(self.tensors, tensors, "tensor")
 
     def with_overrides(self, overrides: Iterable[str]) -> QConfigMapping:
         """A mapping with settings from a command line on top, later ones last.
@@ -352,7 +350,7 @@ def _match(entries: Mapping[str, Value], name: str) -> Value | NotSet:
     """The value of the exact name, else of the glob with most literal characters that matches."""
     if name in entries:
         return entries[name]
-    matching = [p for p in entries if not _GLOB.isdisjoint(p) and fnmatchcase(name, p)]
+    matching = [p for p in entries if not WILDCARDS.isdisjoint(p) and fnmatchcase(name, p)]
     if not matching:
         return NOT_SET
     return entries[min(matching, key=lambda p: (-_literals(p), p))]
@@ -360,36 +358,7 @@ def _match(entries: Mapping[str, Value], name: str) -> Value | NotSet:
 
 @cache
 def _literals(pattern: str) -> int:
-    return sum(character not in _GLOB for character in pattern)
-
-
-def _check_patterns(
-    entries: Mapping[str, object],
-    names: set[str],
-    kind: str,
-    meant: AbstractSet[str] = frozenset(),
-    tensors: AbstractSet[str] = frozenset(),
-) -> None:
-    """Passes names and globs that fit; `meant`, `tensors`: what they may have been meant for."""
-    for pattern in entries:
-        if pattern in names or any(fnmatchcase(name, pattern) for name in names):
-            continue
-        is_glob = not _GLOB.isdisjoint(pattern)
-        what = f"{kind} '{pattern}' is not in the model"
-        if is_glob:
-            what = f"no {kind} matches '{pattern}' in the model"
-        literals = "".join(character for character in pattern if character not in _GLOB)
-        near = nearest(literals, names) if is_glob else nearest(pattern, names | meant)
-        found = sorted(name for name in tensors if fnmatchcase(name, pattern))
-        if found:
-            near = (
-                f" The tensor '{found[0]}' has such a name: give the node that makes it, which "
-                "'onnxq verify' shows beside it."
-            )
-        raise QConfigError(
-            f"qconfig: {what}, which has {len(names)} named {kind}s. "
-            f"'onnxq inspect --json' lists them.{near}"
-        )
+    return sum(character not in WILDCARDS for character in pattern)
 
 
 def _is_onnx_op(op_type: str) -> bool:
