@@ -8,7 +8,8 @@ on each other,
     forward(rows x_1 ... x_n)[i] = forward(row x_i alone)      for the first and the last i
 
 so that a sequence, and a state of several layers, are none. What is found holds for the module; the
-exported model is then run with other batch sizes, as ever.
+exported model is then run with other batch sizes, as ever. Where batch norm takes its statistics
+from the rows, they do depend on each other, and one alone may be refused: two are then a batch.
 """
 
 from __future__ import annotations
@@ -64,6 +65,8 @@ def batch_axes(module: nn.Module, bound: BoundInputs) -> Axes:
     for trial in _assignments(bound)[:MAX_TRIALS]:
         if _is_batch(module, bound, trial):
             return _as_axes(trial)
+    if _averages_rows(module) and _failure(module, bound, first, least=2) is None:
+        return _as_axes(first)
     raise ModelError(_not_found(module, bound))
 
 
@@ -71,12 +74,20 @@ def _as_axes(found: Assignment) -> Axes:
     return Axes({name: {axis: BATCH} for name, axis in found.items()}, {})
 
 
-def _failure(module: nn.Module, bound: BoundInputs, axes: Assignment) -> Exception | None:
-    """Error that forward raises for one row, or for one row more."""
+def _averages_rows(module: nn.Module) -> bool:
+    """Whether there is a batch norm of each batch's own statistics: it may refuse a single row."""
+    norms = (m for m in module.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm))  # noqa: SLF001  # torch has no public name for it
+    return any(norm.running_mean is None for norm in norms)
+
+
+def _failure(
+    module: nn.Module, bound: BoundInputs, axes: Assignment, least: int = 1
+) -> Exception | None:
+    """Error that forward raises for the least number of rows, or for one row more than given."""
     named = {name: (axis,) for name, axis in axes.items()}
     rows = max(bound.tensors[name].shape[axis] for name, axis in axes.items())
     try:
-        for size in (1, rows + 1):
+        for size in (least, rows + 1):
             compute(module, bound.resized(named, size))
     except FORWARD_RAISES as error:
         return error

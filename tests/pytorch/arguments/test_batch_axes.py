@@ -98,6 +98,11 @@ def test_axes_whose_rows_depend_on_each_other_are_none() -> None:
         found(coupled, drawn(7, 4, 8), (drawn(2, 4, 8),))
 
 
+def test_batch_norm_of_the_batch_itself_wants_two_rows() -> None:
+    norm = nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8, track_running_stats=False))
+    assert found(norm, drawn(4, 8)) == {"input": 0}
+
+
 def test_numbers_have_no_batch_and_empty_inputs_none_either() -> None:
     assert found(Of(lambda x, _: x + 1), torch.tensor(1.0)) == {}
     with pytest.raises(QConfigError, match="'x' is empty along axis 1"):
