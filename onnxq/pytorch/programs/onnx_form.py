@@ -10,7 +10,7 @@ node whose result it is, and keeps these names when it rewrites the model.
 from __future__ import annotations
 
 import operator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 import torch
 
@@ -25,7 +25,7 @@ from onnxq.pytorch.exporting.translation import translation_table
 from onnxq.pytorch.exporting.whole_layers import RECURRENT_TABLE, merge_directions
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     import onnx_ir as ir
     from torch import fx
@@ -60,6 +60,7 @@ def onnx_form(program: Program) -> ir.Model:
             assert made is not None, "torch.onnx.export(dynamo=True) returns a program"
             of_decomposed = origins(program.exported, _decomposed(made))
             found = _found(made.model, of_decomposed)
+            casts = [Cast.of(node) for node in made.model.graph if node.op_type == "Cast"]
             made.optimize()
     except torch.onnx.OnnxExporterError as error:
         reason = " ".join(str(error.__cause__ or error).split())[:400]
@@ -67,6 +68,7 @@ def onnx_form(program: Program) -> ir.Model:
             f"the program has no ONNX form: {reason}\nWhat to do: replace the operator in forward "
             "by operators that have one."
         ) from error
+    _hand_on(made.model, found, casts)
     for value in all_values(made.model.graph):
         set_origins(value, found.get(str(value.name), ()))
     _set_parts(made.model, of_decomposed, _parts(program.exported.graph))
@@ -93,6 +95,39 @@ def _found(model: ir.Model, of_decomposed: Mapping[str, str]) -> dict[str, list[
         known = found.setdefault(alike.get(value, value), [])
         known += [] if origin is None else [origin]
     return {str(v.name): found[alike.get(v, v)] for v in all_values(model.graph)}
+
+
+class Cast(NamedTuple):
+    """One node, by names that stay when the exporter's optimizer leaves it out.
+
+    Attributes:
+        read: value that it reads.
+        made: value that it gives.
+        to: the type.
+    """
+
+    read: str
+    made: str
+    to: int
+
+    @classmethod
+    def of(cls, node: ir.Node) -> Self:
+        """The names of a Cast's values."""
+        (read,), (made,) = node.inputs, node.outputs
+        assert read is not None, "the one input of a Cast"
+        return cls(str(read.name), str(made.name), node.attributes["to"].as_int())
+
+
+def _hand_on(model: ir.Model, found: dict[str, list[str]], casts: Sequence[Cast]) -> None:
+    """Gives the origins of a Cast that was left out to the value that had the type already.
+
+    Types of all values are known once the model is optimized.
+    """
+    values = {str(value.name): value for value in all_values(model.graph)}
+    for cast in reversed(casts):  # one that another one reads last
+        value = values.get(cast.read)
+        if value is not None and value.dtype == cast.to and cast.made not in values:
+            found[cast.read] = [*found[cast.read], *found[cast.made]]
 
 
 def _set_parts(

@@ -92,6 +92,21 @@ def test_parameters_know_the_nodes_that_stand_for_them() -> None:
     assert origins_of(place) == ("p_place",)
 
 
+class SoftmaxInFloat(nn.Module):
+    """Attention's probabilities, in float32 as they are already, ahead of a dropout of 0."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(N, T, T) -> (N, T, T)."""
+        p = functional.softmax(x, -1, dtype=torch.float32)
+        return functional.dropout(p, 0.0, self.training) @ x
+
+
+def test_a_cast_that_is_left_out_hands_its_origins_on() -> None:
+    form = onnx_form(program_of(SoftmaxInFloat(), torch.randn(2, 3, 3)))
+    made = {node.op_type: set(origins_of(node.outputs[0])) for node in form.graph}
+    assert made["Softmax"] == {"softmax", "dropout"}
+
+
 class Unknown(nn.Module):
     """An operator that ONNX does not have."""
 
