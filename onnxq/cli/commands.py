@@ -40,24 +40,24 @@ class Commands(click.Group):
                 if sys.stdout is not None:
                     sys.stdout.flush()  # what fails, fails here, and not at Python's exit
             except click.NoSuchOption as error:
-                self._name_owners(error)
-                raise
+                raise self._with_owners(error) from None
             except (click.ClickException, click.exceptions.Exit, click.Abort):
                 raise
             except (Exception, KeyboardInterrupt) as error:
                 _end(ctx, error)
             return result
 
-    def _name_owners(self, error: click.NoSuchOption) -> None:
-        """Says which other commands have the option: it is theirs then, and no slip of the keys."""
+    def _with_owners(self, error: click.NoSuchOption) -> click.NoSuchOption:
+        """The error, and which other commands have the option: it is theirs, then, and no slip."""
         owners = [
             name
             for name, command in self.commands.items()
             if not command.hidden and any(error.option_name in p.opts for p in command.params)
         ]
-        if owners:
-            error.possibilities = None
-            error.message += f" It is an option of {', '.join(owners)}."
+        if not owners:
+            return error
+        said = f"{error.message} It is an option of {', '.join(owners)}."
+        return click.NoSuchOption(error.option_name, said, ctx=error.ctx)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Writes the first sentence of every command, whole; click's own cuts it to a line."""
