@@ -260,7 +260,7 @@ def _write_page(
     """Writes the HTML report on the best model, whether or not it was written itself."""
     from onnxq.survey.survey import Beside
 
-    beside = Beside(tuned=tuned, notes=tuned.missed)
+    beside = Beside(tuned.plan, tuned, notes=tuned.missed)
     if tuned.missed:
         write_report((paths[0], tuned.model, paths[2]), report, reading, beside, "")
         return

@@ -16,6 +16,7 @@ import onnx_ir as ir
 from onnxq.graph.walk import node_name, walk
 from onnxq.operator import Float, NodeForm
 from onnxq.qdq.read import dequantizer, is_constant, is_dequantize, is_quantize
+from onnxq.static.placing.candidates import LEFT
 from onnxq.static.placing.decision import Quantize
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ WORDS = {
     NodeForm.FLOAT: "the file has it in float",
     None: "the file has no node of its name: it is computed with a neighbour",
 }
+SEARCHED = "the search leaves it in float"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,15 +53,21 @@ class ShownForm:
     reason: str
 
 
-def planned(plan: Plan) -> dict[str, ShownForm]:
-    """Name of each node -> the form that a plan gives it, with its reason."""
+def planned(plan: Plan, *, is_searched: bool = False) -> dict[str, ShownForm]:
+    """Name of each node -> the form that a plan gives it, with its reason.
+
+    Args:
+        plan: of the quantized model.
+        is_searched: whether a search wrote its qconfig, and no user.
+    """
     found = {}
     for name, choice in plan.choices.items():
         decision = plan.decisions[name]
         if isinstance(decision, Quantize) and decision.folded_into:
             found[name] = ShownForm(None, f"computed with {decision.folded_into}")
         elif isinstance(decision, Float) and choice.form not in (NodeForm.DYNAMIC, NodeForm.STORED):
-            found[name] = ShownForm(NodeForm.FLOAT, decision.reason)
+            by_search = is_searched and decision.reason == LEFT
+            found[name] = ShownForm(NodeForm.FLOAT, SEARCHED if by_search else decision.reason)
         else:
             found[name] = ShownForm(choice.form, choice.reason)
     return found

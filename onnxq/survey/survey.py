@@ -77,7 +77,8 @@ def survey(
     source, target = sides.source, sides.target
     choices = shown_by_file(source, target)
     if beside.plan is not None:
-        choices |= {n: c for n, c in planned(beside.plan).items() if n in choices}
+        reasons = planned(beside.plan, is_searched=beside.tuned is not None)
+        choices |= {n: c for n, c in reasons.items() if n in choices}
     errors = why.tried("accuracy", lambda: errors_of(sides, batches, feedback)) or {}
     times = why.tried(
         "time", lambda: paired_node_times(source, target, forms_in(choices), batches[0])

@@ -26,7 +26,6 @@ from onnxq.tuning.time_model import Forms, forms_of
 if TYPE_CHECKING:
     from onnxq.checking.runnable import Made
     from onnxq.qconfig import QConfigMapping
-    from onnxq.quantized.quantized_model import QuantizedModel
     from onnxq.static.plan import Plan
     from onnxq.static.statistics import Statistics
     from onnxq.tuning.baseline import Baseline
@@ -119,13 +118,13 @@ class Evaluator:
             return self._made(mapping, self._first_batch())
         return made
 
-    def finished(self, mapping: QConfigMapping, apart: TuningSamples) -> QuantizedModel:
-        """The model that `quantize` makes with the mapping, its verdict on samples held apart.
+    def finished(self, mapping: QConfigMapping, apart: TuningSamples) -> Made[Plan]:
+        """What `quantize` makes with the mapping, its verdict on samples held apart.
 
         Raises:
             QConfigError, UnsupportedError, CalibrationError, ModelError: as of `quantize`.
         """
-        return self._made(mapping, apart.taken_by(self.subject.calibrated_inputs())).model
+        return self._made(mapping, apart.taken_by(self.subject.calibrated_inputs()))
 
     def _made(self, mapping: QConfigMapping, check: object) -> Made[Plan]:
         wishes = self.subject.settings

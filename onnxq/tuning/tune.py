@@ -160,8 +160,9 @@ def tune(
         checked = Evaluations(evaluator.on(beside), kept)(best)
         if score.time_ratio is not None and score.time_range is not None:
             checked = checked.timed(score.time_ratio, score.time_range)
+    made = evaluator.finished(best, apart)
     tuned = Tuned(
-        model=_timed(evaluator.finished(best, apart), score, is_by_clock=clock is not None),
+        model=_timed(made.model, score, is_by_clock=clock is not None),
         qconfig=best,
         score=score,
         held_apart=Checked(apart.where, beside.metric, checked),
@@ -178,6 +179,7 @@ def tune(
         left_in_float=course.left_in_float(found.best),
         why=found.why,
         spent=Spent(course.runs, time.process_time() - begun_s, pass_s),
+        plan=made.plan,
     )
     verdict = tuned.model.verdict
     if verdict is not None and verdict.warning:

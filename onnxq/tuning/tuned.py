@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from onnxq.qconfig import QConfigMapping
     from onnxq.quantized.quantized_model import QuantizedModel
+    from onnxq.static.plan import Plan
     from onnxq.tuning.goal import Goal
     from onnxq.tuning.left_in_float import LeftInFloat
     from onnxq.tuning.node_group import NodeGroup
@@ -107,6 +108,7 @@ class Tuned:
         left_in_float: layers that compute in float in the best one, and why.
         why: the search ended, in words.
         spent: work that it took; it differs from run to run.
+        plan: that the model was made with: the reason of every node's form; None: not known.
     """
 
     model: QuantizedModel = field(repr=False, compare=False)
@@ -126,6 +128,7 @@ class Tuned:
     left_in_float: tuple[LeftInFloat, ...] = ()
     why: str = ""
     spent: Spent = field(default=Spent(0.0, 0.0, 1.0), compare=False)
+    plan: Plan | None = field(default=None, repr=False, compare=False)
 
     def __eq__(self, other: object) -> bool:
         """Whether another search found the same, whatever it spent; NaN is what it is."""

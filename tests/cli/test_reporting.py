@@ -95,4 +95,7 @@ def test_tune_writes_a_report_with_its_front(
         *("--report", report),
     )
     assert made.exit_code == 0
-    assert '<section id="front"' in report.read_text("utf-8")
+    text = report.read_text("utf-8")
+    assert '<section id="front"' in text
+    assert "weights of 1 byte in place of 4" in text  # a reason of the plan
+    assert "the file has it" not in text
