@@ -120,6 +120,8 @@ class TensorPart:
         grid: of its codes; None: it has none.
         histogram: of its float values.
         is_output: whether it is an output of the model.
+        sampled_db: SQNR on the few samples that own and inherited errors are of.
+        channel_share: of the range of its codes that the median channel reaches.
     """
 
     name: str
@@ -132,6 +134,8 @@ class TensorPart:
     grid: Grid | None = None
     histogram: Histogram | None = None
     is_output: bool = False
+    sampled_db: float | None = None
+    channel_share: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

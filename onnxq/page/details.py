@@ -6,8 +6,8 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from onnxq.page.charts import channels_chart, histogram_chart
-from onnxq.page.drawing import difference, form_words, takes_time
-from onnxq.page.wording import change, decibels, microseconds, number, share
+from onnxq.page.drawing import difference, form_words, is_unlike, takes_time
+from onnxq.page.wording import change, decibels, microseconds, number, part_of_error, share
 
 if TYPE_CHECKING:
     from onnxq.page.charts import Chart
@@ -55,15 +55,20 @@ def _node(node: NodePart, place: int) -> Json:
 
 
 def _tensor(tensor: TensorPart) -> Json:
-    facts = [("error", decibels(tensor.error_db))]
-    if tensor.own_db is not None:
-        facts.append(("own error", decibels(tensor.own_db)))
+    facts = [("SQNR", decibels(tensor.error_db))]
+    if tensor.sampled_db is not None and tensor.own_db is not None:
+        facts.append(("on a few samples", decibels(tensor.sampled_db)))
+        facts.append(("own, on these", part_of_error(tensor.own_db)))
     if tensor.inherited_db is not None:
-        facts.append(("inherited error", decibels(tensor.inherited_db)))
+        facts.append(("inherited, on these", part_of_error(tensor.inherited_db)))
     if tensor.max_steps is not None:
         facts.append(("largest error", f"{tensor.max_steps:.1f} steps"))
     if tensor.saturated_share is not None:
         facts.append(("beyond its range", share(tensor.saturated_share)))
+    if tensor.channel_share is not None:
+        words = f"reaches {share(tensor.channel_share)} of the range"
+        advice = "; unlike channels: --improve equalize" if is_unlike(tensor.channel_share) else ""
+        facts.append(("median channel", words + advice))
     grid = tensor.grid
     if grid is not None:
         facts += [

@@ -94,6 +94,15 @@ def drawing_of(page: Page) -> Drawing:
     return Drawing(boxes, lines, math.ceil(layout.width), math.ceil(layout.height))
 
 
+UNLIKE = 1 / 8
+"""Share of a range below which its median channel has lost three bits to the widest one."""
+
+
+def is_unlike(channel_share: float | None) -> bool:
+    """Whether one channel takes the range of all."""
+    return channel_share is not None and channel_share < UNLIKE
+
+
 def shortened(text: str, most: int = 22) -> str:
     """The text, with its middle left out where it is long."""
     if len(text) <= most:

@@ -10,7 +10,14 @@ import jinja2
 
 from onnxq.page import wording
 from onnxq.page.charts import channels_chart, difference_bar, histogram_chart
-from onnxq.page.drawing import difference, error_level, form_words, legend_errors, shortened
+from onnxq.page.drawing import (
+    difference,
+    error_level,
+    form_words,
+    is_unlike,
+    legend_errors,
+    shortened,
+)
 
 
 @functools.cache
@@ -31,12 +38,14 @@ def environment() -> jinja2.Environment:
         "number": wording.number,
         "form": form_words,
         "short": shortened,
+        "part": wording.part_of_error,
         "level": error_level,
         "sortable": _sortable,
         "cost": difference,
         "histogram": histogram_chart,
         "channels": channels_chart,
     }
+    made.tests["unlike"] = is_unlike
     made.globals["difference_bar"] = difference_bar
     made.globals["legend_errors"] = legend_errors()
     return made

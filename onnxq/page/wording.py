@@ -20,6 +20,11 @@ def decibels(value: float | None) -> str:
     return f"{value:.1f} dB"
 
 
+def part_of_error(value: float | None) -> str:
+    """SQNR of a part of an error; a part that is not there has none."""
+    return "none" if value == math.inf else decibels(value)
+
+
 def share_away(db: float) -> str:
     """2.8%: root mean square of the error over that of the float values."""
     return f"{10 ** (-db / 20):.2%}"

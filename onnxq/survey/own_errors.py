@@ -25,6 +25,7 @@ from onnxq.ort import runtime
 from onnxq.page.content import Histogram
 from onnxq.samples import as_taken, input_specs
 from onnxq.samples.state import State
+from onnxq.survey.channel_reaches import channel_axes, reaches_of
 from onnxq.survey.cut_models import cut_at, cuttable
 
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ class TensorErrors:
         whole: of whole runs.
         own: where the node's inputs are given; None: they cannot be.
         counts: of its float values, in bins between `low` and `high`.
+        reaches: largest absolute value of each channel; None: nothing tells its channels.
     """
 
     whole: Sums = field(default_factory=Sums)
@@ -56,6 +58,7 @@ class TensorErrors:
     low: float = 0.0
     high: float = 0.0
     counts: npt.NDArray[np.int64] | None = None
+    reaches: Reals | None = None
 
     @property
     def own_db(self) -> float | None:
@@ -132,6 +135,7 @@ class _Run:
         for wanted in self._wanted:
             wanted += [name for name in feedback if name not in wanted]
         self._takes = input_specs(sides.target)
+        self._axes = channel_axes(sides.source)
         self._cut: _Cut | None = None
         self._was_cut = False
 
@@ -149,7 +153,7 @@ class _Run:
         for pair, name_x, name_y in self._names:
             one = found[pair.name]
             one.whole.add(pair.compared(x[name_x], y[name_y]))
-            _count(one, x[name_x], pair)
+            _count(one, x[name_x], pair, self._axes.get(pair.source))
         if not self._was_cut:
             self._was_cut, self._cut = True, self._cut_open(x, y)
         if self._cut is not None:
@@ -243,17 +247,20 @@ def _rounded(pair: Pair, x: Array, y: Array) -> tuple[Array, Array]:
     return codes.astype(y.dtype, copy=False), reals
 
 
-def _count(one: TensorErrors, x: Array, pair: Pair) -> None:
+def _count(one: TensorErrors, x: Array, pair: Pair, axis: int | None) -> None:
     """Counts float values in bins; the first batch and the codes' range say where these lie."""
     if x.dtype.kind != "f" or not x.size:
         return
-    values = np.multiply(x, _gain(pair, x), dtype=np.float64).ravel()
-    values = values[np.isfinite(values)]
+    carried = np.multiply(x, _gain(pair, x), dtype=np.float64)
+    values = carried[np.isfinite(carried)]
     if not values.size:
         return
     if one.counts is None:
         one.low, one.high = _ends(values, pair)
         one.counts = np.zeros(BINS, np.int64)
+    if axis is not None and x.ndim > 1 and values.size == x.size:
+        found = reaches_of(carried, axis)
+        one.reaches = found if one.reaches is None else np.maximum(one.reaches, found)
     inside = np.clip(values, one.low, one.high)
     one.counts += np.histogram(inside, BINS, (one.low, one.high))[0].astype(np.int64)
 

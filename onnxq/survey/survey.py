@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 from onnxq.errors import OnnxqError, first_line
 from onnxq.page.content import Fact, FrontPoint, Grid, Page, TensorPart
 from onnxq.page.drawing import ENDS
+from onnxq.survey.channel_reaches import median_share
 from onnxq.survey.file_forms import forms_in, planned, shown_by_file
 from onnxq.survey.heading import NO_BOUNDS, Bounds, heading
 from onnxq.survey.layers_on_machines import layers_on_machines
@@ -147,6 +148,8 @@ def _tensors(
                 _grid(grids[found.name]),
                 one.histogram,
                 any(found.name == output.name for output in findings.outputs),
+                _sampled(one),
+                _channel_share(one, grids[found.name]),
             )
         )
     known = {part.name for part in parts}
@@ -164,9 +167,19 @@ def _tensors(
                 output.max_error_steps,
                 histogram=one.histogram,
                 is_output=True,
+                sampled_db=_sampled(one),
             )
         )
     return parts
+
+
+def _sampled(one: TensorErrors) -> float | None:
+    """SQNR of whole runs on the samples of own errors; None: these are not known."""
+    return None if one.own is None else one.whole.compared.sqnr_db
+
+
+def _channel_share(one: TensorErrors, p: QParams | None) -> float | None:
+    return None if p is None or one.reaches is None else median_share(one.reaches, p)
 
 
 def _grid(p: QParams | None) -> Grid | None:

@@ -119,7 +119,7 @@ class Evaluator:
         return made
 
     def finished(self, mapping: QConfigMapping, apart: TuningSamples) -> Made[Plan]:
-        """What `quantize` makes with the mapping, its verdict on samples held apart.
+        """Plan and model that `quantize` makes with the mapping, tried on samples held apart.
 
         Raises:
             QConfigError, UnsupportedError, CalibrationError, ModelError: as of `quantize`.

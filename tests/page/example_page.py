@@ -51,7 +51,11 @@ def example_page(nodes: int = 3) -> Page:
         ),
         (NodePart("x", "input", "end", "", tensors=(0,)), *inner),
         (
-            TensorPart("x", 0, 50.0, 50.0, float("inf"), 0.5, 0.0, grid, histogram),
+            TensorPart(
+                *("x", 0, 50.0, 50.0, float("inf"), 0.5, 0.0, grid, histogram),
+                sampled_db=50.0,
+                channel_share=0.02,
+            ),
             *(
                 TensorPart(f"t{p}", p + 1, 30.0 - p % 20, 35.0, None, 3.0, 0.0, grid, histogram)
                 for p in range(nodes)

@@ -87,8 +87,17 @@ def test_rows_beyond_the_first_wait_for_a_button() -> None:
 
 
 def test_the_worst_tensor_is_first() -> None:
-    tensors = re.findall(r'data-tensor="(\d+)"', html_of(example_page(20)))
+    tensors = re.findall(
+        r'<th scope="row"><button[^>]*data-tensor="(\d+)"', html_of(example_page(20))
+    )
     assert tensors[0] == "20"
+
+
+def test_unlike_channels_are_named_with_what_makes_them_alike(text: str) -> None:
+    (warning,) = re.findall(r'<p class="warning"><strong>Unlike channels.*?</p>', text)
+    assert "in 1 tensor," in warning
+    assert "2.00% of the range" in warning
+    assert "--improve equalize" in warning
 
 
 def test_a_page_without_anything_says_so() -> None:

@@ -4,7 +4,15 @@ import math
 
 import pytest
 
-from onnxq.page.wording import change, decibels, microseconds, number, share, share_away
+from onnxq.page.wording import (
+    change,
+    decibels,
+    microseconds,
+    number,
+    part_of_error,
+    share,
+    share_away,
+)
 
 
 @pytest.mark.parametrize(
@@ -13,6 +21,11 @@ from onnxq.page.wording import change, decibels, microseconds, number, share, sh
 )
 def test_decibels_that_are_no_number_are_words(db: float, words: str) -> None:
     assert decibels(db) == words
+
+
+def test_a_part_of_an_error_that_is_not_there_is_none_of_it() -> None:
+    assert part_of_error(math.inf) == "none"
+    assert part_of_error(31.25) == "31.2 dB"
 
 
 def test_what_is_not_known_is_a_dash() -> None:
