@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import onnx_ir as ir
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
+    from collections.abc import Hashable, Sequence
 
-_COPY = "Identity"
+_COPY, _TRANSPOSE = "Identity", "Transpose"
 _RANDOM = ("Random", "Bernoulli", "Multinomial", "Dropout")  # how names of operators begin
 _GRAPHS = (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS)
 _COMPARED_BYTES = 1024  # of a tensor among attributes; larger ones are equal to themselves alone
@@ -18,8 +18,8 @@ _COMPARED_BYTES = 1024  # of a tensor among attributes; larger ones are equal to
 def equal_values(model: ir.Model) -> dict[ir.Value, ir.Value]:
     """Result of a node -> the first value of the main graph that is equal to it, maybe itself.
 
-    Identity gives its input. Nodes with bodies, and those that draw numbers, have results of their
-    own.
+    Identity gives its input, as Transpose to the order that there is. Nodes with bodies, and those
+    that draw numbers, have results of their own.
     """
     first: dict[ir.Value, ir.Value] = {}
     numbered: dict[Hashable, ir.Value] = {}
@@ -27,9 +27,19 @@ def equal_values(model: ir.Model) -> dict[ir.Value, ir.Value]:
         key = _key(node, first)
         for position, value in enumerate(node.outputs):
             first[value] = value if key is None else numbered.setdefault((key, position), value)
-        if node.op_type == _COPY and node.inputs[0] is not None:
+        if _is_copy(node) and node.inputs[0] is not None:
             first[node.outputs[0]] = first.get(node.inputs[0], node.inputs[0])
     return first
+
+
+def _is_copy(node: ir.Node) -> bool:
+    """Whether the node gives its input as it is."""
+    order = node.attributes.get("perm") if node.op_type == _TRANSPOSE else None
+    return node.op_type == _COPY or (order is not None and _is_sorted(order.as_ints()))
+
+
+def _is_sorted(axes: Sequence[int]) -> bool:
+    return list(axes) == sorted(axes)
 
 
 def _key(node: ir.Node, first: dict[ir.Value, ir.Value]) -> Hashable | None:

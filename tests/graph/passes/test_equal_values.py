@@ -20,3 +20,11 @@ def test_the_same_of_the_same_is_equal_and_nothing_else_is(parse: Parse) -> None
     names = {str(value.name): str(first.name) for value, first in found.items()}
     same = {name: first for name, first in names.items() if name != first}
     assert same == {"b": "x", "c": "a", "j": "i", "e": "d"}
+
+
+def test_a_transpose_that_keeps_the_order_gives_its_input(parse: Parse) -> None:
+    body = """g (float[2,3] x) => (float[2,3] y, float[3,2] z, float[3,2] w) {
+        a = Transpose<perm=[0,1]>(x)  y = Relu(a)  z = Transpose<perm=[1,0]>(x)
+        w = Transpose(x) }"""
+    found = {str(value.name): str(first.name) for value, first in equal_values(parse(body)).items()}
+    assert found == {"a": "x", "y": "y", "z": "z", "w": "w"}
