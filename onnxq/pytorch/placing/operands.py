@@ -84,7 +84,7 @@ class Operands:
             yield node_name(node), f"it lies inside {function}, {OWN_BACKWARD}"
             return
         if core is None:
-            yield node_name(node), f"no part of forward computes what this {node.op_type} does"
+            yield node_name(node), self._tensors.where(value_name(node.outputs[0]))
             return
         wanted = [v for slot in decision.rule.activations if (v := node.inputs[slot]) is not None]
         found = [self._argument(node, x, wanted) for x in self._activations(node, decision, core)]
@@ -162,8 +162,11 @@ class Operands:
                 return None
         if self._is_put_apart(argument, wanted):
             return None
+        first = value_name(wanted[0])
+        if not (wanted[0].is_initializer() or self._view.names.nodes(wanted[0])):
+            return first, self._tensors.where(first)
         return (
-            value_name(wanted[0]),
+            first,
             f"'{argument.name}', which the module's {node.op_type} '{node_name(node)}' reads, is "
             "not this tensor",
         )

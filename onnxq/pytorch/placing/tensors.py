@@ -142,7 +142,7 @@ class Tensors:
                     name for copy in copies for name in self._copied.get(copy, [copy])
                 ]
                 continue
-            yield Unplaced(tensor, self._where(tensor), self._view.around(tensor))
+            yield Unplaced(tensor, self.where(tensor), self._view.around(tensor))
         for tensor, copies in self._copied.items():
             group = self.of[tensor]
             if tensor in group.group.sources:
@@ -175,8 +175,8 @@ class Tensors:
         group.sources += [row for row in rows if row not in group.sources]
         return bool(rows)
 
-    def _where(self, tensor: str) -> str:
-        """In what a tensor lies that the module does not have."""
+    def where(self, tensor: str) -> str:
+        """Words for what a tensor lies in that the module does not have."""
         function = self._view.names.function_around(self._view.values[tensor])
         if function:
             return f"it lies inside {function}, {OWN_BACKWARD}"

@@ -75,3 +75,44 @@ def test_a_function_calls_no_module(scaled: View) -> None:
     nodes = {node.name: node for node in scaled.traced.graph.nodes}
     assert module_of(scaled.traced, nodes["mul"]) is None
     assert isinstance(module_of(scaled.traced, nodes["act"]), nn.ReLU)
+
+
+class Pooled(nn.Module):
+    """One token of each row, as CLIP's text tower takes it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc, self.head = nn.Linear(8, 8), nn.Linear(8, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(N, T, 8) -> (N, 4)."""
+        y = self.fc(x)
+        scores: Tensor = self.head(y[torch.arange(y.shape[0]), x.sum(-1).argmax(-1)])
+        return scores
+
+
+def test_a_token_that_is_looked_up_by_its_index_is_placed() -> None:
+    tensors, operands, said = placed(viewed(Pooled(), torch.randn(2, 5, 8)))
+    assert not said
+    assert len(operands.weights) == 2
+    assert any("index" in group.nodes for group in tensors.placed_groups())
+
+
+class Bilinear(nn.Module):
+    """An operator of torch that is several in ONNX."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.product = nn.Bilinear(4, 4, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(N, 4) -> (N, 3)."""
+        y: Tensor = self.product(x, x)
+        return y
+
+
+def test_the_reason_for_several_nodes_of_one_step_names_the_step() -> None:
+    _, _, said = placed(viewed(Bilinear(), torch.randn(2, 4)))
+    wanted = "it lies inside 'aten.bilinear.default', which is one step of forward"
+    assert len(said) > 3
+    assert all(reason.startswith(wanted) for reason in said)
