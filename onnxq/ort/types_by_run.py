@@ -14,44 +14,54 @@ from onnxq.samples import input_specs
 from onnxq.samples.made_up import batch_of_ones
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+
+    from onnxq.core.arrays import Array
+    from onnxq.ort.runtime import Session
 
 
 def types_by_run(
-    model: ir.Model, names: Sequence[str] | None = None
+    model: ir.Model,
+    names: Sequence[str] | None = None,
+    feeds: Mapping[str, Array] | None = None,
 ) -> dict[str, tuple[ir.DataType, tuple[int, ...]]]:
     """Type and shape of the named values, found by one real run: {value name: (dtype, shape)}.
 
-    The run gets ones (True for booleans), with 1 for each dimension that is not static. A value in
-    a branch of an If that does not run is not in the result.
+    A run without feeds gets ones (True for booleans), with 1 for each dimension that is not static.
+    A value in a branch of an If that does not run is not in the result.
 
     Args:
         model: names are unique over the whole model.
         names: node outputs or graph inputs, in the main graph or in branches of If; None: every
             node output of the main graph. Sequences and optionals are left out.
+        feeds: inputs of the run; None: ones.
 
     Raises:
         ModelError: ONNX Runtime does not accept the model, or the model cannot run on ones.
+        CalibrationError: it does not run on the feeds.
         UnsupportedError: a value inside the body of a Loop or Scan.
     """
     if names is None:
         names = [v.name for node in model.graph for v in node.outputs if v.name]
     exposed = expose(model, names)
-    try:
-        feeds = batch_of_ones(input_specs(model))
-    except UnsupportedError as error:
-        raise ModelError(f"types cannot be found by a run on inputs of ones: {error}") from error
     with open_session(exposed.model, threads=1, optimization=Optimization.NONE) as session:
-        try:
-            arrays = dict(zip(session.outputs, session.run(feeds), strict=True))
-        except CalibrationError as error:
-            raise ModelError(
-                f"types cannot be found by a run on inputs of ones: {error} Run shape inference "
-                "first (onnx.shape_inference.infer_shapes), or give the inputs static shapes."
-            ) from error
+        run = session.run(feeds) if feeds is not None else _on_ones(session, model)
+        arrays = dict(zip(session.outputs, run, strict=True))
     return {
         name: (ir.DataType.from_numpy(arrays[output].dtype), arrays[output].shape)
         for name, output in exposed.outputs.items()
         if isinstance(arrays[output], np.ndarray)
         and (name == output or arrays[output].shape != (0,))  # (0,): the branch did not run
     }
+
+
+def _on_ones(session: Session, model: ir.Model) -> Sequence[Array]:
+    try:
+        return session.run(batch_of_ones(input_specs(model)))
+    except UnsupportedError as error:
+        raise ModelError(f"types cannot be found by a run on inputs of ones: {error}") from error
+    except CalibrationError as error:
+        raise ModelError(
+            f"types cannot be found by a run on inputs of ones: {error} Run shape inference "
+            "first (onnx.shape_inference.infer_shapes), or give the inputs static shapes."
+        ) from error

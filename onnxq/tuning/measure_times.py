@@ -17,7 +17,6 @@ import numpy as np
 
 from onnxq.costs.model_time import walked
 from onnxq.errors import first_line
-from onnxq.graph.sizes import sizes_of
 from onnxq.operator import DynamicForm, NodeForm
 from onnxq.ort.profile import without_writing
 from onnxq.ort.runtime import open_session
@@ -26,6 +25,7 @@ from onnxq.qconfig import Choice, QConfig, QConfigMapping, onnxq_default_dynamic
 from onnxq.tuning.attribution import Owner, Part, owners, with_unnamed
 from onnxq.tuning.change_times import change_times, changes_of
 from onnxq.tuning.evaluations import REFUSALS
+from onnxq.tuning.run_sizes import every_size, known_shapes
 from onnxq.tuning.time_model import IN_FLOAT, TimeModel, form_ahead, forms_of
 from onnxq.tuning.timed_runs import one_row, profiled
 from onnxq.tuning.times import ChangeTime, NodeTimes, Times
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
-    from onnxq.core.arrays import Array
     from onnxq.costs import Costs
     from onnxq.tuning.evaluator import Evaluator
     from onnxq.tuning.time_model import Forms
@@ -88,7 +87,9 @@ def measure_times(
         found.add(each.forms, sum_of)
     others = {name: took for (part, name), took in sums[0].items() if part is Part.OTHER}
     others[RUN] = max(whole[0] - sum(sums[0].values()), 0.0)
-    times = Times(here(), _shapes(feeds), found.nodes(), change_times(), others, whole[0], notes)
+    times = Times(
+        here(), known_shapes(source, feeds), found.nodes(), change_times(), others, whole[0], notes
+    )
     made = zip(timed[1:], whole[1:], strict=True)
     return _fitted(times, source, [(each.forms, ns) for each, ns in made])
 
@@ -171,10 +172,6 @@ class _Found:
         }
 
 
-def _shapes(feeds: Mapping[str, Array]) -> dict[str, tuple[int, ...]]:
-    return {name: tuple(map(int, x.shape)) for name, x in feeds.items()}
-
-
 def _source(evaluator: Evaluator) -> ir.Model:
     """The float model with the nodes that plans name."""
     return evaluator.subject.prepared(evaluator.subject.default).model
@@ -199,10 +196,11 @@ def times_of(evaluator: Evaluator, costs: Costs) -> Times:
 
     Raises:
         CalibrationError: unusable samples.
+        ModelError: ONNX Runtime does not run the float model, where only a run tells sizes.
     """
     model = _source(evaluator)
-    shapes = _shapes(one_row(evaluator))
-    sizes = sizes_of(model, shapes)
+    shapes = known_shapes(model, one_row(evaluator))
+    sizes = every_size(model, shapes)
     ns: dict[str, dict[str, float]] = defaultdict(dict)
     for form in NodeForm:
         forms = {str(node.name): form for node in model.graph}

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING
 from onnxq.costs.model_time import FLOATS, TensorState, changes_between
 from onnxq.costs.node_layouts import layout_of
 from onnxq.costs.work import moving
-from onnxq.graph.sizes import sizes_of
 from onnxq.graph.walk import node_name, value_name
 from onnxq.operator import NodeForm
 from onnxq.static.placing.decision import Quantize
 from onnxq.tuning.attribution import READS_CODES
+from onnxq.tuning.run_sizes import every_size
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -73,7 +73,7 @@ class TimeModel:
         self._nodes = list(model.graph)
         self._inputs = list(model.graph.inputs)
         self._outputs = list(model.graph.outputs)
-        self._sizes: Mapping[str, Sizes] = sizes_of(model, times.shapes)
+        self._sizes: Mapping[str, Sizes] = every_size(model, times.shapes)
         self._others = sum(times.others.values())
         named = {node_name(node) for node in self._nodes}
         self._inner = sum(

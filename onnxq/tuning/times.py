@@ -75,7 +75,8 @@ class Times(Saved):
 
     Attributes:
         source: where they come from: the machine and the runtime, or a table of costs.
-        shapes: input name -> shape of the sample that they were measured on.
+        shapes: input name -> shape of the sample that they were measured on; of other values, too,
+            whose sizes only a run tells.
         nodes: node name -> its times.
         changes: value of a costs.Change -> its time.
         others: row -> nanoseconds of the float model that no node of it stands for, "run" (what a

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import onnx_ir as ir
 import pytest
 
@@ -67,3 +68,9 @@ def test_types_inside_a_loop_are_not_to_be_had() -> None:
     )
     with pytest.raises(UnsupportedError, match="Loop or Scan"):
         types_by_run(model, ["so"])
+
+
+def test_feeds_take_the_place_of_ones() -> None:
+    model = parsed("g (float[n,3] x) => (y) { y = Neg(x) }")
+    found = types_by_run(model, ["y"], {"x": np.ones((4, 3), np.float32)})
+    assert found == {"y": (ir.DataType.FLOAT, (4, 3))}
