@@ -12,10 +12,10 @@ import re
 import sys
 from dataclasses import dataclass
 from importlib import metadata
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from onnxq.core.memory import available_bytes
+from onnxq.core.processor import processor_name
 from onnxq.core.version import VERSION
 from onnxq.errors import UnsupportedError, first_line
 from onnxq.ort.version import PACKAGES
@@ -106,7 +106,7 @@ def diagnose() -> Diagnosis:
     return Diagnosis(
         f"{platform.python_version()} ({sys.executable})",
         f"{platform.system()} {platform.release()}, {platform.machine()}",
-        _processor(),
+        processor_name(),
         len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
         available_bytes(),
         target,
@@ -208,11 +208,3 @@ def _why_not_imported(module: str) -> str:
     except Exception as error:  # whatever it is, it is the diagnosis
         return f"does not import: {first_line(error)}"
     return ""
-
-
-def _processor() -> str:
-    """Name of the processor, as Linux tells it; elsewhere as Python does."""
-    cpuinfo = Path("/proc/cpuinfo")
-    text = cpuinfo.read_text(errors="replace") if cpuinfo.is_file() else ""
-    named = re.search(r"^model name\s*:\s*(.*)$", text, re.MULTILINE)
-    return named[1].strip() if named else platform.processor()
