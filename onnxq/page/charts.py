@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from onnxq.page.wording import number
+from onnxq.page.wording import counting, decibels, number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -121,7 +121,7 @@ def channels_chart(weight: WeightPart) -> Chart:
     reach = "".join(bar(i, -r, r, 0.9) for i, r in enumerate(reaches))
     narrow, wide = min(weight.reaches, default=0.0), max(weight.reaches, default=0.0)
     words = (
-        f"{len(weight.lows)} channel(s); their codes reach from ±{number(narrow)} to "
+        f"{counting(len(weight.lows), 'channel')}; their codes reach from ±{number(narrow)} to "
         f"±{number(wide)}"
     )
     ends = (Tick(0.0, "1"), Tick(WIDE, str(len(weight.lows))))
@@ -170,56 +170,73 @@ class FrontChart:
     """The models of a search: time from left to right, the metric upwards.
 
     Attributes:
-        dots: one for each model with a time.
-        line: path along the front.
+        dots: one for each model with a time; one that is equal to float lies at the upper edge.
+        goal: height of the bound that was asked for; None: it bounds no metric, or is out of sight.
+        goal_words: at that line.
         x_ticks, y_ticks: of the axes.
+        y_words: title of the axis of metrics.
+        equal: names of models that are equal to float, whose metric has no end.
     """
 
     dots: tuple[Dot, ...]
-    line: str
+    goal: float | None
+    goal_words: str
     x_ticks: tuple[Tick, ...]
     y_ticks: tuple[Tick, ...]
+    y_words: str
+    equal: tuple[str, ...]
 
 
-def front_chart(points: Sequence[FrontPoint]) -> FrontChart | None:
-    """The chart of a search; None where fewer than two of its models have a time."""
-    timed = [p for p in points if p.time_ratio is not None and math.isfinite(p.metric)]
+def front_chart(points: Sequence[FrontPoint], goal_db: float | None = None) -> FrontChart | None:
+    """The chart of a search; None where fewer than two of its models have a time.
+
+    Args:
+        points: models that were measured.
+        goal_db: least SQNR that was asked for; None: none was.
+    """
+    timed = [p for p in points if p.time_ratio is not None and p.metric > -math.inf]
     if len(timed) < 2:
         return None
-    times, metrics = [p.time_ratio or 0.0 for p in timed], [p.metric for p in timed]
-    x, y = _axis(times), _axis(metrics)
+    is_db = all(p.metric == p.db for p in timed)
+    bound = goal_db if is_db else None
+    finite = [p.metric for p in timed if math.isfinite(p.metric)]
+    x = _axis([1.0, *(p.time_ratio or 0.0 for p in timed)])
+    y = _axis([*finite, *([] if bound is None else [bound])] or [0.0])
     high = 2 * HIGH
-    dots = tuple(
-        Dot(_round(x.share(t) * WIDE), _round(high - y.share(m) * high), p)
-        for t, m, p in zip(times, metrics, timed, strict=True)
+
+    def up(value: float) -> float:
+        return 0.0 if value == math.inf else _round(high - y.share(value) * high)
+
+    return FrontChart(
+        tuple(Dot(_round(x.share(p.time_ratio or 0.0) * WIDE), up(p.metric), p) for p in timed),
+        None if bound is None else up(bound),
+        "" if bound is None else f"goal: {decibels(bound)}",
+        tuple(Tick(_round(x.share(v) * WIDE), number(v)) for v in x.ticks),
+        tuple(Tick(up(v), number(v)) for v in y.ticks),
+        "SQNR of the worst output, dB" if is_db else "metric",
+        tuple(p.name for p in timed if p.metric == math.inf),
     )
-    ahead = sorted((d for d in dots if d.point.is_front), key=lambda d: d.x)
-    line = "".join(f"{'L' if i else 'M'}{_n(d.x)} {_n(d.y)}" for i, d in enumerate(ahead))
-    x_ticks = tuple(Tick(_round(x.share(v) * WIDE), f"{v:.2f}") for v in (x.low, x.middle, x.high))
-    y_ticks = tuple(
-        Tick(_round(high - y.share(v) * high), number(v)) for v in (y.low, y.middle, y.high)
-    )
-    return FrontChart(dots, line, x_ticks, y_ticks)
 
 
 @dataclass(frozen=True, slots=True)
 class _Axis:
     low: float
     high: float
-
-    @property
-    def middle(self) -> float:
-        return (self.low + self.high) / 2
+    ticks: tuple[float, ...]
 
     def share(self, value: float) -> float:
         return (value - self.low) / (self.high - self.low)
 
 
 def _axis(values: Sequence[float]) -> _Axis:
-    """An axis with room at both ends."""
+    """An axis that begins and ends at round numbers, with room for all values between them."""
     low, high = min(values), max(values)
-    room = (high - low) * 0.08 or abs(high) * 0.1 or 1.0
-    return _Axis(low - room, high + room)
+    span = (high - low) * 1.1 or abs(high) * 0.2 or 1.0
+    power = 10.0 ** math.floor(math.log10(span / 4))
+    step = next(power * m for m in (1, 2, 5, 10) if power * m >= span / 4)
+    first, last = math.floor(low / step - 0.05), math.ceil(high / step + 0.05)
+    ticks = tuple(round(step * n, 12) for n in range(first, last + 1))
+    return _Axis(ticks[0], ticks[-1], ticks)
 
 
 def _n(value: float) -> str:

@@ -224,7 +224,7 @@ class FrontPoint:
         metric: higher is better.
         db: worst SQNR of an output.
         time_ratio: of float's time.
-        size_bytes: of its file.
+        size: of its file, in words.
         moves: from where the search began.
         is_front: whether no other is as good in everything.
         is_chosen: whether it is the result.
@@ -234,7 +234,7 @@ class FrontPoint:
     metric: float
     db: float
     time_ratio: float | None
-    size_bytes: int
+    size: str
     moves: str
     is_front: bool
     is_chosen: bool
@@ -257,6 +257,7 @@ class Page:
         machines: where integers depend on the machine; None: not asked, or not known.
         front: of a search; empty: there was none.
         missing: section -> why it is not there.
+        goal_db: least SQNR that a search was asked for; None: none was.
     """
 
     head: Head
@@ -270,3 +271,4 @@ class Page:
     machines: Machines | None = None
     front: tuple[FrontPoint, ...] = ()
     missing: tuple[Fact, ...] = ()
+    goal_db: float | None = None

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from onnxq.page.charts import channels_chart, histogram_chart
 from onnxq.page.drawing import difference, form_words, is_unlike, takes_time
-from onnxq.page.wording import change, decibels, microseconds, number, part_of_error, share
+from onnxq.page.wording import change, decibels, number, part_of_error, share, time_taken
 
 if TYPE_CHECKING:
     from onnxq.page.charts import Chart
@@ -41,8 +41,8 @@ def _node(node: NodePart, place: int) -> Json:
     facts = [("form", form_words(node.form)), ("why", node.reason)] if node.reason else []
     cost = difference(node)
     if cost is not None and takes_time(node):
-        facts.append(("time in float", microseconds(node.float_us)))
-        facts.append(("time quantized", f"{microseconds(node.quantized_us)}, {change(cost)}"))
+        facts.append(("time in float", time_taken(node.float_us)))
+        facts.append(("time quantized", f"{time_taken(node.quantized_us)}, {change(cost)}"))
     return {
         "place": place,
         "name": node.name,

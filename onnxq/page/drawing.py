@@ -144,7 +144,7 @@ def error_level(db: float | None) -> str:
 def time_class(node: NodePart, most: float) -> str:
     """Class of what it gains or loses, t-3 to t3, beside the largest difference; or t-none."""
     value = difference(node)
-    if value is None or not most:
+    if value is None or not most or not takes_time(node):
         return "t-none"
     level = round(TIME_CLASSES * math.copysign(math.sqrt(abs(value) / most), value))
     return f"t{level}"
@@ -170,7 +170,7 @@ FORMS = {
 
 def _time_words(node: NodePart) -> str:
     value = difference(node)
-    return "–" if value is None else change(value)
+    return "–" if value is None or not takes_time(node) else change(value)
 
 
 def _line(layout: Layout, place: int) -> str:

@@ -33,6 +33,7 @@ def environment() -> jinja2.Environment:
     made.filters |= {
         "db": wording.decibels,
         "us": wording.microseconds,
+        "taken": wording.time_taken,
         "change": wording.change,
         "share": wording.share,
         "number": wording.number,
@@ -46,6 +47,7 @@ def environment() -> jinja2.Environment:
         "channels": channels_chart,
     }
     made.tests["unlike"] = is_unlike
+    made.globals["inf"] = math.inf
     made.globals["difference_bar"] = difference_bar
     made.globals["legend_errors"] = legend_errors()
     return made

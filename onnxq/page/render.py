@@ -31,6 +31,7 @@ from onnxq.page.drawing import (
 )
 from onnxq.page.environment import asset, environment
 from onnxq.page.island import island
+from onnxq.page.wording import SEEN_US
 
 if TYPE_CHECKING:
     from onnxq.page.content import NodePart, Page, TensorPart
@@ -54,6 +55,7 @@ def html_of(page: Page) -> str:
     drawing = drawing_of(page)
     style, script = asset("page.css"), asset("page.js")
     real = [(place, node) for place, node in enumerate(page.nodes) if node.form != ENDS]
+    timed, first_times = _timed(real)
     return (
         environment()
         .get_template("page.html")
@@ -66,11 +68,12 @@ def html_of(page: Page) -> str:
             island=island(details_of(page, drawing)),
             drawing=drawing,
             nodes=real,
-            timed=_timed(real),
+            timed=timed,
+            first_times=first_times,
             most_us=max((abs(difference(node) or 0.0) for _, node in real), default=0.0),
             tensors=sorted(enumerate(page.tensors), key=_badness),
             forms=sorted({node.form for _, node in real}),
-            front=front_chart(page.front),
+            front=front_chart(page.front, page.goal_db),
             missing=defaultdict(str, {fact.name: fact.value for fact in page.missing}),
             first_rows=FIRST_ROWS,
             wide=WIDE,
@@ -97,7 +100,20 @@ def _badness(item: tuple[int, TensorPart]) -> tuple[bool, float]:
     return (not math.isnan(db), db)
 
 
-def _timed(nodes: list[tuple[int, NodePart]]) -> list[tuple[int, NodePart]]:
-    """Nodes that take time of their own, those first that lose most."""
-    timed = [item for item in nodes if takes_time(item[1])]
-    return sorted(timed, key=lambda item: -(difference(item[1]) or 0.0))
+def _timed(nodes: list[tuple[int, NodePart]]) -> tuple[list[tuple[int, NodePart]], int]:
+    """Nodes that take time of their own, and how many of them are shown at first.
+
+    These are the ones that differ most, from the largest loss to the largest gain; of nodes that
+    all take the same time, as many as fit.
+    """
+
+    def lost(item: tuple[int, NodePart]) -> float:
+        return difference(item[1]) or 0.0
+
+    timed = sorted((i for i in nodes if takes_time(i[1])), key=lambda item: -abs(lost(item)))
+    differing = sum(abs(lost(item)) >= SEEN_US for item in timed)
+    first = min(differing or len(timed), FIRST_ROWS)
+    ahead, folded = (
+        sorted(part, key=lost, reverse=True) for part in (timed[:first], timed[first:])
+    )
+    return [*ahead, *folded], first

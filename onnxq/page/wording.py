@@ -41,6 +41,11 @@ def microseconds(value: float | None) -> str:
     return f"{sign}{size:.1f} µs"
 
 
+def time_taken(value: float | None) -> str:
+    """Microseconds; a node without any is computed with a neighbour, and has none of its own."""
+    return "–" if value is not None and value < SEEN_US else microseconds(value)
+
+
 def change(value: float) -> str:
     """+3.1 µs, −12.0 µs."""
     if abs(value) < SEEN_US:
@@ -55,6 +60,11 @@ def share(value: float | None) -> str:
     if 0 < value < 1e-4:
         return "<0.01%"
     return f"{value:.2%}" if value else "0%"
+
+
+def counting(count: int, noun: str) -> str:
+    """1 layer, 2 layers."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def number(value: float) -> str:

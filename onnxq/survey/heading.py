@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import datetime
 import math
+import os
 import platform
 from dataclasses import dataclass
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
+from onnxq.core.processor import processor_name
 from onnxq.core.version import VERSION
 from onnxq.page.content import Bound, Fact, Figure, Head
 from onnxq.page.wording import decibels, microseconds, share_away
@@ -15,7 +18,10 @@ from onnxq.quantized.verdict import LOW_SQNR_DB
 from onnxq.report.console import size_text
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from onnxq.checking.findings import Findings, OutputFinding, TensorFinding
+    from onnxq.survey.node_times import PairedNodeTimes
 
 PACKAGES = ("onnxruntime", "onnx", "numpy")
 
@@ -46,6 +52,7 @@ class Subject:
         sizes: bytes of both.
         command: that writes the report; empty: none does.
         target: machine that the quantized model is for; empty: not known.
+        samples: that were run; 0: not known.
     """
 
     float_name: str
@@ -53,13 +60,14 @@ class Subject:
     sizes: tuple[int, int]
     command: str = ""
     target: str = ""
+    samples: int = 0
 
 
 def heading(
     subject: Subject,
     findings: Findings,
     bounds: Bounds,
-    whole_us: tuple[float, float] | None,
+    times: PairedNodeTimes | None,
     notes: tuple[str, ...] = (),
 ) -> Head:
     """The heading of a report.
@@ -68,7 +76,7 @@ def heading(
         subject: what it is about.
         findings: of both models.
         bounds: that were asked for.
-        whole_us: microseconds of a run of both; None: not measured.
+        times: of both; None: not measured.
         notes: for a reader.
     """
     floats = [o for o in findings.outputs if not math.isnan(o.sqnr_db)]
@@ -81,14 +89,14 @@ def heading(
         figures.insert(0, Figure("worst output", decibels(worst.sqnr_db), f"‘{worst.name}’"))
         if worst.top1_agreement is not None:
             figures.insert(1, Figure("same top-1", f"{worst.top1_agreement:.1%}", "of the rows"))
-    if whole_us is not None:
-        beside = f"float {microseconds(whole_us[0])}"
-        figures.append(Figure("time of a run", microseconds(whole_us[1]), beside))
+    if times is not None:
+        beside = f"float {microseconds(times.whole[0])}"
+        figures.append(Figure("time of a run", microseconds(times.whole[1]), beside))
     said = f"of {integers + others} that compute"
     figures.append(Figure("nodes in integers", str(integers), said))
     return Head(
         f"{subject.float_name} → {subject.quantized_name}",
-        _verdict(worst, whole_us, subject.sizes),
+        _verdict(worst, times, subject.sizes),
         _warning(worst),
         tuple(_bounds(findings, bounds)),
         tuple(figures),
@@ -96,29 +104,46 @@ def heading(
             Fact("float model", findings.float_hash),
             Fact("quantized model", findings.quantized_hash),
             *([Fact("target", subject.target)] if subject.target else []),
+            *([Fact("samples", str(subject.samples))] if subject.samples else []),
             Fact("batches", str(findings.batches)),
             Fact("onnxq", VERSION),
             *(Fact(name, version(name)) for name in PACKAGES),
             Fact("Python", platform.python_version()),
-            Fact("machine", f"{platform.system()}, {platform.machine()}"),
+            *_here(),
         ),
         subject.command,
         notes,
     )
 
 
+def _here() -> Iterator[Fact]:
+    """The machine that the times are of, how busy it was, and when."""
+    yield Fact("machine", f"{platform.system()}, {platform.machine()}")
+    if processor := processor_name():
+        yield Fact("processor", processor)
+    yield Fact("threads", "1, for times")
+    if hasattr(os, "getloadavg"):  # Windows has none
+        yield Fact("load", f"{os.getloadavg()[0]:.1f} on {os.cpu_count()} processors")
+    yield Fact("date", datetime.datetime.now(datetime.UTC).isoformat(" ", "minutes"))
+
+
 def _verdict(
-    worst: OutputFinding | None, whole_us: tuple[float, float] | None, sizes: tuple[int, int]
+    worst: OutputFinding | None, times: PairedNodeTimes | None, sizes: tuple[int, int]
 ) -> str:
     parts = [_distance(worst)]
     if worst is not None and worst.top1_agreement is not None:
         parts.append(f"the same class in {worst.top1_agreement:.1%} of the samples")
     parts.append(f"{sizes[1] / max(sizes[0], 1):.0%} of the size")
-    if whole_us is not None and all(whole_us):
-        ratio = whole_us[0] / whole_us[1]
-        faster, slower = f"{ratio:.2f} times as fast", f"{1 / ratio:.2f} times as long a run"
-        parts.append(faster if ratio >= 1 else slower)
+    if times is not None:
+        parts.append(_speed(*times.speed))
     return f"{', '.join(parts)}."
+
+
+def _speed(ratio: float, low: float, high: float) -> str:
+    """Speed beside float's with its interval of 95%; a run that takes longer is called so."""
+    if ratio >= 1:
+        return f"{ratio:.2f} ({low:.2f} to {high:.2f}) times as fast here"
+    return f"{1 / ratio:.2f} ({1 / high:.2f} to {1 / low:.2f}) times as long a run here"
 
 
 def _distance(worst: OutputFinding | None) -> str:

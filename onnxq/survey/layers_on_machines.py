@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from onnxq.checking.predict import predict
 from onnxq.page.content import MachineColumn, Machines
+from onnxq.page.wording import counting
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -32,13 +33,17 @@ def layers_on_machines(target: ir.Model) -> Machines:
     )
     if names:
         said = (
-            f"{len(names)} layer(s) add products in 16 bits on some machines, where they can "
-            "saturate; which inputs do it, `onnxq predict` says with samples."
+            f"{_layers_add(len(names))} products in 16 bits on some machines, where sums can "
+            "saturate; “onnxq predict” with samples says which inputs do it."
         )
     if found.floats:
         ops = ", ".join(f"{op} {count}" for op, count in found.floats.items())
         said += f" What is computed in floats may differ in last bits: {ops}."
     return Machines(tuple(names), columns, said)
+
+
+def _layers_add(count: int) -> str:
+    return f"{counting(count, 'layer')} {'adds' if count == 1 else 'add'}"
 
 
 def _cells(machine: MachinePrediction, names: list[str]) -> tuple[str, ...]:
@@ -49,4 +54,5 @@ def _cells(machine: MachinePrediction, names: list[str]) -> tuple[str, ...]:
 def _words(layer: LayerPrediction) -> str:
     if layer.possible is None:
         return KNOWN_AT_RUN_TIME
-    return f"can differ: {layer.possible} pairs in {len(layer.channels)} channel(s)"
+    pairs, channels = counting(layer.possible, "pair"), counting(len(layer.channels), "channel")
+    return f"can differ: {pairs} in {channels}"

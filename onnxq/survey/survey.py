@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 from onnxq.errors import OnnxqError, first_line
 from onnxq.page.content import Fact, FrontPoint, Grid, Page, TensorPart
 from onnxq.page.drawing import ENDS
+from onnxq.report.console import size_text
 from onnxq.survey.channel_reaches import median_share
 from onnxq.survey.file_forms import forms_in, planned, shown_by_file
 from onnxq.survey.heading import NO_BOUNDS, Bounds, heading
@@ -90,7 +91,7 @@ def survey(
     weights = stored_ranges(target, graph.places)
     whole = None if times is None else times.whole
     return Page(
-        heading(subject, findings, beside.bounds, whole, beside.notes),
+        heading(subject, findings, beside.bounds, times, beside.notes),
         tuple(_joined(graph.nodes, graph.edges, tensors, weights)),
         tensors,
         weights,
@@ -101,6 +102,7 @@ def survey(
         machines,
         () if beside.tuned is None else tuple(_front(beside.tuned)),
         tuple(Fact(section, words) for section, words in why.said.items()),
+        None if beside.tuned is None else beside.tuned.goal.min_sqnr_db,
     )
 
 
@@ -246,7 +248,7 @@ def _point(name: str, step: Milestone, tuned: Tuned, *, is_front: bool) -> Front
         score.metric,
         score.worst_db,
         score.time_ratio,
-        score.size_bytes,
+        size_text(score.size_bytes),
         f"{moves}; and {more} more" if more > 0 else moves,
         is_front,
         step.qconfig == tuned.qconfig,

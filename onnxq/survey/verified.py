@@ -61,6 +61,7 @@ class Compared:
             (_size(sides.model, sides), _size(sides.quantized, sides)),
             command,
             sides.target.metadata_props.get(TARGET_KEY, ""),
+            self.excerpt.samples,
         )
         batches = self.excerpt.chosen()
         write_page(survey(subject, sides, self.findings, batches, self.feedback, beside), path)

@@ -68,7 +68,7 @@ def example_page(nodes: int = 3) -> Page:
         (100.0, 60.0),
         Machines(("node_1",), (MachineColumn(("x86-avx2",), ("can differ",)),), "One layer."),
         (
-            FrontPoint("point-1", 0.9, 31.0, 0.6, 1000, "where it began", True, True),
-            FrontPoint("point-2", 0.8, 25.0, 0.5, 900, "all int4", True, False),
+            FrontPoint("point-1", 0.9, 31.0, 0.6, "1.00 kB", "where it began", True, True),
+            FrontPoint("point-2", 0.8, 25.0, 0.5, "900 B", "all int4", True, False),
         ),
     )

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
 
 from onnxq.page.charts import (
@@ -11,7 +12,7 @@ from onnxq.page.charts import (
     front_chart,
     histogram_chart,
 )
-from onnxq.page.content import Grid, Histogram, WeightPart
+from onnxq.page.content import FrontPoint, Grid, Histogram, WeightPart
 from tests.page.example_page import example_page
 
 
@@ -42,7 +43,7 @@ def test_each_channel_has_a_bar_up_to_where_they_are_gathered() -> None:
 
     assert channels_chart(part(3)).bars.count("M") == 3
     assert channels_chart(part(1000)).bars.count("M") < 180
-    assert "1000 channel(s)" in channels_chart(part(1000)).words
+    assert "1000 channels" in channels_chart(part(1000)).words
 
 
 def test_a_loss_goes_right_and_a_gain_left() -> None:
@@ -56,6 +57,20 @@ def test_a_front_needs_two_models_with_a_time() -> None:
     chart = front_chart(points)
     assert chart is not None
     assert len(chart.dots) == 2
-    assert chart.line.count("L") == 1
+    assert (chart.y_words, chart.goal) == ("metric", None)
     assert front_chart(points[:1]) is None
     assert front_chart([points[0], dataclasses.replace(points[1], time_ratio=None)]) is None
+
+
+def test_a_front_has_round_ticks_its_goal_and_a_place_for_equal_models() -> None:
+    def point(name: str, db: float, time: float) -> FrontPoint:
+        return FrontPoint(name, db, db, time, "1 B", "", True, False)
+
+    points = [point("a", 61.37, 0.84), point("b", math.inf, 1.02), point("c", 15.6, 0.91)]
+    chart = front_chart(points, 40.0)
+    assert chart is not None
+    assert [tick.text for tick in chart.x_ticks] == ["0.8", "0.85", "0.9", "0.95", "1", "1.05"]
+    assert [tick.text for tick in chart.y_ticks] == ["0", "20", "40", "60", "80"]
+    assert (chart.goal, chart.goal_words) == (HIGH, "goal: 40.0 dB")
+    assert chart.equal == ("b",)
+    assert chart.dots[1].y == 0.0

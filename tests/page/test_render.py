@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from onnxq.errors import OutputError
-from onnxq.page.content import Head, Page
+from onnxq.page.content import Head, NodePart, Page
 from onnxq.page.render import FIRST_ROWS, html_of, write_page
 from tests.page.example_page import HOSTILE, example_page
 
@@ -91,6 +91,25 @@ def test_the_worst_tensor_is_first() -> None:
         r'<th scope="row"><button[^>]*data-tensor="(\d+)"', html_of(example_page(20))
     )
     assert tensors[0] == "20"
+
+
+def test_losses_come_first_then_gains_and_what_is_even_is_folded() -> None:
+    def node(name: str, before: float, after: float) -> NodePart:
+        return NodePart(name, "Conv", "integer", "", before, after)
+
+    nodes = (node("even", 5, 5), node("gains", 9, 5), node("loses", 1, 2), node("fused", 0, 0))
+    table = html_of(Page(Head("", ""), nodes)).split('<table id="times">')[1].split("</tbody>")[0]
+    assert re.findall(r'title="(\w+)">', table) == ["loses", "gains", "even"]
+    assert table.count('<tr class="more">') == 1
+
+
+def test_a_part_without_time_has_a_dash() -> None:
+    text = html_of(Page(Head("", ""), (NodePart("n", "Relu", "inside", "", 3.0, 0.0),)))
+    assert '<td class="n" data-v="0.0">–</td>' in text
+
+
+def test_the_command_says_that_it_leaves_the_front_out(text: str) -> None:
+    assert "writes the report again, without the Pareto front" in text
 
 
 def test_unlike_channels_are_named_with_what_makes_them_alike(text: str) -> None:

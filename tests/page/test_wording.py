@@ -6,12 +6,14 @@ import pytest
 
 from onnxq.page.wording import (
     change,
+    counting,
     decibels,
     microseconds,
     number,
     part_of_error,
     share,
     share_away,
+    time_taken,
 )
 
 
@@ -41,3 +43,8 @@ def test_figures_have_their_units() -> None:
     assert share(0.0) == "0%"
     assert share_away(20.0) == "10.00%"
     assert number(-0.012345) == "−0.01235"
+
+
+def test_nouns_are_counted_and_parts_without_time_have_none() -> None:
+    assert (counting(1, "layer"), counting(2, "layer")) == ("1 layer", "2 layers")
+    assert (time_taken(0.0), time_taken(None), time_taken(3.0)) == ("–", "–", "3.0 µs")

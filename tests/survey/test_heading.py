@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import dataclasses
 import math
 
 from onnxq.checking.findings import Execution, Findings, OutputFinding, TensorFinding
 from onnxq.survey.heading import NO_BOUNDS, Bounds, Subject, heading
+from onnxq.survey.node_times import PairedNodeTimes
 
 SUBJECT = Subject("m.onnx", "q.onnx", (1000, 250))
 
@@ -20,19 +22,23 @@ def findings(db: float, top1: float | None = None) -> Findings:
     )
 
 
+def times(speed: float) -> PairedNodeTimes:
+    return PairedNodeTimes({}, {}, (200.0, 100.0), (speed, 0.95 * speed, 1.1 * speed))
+
+
 def test_the_verdict_is_one_sentence_with_error_size_and_time() -> None:
-    head = heading(SUBJECT, findings(40.0, 0.99), NO_BOUNDS, (200.0, 100.0))
+    head = heading(SUBJECT, findings(40.0, 0.99), NO_BOUNDS, times(2.0))
     assert head.verdict == (
         "1.00% away from float, the same class in 99.0% of the samples, 25% of the size, "
-        "2.00 times as fast."
+        "2.00 (1.90 to 2.20) times as fast here."
     )
     assert head.warning == ""
 
 
 def test_a_slower_model_is_called_so() -> None:
     assert (
-        "2.00 times as long a run"
-        in heading(SUBJECT, findings(40.0), NO_BOUNDS, (100.0, 200.0)).verdict
+        "2.00 (1.82 to 2.11) times as long a run here"
+        in heading(SUBJECT, findings(40.0), NO_BOUNDS, times(0.5)).verdict
     )
 
 
@@ -52,4 +58,12 @@ def test_bounds_are_said_with_what_was_got() -> None:
 def test_hashes_and_versions_are_there() -> None:
     origin = {f.name: f.value for f in heading(SUBJECT, findings(40.0), NO_BOUNDS, None).origin}
     assert origin["float model"] == "f" * 32
-    assert {"onnxq", "onnxruntime", "Python", "machine"} <= set(origin)
+    assert {"onnxq", "onnxruntime", "Python", "machine", "threads", "date"} <= set(origin)
+    assert "samples" not in origin  # nobody counted them
+    counted = dataclasses.replace(SUBJECT, samples=400)
+    (samples,) = [
+        fact.value
+        for fact in heading(counted, findings(40.0), NO_BOUNDS, None).origin
+        if fact.name == "samples"
+    ]
+    assert samples == "400"
