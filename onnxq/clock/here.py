@@ -5,13 +5,13 @@ from __future__ import annotations
 import datetime
 import platform
 from importlib import metadata
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from onnxq.clock.convolutions import convolution_links, fused_links
 from onnxq.clock.elements import element_links
 from onnxq.clock.measure import PASSES, measured
 from onnxq.clock.products import product_links, recurrent_links
+from onnxq.core.processor import CPUINFO, processor_name
 from onnxq.costs import Costs
 from onnxq.operator import NodeForm
 from onnxq.ort import version
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from onnxq.clock.measure import Progress
     from onnxq.costs import Timing
 
-CPUINFO = Path("/proc/cpuinfo")
 DECIDING = ("avx2", "avx_vnni", "avx512f", "avx512_vnni", "amx_int8", "asimd", "asimddp", "i8mm")
 """Flags of processors that decide which kernels ONNX Runtime takes."""
 
@@ -48,7 +47,7 @@ def measure_costs(
     timings = measured(list(links()), passes, progress)
     return Costs(
         target=name,
-        machine=_said("model name") or platform.processor() or platform.machine(),
+        machine=processor_name() or platform.machine(),
         instruction_sets=" ".join(flag for flag in DECIDING if flag in _flags()),
         onnxruntime=_installed(),
         threads="1",

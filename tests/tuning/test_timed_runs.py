@@ -33,3 +33,4 @@ def test_profile_and_whole_runs_are_of_the_same_model() -> None:
     (found,) = profiled([as_ir(network())], {"x": images(1)})
     assert set(found.nodes) == {node.name for node in found.optimized.graph}
     assert found.whole_ns > 0
+    assert len(found.rounds_s) >= timed_runs.LEAST_ROUNDS
