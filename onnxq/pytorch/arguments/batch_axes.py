@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import nn
 
-from onnxq.errors import ModelError, QConfigError
+from onnxq.errors import ModelError, QConfigError, ShapeError
 from onnxq.pytorch.arguments.axes import BATCH, Axes
 from onnxq.pytorch.arguments.forward import FORWARD_RAISES, compute, flatten
 
@@ -33,6 +33,7 @@ ROWS = 3  # the least that tell a repeated row from another one
 _TOLERANCE = 1e-4  # of the largest value: float sums in another order
 _NOISE = 0.1  # of a tensor's own spread, or of 1: rows that are alike, as zero states are, differ
 _SEED = 0
+_REFUSED = (*FORWARD_RAISES, ShapeError)  # a prepared model's guard raises the last
 
 Assignment = dict[str, int]
 
@@ -89,7 +90,7 @@ def _failure(
     try:
         for size in (least, rows + 1):
             compute(module, bound.resized(named, size))
-    except FORWARD_RAISES as error:
+    except _REFUSED as error:
         return error
     return None
 
@@ -126,7 +127,7 @@ def _is_batch(module: nn.Module, bound: BoundInputs, axes: Assignment) -> bool:
             pairs = zip(results, single, strict=True)
             if not all(_is_row(one, many, row, rows) for many, one in pairs):
                 return False
-    except FORWARD_RAISES:
+    except _REFUSED:
         return False
     return True
 

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, fx, nn
 
 from onnxq.errors import ModelError, QConfigError
+from onnxq.pytorch import convert, prepare_qat
 from onnxq.pytorch.arguments.batch_axes import batch_axes
 from onnxq.pytorch.arguments.bound_inputs import bind
 
@@ -101,6 +102,9 @@ def test_axes_whose_rows_depend_on_each_other_are_none() -> None:
 def test_batch_norm_of_the_batch_itself_wants_two_rows() -> None:
     norm = nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8, track_running_stats=False))
     assert found(norm, drawn(4, 8)) == {"input": 0}
+    prepared = prepare_qat(norm.train(), inputs=drawn(4, 8))
+    prepared(drawn(4, 8))
+    assert found(convert(prepared.eval()), drawn(4, 8)) == {"input": 0}
 
 
 def test_numbers_have_no_batch_and_empty_inputs_none_either() -> None:
