@@ -111,23 +111,31 @@ class _Look:
 
 
 def print_left_in_float(
-    console: Console, left: Sequence[LeftInFloat], score: Score, goal: Goal
+    console: Console, left: Sequence[LeftInFloat], score: Score, goal: Goal, *, is_cut: bool
 ) -> None:
-    """A row for each kind, and a line that says why more is kept than was asked for."""
+    """A row for each kind, and a line that says why more is kept than was asked for.
+
+    Args:
+        console: to print on.
+        left: as `left_in_float` gives them.
+        score: of the chosen model.
+        goal: of the search.
+        is_cut: whether it ended for want of runs or of time: kinds may gain together then.
+    """
     if not left:
         return
     rows = [(each.group, f"{each.time:+.3f}", db_text(each.db), each.why) for each in left]
-    title = "left in float, and what integers would change there, as predicted"
+    title = "left in float, and what integers in each kind alone would change, as predicted"
     header = ("group of nodes", "time", "dB then", "why it is in float")
     print_table(console, title, header, rows[:MOST_ROWS], numbers=(1, 2))
     count_others(console, len(left))
     above = score.worst_db - (goal.min_sqnr_db if goal.min_sqnr_db is not None else math.inf)
-    if SPARE_DB < above < math.inf and all(each.why != OPEN for each in left):
-        console.print(
-            f"note: it keeps {above:.1f} dB more than the bound, since nothing of what is left in "
-            "float is predicted to be faster in integers and to keep the bound",
-            soft_wrap=True,
-        )
+    if is_cut:
+        why = "kinds may gain together, and the search ended before it tried that: see --max-runs"
+    else:
+        why = "no others of these, alone or together, are predicted to be faster within the bound"
+    if SPARE_DB < above < math.inf:
+        console.print(f"note: it keeps {above:.1f} dB more than the bound: {why}", soft_wrap=True)
 
 
 def why_float(scores: Sequence[Score], goal: Goal, *, is_cut: bool) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from onnxq.core.saved import plain
 from onnxq.errors import counted
-from onnxq.operator import NodeForm
+from onnxq.operator import DynamicForm, NodeForm
 from onnxq.page.card import Table, card_of
 from onnxq.qconfig import QConfig
 from onnxq.report.console import open_console, size_text
@@ -238,7 +238,8 @@ def print_tuned(console: Console, tuned: Tuned) -> None:
         print_group_times(console, tuned.times, tuned.kinds)
     _print_steps(console, tuned)
     _print_front(console, tuned)
-    print_left_in_float(console, tuned.left_in_float, tuned.score, tuned.goal)
+    is_cut = tuned.why in WITHOUT_MORE
+    print_left_in_float(console, tuned.left_in_float, tuned.score, tuned.goal, is_cut=is_cut)
     for move in _chosen_moves(tuned):
         console.print(f"chosen: {move}", soft_wrap=True)
     apart, digits = tuned.held_apart, tuned.metric_digits
@@ -250,12 +251,12 @@ def print_tuned(console: Console, tuned: Tuned) -> None:
     _print_verdict(console, tuned)
     for missed in tuned.missed:
         console.print(f"missed: {missed}")
-    if tuned.is_float:
-        others = [step.score for step in tuned.steps if not _is_all_float(step.qconfig)]
-        is_cut = tuned.why in WITHOUT_MORE
+    if _computes_in_float(tuned.qconfig):
+        others = [step.score for step in tuned.steps if not _computes_in_float(step.qconfig)]
+        stored = "weights are stored as integers, and all computes in float"
+        what = "nothing is quantized" if tuned.is_float else stored
         console.print(
-            f"note: nothing is quantized: {why_float(others, tuned.goal, is_cut=is_cut)}",
-            soft_wrap=True,
+            f"note: {what}: {why_float(others, tuned.goal, is_cut=is_cut)}", soft_wrap=True
         )
     if tuned.is_slower and tuned.goal.max_time is None:
         console.print(
@@ -329,6 +330,17 @@ def _is_all_float(mapping: QConfigMapping) -> bool:
     """Whether a mapping that names the form of every node quantizes none."""
     return all(
         isinstance(entry, QConfig) and entry.form is NodeForm.FLOAT
+        for entry in mapping.nodes.values()
+        if entry is not None
+    )
+
+
+def _computes_in_float(mapping: QConfigMapping) -> bool:
+    """Whether no node computes in integers; weights may be stored in them."""
+    return all(
+        entry.form is NodeForm.FLOAT
+        if isinstance(entry, QConfig)
+        else entry.form not in (None, DynamicForm.INTEGER)
         for entry in mapping.nodes.values()
         if entry is not None
     )

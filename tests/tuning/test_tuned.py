@@ -6,8 +6,14 @@ from dataclasses import replace
 import onnx_ir as ir
 import pytest
 
-from onnxq.operator import NodeForm
-from onnxq.qconfig import QConfig, QConfigMapping, default_qconfig_mapping
+from onnxq.operator import DynamicForm, NodeForm
+from onnxq.qconfig import (
+    QConfig,
+    QConfigDynamic,
+    QConfigMapping,
+    default_qconfig_mapping,
+    onnxq_default_qconfig,
+)
 from onnxq.quantized.quantized_model import QuantizedModel
 from onnxq.tuning.goal import Goal
 from onnxq.tuning.milestone import Milestone
@@ -119,3 +125,11 @@ def test_a_row_of_moves_fits_a_page(moves: tuple[str, ...]) -> None:
     (row,) = [line for line in report.splitlines() if line.startswith("float: aa")]
     assert len(row) <= 120
     assert ("and 2 more" in row) is (len(moves) == 3)
+
+
+def test_a_model_with_stored_weights_alone_is_said_to_compute_in_float() -> None:
+    stored = QConfigDynamic(weight=onnxq_default_qconfig.weight, form=DynamicForm.STORED)
+    mapping = QConfigMapping(onnxq_default_qconfig, nodes={"a": stored})
+    report = replace(tuned(COST), qconfig=mapping).report()
+    assert "note: weights are stored as integers, and all computes in float" in report
+    assert "float model again" not in report
