@@ -66,7 +66,7 @@ def onnx_form(program: Program) -> ir.Model:
         reason = " ".join(str(error.__cause__ or error).split())[:400]
         raise UnsupportedError(
             f"the program has no ONNX form: {reason}\nWhat to do: replace the operator in forward "
-            "by operators that have one."
+            f"by operators that have one.{_parametrized(program.exported)}"
         ) from error
     _hand_on(made.model, found, casts)
     for value in all_values(made.model.graph):
@@ -76,6 +76,19 @@ def onnx_form(program: Program) -> ir.Model:
     merge_directions(made.model)
     own_weights(made.model)
     return made.model
+
+
+def _parametrized(program: ExportedProgram) -> str:
+    """A sentence on weights that are computed of others, to end the message with."""
+    parts = (name.partition(".parametrizations.") for name in program.state_dict)
+    layers = dict.fromkeys(layer for layer, found, _ in parts if found)
+    if not layers:
+        return ""
+    return (
+        f" Weights of {', '.join(layers)} are parametrized: where the operator is part of that, "
+        "torch.nn.utils.parametrize.remove_parametrizations(layer, 'weight') ahead of prepare_qat "
+        "leaves the weight as it is now."
+    )
 
 
 def _decomposed(made: torch.onnx.ONNXProgram) -> ExportedProgram:

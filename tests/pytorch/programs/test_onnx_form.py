@@ -119,3 +119,11 @@ class Unknown(nn.Module):
 def test_an_operator_without_onnx_form_is_refused_with_what_to_do() -> None:
     with pytest.raises(UnsupportedError, match="What to do"):
         onnx_form(program_of(Unknown(), torch.randn(4, 3, 3)))
+
+
+def test_of_parametrized_weights_the_way_without_is_said() -> None:
+    layer = nn.utils.parametrizations.orthogonal(nn.Linear(4, 4))
+    with pytest.raises(UnsupportedError, match=r"Weights of 0 are parametrized: .*remove_param"):
+        onnx_form(program_of(nn.Sequential(layer), torch.randn(3, 4)))
+    nn.utils.parametrize.remove_parametrizations(layer, "weight")
+    assert onnx_form(program_of(nn.Sequential(layer), torch.randn(3, 4)))
