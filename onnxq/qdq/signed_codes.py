@@ -20,6 +20,7 @@ import onnx_ir as ir
 from onnxq.graph.edit import FreeNames, graph_of
 from onnxq.operator.nodes import input_at
 from onnxq.ort import facts
+from onnxq.ort.kept_copy import KEPT_COPY
 from onnxq.ort.matmul_add import biased_product
 from onnxq.ort.version import OLDEST
 from onnxq.qdq.read import dequantizer, is_quantize
@@ -74,7 +75,7 @@ def _is_passed(node: ir.Node) -> bool:
 
 def _copy_in_front(node: ir.Node, names: FreeNames) -> None:
     x = input_at(node, 0)
-    copy = ir.node("Max", [x], name=names.node(f"{node.name}_copy"))
+    copy = ir.node(KEPT_COPY, [x], name=names.node(f"{node.name}_copy"))
     result = copy.outputs[0]
     result.name, result.type, result.shape = names.value(f"{x.name}_copied"), x.type, x.shape
     graph_of(node).insert_before(node, copy)

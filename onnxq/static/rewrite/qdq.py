@@ -22,6 +22,7 @@ from onnxq.graph.edit import graph_of, graphs_of, insert_behind
 from onnxq.graph.walk import bodies, node_name, value_name, walk
 from onnxq.operator import DynamicForm, Float, Form, NodePlan, Rule, Site
 from onnxq.operator.nodes import input_at
+from onnxq.ort.kept_copy import KEPT_COPY
 from onnxq.qdq.initializers import Initializers
 from onnxq.qdq.write import clip_codes
 from onnxq.static.placing.channel_gains import GAINS_KEY, written_gains
@@ -36,10 +37,6 @@ if TYPE_CHECKING:
     from onnxq.static.placing.decision import Decision
     from onnxq.static.plan import Plan
     from onnxq.static.rewrite.bias_inside import BiasInside
-
-# The operator between a DequantizeLinear and a node that is to stay float: a copy that ONNX
-# Runtime's optimizers do not remove (as they do Identity), so that DQ -> op -> Q does not match.
-GUARD = "Max"
 
 
 def write_qdq(model: ir.Model, plan: Plan) -> None:
@@ -251,7 +248,8 @@ class _QdqWriter:
 
     def _copied(self, value: ir.Value, node: ir.Node) -> ir.Value:
         """The value behind a guard, which stands before the node, or behind it for its results."""
-        guard = ir.node(GUARD, [value], name=self.new.unique(f"{node.name}_stays_float"))
+        # between a DequantizeLinear and what is to stay float, so that DQ -> op -> Q does not match
+        guard = ir.node(KEPT_COPY, [value], name=self.new.unique(f"{node.name}_stays_float"))
         guard.outputs[0].name = self.new.unique(f"{value.name}_copied")
         guard.outputs[0].type, guard.outputs[0].shape = value.type, value.shape
         if value.producer() is node:
