@@ -137,3 +137,8 @@ def _trains(dropout: ir.Node) -> bool:
         return False
     mode = constant(dropout.inputs[2])
     return mode is None or bool(mode.numpy().any())
+
+
+def casts(model: ir.Model) -> list[ir.Node]:
+    """The nodes of the main graph that change a type, or keep it, in order."""
+    return [node for node in model.graph if node.op_type == "Cast"]

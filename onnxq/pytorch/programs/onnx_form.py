@@ -18,6 +18,7 @@ from onnxq.errors import UnsupportedError
 from onnxq.graph.edit import all_values
 from onnxq.graph.origins import origins_of, set_origins
 from onnxq.graph.passes.equal_values import equal_values
+from onnxq.graph.passes.no_ops import casts as casts_in
 from onnxq.pytorch.exporting.exporter import DEFAULT_OPSET
 from onnxq.pytorch.exporting.quiet import quiet_exporter
 from onnxq.pytorch.exporting.result import own_weights, tidy
@@ -60,7 +61,7 @@ def onnx_form(program: Program) -> ir.Model:
             assert made is not None, "torch.onnx.export(dynamo=True) returns a program"
             of_decomposed = origins(program.exported, _decomposed(made))
             found = _found(made.model, of_decomposed)
-            casts = [Cast.of(node) for node in made.model.graph if node.op_type == "Cast"]
+            casts = [Cast.of(node) for node in casts_in(made.model)]
             made.optimize()
     except torch.onnx.OnnxExporterError as error:
         reason = " ".join(str(error.__cause__ or error).split())[:400]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from onnxq.graph.passes.no_ops import RemoveNoOps
+from onnxq.graph.passes.no_ops import RemoveNoOps, casts
 from onnxq.ort import runtime
 
 if TYPE_CHECKING:
@@ -185,3 +185,9 @@ def test_a_reshape_to_the_shape_that_a_tensor_has_goes(parse: Parse) -> None:
     model.graph.node(0).outputs[0].shape = model.graph.inputs[0].shape
     assert RemoveNoOps()(model).modified
     assert ops(model) == ["Tanh", "Shape", "Sigmoid"]
+
+
+def test_casts_are_those_of_the_main_graph_in_order(parse: Parse) -> None:
+    body = """g (float[2] x) => (float16[2] z) {
+        a = Cast<to=1>(x)  y = Relu(a)  z = Cast<to=10>(y) }"""
+    assert [node.outputs[0].name for node in casts(parse(body))] == ["a", "z"]
