@@ -84,8 +84,8 @@ def transformer(folder: Path) -> None:
         eos_token_id=0,
         pad_token_id=0,
     )
-    model = LlamaForCausalLM(config).eval()  # type: ignore[no-untyped-call]  # transformers'
-    model.save_pretrained(folder)
+    model: Any = LlamaForCausalLM(config)
+    model.eval().save_pretrained(folder)
     for name, text in tokenizer_files().items():
         (folder / name).write_text(json.dumps(text), "utf-8")
 
