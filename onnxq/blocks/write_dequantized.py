@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx_ir as ir
 
+from onnxq.blocks.stored_codes import StoredCodes, drop_if_unread
 from onnxq.core.packing import unpacked_rows
 from onnxq.graph.edit import FreeNames, graph_of, new_initializer
 from onnxq.graph.walk import node_name, value_name
@@ -36,7 +37,7 @@ class DequantizeWriter:
 
     def __init__(self, model: ir.Model) -> None:
         self._names = FreeNames(model)
-        self._made: dict[tuple[ir.Graph, str], list[ir.Value]] = {}
+        self._stored = StoredCodes()
 
     def write(
         self, node: ir.Node, tensors: Mapping[str, ir.TensorProtocol], decision: InBlocks
@@ -51,33 +52,25 @@ class DequantizeWriter:
         weight = input_at(node, decision.slot)
         attributes = {"axis": 0 if decision.inputs_first else 1, "block_size": decision.spec.block}
         name = self._names.node(f"{node_name(node)}_dequantize")
-        stored = self._stored(node, weight, tensors, decision)
+        graph = graph_of(node)
+        stored = self._stored.of(graph, decision, lambda: self._add(graph, tensors, decision))
         made = ir.node("DequantizeLinear", stored, attributes, name=name)
         (reals,) = made.outputs
         reals.name = self._names.value(f"{value_name(weight)}_dequantized")
         reals.type, reals.shape = weight.type, weight.shape
-        graph_of(node).insert_before(node, made)
+        graph.insert_before(node, made)
         node.replace_input_with(decision.slot, reals)
-        if not weight.uses() and weight.is_initializer() and weight.graph is not None:
-            weight.graph.initializers.pop(value_name(weight), None)
+        drop_if_unread(weight)
 
-    def _stored(
-        self,
-        node: ir.Node,
-        weight: ir.Value,
-        tensors: Mapping[str, ir.TensorProtocol],
-        decision: InBlocks,
+    def _add(
+        self, graph: ir.Graph, tensors: Mapping[str, ir.TensorProtocol], decision: InBlocks
     ) -> list[ir.Value]:
-        """Initializers of the node's graph."""
-        graph = graph_of(node)
-        key = (graph, decision.stored_as)
-        if key not in self._made:
-            self._made[key] = [
-                new_initializer(graph, name, _laid_out(kind, tensor, decision, name))
-                for kind, tensor in tensors.items()
-                for name in (self._names.value(f"{value_name(weight)}_{kind}"),)
-            ]
-        return self._made[key]
+        """New initializers that hold the codes."""
+        return [
+            new_initializer(graph, name, _laid_out(kind, tensor, decision, name))
+            for kind, tensor in tensors.items()
+            for name in (self._names.value(f"{decision.tensor}_{kind}"),)
+        ]
 
 
 def _laid_out(

@@ -22,9 +22,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx_ir as ir
 
+from onnxq.blocks.stored_codes import StoredCodes, drop_if_unread
 from onnxq.blocks.tables import is_lookup
 from onnxq.graph.edit import FreeNames, graph_of, new_constant, new_initializer, replace
-from onnxq.graph.walk import node_name, value_name
+from onnxq.graph.walk import node_name
 from onnxq.graph.weights import derived, renamed
 from onnxq.in_blocks.block_codes import CODES
 from onnxq.operator.nodes import find_input, input_at, shape
@@ -56,7 +57,7 @@ class ProductWriter:
         self._model = model
         self._names = FreeNames(model)
         self._accuracy = accuracy
-        self._made: dict[tuple[ir.Graph, str], list[ir.Value]] = {}
+        self._stored = StoredCodes()
 
     def write(
         self, node: ir.Node, tensors: Mapping[str, ir.TensorProtocol], decision: InBlocks
@@ -70,33 +71,25 @@ class ProductWriter:
         """
         self._model.opset_imports.setdefault(MICROSOFT, 1)
         weight = input_at(node, decision.slot)
-        stored = self._stored(node, weight, tensors, decision)
+        graph = graph_of(node)
+        stored = self._stored.of(graph, decision, lambda: self._add(graph, tensors, decision))
         write = self._rows if is_lookup(node) else self._product
         made = write(node, stored, decision)
         replace(node, made, self._names)
         made.name, node.name = node.name, None
-        if not weight.uses() and weight.is_initializer() and weight.graph is not None:
-            weight.graph.initializers.pop(value_name(weight), None)
+        drop_if_unread(weight)
 
-    def _stored(
-        self,
-        node: ir.Node,
-        weight: ir.Value,
-        tensors: Mapping[str, ir.TensorProtocol],
-        decision: InBlocks,
+    def _add(
+        self, graph: ir.Graph, tensors: Mapping[str, ir.TensorProtocol], decision: InBlocks
     ) -> list[ir.Value]:
-        """Initializers of the node's graph that hold the codes."""
-        graph = graph_of(node)
-        key = (graph, decision.stored_as)
-        if key not in self._made:
-            made = []
-            for kind, tensor in tensors.items():
-                name = self._names.value(f"{decision.table or value_name(weight)}_{kind}")
-                shape = _shape_of_table(kind, tensor, decision) if decision.table else None
-                stored = renamed(tensor, name) if shape is None else _shaped(tensor, shape, name)
-                made.append(new_initializer(graph, name, stored))
-            self._made[key] = made
-        return self._made[key]
+        """New initializers that hold the codes."""
+        made = []
+        for kind, tensor in tensors.items():
+            name = self._names.value(f"{decision.table or decision.tensor}_{kind}")
+            shape = _shape_of_table(kind, tensor, decision) if decision.table else None
+            stored = renamed(tensor, name) if shape is None else _shaped(tensor, shape, name)
+            made.append(new_initializer(graph, name, stored))
+        return made
 
     def _rows(self, node: ir.Node, stored: Sequence[ir.Value], decision: InBlocks) -> ir.Node:
         """The node that takes rows of a table; codes that a product shares have its shape."""
