@@ -47,32 +47,10 @@ def verify(
     progress: Progress | None = None,
     executor: Executor | None = None,
 ) -> Findings:
-    """Findings of a quantized model beside its float model; bounds are for `Findings.check`.
+    """Findings of a quantized model beside its float model, which cannot write a report.
 
-    Inputs that are pixels or codes in the quantized model may come as such, or as the numbers that
-    the float model takes; outputs that are codes are compared as the numbers they stand for.
-
-    Args:
-        model: the float model; path, ModelProto or onnx_ir.Model.
-        quantized: what `rewrite` made of it, or another tool's file, QDQ or operators on codes,
-            that kept the float model's names of tensors.
-        samples: as `calibrate` takes them.
-        batch_size: samples per run; None: the model's static batch, else 1.
-        ignore: names of arrays in the samples that are no inputs (labels).
-        only: globs; tensors and outputs to compare.
-        feedback: {output name: input name} of state; each model gets its own.
-        progress: called after each batch.
-        executor: whose workers run the models, one thread each; None: this process. The findings
-            are the same. Batches with state run here, one after the other.
-
-    Raises:
-        ModelError: a model cannot be read, or the two do not belong together.
-        CalibrationError: unusable samples.
-        QConfigError: a glob of `only` that matches nothing.
-        WorkerError: workers died, more often than it was tried.
-
-    Warns:
-        UserWarning: an executor is given, and feedback.
+    Arguments, errors and warnings are those of `onnxq.verify` (onnxq/survey/verified.py), which
+    adds what a report needs.
     """
     sides = sides_of(model, quantized, only)
     state = as_feedback(feedback)

@@ -110,8 +110,8 @@ def verify(
 
     Args:
         model: the float model; path, ModelProto or onnx_ir.Model.
-        quantized: what `rewrite` made of it, or another model whose codes are named
-            `<tensor>_quantized`.
+        quantized: what `rewrite` made of it, or another tool's file, QDQ or operators on codes,
+            that kept the float model's names of tensors.
         samples: as `calibrate` takes them.
         batch_size: samples per run; None: the model's static batch, else 1.
         ignore: names of arrays in the samples that are no inputs (labels).
