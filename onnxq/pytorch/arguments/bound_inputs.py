@@ -120,12 +120,15 @@ class BoundInputs:
         return replace(self, tensors={**self.tensors, **tensors})
 
     def resized(self, axes: Mapping[str, Collection[int]], size: int) -> BoundInputs:
-        """The same rows, repeated in order or cut until these axes of each are `size` long."""
+        """The same rows, the last one repeated or some cut, until these axes are `size` long.
+
+        Rows that were sorted stay so, as lengths of packed sequences have to be.
+        """
         tensors = dict(self.tensors)
         for name, of_input in axes.items():
             for axis in of_input:
                 x = tensors[name]
-                rows = torch.arange(size, device=x.device) % x.shape[axis]
+                rows = torch.arange(size, device=x.device).clamp(max=x.shape[axis] - 1)
                 tensors[name] = x.index_select(axis, rows)
         return self.holding(tensors)
 

@@ -54,9 +54,10 @@ def example_inputs(module: nn.Module) -> Inputs:
         (module, "example_input_array"),
         (file, "example_inputs"),
     ):
-        found: Inputs | Callable[[], Inputs] | None = getattr(owner, name, None)
-        if found is None:
+        held = getattr(owner, name, None)
+        if held is None or held is example_inputs:  # which the file may import
             continue
+        found: Inputs | Callable[[], Inputs] = held
         return found() if callable(found) else found
     parameters = list(inspect.signature(module.forward).parameters)
     raise QConfigError(

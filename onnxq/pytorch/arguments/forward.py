@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING
 
 import torch
 from torch import fx, nn
-from torch.nn.modules.module import register_module_forward_pre_hook
-from torch.nn.utils.rnn import PackedSequence
 
 from onnxq.errors import ModelError, UnsupportedError, kind_of
 from onnxq.pytorch.arguments.nesting import leaves, shown
@@ -59,29 +57,15 @@ def first_run(module: nn.Module, inputs: BoundInputs) -> object:
 
     Raises:
         ModelError: forward fails on the inputs.
-        UnsupportedError: a recurrent layer is given a packed sequence.
     """
     try:
-        with register_module_forward_pre_hook(_refuse_packed):
-            return compute(module, inputs)
+        return compute(module, inputs)
     except FORWARD_RAISES as error:
         raise ModelError(
             f"{type(module).__name__} fails on the example inputs {described(inputs, error)}. "
             "Give inputs that forward takes; on the command line --input NAME=DTYPE[SHAPE] or "
             "--samples FILE."
         ) from error
-
-
-def _refuse_packed(part: nn.Module, args: tuple[object, ...]) -> None:
-    if isinstance(part, nn.RNNBase) and args and isinstance(args[0], PackedSequence):
-        kind = type(part).__name__
-        raise UnsupportedError(
-            f"forward gives {kind}({part.input_size}, {part.hidden_size}) a packed sequence, whose "
-            "shapes depend on the lengths' values, so that it cannot be traced: give it the padded "
-            "tensor that pack_padded_sequence takes, with the same weights. Up to each length, one "
-            "direction has the same results; take its last state there by gather. "
-            "With two directions, give it sequences of one length."
-        )
 
 
 def described(inputs: BoundInputs, error: Exception) -> str:

@@ -8,7 +8,7 @@ they become the ONNX nodes that the exporter's own translations of torch.lstm an
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence  # noqa: TC003  # custom_op reads the annotations
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import onnx_ir as ir
@@ -19,6 +19,8 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from onnxq.graph.edit import FreeNames
+from onnxq.pytorch.exporting.packed_sequences import padded_call, without_size_check
+from onnxq.pytorch.exporting.recurrent_translation import PACKED_TABLE
 from onnxq.targets.gains import GATES
 
 _BIDIRECTIONAL = 5  # of the arguments from `params` on
@@ -84,12 +86,23 @@ _BIASES = 3  # position of has_biases, of padded sequences; packed ones have the
 RECURRENT_TABLE: dict[Callable[..., object], Callable[..., object]] = {
     torch.ops.onnxq.lstm.default: core.aten_lstm,
     torch.ops.onnxq.gru.default: core.aten_gru,
+    **PACKED_TABLE,
 }
-"""For torch.onnx.export: the exporter's own translations."""
+"""For torch.onnx.export: the exporter's own translations, and those of packed sequences."""
 
 
 class WholeLayers(TorchFunctionMode):
     """A context in which recurrent layers call the operators above."""
+
+    def __enter__(self) -> Self:
+        self._unchecked = without_size_check()
+        self._unchecked.__enter__()
+        super().__enter__()  # type: ignore[no-untyped-call]  # torch's is not typed
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        super().__exit__(*error)  # type: ignore[no-untyped-call]  # torch's is not typed
+        self._unchecked.__exit__(None, None, None)
 
     def __torch_function__(
         self,
@@ -99,6 +112,9 @@ class WholeLayers(TorchFunctionMode):
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
         """Runs the function, or its operator."""
+        padded = padded_call(func, args)
+        if padded is not None:
+            return padded
         whole = _WHOLE.get(getattr(func, "__name__", ""))
         if whole is not None and len(args) > _BIASES and isinstance(args[_BIASES], bool):
             return whole(*args, **(kwargs or {}))

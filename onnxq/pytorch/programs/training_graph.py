@@ -28,6 +28,7 @@ from onnxq.pytorch.programs.call_form import (
 from onnxq.pytorch.programs.graph_module import TrainingGraph
 from onnxq.pytorch.programs.leaf_calls import LeafCalls, arguments, scope, scopes
 from onnxq.pytorch.programs.products import product_of
+from onnxq.pytorch.programs.recurrences import as_function, is_recurrence, layer_call
 from onnxq.pytorch.programs.shape_guard import guard_of
 
 if TYPE_CHECKING:
@@ -50,14 +51,6 @@ _DROPOUTS: dict[Any, Any] = {
     aten.feature_dropout.default: {3: nn.Dropout1d, 4: nn.Dropout2d, 5: nn.Dropout3d},
     aten.alpha_dropout.default: nn.AlphaDropout,
     aten.feature_alpha_dropout.default: nn.FeatureAlphaDropout,
-}
-_RECURRENT = {
-    "onnxq.lstm.default": aten.lstm.input,
-    "onnxq.gru.default": aten.gru.input,
-    "aten.lstm.input": aten.lstm.input,
-    "aten.gru.input": aten.gru.input,
-    "aten.rnn_tanh.input": aten.rnn_tanh.input,
-    "aten.rnn_relu.input": aten.rnn_relu.input,
 }
 _HOOKS = (
     "_forward_hooks",
@@ -219,7 +212,7 @@ class _Building:
             return
         if self._is_of_parametrization(node):
             return
-        if target in _RECURRENT:
+        if is_recurrence(node):
             self._recurrent(node)
             return
         self._set(node, self._computed(node))
@@ -357,27 +350,15 @@ class _Building:
         path = scope(node)
         module = self._calls.module(path)
         if not path or not isinstance(module, nn.RNNBase):
-            target = _RECURRENT[str(node.target)]
-            self._set(node, self._function(node, target))
+            self._set(node, self._function(node, as_function(node)))
             return
-        x, hx = node.args[:2]
-        states: list[Any] = list(hx) if isinstance(hx, tuple | list) else [hx]
-        zeros = all(s.target is aten.zeros.default and scope(s) == path for s in states)
-        args = [self._read(x)]
-        if not zeros:
-            given = [self._read(state) for state in states]
-            args.append(tuple(given) if isinstance(module, nn.LSTM) else given[0])
-        call = self._graph.call_module(path, tuple(args))
+        call, *results = layer_call(node, module, self._read, self._graph)
         self._set(node, call)
-        y, state = (self._graph.call_function(operator.getitem, (call, i)) for i in (0, 1))
-        parts = [state]
-        if isinstance(module, nn.LSTM):
-            parts = [self._graph.call_function(operator.getitem, (state, i)) for i in (0, 1)]
-        for made in (y, state, *parts):
+        for made in (*call.users, *results):
             made.meta |= {PROGRAM_NODES: (node.name,), SCOPE: path}
-        self._values[node] = [y, *parts]
-        for part, value in zip((y, *parts), node.meta["val"], strict=True):
-            part.meta["val"] = value
+        for made, value in zip(results, node.meta["val"], strict=False):
+            made.meta["val"] = value
+        self._values[node] = results
 
 
 def _remove_hooks(module: nn.Module) -> None:

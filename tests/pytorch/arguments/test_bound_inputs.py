@@ -28,9 +28,9 @@ def test_inputs_bind_to_the_names_of_forward_in_its_order() -> None:
     assert list(bound.kwargs) == ["second"]
 
 
-def test_resizing_repeats_rows_in_order_or_cuts() -> None:
+def test_resizing_repeats_the_last_row_or_cuts() -> None:
     bound = bind(nn.ReLU(), X)
-    assert bound.resized({"input": (0,)}, 4).tensors["input"].tolist() == [*X.tolist(), [0, 1]]
+    assert bound.resized({"input": (0,)}, 4).tensors["input"].tolist() == [*X.tolist(), [4, 5]]
     assert bound.resized({"input": (1,)}, 1).tensors["input"].tolist() == [[0], [2], [4]]
 
 

@@ -98,3 +98,11 @@ def test_axes_are_read_with_the_names_of_the_models_inputs() -> None:
     assert parse_axis("x:-1=length") == ("x", -1, "length")
     with pytest.raises(QConfigError, match="wanted NAME:AXIS=SIZE"):
         parse_axis("x[1]=batch")
+
+
+def test_a_file_that_imports_the_function_itself_offers_nothing() -> None:
+    class Plain(nn.Linear):  # of this file, which imports it
+        pass
+
+    with pytest.raises(QConfigError, match="no example inputs"):
+        example_inputs(Plain(2, 2))
