@@ -9,7 +9,7 @@ split in two, with e the errors that are allowed (Badri and Shaji, 2023):
 
 Beside 8-bit activations, MatMulNBits has whole zero points, so that z is rounded at the end, but
 for scheme real, which is the authors'. A block keeps the range of least squares where that has the
-lesser sum of powers.
+lesser sum of powers. Scales of a row are raised then (`unshrunk`), as those of rtn are.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from onnxq.in_blocks.block_spec import Scheme
-from onnxq.in_blocks.ranges import in_blocks, rounded, search_ranges
+from onnxq.in_blocks.ranges import in_blocks, rounded, search_ranges, unshrunk
 from onnxq.qparams import MIN_SCALE
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class HalfQuadratic:
         scale, point = search_ranges(rows, spec, alike=self.alike)
         if not spec.symmetric and not self.alike:
             scale, point = _shrunk(in_blocks(rows, spec.block), scale, point, spec)
-        return rounded(rows, spec, scale, point)
+        return unshrunk(rows, rounded(rows, spec, scale, point))
 
 
 def _shrunk(w: Singles, scale: Singles, point: Points, spec: BlockSpec) -> tuple[Singles, Points]:

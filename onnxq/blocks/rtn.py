@@ -1,11 +1,14 @@
-"""Round to nearest: every weight by itself, in the range of its block with the least error."""
+"""Round to nearest: every weight by itself, in the range of its block with the least error.
+
+Scales of a row are raised then, so that rounding makes its weights no smaller.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from onnxq.in_blocks.ranges import rounded, search_ranges
+from onnxq.in_blocks.ranges import rounded, search_ranges, unshrunk
 
 if TYPE_CHECKING:
     from onnxq.core.arrays import Singles
@@ -27,4 +30,5 @@ class Nearest:
 
     def __call__(self, rows: Singles, spec: BlockSpec) -> BlockCodes:
         """Codes of float32 (rows, inputs)."""
-        return rounded(rows, spec, *search_ranges(rows, spec, self.power, self.alike))
+        made = rounded(rows, spec, *search_ranges(rows, spec, self.power, self.alike))
+        return unshrunk(rows, made, self.power)

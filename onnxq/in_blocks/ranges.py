@@ -14,6 +14,7 @@ squared: that is what `a` counts.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -84,6 +85,28 @@ def rounded(weight: Singles, spec: BlockSpec, scale: Singles, point: Points) -> 
     block_of = np.arange(weight.shape[1]) // spec.block
     raw = np.rint(weight / scale[:, block_of] + point[:, block_of])
     return BlockCodes(spec, np.clip(raw, 0, spec.most).astype(np.uint8), scale, point)
+
+
+def unshrunk(weight: Singles, codes: BlockCodes, importance: Singles | None = None) -> BlockCodes:
+    """The same codes with the scales of each row raised, so that its errors are none of its own.
+
+        f = sum_i p_i w_i^2 / sum_i p_i w_i v_i        v_i the number of code i; then v_i f
+
+    Least squares leaves e orthogonal to v, so that v is w times 1 - |e|^2 / |w|^2 and something
+    unlike w. Errors that are unlike cancel out from layer to layer; those that make every weight
+    smaller do not, and 2 bits lose a tenth in each.
+
+    Args:
+        weight: float32 (rows, inputs) that the codes are of.
+        codes: in ranges of least squares.
+        importance: float32 (inputs,), p above; None: 1.
+    """
+    w, v = weight.astype(np.float64), codes.reals
+    weighted = w if importance is None else w * importance
+    over, under = (np.einsum("ri,ri->r", weighted, x) for x in (w, v))
+    factor = np.divide(over, under, out=np.ones_like(over), where=(under > 0) & (over > 0))
+    scale = np.asarray(codes.scale * factor[:, np.newaxis], np.float32)
+    return replace(codes, scale=scale)
 
 
 def in_blocks(weight: Singles, block: int) -> Singles:

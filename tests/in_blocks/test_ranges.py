@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from onnxq.in_blocks.block_spec import BlockSpec, Scheme
-from onnxq.in_blocks.ranges import rounded, search_ranges
+from onnxq.in_blocks.ranges import rounded, search_ranges, unshrunk
 from tests.blocks.block_models import weight
 
 SHORT_OF_BEST = 1.06
@@ -84,3 +84,20 @@ def test_important_inputs_are_nearer() -> None:
     plain, heeded = (rounded(w, spec, *search_ranges(w, spec, p)) for p in (None, importance))
     before, after = (np.square(c.reals - w)[:, :4].sum() for c in (plain, heeded))
     assert after < before / 2
+
+
+@pytest.mark.parametrize("bits", [2, 4])
+def test_rounding_makes_no_row_smaller(bits: int) -> None:
+    w, spec = weight(16, 96), BlockSpec(bits, 32)
+    short = rounded(w, spec, *search_ranges(w, spec))
+    made = unshrunk(w, short)
+    power = np.square(w).sum(1)
+    assert ((w * short.reals).sum(1) < power).all()
+    np.testing.assert_allclose((w * made.reals).sum(1), power, rtol=1e-5)  # float32 scales
+    np.testing.assert_array_equal(made.codes, short.codes)
+
+
+def test_rows_of_zeros_keep_their_scales() -> None:
+    w, spec = np.zeros((2, 32), np.float32), BlockSpec()
+    short = rounded(w, spec, *search_ranges(w, spec))
+    np.testing.assert_array_equal(unshrunk(w, short).scale, short.scale)

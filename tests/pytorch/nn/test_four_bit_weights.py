@@ -9,7 +9,12 @@ import torch
 from torch import Tensor, nn
 
 import onnxq
-from onnxq.observers import StepSizeObserver
+from onnxq.observers import (
+    MinMaxObserver,
+    ObserverSpec,
+    PerChannelMinMaxObserver,
+    StepSizeObserver,
+)
 from onnxq.pytorch import convert, disable_observer, export, prepare_qat
 from onnxq.pytorch.deployed import Feeding, compare
 from onnxq.pytorch.nn import quantized as nnq
@@ -91,3 +96,26 @@ def test_the_state_dict_keeps_the_type_of_the_codes(trained: tuple[Any, Tensor])
     fresh.load_state_dict(nnq.Linear(40, 5).state_dict())
     assert fresh.weight().dtype.name == "int8"
     assert fresh(x).shape == (3, 5)
+
+
+@pytest.mark.parametrize(
+    "observer",
+    [
+        pytest.param(MinMaxObserver.with_args(dtype="uint4"), marks=pytest.mark.nightly),
+        PerChannelMinMaxObserver.with_args(dtype="uint4", qscheme="per_channel_affine"),
+    ],
+    ids=repr,
+)
+def test_weights_with_16_codes_and_a_zero_point_compute_what_was_trained(
+    observer: ObserverSpec,
+) -> None:
+    torch.manual_seed(3)
+    images = torch.randn(8, 3, 6, 6)
+    weight = FakeQuantSpec(observer, ScaleRule.LEARNED)
+    qconfig = QConfigMapping(QConfig(get_default_qat_qconfig().activation, weight))
+    model = prepare_qat(Net(), inputs=images, qconfig=qconfig).eval()
+    converted = convert(model)
+    assert torch.equal(converted(images), model(images))
+    stored = [v.const_value for v in export(converted, images).graph.initializers.values()]
+    narrow = [x for x in stored if x is not None and str(x.dtype) == "UINT4" and x.size > 100]
+    assert len(narrow) == 3
