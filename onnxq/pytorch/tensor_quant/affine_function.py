@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 from torch.autograd import Function
 
-from onnxq.pytorch.tensor_quant.descriptor import as_num_bits
+from onnxq.pytorch.tensor_quant.descriptor_arguments import as_num_bits
 
 if TYPE_CHECKING:
     from collections.abc import Callable

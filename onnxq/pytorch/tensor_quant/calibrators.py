@@ -13,11 +13,12 @@ from torch import Tensor
 
 from onnxq.errors import QConfigError
 from onnxq.observers import AmaxObserver
-from onnxq.pytorch.tensor_quant.descriptor import as_num_bits, max_bound
+from onnxq.pytorch.tensor_quant.descriptor import max_bound
+from onnxq.pytorch.tensor_quant.descriptor_arguments import as_num_bits
 from onnxq.pytorch.tensor_quant.quant_errors import QuantTypeError, QuantValueError
 
 if TYPE_CHECKING:
-    from onnxq.pytorch.tensor_quant.descriptor import Axis
+    from onnxq.pytorch.tensor_quant.descriptor_arguments import Axis
 
 MAX_BINS = 1 << 16
 METHODS = ("percentile", "mse", "entropy")

@@ -8,10 +8,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
 import yaml
 
 from onnxq.observers import AmaxObserver, NarrowRangeObserver
+from onnxq.pytorch.tensor_quant.descriptor_arguments import (
+    Axis,
+    as_amax,
+    as_axis,
+    as_bool,
+    as_method,
+    as_num_bits,
+    as_scale_amax,
+    said,
+)
 from onnxq.pytorch.tensor_quant.quant_errors import QuantTypeError, QuantValueError
 from onnxq.qconfig import FakeQuantSpec, ScaleRule
 
@@ -19,10 +28,6 @@ if TYPE_CHECKING:
     from onnxq.core.arrays import Singles
     from onnxq.observers import ObserverSpec
 
-Axis = int | tuple[int, ...] | None
-
-MIN_BITS, MAX_BITS = 2, 16
-_METHODS = ("max", "histogram")
 _BYTE = 8  # fewer bits are stored in 8, which the integer kernels read
 
 
@@ -75,21 +80,21 @@ class ScaledQuantDescriptor:
     def __init__(self, num_bits: int = 8, name: str | None = None, **kwargs: object) -> None:
         self._num_bits = as_num_bits(num_bits)
         if name is not None and not isinstance(name, str):
-            raise QuantTypeError(f"name: got {_said(name)}; wanted a string or None.")
+            raise QuantTypeError(f"name: got {said(name)}; wanted a string or None.")
         self._name = name
-        self._fake_quant = _as_bool("fake_quant", kwargs.pop("fake_quant", True))
-        self._axis = _as_axis(kwargs.pop("axis", None))
-        self._learn_amax = _as_bool("learn_amax", kwargs.pop("learn_amax", False))
+        self._fake_quant = as_bool("fake_quant", kwargs.pop("fake_quant", True))
+        self._axis = as_axis(kwargs.pop("axis", None))
+        self._learn_amax = as_bool("learn_amax", kwargs.pop("learn_amax", False))
         if self._learn_amax and self._axis is not None:
             raise QuantTypeError(
                 "axis is ignored and must be None when learn_amax is true: one amax is learned "
                 f"for the tensor; got {self._axis}. Leave one of the two out."
             )
-        self._amax = _as_amax(kwargs.pop("amax", None))
-        self._scale_amax = _as_scale_amax(kwargs.pop("scale_amax", None))
-        self._calib_method = _as_method(kwargs.pop("calib_method", "max"))
-        self._unsigned = _as_bool("unsigned", kwargs.pop("unsigned", False))
-        self._narrow_range = _as_bool("narrow_range", kwargs.pop("narrow_range", False))
+        self._amax = as_amax(kwargs.pop("amax", None))
+        self._scale_amax = as_scale_amax(kwargs.pop("scale_amax", None))
+        self._calib_method = as_method(kwargs.pop("calib_method", "max"))
+        self._unsigned = as_bool("unsigned", kwargs.pop("unsigned", False))
+        self._narrow_range = as_bool("narrow_range", kwargs.pop("narrow_range", False))
         if kwargs:
             known = [slot.removeprefix("_") for slot in self.__slots__]
             raise QuantTypeError(
@@ -182,7 +187,7 @@ class ScaledQuantDescriptor:
             raise QuantValueError(f"QuantDescriptor: this is not YAML: {error}") from error
         if not isinstance(plain, dict) or not all(isinstance(key, str) for key in plain):
             raise QuantValueError(
-                f"QuantDescriptor: got YAML of {_said(plain)}; wanted a mapping as to_yaml writes."
+                f"QuantDescriptor: got YAML of {said(plain)}; wanted a mapping as to_yaml writes."
             )
         return cls(**plain)
 
@@ -283,83 +288,6 @@ _DEFAULTS: dict[str, object] = {
     "unsigned": False,
     "narrow_range": False,
 }
-
-
-def as_num_bits(value: object) -> int:
-    """The number of bits.
-
-    Raises:
-        QuantTypeError: no int.
-        QuantValueError: out of 2..16.
-    """
-    if isinstance(value, bool) or not isinstance(value, int | np.integer):
-        if value == (4, 3):
-            raise QuantTypeError(
-                "num_bits=(4, 3) is float8, which ONNX Runtime's CPU does not compute with; wanted "
-                "an integer, 2 to 16. To see what float8 does to values, call scaled_e4m3(x, amax)."
-            )
-        raise QuantTypeError(f"num_bits: got {_said(value)}; wanted an integer, 2 to 16.")
-    if not MIN_BITS <= value <= MAX_BITS:
-        raise QuantValueError(f"num_bits: got {value}; wanted {MIN_BITS} to {MAX_BITS}.")
-    return int(value)
-
-
-def _said(value: object) -> str:
-    return f"{value!r}, a {type(value).__name__}"
-
-
-def _as_bool(name: str, value: object) -> bool:
-    if not isinstance(value, bool | np.bool_):
-        raise QuantTypeError(f"{name}: got {_said(value)}; wanted True or False.")
-    return bool(value)
-
-
-def _as_axis(value: object) -> Axis:
-    axes = value if isinstance(value, tuple | list) else [] if value is None else [value]
-    if any(isinstance(a, bool) or not isinstance(a, int | np.integer) for a in axes):
-        raise QuantTypeError(f"axis: got {_said(value)}; wanted None, an int or a tuple of int.")
-    numbers = tuple(int(str(a)) for a in axes)
-    if len(set(numbers)) != len(numbers):
-        raise QuantValueError(f"axis: got {value!r}, which names an axis twice.")
-    if isinstance(value, tuple | list):
-        return numbers
-    return None if value is None else numbers[0]
-
-
-def _as_amax(value: object) -> Singles | None:
-    if value is None:
-        return None
-    if not isinstance(value, float | list | np.ndarray):
-        raise QuantTypeError(f"amax must be float, list or ndarray; got {_said(value)}.")
-    try:
-        amax = np.array(value, dtype=np.float32)
-    except (TypeError, ValueError) as error:
-        raise QuantTypeError(f"amax: got {value!r}, which holds no floats: {error}.") from error
-    if amax.size == 0 or not np.isfinite(amax).all() or (amax < 0).any():
-        raise QuantValueError(f"amax: got {value!r}; wanted finite values >= 0 (in float32).")
-    amax.setflags(write=False)
-    return amax
-
-
-def _as_scale_amax(value: object) -> float | None:
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int | float | np.floating):
-        raise QuantTypeError(f"scale_amax: got {_said(value)}; wanted a float or None.")
-    if not 0 < value < float("inf"):
-        raise QuantValueError(f"scale_amax: got {value}; wanted a positive number.")
-    return float(value)
-
-
-def _as_method(value: object) -> str:
-    if not isinstance(value, str):
-        raise QuantTypeError(f"calib_method: got {_said(value)}; wanted a string.")
-    if value not in _METHODS:
-        raise QuantValueError(
-            f"calib_method: got '{value}'; wanted {' or '.join(_METHODS)}. (percentile, mse and "
-            'entropy are ways to read a histogram: load_calib_amax("entropy").)'
-        )
-    return value
 
 
 def _amax_text(amax: Singles, axis: int | None) -> str:

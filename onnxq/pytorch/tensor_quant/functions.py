@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 from torch.autograd import Function
 
-from onnxq.pytorch.tensor_quant.descriptor import as_num_bits, max_bound
+from onnxq.pytorch.tensor_quant.descriptor import max_bound
+from onnxq.pytorch.tensor_quant.descriptor_arguments import as_num_bits
 from onnxq.pytorch.tensor_quant.quant_errors import QuantTypeError, QuantValueError
 
 if TYPE_CHECKING:

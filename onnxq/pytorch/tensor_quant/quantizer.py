@@ -28,7 +28,8 @@ from onnxq.pytorch.tensor_quant.calibrators import (
     amax_of,
     kept_axes,
 )
-from onnxq.pytorch.tensor_quant.descriptor import QuantDescriptor, as_num_bits, max_bound
+from onnxq.pytorch.tensor_quant.descriptor import QuantDescriptor, max_bound
+from onnxq.pytorch.tensor_quant.descriptor_arguments import as_num_bits
 from onnxq.pytorch.tensor_quant.functions import (
     check_amax,
     check_inputs,
@@ -39,7 +40,8 @@ from onnxq.pytorch.tensor_quant.learned_bounds import Clip
 from onnxq.pytorch.tensor_quant.quant_errors import QuantTypeError, QuantValueError
 
 if TYPE_CHECKING:
-    from onnxq.pytorch.tensor_quant.descriptor import Axis, ScaledQuantDescriptor
+    from onnxq.pytorch.tensor_quant.descriptor import ScaledQuantDescriptor
+    from onnxq.pytorch.tensor_quant.descriptor_arguments import Axis
 
 _BYTE = 8
 _NOT_SEEN = (
