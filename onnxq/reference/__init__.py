@@ -13,15 +13,10 @@ from __future__ import annotations
 
 from onnxq.reference.beside import Beside, SideBySide
 from onnxq.reference.elsewhere import FloatNodes, RunNode
+from onnxq.reference.evaluation import Evaluator, run_node
 from onnxq.reference.node_runner import node_runner
 from onnxq.reference.ops import CODE_DTYPES, Hear, KernelOp, kernel, op_class, op_classes, where
-from onnxq.reference.session import (
-    Evaluator,
-    evaluator,
-    integer_evaluator,
-    integer_form,
-    run_node,
-)
+from onnxq.reference.session import evaluator, integer_evaluator, integer_form
 
 __all__ = [
     "CODE_DTYPES",

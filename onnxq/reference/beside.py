@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from onnxq.core.threads import workers
+from onnxq.reference.evaluation import check_given, run_node
 from onnxq.reference.ops import KernelOp, on_machine
-from onnxq.reference.session import check_given, integer_evaluator, run_node
+from onnxq.reference.session import integer_evaluator
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
 
     from onnxq.operator import Array
     from onnxq.reference.elsewhere import FloatNodes
+    from onnxq.reference.evaluation import Evaluator
     from onnxq.reference.ops import Hear
-    from onnxq.reference.session import Evaluator
     from onnxq.targets.accumulation import Arithmetic
 
 Seen = Callable[[str, Any, Any], None]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from onnxq.reference.evaluation import Evaluator
 from onnxq.reference.ops import by_name, load_plain
-from onnxq.reference.session import Evaluator
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
-from onnxq import catalog
 from onnxq.affine import code_bounds
 from onnxq.core.brief import brief
 from onnxq.core.collector import without_collector
@@ -23,16 +22,7 @@ from onnxq.dynamic.dynamic_decision import (
 from onnxq.dynamic.dynamic_plan import dynamic_plan
 from onnxq.dynamic.tied_weights import notes_on_both_parts
 from onnxq.errors import CalibrationError, UnsupportedError
-from onnxq.graph.walk import (
-    attribute_values,
-    node_name,
-    value_name,
-    walk,
-)
-from onnxq.graph.weights import constant_array
-from onnxq.observers.weight_observation import observe_weight
-from onnxq.operator import Call, Float, NodePlan
-from onnxq.operator.nodes import has_input, input_at
+from onnxq.operator import Float
 from onnxq.page.card import card_of, counts
 from onnxq.qparams import QParams
 from onnxq.quantized.outcome import Outcome  # the codec reads annotations at run time
@@ -47,21 +37,12 @@ from onnxq.static.choosing.choices import (
 from onnxq.static.choosing.with_statistics import with_statistics
 from onnxq.static.placing.candidates import DYNAMICALLY
 from onnxq.static.placing.channel_gains import gains_of
-from onnxq.static.placing.decision import Decision, Quantize, weight_of
+from onnxq.static.placing.decision import Decision
 from onnxq.static.planning.activation_qparams import tensor_qparams, untaken_branches
-from onnxq.static.planning.constants import (
-    BiasPlan,
-    WeightPlan,
-    check_weights_left,
-    folded_bias,
-    plan_bias,
-    plan_weight,
-    weight_key,
-    with_gain,
-    with_room,
-)
-from onnxq.static.planning.input_means import input_means
-from onnxq.static.planning.pair_range import check_saturated, reduced, with_means
+from onnxq.static.planning.constants import BiasPlan, WeightPlan, check_weights_left
+from onnxq.static.planning.demotion import demoted
+from onnxq.static.planning.pair_range import check_saturated
+from onnxq.static.planning.plan_constants import plan_constants
 from onnxq.static.planning.plan_sums import with_agreeing_sums
 from onnxq.targets.range_reduction import RangeReduction, Reduction
 
@@ -70,9 +51,7 @@ if TYPE_CHECKING:
 
     import numpy as np
     import numpy.typing as npt
-    import onnx_ir as ir
 
-    from onnxq.observers.weight_observation import WeightKey
     from onnxq.qconfig import QConfigMapping
     from onnxq.static.planning.pair_range import Saturated
     from onnxq.static.prepared import Prepared
@@ -185,13 +164,13 @@ def plan(
     tensors, unseen, notes = tensor_qparams(prepared, statistics)
     notes += [*statistics.notes(), *of_forms]
     notes += untaken_branches(prepared, statistics)
-    decisions = _demote(prepared, unseen, tensors)
+    decisions = demoted(prepared, unseen, tensors)
     if statistics.not_finite:
         check_weights_left(prepared, decisions)
     tensors, of_sums = with_agreeing_sums(prepared, decisions, tensors)
     notes += of_sums
     gains = _gains(prepared, statistics, tensors, decisions)
-    constants = _constants(prepared, statistics, decisions, tensors, gains, saturated)
+    constants = plan_constants(prepared, statistics, decisions, tensors, gains, saturated)
     dynamic, reasons, of_dynamic = _dynamic(prepared, objective)
     decisions |= reasons
     choices = with_dynamic(prepared.choices, dynamic, reasons)
@@ -215,56 +194,6 @@ def plan(
         Request(prepared.qconfig),
         prepared.improvements,
     )
-
-
-@dataclass(frozen=True, slots=True)
-class _Constants:
-    """Weights, biases and reductions as a Plan has them, and notes on them."""
-
-    weights: dict[str, WeightPlan]
-    biases: dict[str, BiasPlan]
-    reductions: dict[str, Reduction]
-    notes: list[str]
-
-
-def _constants(
-    prepared: Prepared,
-    statistics: Statistics,
-    decisions: Mapping[str, Decision],
-    tensors: Mapping[str, QParams],
-    gains: Mapping[str, npt.NDArray[np.float32]],
-    saturated: Saturated | None,
-) -> _Constants:
-    """Weights and biases of the nodes that run in integers; nodes of one key share qparams."""
-    nodes = {node_name(node): node for node, _ in walk(prepared.model.graph)}
-    observed: dict[WeightKey, QParams] = {}
-    planned = _Constants({}, {}, {}, [])
-    for name, decision in decisions.items():
-        if isinstance(decision, Float) or decision.rule.weight is None or decision.folded_into:
-            continue
-        node, rule = nodes[name], decision.rule
-        x = value_name(input_at(node, rule.activations[0]))
-        made = gains.get(decision.results[0]) if decision.results else None
-        key = weight_key(prepared, node, rule)
-        if key not in observed:
-            observed[key], notes = observe_weight(constant_array(weight_of(node, rule)), key)
-            planned.notes.extend(notes)
-        weight = plan_weight(key, observed[key])
-        if made is not None or x in gains:
-            weight = with_gain(weight, made, gains.get(x))
-        weight, reduction = reduced(weight, node, rule, prepared.target, saturated)
-        weight = with_means(weight, input_means(node, rule, statistics.watched))
-        if reduction is not None:
-            planned.reductions[name] = reduction
-        if rule.bias is not None and has_input(node, rule.bias):
-            weight, bias, notes = plan_bias(node, rule, tensors[x], weight, made)
-            planned.biases[name] = bias
-            planned.notes.extend(notes)
-        elif decision.results and (added := folded_bias(node, decisions)) is not None:
-            weight, notes = with_room(node, added, tensors[x], weight)
-            planned.notes.extend(notes)
-        planned.weights[name] = weight
-    return planned
 
 
 def _dynamic(
@@ -300,44 +229,6 @@ def _gains(
         for tensor, gain in prepared.channel_gains.items()
         if not any(isinstance(decisions[n], Float) for n in (gain.producer, *gain.readers))
     }
-
-
-def _demote(
-    prepared: Prepared, unseen: Mapping[str, str], tensors: Mapping[str, QParams]
-) -> dict[str, Decision]:
-    """The decisions; nodes with a tensor that has no qparams, or unfit ones, are in float."""
-    decisions: dict[str, Decision] = {}
-    for node, _ in walk(prepared.model.graph):
-        name = node_name(node)
-        decision = prepared.decisions[name]
-        if isinstance(decision, Quantize):
-            read = [value_name(input_at(node, slot)) for slot in decision.rule.activations]
-            missing = [unseen[t] for t in (*read, *decision.results) if t in unseen]
-            reason = missing[0] if missing else _misfit(node, decision, tensors)
-            if reason:
-                decision = Float(reason)
-        decisions[name] = decision
-    for name, decision in decisions.items():
-        if isinstance(decision, Quantize) and decision.folded_into:
-            into = decisions[decision.folded_into]
-            if isinstance(into, Float):
-                decisions[name] = into
-    return decisions
-
-
-def _misfit(node: ir.Node, decision: Quantize, tensors: Mapping[str, QParams]) -> str:
-    """Why ONNX Runtime does not run the node with these qparams, or the empty string."""
-    operator = catalog.find(node.op_type, node.domain)
-    rule = decision.rule
-    if operator is None or decision.folded_into or len(decision.results) < len(rule.outputs):
-        return ""
-    inputs = {slot: tensors[value_name(input_at(node, slot))] for slot in rule.activations}
-    outputs = dict(zip(rule.outputs, (tensors[t] for t in decision.results), strict=True))
-    plan = NodePlan(
-        tuple(inputs.get(slot) for slot in range(len(node.inputs))),
-        tuple(outputs.get(slot) for slot in range(len(node.outputs))),
-    )
-    return operator.misfit(Call(node.op_type, (), plan, attributes=attribute_values(node)))
 
 
 def _clamps(prepared: Prepared, gains: Container[str]) -> dict[str, tuple[float, float]]:

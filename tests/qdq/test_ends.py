@@ -9,12 +9,12 @@ import pytest
 from onnx import helper
 
 import onnxq
-from onnxq.checking.verify import verify
 from onnxq.errors import CalibrationError, QConfigError
 from onnxq.graph.expose import expose
 from onnxq.ort import runtime
 from onnxq.qconfig import Pixels, QConfigMapping
 from onnxq.qdq.ends import cancel_round_trips
+from onnxq.survey.verified import verify
 from tests.examples import model, network, weights
 
 if TYPE_CHECKING:

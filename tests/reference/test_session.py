@@ -1,8 +1,6 @@
 from __future__ import annotations
 
-import itertools
 import threading
-import tracemalloc
 from typing import TYPE_CHECKING, Any
 
 import ml_dtypes
@@ -14,101 +12,36 @@ from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 from onnx.reference.op_run import OpRun
 
-import onnxq
 from onnxq import affine, catalog, reference
-from onnxq.errors import CalibrationError, ModelError, QConfigError, ShapeError, UnsupportedError
+from onnxq.errors import ModelError, QConfigError, ShapeError, UnsupportedError
 from onnxq.operator import Case, IntegerCall, IntegerOperator, integer_registry, register_integer
 from onnxq.ort import runtime
 from onnxq.ort.runtime import Optimization
 from onnxq.reference.float_nodes import FloatNodes
 from onnxq.targets.accumulation import Arithmetic, Effect, Overflows
 from tests.examples import as_ir, model, quantized_matmul, weights
+from tests.reference.on_codes import (
+    CONVOLUTION,
+    MICROSOFT,
+    codes,
+    convolution,
+    images,
+    integers_only,
+    make,
+    on_codes,
+    quantized,
+    scales,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
 
     from onnxq.core.arrays import Array
 
 
-make = helper.make_node
-MICROSOFT = "com.microsoft"
-
-
-def integers_only() -> onnx.ModelProto:
-    """Conv, Relu, MaxPool, Conv, Add, GlobalAveragePool, Flatten, Gemm."""
-    return model(
-        [
-            make("Conv", ["x", "w1", "b1"], ["c1"], "conv1", pads=[1] * 4),
-            make("Relu", ["c1"], ["r1"], "relu1"),
-            make("MaxPool", ["r1"], ["p"], "pool", kernel_shape=[2, 2], strides=[2, 2]),
-            make("Conv", ["p", "w2"], ["c2"], "conv2", pads=[1] * 4),
-            make("Add", ["p", "c2"], ["s"], "add"),
-            make("GlobalAveragePool", ["s"], ["g"], "mean"),
-            make("Flatten", ["g"], ["f"], "flatten"),
-            make("Gemm", ["f", "w3", "b3"], ["y"], "gemm"),
-        ],
-        {
-            "w1": weights(1, 8, 3, 3, 3),
-            "b1": weights(2, 8),
-            "w2": weights(3, 8, 8, 3, 3),
-            "w3": weights(4, 8, 10),
-            "b3": weights(5, 10),
-        },
-        {"x": ["N", 3, 8, 8]},
-    )
-
-
-def images(count: int, seed: int = 0) -> np.ndarray:
-    return np.random.default_rng(seed).standard_normal((count, 3, 8, 8)).astype(np.float32)
-
-
 @pytest.fixture(scope="module")
 def qdq() -> ir.Model:
-    return onnxq.quantize(as_ir(integers_only()), [{"x": images(16)}])
-
-
-def on_codes(
-    nodes: Sequence[onnx.NodeProto],
-    constants: dict[str, Array],
-    dtype: int = TensorProto.UINT8,
-    outputs: dict[str, int] | None = None,
-    shape: Sequence[int | str] = ("N", 4, 6, 6),
-) -> onnx.ModelProto:
-    """A model of one input x of codes; com.microsoft is known."""
-    proto = model(nodes, constants, {"x": shape}, outputs or {"y": dtype}, opset=21, dtype=dtype)
-    proto.opset_import.append(helper.make_opsetid(MICROSOFT, 1))
-    return proto
-
-
-def codes(
-    seed: int = 0,
-    dtype: str = "uint8",
-    shape: Sequence[int] = (2, 4, 6, 6),
-    limit: int | None = None,
-) -> Array:
-    top = np.iinfo(dtype).max if limit is None else limit
-    values = np.random.default_rng(seed).integers(np.iinfo(dtype).min, top, shape, endpoint=True)
-    return values.astype(dtype)
-
-
-def scales(value: float) -> Array:
-    return np.array(value, np.float32)
-
-
-def convolution(name: str = "conv", x: str = "x", y: str = "y", **attributes: Any) -> Any:
-    slots = [x, "s", "z", "w", "ws", "wz", "ys", "z"]
-    return make("QLinearConv", slots, [y], name, **attributes)
-
-
-CONVOLUTION: dict[str, Array] = {
-    "s": scales(0.5),
-    "z": np.array(7, np.uint8),
-    "w": codes(1, "int8", (4, 4, 3, 3)),
-    "ws": scales(0.01),
-    "wz": np.array(0, np.int8),
-    "ys": scales(3.0),
-}
+    return quantized()
 
 
 def assert_equals_onnx_runtime(source: onnx.ModelProto | ir.Model, feeds: dict[str, Array]) -> None:
@@ -479,22 +412,6 @@ def test_a_kernel_that_gives_too_few_outputs_is_named() -> None:
         session.run(None, {"x": weights(0, 1)})
 
 
-def test_an_error_of_onnx_names_the_node() -> None:
-    proto = model([make("MatMul", ["x", "w"], ["y"], "mm")], {"w": weights(0, 3, 3)}, {"x": [1, 4]})
-    with pytest.raises(UnsupportedError, match=r"MatMul 'mm'.*float32 \(1, 4\), float32 \(3, 3\)"):
-        reference.evaluator(proto).run(None, {"x": weights(0, 1, 4)})
-
-
-def test_inputs_are_checked_by_name(qdq: ir.Model) -> None:
-    session = reference.evaluator(qdq)
-    with pytest.raises(CalibrationError, match="input 'x' is missing"):
-        session.run(None, {})
-    with pytest.raises(CalibrationError, match="no input 'xx'"):
-        session.run(None, {"xx": images(1)})
-    with pytest.raises(CalibrationError, match="no output 'z'"):
-        session.run(["z"], {"x": images(1)})
-
-
 def test_fewer_than_one_thread_is_refused(qdq: ir.Model) -> None:
     with pytest.raises(QConfigError, match="0 worker threads"):
         reference.evaluator(qdq, threads=0)
@@ -546,76 +463,7 @@ def test_threads_are_a_whole_number(qdq: ir.Model, count: Any) -> None:
         reference.evaluator(qdq, threads=count)
 
 
-@pytest.mark.parametrize(
-    ("x", "message"),
-    [
-        (images(1)[0], r"'x' has shape \(3, 8, 8\); wanted \(N, 3, 8, 8\)"),
-        (images(1)[:, :2], r"'x' has shape \(1, 2, 8, 8\)"),
-        (images(1).astype(np.float64), r"'x' is float64; wanted float32"),
-        (images(1).astype(np.uint8), r"'x' is uint8; wanted float32"),
-    ],
-    ids=["rank", "channels", "float64", "uint8"],
-)
-def test_inputs_are_checked_by_type_and_shape_as_onnx_runtime_does(
-    qdq: ir.Model, x: Array, message: str
-) -> None:
-    with pytest.raises(CalibrationError, match=message):
-        reference.evaluator(qdq).run(None, {"x": x})
-    with runtime.open_session(qdq) as session, pytest.raises(CalibrationError):
-        session.run({"x": x})
-
-
-def test_an_input_that_is_no_array_is_refused(qdq: ir.Model) -> None:
-    with pytest.raises(CalibrationError, match=r"'x' is a list; wanted an array of float32"):
-        reference.evaluator(qdq).run(None, {"x": images(1).tolist()})
-
-
-def test_an_output_without_a_name_is_no_input_of_a_later_node() -> None:
-    nodes = [
-        make("TopK", ["x", "k"], ["", "places"], "top"),
-        make("Clip", ["x", "", "most"], ["y"], "clip"),
-    ]
-    proto = model(nodes, {"k": np.array([1]), "most": scales(0.5)}, {"x": [2, 3]})
-    x = weights(0, 2, 3)
-    (y,) = reference.evaluator(proto).run(None, {"x": x})
-    np.testing.assert_array_equal(y, np.minimum(x, np.float32(0.5)))
-
-
 # --- how it runs
-
-
-def test_all_results_can_be_had_by_name(qdq: ir.Model) -> None:
-    session = reference.evaluator(qdq)
-    results = session.run(None, {"x": images(2)}, intermediate=True)
-    assert isinstance(results, dict)
-    np.testing.assert_array_equal(results["y"], session.run(None, {"x": images(2)})[0])
-    assert results["x_quantized"].dtype == np.uint8
-
-
-def test_outputs_can_be_chosen() -> None:
-    nodes = [convolution("a", y="y"), convolution("b", y="u", pads=[1] * 4)]
-    session = reference.evaluator(on_codes(nodes, CONVOLUTION, outputs={"y": 2, "u": 2}))
-    both = session.run(None, {"x": codes()})
-    np.testing.assert_array_equal(session.run(["u"], {"x": codes()})[0], both[1])
-
-
-def test_arrays_are_given_back_when_no_node_needs_them() -> None:
-    def peak(length: int) -> int:
-        names = ["x", *(f"t{i}" for i in range(length - 1)), "y"]
-        nodes = [
-            make("Transpose", [a], [b], f"n{i}", perm=[0, 1, 3, 2])
-            for i, (a, b) in enumerate(itertools.pairwise(names))
-        ]
-        session = reference.evaluator(on_codes(nodes, {}, shape=(1, 4, 512, 512)))
-        x = codes(shape=(1, 4, 512, 512))
-        session.run(None, {"x": x})
-        tracemalloc.start()
-        session.run(None, {"x": x})
-        size = tracemalloc.get_traced_memory()[1]
-        tracemalloc.stop()
-        return size
-
-    assert peak(20) < 1.5 * peak(4)
 
 
 def test_results_do_not_depend_on_the_number_of_threads(qdq: ir.Model) -> None:

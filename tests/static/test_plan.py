@@ -5,92 +5,26 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
-import onnx_ir as ir
 import pytest
 
 from onnxq.affine import quantize
-from onnxq.dtypes import INT8, INT32, UINT8
-from onnxq.errors import CalibrationError, ModelError, QConfigError
+from onnxq.dtypes import UINT8
+from onnxq.errors import CalibrationError
 from onnxq.observers import MinMaxObserver, NarrowRangeObserver, Observer
 from onnxq.operator import Float
-from onnxq.qconfig import QConfig, QConfigMapping, default_qconfig_mapping
-from onnxq.qparams import PerChannel, QParams
-from onnxq.static.calibrate import Statistics, calibrate
+from onnxq.qconfig import QConfig, default_qconfig_mapping
+from onnxq.qparams import QParams
 from onnxq.static.placing.decision import Quantize
 from onnxq.static.plan import Plan, plan
 from onnxq.static.prepare import prepare
 from onnxq.targets.kept_sums import LARGEST_SUM
 from onnxq.targets.range_reduction import Reduction
+from tests.static.planned import LARGE, conv_name, model, planned
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from onnxq.core.arrays import Singles
     from onnxq.static.prepared import Prepared
-
-RNG = np.random.default_rng(0)
-# channels 0 and 3 have a pair of large weights of one sign; 1 of two signs, 2 in no pair
-LARGE = np.array(
-    [[1, 0.9, 0.1, 0.1], [1, -0.9, 0.1, 0.2], [0.1, 1, 0.9, 0], [-0.2, 0.3, -1, -0.2]], np.float32
-).reshape(4, 4, 1, 1)
-
-
-def model(weight: Singles | None = None, bias: Singles | None = None) -> ir.Model:
-    """y = Relu(Conv(x, w, b)) for x float[N,4,5,5]."""
-    graph = ir.from_onnx_text(
-        '<ir_version: 10, opset_import: ["" : 17]> g (float[N,4,5,5] x) => (float[N,4,5,5] y)'
-        " { c = Conv(x, w, b) y = Relu(c) }"
-    )
-    arrays = {
-        "w": weight if weight is not None else RNG.standard_normal((4, 4, 1, 1)).astype(np.float32),
-        "b": bias if bias is not None else RNG.standard_normal(4).astype(np.float32),
-    }
-    for value in graph.graph.node(0).inputs[1:]:
-        assert value is not None
-        assert value.name
-        value.const_value = ir.Tensor(arrays[value.name], name=value.name)
-        value.type, value.shape = (
-            ir.TensorType(ir.DataType.FLOAT),
-            ir.Shape(arrays[value.name].shape),
-        )
-        graph.graph.register_initializer(value)
-    return graph
-
-
-def batches(n: int = 4) -> list[dict[str, Singles]]:
-    rng = np.random.default_rng(1)
-    return [{"x": rng.standard_normal((1, 4, 5, 5)).astype(np.float32)} for _ in range(n)]
-
-
-def planned(
-    source: ir.Model,
-    qconfig: QConfigMapping | None = None,
-    target: str = "x86-vnni",
-    range_reduction: str | None = None,
-) -> tuple[Plan, Prepared, Statistics]:
-    prepared = prepare(source, qconfig, target, range_reduction=range_reduction)
-    statistics = calibrate(prepared, batches())
-    return plan(prepared, statistics), prepared, statistics
-
-
-def conv_name(made: Plan) -> str:
-    return next(iter(made.weights))
-
-
-def test_bias_has_scale_x_times_w_in_float32() -> None:
-    made, _, _ = planned(model())
-    name = conv_name(made)
-    bias, weight = made.biases[name].qparams, made.weights[name].qparams
-    assert bias.dtype == INT32
-    np.testing.assert_array_equal(bias.scale, made.tensors["x"].scale * weight.scale)
-    assert not bias.zero_point.any()
-
-
-def test_weights_are_int8_per_output_channel() -> None:
-    made, _, _ = planned(model())
-    weight = made.weights[conv_name(made)]
-    assert (weight.qparams.dtype, weight.qparams.granularity) == (INT8, PerChannel(0))
-    assert weight.code_limit == 127
 
 
 def pair_sums(made: Plan, prepared: Prepared) -> npt.NDArray[np.int64]:
@@ -229,54 +163,6 @@ def test_file_that_is_no_plan_is_refused(tmp_path: Path, content: str) -> None:
     (tmp_path / "p.json").write_text(content)
     with pytest.raises(CalibrationError, match="not a plan"):
         Plan.load(tmp_path / "p.json")
-
-
-def test_nan_in_a_weight_names_the_weight() -> None:
-    prepared = prepare(model(), None, "x86-vnni")
-    statistics = calibrate(prepared, batches())
-    weight = np.ones((4, 4, 1, 1), np.float32)
-    weight[2, 1] = np.nan
-    prepared.model.graph.initializers["w"].const_value = ir.Tensor(weight)
-    with pytest.raises(ModelError, match=r"weight 'w'.*NaN"):
-        plan(prepared, statistics)
-
-
-def test_inf_in_a_bias_names_the_bias() -> None:
-    prepared = prepare(model(), None, "x86-vnni")
-    statistics = calibrate(prepared, batches())
-    prepared.model.graph.initializers["b"].const_value = ir.Tensor(
-        np.array([0, np.inf, 0, 0], np.float32)
-    )
-    with pytest.raises(ModelError, match=r"bias 'b'.*Inf"):
-        plan(prepared, statistics)
-
-
-def test_all_zero_channel_gets_a_positive_scale_and_a_bias_that_fits() -> None:
-    weight = RNG.standard_normal((4, 4, 1, 1)).astype(np.float32)
-    weight[1] = 0
-    made, _, _ = planned(model(weight=weight, bias=np.array([0, 1e5, 0, 0], np.float32)))
-    name = conv_name(made)
-    assert (made.weights[name].qparams.scale > 0).all()
-    assert abs(1e5 / made.biases[name].qparams.scale[1]) <= 2**30 * (1 + 1e-6)
-
-
-class WideObserver(MinMaxObserver):
-    """A user's own, which knows nothing of quant_max."""
-
-    def __init__(self, qscheme: str = "per_tensor_symmetric") -> None:
-        super().__init__(dtype="qint8", qscheme=qscheme)
-
-
-def test_weight_codes_that_the_target_cannot_run_are_refused() -> None:
-    base = default_qconfig_mapping()
-    mine = base.set_global(QConfig(MinMaxObserver.with_args(), WideObserver.with_args()))
-    with pytest.raises(QConfigError, match=r"outside \[-64, 64\]"):
-        planned(model(), mine, "portable", "everywhere")
-    affine = WideObserver.with_args(qscheme="per_tensor_affine")
-    with pytest.raises(QConfigError, match=r"outside \[-64, 64\]"):
-        planned(model(), base.set_global(QConfig(MinMaxObserver.with_args(), affine)), "portable")
-    made, _, _ = planned(model(), mine, "x86-vnni")
-    assert made.weights
 
 
 def test_user_observer_gives_the_activation_qparams() -> None:

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 import onnxq
-from onnxq.checking.verify import verify
 from onnxq.graph.passes.pad_channels import PadDepthwise, padded_channels
 from onnxq.graph.types import infer_types
+from onnxq.survey.verified import verify
 
 if TYPE_CHECKING:
     import onnx_ir as ir

@@ -7,7 +7,6 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from onnxq.checking.verify import verify
 from onnxq.dtypes import UINT8
 from onnxq.observers import ChannelHistogramObserver, MinMaxObserver, NarrowRangeObserver
 from onnxq.ort import runtime
@@ -18,6 +17,7 @@ from onnxq.static.placing.channel_gains import MAX_GAIN, gains_of, read_gains, w
 from onnxq.static.plan import Plan, plan
 from onnxq.static.prepare import prepare
 from onnxq.static.rewrite import rewrite
+from onnxq.survey.verified import verify
 
 if TYPE_CHECKING:
     import numpy.typing as npt

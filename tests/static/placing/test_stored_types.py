@@ -9,7 +9,6 @@ import pytest
 from onnxq import reference, targets
 from onnxq.affine import dequantize
 from onnxq.checking.cross_check import cross_check
-from onnxq.checking.verify import verify
 from onnxq.dtypes import INT8, UINT8
 from onnxq.observers import HistogramObserver, MinMaxObserver, NarrowRangeObserver, ObserverSpec
 from onnxq.ort import runtime
@@ -19,6 +18,7 @@ from onnxq.static.calibrate import calibrate
 from onnxq.static.plan import Plan, plan
 from onnxq.static.prepare import prepare
 from onnxq.static.rewrite import rewrite
+from onnxq.survey.verified import verify
 from onnxq.targets.accumulation import Arithmetic
 from tests.golden_models import conv_model, data
 

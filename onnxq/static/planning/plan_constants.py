@@ -1,0 +1,108 @@
+"""Constants of a plan: qparams of every weight and bias of nodes that run in integers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from onnxq.graph.walk import node_name, value_name, walk
+from onnxq.graph.weights import constant_array
+from onnxq.observers.weight_observation import observe_weight
+from onnxq.operator import Float
+from onnxq.operator.nodes import has_input, input_at
+from onnxq.static.placing.decision import weight_of
+from onnxq.static.planning.constants import (
+    folded_bias,
+    plan_bias,
+    plan_weight,
+    weight_key,
+    with_gain,
+    with_room,
+)
+from onnxq.static.planning.input_means import input_means
+from onnxq.static.planning.pair_range import reduced, with_means
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import numpy as np
+    import numpy.typing as npt
+
+    from onnxq.observers.weight_observation import WeightKey
+    from onnxq.qparams import QParams
+    from onnxq.static.placing.decision import Decision
+    from onnxq.static.planning.constants import BiasPlan, WeightPlan
+    from onnxq.static.planning.pair_range import Saturated
+    from onnxq.static.prepared import Prepared
+    from onnxq.static.statistics import Statistics
+    from onnxq.targets.range_reduction import Reduction
+
+
+@dataclass(frozen=True, slots=True)
+class Constants:
+    """Weights, biases and reductions as a Plan has them, and notes on them.
+
+    Attributes:
+        weights: node name -> WeightPlan.
+        biases: node name -> BiasPlan.
+        reductions: node name -> how much its weight gave up; the others nothing.
+        notes: what a user should know.
+    """
+
+    weights: dict[str, WeightPlan]
+    biases: dict[str, BiasPlan]
+    reductions: dict[str, Reduction]
+    notes: list[str]
+
+
+def plan_constants(
+    prepared: Prepared,
+    statistics: Statistics,
+    decisions: Mapping[str, Decision],
+    tensors: Mapping[str, QParams],
+    gains: Mapping[str, npt.NDArray[np.float32]],
+    saturated: Saturated | None,
+) -> Constants:
+    """Weights and biases of the nodes that run in integers; nodes of one key share qparams.
+
+    Args:
+        prepared: the model, its qconfig and target.
+        statistics: of the calibration; means of inputs round the weights.
+        decisions: node name -> its decision, demotions included.
+        tensors: activation tensor -> its qparams.
+        gains: tensor -> factors per channel that its codes carry.
+        saturated: channels whose products left int16 on samples; None where the target asks none.
+
+    Raises:
+        ModelError: a weight or a bias holds NaN or Inf.
+        QConfigError: a weight observer gives codes that the target cannot run exactly.
+    """
+    nodes = {node_name(node): node for node, _ in walk(prepared.model.graph)}
+    observed: dict[WeightKey, QParams] = {}
+    planned = Constants({}, {}, {}, [])
+    for name, decision in decisions.items():
+        if isinstance(decision, Float) or decision.rule.weight is None or decision.folded_into:
+            continue
+        node, rule = nodes[name], decision.rule
+        x = value_name(input_at(node, rule.activations[0]))
+        made = gains.get(decision.results[0]) if decision.results else None
+        key = weight_key(prepared, node, rule)
+        if key not in observed:
+            observed[key], notes = observe_weight(constant_array(weight_of(node, rule)), key)
+            planned.notes.extend(notes)
+        weight = plan_weight(key, observed[key])
+        if made is not None or x in gains:
+            weight = with_gain(weight, made, gains.get(x))
+        weight, reduction = reduced(weight, node, rule, prepared.target, saturated)
+        weight = with_means(weight, input_means(node, rule, statistics.watched))
+        if reduction is not None:
+            planned.reductions[name] = reduction
+        if rule.bias is not None and has_input(node, rule.bias):
+            weight, bias, notes = plan_bias(node, rule, tensors[x], weight, made)
+            planned.biases[name] = bias
+            planned.notes.extend(notes)
+        elif decision.results and (added := folded_bias(node, decisions)) is not None:
+            weight, notes = with_room(node, added, tensors[x], weight)
+            planned.notes.extend(notes)
+        planned.weights[name] = weight
+    return planned
