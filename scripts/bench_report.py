@@ -28,6 +28,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # run as a file
 import onnxq
 from models.resnet import resnet20
 from models.transformer import example_inputs, transformer
+from onnxq.checking.sides import sides_of
+from onnxq.checking.verify import open_for
 from onnxq.page.render import html_of
 from onnxq.qconfig import Choice, default_qconfig_mapping
 from onnxq.survey.heading import Subject
@@ -128,7 +130,8 @@ def taken(run: Callable[[], T]) -> tuple[float, T]:
 def row(case: Case, folder: Path) -> str:
     """The line of a model."""
     int8 = onnxq.quantize(case.model, case.samples, qconfig=case.qconfig, check=onnxq.Check.NONE)
-    found = compared(case.model, int8, case.samples)
+    sides = sides_of(case.model, int8)
+    found = compared(sides, open_for(sides, case.samples, None, (), {}), {})
     subject = Subject("m.onnx", "m.int8.onnx", (1, 1))
     batches = found.excerpt.chosen()
     looking_s, page = taken(

@@ -6,7 +6,8 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from onnxq.checking.comparison import Comparison
-from onnxq.checking.verify import verify
+from onnxq.checking.sides import sides_of
+from onnxq.checking.verify import findings_of, open_for
 from onnxq.graph.expose import expose, observable
 from onnxq.ort import runtime
 from onnxq.quantized.verdict import LOW_SQNR_DB, Collapse
@@ -36,7 +37,8 @@ def find_collapse(
     """
     some = list(islice(batches, BATCHES))
     producers = {v.name: node.name for node in source.graph for v in node.outputs}
-    found = verify(source, quantized, some, feedback=feedback)
+    sides = sides_of(source, quantized)
+    found = findings_of(sides, open_for(sides, some, None, (), feedback), feedback)
     sqnr = {tensor.name: tensor.sqnr_db for tensor in found.tensors}
     if not sqnr:  # codes made at run time have no scale to compare with
         sqnr = _of_floats(source, quantized, some, feedback)

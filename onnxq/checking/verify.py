@@ -1,4 +1,4 @@
-"""Runs float and quantized model side by side on samples, and reports what quantization changed.
+"""Findings of a float and a quantized model, run side by side on samples.
 
 Codes of the quantized model (see codes.py) are exposed as extra graph outputs (ONNX Runtime's
 fusions survive that), dequantized in NumPy, and compared with tensor T of the canonical float
@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 from onnxq.checking.execution import execution
 from onnxq.checking.findings import Findings, OutputFinding, TensorFinding, Unmatched
 from onnxq.checking.side_by_side import SideBySide
-from onnxq.checking.sides import EVERYTHING, sides_of
+from onnxq.checking.sides import sides_of
 from onnxq.graph.coded import INPUTS_KEY, read_coded
 from onnxq.graph.io import load, model_hash
 from onnxq.graph.portable import PortableModel
 from onnxq.samples import input_specs, open_samples
 from onnxq.samples.shared_out import over_batches, without_state
-from onnxq.samples.state import as_feedback, check_feedback
+from onnxq.samples.state import check_feedback
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -29,33 +29,9 @@ if TYPE_CHECKING:
     from onnxq.checking.sides import Sides
     from onnxq.samples import Samples
     from onnxq.samples.inputs import Batch
-    from onnxq.static.prepared import ModelSource
 
 Progress = Callable[[int, int | None], None]
 """Called with (batches done, batches in all or None where that is not known)."""
-
-
-def verify(
-    model: ModelSource,
-    quantized: ModelSource,
-    samples: object,
-    *,
-    batch_size: int | None = None,
-    ignore: Collection[str] = (),
-    only: Sequence[str] = EVERYTHING,
-    feedback: Mapping[str, str] | None = None,
-    progress: Progress | None = None,
-    executor: Executor | None = None,
-) -> Findings:
-    """Findings of a quantized model beside its float model, which cannot write a report.
-
-    Arguments, errors and warnings are those of `onnxq.verify` (onnxq/survey/verified.py), which
-    adds what a report needs.
-    """
-    sides = sides_of(model, quantized, only)
-    state = as_feedback(feedback)
-    batches = open_for(sides, samples, batch_size, ignore, state)
-    return findings_of(sides, batches, state, progress, executor)
 
 
 def open_for(

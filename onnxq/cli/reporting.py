@@ -124,18 +124,17 @@ def write_report(
         command: that writes the report; empty: none does.
         executor: whose workers run the models; None: this process.
     """
+    from onnxq.checking.sides import sides_of
+    from onnxq.checking.verify import open_for
     from onnxq.report.progress import progress_bar
+    from onnxq.samples.state import as_feedback
     from onnxq.survey.verified import compared
 
+    model, quantized, samples = compared_ones
+    sides, state = sides_of(model, quantized), as_feedback(reading.feedback)
+    batches = open_for(sides, samples, reading.batch_size, reading.ignore, state)
     with progress_bar("report") as progress:
-        found = compared(
-            *compared_ones,
-            batch_size=reading.batch_size,
-            ignore=reading.ignore,
-            feedback=reading.feedback,
-            progress=progress,
-            executor=executor,
-        )
+        found = compared(sides, batches, state, progress, executor)
     found.write(path, beside, command)
     say_written(f"{path}: the report; open it in a browser")
     found.findings.check(beside.bounds.min_sqnr_db, beside.bounds.max_steps)

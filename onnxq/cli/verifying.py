@@ -170,10 +170,10 @@ def _verify_float(
     as_json: bool,
 ) -> None:
     from onnxq.checking.sides import EVERYTHING
-    from onnxq.checking.verify import verify as run
     from onnxq.report.console import open_console
     from onnxq.report.print_findings import print_findings
     from onnxq.report.progress import progress_bar
+    from onnxq.survey.verified import verify as run
 
     if len(paths) != 3:
         raise click.UsageError(

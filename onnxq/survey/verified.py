@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from onnxq.checking.findings import Findings
     from onnxq.checking.verify import Progress
+    from onnxq.samples import Samples
     from onnxq.static.prepared import ModelSource
 
 
@@ -68,23 +69,28 @@ class Compared:
 
 
 def compared(
-    model: ModelSource,
-    quantized: ModelSource,
-    samples: object,
-    *,
-    batch_size: int | None = None,
-    ignore: Collection[str] = (),
-    only: Sequence[str] = EVERYTHING,
-    feedback: Mapping[str, str] | None = None,
+    sides: Sides,
+    batches: Samples,
+    feedback: Mapping[str, str],
     progress: Progress | None = None,
     executor: Executor | None = None,
 ) -> Compared:
-    """Both models, run on samples; arguments and errors as of `verify`."""
-    sides, state = sides_of(model, quantized, only), as_feedback(feedback)
-    batches = open_for(sides, samples, batch_size, ignore, state)
-    excerpt = Excerpt(input_specs(sides.source, state.values()), state.values())
-    found = findings_of(sides, excerpt.watching(batches), state, progress, executor)
-    return Compared(found, sides, excerpt, state)
+    """Both models, run on opened samples.
+
+    Args:
+        sides: the models.
+        batches: that both can be run on; of `open_for`.
+        feedback: output name -> input name, of state.
+        progress: called after each batch.
+        executor: whose workers run the models; None: this process.
+
+    Raises:
+        CalibrationError: no batch came.
+        WorkerError: workers died, more often than it was tried.
+    """
+    excerpt = Excerpt(input_specs(sides.source, feedback.values()), feedback.values())
+    found = findings_of(sides, excerpt.watching(batches), feedback, progress, executor)
+    return Compared(found, sides, excerpt, feedback)
 
 
 def verify(
@@ -130,17 +136,9 @@ def verify(
     Warns:
         UserWarning: an executor is given, and feedback.
     """
-    found = compared(
-        model,
-        quantized,
-        samples,
-        batch_size=batch_size,
-        ignore=ignore,
-        only=only,
-        feedback=feedback,
-        progress=progress,
-        executor=executor,
-    )
+    sides, state = sides_of(model, quantized, only), as_feedback(feedback)
+    batches = open_for(sides, samples, batch_size, ignore, state)
+    found = compared(sides, batches, state, progress, executor)
     return found.findings.reported_by(found)
 
 

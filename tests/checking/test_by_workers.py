@@ -7,10 +7,10 @@ import pytest
 
 from onnxq.checking.cross_check import cross_check
 from onnxq.checking.predict import predict
-from onnxq.checking.verify import verify
 from onnxq.errors import CalibrationError, ModelError, UnsupportedError
 from onnxq.jobs import Processes
 from onnxq.pipeline import quantize
+from onnxq.survey.verified import verify
 from tests.examples import ALL_INTEGERS, images, network, save
 from tests.jobs.executors import Newest
 

@@ -11,12 +11,12 @@ from onnx import helper
 
 import onnxq
 from onnxq.checking.codes import find_codes
-from onnxq.checking.verify import verify
 from onnxq.errors import CalibrationError, ModelError, QConfigError, VerificationError
 from onnxq.static.calibrate import calibrate
 from onnxq.static.plan import plan
 from onnxq.static.prepare import prepare
 from onnxq.static.rewrite import rewrite
+from onnxq.survey.verified import verify
 from tests.examples import as_ir, images, model, network, quantized_matmul, weights
 
 if TYPE_CHECKING:
