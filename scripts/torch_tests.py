@@ -80,6 +80,7 @@ def run(suite: Suite, folder: Path, only: str | None, verbose: object) -> list[O
             **os.environ,
             "PYTHONPATH": os.pathsep.join(paths),
             "CUDA_VISIBLE_DEVICES": "",
+            "PYTORCH_HYPOTHESIS_PROFILE": "pytorch_ci",  # the same examples in every run
         }
         ended = subprocess.run(
             command, cwd=there, env=environment, capture_output=True, text=True, check=False

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Self
 
+import numpy as np
+
 from onnxq import dtypes
-from onnxq.errors import QConfigError
+from onnxq.errors import CalibrationError, QConfigError
 from onnxq.observers._base import Observer, State, warn_unobserved
 from onnxq.observers._bins import ZeroAnchoredHistogram
 from onnxq.observers._checks import check_qscheme
@@ -17,7 +19,6 @@ from onnxq.qparams import QParams, QScheme
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    import numpy as np
     import numpy.typing as npt
 
     from onnxq.dtypes import QDType
@@ -88,6 +89,31 @@ class HistogramObserver(Observer):
         self.range.check_width(low, high, index)
         self.histogram.add_counted(counted)
         self._searched = None
+
+    def observe_counts(self, counts: npt.NDArray[np.number], ends: tuple[float, float]) -> None:
+        """Counts what a histogram of even bins has counted, such as that of torch's observer.
+
+        Within a bin values count as spread evenly: the result is that of the values themselves to
+        within the width of a bin.
+
+        Args:
+            counts: (bins,), whole numbers.
+            ends: smallest and largest value, where the first bin begins and the last one ends.
+
+        Raises:
+            CalibrationError: counts that are negative or not finite; a range wider than float32.
+        """
+        if not np.isfinite(counts).all() or (counts < 0).any():
+            raise CalibrationError(
+                f"{type(self).__name__}: a histogram holds counts that are negative or not finite; "
+                "wanted numbers of values."
+            )
+        whole = np.rint(counts).astype(np.int64)
+        if whole.any():
+            low, high = np.float32(ends[0]), np.float32(ends[1])
+            self.range.check_width(low, high, 0)
+            self.histogram.add_even(whole, low, high)
+            self._searched = None
 
     def merge(self, other: Self) -> Self:
         """The counts of both."""

@@ -32,6 +32,10 @@ _NVIDIA_QUOTIENT = Cause(
     True,
 )
 _FLOAT8 = Cause("float8 quantizers; ONNX Runtime's CPU has none; refused with the remedy", True)
+_NO_FLOAT = Cause(
+    "a layer whose weight is not rounded, or not trained, is no layer in integers: refused", True
+)
+_FLAGS = Cause("observer_enabled is a bool here, in torch a tensor; no document reads it", False)
 _UNSEEN = Cause("NVIDIA's helper, no document has it", False)
 
 _PTQ, _QAT = "test_quantize_eager_ptq.py", "test_quantize_eager_qat.py"
@@ -67,7 +71,10 @@ KNOWN: tuple[tuple[str, str, Cause], ...] = (
     ),
     (_QAT, "*scalar_uses_input*", _TENSORS),
     (_QAT, "*dynamic_qat*", Cause("dynamic quantization trained; no document has it", False)),
+    ("test_model_numerics.py", "*weight_only_activation_only*", _NO_FLOAT),
     (_WORKFLOW, "*scriptable*", _SCRIPT),
+    (_WORKFLOW, "*fused_mod_per_channel", _SCRIPT),
+    (_WORKFLOW, "*fused_obs_fq_*", _FLAGS),
     (_WORKFLOW, "*per_channel_observers", _QPARAMS),
     (_WORKFLOW, "*test_histogram_observer*", _HISTOGRAM),
     (
@@ -91,6 +98,11 @@ KNOWN: tuple[tuple[str, str, Cause], ...] = (
         Cause("prepare_qat with observers that do not round is refused", True),
     ),
     (_WORKFLOW, "*fused_qat_config", Cause("versions of qconfigs; no document has them", False)),
+    (
+        _OPS,
+        "*learnable_forward_per_channel_cpu",
+        Cause("torch's kernel beside torch's reference: with torch.ao it fails, too", False),
+    ),
     (
         _OPS,
         "*for_activations",

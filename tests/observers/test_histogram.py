@@ -209,3 +209,22 @@ def test_the_search_is_done_once_for_what_was_observed(monkeypatch: pytest.Monke
     observer.observe(np.array([9.0], np.float32), 1)
     assert observer.calculate_qparams() != first
     assert searched == [2.0, 9.0]
+
+
+def test_counts_of_even_bins_count_as_values_spread_over_them() -> None:
+    values = np.random.default_rng(0).normal(size=20_000).astype(np.float32)
+    counts, edges = np.histogram(values, 512)
+    counted, seen = HistogramObserver(), HistogramObserver()
+    counted.observe_counts(counts, (float(edges[0]), float(edges[-1])))
+    seen.observe(values, 0)
+    assert counted.histogram.counts.sum() == values.size
+    scale, wanted = counted.calculate_qparams().scale, seen.calculate_qparams().scale
+    np.testing.assert_allclose(scale, wanted, rtol=0.03)
+
+
+def test_counts_that_are_none_are_refused_and_empty_ones_change_nothing() -> None:
+    observer = HistogramObserver()
+    with pytest.raises(CalibrationError, match="negative or not finite"):
+        observer.observe_counts(np.array([1.0, np.nan]), (0.0, 1.0))
+    observer.observe_counts(np.zeros(4), (np.inf, -np.inf))
+    assert not observer.histogram.counts.any()

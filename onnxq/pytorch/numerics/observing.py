@@ -29,6 +29,7 @@ from onnxq.pytorch.numerics.ranks import (
 )
 from onnxq.pytorch.numerics.reduction import extremes
 from onnxq.pytorch.numerics.rounding import check_floats
+from onnxq.pytorch.numerics.torch_states import STATE, adopt
 from onnxq.qparams import PerChannel, PerTensor, QParams
 
 if TYPE_CHECKING:
@@ -37,8 +38,6 @@ if TYPE_CHECKING:
     from onnxq.dtypes import QDType
     from onnxq.observers import Observer, ObserverSpec
     from onnxq.qparams import Granularity, QScheme
-
-_STATE = "observer."  # entries of the state_dict that hold a NumPy observer's state
 
 Method = TypeVar("Method", bound="Callable[..., None]")
 
@@ -334,7 +333,7 @@ class Observing(ExactBuffers):
             ends_state.save_ends(destination, prefix, self.ends)
             return
         for key, array in self._observer.state().items():
-            destination[f"{prefix}{_STATE}{key}"] = torch.from_numpy(np.array(array))
+            destination[f"{prefix}{STATE}{key}"] = torch.from_numpy(np.array(array))
 
     def _load_from_state_dict(
         self,
@@ -345,9 +344,11 @@ class Observing(ExactBuffers):
         missing_keys: list[str],
         *lists: list[str],
     ) -> None:
+        flags = {flag: getattr(self, flag) for flag in self.FLAGS if flag != "has_observed"}
+        adopt(state_dict, prefix, self._observer_spec, flags)
         if self._rule is not None:
             self._load_ends(state_dict, prefix, missing_keys)
-        self._load_observer(state_dict, prefix + _STATE)
+        self._load_observer(state_dict, prefix + STATE)
         for flag in self.FLAGS:
             value = state_dict.pop(prefix + flag, None)
             if value is None:

@@ -20,7 +20,9 @@ from torch import Tensor
 
 from onnxq import observers
 from onnxq.errors import UnsupportedError
+from onnxq.observers.histogram import MIN_BINS
 from onnxq.pytorch.modules.refused_names import refusing
+from onnxq.pytorch.numerics.torch_states import histogram_state
 from onnxq.pytorch.quantization.observer_states import (
     get_observer_state_dict,
     load_observer_state_dict,
@@ -85,7 +87,7 @@ class HistogramObserver(UniformObserver):
     it holds is in the state_dict as one entry.
 
     Args:
-        bins: for each sign; None: 4096.
+        bins: for each sign; None: 4096. Fewer than 64 are 64.
         upsample_rate: documented; without effect.
         dtype: as MinMaxObserver; the others too.
     """
@@ -106,7 +108,7 @@ class HistogramObserver(UniformObserver):
         factory_kwargs: dict[str, Any] | None = None,
         eps: float = EPS,
     ) -> None:
-        given: dict[str, Any] = {} if bins is None else {"bins": bins}
+        given: dict[str, Any] = {} if bins is None else {"bins": max(bins, MIN_BINS)}
         super().__init__(
             *(dtype, qscheme, reduce_range, quant_min, quant_max, eps),
             upsample_rate=upsample_rate,
@@ -144,6 +146,15 @@ class HistogramObserver(UniformObserver):
     def set_extra_state(self, state: dict[str, Tensor]) -> None:
         """Takes over a histogram."""
         self._observer = self.spec.restore({k: v.cpu().numpy() for k, v in state.items()})
+
+    def _load_from_state_dict(
+        self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any
+    ) -> None:
+        """Takes torch's histogram for onnxq's."""
+        state = histogram_state(state_dict, prefix, self.spec)
+        if state is not None:
+            state_dict[f"{prefix}_extra_state"] = state
+        super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
 
 
 class RecordingObserver(ObserverBase):

@@ -10,6 +10,7 @@ from torch import nn
 from onnxq import qconfig as own
 from onnxq.errors import QConfigError
 from onnxq.pytorch.modules.refused_names import refusing
+from onnxq.pytorch.modules.torch_qconfig import own_entry
 from onnxq.pytorch.quantization.fake_quantize import (
     default_embedding_fake_quant,
     default_embedding_fake_quant_4bit,
@@ -164,5 +165,11 @@ def get_default_qat_qconfig(backend: str = FBGEMM) -> QConfig:
 
 
 def qconfig_equals(q1: QConfig | None, q2: QConfig | None) -> bool:
-    """Whether they make the same modules: of the same classes, with the same arguments."""
-    return q1 == q2
+    """Whether they make the same modules: of the same classes, with the same arguments.
+
+    A QConfig of onnxq, which `prepare_qat` leaves on modules, equals the one that it was made of.
+
+    Raises:
+        QConfigError: one is no QConfig.
+    """
+    return q1 == q2 or own_entry(q1, "q1") == own_entry(q2, "q2")

@@ -75,3 +75,10 @@ def test_every_spec_of_a_documented_observer_has_a_module() -> None:
     assert (made.dtype, made.qscheme) == (torch.qint8, torch.per_channel_symmetric)
     with pytest.raises(UnsupportedError, match="EntropyObserver has no module"):
         of_spec(observers.EntropyObserver.with_args())
+
+
+def test_a_histogram_of_few_bins_has_as_many_as_it_needs() -> None:
+    few, least = HistogramObserver(bins=8), HistogramObserver(bins=64)
+    x = torch.randn(100, generator=torch.Generator().manual_seed(0))
+    few(x), least(x)
+    assert few.calculate_qparams() == least.calculate_qparams()

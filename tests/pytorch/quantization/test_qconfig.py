@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -56,3 +58,12 @@ def test_qconfigs_of_the_same_makers_are_equal() -> None:
     )
     assert not qconfig.qconfig_equals(qconfig.default_qconfig, qconfig.default_qat_qconfig)
     assert qconfig.qconfig_equals(None, None)
+
+
+def test_the_qconfig_that_prepare_leaves_on_a_module_equals_its_maker() -> None:
+    wrapped: Any = tq.QuantWrapper(torch.nn.Linear(4, 4)).train()
+    wrapped.qconfig = qconfig.default_qat_qconfig
+    prepared: Any = tq.prepare_qat(wrapped)
+    assert qconfig.qconfig_equals(prepared.module.qconfig, qconfig.default_qat_qconfig)
+    assert not qconfig.qconfig_equals(prepared.module.qconfig, qconfig.default_qconfig)
+    assert not qconfig.qconfig_equals(prepared.module.qconfig, None)
