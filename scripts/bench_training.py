@@ -7,7 +7,8 @@ With --results FOLDER each row is written there once it is measured, and read if
 
 Each model starts from its float weights in models/. Trained is `finetune` with learned scales
 (`learned_qat_qconfig`, `learned_4bit_qat_qconfig`) and the float model as the teacher, on random
-crops and flips of the training images; no setting differs between the models. Without --data it
+crops and flips of the training images; no setting differs between the models. It begins with the
+float weights, or with those that the improvements bias and round give. Without --data it
 trains on the embedded calibration images and counts the 1,000 embedded test images; labels are
 needed for neither. Quantized after training is `onnxq.quantize`, as it is and with the improvements
 bias and round, with weights of as many bits. All of them are counted on ONNX Runtime. Agreeing are
@@ -66,8 +67,9 @@ COLUMNS = ("model", "bits", "way", "top-1", "agreeing", "CPU s per step")
 IMPROVED = ("bias", "round")
 FLOAT = "float"
 TRAINED = "trained, deployed"
+ON = "bias and round, then trained, deployed"
 BETTER = "after training, bias and round"
-WAYS = ("after training", TRAINED, BETTER)
+WAYS = ("after training", TRAINED, BETTER, ON)
 NONE = ""
 
 
@@ -131,19 +133,20 @@ class Subject:
 
     def measured(self, bits: int, way: str) -> Row:
         """Cells behind the bits: the way, top-1 as deployed, agreeing images, time per step."""
-        if way == TRAINED:
-            return way, *trained(self, bits)
+        if way in (TRAINED, ON):
+            return way, *trained(self, bits, IMPROVED if way == ON else ())
         model = self.exported()
         if way != FLOAT:
             model = untrained(model, bits, IMPROVED if way == BETTER else ())
         return way, shown(tops(model, self.data), self.data), NONE, NONE
 
 
-def trained(subject: Subject, bits: int) -> tuple[str, str, str]:
+def trained(subject: Subject, bits: int, improve: tuple[str, ...]) -> tuple[str, str, str]:
     """Top-1 as deployed, agreeing images, time per step."""
     module, data, recipe = subject.module(), subject.data, subject.recipe
     images = torch.from_numpy(load_sample("calibration")[0][:256])
-    prepared = prepare_qat(module, inputs=images, qconfig=QConfigMapping(BITS[bits]), target=TARGET)
+    qconfig = QConfigMapping(BITS[bits], improve=improve)
+    prepared = prepare_qat(module, inputs=images, qconfig=qconfig, target=TARGET)
     torch.manual_seed(0)  # of each row: it may be the first that is measured, or the last
     started = time.thread_time()
     finetune(prepared, batches(data, recipe.steps, subject.batch), distilling(module), recipe)

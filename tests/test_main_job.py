@@ -12,12 +12,12 @@ import torch
 
 import onnxq
 from models.cifar10 import load_sample
-from onnxq.checking.verify import verify
 from onnxq.observers import HistogramObserver, MinMaxObserver, NarrowRangeObserver
 from onnxq.ort import runtime
 from onnxq.pytorch import load_module
 from onnxq.qconfig import Choice, Pixels, QConfig, QConfigMapping
 from onnxq.qdq.qoperator import Remains, remains
+from onnxq.survey.verified import verify
 from tests.examples import ALL_INTEGERS
 from tests.qdq.test_qoperator import assert_same_integers
 from tests.static.rewrite.test_qdq import kernels

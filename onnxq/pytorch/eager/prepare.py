@@ -143,12 +143,15 @@ def prepare_qat(
             and quantized where onnxq.prepare quantizes the exported model (see
             onnxq.pytorch.placing.graph_prepare). The arguments above stay as they are then.
         qconfig: with `inputs`; names nodes and tensors of the exported model. None: the default.
+            Its `improve` names improvements of weights, made from `inputs`: training starts from
+            them (see onnxq.pytorch.placing.improved_start).
         target: with `inputs`; as for onnxq.prepare: decides which codes weights may use.
 
     Raises:
         ModelError: the model is in eval mode (with `inputs` it may be).
         UnsupportedError: with `inputs`, a model that cannot be traced or exported.
-        QConfigError: no module has a qconfig; one whose observers do not round.
+        QConfigError: no module has a qconfig; one whose observers do not round; improvements that
+            are not of weights.
     """
     if _without_stubs(inputs, qconfig, target, (mapping, inplace)):
         plain = _traceable(model, "prepare_qat")

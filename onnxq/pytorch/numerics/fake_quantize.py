@@ -138,10 +138,14 @@ class FakeQuantize(Observing):
 
     def fix(self, qparams: QParams) -> Self:
         """Takes scale and zero point as they are known without data; the observer rests."""
+        return self.start_at(qparams).disable_observer()
+
+    def start_at(self, qparams: QParams) -> Self:
+        """Takes scale and zero point; the observer goes on from what it has seen."""
         self._hold(qparams)
         self.has_observed = True
         self._stale = False
-        return self.disable_observer()
+        return self
 
     def enable_fake_quant(self, enabled: bool = True) -> Self:
         """Lets values be rounded (the documented signature)."""

@@ -74,6 +74,7 @@ class Builder:
         self._makers: dict[fx.Node, FakeQuantize] = {}  # node that rounds -> with what
         self._folded: set[nn.Module] = set()  # with batch norm: their weights are their own
         self._paths: dict[str, str] = {}  # name of a rounded node -> path of its FakeQuantize
+        self.fakes: dict[str, FakeQuantize] = {}  # tensor of the ONNX form -> what rounds it
         self._clamps = {
             node: group.clamp
             for group in found.groups
@@ -129,6 +130,7 @@ class Builder:
         self._number_nodes(group)
         fake = self._fake_quantize(group)
         numbers = [operand(node, position) for node, position, _, _ in group.numbers]
+        self.fakes |= dict.fromkeys(group.tensors, fake)
         names = [*group.nodes, *numbers]
         sources = [*group.sources, *numbers]
         batch = WholeBatch(fake, len(sources)) if len(sources) > 1 else None

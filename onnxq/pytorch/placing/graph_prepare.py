@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING
 import torch
 from torch import fx, nn
 
+from onnxq.errors import QConfigError, listed
 from onnxq.pytorch.arguments.bound_inputs import bind
 from onnxq.pytorch.numerics.check_observed import check_observed_values
 from onnxq.pytorch.numerics.ranks import check_not_sharded
 from onnxq.pytorch.placing.builder import Builder, ObservingBuilder, TrainingBuilder
+from onnxq.pytorch.placing.improved_start import check_improve, improved_form, start_improved
 from onnxq.pytorch.placing.search import place
 from onnxq.pytorch.programs.program import Open, program_of
 from onnxq.pytorch.programs.training_graph import training_graph
@@ -33,6 +35,7 @@ from onnxq.static.prepare import backend_of
 
 if TYPE_CHECKING:
     from onnxq.pytorch.arguments.bound_inputs import Inputs
+    from onnxq.pytorch.programs.program import Program
     from onnxq.targets import Target
 
 
@@ -47,7 +50,8 @@ def prepare_graph_qat(
     Args:
         model: float; left as it is.
         inputs: example inputs of forward: real data, which the observers see once.
-        qconfig: names nodes and tensors of the exported model; None: the default for training.
+        qconfig: names nodes and tensors of the exported model, and improvements of weights
+            (`improve`) that training starts from; None: the default for training.
         target: as for onnxq.prepare: decides which codes weights may use.
 
     Returns:
@@ -55,20 +59,28 @@ def prepare_graph_qat(
 
     Raises:
         UnsupportedError: torch.export does not take the module.
-        QConfigError: the qconfig has observers where training wants fake quantization.
+        QConfigError: the qconfig has observers where training wants fake quantization, or asks for
+            improvements that are not of weights.
     """
     check_not_sharded(model, "prepare_qat")
     mapping = qconfig or QConfigMapping(get_default_qat_qconfig(backend_of(target)))
+    check_improve(mapping.improve)
     modes = modes_of(model)
-    prepared = _prepared(TrainingBuilder, model, inputs, mapping, target)
+    program = _program(model, inputs, mapping)
+    builder = _built(TrainingBuilder, model, program, mapping, target)
+    prepared = builder.finished(type(model).__name__)
     bound = bind(model, inputs)
     prepared.eval()
     with torch.no_grad():
         prepared(*bound.args, **bound.kwargs)  # every FakeQuantize has seen data
     check_observed_values(prepared)
-    restore_modes(prepared.train(), modes)
     found = prepared.meta[PLACEMENTS]
-    prepared.meta[PLACEMENTS] = replace(found, notes=(*found.notes, *modes.notes))
+    notes = found.notes
+    if mapping.improve:
+        made = improved_form(program, mapping, target, found)
+        notes += start_improved(prepared, made, found, builder.fakes)
+    restore_modes(prepared.train(), modes)
+    prepared.meta[PLACEMENTS] = replace(found, notes=(*notes, *modes.notes))
     return prepared
 
 
@@ -91,22 +103,33 @@ def prepare_graph(
 
     Raises:
         UnsupportedError: as prepare_graph_qat.
+        QConfigError: the qconfig asks for improvements.
     """
     mapping = qconfig or default_qconfig_mapping(backend_of(target))
-    return _prepared(ObservingBuilder, model, inputs, mapping, target).eval()
+    if mapping.improve:
+        raise QConfigError(
+            f"prepare: the qconfig asks for the improvements {listed(mapping.improve)}, which look "
+            "at the samples again once they were observed. Take them out with "
+            "qconfig.set_improve(()); onnxq.quantize and prepare_qat carry them out."
+        )
+    program = _program(model, inputs, mapping)
+    builder = _built(ObservingBuilder, model, program, mapping, target)
+    return builder.finished(type(model).__name__).eval()
 
 
-def _prepared(
-    kind: type[Builder],
-    model: nn.Module,
-    inputs: Inputs,
-    qconfig: QConfigMapping,
-    target: str | Target | None,
-) -> fx.GraphModule:
+def _program(model: nn.Module, inputs: Inputs, qconfig: QConfigMapping) -> Program:
     # names are of a model whose lengths are fixed, as onnxq.export makes it
     is_named = bool(qconfig.nodes or qconfig.tensors)
-    left_open = Open.BATCH if is_named else Open.LENGTHS
-    program = program_of(model, inputs, left_open=left_open)
+    return program_of(model, inputs, left_open=Open.BATCH if is_named else Open.LENGTHS)
+
+
+def _built(
+    kind: type[Builder],
+    model: nn.Module,
+    program: Program,
+    qconfig: QConfigMapping,
+    target: str | Target | None,
+) -> Builder:
     traced = training_graph(copy.deepcopy(model), program)
     notes = kind.notes(model, traced, program)
     found = place(traced, program, qconfig, target)
@@ -119,4 +142,4 @@ def _prepared(
         builder.activation(group)
     builder.guards()
     builder.bind_inputs()
-    return builder.finished(type(model).__name__)
+    return builder

@@ -23,10 +23,10 @@ def settle_weights(module: nn.Module) -> None:
         module: with graphs of torch.fx in it, or none; its modes are as before afterwards.
     """
     for root, node, wrapper in list(_calls(module)):
-        weight, bias = (*_evaluated(root, node), None)[:2]
+        weight, bias = given_to(root, node)
         if wrapper.takes_weight:
             assert weight is not None, "the first of a layer's values"
-            wrapper.give(weight, bias)
+            wrapper.give(weight.clone(), None if bias is None else bias.clone())
 
 
 def forget_weights(module: nn.Module) -> None:
@@ -74,8 +74,17 @@ def _calls(module: nn.Module) -> Iterator[tuple[fx.GraphModule, fx.Node, GivenWe
                 yield root, node, called
 
 
-def _evaluated(root: fx.GraphModule, node: fx.Node) -> list[torch.Tensor | None]:
-    """Weight and bias of a call, in eval mode, without gradients."""
+def given_to(
+    root: fx.GraphModule, node: fx.Node
+) -> tuple[torch.Tensor | None, torch.Tensor | None]:
+    """Weight and bias that a GivenWeight is called with, in eval mode, without gradients.
+
+    One that is a parameter, or moves one only, shares its storage.
+
+    Args:
+        root: as it is now; its modes are as before afterwards.
+        node: that calls it.
+    """
     needed = _needed(_given(node))
     modes = {part: part.training for part in root.modules()}
     run = fx.Interpreter(root, garbage_collect_values=False)
@@ -91,7 +100,8 @@ def _evaluated(root: fx.GraphModule, node: fx.Node) -> list[torch.Tensor | None]
         for part, training in modes.items():
             part.training = training
     values: list[Any] = [run.env[x] if isinstance(x, fx.Node) else None for x in node.args[1:]]
-    return [None if x is None else x.detach().clone() for x in values]
+    weight, bias = (*(None if x is None else x.detach() for x in values), None, None)[:2]
+    return weight, bias
 
 
 def _given(node: fx.Node) -> list[fx.Node]:

@@ -36,6 +36,11 @@ class PlacedGroup:
     range: tuple[float, float] | None
     clamp: tuple[float, float] | None
 
+    @property
+    def tensors(self) -> tuple[str, ...]:
+        """Names of the exported tensors."""
+        return (*self.nodes.values(), *(name for _, _, name, _ in self.numbers))
+
 
 @dataclass(frozen=True, slots=True)
 class PlacedWeight:

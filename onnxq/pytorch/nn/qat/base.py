@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from typing import Any, Self
 
+import torch
 from torch import Tensor, nn
 from torch.nn.utils.parametrize import type_before_parametrizations
 
@@ -164,6 +165,24 @@ class QatModule(Counterpart):
         """
         self.weight, self.bias = parts[0].weight, parts[0].bias
         self.weight_fake_quant.to(self.weight.device)
+
+    @torch.no_grad()
+    def start_at(self, weight: Tensor, bias: Tensor | None) -> None:
+        """Changes the parameters so that `folded` gives these.
+
+        Args:
+            weight: of the layer that is deployed, batch norm folded in.
+            bias: likewise; of a layer that has none, it becomes a parameter. None: as it is.
+        """
+        self.weight.copy_(weight)
+        if bias is not None:
+            self._start_bias_at(bias)
+
+    def _start_bias_at(self, bias: Tensor) -> None:
+        if self.bias is not None:
+            self.bias.copy_(bias)
+        elif bias.any():
+            self.bias = nn.Parameter(bias.to(self.weight))
 
     def to_float(self) -> nn.Module:
         """The float module with the parameters as they are now, batch norm folded in."""

@@ -93,6 +93,21 @@ class WithBatchNorm(QatModule):
         beta = torch.zeros_like(mean) if self.bn.bias is None else self.bn.bias
         return self.weight * self.per_weight(factor), beta - mean * factor
 
+    @torch.no_grad()
+    def start_at(self, weight: Tensor, bias: Tensor | None) -> None:
+        """Changes weight and shift so that `folded` gives these; channels of gain 0 stay."""
+        factor = self._gamma() / self._running_std()
+        of_weight = self.per_weight(factor)
+        self.weight.copy_(torch.where(of_weight == 0, self.weight, weight / of_weight))
+        if bias is None:
+            return
+        change = bias - self.folded()[1].double()
+        if self.bn.bias is not None:
+            self.bn.bias.copy_(self.bn.bias + change)
+        else:
+            before = 0.0 if self.bias is None else self.bias
+            self._start_bias_at(before + torch.where(factor == 0, 0.0, change / factor))
+
     def update_bn_stats(self) -> Self:
         """Normalizes with each batch's statistics, and averages them into the running ones."""
         self.freeze_bn = False
