@@ -59,7 +59,8 @@ def batch_axes(module: nn.Module, bound: BoundInputs) -> Axes:
     if not first:
         return Axes({}, {})
     sizes = {bound.tensors[name].shape[0] for name in first}
-    if bound.is_flat or (len(sizes) == 1 and sizes != {1}):
+    is_alike = len(sizes - {1}) <= 1  # offsets into rows are no batch of as many
+    if is_alike and (bound.is_flat or (len(sizes) == 1 and sizes != {1})):
         failure = _failure(module, bound, first)
         if failure is None:
             return _as_axes(first)
