@@ -39,7 +39,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import onnxq
 from models.cifar10 import load_jpeg_split, load_sample
 from onnxq.affine import fake_quantize
-from onnxq.graph.expose import expose
 from onnxq.observers import (
     EntropyObserver,
     HistogramObserver,
@@ -47,6 +46,7 @@ from onnxq.observers import (
     ObserverSpec,
     PercentileObserver,
 )
+from onnxq.ort.expose import expose
 from onnxq.ort.runtime import open_session
 from onnxq.pytorch import export, load_module
 from onnxq.qparams import QParams, per_tensor

@@ -38,8 +38,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # run as a file
 
 import onnxq
 from models.cifar10 import load_sample
-from onnxq.graph.expose import expose
 from onnxq.graph.io import load
+from onnxq.ort.expose import expose
 from onnxq.qconfig import Choice, default_qconfig_mapping
 from onnxq.qdq.read import is_quantize
 from scripts._architectures import ARCHITECTURES, Size, build

@@ -24,8 +24,8 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxq.graph import io
-from onnxq.graph.expose import expose
 from onnxq.ort import runtime
+from onnxq.ort.expose import expose
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

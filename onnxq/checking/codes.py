@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 import onnx_ir as ir
 
 from onnxq.dtypes import INT8, INT16, UINT8, UINT16
-from onnxq.graph.expose import observable
 from onnxq.operator.nodes import find_input
+from onnxq.ort.expose import observable
 from onnxq.qdq.fuse import QPARAMS_KEY
 from onnxq.qdq.read import (
     Unread,

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from onnxq.checking.comparison import Comparison
 from onnxq.checking.sides import sides_of
 from onnxq.checking.verify import findings_of, open_for
-from onnxq.graph.expose import expose, observable
 from onnxq.ort import runtime
+from onnxq.ort.expose import expose, observable
 from onnxq.quantized.verdict import LOW_SQNR_DB, Collapse
 from onnxq.samples import as_taken, input_specs
 from onnxq.samples.state import State

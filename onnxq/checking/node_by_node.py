@@ -13,12 +13,11 @@ from onnxq.checking.cross_findings import NOT_REACHED, FloatNode, NodeFinding, U
 from onnxq.checking.differences import Differences
 from onnxq.core.arrays import Array
 from onnxq.errors import OnnxqError, UnsupportedError
-from onnxq.graph.expose import Exposed, expose, observable
-from onnxq.graph.expose_steps import expose_steps
 from onnxq.graph.passes.names import UniqueNames
-from onnxq.graph.types import infer_types
 from onnxq.ort import facts, runtime
-from onnxq.ort.node_kinds import value_types
+from onnxq.ort.expose import Exposed, expose, observable
+from onnxq.ort.expose_steps import expose_steps
+from onnxq.ort.inner_types import type_bodies
 from onnxq.ort.runtime import NodeKind
 
 if TYPE_CHECKING:
@@ -117,7 +116,7 @@ class NodeByNode:
     def __init__(self, target: ir.Model) -> None:
         optimized = runtime.optimized_graph(target)
         UniqueNames()(optimized)
-        _type_bodies(optimized)
+        type_bodies(optimized)
         visible = expose(optimized, observable(optimized))
         steps = expose_steps(visible.model, _may_be_integer)
         self._steps = steps.outputs
@@ -304,17 +303,6 @@ class NodeByNode:
             if not entry.counts.integer
             and not (_counts_as_integer(entry) and not entry.counts.reached)
         )
-
-
-def _type_bodies(model: ir.Model) -> None:
-    """Gives values inside of bodies the types that `expose` hands out with them.
-
-    ONNX Runtime writes no types of inner values.
-    """
-    infer_types(model)
-    for value, dtype in value_types(model).items():
-        if value.type is None and value.graph is not model.graph:
-            value.type = ir.TensorType(dtype)
 
 
 def _may_be_integer(node: ir.Node) -> bool:

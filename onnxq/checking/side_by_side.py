@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 
 from onnxq.checking.comparison import Agreement, Comparison
-from onnxq.graph.expose import expose
 from onnxq.ort import runtime
+from onnxq.ort.expose import expose
 from onnxq.samples import as_taken, input_specs
 from onnxq.samples.state import State
 

@@ -15,11 +15,13 @@ from onnxq.errors import ModelError, QConfigError, nearest
 from onnxq.graph.canonical import canonicalize
 from onnxq.graph.coded import INPUTS_KEY, OUTPUTS_KEY, read_coded
 from onnxq.graph.door.problem import WHERE_KEY
-from onnxq.graph.expose import observable
+from onnxq.graph.edit import all_values
 from onnxq.graph.io import load, model_hash
+from onnxq.graph.passes.names import UniqueNames
 from onnxq.graph.passes.pad_channels import padded_channels
 from onnxq.graph.pixels import pixels_of, take_pixels
 from onnxq.ort import facts
+from onnxq.ort.expose import observable
 from onnxq.ort.types_by_run import types_by_run
 from onnxq.samples import input_specs
 
@@ -43,8 +45,9 @@ class Sides:
         quantized: the quantized one, likewise.
         only: globs of what is compared.
         source: the canonical float model, which takes pixels where the quantized one does.
-        target: the quantized model.
+        target: the quantized model, in which every value has a name of its own.
         float_hash: of the canonical float model.
+        quantized_hash: of the quantized model as it was given.
         tensors: that both have, one with codes; their sums are those of this comparison.
         outputs: likewise, of the graph.
         unmatched: what cannot be compared.
@@ -56,6 +59,7 @@ class Sides:
     source: ir.Model
     target: ir.Model
     float_hash: str
+    quantized_hash: str
     tensors: tuple[Pair, ...]
     outputs: tuple[Pair, ...]
     unmatched: tuple[Unmatched, ...]
@@ -78,9 +82,10 @@ def sides_of(model: ModelSource, quantized: ModelSource, only: Sequence[str] = E
         ModelError: a model cannot be read, or the two are swapped or do not belong together.
         QConfigError: a glob of `only` that matches nothing.
     """
-    target = load(quantized)
+    loaded = load(quantized)
     given = load(model)
-    _check_order(given, target)
+    _check_order(given, loaded)
+    target = _with_own_names(loaded)
     source = _float_side(given, target)
     # its hash is asked for once: it reads every weight
     float_hash = model_hash(source)
@@ -97,10 +102,22 @@ def sides_of(model: ModelSource, quantized: ModelSource, only: Sequence[str] = E
         source,
         target,
         float_hash,
+        model_hash(loaded),
         tuple(tensors),
         tuple(outputs),
         missing,
     )
+
+
+def _with_own_names(target: ir.Model) -> ir.Model:
+    """The model, or a copy with other names where two branches of an If share one.
+
+    The float side is renamed by the same rule, so that tensors still find each other.
+    """
+    names = [value.name for graph in target.graphs() for value in all_values(graph) if value.name]
+    if len(names) == len(set(names)):
+        return target
+    return UniqueNames()(target.clone()).model
 
 
 def _check_order(given: ir.Model, target: ir.Model) -> None:

@@ -16,7 +16,7 @@ from onnxq.checking.findings import Findings, OutputFinding, TensorFinding, Unma
 from onnxq.checking.side_by_side import SideBySide
 from onnxq.checking.sides import sides_of
 from onnxq.graph.coded import INPUTS_KEY, read_coded
-from onnxq.graph.io import load, model_hash
+from onnxq.graph.io import load
 from onnxq.graph.portable import PortableModel
 from onnxq.samples import input_specs, open_samples
 from onnxq.samples.shared_out import over_batches, without_state
@@ -70,7 +70,7 @@ def findings_of(
                 pair.sums.add(sums)
     return Findings(
         sides.float_hash,
-        model_hash(sides.target),
+        sides.quantized_hash,
         count,
         tuple(_tensor_finding(p) for p in sides.tensors if p.sums.compared.elements),
         tuple(_output_finding(p, scales.get(p.name)) for p in sides.outputs),

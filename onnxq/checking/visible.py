@@ -20,7 +20,7 @@ from onnxq.ort.runtime import Optimization
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from onnxq.graph.expose import Exposed
+    from onnxq.ort.expose import Exposed
     from onnxq.ort.runtime import Session
 
 Inner = Array | list[Array]

@@ -9,7 +9,6 @@ import numpy as np
 
 from onnxq import catalog
 from onnxq.affine import fake_quantize
-from onnxq.graph.expose import expose
 from onnxq.graph.weights import constant_array
 from onnxq.improve.factor_sites import along
 from onnxq.improve.held_back import is_held_back
@@ -19,6 +18,7 @@ from onnxq.improve.smoothing import EXPONENTS, Product, product_noise, reach, sm
 from onnxq.observers.tensor_noise import decibels
 from onnxq.operator.nodes import input_at
 from onnxq.ort import runtime
+from onnxq.ort.expose import expose
 from onnxq.quantized.outcome import Outcome
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxq.errors import CalibrationError, ModelError, UnsupportedError
-from onnxq.graph.expose import expose
+from onnxq.ort.expose import expose
 from onnxq.ort.runtime import Optimization, open_session
 from onnxq.samples import input_specs
 from onnxq.samples.made_up import batch_of_ones

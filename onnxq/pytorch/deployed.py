@@ -20,8 +20,8 @@ from torch import fx, nn
 from torch.utils._pytree import tree_leaves
 
 from onnxq.errors import UnsupportedError, kind_of
-from onnxq.graph.expose import expose
 from onnxq.ort import runtime
+from onnxq.ort.expose import expose
 from onnxq.pytorch.arguments.bound_inputs import bind
 from onnxq.pytorch.arguments.forward import flatten
 from onnxq.pytorch.nn.quantized import Requantize

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Protocol, Self
 import numpy as np
 
 from onnxq.errors import CalibrationError
-from onnxq.graph.expose import expose
+from onnxq.ort.expose import expose
 from onnxq.ort.runtime import Memory, Session, Waiting, open_session
 from onnxq.samples import input_specs
 from onnxq.samples.fingerprint import crc_of

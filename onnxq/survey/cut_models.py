@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import onnx_ir as ir
 
 from onnxq.graph.edit import NamePool
-from onnxq.graph.expose import expose
+from onnxq.ort.expose import expose
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

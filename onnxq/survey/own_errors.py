@@ -20,8 +20,8 @@ import numpy.typing as npt
 
 from onnxq.affine import dequantize, quantize
 from onnxq.checking.side_by_side import CHANNEL_AXIS, Sums
-from onnxq.graph.expose import expose
 from onnxq.ort import runtime
+from onnxq.ort.expose import expose
 from onnxq.page.content import Histogram
 from onnxq.samples import as_taken, input_specs
 from onnxq.samples.state import State

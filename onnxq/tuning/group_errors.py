@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from onnxq.checking.codes import find_codes
 from onnxq.checking.side_by_side import Pair, SideBySide
 from onnxq.graph.coded import INPUTS_KEY, read_coded
-from onnxq.graph.expose import observable
 from onnxq.graph.walk import node_name, walk
+from onnxq.ort.expose import observable
 from onnxq.samples import as_taken, input_specs
 
 if TYPE_CHECKING:

@@ -14,11 +14,11 @@ from onnxq.blocks.input_moments import InputMoments
 from onnxq.blocks.plan_weights import WeightPlan, WeightRequest, plan_weights
 from onnxq.blocks.write_products import FLOAT_ACCURACY, ProductWriter
 from onnxq.graph.canonical import canonicalize
-from onnxq.graph.expose import expose
 from onnxq.graph.walk import node_name
 from onnxq.improve import kept
 from onnxq.in_blocks.block_spec import Method
 from onnxq.ort import runtime
+from onnxq.ort.expose import expose
 from scripts._decoder import Sizes, decoder, tokens
 
 if TYPE_CHECKING:

@@ -18,9 +18,9 @@ from onnxq import catalog, reference
 from onnxq.checking.cross_check import cross_check
 from onnxq.checking.cross_findings import CrossFindings, Unchecked
 from onnxq.errors import CalibrationError, ModelError, QConfigError, VerificationError
-from onnxq.graph.expose import expose
 from onnxq.operator import DynamicForm
 from onnxq.ort import runtime
+from onnxq.ort.expose import expose
 from onnxq.qconfig import QConfigDynamic, default_dynamic_qconfig, float16_dynamic_qconfig
 from onnxq.reference.float_nodes import FloatNodes
 from tests.dynamic_models import parsed

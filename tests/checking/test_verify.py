@@ -11,6 +11,7 @@ from onnx import helper
 
 import onnxq
 from onnxq.checking.codes import find_codes
+from onnxq.checking.cross_check import cross_check
 from onnxq.errors import CalibrationError, ModelError, QConfigError, VerificationError
 from onnxq.static.calibrate import calibrate
 from onnxq.static.plan import plan
@@ -271,3 +272,31 @@ def test_paths_are_taken(tmp_path: Path, pair: tuple[ir.Model, ir.Model]) -> Non
     np.savez(tmp_path / "x.npz", x=images(2))
     findings = verify(tmp_path / "f.onnx", tmp_path / "q.onnx", tmp_path / "x.npz")
     assert findings.quantized_hash == verify(*pair, {"x": images(2)}).quantized_hash
+
+
+TWO_BRANCHES = """
+<ir_version: 8, opset_import: ["": 17]> g (float[n,4] x, bool c) => (float[n,4] y) {{
+  y = If (c) <
+    then_branch = t () => (float[n,4] a) {{ {relu} a = Abs(r) }},
+    else_branch = e () => (float[n,4] b) {{ {relu} b = Neg(r) }}
+  >
+}}
+"""
+RELU_ON_CODES = """
+  s = Constant<value = float {0.02}>()
+  z = Constant<value = int8 {0}>()
+  f = Relu(x) q = QuantizeLinear(f, s, z) r = DequantizeLinear(q, s, z)
+"""
+
+
+def test_branches_of_another_tools_file_are_compared_each_with_its_own() -> None:
+    # no value has a type, and both branches name theirs alike
+    source = onnx.parser.parse_model(TWO_BRANCHES.format(relu="f = Relu(x) r = Identity(f)"))
+    quantized = onnx.parser.parse_model(TWO_BRANCHES.format(relu=RELU_ON_CODES))
+    x = np.linspace(-1, 1, 8, dtype=np.float32).reshape(2, 4)
+    samples = [{"x": x, "c": np.array(True)}, {"x": x / 2, "c": np.array(False)}]
+    findings = verify(source, quantized, samples)
+    assert [tensor.name for tensor in findings.tensors] == ["f", "f_1"]
+    assert [tensor.elements for tensor in findings.tensors] == [8, 8]
+    assert max(tensor.max_error_steps for tensor in findings.tensors) <= 0.5 + 1e-5  # float32
+    assert findings.quantized_hash == cross_check(quantized, samples).model_hash

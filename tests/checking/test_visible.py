@@ -8,8 +8,8 @@ from onnx import TensorProto, helper
 
 from onnxq.checking.cross_check import cross_check
 from onnxq.checking.visible import Visible, handed_out, type_name
-from onnxq.graph.expose import expose, observable
 from onnxq.ort import runtime
+from onnxq.ort.expose import expose, observable
 from tests.examples import as_ir, model, weights
 
 if TYPE_CHECKING:

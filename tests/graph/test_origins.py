@@ -10,8 +10,8 @@ import pytest
 
 from onnxq.graph.canonical import canonicalize, canonicalize_module
 from onnxq.graph.edit import all_values
-from onnxq.graph.expose import expose
 from onnxq.graph.origins import hand_on, move, origins_of, set_origins
+from onnxq.ort.expose import expose
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,12 +9,12 @@ import pytest
 from onnx import helper
 
 import onnxq
-from onnxq.graph.expose import expose
 from onnxq.improve import kept
 from onnxq.improve.kept import Kept
 from onnxq.improve.layers import layers_of
 from onnxq.improve.layerwise import Proposal, layerwise
 from onnxq.ort import runtime
+from onnxq.ort.expose import expose
 from onnxq.samples import open_samples
 from tests.examples import ALL_INTEGERS, images, model, network, weights
 

@@ -16,7 +16,7 @@ import onnx_ir as ir
 
 import onnxq
 from onnxq import reference
-from onnxq.graph.expose import expose
+from onnxq.ort.expose import expose
 from scripts._models import float_models
 from tests.examples import ALL_INTEGERS
 from tests.isa.machines import save_case

@@ -10,8 +10,8 @@ from onnx import helper
 
 import onnxq
 from onnxq.errors import CalibrationError, QConfigError
-from onnxq.graph.expose import expose
 from onnxq.ort import runtime
+from onnxq.ort.expose import expose
 from onnxq.qconfig import Pixels, QConfigMapping
 from onnxq.qdq.ends import cancel_round_trips
 from onnxq.survey.verified import verify

@@ -13,10 +13,10 @@ from onnxq import catalog
 from onnxq.checking.codes import find_codes
 from onnxq.checking.execution import execution, meant_in_integers
 from onnxq.errors import ModelError, QConfigError
-from onnxq.graph.expose import expose
 from onnxq.graph.io import load, save
 from onnxq.operator import Float
 from onnxq.ort import runtime
+from onnxq.ort.expose import expose
 from onnxq.qconfig import default_qconfig_mapping
 from onnxq.qdq.qoperator import KEPT_KEY, TABLES_KEY, Remains, remains
 from onnxq.static.calibrate import calibrate

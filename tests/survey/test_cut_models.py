@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from onnxq.graph.expose import expose
+from onnxq.ort.expose import expose
 from onnxq.ort.runtime import open_session
 from onnxq.survey.cut_models import cut_at, cuttable
 from tests.survey.pair import BATCH, pair

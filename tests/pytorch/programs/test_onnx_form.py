@@ -10,9 +10,9 @@ from torch.nn import functional
 
 from onnxq.errors import UnsupportedError
 from onnxq.graph.canonical import canonicalize_module
-from onnxq.graph.expose import expose
 from onnxq.graph.origins import origins_of
 from onnxq.ort import runtime
+from onnxq.ort.expose import expose
 from onnxq.ort.types_by_run import types_by_run
 from onnxq.pytorch.programs.onnx_form import onnx_form
 from onnxq.pytorch.programs.program import program_of

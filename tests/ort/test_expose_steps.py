@@ -7,11 +7,11 @@ import onnx
 import onnx_ir as ir
 import pytest
 
-from onnxq.graph.expose_steps import Steps, expose_steps
 from onnxq.graph.types import infer_types
 from onnxq.operator import Case, DynamicForm
 from onnxq.operators.gru import GRU
 from onnxq.ort import runtime
+from onnxq.ort.expose_steps import Steps, expose_steps
 from tests.operators.dynamic_case import dynamic_model
 
 if TYPE_CHECKING:

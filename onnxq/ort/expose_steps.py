@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 import onnx_ir as ir
 
 from onnxq.graph.edit import NamePool, all_nodes, all_values, graph_of
-from onnxq.graph.expose import BRANCHES, lift
 from onnxq.graph.walk import IF, LOOP, SCAN
+from onnxq.ort.expose import BRANCHES, lift
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -8,7 +8,7 @@ import onnxruntime as ort
 import pytest
 
 from onnxq.errors import ModelError, UnsupportedError
-from onnxq.graph.expose import expose, observable
+from onnxq.ort.expose import expose, observable
 
 NESTED = """
 <ir_version: 10, opset_import: ["" : 21]>
@@ -120,3 +120,33 @@ def test_a_tensor_in_a_loop_body_is_refused() -> None:
     """
     with pytest.raises(UnsupportedError, match="'inner' is inside the body of a Loop or Scan"):
         expose(ir.serde.deserialize_model(onnx.parser.parse_model(text)), ["inner"])
+
+
+CODES_IN_A_BRANCH = """
+<ir_version: 8, opset_import: ["" : 17, "com.microsoft" : 1]>
+g (float[n,3] x, bool outer) => (float[n,3] y) <float s = {{0.1}}, {kind} z = {{{zero}}}> {{
+  y = If (outer) <
+    then_branch = th () => (float[n,3] t) {{
+      q = QuantizeLinear(x, s, z)
+      sum = com.microsoft.QLinearAdd(q, s, z, q, s, z, s, z)
+      t = DequantizeLinear(sum, s, z)
+    }},
+    else_branch = el () => (float[n,3] e) {{ e = Neg(x) }}
+  >
+}}
+"""
+
+
+@pytest.mark.parametrize(("kind", "zero"), [("int8", 0), ("uint8", 128)])
+def test_codes_of_a_branch_go_out_in_their_type_though_the_file_does_not_say_it(
+    kind: str, zero: int
+) -> None:
+    text = CODES_IN_A_BRANCH.format(kind=kind, zero=zero)
+    loaded = ir.serde.deserialize_model(onnx.parser.parse_model(text))
+    exposed = expose(loaded, ["q", "sum"])  # onnx knows no type of what com.microsoft computes
+    codes = (np.rint(X * 10) + zero).astype(kind)
+    ran = _run(exposed.model, outer=True)
+    np.testing.assert_array_equal(ran[exposed.outputs["q"]], codes)
+    assert ran[exposed.outputs["sum"]].dtype == kind
+    assert ran[exposed.outputs["sum"]].shape == X.shape
+    assert not _run(exposed.model, outer=False)[exposed.outputs["sum"]].size

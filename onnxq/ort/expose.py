@@ -17,9 +17,10 @@ import onnx_ir as ir
 from onnxq.errors import ModelError, UnsupportedError, nearest
 from onnxq.graph.edit import NamePool
 from onnxq.graph.walk import IF
+from onnxq.ort.inner_types import type_bodies
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
 BRANCHES = {"then_branch": "else_branch", "else_branch": "then_branch"}
 """If's two branches, each with the other."""
@@ -63,6 +64,8 @@ def expose(model: ir.Model, tensors: Sequence[str]) -> Exposed:
         UnsupportedError: a tensor inside the body of a Loop or Scan.
     """
     copy = model.clone()
+    if any(_is_untyped_inside(place, tensors) for place in _walk(copy.graph, ())):
+        type_bodies(copy)
     places = {place.value.name or "": place for place in _walk(copy.graph, ())}
     taken = NamePool([*places, *copy.graph.initializers])
     outputs: dict[str, str] = {}
@@ -89,6 +92,11 @@ def _walk(graph: ir.Graph, way: tuple[tuple[ir.Node, str], ...]) -> Iterator[_Pl
             continue
         for branch in BRANCHES:
             yield from _walk(node.attributes[branch].as_graph(), (*way, (node, branch)))
+
+
+def _is_untyped_inside(place: _Place, tensors: Collection[str]) -> bool:
+    """Whether it is wanted from a branch, where files need not say its type."""
+    return bool(place.way) and place.value.type is None and place.value.name in tensors
 
 
 def _unknown(
@@ -120,13 +128,13 @@ def lift(value: ir.Value, node: ir.Node, branch: str, taken: NamePool) -> ir.Val
     """One more output of the If `node` that carries `value` of its branch, empty from the other.
 
     Args:
-        value: of the branch; a tensor, or a sequence of tensors.
+        value: of the branch; a tensor, or a sequence of tensors, of known type.
         node: the If.
         branch: then_branch or else_branch.
         taken: gives names to what is added.
     """
-    kind = value.type or ir.TensorType(ir.DataType.FLOAT)
-    value.type = kind
+    kind = value.type
+    assert kind is not None, "bodies are typed before they are opened"
     own = node.attributes[branch].as_graph()
     other = node.attributes[BRANCHES[branch]].as_graph()
     own.outputs.append(_own_output(value, own, taken))
