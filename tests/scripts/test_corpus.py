@@ -9,11 +9,13 @@ import pytest
 
 from scripts import corpus
 from scripts._corpus import wheels
+from scripts._corpus.boxes import box_of, boxes, overlap, regions
 from scripts._corpus.files import features
-from scripts._corpus.reactions import REACTIONS, encoded, parsed
+from scripts._corpus.packed import WRITERS
+from scripts._corpus.reactions import Reaction, assigned, parsed
 from scripts._corpus.speech import CHUNK, CONTEXT, fed, stretch
 from scripts._corpus.task import Predict, Task
-from scripts._corpus.text import decoded, drawn, right
+from scripts._corpus.text import decoded, drawn, line_of, line_pixels, right
 from scripts._tables import cells
 from scripts._ways import Way
 from tests.examples import images, network
@@ -31,7 +33,7 @@ def task(tmp_path: Path) -> Task:
         return float(np.mean(np.asarray(predict({"x": images(9)})[0], np.float32) >= 0))
 
     samples = [{"x": x[None]} for x in images(4)]
-    return Task("small", tmp_path / "float.onnx", samples, score, "signs")
+    return Task("small", tmp_path / "float.onnx", samples, score, "signs", 9)
 
 
 def test_a_task_is_quantized_scored_and_compared_without_any_wheel(
@@ -60,6 +62,18 @@ def test_a_model_of_a_wheel_is_quantized_and_no_integer_differs(name: str, tmp_p
     row = corpus.run(corpus.TASKS[name](), tmp_path)
     assert row.made.keys() >= set(corpus.WAYS) - set(corpus.PEERS)
     assert row.differing == 0
+    lost = row.float_score - row.made[Way.DEFAULT].score
+    assert lost <= row.task.resolution(
+        row.float_score
+    )  # more than its samples can tell from chance
+
+
+def test_what_samples_can_tell_shrinks_with_their_count_and_is_never_nothing(task: Task) -> None:
+    counts = (9, 100, 10_000)
+    each = [dataclasses.replace(task, count=count).resolution(0.98) for count in counts]
+    assert each == sorted(each, reverse=True)
+    assert each[-1] == pytest.approx(1.96 * 0.14 / 100, rel=0.01)  # sqrt(0.98 * 0.02) is 0.14
+    assert 0.01 < dataclasses.replace(task, count=100).resolution(1) < 0.06
 
 
 def test_other_bytes_than_the_pinned_ones_are_refused(
@@ -85,13 +99,70 @@ def test_files_are_told_by_their_ends_without_the_space_around_them() -> None:
     assert features(b"ab", 3, 256) == [97, 98, 256, 256, 97, 98]
 
 
-def test_reactions_are_whole_and_their_maps_keep_elements() -> None:
-    assert parsed("C1CC1Br") == (["C", "C", "C", "Br"], [(0, 1), (1, 2), (0, 2), (2, 3)])
-    for reactants, products, wanted in REACTIONS:
-        before = [e for one in reactants for e in parsed(one)[0]]
-        after = [e for one in products for e in parsed(one)[0]]
-        assert [before[atom] for atom in wanted] == after
-        assert encoded(reactants, products)["atoms"].shape == (1, 1 + len(before) + len(after))
+def test_smiles_with_maps_are_read_with_their_rings_charges_and_hydrogens() -> None:
+    side = parsed("[CH2:4]1[CH:5](=[O:6])[Br-:7]1.[NH3+:9]")
+    assert side.elements.tolist() == [6, 6, 8, 35, 7]
+    assert side.neighbors.tolist() == [4, 4, 1, 2, 3]
+    assert np.argwhere(np.triu(side.bonds)).tolist() == [[0, 1], [0, 3], [1, 2], [1, 3]]
+    assert side.starts == (0, 4)
+    with pytest.raises(ValueError, match="'c' at 0 is not read"):
+        parsed("c1ccccc1")
+
+
+def test_atoms_in_like_places_are_of_one_kind() -> None:
+    kinds = parsed("[CH3:1][C:2](=[O:3])[CH3:4]").kinds
+    assert kinds[0] == kinds[3]
+    assert len(set(kinds.tolist())) == 3
+
+
+def test_a_reaction_has_a_token_for_itself_each_molecule_and_each_atom() -> None:
+    reaction = Reaction(parsed("[CH3:1][Br:2].[NH3:3]"), parsed("[CH3:1][NH2:3]"))
+    batch = reaction.batch
+    assert batch["roles"].tolist() == [[1, 0, 2, 2, 0, 2, 0, 3, 3]]
+    assert batch["atoms"].tolist() == [[0, 1, 8, 37, 1, 9, 1, 8, 9]]
+    assert batch["neighbors"].tolist() == [[0, 0, 6, 3, 0, 5, 0, 6, 5]]
+    assert batch["distances"][0, 1:4, 1:5].tolist() == [[1, 1, 1, 0], [1, 2, 3, 0], [1, 3, 2, 0]]
+    attention = np.zeros((9, 9))
+    attention[7, 2] = attention[5, 8] = 1  # the carbons and the nitrogens, told from either side
+    assert reaction.hits(attention) == (2, 2)
+    assert reaction.hits(np.zeros((9, 9))) == (0, 2)
+
+
+def test_atoms_are_taken_once_and_along_bonds() -> None:
+    bonded = np.array([[0, 1], [1, 0]], np.bool_)
+    pairs = np.array([[0.9, 0.1], [0.8, 0.2]])
+    assert assigned(pairs, bonded, bonded).tolist() == [0, 1]
+
+
+def test_regions_of_text_grow_to_the_boxes_of_words() -> None:
+    map_ = np.zeros((40, 60), np.float32)
+    map_[10:16, 5:25] = 0.9
+    map_[30:36, 20:50] = 0.5
+    map_[0, 0] = 0.9  # a speck
+    found = [tuple(round(side, 2) for side in box) for box in boxes(map_)]
+    by = 1.6 * 20 * 6 / 52
+    assert found[0] == pytest.approx((5 - by, 10 - by, 25 + by, 16 + by), abs=0.01)
+    assert len(found) == 2
+    assert len(regions(map_ > 0)) == 3
+    assert box_of(map_ > 0.4) == (0, 0, 50, 36)
+    assert overlap((0, 0, 2, 2), (1, 0, 3, 2)) == pytest.approx(1 / 3)
+    assert overlap((0, 0, 1, 1), (2, 2, 3, 3)) == 0
+
+
+def test_lines_keep_their_proportions_and_stand_in_their_boxes() -> None:
+    line, (left, top, right_, bottom) = line_of("Wx", 48, np.random.default_rng(0))
+    ink = box_of(np.asarray(line) < 120)
+    assert left <= ink[0] < ink[2] <= right_
+    assert top <= ink[1] < ink[3] <= bottom
+    seen = line_pixels(line, 320)
+    assert seen.shape == (1, 3, 48, 320)
+    assert (seen[..., line.width :] == 0).all()
+    assert (seen[..., : line.width] != 0).any()
+
+
+@pytest.mark.parametrize("kind", WRITERS)
+def test_written_files_are_the_same_each_time(kind: str) -> None:
+    assert WRITERS[kind](b"some text " * 99) == WRITERS[kind](b"some text " * 99)
 
 
 def test_a_voice_is_half_of_the_time_and_chunks_overlap() -> None:
