@@ -1,34 +1,19 @@
 """Holds a trained module's codes against those of ONNX Runtime, tensor by tensor.
 
-Layer by layer, each part of the module is given the tensors that ONNX Runtime really had, so that
-what differs was computed there. Free running, both start from the same input, and a step that
-differs early makes others differ behind it.
-
-Both round the same real numbers. The module adds them up in float32, ONNX Runtime in integers, so
-that a sum may come out on the other side of a tie: one step, in a few elements of a million.
+See exporting.agreement for what is fed to the module, and why codes may differ by a step.
 """
 
 from __future__ import annotations
 
-import enum
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 from torch import fx, nn
-from torch.utils._pytree import tree_leaves
 
 from onnxq.errors import UnsupportedError, kind_of
-from onnxq.ort import runtime
-from onnxq.ort.expose import expose
 from onnxq.pytorch.arguments.bound_inputs import bind
-from onnxq.pytorch.arguments.forward import flatten
-from onnxq.pytorch.nn.quantized import Requantize
-from onnxq.pytorch.numerics.fake_quantize import FakeQuantize
-from onnxq.pytorch.numerics.group import GroupMember
-from onnxq.qdq.read import array_of, is_dequantize, is_quantize, one_scale
-from onnxq.qdq.sum_scales import LARGEST
+from onnxq.pytorch.exporting.agreement import Feeding, TensorAgreement, beside
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -36,51 +21,9 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from onnxq.core.arrays import Array
-    from onnxq.pytorch.arguments.bound_inputs import BoundInputs, Inputs
+    from onnxq.pytorch.arguments.bound_inputs import Inputs
 
-
-_Y_SCALE = 6  # slot of QLinearConv
-_IN_PLACE = ("Reshape", "Transpose", "Slice", "Clip")
-
-
-class Feeding(enum.Enum):
-    """Choice of what the parts of the module are given."""
-
-    LAYER_BY_LAYER = "layer by layer"
-    """The codes that ONNX Runtime computed ahead of them."""
-    FREE_RUNNING = "free running"
-    """Values that the module itself computed ahead of them."""
-
-
-@dataclass(slots=True)
-class TensorAgreement:
-    """How the codes of one tensor compare.
-
-    Attributes:
-        node: of the traced module.
-        tensor: of the exported model.
-        elements: compared so far.
-        differing: how many of them differ.
-        largest: by how many steps, at most.
-    """
-
-    node: str
-    tensor: str
-    elements: int = 0
-    differing: int = 0
-    largest: int = 0
-
-    @property
-    def share(self) -> float:
-        """Share of the elements that are equal."""
-        return 1 - self.differing / max(self.elements, 1)
-
-    def add(self, got: Array, wanted: Array) -> None:
-        """Takes the codes of one batch."""
-        steps = np.abs(got.astype(np.int32) - wanted.astype(np.int32))
-        self.elements += steps.size
-        self.differing += int(np.count_nonzero(steps))
-        self.largest = max(self.largest, int(steps.max(initial=0)))
+__all__ = ["Deployed", "Feeding", "TensorAgreement", "compare"]
 
 
 @dataclass(slots=True)
@@ -124,134 +67,13 @@ def compare(
             f"compare: got {kind_of(module)}; wanted what prepare_qat(..., inputs=...) "
             "returns, or convert of that. A module with stubs is compared by export itself."
         )
-    tensors = _quantized(model)
-    names = list(tensors)
-    exposed = expose(model, names)
-    ends = [str(value.name) for value in model.graph.outputs]
     found = Deployed(feeding)
-    with runtime.open_session(exposed.model, threads=1) as session, torch.no_grad():
+    with beside(module, model, feeding) as both:
+        found.tensors = both.tensors
         for batch in batches:
-            bound = bind(module, batch)
-            feeds = {name: x.numpy() for name, x in bound.tensors.items()}
-            wanted = [*ends, *(exposed.outputs[name] for name in names)]
-            arrays = dict(zip([*ends, *names], session.run(feeds, wanted), strict=True))
-            runner = _Runner(module, tensors, arrays, found)
-            result = runner.run(*_ordered(module, bound))
-            _count_top(found, flatten(result)[0].numpy(), arrays[ends[0]])
+            outputs = both.run(bind(module, batch)).outputs
+            _count_top(found, *outputs[0])
     return found
-
-
-class _Runner(fx.Interpreter):
-    """Runs the module and compares where it rounds; may go on from there with the model's codes."""
-
-    def __init__(
-        self,
-        module: fx.GraphModule,
-        tensors: dict[str, tuple[float, int]],
-        arrays: dict[str, Array],
-        found: Deployed,
-    ) -> None:
-        super().__init__(module)
-        self._tensors = tensors
-        self._arrays = arrays
-        self._found = found
-        self._matched = {one.tensor for one in found.tensors.values()}
-        self._from_inputs: set[fx.Node] = set()
-
-    def run_node(self, n: fx.Node) -> Any:
-        value = super().run_node(n)
-        self._trace_inputs(n, value)
-        grid = self._grid(n)
-        if grid is None:
-            return value
-        codes = grid.codes(self.env[n.all_input_nodes[0]]).numpy()
-        if n.name not in self._found.tensors:
-            self._match(n, grid, codes)
-        agreement = self._found.tensors[n.name]
-        wanted = self._arrays[agreement.tensor]
-        agreement.add(codes, wanted)
-        if self._found.feeding is Feeding.FREE_RUNNING:
-            return value
-        scale, zero_point = grid.scale.numpy(), int(grid.zero_point)
-        real = (wanted.astype(np.int32) - zero_point).astype(np.float32) * scale
-        return torch.from_numpy(real)
-
-    def _trace_inputs(self, node: fx.Node, value: object) -> None:
-        """Notes a node whose tensors are computed from inputs, of which a size is no part."""
-        read = any(source in self._from_inputs for source in node.all_input_nodes)
-        tensors = any(isinstance(leaf, torch.Tensor) for leaf in tree_leaves(value))
-        if node.op == "placeholder" or (read and tensors):
-            self._from_inputs.add(node)
-
-    def _grid(self, node: fx.Node) -> FakeQuantize | Requantize | None:
-        if node.op != "call_module":
-            return None
-        module = self.module.get_submodule(str(node.target))
-        if isinstance(module, GroupMember):
-            module = module.fake_quant
-        if not isinstance(module, FakeQuantize | Requantize):
-            return None
-        # of parameters alone, as a table at fixed places: stored as codes
-        return module if node.all_input_nodes[0] in self._from_inputs else None
-
-    def _match(self, node: fx.Node, grid: FakeQuantize | Requantize, codes: Array) -> None:
-        """Finds the model's tensor by scale, zero point and shape; of several, the nearest one."""
-        key = (float(grid.scale), int(grid.zero_point))
-        shaped = [name for name in self._tensors if self._arrays[name].shape == codes.shape]
-        fitting = [name for name in shaped if self._tensors[name] == key]
-        fitting = fitting or [name for name in shaped if _is_raised(self._tensors[name], key)]
-        unused = [name for name in fitting if name not in self._matched] or fitting
-        if not unused:
-            raise UnsupportedError(
-                f"'{node.name}' rounds to scale {key[0]:.6g}, zero point {key[1]}, shape "
-                f"{codes.shape}; the model has no such tensor. Was it exported from this module, "
-                "as it is now?"
-            )
-        nearest = min(unused, key=lambda name: np.count_nonzero(self._arrays[name] != codes))
-        self._found.tensors[node.name] = TensorAgreement(node.name, nearest)
-        self._matched.add(nearest)
-
-
-def _is_raised(found: tuple[float, int], before: tuple[float, int]) -> bool:
-    """Whether convert may have made this grid of a prepared module's (see agreeing_sums)."""
-    return found[1] == before[1] and 0 < found[0] / before[0] - 1 <= LARGEST
-
-
-def _quantized(model: ir.Model) -> dict[str, tuple[float, int]]:
-    """Name of each tensor of codes that is computed -> its scale and zero point."""
-    found = {}
-    for node in model.graph:
-        source = node.inputs[0] if node.inputs else None
-        qparams = one_scale(node) if is_quantize(node) else None
-        if qparams is None or source is None or source.is_initializer():
-            continue
-        codes = node.outputs[0]
-        clips = [reader for reader in codes.consumers() if not is_dequantize(reader)]
-        value = clips[0].outputs[0] if clips and clips[0].op_type == "Clip" else codes
-        found[str(value.name)] = (float(qparams.scale), int(qparams.zero_point))
-    return found | _written_out(model)
-
-
-def _written_out(model: ir.Model) -> dict[str, tuple[float, int]]:
-    """Codes of transposed convolutions, and of what puts them in their places."""
-    found = {}
-    for node in model.graph:
-        if node.op_type != "QLinearConv":
-            continue
-        scale, zero_point = array_of(node, _Y_SCALE), array_of(node, _Y_SCALE + 1)
-        assert scale is not None, "lowering writes constants"
-        assert zero_point is not None
-        values = [node.outputs[0]]
-        for value in values:
-            found[str(value.name)] = (float(scale), int(zero_point))
-            values += [r.outputs[0] for r in value.consumers() if r.op_type in _IN_PLACE]
-    return found
-
-
-def _ordered(module: fx.GraphModule, inputs: BoundInputs) -> list[Any]:
-    arguments = inputs.arguments
-    names = [str(node.target) for node in module.graph.nodes if node.op == "placeholder"]
-    return [arguments[name] for name in names]
 
 
 def _count_top(found: Deployed, got: Array, wanted: Array) -> None:

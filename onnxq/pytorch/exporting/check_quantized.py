@@ -19,6 +19,10 @@ behind it. Where the bound is exceeded, the movement is therefore measured, on t
 (rounding_noise); it takes the place of sqrt(L / 6), with a warning, as long as it is below the
 spread of the output: what roundings move as far as that cannot be told from anything else.
 
+Then the whole says nothing, and each layer is looked at by itself: given the codes that ONNX
+Runtime computed ahead of it, the module's codes are equal or one step apart, at a tie. That is
+known of modules whose graph is at hand; it is a bound on wrong translations that no gain widens.
+
 A wrong translation shows as far more: another padding or a lost bias moves
 many elements by tens of steps.
 """
@@ -31,18 +35,21 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from onnxq.errors import VerificationError
+from onnxq.errors import UnsupportedError, VerificationError
 from onnxq.pytorch.exporting.check import run_both
 from onnxq.pytorch.exporting.rounding_noise import rounding_noise
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     import numpy.typing as npt
     from torch import nn
 
     from onnxq.pytorch.arguments.bound_inputs import BoundInputs
+    from onnxq.pytorch.exporting.agreement import Layers
     from onnxq.pytorch.exporting.check import Run
+
+    ByLayer = Callable[[BoundInputs], Layers]
 
 SIGMAS = 6  # of the largest among up to 10^8 elements
 FLOAT_STEPS = 127
@@ -55,6 +62,7 @@ def check_in_steps(
     inputs: BoundInputs,
     grids: int,
     tolerance: float | None,
+    by_layer: ByLayer | None = None,
 ) -> None:
     """Holds one run of the exported model against the module.
 
@@ -65,26 +73,57 @@ def check_in_steps(
         inputs: one batch.
         grids: number of tensors that are rounded.
         tolerance: largest accepted difference in steps; None: derived from `grids`.
+        by_layer: compares layer by layer; None where the module's graph is not known.
     Raises:
-        VerificationError: an output differs in count, shape or value.
+        VerificationError: an output differs in count, shape or value, and layers do, if asked.
         ModelError: forward fails, which took the example inputs as they were given.
     """
     where, pairs = run_both(module, run, inputs)
+    sigma = math.sqrt(grids / 6)
     noise: list[float] = []
     for index, ((name, scale), pair) in enumerate(zip(outputs, pairs, strict=True)):
         there = f"{where}, output '{name}'"
         found = _difference(there, *pair, scale)
-        sigma = math.sqrt(grids / 6)
         if found is None or found.is_within(sigma, tolerance):
             continue
-        if tolerance is None:
-            noise = noise or rounding_noise(module, inputs)
-            moved = noise[index] / found.step
-            if moved < found.spread and found.is_within(moved, None):
-                _warn(there, moved, found)
-                continue
-            raise VerificationError(_message(there, found, sigma, tolerance) + _cause(moved, found))
-        raise VerificationError(_message(there, found, sigma, tolerance))
+        message = _message(there, found, sigma, tolerance)
+        if tolerance is not None:
+            raise VerificationError(message)
+        noise = noise or rounding_noise(module, inputs)
+        moved = noise[index] / found.step
+        if moved < found.spread and found.is_within(moved, None):
+            _warn(there, moved, found, _WIDE)
+            continue
+        message += _cause(moved, found)
+        if by_layer is None:
+            raise VerificationError(message)
+        count = _check_layers(message, by_layer, inputs)
+        _warn(there, moved, found, _RIGHT.format(count))
+
+
+def _check_layers(message: str, by_layer: ByLayer, inputs: BoundInputs) -> int:
+    """Number of tensors that agree within a step, each computed from codes of ONNX Runtime.
+
+    Raises:
+        VerificationError: one does not, or an output in float32; the message continues.
+    """
+    try:
+        layers = by_layer(inputs)
+    except UnsupportedError as error:
+        raise VerificationError(f"{message} Layer by layer: {error}") from error
+    for one in layers.tensors:
+        if one.largest > 1:
+            raise VerificationError(
+                f"{message} Given the codes that ONNX Runtime computed ahead of it, "
+                f"'{one.node}' (tensor '{one.tensor}') differs by up to {one.largest} steps, "
+                f"in {one.differing} of {one.elements} elements."
+            )
+    for index, pair in enumerate(layers.outputs):
+        there = f"{message} Given ONNX Runtime's codes ahead of it, output {index}"
+        found = _difference(there, *pair, None)
+        if found is not None and not found.is_within(math.sqrt(1 / 6), None):
+            raise VerificationError(f"{there} differs by up to {found.largest:.3g} steps.")
+    return len(layers.tensors)
 
 
 class Difference(NamedTuple):
@@ -162,12 +201,22 @@ def _cause(moved: float, found: Difference) -> str:
     )
 
 
-def _warn(where: str, moved: float, found: Difference) -> None:
+def _warn(where: str, moved: float, found: Difference, verdict: str) -> None:
     warnings.warn(
         f"{where}: roundings alone move it by {moved:.3g} steps (root mean square; its own spread "
-        f"is {found.spread:.3g}), and it differs from the module by {found.mean:.3g}. The grids of "
-        "some tensors are far wider than their values: train or calibrate on data like this. "
+        f"is {found.spread:.3g}), and it differs from the module by {found.mean:.3g}. {verdict} "
         "onnxq.cross_check compares the exported model node by node.",
         UserWarning,
         stacklevel=2,
     )
+
+
+_WIDE = (
+    "The grids of some tensors are far wider than their values: train or calibrate on data like "
+    "this."
+)
+_RIGHT = (
+    "The layers are right: {} tensors agree within one step, each computed from what ONNX Runtime "
+    "computed ahead of it. As a whole the output is noise: grids are far wider than the values, "
+    "as in a model that is not trained, or whose batch norm has statistics of other data."
+)

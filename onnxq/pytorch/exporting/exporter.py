@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
 import textwrap
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
-from torch import nn
+from torch import fx, nn
 
 from onnxq.checking.trial_run import try_alone
 from onnxq.errors import QConfigError, UnsupportedError, VerificationError
@@ -27,6 +28,7 @@ from onnxq.pytorch.arguments.cache import without_cache
 from onnxq.pytorch.arguments.flat import flattened, is_flat
 from onnxq.pytorch.arguments.flat import output_names as names_of
 from onnxq.pytorch.arguments.forward import first_run
+from onnxq.pytorch.exporting.agreement import layer_by_layer
 from onnxq.pytorch.exporting.check import (
     check_against,
     check_dtypes,
@@ -344,7 +346,10 @@ def _check_trial(
     tolerance = limits.tolerance
     if limits.grids:
         outputs = quantized_graph.output_scales(model)
-        check_in_steps(module, run, outputs, trial, limits.grids, tolerance)
+        by_layer = None
+        if isinstance(module, fx.GraphModule):
+            by_layer = functools.partial(layer_by_layer, module, model)
+        check_in_steps(module, run, outputs, trial, limits.grids, tolerance, by_layer)
         return
     limit = relative_tolerance(module) if tolerance is None else tolerance
     names = [value.name or "" for value in model.graph.outputs]

@@ -1,0 +1,72 @@
+"""export: where roundings drown an output, layers are compared with the codes ahead of them."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import onnx_ir as ir
+import pytest
+import torch
+from torch import Tensor, nn
+
+from onnxq.errors import VerificationError
+from onnxq.ort import runtime
+from onnxq.pytorch import convert, disable_observer, export, prepare_qat
+from onnxq.pytorch.arguments.bound_inputs import bind
+from onnxq.pytorch.exporting.agreement import layer_by_layer
+from onnxq.pytorch.exporting.check_quantized import check_in_steps
+from onnxq.qdq import tidy
+
+
+class Tied(nn.Module):
+    """Gates of sigmoid(0), halfway between two codes: 127 or 128 is all that the output shows."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate, self.last = nn.Linear(8, 8, bias=False), nn.Linear(8, 3, bias=False)
+        nn.init.normal_(self.gate.weight, std=3e-7)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(N, 3)."""
+        y: Tensor = self.last((torch.sigmoid(self.gate(x)) - 0.5) * x)
+        return y
+
+
+@functools.cache
+def tied() -> tuple[Any, Tensor]:
+    """The converted module, and its inputs."""
+    torch.manual_seed(0)
+    x = torch.randn(32, 8)
+    return convert(prepare_qat(Tied(), inputs=x).apply(disable_observer).eval()), x
+
+
+def test_an_output_that_is_noise_is_exported_where_every_layer_is_right() -> None:
+    module, x = tied()
+    with pytest.warns(UserWarning, match=r"The layers are right: \d+ tensors agree"):
+        export(module, x)
+
+
+def check(module: Any, model: ir.Model, x: Tensor) -> None:
+    bound = bind(module, x)
+    by_layer = functools.partial(layer_by_layer, module, model)
+    with runtime.open_session(model, threads=1) as session:
+        scales = tidy.output_scales(model)
+        check_in_steps(module, session.run, scales, bound, 1, None, by_layer)
+
+
+@pytest.mark.parametrize(
+    ("weight", "named"),
+    [
+        ("gate.weight_codes", r"'gate_fake_quant' \(tensor 'linear_quantized'\) differs"),
+        ("last.weight_codes", "output 0 differs"),
+    ],
+)
+def test_a_layer_that_is_wrong_is_named(weight: str, named: str) -> None:
+    module, x = tied()
+    model = export(module, x, tolerance=1e6).clone()
+    codes = model.graph.initializers[weight]
+    assert codes.const_value is not None
+    codes.const_value = ir.Tensor(-codes.const_value.numpy(), name=codes.name)
+    with pytest.raises(VerificationError, match=f"codes.* ahead of it, {named} by up to"):
+        check(module, model, x)
