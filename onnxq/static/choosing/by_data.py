@@ -39,7 +39,7 @@ def by_data(prepared: Prepared, statistics: Statistics) -> Prepared:
     reasons = {
         member: found[source].reason
         for group in prepared.groups
-        for source in group.sources
+        for source in group.observed
         if source in found
         for member in group.members
     }

@@ -102,7 +102,7 @@ def _noises(prepared: Prepared, statistics: Statistics) -> dict[str, float]:
         if one.noise.sqnr_db is not None
     }
     for group in prepared.groups:
-        known = [found[source] for source in group.sources if source in found]
+        known = [found[source] for source in group.observed if source in found]
         if known:
             found.update(dict.fromkeys(group.members, max(known)))
     return found

@@ -147,7 +147,7 @@ def tensor_losses(
     reads_codes = _readers_of_codes(prepared)
     found = {}
     for group in prepared.groups:
-        for tensor in group.sources:
+        for tensor in group.observed:
             if tensor not in qparams:
                 continue
             noise = _noise(tensor, qparams[tensor], statistics)

@@ -23,11 +23,12 @@ class TensorGroup:
 
     Attributes:
         members: every tensor of the group.
-        sources: the members that are not copies of others and are known at run time only: observed.
+        sources: the members that are not copies of others and are known at run time only.
         constants: the members that are initializers.
         observer: how qparams come from the data.
         dtype: of the codes in the model: the observer's, or UINT8 in place of INT8.
         range: real interval that replaces observation where an operator guarantees it (Sigmoid).
+        survivors: members that have what is read of the sources; empty: the sources themselves.
     """
 
     members: tuple[str, ...]
@@ -36,6 +37,12 @@ class TensorGroup:
     observer: ObserverSpec
     dtype: QDType
     range: tuple[float, float] | None = None
+    survivors: tuple[str, ...] = ()
+
+    @property
+    def observed(self) -> tuple[str, ...]:
+        """The tensors that its range is taken from."""
+        return self.survivors or self.sources
 
 
 def groups_of(
@@ -94,7 +101,7 @@ def observers_of(groups: Iterable[TensorGroup]) -> dict[str, ObserverSpec]:
         source: group.observer
         for group in groups
         if group.range is None
-        for source in group.sources
+        for source in group.observed
     }
 
 
@@ -109,7 +116,7 @@ def as_observed(
     """
     found = []
     for group in groups:
-        specs = {observers.get(source, group.observer) for source in group.sources}
+        specs = {observers.get(source, group.observer) for source in group.observed}
         known = group.range is None and len(specs) == 1
         found.append(replace(group, observer=specs.pop()) if known else group)
     return tuple(found)
@@ -118,20 +125,24 @@ def as_observed(
 def with_stand_ins(
     groups: Iterable[TensorGroup], seen: Container[str], every: Iterable[TensorGroup]
 ) -> tuple[TensorGroup, ...]:
-    """The groups; a source that is not seen, being a copy elsewhere, has its sources in its place.
+    """The groups; a tensor that is not seen, being a copy elsewhere, has its sources in its place.
 
     Args:
         groups: of one placement.
         seen: tensors that are observed.
         every: the groups with every node in integers that can be, which know what copies what.
     """
-    sources = {member: group.sources for group in every for member in group.members}
+    sources = {
+        member: group.observed if any(t in seen for t in group.observed) else group.sources
+        for group in every
+        for member in group.members
+    }
     found = []
     for group in groups:
         stand_ins = [
             other
-            for source in group.sources
+            for source in group.observed
             for other in ((source,) if source in seen else sources.get(source, (source,)))
         ]
-        found.append(replace(group, sources=tuple(dict.fromkeys(stand_ins))))
+        found.append(replace(group, survivors=tuple(dict.fromkeys(stand_ins))))
     return tuple(found)

@@ -13,6 +13,7 @@ from onnxq.static.placing.groups import groups_of
 from onnxq.static.placing.overrides import check_overrides, unmet_forms, unmet_requests
 from onnxq.static.placing.placement import place
 from onnxq.static.placing.stored_types import storage_of
+from onnxq.static.placing.survivors import with_survivors
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -58,6 +59,7 @@ def placed(
     decisions, clamps = placement.decisions, placement.clamps
     gains = find_channel_gains(model, placement, qconfig)
     groups = groups_of(placement, qconfig, gains)
+    groups = with_survivors(groups, model, decisions, qconfig)
     notes = check_overrides(model, decisions, placement.quantized, qconfig)
     notes += unmet_requests(model, decisions, qconfig)
     notes += unmet_forms(model, decisions, qconfig)

@@ -89,7 +89,7 @@ def _bounds(prepared: Prepared, statistics: Statistics) -> dict[str, tuple[float
         source: group.range
         for group in prepared.in_integers
         if group.range is not None
-        for source in group.sources
+        for source in group.observed
         if source not in statistics.observers
     }
 
@@ -98,7 +98,7 @@ def _interval(
     group: TensorGroup, bounds: Mapping[str, tuple[float, float]]
 ) -> tuple[float, float] | None:
     """The interval that holds the whole group whatever the input is; None: not all are so bound."""
-    found = {bounds.get(source) for source in group.sources}
+    found = {bounds.get(source) for source in group.observed}
     return group.range if group.constants or len(found) != 1 else found.pop() or group.range
 
 
@@ -112,13 +112,13 @@ def _why_unknown(
             f"the qconfig gives tensor '{tensor}' {group.observer}, which computes no scale for "
             "activations"
         )
-    for source in group.sources:
+    for source in group.observed:
         if source in statistics.not_finite:
             return f"tensor '{source}' is not finite: {statistics.not_finite[source]}"
-    known = group.range is not None or group.constants or bounds.keys() & set(group.sources)
-    if known or any(statistics.counts.get(source, 0) for source in group.sources):
+    known = group.range is not None or group.constants or bounds.keys() & set(group.observed)
+    if known or any(statistics.counts.get(source, 0) for source in group.observed):
         return ""
-    for source in group.sources:
+    for source in group.observed:
         statistics.observer(source, group.observer)  # statistics that lack it are an error
     return f"tensor '{tensor}' was never observed: no sample reached it"
 
@@ -131,7 +131,7 @@ def _merged(
 ) -> Observer:
     """One observer that has seen every source and constant of the group, or their bounds."""
     observers = []
-    for source in group.sources:
+    for source in group.observed:
         if source in bounds:
             observer = group.observer()
             observer.observe(np.array(bounds[source], np.float32), 0)

@@ -17,6 +17,7 @@ import onnx_ir as ir
 from onnx_ir.tape import Tape
 
 from onnxq import catalog
+from onnxq.affine import code_bounds
 from onnxq.dynamic.check_decisions import unfit
 from onnxq.graph.edit import graph_of, graphs_of, insert_behind
 from onnxq.graph.walk import bodies, node_name, value_name, walk
@@ -109,6 +110,9 @@ class _QdqWriter:
         elif decision.folded_into:
             if decision.rule.clamp is not None:
                 self.dead[node] = None
+        elif decision.rule.clamp is not None and self._lets_all_through(node, decision):
+            self.codes[decision.results[0]] = self._codes(input_at(node, 0))
+            self.dead[node] = None
         elif decision.rule.form is Form.CODES:
             self._on_codes(node, decision)
         elif (made := bias_inside(node, self.plan)) is not None:
@@ -141,6 +145,16 @@ class _QdqWriter:
                 continue
             self._replace(old, new)
         self.dead[node] = None
+
+    def _lets_all_through(self, node: ir.Node, decision: Quantize) -> bool:
+        """Whether every code of its input is within its bounds already, on the same grid."""
+        assert decision.rule.clamp is not None
+        tensor, result = self.tensor_of[input_at(node, 0)], decision.results[0]
+        qparams = self.plan.tensors[tensor]
+        ends = (qparams.dtype.qmin, qparams.dtype.qmax)
+        if qparams != self.plan.tensors[result] or result in self.plan.code_bounds:
+            return False
+        return code_bounds(decision.rule.clamp, qparams) == ends
 
     def _to_floats(self, node: ir.Node, decision: Quantize, made: BiasInside) -> None:
         """The product to float32, its bias inside; then Q, where its results are codes."""

@@ -1,0 +1,100 @@
+"""What is left of a tensor that others only take a part of: maxima, or what a Clip lets through.
+
+    x -> MaxPool -> y, x -> Clip -> y       nobody else reads x: its codes matter where y has them
+
+One set of qparams serves x and y. Ranged by x, the codes would be spent on values that nobody sees:
+below every maximum, or beyond the bounds. Worse, the least squared error over x clips the few
+largest values, which are those that a maximum takes. Ranged by y, they are cut off at the ends of
+the grid, as the node cuts them off itself. So the group is observed at y.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from onnxq.graph.walk import node_name, value_name, walk
+from onnxq.operator import Role
+from onnxq.static.placing.decision import Quantize
+from onnxq.static.placing.overrides import group_override
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    import onnx_ir as ir
+
+    from onnxq.operator import Rule
+    from onnxq.qconfig import QConfigMapping
+    from onnxq.static.placing.decision import Decision
+    from onnxq.static.placing.groups import TensorGroup
+
+
+def with_survivors(
+    groups: tuple[TensorGroup, ...],
+    model: ir.Model,
+    decisions: Mapping[str, Decision],
+    qconfig: QConfigMapping,
+) -> tuple[TensorGroup, ...]:
+    """The groups, observed where what is read of their sources has arrived.
+
+    Args:
+        groups: of one placement.
+        model: canonical.
+        decisions: of the placement.
+        qconfig: where it names the observer of a group's tensor, that one sees the sources.
+    """
+    values = {value_name(v): v for node, _ in walk(model.graph) for v in node.outputs if v.name}
+    values |= {value_name(v): v for v in model.graph.inputs}
+    return tuple(
+        replace(group, survivors=_survivors(group, values, decisions))
+        if len(group.members) > 1
+        and group.range is None
+        and group_override(group.members, qconfig) is None
+        else group
+        for group in groups
+    )
+
+
+def _survivors(
+    group: TensorGroup, values: Mapping[str, ir.Value], decisions: Mapping[str, Decision]
+) -> tuple[str, ...]:
+    """Members to be observed in place of the sources, in their order."""
+    found: dict[str, None] = {}
+    for source in group.sources:
+        ends, is_part = _ends(values[source], set(group.members), decisions)
+        found |= dict.fromkeys(map(value_name, ends) if is_part else (source,))
+    return tuple(found)
+
+
+def _ends(
+    value: ir.Value, members: Collection[str], decisions: Mapping[str, Decision]
+) -> tuple[list[ir.Value], bool]:
+    """(last copies of what is read of the value, whether they lack some of its values)."""
+    copies: list[ir.Value] = []
+    is_part = False
+    for use in value.uses():
+        decision = decisions[node_name(use.node)]
+        if not isinstance(decision, Quantize) or not _copies(decision, use.idx, members):
+            return [value], False
+        is_part |= _takes_part(decision.rule)
+        copies += [v for v in use.node.outputs if v.name in decision.results]
+    if value.is_graph_output() or not copies:
+        return [value], False
+    ends: list[ir.Value] = []
+    for copy in copies:
+        behind, lacks = _ends(copy, members, decisions)
+        is_part |= lacks
+        ends += behind if lacks else [copy]
+    return ends, is_part
+
+
+def _copies(decision: Quantize, slot: int, members: Collection[str]) -> bool:
+    """Whether all that the node makes of what it reads in that slot are members."""
+    if decision.folded_into or slot not in decision.rule.activations or not decision.results:
+        return False
+    return all(tensor in members for tensor in decision.results)
+
+
+def _takes_part(rule: Rule) -> bool:
+    """Whether values may be missing behind it, which the range need not hold then."""
+    return rule.role is Role.CLAMP or rule.selects or rule.shrinks
