@@ -25,7 +25,7 @@ class TopK(Operator):
         """Copies codes, so Y has the input's qparams."""
         if not node.attributes.get_int("sorted", 1):
             return Float("sorted is 0, which leaves the order of its results to the runtime")
-        return Rule(Role.MOVEMENT, shares_qparams=True, form=Form.CODES)
+        return Rule(Role.MOVEMENT, shares_qparams=True, form=Form.CODES, shrinks=True)
 
     def cases(self) -> Iterable[Case]:
         """Ends, axes, ties, all elements, none, no rows."""

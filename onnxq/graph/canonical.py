@@ -29,6 +29,7 @@ from onnxq.graph.passes.names import UniqueNames
 from onnxq.graph.passes.no_ops import RemoveNoOps
 from onnxq.graph.passes.opset import QUANTIZABLE_OPSET, UpgradeOpset, upgrade_opset
 from onnxq.graph.passes.skip_norms import TakeSkipNormsApart
+from onnxq.graph.passes.spatial_max import SpatialMaxToPool
 from onnxq.graph.passes.unused import RemoveUnused
 from onnxq.graph.skeleton import read_attributes
 from onnxq.graph.types import RunCallable, infer_by_run, infer_types, untyped
@@ -50,10 +51,11 @@ class Canonical:
         model: functions inlined; names unique; weights are initializers of the graph that owns
             them; BatchNormalization and Gemm's factors folded; no Identity or Dropout, no x / 1;
             functions that were written out are one node (see the passes), a shuffle of one axis is
-            a Gather; constant factors and summands beside a node with weights are in them, but for
-            modules (see `canonicalize_module`); opset >= 13; float32, but for inputs and outputs
-            that are float16 (a Cast stands at each); com.microsoft Attention with a bias, and its
-            skip normalizations taken apart; types and ranks known where they can be.
+            a Gather; constant factors and summands beside a node with weights are in them, and a
+            maximum over space is a MaxPool, but for modules (see `canonicalize_module`); opset >=
+            13; float32, but for inputs and outputs that are float16 (a Cast stands at each);
+            com.microsoft Attention with a bias, and its skip normalizations taken apart; types and
+            ranks known where they can be.
         notes: sentences for the report ("the model is float16 ...").
         trains: whether it is of a module that goes on training, whose nodes stay as they are.
     """
@@ -85,6 +87,7 @@ def canonicalize(model: ir.Model, run: RunCallable | None = None) -> Canonical:
             FuseHardSwish(),
             FoldFactors(),
             FoldFactorsAhead(),
+            SpatialMaxToPool(),
             RemoveUnused(),
             UniqueNames(),
         ):

@@ -51,7 +51,7 @@ class MeanToGlobalPool(ir.passes.InPlacePass):
             node.attributes.clear()
             node.resize_inputs(1)
             if not keeps:
-                _flatten(node, names)
+                flatten_behind(node, names)
         return ir.passes.PassResult(model, modified=names is not None)
 
 
@@ -66,7 +66,7 @@ def _is_spatial_mean(node: ir.Node) -> bool:
         return False
     if any(_takes_mean(use.node, x, node.outputs[0]) for use in node.outputs[0].uses()):
         return False
-    return rank != _SEQUENCE or _is_channels_first(x)
+    return rank != _SEQUENCE or is_channels_first(x)
 
 
 def _takes_mean(reader: ir.Node, x: ir.Value, mean: ir.Value) -> bool:
@@ -74,8 +74,8 @@ def _takes_mean(reader: ir.Node, x: ir.Value, mean: ir.Value) -> bool:
     return reader.op_type == "Sub" and tuple(reader.inputs) == (x, mean)
 
 
-def _is_channels_first(x: ir.Value) -> bool:
-    """Whether the value comes from a node that has its channels along axis 1."""
+def is_channels_first(x: ir.Value) -> bool:
+    """Whether the value comes from a node that has its channels along axis 1, such as a Conv."""
     node = producer_of(x)
     for _ in range(_FARTHEST):
         if node is None or node.op_type not in _SAME_LAYOUT:
@@ -84,8 +84,8 @@ def _is_channels_first(x: ir.Value) -> bool:
     return node is not None and node.op_type in _CHANNELS_FIRST
 
 
-def _flatten(pool: ir.Node, names: FreeNames) -> None:
-    """Appends y = Flatten(pooled): (N, C, 1...) to (N, C)."""
+def flatten_behind(pool: ir.Node, names: FreeNames) -> None:
+    """Appends y = Flatten(pooled): (N, C, 1...) to (N, C), of a pool that gave y so far."""
     x, y, graph = input_at(pool, 0), pool.outputs[0], graph_of(pool)
     assert x.shape is not None
     name = names.node(f"{pool.name}_flatten") if pool.name else None

@@ -1,4 +1,4 @@
-"""What is left of a tensor that others only take a part of: maxima, or what a Clip lets through.
+"""Tensors that others only take a part of: maxima, or what a Clip lets through.
 
     x -> MaxPool -> y, x -> Clip -> y       nobody else reads x: its codes matter where y has them
 
