@@ -20,8 +20,6 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass, field, replace
-from fnmatch import fnmatchcase
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -29,7 +27,7 @@ from onnxq.core.brief import brief
 from onnxq.errors import QConfigError, nearest
 from onnxq.page.card import card_of
 from onnxq.qconfig._defaults import NAMED, get_default_qconfig, onnxq_default_qconfig
-from onnxq.qconfig._patterns import WILDCARDS, check_patterns
+from onnxq.qconfig._patterns import Entries, check_patterns, pattern_for
 from onnxq.qconfig._plain_values import (
     base_of,
     check_keys,
@@ -104,12 +102,12 @@ class QConfigMapping:
         for kind, entries in (("op_types", self.op_types), ("nodes", self.nodes)):
             for name, entry in entries.items():
                 _check_entry(entry, f"{kind} '{name}'")
-            object.__setattr__(self, kind, dict(entries))
+            object.__setattr__(self, kind, Entries(entries))
         tensors = {
             name: None if spec is None else as_observer(spec, f"tensors '{name}'")
             for name, spec in self.tensors.items()
         }
-        object.__setattr__(self, "tensors", tensors)
+        object.__setattr__(self, "tensors", Entries(tensors))
         object.__setattr__(self, "choice", as_choice(self.choice, "QConfigMapping"))
         object.__setattr__(self, "improve", as_names(self.improve, "QConfigMapping"))
 
@@ -157,6 +155,10 @@ class QConfigMapping:
         }
         op_types = {name: _without_form(entry) for name, entry in self.op_types.items()}
         return replace(self, global_qconfig=overall, op_types=op_types, nodes=kept)
+
+    def all_open(self) -> QConfigMapping:
+        """The mapping without forms and improvements, in which the best forms are to be chosen."""
+        return replace(self.without_forms(), choice=Choice.BEST, improve=())
 
     def entry_for_node(self, name: str, op_type: str) -> Entry:
         """The entry that applies to the node, static or dynamic; None leaves it in float."""
@@ -347,18 +349,9 @@ def default_choice(backend: str = "") -> Choice:
 
 
 def _match(entries: Mapping[str, Value], name: str) -> Value | NotSet:
-    """The value of the exact name, else of the glob with most literal characters that matches."""
-    if name in entries:
-        return entries[name]
-    matching = [p for p in entries if not WILDCARDS.isdisjoint(p) and fnmatchcase(name, p)]
-    if not matching:
-        return NOT_SET
-    return entries[min(matching, key=lambda p: (-_literals(p), p))]
-
-
-@cache
-def _literals(pattern: str) -> int:
-    return sum(character not in WILDCARDS for character in pattern)
+    """The value of the entry that applies to the name."""
+    pattern = pattern_for(entries, name)
+    return NOT_SET if pattern is None else entries[pattern]
 
 
 def _is_onnx_op(op_type: str) -> bool:

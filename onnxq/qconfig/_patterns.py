@@ -3,15 +3,45 @@
 from __future__ import annotations
 
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING
+from functools import cache, cached_property
+from typing import TYPE_CHECKING, TypeVar
 
 from onnxq.errors import QConfigError, nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from collections.abc import Set as AbstractSet
 
 WILDCARDS = frozenset("*?[")
+
+Value = TypeVar("Value")
+
+
+class Entries(dict[str, Value]):
+    """Values by name or glob; never changed, as the mapping that has them is not."""
+
+    @cached_property
+    def globs(self) -> tuple[str, ...]:
+        """Names with wildcards: few, where a mapping names every node of a large model."""
+        return _globs(self)
+
+
+def pattern_for(entries: Mapping[str, object], name: str) -> str | None:
+    """The exact name, else the glob with most literal characters that matches; None: none does."""
+    if name in entries:
+        return name
+    globs = entries.globs if isinstance(entries, Entries) else _globs(entries)
+    matching = [pattern for pattern in globs if fnmatchcase(name, pattern)]
+    return min(matching, key=lambda pattern: (-_literals(pattern), pattern), default=None)
+
+
+def _globs(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(name for name in names if not WILDCARDS.isdisjoint(name))
+
+
+@cache
+def _literals(pattern: str) -> int:
+    return sum(character not in WILDCARDS for character in pattern)
 
 
 def check_patterns(

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from onnxq.costs import Costs
     from onnxq.qconfig.input_codes import Asked, InputCodes, Pixels
     from onnxq.quantized.outcome import Outcome
+    from onnxq.static.placing.groups import TensorGroup
     from onnxq.targets import Target
     from onnxq.targets.range_reduction import RangeReduction
 
@@ -102,12 +103,7 @@ def prepare(
     for name in codes_out:
         check_end("output", name, [str(value.name) for value in canonical.model.graph.outputs])
     on_pixels = take_pixels(canonical.model, coded_pixels(canonical.model, wishes))
-    nodes = [node for node, _ in walk(canonical.model.graph)]
-    tensors = tensor_names(canonical.model)
-    names = {node.name for node in nodes if node.name}
-    if mapping.improve:  # a qconfig that was saved names nodes that improvements will add, too
-        names |= set(map(divider_name, tensors))
-    mapping.check({node.op_type for node in nodes}, names, tensors)
+    _check_names(canonical.model, mapping)
     check_feedback(canonical.model, feedback or {})
     source_hash = model_hash(canonical.model)  # of what `verify` has of the same model
     if not canonical.trains:  # modules have pools there, and channels of their own
@@ -116,8 +112,37 @@ def prepare(
     notes = (*canonical.notes, *on_pixels)
     made = _decided(canonical.model, source_hash, asked, notes)
     quantized = sum(isinstance(decision, Quantize) for decision in made.decisions.values())
-    LOG.info("prepared for %s: %d of %d nodes on codes", chosen.name, quantized, len(nodes))
+    LOG.info(
+        "prepared for %s: %d of %d nodes on codes", chosen.name, quantized, len(made.decisions)
+    )
     return made.read_from(model) if isinstance(model, str | Path) else made
+
+
+def prepared_with(begun: Prepared, mapping: QConfigMapping) -> Prepared:
+    """The same model with a qconfig that names forms; equal to what `prepare` gives of it.
+
+    What could be chosen, and is observed for that, is taken over: half of the work, and more.
+
+    Args:
+        begun: with `mapping.all_open()`.
+        mapping: names forms.
+
+    Raises:
+        QConfigError, UnsupportedError: as of `prepare`.
+    """
+    _check_names(begun.model, mapping)
+    notes = begun.notes[: begun.model_notes]
+    return _decided(begun.model, begun.model_hash, _request_of(begun, mapping), notes, begun)
+
+
+def _check_names(model: ir.Model, mapping: QConfigMapping) -> None:
+    """Raises QConfigError where the mapping names what the canonical model does not have."""
+    nodes = [node for node, _ in walk(model.graph)]
+    tensors = tensor_names(model)
+    names = {node.name for node in nodes if node.name}
+    if mapping.improve:  # a qconfig that was saved names nodes that improvements will add, too
+        names |= set(map(divider_name, tensors))
+    mapping.check({node.op_type for node in nodes}, names, tensors)
 
 
 def prepared_again(
@@ -130,17 +155,9 @@ def prepared_again(
         model: made from a clone of its model; the weights differ.
         outcomes: what the improvement did.
     """
-    asked = _Request(
-        prepared.qconfig,
-        prepared.target,
-        prepared.input_codes,
-        prepared.output_codes,
-        prepared.costs,
-        prepared.feedback,
-    )
     notes = prepared.notes[: prepared.model_notes]
     return replace(
-        _decided(model, model_hash(model), asked, notes),
+        _decided(model, model_hash(model), _request_of(prepared, prepared.qconfig), notes),
         source_hash=prepared.source_hash or prepared.model_hash,
         improvements=(*prepared.improvements, *outcomes),
     )
@@ -158,22 +175,50 @@ class _Request:
     feedback: Mapping[str, str]
 
 
-def _decided(model: ir.Model, name: str, asked: _Request, notes: tuple[str, ...]) -> Prepared:
-    """The Prepared of a canonical model of that hash; `notes` are on the model alone."""
+def _request_of(prepared: Prepared, mapping: QConfigMapping) -> _Request:
+    """The request that was made for the Prepared, with that mapping."""
+    return _Request(
+        mapping,
+        prepared.target,
+        prepared.input_codes,
+        prepared.output_codes,
+        prepared.costs,
+        prepared.feedback,
+    )
+
+
+def _decided(
+    model: ir.Model,
+    name: str,
+    asked: _Request,
+    notes: tuple[str, ...],
+    begun: Prepared | None = None,
+) -> Prepared:
+    """The Prepared of a canonical model of that hash.
+
+    Args:
+        model: canonical.
+        name: its hash.
+        asked: what is wanted.
+        notes: on the model alone.
+        begun: with all forms open; None: it is made where it is needed.
+    """
     mapping, chosen, codes_out = asked.mapping, asked.target, asked.output_codes
     named = NamedForms(mapping)
     if mapping.choice is Choice.BEST:
         named = by_rules(model, mapping, chosen, codes_out)
     made = placed(model, named.mapping, chosen, codes_out)
-    found, every, open_forms = with_reasons(made, named.reasons), made, mapping.without_forms()
-    if open_forms != named.mapping:
-        every = placed(model, open_forms, chosen, codes_out)
+    found, open_forms = with_reasons(made, named.reasons), mapping.without_forms()
+    if begun is not None:
+        every = begun.in_integers
+    elif open_forms != named.mapping:
+        every = placed(model, open_forms, chosen, codes_out).groups
+    else:
+        every = made.groups
     groups = found.groups
     if open_forms != mapping:  # observed as if they were still to be chosen: the same numbers
-        rules = by_rules(model, open_forms, chosen, codes_out).mapping
-        ruled = placed(model, rules, chosen, codes_out)
-        seen = {**observers_of(every.groups), **observers_of(ruled.groups)}
-        groups = with_stand_ins(groups, seen, every.groups)
+        seen = set(begun.observed) if begun else _observed(model, asked, open_forms, every)
+        groups = with_stand_ins(groups, seen, every)
     absent = absent_op_types([node for node, _ in walk(model.graph)], mapping)
     return Prepared(
         model=model,
@@ -182,10 +227,10 @@ def _decided(model: ir.Model, name: str, asked: _Request, notes: tuple[str, ...]
         qconfig=mapping,
         chosen=named,
         decisions=found.decisions,
-        groups=as_observed(groups, observers_of(every.groups)),
+        groups=as_observed(groups, observers_of(every)),
         clamps=found.clamps,
         channel_gains=found.channel_gains,
-        in_integers=every.groups,
+        in_integers=every,
         feedback=asked.feedback,
         notes=(*notes, *found.notes, *absent),
         input_codes=asked.input_codes,
@@ -193,6 +238,22 @@ def _decided(model: ir.Model, name: str, asked: _Request, notes: tuple[str, ...]
         costs=asked.costs,
         model_notes=len(notes),
     )
+
+
+def _observed(
+    model: ir.Model, asked: _Request, open_forms: QConfigMapping, every: tuple[TensorGroup, ...]
+) -> set[str]:
+    """Tensors that are observed where forms are open.
+
+    Args:
+        model: canonical.
+        asked: what is wanted.
+        open_forms: its mapping without forms.
+        every: groups with every node in integers that can be.
+    """
+    rules = by_rules(model, open_forms, asked.target, asked.output_codes).mapping
+    ruled = placed(model, rules, asked.target, asked.output_codes)
+    return {*observers_of(every), *observers_of(ruled.groups)}
 
 
 def _canonical(model: ModelSource | Canonical) -> Canonical:

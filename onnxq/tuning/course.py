@@ -16,6 +16,7 @@ from onnxq.tuning.coded import Coded
 from onnxq.tuning.defaults import IMPROVE
 from onnxq.tuning.descent import Descent
 from onnxq.tuning.estimates import Estimates, spread
+from onnxq.tuning.evaluations import REFUSALS, Evaluations
 from onnxq.tuning.finalists import judged, reserves
 from onnxq.tuning.goal import Aim
 from onnxq.tuning.journal import Journal, JournalHead
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
     from onnxq.costs import Costs
     from onnxq.qconfig import QConfigMapping
     from onnxq.tuning.descent import Found, Offers
-    from onnxq.tuning.evaluations import Evaluations, Refusal
+    from onnxq.tuning.evaluations import Refusal
     from onnxq.tuning.evaluator import Evaluator
     from onnxq.tuning.finalists import Clock
     from onnxq.tuning.goal import Goal
@@ -130,6 +131,7 @@ class Course:
         self._off = 0.0  # of the predicted times, as a share of float's
         self._begun_s = time.monotonic()
         self._spent = 0.0  # runs of the sensitivity
+        self._estimating = evaluations
         self._measured: tuple[Alike, ...] = ()
         self._coded: Coded | None = None
         self._proposals: Proposals | None = None
@@ -175,6 +177,7 @@ class Course:
         """
         kinds = tuple(sorted(by_kind(units), key=lambda kind: -kind.weights))
         coded = Coded(asked, tuple(units))
+        self._estimating = self._covering(coded.together)
         found = self._costs(coded, kinds)
         parts = dearest_parts(kinds, {cost.group: cost.noise for cost in found.costs})
         self._measured, self._coded = (*kinds, *parts), coded
@@ -189,10 +192,18 @@ class Course:
             refused={**found.refused, **more.refused},
         )
 
+    def _covering(self, together: QConfigMapping) -> Evaluations:
+        """The evaluations for estimates: with one calibration for all that are parts of that."""
+        evaluations = self._evaluations
+        try:
+            return Evaluations(evaluations.evaluator.covering(together), evaluations.journal)
+        except REFUSALS:  # which the sensitivity says
+            return evaluations
+
     def _costs(self, coded: Coded, groups: Sequence[Alike]) -> Sensitivity:
         most = min(MOST_SHARE * self._goal.max_runs, self._goal.max_runs - 1) - self._spent
         found = sensitivity_of(
-            self._evaluations, coded.alone, groups, coded.together, self._executor, most
+            self._estimating, coded.alone, groups, coded.together, self._executor, most
         )
         self._spent += found.runs
         return found
@@ -309,7 +320,7 @@ class Course:
         if self._coded is None:
             return None
         within = [move for move in moves if isinstance(move, ENTRY_MOVES)]
-        parts = PartMoves(self._evaluations, groups, within, self._coded.alone, self._executor)
+        parts = PartMoves(self._estimating, groups, within, self._coded.alone, self._executor)
         if parts.runs > PARTS_SHARE * (self._goal.max_runs - self._spent):
             return None
         self._spent += parts.runs

@@ -157,6 +157,7 @@ class MakeEvaluator:
         metric: to score by.
         ratio: predicts times.
         statistics: of the calibration, so that no other process repeats it.
+        cover: as of the Evaluator.
     """
 
     subject: Subject
@@ -165,6 +166,7 @@ class MakeEvaluator:
     metric: Metric
     ratio: Ratio | None
     statistics: Statistics | None
+    cover: QConfigMapping | None = None
 
     @classmethod
     def of(cls, evaluator: Evaluator) -> MakeEvaluator:
@@ -177,6 +179,7 @@ class MakeEvaluator:
             evaluator.metric,
             evaluator.ratio,
             first,
+            evaluator.cover,
         )
 
     def __call__(self) -> Callable[[QConfigMapping], Score | Refusal]:
@@ -187,7 +190,13 @@ class MakeEvaluator:
     def evaluator(self) -> Evaluator:
         """The evaluator, made anew."""
         return Evaluator(
-            self.subject, self.samples, self.baseline, self.metric, self.ratio, self.statistics
+            self.subject,
+            self.samples,
+            self.baseline,
+            self.metric,
+            self.ratio,
+            self.statistics,
+            self.cover,
         )
 
 

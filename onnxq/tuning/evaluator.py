@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from onnxq.checking.runnable import Made
     from onnxq.qconfig import QConfigMapping
     from onnxq.static.plan import Plan
+    from onnxq.static.prepared import Prepared
     from onnxq.static.statistics import Statistics
     from onnxq.tuning.baseline import Baseline
     from onnxq.tuning.metric import Metric
@@ -47,6 +48,8 @@ class Evaluator:
         metric: to score by.
         ratio: predicts the time of a candidate (see TimeModel); None: its score has none.
         statistics: of an earlier calibration on the samples; None: it is done when first needed.
+        cover: mapping whose calibration serves all that observe no more (see Observations); for
+            estimates. None: each has its own, as in `quantize`.
     """
 
     def __init__(
@@ -57,6 +60,7 @@ class Evaluator:
         metric: Metric,
         ratio: Ratio | None = None,
         statistics: Statistics | None = None,
+        cover: QConfigMapping | None = None,
     ) -> None:
         self.subject = subject
         self.baseline = baseline
@@ -65,12 +69,27 @@ class Evaluator:
         self.samples = samples
         self._calibration = samples.taken_by(subject.calibrated_inputs())
         self.observations = Observations(self._calibration, statistics)
+        self.cover = cover
+        if cover is not None:
+            self.observations = self.observations.covering(subject.prepared(cover))
+        self._prepared: Prepared | None = None
         self._last: tuple[QConfigMapping, Made[Plan]] | None = None
 
     def on(self, baseline: Baseline) -> Evaluator:
         """The evaluator that scores on other samples; it calibrates on the same ones, once."""
         made = Evaluator(self.subject, self.samples, baseline, self.metric, self.ratio)
-        made.observations = self.observations
+        made.observations, made.cover = self.observations, self.cover
+        return made
+
+    def covering(self, cover: QConfigMapping) -> Evaluator:
+        """The evaluator for estimates, in which what observes no more shares a calibration.
+
+        Raises:
+            QConfigError, UnsupportedError: there is no model of that mapping.
+        """
+        made = self.on(self.baseline)
+        made.observations = self.observations.covering(self.subject.prepared(cover))
+        made.cover = cover
         return made
 
     def __call__(self, mapping: QConfigMapping) -> Score:
@@ -88,12 +107,23 @@ class Evaluator:
 
     @property
     def statistics(self) -> Statistics:
-        """Statistics of the calibration with the default's observers.
+        """Statistics of the calibration with the observers of the default, or of the cover.
 
         Raises:
             CalibrationError: unusable samples.
         """
-        return self.observations.of(self.subject.prepared(self.subject.default))
+        mapping = self.subject.default if self.cover is None else self.cover
+        return self.observations.of(self.subject.prepared(mapping))
+
+    def prepared(self, mapping: QConfigMapping) -> Prepared:
+        """The subject prepared with that mapping.
+
+        Raises:
+            QConfigError, UnsupportedError: as of `prepare`.
+        """
+        if self._prepared is None or self._prepared.qconfig != mapping:
+            self._prepared = self.subject.prepared(mapping)
+        return self._prepared
 
     def quantized(self, mapping: QConfigMapping) -> Made[Plan]:
         """Plan and model, as `quantize` makes them of the samples; byte for byte the same.
@@ -128,7 +158,7 @@ class Evaluator:
 
     def _made(self, mapping: QConfigMapping, check: object) -> Made[Plan]:
         wishes = self.subject.settings
-        prepared = self.subject.prepared(mapping)
+        prepared = self.prepared(mapping)
         job = StaticJob(prepared, wishes.form, check, self._calibration, wishes.objective)
         made, _ = carry_out(job, self.observations.beside)
         return made

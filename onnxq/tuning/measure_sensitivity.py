@@ -275,7 +275,7 @@ def _errors(
 ) -> dict[str, float]:
     """Name of a group -> dB at its results, in the model of that mapping; as `quantized` raises."""
     made = evaluator.quantized(mapping)
-    source = evaluator.subject.prepared(mapping).model
+    source = evaluator.prepared(mapping).model
     results = {group.name: results_of(source, group) for group in groups}
     tensors = list(dict.fromkeys(tensor for each in results.values() for tensor in each))
     feedback = evaluator.subject.settings.feedback

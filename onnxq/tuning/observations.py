@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from onnxq.static.calibrate import calibrate
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     import onnx_ir as ir
 
@@ -29,6 +29,8 @@ class Observations:
     these have a calibration of their own. A candidate with another observer asks for one more, in
     which it sees every tensor that the replaced one was for: moves of one kind share that.
 
+    Where numbers are estimates, that last bit is worth no calibration: `covering` shares one.
+
     Args:
         samples: to calibrate on.
         statistics: of an earlier calibration on them; None: there is none yet.
@@ -40,10 +42,20 @@ class Observations:
     def __init__(self, samples: Samples, statistics: Statistics | None = None) -> None:
         self._samples = samples
         self._seen: dict[tuple[str, frozenset[str]], list[Statistics]] = {}
+        self._cover: Prepared | None = None
         self.calibrations = 0
         if statistics is not None:
             tensors = frozenset((*statistics.observers, *statistics.watched))
             self._seen[statistics.model_hash, tensors] = [statistics]
+
+    def covering(self, prepared: Prepared) -> Observations:
+        """The same, but that what observes tensors of this Prepared alone shares its calibration.
+
+        Numbers are those of `calibrate` but for their last bit.
+        """
+        made = Observations(self._samples)
+        made._seen, made._cover = self._seen, prepared
+        return made
 
     def of(self, prepared: Prepared) -> Statistics:
         """Statistics of the observers that the Prepared asks for; as `calibrate` finds them.
@@ -52,13 +64,25 @@ class Observations:
             CalibrationError: unusable samples.
         """
         observed = prepared.observed
-        tensors = frozenset((*observed, *prepared.watched))
+        calibrated = self._cover if self._is_covered(prepared) else prepared
+        assert calibrated is not None, "it covers"
+        every = {**calibrated.observed, **observed}
+        tensors = frozenset((*every, *calibrated.watched))
         seen = self._seen.setdefault((prepared.model_hash, tensors), [])
         if not seen:
-            seen.append(self._calibrated(prepared))
+            seen.append(self._calibrated(calibrated))
         if any(_holder(seen, *item) is None for item in observed.items()):
-            seen.append(self._calibrated(_Observed(prepared, _with_their_like(seen, observed))))
-        return _joined(seen, observed)
+            seen.append(self._calibrated(_Observed(calibrated, _with_their_like(seen, every))))
+        return _joined(seen, observed, prepared.watched)
+
+    def _is_covered(self, prepared: Prepared) -> bool:
+        cover = self._cover
+        return (
+            cover is not None
+            and cover.model_hash == prepared.model_hash
+            and prepared.watched.items() <= cover.watched.items()
+            and prepared.observed.keys() <= cover.observed.keys()
+        )
 
     def beside(self, prepared: Prepared, excerpt: Excerpt) -> tuple[Statistics, Excerpt]:
         """The statistics, as a StaticJob asks for them; nothing is added to the excerpt."""
@@ -87,14 +111,16 @@ def _with_their_like(
     }
 
 
-def _joined(seen: list[Statistics], observed: Mapping[str, ObserverSpec]) -> Statistics:
+def _joined(
+    seen: list[Statistics], observed: Mapping[str, ObserverSpec], watched: Iterable[str]
+) -> Statistics:
     """The statistics with each tensor's observer taken from where it is of that spec."""
     first, holders = seen[0], {}
     for tensor, spec in observed.items():
         holder = _holder(seen, tensor, spec)
         assert holder is not None, tensor
         holders[tensor] = holder
-    if all(holder is first for holder in holders.values()):
+    if all(holder is first for holder in holders.values()) and len(holders) == len(first.observers):
         return first
     not_finite = {t: each.not_finite[t] for t, each in holders.items() if t in each.not_finite}
     return replace(
@@ -102,6 +128,7 @@ def _joined(seen: list[Statistics], observed: Mapping[str, ObserverSpec]) -> Sta
         observers=MappingProxyType({t: each.observers[t] for t, each in holders.items()}),
         counts=MappingProxyType({t: each.counts[t] for t, each in holders.items()}),
         not_finite=MappingProxyType(dict(sorted(not_finite.items()))),
+        watched=MappingProxyType({tensor: first.watched[tensor] for tensor in watched}),
     )
 
 

@@ -19,7 +19,7 @@ from onnxq.qconfig import default_qconfig_mapping
 from onnxq.qconfig.input_codes import as_input_codes
 from onnxq.samples import input_specs
 from onnxq.samples.state import State, as_feedback
-from onnxq.static.prepare import backend_of, prepare
+from onnxq.static.prepare import backend_of, prepare, prepared_with
 from onnxq.tuning.model_run import ModelRun
 
 if TYPE_CHECKING:
@@ -72,6 +72,9 @@ def _hash_of(costs: Costs) -> str:
 
 
 NO_WISHES = Settings()
+MOST_BEGUN = 4
+"""Mappings whose Prepared with all forms open is kept: candidates differ in named forms, and a few
+nodes that are dynamic at most. Each has a graph of its own over the same weights."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,6 +92,7 @@ class Subject:
     settings: Settings
     model_hash: str
     float_bytes: int
+    _begun: dict[QConfigMapping, Prepared] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of(cls, model: ModelSource, settings: Settings = NO_WISHES) -> Subject:
@@ -112,6 +116,16 @@ class Subject:
         Raises:
             QConfigError, UnsupportedError: the mapping names what is not there, or cannot run.
         """
+        open_forms = mapping.all_open()
+        begun = self._begun.get(open_forms)
+        if begun is None:
+            begun = self._prepared(open_forms)
+            if len(self._begun) >= MOST_BEGUN:
+                del self._begun[next(iter(self._begun))]
+            self._begun[open_forms] = begun
+        return begun if mapping == open_forms else prepared_with(begun, mapping)
+
+    def _prepared(self, mapping: QConfigMapping) -> Prepared:
         wishes = self.settings
         return prepare(
             self.canonical,

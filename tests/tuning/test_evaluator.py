@@ -12,6 +12,7 @@ from onnxq.errors import QConfigError
 from onnxq.observers import MinMaxObserver, PercentileObserver
 from onnxq.operator import NodeForm
 from onnxq.qconfig import (
+    Choice,
     Pixels,
     QConfig,
     QConfigDynamic,
@@ -19,11 +20,14 @@ from onnxq.qconfig import (
     onnxq_default_qconfig,
 )
 from onnxq.samples.held_apart import held_apart
+from onnxq.tuning.coded import Coded
+from onnxq.tuning.kinds import Alike
 from onnxq.tuning.metric import SQNR
 from onnxq.tuning.subject import Settings, Subject
+from onnxq.tuning.units import units_of
 from tests.examples import ALL_INTEGERS, images, network
 from tests.small_networks import encoder_block, perceptron
-from tests.tuning.parts import evaluator_of, labelled
+from tests.tuning.parts import evaluator_of, labelled, rows
 
 if TYPE_CHECKING:
     import onnx
@@ -213,3 +217,22 @@ def test_a_model_that_takes_pixels_is_scored_on_pixels_and_on_numbers(dtype: typ
     assert taken.dtype is not None
     assert taken.dtype.numpy() == np.uint8
     assert evaluator(ALL_INTEGERS).worst_db > 40
+
+
+def test_estimates_share_the_calibration_of_what_covers_them() -> None:
+    evaluator = evaluator_of(encoder_block(), rows(encoder_block()))
+    asked = evaluator.subject.default
+    prepared = evaluator.subject.prepared(asked.without_forms().set_choice(Choice.ALL_INTEGERS))
+    units = units_of(prepared.model, prepared.decisions, asked)
+    coded = Coded(asked, units)
+    groups = [Alike((unit,)) for unit in units]
+    exact = {group.name: evaluator.quantized(coded.alone(group)).plan for group in groups}
+    apart = evaluator.observations.calibrations
+    estimating = evaluator_of(encoder_block(), rows(encoder_block())).covering(coded.together)
+    for group in groups:
+        plan = estimating.quantized(coded.alone(group)).plan
+        assert plan.tensors.keys() == exact[group.name].tensors.keys()
+        for tensor, wanted in exact[group.name].tensors.items():
+            found = plan.tensors[tensor]
+            np.testing.assert_allclose(found.scale, wanted.scale, rtol=0.02)
+    assert estimating.observations.calibrations == 1 < apart

@@ -32,26 +32,33 @@ def with_statistics(
     """
     if prepared.qconfig.choice is not Choice.BEST:
         return prepared, []
-    prepared = by_data(prepared, statistics)
-    table = prepared.costs or costs.of(prepared.target.name)
-    notes = []
-    if table is not None and statistics.samples.shapes:
-        sizes = sizes_of(prepared.model, statistics.samples.shapes)
-        prepared = by_costs(prepared, sizes, table)
-        prepared = by_stems(prepared, statistics, sizes, table)
-    elif _leaves_open(prepared) and table is not None:
-        notes.append(
-            "the statistics are of an earlier onnxq and tell no shapes, without which no times are "
-            "known: forms follow the static rules. Calibrate again"
-        )
-    elif _leaves_open(prepared):
-        notes.append(
-            f"no times were measured for {prepared.target}: forms follow the static rules. `onnxq "
-            "costs -o FILE` on such a machine and --costs FILE decide by its times"
-        )
+    notes: list[str] = []
+    if _leaves_open(prepared):  # of a mapping that names all forms, nothing is to be weighed
+        prepared, notes = _weighed(prepared, statistics)
     if objective is Objective.SIZE:
         return by_size(prepared), notes
     return prepared, [*notes, *note_on_size(prepared)]
+
+
+def _weighed(prepared: Prepared, statistics: Statistics) -> tuple[Prepared, list[str]]:
+    """(the Prepared with the forms that data and times leave, a note where no times are known)."""
+    prepared = by_data(prepared, statistics)
+    table = costs.of(prepared.target.name) if prepared.costs is None else prepared.costs
+    if table is None:
+        note = (
+            f"no times were measured for {prepared.target}: forms follow the static rules. `onnxq "
+            "costs -o FILE` on such a machine and --costs FILE decide by its times"
+        )
+        return prepared, [note]
+    if not statistics.samples.shapes:
+        note = (
+            "the statistics are of an earlier onnxq and tell no shapes, without which no times are "
+            "known: forms follow the static rules. Calibrate again"
+        )
+        return prepared, [note]
+    sizes = sizes_of(prepared.model, statistics.samples.shapes)
+    prepared = by_costs(prepared, sizes, table)
+    return by_stems(prepared, statistics, sizes, table), []
 
 
 def _leaves_open(prepared: Prepared) -> bool:
