@@ -17,9 +17,13 @@ if TYPE_CHECKING:
     from onnxq.page.content import NodePart, Page
     from onnxq.page.layering import Layout, Point
 
-HIGH = 38.0
-"""Height of a box."""
-LEAST_WIDE, MOST_WIDE, LETTER, SIDES = 84.0, 190.0, 7.4, 22.0
+BOX_HIGH = 50
+"""Height of a box: three lines."""
+LEAST_WIDE, MOST_WIDE, SIDES = 84.0, 190.0, 22.0
+TITLE, NAME = 7.4, 5.8
+"""Width of a letter in the title and in the name below it."""
+MOST_TITLE, MOST_NAME = 22, 28
+"""Letters that fit the widest box."""
 TURN = 12.0
 """Units below a box where a line turns towards the next column."""
 LANE, LANES = 5.0, 5
@@ -40,6 +44,7 @@ class Box:
         width: of it.
         classes: of the style sheet: one for the error, one for the time, one for the form.
         title: operator, or name of an input or output.
+        name: of the node, shortened; empty where the title is it.
         error, time, form: its figure, in the words of each colouring.
     """
 
@@ -48,6 +53,7 @@ class Box:
     width: float
     classes: str
     title: str
+    name: str
     error: str
     time: str
     form: str
@@ -72,22 +78,27 @@ class Drawing:
 def drawing_of(page: Page) -> Drawing:
     """The drawing of a page's nodes."""
     titles = [shortened(node.name if node.form == ENDS else node.op_type) for node in page.nodes]
-    widths = [min(max(LEAST_WIDE, LETTER * len(t) + SIDES), MOST_WIDE) for t in titles]
+    names = ["" if node.form == ENDS else shown_name(node) for node in page.nodes]
+    widths = [
+        min(max(LEAST_WIDE, SIDES + max(TITLE * len(title), NAME * len(name))), MOST_WIDE)
+        for title, name in zip(titles, names, strict=True)
+    ]
     layout = layout_of(widths, page.edges)
     most = max((abs(d) for n in page.nodes if (d := difference(n)) is not None), default=0.0)
     boxes = tuple(
         Box(
             round(x - width / 2, 1),
-            round(y - HIGH / 2, 1),
+            round(y - BOX_HIGH / 2, 1),
             width,
             f"{error_class(page, node)} {time_class(node, most)} f-{node.form}",
             title,
+            name,
             decibels(worst_error(page, node)),
             _time_words(node),
             form_words(node.form),
         )
-        for (x, y), width, node, title in zip(
-            layout.centres, widths, page.nodes, titles, strict=True
+        for (x, y), width, node, title, name in zip(
+            layout.centres, widths, page.nodes, titles, names, strict=True
         )
     )
     lines = tuple(_line(layout, place) for place in range(len(page.edges)))
@@ -103,7 +114,15 @@ def is_unlike(channel_share: float | None) -> bool:
     return channel_share is not None and channel_share < UNLIKE
 
 
-def shortened(text: str, most: int = 22) -> str:
+def shown_name(node: NodePart) -> str:
+    """Name of a node as its box has it: without the operator at its end, which the title says."""
+    parts = node.name.split("/")
+    if len(parts) > 1 and parts[-1] == node.op_type:
+        parts.pop()
+    return shortened("/".join(parts).lstrip("/") or node.name, MOST_NAME)
+
+
+def shortened(text: str, most: int = MOST_TITLE) -> str:
     """The text, with its middle left out where it is long."""
     if len(text) <= most:
         return text
@@ -176,17 +195,17 @@ def _time_words(node: NodePart) -> str:
 def _line(layout: Layout, place: int) -> str:
     """Path of an edge: from below its node, by its lanes, to above its reader."""
     points, gutters = layout.routes[place], layout.gutters[place]
-    drawn = [f"M{_n(points[0][0])} {_n(points[0][1] + HIGH / 2)}"]
+    drawn = [f"M{_n(points[0][0])} {_n(points[0][1] + BOX_HIGH / 2)}"]
     for index, (one, other) in enumerate(pairwise(points)):
-        start = (one[0], one[1] + HIGH / 2)
-        end = (other[0], other[1] - HIGH / 2)
+        start = (one[0], one[1] + BOX_HIGH / 2)
+        end = (other[0], other[1] - BOX_HIGH / 2)
         if index in gutters:
             aside = LANE * (place % LANES - LANES // 2)  # lines in a gutter lie side by side
             drawn.append(_turn(start, end, gutters[index] + aside))
         else:
             drawn.append(_curve(start, end))
         if index + 2 < len(points):
-            drawn.append(f"V{_n(other[1] + HIGH / 2)}")
+            drawn.append(f"V{_n(other[1] + BOX_HIGH / 2)}")
     return "".join(drawn)
 
 

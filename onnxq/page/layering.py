@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 Point = tuple[float, float]
 
-LAYER = 64.0
+LAYER = 76.0
 """Units from a layer to the next one."""
 GAP = 18.0
 """Units between nodes of a layer."""

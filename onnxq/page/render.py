@@ -24,6 +24,7 @@ from onnxq.page.charts import (
 )
 from onnxq.page.details import details_of
 from onnxq.page.drawing import (
+    BOX_HIGH,
     ENDS,
     difference,
     drawing_of,
@@ -67,6 +68,7 @@ def html_of(page: Page) -> str:
             script=Markup(script),  # likewise
             island=island(details_of(page, drawing)),
             drawing=drawing,
+            box_high=BOX_HIGH,
             nodes=real,
             timed=timed,
             first_times=first_times,

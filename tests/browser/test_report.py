@@ -135,6 +135,19 @@ def test_colours_follow_the_choice_and_are_explained(page: Browser) -> None:
 
 
 @pytest.mark.nightly
+def test_a_node_without_a_time_of_its_own_has_the_colour_of_its_error(page: Browser) -> None:
+    fills = page.run("""
+        const node = document.querySelector('#drawing [data-node="5"]');
+        const fill = () => getComputedStyle(node.querySelector("rect")).fill;
+        const before = fill();
+        node.setAttribute("class", node.getAttribute("class").replace(/ t-?\\d/, " t-none"));
+        return [before, fill(), node.classList.contains("t-none")];
+    """)
+    assert fills[2]
+    assert fills[0] == fills[1]
+
+
+@pytest.mark.nightly
 def test_keys_walk_through_the_graph_open_a_node_and_close_it(page: Browser) -> None:
     def press(key: str) -> None:
         page.run(

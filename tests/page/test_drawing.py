@@ -6,11 +6,15 @@ import pytest
 
 from onnxq.page.content import NodePart
 from onnxq.page.drawing import (
+    MOST_WIDE,
+    NAME,
+    SIDES,
     difference,
     drawing_of,
     error_level,
     legend_errors,
     shortened,
+    shown_name,
     time_class,
 )
 from tests.page.example_page import example_page
@@ -48,3 +52,23 @@ def test_times_have_classes_on_both_sides() -> None:
 def test_long_names_keep_both_ends() -> None:
     assert shortened("a" * 30 + "end", 11) == "aaaaa…aaend"
     assert shortened("short") == "short"
+
+
+def _named(name: str) -> str:
+    return shown_name(NodePart(name, "Conv", "integer", ""))
+
+
+def test_a_box_has_the_nodes_name_without_the_operator_that_its_title_says() -> None:
+    assert _named("/layer1/layer1.0/conv1/Conv") == "layer1/layer1.0/conv1"
+    assert _named("/Conv") == "/Conv"
+    assert _named("Conv_0") == "Conv_0"
+
+
+def test_names_fit_their_boxes_and_keep_both_ends() -> None:
+    long = _named("/encoder/layers.11/attention/self/query_projection/Conv")
+    assert long.startswith("encoder/")
+    assert long.endswith("projection")
+    boxes = drawing_of(example_page(3)).boxes
+    assert boxes[0].name == ""  # an input is its title
+    assert all(SIDES + NAME * len(box.name) <= MOST_WIDE for box in boxes)
+    assert all(SIDES + NAME * len(box.name) <= box.width for box in boxes)
