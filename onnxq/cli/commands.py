@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import shlex
 import sys
 import traceback
 import warnings
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 INTERRUPTED = 130
 SENTENCE = 200
 """Characters of a command's first sentence, at most."""
+TYPED = "onnxq.typed"
+"""Key of the words behind the program's name, as they were typed."""
 STDOUT_ERRORS = frozenset(
     getattr(errno, name, None)  # not every system has each
     for name in ("EPIPE", "ENOSPC", "EBADF", "EIO", "EFBIG", "EDQUOT")
@@ -31,6 +34,11 @@ STDOUT_ERRORS = frozenset(
 
 class Commands(click.Group):
     """Turns every exception into a line and an exit code, and warnings into one line each."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Words that are left for the command; all of them are kept for `typed_command`."""
+        ctx.meta[TYPED] = tuple(args)
+        return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> object:
         """Runs the command that ctx names."""
@@ -69,6 +77,11 @@ class Commands(click.Group):
         ]
         with formatter.section("Commands"):
             formatter.write_dl(rows)
+
+
+def typed_command() -> str:
+    """The command that runs, as a shell takes it."""
+    return shlex.join(["onnxq", *click.get_current_context().meta[TYPED]])
 
 
 def _end(ctx: click.Context, error: BaseException) -> NoReturn:

@@ -29,7 +29,7 @@ from onnxq.cli.options import (
     threads_option,
 )
 from onnxq.cli.reading_options import Reading
-from onnxq.cli.reporting import command_of, report_option, write_report
+from onnxq.cli.reporting import check_report, report_option, write_report
 from onnxq.cli.steps import (
     calibrate_model,
     claim_beside,
@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from onnxq.samples.excerpt import Excerpt
-    from onnxq.static.plan import Plan
     from onnxq.static.prepared import Prepared
     from onnxq.static.statistics import Statistics
 
@@ -139,7 +138,7 @@ def quantize(
         raise click.UsageError(
             "--hold-apart checks on some of SAMPLES: without --stats, --check and --no-verdict."
         )
-    _check_page(report, samples, check)
+    check_report(report, check or samples)
     outputs = [output, *given(save_plan, save_qconfig, save_stats, report)]
     claim_beside(model, outputs, [*given(samples, qconfig, check, costs), *stats])
     source = load_model(model, outputs)
@@ -150,6 +149,7 @@ def quantize(
     from onnxq.graph.saving import save
     from onnxq.samples import open_samples
     from onnxq.samples.held_apart import held_apart
+    from onnxq.survey.survey import Beside
 
     aim = as_objective(objective)
     prepared = prepare_model(
@@ -183,30 +183,7 @@ def quantize(
     report_quantization(prepared, made.plan, Written(made, model, output), as_json)
     if report is not None:
         reading = Reading(batch_size, ignore, feedback)
-        _write_page(made.plan, (model, output, check or samples), report, reading, save_plan)
-
-
-def _check_page(report: Path | None, samples: Path | None, check: Path | None) -> None:
-    """Refuses a report without samples."""
-    if report is not None and samples is None and check is None:
-        raise click.UsageError("--report runs both models: give SAMPLES, or --check with --stats.")
-
-
-def _write_page(
-    plan: Plan,
-    paths: tuple[Path, Path, Path | None],
-    report: Path,
-    reading: Reading,
-    save_plan: Path | None,
-) -> None:
-    """Writes the HTML report on the model that was written."""
-    from onnxq.survey.survey import Beside
-
-    model, output, samples = paths
-    assert samples is not None  # _check_page
-    compared = (model, output, samples)
-    command = command_of(compared, report, reading, {"--plan": save_plan})
-    write_report(compared, report, reading, Beside(plan), command)
+        write_report((model, output, check or samples), report, reading, Beside(made.plan))
 
 
 @click.command("quantize-dynamic")
@@ -224,6 +201,7 @@ def _write_page(
 @feedback_option
 @verdict_options
 @click.option("--save-plan", type=PATH, help="Write the plan, as JSON.")
+@report_option
 @json_option
 def quantize_dynamic(
     model: Path,
@@ -241,16 +219,19 @@ def quantize_dynamic(
     min_sqnr: float | None,
     no_verdict: bool,
     save_plan: Path | None,
+    report: Path | None,
     as_json: bool,
 ) -> None:
     """Quantize the weights of MODEL; activations are quantized when it runs. Needs no samples."""
     begun_s, asked = time.process_time(), Asked(check, min_sqnr, no_verdict)
-    outputs = [output, *given(save_plan)]
+    check_report(report, check)
+    outputs = [output, *given(save_plan, report)]
     claim_beside(model, outputs, given(qconfig, check))
     source = load_model(model, outputs)
     from onnxq.checking.with_verdict import dynamic_trial, make_dynamic
     from onnxq.graph.annotations import Annotations
     from onnxq.graph.saving import save
+    from onnxq.survey.survey import Beside
 
     canonical, plan = plan_dynamic_model(source, qconfig, overrides, target, objective, dtype)
     trial = dynamic_trial(canonical, asked.source, begun_s, batch_size, ignore, feedback)
@@ -259,3 +240,7 @@ def quantize_dynamic(
     if save_plan is not None:
         made.plan.save(save_plan)
     report_dynamic(canonical, made.plan, Written(made, model, output), as_json)
+    if report is not None:
+        reading = Reading(batch_size, ignore, feedback)
+        beside = Beside(weights=made.plan.decisions)
+        write_report((model, output, check), report, reading, beside)

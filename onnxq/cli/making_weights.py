@@ -16,6 +16,8 @@ from onnxq.cli.options import (
     json_option,
     output_option,
 )
+from onnxq.cli.reading_options import Reading
+from onnxq.cli.reporting import check_report, report_option, write_report
 from onnxq.cli.steps import claim_beside, given, load_model
 from onnxq.cli.verdicts import Asked, verdict_options
 from onnxq.cli.worker_options import Workers, workers_options
@@ -103,6 +105,7 @@ if TYPE_CHECKING:
 @ignore_option
 @verdict_options
 @workers_options
+@report_option
 @json_option
 def quantize_weights(
     model: Path,
@@ -125,12 +128,14 @@ def quantize_weights(
     check: Path | None,
     min_sqnr: float | None,
     no_verdict: bool,
+    report: Path | None,
     as_json: bool,
     workers: Workers,
 ) -> None:
     """Store the weights of MODEL's products in blocks of 2, 4 or 8 bits; activations stay float."""
     begun_s, asked = time.process_time(), Asked(check, min_sqnr, no_verdict)
-    outputs = [output, *given(journal)]
+    check_report(report, check or samples)
+    outputs = [output, *given(journal, report)]
     claim_beside(model, outputs, given(samples, check))
     from onnxq.blocks.write_weights import ProductForm
     from onnxq.errors import member
@@ -149,6 +154,7 @@ def quantize_weights(
     from onnxq.graph.canonical import canonicalize
     from onnxq.graph.saving import save
     from onnxq.ort.types_by_run import types_by_run
+    from onnxq.survey.survey import Beside
 
     canonical = canonicalize(source, types_by_run)
     job = WeightsJob(
@@ -172,3 +178,7 @@ def quantize_weights(
         made = carry_out_weights(job, plan, place, executor)
         save(made.model, output, Annotations(annotations))
         report_weights(canonical, made.plan, mixed, Written(made, model, output), as_json)
+    if report is not None:
+        beside = Beside(weights=made.plan.dynamic_decisions)
+        reading = Reading(batch_size, ignore, {})
+        write_report((model, output, check or samples), report, reading, beside)

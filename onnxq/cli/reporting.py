@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import os
-import shlex
 from typing import TYPE_CHECKING
 
 import click
 
+from onnxq.cli.commands import typed_command
 from onnxq.cli.common_options import say_written
-from onnxq.cli.image_options import image_words
 from onnxq.cli.options import PATH, Bound, output_option
 from onnxq.cli.reading_options import Reading, reading_options
 from onnxq.cli.worker_options import Workers, workers_options
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from concurrent.futures import Executor
     from pathlib import Path
 
@@ -25,6 +22,20 @@ if TYPE_CHECKING:
 report_option = click.option(
     "--report", type=PATH, help="Write an HTML report on the result, which opens offline."
 )
+
+
+def check_report(report: Path | None, samples: Path | None) -> None:
+    """Refuses a report without samples.
+
+    Raises:
+        click.UsageError: a report is asked for, and there is nothing to run the models on.
+    """
+    if report is not None and samples is None:
+        command = click.get_current_context().command
+        takes = any(param.name == "samples" for param in command.params)
+        raise click.UsageError(
+            f"--report runs both models: give {'SAMPLES or ' if takes else ''}--check."
+        )
 
 
 @click.command()
@@ -73,37 +84,8 @@ def report(
     claim_beside(model, [output], [quantized, samples, *given(plan)])
     bounds = Bounds(min_sqnr, max_steps)
     beside = Beside(None if plan is None else Plan.load(plan), bounds=bounds)
-    paths = (model, quantized, samples)
-    options = {"--plan": plan, "--min-sqnr": min_sqnr, "--max-steps": max_steps}
     with workers.executor() as executor:
-        command = command_of(paths, output, reading, options)
-        write_report(paths, output, reading, beside, command, executor)
-
-
-def command_of(
-    paths: tuple[Path, Path, Path],
-    report: Path,
-    reading: Reading,
-    options: Mapping[str, object],
-) -> str:
-    """The command that writes a report.
-
-    Args:
-        paths: float model, quantized model, samples.
-        report: to be written.
-        reading: how the samples are read.
-        options: name -> value; None: not given.
-    """
-    given = {"--batch-size": reading.batch_size, **options}
-    return shlex.join(
-        [
-            *("onnxq", "report", *map(os.fspath, paths), "-o", os.fspath(report)),
-            *(part for key, one in given.items() if one is not None for part in (key, str(one))),
-            *(f"--ignore={name}" for name in reading.ignore),
-            *(f"--feedback={output}={fed}" for output, fed in reading.feedback.items()),
-            *image_words(paths[2]),
-        ]
-    )
+        write_report((model, quantized, samples), output, reading, beside, executor)
 
 
 def write_report(
@@ -111,7 +93,6 @@ def write_report(
     path: Path,
     reading: Reading,
     beside: Beside,
-    command: str,
     executor: Executor | None = None,
 ) -> None:
     """Runs both models, writes their report, and fails by the bounds.
@@ -121,7 +102,6 @@ def write_report(
         path: of the report.
         reading: how the samples are read.
         beside: plan, search, bounds.
-        command: that writes the report; empty: none does.
         executor: whose workers run the models; None: this process.
     """
     from onnxq.checking.sides import sides_of
@@ -135,6 +115,6 @@ def write_report(
     batches = open_for(sides, samples, reading.batch_size, reading.ignore, state)
     with progress_bar("report") as progress:
         found = compared(sides, batches, state, progress, executor)
-    found.write(path, beside, command)
+    found.write(path, beside, typed_command())
     say_written(f"{path}: the report; open it in a browser")
     found.findings.check(beside.bounds.min_sqnr_db, beside.bounds.max_steps)

@@ -29,7 +29,7 @@ from onnxq.cli.options import (
     target_option,
 )
 from onnxq.cli.reading_options import Reading
-from onnxq.cli.reporting import command_of, report_option, write_report
+from onnxq.cli.reporting import report_option, write_report
 from onnxq.cli.steps import asked_mapping, claim_beside, claim_folder, given, load_model
 from onnxq.cli.worker_options import Workers, workers_options
 from onnxq.report.detail import is_quiet
@@ -180,6 +180,7 @@ def tune(
     from onnxq.graph.saving import save
     from onnxq.report.progress import progress_bar
     from onnxq.samples.held_apart import EVERY
+    from onnxq.survey.survey import Beside
     from onnxq.tuning.goal import Aim, Goal
     from onnxq.tuning.tune import tune as search
     from onnxq.tuning.tuned import MissedGoalWarning
@@ -246,26 +247,14 @@ def tune(
     _report(tuned, again, as_json)
     if report is not None:
         reading = Reading(batch_size, (*ignore, *tuned.labels), feedback)
-        _write_page(tuned, (model, output, check or samples), report, reading)
+        best = tuned.model if tuned.missed else output  # the best model, written itself or not
+        beside = Beside(tuned.plan, tuned=tuned, notes=tuned.missed)
+        write_report((model, best, check or samples), report, reading, beside)
     if tuned.missed:
         raise VerificationError(
             f"the goal was not reached ({'; '.join(tuned.missed)}), and '{output}' is not written. "
             f"{_advice(tuned)}"
         )
-
-
-def _write_page(
-    tuned: Tuned, paths: tuple[Path, Path, Path], report: Path, reading: Reading
-) -> None:
-    """Writes the HTML report on the best model, whether or not it was written itself."""
-    from onnxq.survey.survey import Beside
-
-    beside = Beside(tuned.plan, tuned, notes=tuned.missed)
-    if tuned.missed:
-        write_report((paths[0], tuned.model, paths[2]), report, reading, beside, "")
-        return
-    command = command_of(paths, report, reading, {})
-    write_report(paths, report, reading, beside, command)
 
 
 def _advice(tuned: Tuned) -> str:

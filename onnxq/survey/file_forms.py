@@ -8,7 +8,7 @@ between codes of 16 bits      wide            not in the file any more          
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import onnx_ir as ir
@@ -22,6 +22,7 @@ from onnxq.static.placing.decision import Quantize
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from onnxq.dynamic.dynamic_decision import DynamicDecision
     from onnxq.static.plan import Plan
 
 LEAST_RANK = 2
@@ -70,6 +71,23 @@ def planned(plan: Plan, *, is_searched: bool = False) -> dict[str, ShownForm]:
             found[name] = ShownForm(NodeForm.FLOAT, SEARCHED if by_search else decision.reason)
         else:
             found[name] = ShownForm(choice.form, choice.reason)
+    return found
+
+
+def with_reasons(
+    shown: Mapping[str, ShownForm], decisions: Mapping[str, DynamicDecision]
+) -> dict[str, ShownForm]:
+    """The forms that a file shows, with the reasons of decisions on weights.
+
+    Args:
+        shown: of `shown_by_file`.
+        decisions: name of a node -> what becomes of its weights.
+    """
+    found = dict(shown)
+    for name in shown.keys() & decisions.keys():
+        decision = decisions[name]
+        reason = decision.reason if isinstance(decision, Float) else decision.how
+        found[name] = replace(shown[name], reason=reason)
     return found
 
 

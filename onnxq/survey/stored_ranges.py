@@ -1,4 +1,4 @@
-"""Ranges of weights that are stored as codes, channel by channel, read from the file."""
+"""Ranges of weights that are stored as codes, channel by channel or row by row of blocks."""
 
 from __future__ import annotations
 
@@ -9,9 +9,17 @@ import numpy as np
 from onnxq import catalog
 from onnxq.checking.codes import SUFFIX
 from onnxq.graph.walk import walk
+from onnxq.in_blocks import block_codes
 from onnxq.page.content import WeightPart
 from onnxq.qdq.read import Unread, is_constant, is_dequantize, qparams_from, qparams_of
 from onnxq.qparams import PerBlock, PerChannel
+from onnxq.survey.block_ranges import (
+    CODES,
+    DEFAULT_BITS,
+    RowsInBlocks,
+    rows_of_grid,
+    rows_of_node,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -22,6 +30,8 @@ if TYPE_CHECKING:
     from onnxq.qparams import QParams
 
 LEAST_RANK, MOST_BITS = 2, 8
+IN_BLOCKS = f"_{block_codes.CODES}"
+"""End of the name of codes in blocks."""
 
 
 def stored_ranges(target: ir.Model, places: Mapping[str, int]) -> tuple[WeightPart, ...]:
@@ -33,6 +43,10 @@ def stored_ranges(target: ir.Model, places: Mapping[str, int]) -> tuple[WeightPa
     """
     found: dict[str, WeightPart] = {}
     for node, _ in walk(target.graph):
+        if node.op_type in CODES:
+            part = _of_blocks(node, _place(node, places))
+            found.setdefault(part.name, part)
+            continue
         for value, qparams, reader in _weights_of(node):
             name = str(value.name)
             if name not in found:
@@ -89,7 +103,9 @@ def _part(value: ir.Value, qparams: QParams | Unread, node: int | None) -> Weigh
     if isinstance(qparams, Unread):
         return WeightPart(name, node, dtype, qparams.reason, (), (), ())
     if isinstance(qparams.granularity, PerBlock):
-        return WeightPart(name, node, dtype, f"blocks of {qparams.granularity.size}", (), (), ())
+        axis, size = qparams.granularity.axis, qparams.granularity.size
+        rows = rows_of_grid(value.const_value.numpy(), qparams, axis, size)
+        return _of_rows(name.removesuffix(IN_BLOCKS), node, dtype, rows)
     codes, scale, axis = value.const_value.numpy(), qparams.scale, 0
     words = "one for all"
     if isinstance(qparams.granularity, PerChannel):
@@ -108,6 +124,22 @@ def _part(value: ir.Value, qparams: QParams | Unread, node: int | None) -> Weigh
         _floats((highs - zero) * scales),
         _floats(reach),
     )
+
+
+def _of_blocks(node: ir.Node, place: int | None) -> WeightPart:
+    """The weight of an operator on blocks."""
+    codes = node.inputs[CODES[node.op_type]]
+    name = "" if codes is None else str(codes.name).removesuffix(IN_BLOCKS)
+    dtype = f"{node.attributes.get_int('bits', DEFAULT_BITS)} bits"
+    rows = rows_of_node(node)
+    if rows is None:
+        return WeightPart(name, place, dtype, "computed, or in an order of its own", (), (), ())
+    return _of_rows(name, place, dtype, rows)
+
+
+def _of_rows(name: str, place: int | None, dtype: str, rows: RowsInBlocks) -> WeightPart:
+    lows, highs, reach = rows.ranges
+    return WeightPart(name, place, dtype, rows.words, _floats(lows), _floats(highs), _floats(reach))
 
 
 def _ends(codes: Array, axis: int) -> tuple[Reals, Reals]:

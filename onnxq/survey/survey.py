@@ -11,7 +11,7 @@ from onnxq.page.content import Fact, FrontPoint, Grid, Page, TensorPart
 from onnxq.page.drawing import ENDS
 from onnxq.report.console import size_text
 from onnxq.survey.channel_reaches import median_share
-from onnxq.survey.file_forms import forms_in, planned, shown_by_file
+from onnxq.survey.file_forms import forms_in, planned, shown_by_file, with_reasons
 from onnxq.survey.heading import NO_BOUNDS, Bounds, heading
 from onnxq.survey.layers_on_machines import layers_on_machines
 from onnxq.survey.node_times import paired_node_times
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from onnxq.checking.findings import Findings
     from onnxq.checking.sides import Sides
+    from onnxq.dynamic.dynamic_decision import DynamicDecision
     from onnxq.page.content import Edge, NodePart, WeightPart
     from onnxq.qparams import QParams
     from onnxq.samples.inputs import Batch
@@ -43,12 +44,14 @@ class Beside:
 
     Attributes:
         plan: that the quantized model was made with; None: the file alone says what was decided.
+        weights: likewise, decisions on weights alone, of dynamic quantization or of blocks.
         tuned: search that it comes of; None: none.
         bounds: to be shown.
         notes: for a reader.
     """
 
     plan: Plan | None = None
+    weights: Mapping[str, DynamicDecision] | None = None
     tuned: Tuned | None = None
     bounds: Bounds = NO_BOUNDS
     notes: tuple[str, ...] = ()
@@ -81,6 +84,8 @@ def survey(
     if beside.plan is not None:
         reasons = planned(beside.plan, is_searched=beside.tuned is not None)
         choices |= {n: c for n, c in reasons.items() if n in choices}
+    if beside.weights is not None:
+        choices = with_reasons(choices, beside.weights)
     errors = why.tried("accuracy", lambda: errors_of(sides, batches, feedback)) or {}
     times = why.tried(
         "time", lambda: paired_node_times(source, target, forms_in(choices), batches[0])
@@ -111,7 +116,7 @@ class _Missing:
 
     def __init__(self, beside: Beside) -> None:
         self.said: dict[str, str] = {}
-        if beside.plan is None:
+        if beside.plan is None and beside.weights is None:
             self.said["decisions"] = (
                 "The forms are read from the quantized file. With the plan that it was made with "
                 "(quantize --save-plan FILE, then report --plan FILE) the reasons are the plan’s."

@@ -99,3 +99,54 @@ def test_tune_writes_a_report_with_its_front(
     assert '<section id="front"' in text
     assert "weights of 1 byte in place of 4" in text  # a reason of the plan
     assert "the file has it" not in text
+
+
+def _command(report: Path) -> list[str]:
+    (command,) = re.findall(r'<pre class="command"><code>(.*?)</code>', report.read_text("utf-8"))
+    return shlex.split(html.unescape(command))
+
+
+@pytest.mark.nightly
+def test_a_report_of_a_search_names_its_bounds(
+    run: Run, model_path: Path, samples_path: Path, tmp_path: Path
+) -> None:
+    report = tmp_path / "r.html"
+    words = ("tune", model_path, samples_path, "-o", tmp_path / "q.onnx", "--max-time", "1.5")
+    assert run(*words, "--max-runs", 2, "--report", report).exit_code == 0
+    assert _command(report) == [
+        "onnxq",
+        *map(str, words),
+        "--max-runs",
+        "2",
+        "--report",
+        str(report),
+    ]
+
+
+def test_quantize_dynamic_writes_a_report_with_its_reasons(
+    run: Run, model_path: Path, samples_path: Path, tmp_path: Path
+) -> None:
+    report = tmp_path / "r.html"
+    words = ("quantize-dynamic", model_path, "-o", tmp_path / "q.onnx", "--objective", "size")
+    refused = run(*words, "--report", report)
+    assert refused.exit_code == 2
+    assert "--report runs both models: give --check." in refused.stderr
+    assert run(*words, "--report", report, "--check", samples_path).exit_code == 0
+    assert _command(report)[1] == "quantize-dynamic"
+    text = report.read_text("utf-8")
+    assert "The forms are read from the quantized file" not in text
+    assert "the file has it" not in text
+
+
+def test_quantize_weights_writes_a_report_with_ranges_of_blocks(
+    run: Run, model_path: Path, samples_path: Path, tmp_path: Path
+) -> None:
+    report = tmp_path / "r.html"
+    words = ("quantize-weights", model_path, "-o", tmp_path / "q.onnx", "--method", "rtn")
+    refused = run(*words, "--report", report)
+    assert refused.exit_code == 2
+    assert "--report runs both models: give SAMPLES or --check." in refused.stderr
+    assert run(*words, "--report", report, "--check", samples_path).exit_code == 0
+    text = report.read_text("utf-8")
+    assert "blocks of 32" in text
+    assert "The forms are read from the quantized file" not in text
