@@ -150,7 +150,8 @@ class Calibration:
         for name in self._not_finite:  # as if they had seen nothing, whatever came first
             self._observers[name] = self._observers[name].spec()
         self._batches[number] = crc_of(batch)
-        self._samples = self._samples.merged(SeenSamples.of(batch, self._sliced))
+        fed = {name: tensors[name] for name in self._feedback.values() if tensors[name].any()}
+        self._samples = self._samples.merged(SeenSamples.of({**batch, **fed}, self._sliced))
         self.next_batch = max(self.next_batch, number + 1)
 
     def _show(self, name: str, x: Array, number: int, is_input: bool) -> None:

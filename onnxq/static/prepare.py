@@ -21,6 +21,7 @@ from onnxq.qconfig.excluded import excluding
 from onnxq.qconfig.input_codes import as_input_codes, as_output_codes, check_end
 from onnxq.samples.state import check_feedback
 from onnxq.static.arguments import check_costs, mapping_from
+from onnxq.static.choosing.carried import carried
 from onnxq.static.choosing.named_forms import NamedForms
 from onnxq.static.choosing.rules import by_rules
 from onnxq.static.origin import suit_kernels
@@ -206,7 +207,7 @@ def _decided(
     mapping, chosen, codes_out = asked.mapping, asked.target, asked.output_codes
     named = NamedForms(mapping)
     if mapping.choice is Choice.BEST:
-        named = by_rules(model, mapping, chosen, codes_out)
+        named = _ruled(model, mapping, asked)
     made = placed(model, named.mapping, chosen, codes_out)
     found, open_forms = with_reasons(made, named.reasons), mapping.without_forms()
     if begun is not None:
@@ -251,9 +252,15 @@ def _observed(
         open_forms: its mapping without forms.
         every: groups with every node in integers that can be.
     """
-    rules = by_rules(model, open_forms, asked.target, asked.output_codes).mapping
+    rules = _ruled(model, open_forms, asked).mapping
     ruled = placed(model, rules, asked.target, asked.output_codes)
     return {*observers_of(every), *observers_of(ruled.groups)}
+
+
+def _ruled(model: ir.Model, mapping: QConfigMapping, asked: _Request) -> NamedForms:
+    """The mapping with the forms that are chosen without data."""
+    state = NamedForms(mapping).naming(carried(model, mapping, asked.feedback))
+    return by_rules(model, mapping, asked.target, asked.output_codes, state)
 
 
 def _canonical(model: ModelSource | Canonical) -> Canonical:

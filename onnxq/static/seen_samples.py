@@ -83,7 +83,7 @@ class SeenSamples:
         """Samples of one batch.
 
         Args:
-            batch: input name -> array.
+            batch: input name -> array; of state that goes round, what it was.
             sliced: inputs whose first axis is that of the samples.
         """
         rows = [array.shape[0] for name, array in batch.items() if name in sliced and array.ndim]

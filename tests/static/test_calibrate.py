@@ -423,6 +423,15 @@ def test_merged_shards_know_which_one_is_missing() -> None:
     assert whole.notes() == []
 
 
+def test_state_that_goes_round_is_noted_only_where_it_stays_zero() -> None:
+    prepared = _prepared(RUNNING, MINMAX, "y", total="state")
+    ones = np.ones((1, 2), np.float32)
+    begun = [{"x": ones, "state": 0 * ones}, {"x": 2 * ones}, {"x": 3 * ones}]
+    assert calibrate(prepared, begun).notes() == []
+    given = [{**batch, "state": 0 * ones} for batch in begun]
+    assert "'state' is 0 everywhere" in " ".join(calibrate(prepared, given).notes())
+
+
 def test_suspicious_samples_are_noted() -> None:
     prepared = _prepared(NET, MINMAX, "a")
     one = np.linspace(0, 1, 8, dtype=np.float32).reshape(1, 8)

@@ -73,8 +73,9 @@ def by_rules(
         named: forms that were chosen before, by the rules and by the data; None: none.
     """
     order = list(walk(model.graph))
-    if named is None:
-        named = NamedForms(asked).naming(_without_static_form(order, asked))
+    named = NamedForms(asked) if named is None else named
+    dynamic = _without_static_form(order, asked)
+    named = named.naming({n: new for n, new in dynamic.items() if n not in named.reasons})
     while True:
         placement = place(model, named.mapping, target, codes_out)
         more = _Pass([node for node, _ in order], asked, placement, codes_out).naming()
