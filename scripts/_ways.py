@@ -6,6 +6,8 @@ import enum
 import warnings
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 import onnxq
 from onnxq.graph.io import save
 from onnxq.graph.walk import node_name, walk
@@ -13,6 +15,7 @@ from onnxq.observers import MinMaxObserver, NarrowRangeObserver
 from onnxq.operator.nodes import is_constant
 from onnxq.qconfig import Choice, QConfig, QConfigMapping, default_qconfig_mapping
 from scripts._peer import dynamic_peer, static_peer
+from scripts._timing import session
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -55,10 +58,10 @@ def write(
         source: the float file.
         calibration: batches.
         path: of the file.
-        feedback: {output: input} of state that goes round; the peer does without.
+        feedback: {output: input} of state that goes round; the peer is given what it was in float.
     """
     if way is Way.PEER_STATIC:
-        return static_peer(source, path, _singly(calibration))
+        return static_peer(source, path, _singly(_with_state(source, calibration, feedback)))
     if way is Way.PEER_DYNAMIC:
         return dynamic_peer(source, path)
     with warnings.catch_warnings():
@@ -90,9 +93,31 @@ def products_alone(source: Path) -> QConfigMapping:
     return mapping
 
 
-def _singly(batches: Sequence[Batch]) -> Iterator[dict[str, Array]]:
-    """Their samples one at a time, as the peer's examples have them; numbers are given to each."""
+def _with_state(
+    source: Path, batches: Sequence[Batch], feedback: Mapping[str, str] | None
+) -> Sequence[Batch]:
+    """The batches with the state that float handed on to each."""
+    if not feedback:
+        return batches
+    floats = session(source)
+    names = [output.name for output in floats.get_outputs()]
+    told, state = [], {}
     for batch in batches:
-        count = max((len(x) for x in batch.values() if x.ndim), default=1)
-        for i in range(count):
+        told.append(state | dict(batch))
+        outputs = dict(zip(names, floats.run(None, told[-1]), strict=True))
+        state = {fed: np.asarray(outputs[output]) for output, fed in feedback.items()}
+    return told
+
+
+def _singly(batches: Sequence[Batch]) -> Iterator[dict[str, Array]]:
+    """Their samples one at a time, as the peer's examples have them; numbers are given to each.
+
+    Batches whose inputs begin with axes of unlike sizes are one sample each.
+    """
+    for batch in batches:
+        sizes = {len(x) for x in batch.values() if x.ndim}
+        if len(sizes) > 1:
+            yield dict(batch)
+            continue
+        for i in range(max(sizes, default=1)):
             yield {name: x[i : i + 1] if x.ndim else x for name, x in batch.items()}
