@@ -1,12 +1,13 @@
-"""Bounds as codes, for Relu and Clip. The codes of a clamped tensor keep its qparams."""
+"""Bounds as codes, for Relu and Clip; the result has its input's grid, or one of its own."""
 
 from __future__ import annotations
 
 import numpy as np
 import onnx_ir as ir
 
-from onnxq.affine import quantize
+from onnxq.affine import dequantize, quantize
 from onnxq.operator import Call, Site
+from onnxq.operators._function import lower_around
 from onnxq.qparams import IntArray, QParams
 
 Bounds = tuple[float, float]
@@ -19,7 +20,9 @@ def bound_codes(bounds: Bounds, qparams: QParams) -> tuple[IntArray, IntArray]:
 
 
 def lower_clamp(site: Site, bounds: Bounds) -> list[ir.Value]:
-    """Clip-13 on codes."""
+    """Clip-13 on codes; between two grids, the operator in float."""
+    if site.qparams_in(0) != site.qparams_out():
+        return lower_around(site)
     qparams = site.shared()
     low, high = bound_codes(bounds, qparams)
     slots = [
@@ -31,7 +34,13 @@ def lower_clamp(site: Site, bounds: Bounds) -> list[ir.Value]:
 
 
 def clamp_codes(call: Call, bounds: Bounds) -> IntArray:
-    """min(max(x, low), high) on codes."""
-    x = call.codes(0)
-    low, high = bound_codes(bounds, call.shared())
+    """min(max(x, low), high): on codes, or of reals where the result has another grid.
+
+    Raises:
+        ShapeError: codes or qparams are missing, or dtypes differ.
+    """
+    x, p, q = call.codes(0), call.qparams_in(0), call.qparams_out()
+    if p != q:
+        return quantize(np.clip(dequantize(x, p), *np.array(bounds, np.float32)), q)
+    low, high = bound_codes(bounds, p)
     return np.asarray(np.minimum(np.maximum(x, low), high))

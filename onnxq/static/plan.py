@@ -39,6 +39,7 @@ from onnxq.static.placing.candidates import DYNAMICALLY
 from onnxq.static.placing.channel_gains import gains_of
 from onnxq.static.placing.decision import Decision
 from onnxq.static.planning.activation_qparams import tensor_qparams, untaken_branches
+from onnxq.static.planning.clipped import with_shared_grids
 from onnxq.static.planning.constants import BiasPlan, WeightPlan, check_weights_left
 from onnxq.static.planning.demotion import demoted
 from onnxq.static.planning.pair_range import check_saturated
@@ -165,6 +166,7 @@ def plan(
     notes += [*statistics.notes(), *of_forms]
     notes += untaken_branches(prepared, statistics)
     decisions = demoted(prepared, unseen, tensors)
+    tensors = with_shared_grids(prepared, decisions, statistics, tensors)
     if statistics.not_finite:
         check_weights_left(prepared, decisions)
     tensors, of_sums = with_agreeing_sums(prepared, decisions, tensors)

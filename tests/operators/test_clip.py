@@ -3,13 +3,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from onnxq.affine import quantize
 from onnxq.dtypes import UINT8
-from onnxq.errors import ShapeError
 from onnxq.operator import Call, Case, Float, NodePlan
 from onnxq.operators.clip import Clip
 from onnxq.qparams import per_tensor
 from tests.operators import builder
-from tests.operators.builder import SHARED, codes
 
 OP = Clip()
 
@@ -49,7 +48,11 @@ def test_crossed_bounds_stay_float() -> None:
     assert isinstance(builder.rule(OP, Case("", (X, HIGH, LOW), (1, 2))), Float)
 
 
-def test_kernel_refuses_to_copy_codes_between_different_qparams() -> None:
-    plan = NodePlan((SHARED,), (per_tensor(0.25, 7, UINT8),))
-    with pytest.raises(ShapeError, match="equal qparams"):
-        OP.kernel(Call(OP.op_type, [codes(2, 3)], plan))
+def test_between_two_grids_the_bounds_are_those_of_reals() -> None:
+    p, q = per_tensor(0.25, 128, UINT8), per_tensor(0.01, 0, UINT8)
+    x = np.arange(256, dtype=np.uint8).reshape(16, 16)
+    call = Call(OP.op_type, [x, LOW, np.array(0.6, np.float32)], NodePlan((p, None, None), (q,)))
+    (found,) = OP.kernel(call)
+    reals = np.clip((x.astype(np.float32) - 128) * np.float32(0.25), 0, np.float32(0.6))
+    np.testing.assert_array_equal(found, quantize(reals, q))
+    assert found.max() == 60

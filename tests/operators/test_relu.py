@@ -1,15 +1,13 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 from onnxq.dtypes import UINT8
-from onnxq.errors import ShapeError
 from onnxq.operator import Call, Case, NodePlan, Role
 from onnxq.operators.relu import Relu
 from onnxq.qparams import per_tensor
 from tests.operators import builder
-from tests.operators.builder import SHARED, codes, copied, u8
+from tests.operators.builder import copied, u8
 
 OP = Relu()
 
@@ -24,7 +22,8 @@ def test_it_clamps_to_zero_and_above() -> None:
     assert rule.role is Role.CLAMP
 
 
-def test_kernel_refuses_to_copy_codes_between_different_qparams() -> None:
-    plan = NodePlan((SHARED,), (per_tensor(0.25, 7, UINT8),))
-    with pytest.raises(ShapeError, match="equal qparams"):
-        OP.kernel(Call(OP.op_type, [codes(2, 3)], plan))
+def test_between_two_grids_the_result_has_its_own_codes() -> None:
+    plan = NodePlan((per_tensor(0.25, 128, UINT8),), (per_tensor(0.5, 0, UINT8),))
+    x = np.array([[0, 127, 128, 130, 255]], np.uint8)
+    (found,) = OP.kernel(Call(OP.op_type, [x], plan))
+    np.testing.assert_array_equal(found, [[0, 0, 0, 1, 64]])  # 31.75 / 0.5 = 63.5, to even

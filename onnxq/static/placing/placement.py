@@ -12,6 +12,7 @@ copies form a group with one set for all.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -210,7 +211,7 @@ def _take(
             placement.ranges[value_name(value)] = rule.output_range
         if candidate.clamp != UNBOUNDED:
             placement.clamps[value_name(value)] = candidate.clamp
-    if rule.shares_qparams or rule.role is Role.CLAMP:
+    if rule.shares_qparams or (rule.role is Role.CLAMP and not _has_own_grid(candidate)):
         _share(candidate, read, placement)
     names = tuple(value_name(v) for v in results)
     placement.decisions[node_name(node)] = Quantize(
@@ -219,6 +220,17 @@ def _take(
     for folded, folded_rule in candidate.folded:
         how = f"part of {node.op_type} '{node.name}'"
         placement.decisions[node_name(folded)] = Quantize(folded_rule, how, node_name(node))
+
+
+def _has_own_grid(candidate: Candidate) -> bool:
+    """Whether its bounds need not be codes of its input's grid, which others read as well.
+
+    Read by the Clip alone, the input has the range of what the Clip gives (see survivors), and 0 is
+    a code of every grid; else planning decides with the data (see planning.clipped).
+    """
+    assert candidate.rule.clamp is not None
+    others = len(_read(candidate)[0].uses()) > 1 or _read(candidate)[0].is_graph_output()
+    return others and any(math.isfinite(bound) and bound != 0 for bound in candidate.rule.clamp)
 
 
 def _has_output(candidate: Candidate, demand: _Demand, chosen: QConfig) -> bool:
