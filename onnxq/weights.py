@@ -71,7 +71,8 @@ def quantize_weights(
         accuracy_level: 4: ONNX Runtime rounds activations to int8 in the product, which is its
             fastest; 0: it computes in float32.
         form: "matmulnbits", or "dequantize": DequantizeLinear ahead of the product, for runtimes
-            that have operators of ai.onnx alone (opset 21; 25 for 2 bits).
+            that have operators of ai.onnx alone (opset 21; 25 for 2 bits). ONNX Runtime makes
+            MatMulNBits of some of them, and dequantizes the others in every run.
         table_bits: 2, 4 or 8 per number of an embedding, and of an output matrix that is one, which
             share their codes; None: they stay in float. Found without samples.
         exclude: names or globs of products and lookups that stay in float.

@@ -10,8 +10,10 @@ import onnx_ir as ir
 
 from onnxq.core.packing import packed_rows
 from onnxq.errors import UnsupportedError
+from onnxq.in_blocks.block_spec import is_scrambled
 from onnxq.operator import DynamicForm, DynamicRule, DynamicSite, DynamicWeight, Float, NodeSite
 from onnxq.operator.nodes import is_constant, shape
+from onnxq.operator.readers import is_clipped, readers
 from onnxq.operator.site import MICROSOFT
 from onnxq.operators._dynamic import block_reals, integer_product, quantized_at_run_time
 from onnxq.qparams import PerBlock, QParams
@@ -19,7 +21,6 @@ from onnxq.qparams import PerBlock, QParams
 ALL_FORMS = (DynamicForm.INTEGER, DynamicForm.BLOCKS, DynamicForm.STORED, DynamicForm.HALF)
 NOT_ROW_WISE = (DynamicForm.INTEGER, DynamicForm.STORED, DynamicForm.HALF)
 FLOAT_ONLY = (DynamicForm.STORED, DynamicForm.HALF)
-TWO_BITS, COLUMNS_OF_TWO_BITS = 2, 4
 SMALLEST = np.float32(2.0**-23)  # no scale of weights that are all zeros is larger (observers)
 INT8_ACCURACY = 4  # of MatMulNBits, which ONNX Runtime chooses for DequantizeLinear too
 
@@ -126,26 +127,35 @@ def _blocks(
     ONNX Runtime 1.31 packs 2-bit weights wrongly when the number of columns is no multiple of 4 (a
     wrong result), moves a Transpose into the product before it looks for DequantizeLinear, takes
     the product for one of codes where X comes from a DequantizeLinear (which fails), and leaves it
-    as it is in front of a QuantizeLinear (which is slow). Where several products read the weight,
-    it merges the equal DequantizeLinear and then dequantizes in every run (32 products with one
-    512 x 512 weight: 2.5 ms, and 7.7 ms for 4 bits; as MatMulNBits 0.27 and 0.29; float 0.41).
+    as it is in front of a QuantizeLinear, or of a Relu or Clip with one reader (which is slow).
+    Where several products read the weight, it merges the equal DequantizeLinear and then
+    dequantizes in every run (32 products with one 512 x 512 weight: 2.5 ms, and 7.7 ms for 4 bits;
+    as MatMulNBits 0.27 and 0.29; float 0.41).
     It subtracts zero points, 2^(bits - 1) for signed codes, after it has summed, so that weights
     which are all zeros leave 1e-11 or so; with codes and zero points that are 0 they give 0.
     """
-    columns = qparams.scale.shape[-1] if qparams.scale.ndim else COLUMNS_OF_TWO_BITS
-    scrambled = qparams.dtype.bits == TWO_BITS and columns % COLUMNS_OF_TWO_BITS
+    columns = qparams.scale.shape[-1] if qparams.scale.ndim else 0
     blocked = isinstance(qparams.granularity, PerBlock) and _has_other_reader(site.node, product)
     turned_alone = product.turn_x and not product.turn_y
     if (
-        scrambled
+        is_scrambled(qparams.dtype.bits, columns)
         or turned_alone
         or blocked
         or _beside_codes(site.node, x)
         or _is_zero(weight, qparams)
+        or _ends_clipped(site.node)
     ):
         return _packed_product(site, x, weight, qparams)
     slots = [x, block_reals(site, weight, qparams)]
     return site.step(product.op_type, slots, f"{site.node.name}_product")
+
+
+def _ends_clipped(node: ir.Node) -> bool:
+    """Whether a Relu or Clip ends the product, with or without an Add of its bias."""
+    result = node.outputs[0]
+    behind = readers(result)
+    added = len(behind) == 1 and behind[0].op_type == "Add"
+    return is_clipped(result) or (added and is_clipped(behind[0].outputs[0]))
 
 
 def _has_other_reader(node: ir.Node, product: Product) -> bool:

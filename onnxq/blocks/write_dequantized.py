@@ -3,7 +3,8 @@
     Y = X W    ->    MatMul(X, DequantizeLinear(codes, scales, zero_points; axis, block_size))
 
 Codes have types of their own (uint4, int4 ...), which opset 21 has, and opset 25 of 2 bits. ONNX
-Runtime makes MatMulNBits of it when it loads the model, at accuracy level 4.
+Runtime makes MatMulNBits of some of these when it loads the model, at accuracy level 4
+(`qdq.block_products` says of which); it dequantizes the others in every run.
 """
 
 from __future__ import annotations
@@ -19,13 +20,27 @@ from onnxq.graph.edit import FreeNames, graph_of, new_initializer
 from onnxq.graph.walk import node_name, value_name
 from onnxq.graph.weights import derived
 from onnxq.in_blocks.block_codes import CODES, SCALES
+from onnxq.in_blocks.block_spec import is_scrambled
+from onnxq.operator import Float
 from onnxq.operator.nodes import input_at
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from onnxq.blocks.plan_weights import InBlocks
+    from onnxq.blocks.plan_weights import InBlocks, WeightPlan
     from onnxq.core.arrays import Array
+
+
+def misread(plan: WeightPlan) -> dict[str, Float]:
+    """Products that ONNX Runtime would compute wrongly in this form, each with the reason."""
+    return {
+        name: Float(
+            f"ONNX Runtime misreads {d.spec.bits}-bit codes of {d.outputs} outputs, which 4 does "
+            "not divide; ask for 4 bits, or for form 'matmulnbits'"
+        )
+        for name, d in plan.quantized.items()
+        if d.inputs_first and is_scrambled(d.spec.bits, d.outputs)
+    }
 
 
 class DequantizeWriter:

@@ -18,12 +18,13 @@ from onnxq.blocks.codes_head import codes_head
 from onnxq.blocks.find_codes import find_codes
 from onnxq.blocks.mixed_bits import Mixed, mixed_bits
 from onnxq.blocks.plan_weights import WeightPlan, plan_weights
+from onnxq.blocks.write_dequantized import misread
 from onnxq.blocks.write_products import INT8_ACCURACY
 from onnxq.blocks.write_weights import ProductForm, write_weights
 from onnxq.checking.runnable import Made, runnable
 from onnxq.checking.trial import Trial, on_made_up_inputs
 from onnxq.checking.with_verdict import Check, check_bound_is_seen
-from onnxq.errors import CalibrationError
+from onnxq.errors import CalibrationError, ModelError
 from onnxq.in_blocks.block_spec import Method
 from onnxq.quantized.verdict import Evidence
 from onnxq.samples import input_specs, is_one_shot, open_samples
@@ -92,7 +93,7 @@ def plan_job(job: WeightsJob) -> tuple[WeightPlan, Mixed | None]:
     """
     plan = plan_weights(job.model, job.request)
     if job.aim is None:
-        return plan, None
+        return _readable(plan, job.form), None
     samples = job.opened()
     if samples is None:
         raise CalibrationError(
@@ -100,7 +101,23 @@ def plan_job(job: WeightsJob) -> tuple[WeightPlan, Mixed | None]:
             "same bits for all products."
         )
     mixed = mixed_bits(job.model, plan.products, samples, job.aim.bound(job.model, plan))
-    return mixed.plan.with_tables_of(plan), mixed
+    return _readable(mixed.plan.with_tables_of(plan), job.form), mixed
+
+
+def _readable(plan: WeightPlan, form: ProductForm) -> WeightPlan:
+    """The plan without products that ONNX Runtime would misread in that form.
+
+    Raises:
+        ModelError: no other is left.
+    """
+    if form is not ProductForm.DEQUANTIZE:
+        return plan
+    floats = misread(plan)
+    left = plan.leaving(floats)
+    if floats and not left.quantized:
+        name, why = next(iter(floats.items()))
+        raise ModelError(f"no product can be stored in blocks ('{name}': {why.reason}).")
+    return left
 
 
 def carry_out_weights(

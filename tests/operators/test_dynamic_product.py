@@ -296,6 +296,29 @@ def test_sum_with_a_matrix_behind_blocks_is_not_made_a_gemm(
     assert optimized_ops(blocks, tmp_path) == ["Add", "MatMulNBits"]
 
 
+@pytest.mark.parametrize("bias", ["", "a"])
+@pytest.mark.parametrize("clip", ["Relu", "Clip"])
+def test_blocks_ahead_of_a_clip_are_no_float_product(clip: str, bias: str, tmp_path: Path) -> None:
+    """ONNX Runtime leaves DequantizeLinear -> MatMul -> Relu, and dequantizes in every run."""
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["product"], "m")]
+    if bias:
+        nodes.append(helper.make_node("Add", ["product", "b"], ["a"], "a"))
+    nodes.append(helper.make_node(clip, [bias or "product"], ["r"], "r"))
+    nodes.append(helper.make_node("Neg", ["r"], ["y"], "n"))
+    graph = helper.make_graph(
+        nodes,
+        "clipped",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["M", K])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["M", N])],
+        [numpy_helper.from_array(B, "w"), numpy_helper.from_array(C, "b")][: 2 if bias else 1],
+    )
+    opset = helper.make_opsetid("", 17)
+    model = helper.make_model(graph, opset_imports=[opset], ir_version=9)
+    ops = optimized_ops(dynamic_builder.quantized(model, DynamicForm.BLOCKS), tmp_path)
+    assert "MatMulNBits" in ops
+    assert "DequantizeLinear" not in ops
+
+
 def test_observer_of_one_scale_gives_one() -> None:
     spec = NarrowRangeObserver.with_args(ch_axis=None)
     model = dynamic_builder.quantized(dense(2, dynamic=True), DynamicForm.INTEGER, spec)

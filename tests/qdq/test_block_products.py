@@ -1,0 +1,174 @@
+"""Stored products that become MatMulNBits: our rules beside what ONNX Runtime does."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper
+
+import onnxq
+from onnxq.ort import runtime
+from onnxq.reference import integer_form
+from tests.dynamic_models import normal, op_types, parsed
+from tests.examples import as_ir
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import onnx
+    import onnx_ir as ir
+
+K, N = 64, 24
+BLOCKED = {"axis": 0, "block_size": 32}
+SIZES = {"vector": (N,), "row": (1, N), "one": (1,), "number": (), "cube": (1, 1, N)}
+SIZES |= {"rows": (4, N), "column": (4, 1)}
+
+
+def stored(
+    body: str,
+    x: tuple[int | str, ...] = ("B", K),
+    scale: tuple[int, ...] = (2, N),
+    kind: str = "int4",
+    layout: Mapping[str, int] = BLOCKED,
+) -> ir.Model:
+    """A model in ONNX's words behind w = DequantizeLinear(codes), with biases of every shape."""
+    codes = np.random.default_rng(0).integers(-7, 8, (K, N)).astype(np.int8)
+    types = {"int4": TensorProto.INT4, "int8": TensorProto.INT8}
+    arrays = {"s": np.full(scale, 0.1, np.float32)}
+    arrays |= {n: np.ones(size, np.float32) for n, size in SIZES.items()}
+    constants = [helper.make_tensor("c", types[kind], (K, N), codes.reshape(-1).tolist())]
+    constants += [
+        helper.make_tensor(n, TensorProto.FLOAT, a.shape, a.reshape(-1).tolist())
+        for n, a in arrays.items()
+        if n == "s" or f"{n})" in body.replace(",", ")")
+    ]
+    nodes = [helper.make_node("DequantizeLinear", ["c", "s"], ["w"])]
+    nodes[0].attribute.extend(helper.make_attribute(n, v) for n, v in layout.items())
+    nodes += as_nodes(body)
+    given = helper.make_tensor_value_info("x", TensorProto.FLOAT, x)
+    out = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    graph = helper.make_graph(nodes, "g", [given], [out], constants)
+    opsets = [helper.make_opsetid("", 21)]
+    return as_ir(helper.make_model(graph, opset_imports=opsets, ir_version=10))
+
+
+def as_nodes(body: str) -> list[onnx.NodeProto]:
+    """Nodes of `result = Operator(inputs) attribute=number; ...`."""
+    found = []
+    for line in body.split(";"):
+        result, _, call = line.strip().partition(" = ")
+        op_type, _, rest = call.partition("(")
+        inputs, _, given = rest.partition(")")
+        attributes: dict[str, list[int] | float | int] = {
+            name: [1, 0] if value == "turn" else float(value) if "." in value else int(value)
+            for name, value in (pair.split("=") for pair in given.split())
+        }
+        slots = [name.strip() for name in inputs.split(",")]
+        node = helper.make_node(op_type, slots, [result])
+        node.attribute.extend(helper.make_attribute(n, v) for n, v in attributes.items())
+        found.append(node)
+    return found
+
+
+BODIES = {
+    "MatMul": "y = MatMul(x, w)",
+    "Gemm": "y = Gemm(x, w)",
+    "Gemm beta alone": "y = Gemm(x, w) beta=0.5",
+    "Gemm alpha": "y = Gemm(x, w) alpha=0.5",
+    "Gemm beta": "y = Gemm(x, w, vector) beta=0.5",
+    **{f"Gemm + {n}": f"y = Gemm(x, w, {n})" for n in ("vector", "row", "one", "number")},
+    **{f"Add {n}": f"h = MatMul(x, w); y = Add(h, {n})" for n in [*SIZES][:5]},
+    "Relu out": "h = MatMul(x, w); y = Relu(h)",
+    "Relu": "h = MatMul(x, w); r = Relu(h); y = Neg(r)",
+    "Clip": "h = MatMul(x, w); r = Clip(h); y = Neg(r)",
+    "Tanh": "h = MatMul(x, w); r = Tanh(h); y = Neg(r)",
+    "Relu read twice": "h = MatMul(x, w); r = Relu(h); y = Add(r, r)",
+    "product read twice": "h = MatMul(x, w); r = Relu(h); y = Add(r, h)",
+    "Identity, Relu": "h = MatMul(x, w); i = Identity(h); r = Relu(i); y = Neg(r)",
+    "Relu, Identity out": "h = MatMul(x, w); r = Relu(h); y = Identity(r)",
+    "Add, Relu": "h = MatMul(x, w); a = Add(h, vector); r = Relu(a); y = Neg(r)",
+    "Gemm, Relu": "h = Gemm(x, w, vector); r = Relu(h); y = Neg(r)",
+    "Gemm, turned": "h = Gemm(x, w); y = Transpose(h) perm=turn",
+    "Gemm + bias, turned": "h = Gemm(x, w, vector); y = Transpose(h) perm=turn",
+}  # fmt: skip
+
+
+def both_make_it(model: ir.Model) -> tuple[bool, bool]:
+    """Whether (ONNX Runtime, the reference) make MatMulNBits of the product."""
+    theirs = op_types(runtime.optimized_graph(model))
+    return "MatMulNBits" in theirs, "MatMulNBits" in op_types(integer_form(model))
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_the_reference_makes_what_onnxruntime_makes(name: str) -> None:
+    rows: list[tuple[int | str, ...]] = [("B", K)]
+    if "Gemm" not in name:
+        rows.append(("B", 3, K))
+    for x in rows:
+        theirs, ours = both_make_it(stored(BODIES[name], x))
+        assert ours == theirs, x
+
+
+@pytest.mark.parametrize("bias", ["rows", "column"])
+def test_a_matrix_that_is_added_makes_a_gemm_of_known_sizes(bias: str) -> None:
+    model = stored(f"h = MatMul(x, w); y = Add(h, {bias})", (4, K))
+    assert both_make_it(model) == (False, False)
+
+
+@pytest.mark.parametrize(
+    ("product", "made"),
+    [("y = Gemm(t, w)", False), ("y = MatMul(t, w)", True),
+     ("h = MatMul(t, w); y = Add(h, vector)", False)],
+)  # fmt: skip
+def test_turned_rows_of_a_gemm_stay(product: str, made: bool) -> None:
+    model = stored(f"t = Transpose(x) perm=turn; {product}", (K, "B"))
+    assert both_make_it(model) == (made, made)
+
+
+@pytest.mark.parametrize("kind", ["int4", "int8"])
+@pytest.mark.parametrize(
+    ("scale", "layout", "made"),
+    [
+        ((2, N), {"axis": -2, "block_size": 32}, False),  # axis 0 in other words
+        ((8, N), {"axis": 0, "block_size": 8}, False),
+        ((1, N), {"axis": 0, "block_size": 256}, True),
+        ((1, N), {"axis": 0, "block_size": 512}, False),
+        ((N,), {"axis": 1}, True),  # one scale per output, without blocks
+        ((), {"axis": 1}, True),
+        ((1,), {"axis": 1}, False),
+        ((K,), {"axis": 0}, False),
+    ],
+)
+def test_only_codes_in_these_layouts_are_taken(
+    kind: str, scale: tuple[int, ...], layout: dict[str, int], made: bool
+) -> None:
+    model = stored("y = MatMul(x, w)", scale=scale, kind=kind, layout=layout)
+    assert both_make_it(model) == (made, made)
+
+
+@pytest.mark.parametrize("scale", [(), (N,)], ids=["one scale", "one per output"])
+def test_stored_matrices_without_blocks_round_activations_in_blocks_of_32(
+    scale: tuple[int, ...],
+) -> None:
+    model = stored("y = MatMul(x, w)", scale=scale, kind="int8", layout={"axis": 1})
+    onnxq.cross_check(model, {"x": normal(5, K)}).check()
+
+
+@pytest.mark.parametrize("bits", [2, 4, 8])
+@pytest.mark.parametrize("scheme", ["affine", "symmetric"])
+def test_dequantized_files_compute_what_the_reference_says(bits: int, scheme: str) -> None:
+    """Products of every kind in a row: two that end in a Relu, a Gemm, a bias of rank 2."""
+    text = """g (float[n, 40] x) => (float[n, 12] y) {
+        a = MatMul(x, w1)  b = Relu(a)  c = MatMul(b, w2)  d = Add(c, row)
+        e = MatMul(d, w3)  f = Add(e, b3)  r = Relu(f)
+        y = Gemm<transB = 1>(r, w4, b4)
+    }"""
+    arrays = {"w1": normal(40, 24), "w2": normal(24, 16), "row": normal(1, 16)}
+    arrays |= {"w3": normal(16, 20), "b3": normal(20), "w4": normal(12, 20), "b4": normal(12)}
+    made = onnxq.quantize_weights(
+        parsed(text, arrays), bits=bits, block=16, scheme=scheme, method="rtn", form="dequantize"
+    )
+    assert op_types(made).count("DequantizeLinear") == 4
+    onnxq.cross_check(made, {"x": normal(5, 40)}).check()
