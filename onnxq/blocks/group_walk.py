@@ -14,16 +14,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from onnxq.blocks.lane import Lane
-from onnxq.blocks.moment_sums import MomentSums
+from onnxq.blocks.moment_sums import MomentSums, can_be_summed
 from onnxq.blocks.stages import last_reads, stages_of
 from onnxq.blocks.write_products import FLOAT_ACCURACY, ProductWriter
 from onnxq.core.threads import workers
-from onnxq.graph.walk import node_name, walk
+from onnxq.errors import CalibrationError, listed
+from onnxq.graph.walk import node_name, value_name, walk
 from onnxq.improve.kept import Kept
 from onnxq.improve.segments import cut
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     import onnx_ir as ir
 
@@ -154,6 +155,43 @@ class _Run:
             wanted = inputs.rows(self.floats.get(inputs.tensor, batch))
             if self.quantized is None:
                 sums.add(wanted, None)
-            else:
-                sums.add(inputs.rows(self.quantized.get(inputs.tensor, batch)), wanted)
+                continue
+            seen = inputs.rows(self.quantized.get(inputs.tensor, batch))
+            if can_be_summed(wanted) and not can_be_summed(seen):
+                raise CalibrationError(self._spoilt(inputs.tensor))
+            sums.add(seen, wanted)
         return sums.moments()
+
+    def _spoilt(self, tensor: str) -> str:
+        """What to do where a tensor is finite in the float model alone."""
+        ahead = products_ahead(self.walked.model, tensor, self.walked.codes or {})
+        return (
+            f"tensor '{tensor}', which products read, is finite in the float model, and NaN, Inf "
+            f"or huge behind the codes of {listed(ahead)}: a function between them, such as Log, "
+            "takes no rounded weights. Leave them in float: "
+            f"{' '.join(f'--exclude {name}' for name in ahead)}"
+        )
+
+
+def products_ahead(model: ir.Model, tensor: str, products: Collection[str]) -> list[str]:
+    """The nearest products ahead of a tensor: those that it depends on by other nodes alone.
+
+    Args:
+        model: canonical float model.
+        tensor: name of a node's output.
+        products: names of nodes.
+    """
+    made = {value_name(value): node for node in model.graph for value in node.outputs}
+    found: dict[str, None] = {}
+    todo, seen = [tensor], {tensor}
+    while todo:
+        node = made.get(todo.pop())
+        if node is None:
+            continue
+        if node_name(node) in products:
+            found[node_name(node)] = None
+            continue
+        inputs = {value_name(value) for value in node.inputs if value is not None}
+        todo.extend(inputs - seen)
+        seen |= inputs
+    return [*found]

@@ -50,23 +50,18 @@ class MomentSums:
         if not len(seen):
             return
         for rows in (seen,) if wanted is None else (seen, wanted):
-            self._check(rows)
+            if not can_be_summed(rows):
+                raise CalibrationError(
+                    f"tensor '{self.name}', which products read, holds NaN, Inf, or numbers whose "
+                    "squares overflow float32; look at the samples and at what the float model "
+                    "makes of them."
+                )
         self.count += len(seen)
         for start in range(0, seen.shape[1], STRIPE):
             stripe = slice(start, start + STRIPE)
             self._own[stripe, start:] += seen[:, stripe].T @ seen[:, start:]
             if self._cross is not None and wanted is not None:
                 self._cross[stripe] += wanted[:, stripe].T @ seen
-
-    def _check(self, rows: Singles) -> None:
-        """Raises CalibrationError for rows whose products are not all finite."""
-        limit = math.sqrt(float(np.finfo(np.float32).max) / len(rows))
-        if max(float(rows.max()), -float(rows.min())) <= limit:
-            return  # NaN is the largest of any numbers, and below none
-        raise CalibrationError(
-            f"tensor '{self.name}', which products read, holds NaN, Inf, or numbers whose squares "
-            "overflow float32; look at the samples and at what the float model makes of them."
-        )
 
     def moments(self) -> InputMoments:
         """The means; the sums are theirs then, and take no more rows.
@@ -84,6 +79,15 @@ class MomentSums:
             if sums is not None:
                 sums /= self.count
         return InputMoments(self.count, self._own, self._cross)
+
+
+def can_be_summed(rows: Singles) -> bool:
+    """Whether the products of rows are all finite, and so are their sums."""
+    if not len(rows):
+        return True
+    limit = math.sqrt(float(np.finfo(np.float32).max) / len(rows))
+    # NaN is the largest of any numbers, and below none
+    return max(float(rows.max()), -float(rows.min())) <= limit
 
 
 def _mirror(sums: Reals) -> None:

@@ -32,6 +32,7 @@ from onnxq.dynamic.float_tables import kept_in_float
 from onnxq.dynamic.forms import Slower, choose_form, least_rows, stored_type
 from onnxq.dynamic.one_scale import FEW_ROWS, with_one_scale
 from onnxq.dynamic.requests import (
+    notes_on_open_sizes,
     nothing_dynamic,
     nothing_quantized,
     unmet_dynamic,
@@ -131,6 +132,7 @@ class _Planner:
     observed: dict[StorageKey, QParams] = field(default_factory=dict)
     limits: dict[StorageKey, int] = field(default_factory=dict)
     slower: list[str] = field(default_factory=list)
+    few_rows: list[str] = field(default_factory=list)
     twins: dict[str, str] = field(default_factory=dict)
 
     def decide(self, nodes: Sequence[ir.Node]) -> dict[str, DynamicDecision]:
@@ -155,6 +157,7 @@ class _Planner:
         if self.slower and not quantized and self.asked.has_dynamic:
             note = nothing_dynamic if static else nothing_quantized
             self.notes.append(note(self.target.name))
+        self.notes += notes_on_open_sizes(self.few_rows)
         stored = [weight for decision in quantized for weight in decision.weights]
         self.notes += notes_on_twins(stored, self.twins) if stored else []
         self.notes += notes_on_copies(nodes, _quantized(decisions), static)
@@ -256,6 +259,8 @@ class _Planner:
         form = self._form(node, rule, entry)
         if isinstance(form, Slower):
             self.slower.append(node_name(node))
+            if form.is_open:
+                self.few_rows.append(node_name(node))
             self.notes += _notes_on_infinite(node, rule)
             return Float(form.reason)
         return form if isinstance(form, Float) else _Chosen(node, rule, entry, form)

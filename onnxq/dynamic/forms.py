@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from onnxq.dtypes import BYTE_BITS
@@ -31,7 +31,13 @@ CLOSE = 0.9  # share of the largest gain that is as good: measurements differ by
 
 @dataclass(frozen=True, slots=True)
 class Slower(Float):
-    """A node stays in float only because the target runs it faster so."""
+    """A node stays in float only because the target runs it faster so.
+
+    Attributes:
+        is_open: whether more rows than were looked at may come, with which it may not.
+    """
+
+    is_open: bool = field(default=False, compare=False)
 
 
 def choose_form(
@@ -75,9 +81,13 @@ def choose_form(
     best = _fastest(known) or forms[0]
     may_stay = objective is Objective.SPEED and not rule.no_float_kernel
     if may_stay and known.get(best, AS_FAST) < AS_FAST:
+        is_open = known_rows(node, rule) is None
+        rows = least_rows(node, rule)
+        at = f", at {rows} row{'s' * (rows > 1)}: the model leaves sizes open" if is_open else ""
         return Slower(
             f"on {target} it would run at {known[best]:.2f} of its float speed "
-            f"(form '{best.value}'); objective 'size' quantizes it anyway"
+            f"(form '{best.value}'{at}); objective 'size' quantizes it anyway",
+            is_open=is_open,
         )
     return best
 

@@ -76,6 +76,17 @@ def nothing_dynamic(target: str) -> str:
     )
 
 
+def notes_on_open_sizes(nodes: Sequence[str]) -> list[str]:
+    """One note where nodes stay in float for as few rows as their open sizes allow."""
+    if not nodes:
+        return []
+    return [
+        f"{counted(nodes)}: in float because the model leaves sizes of the input open, such as "
+        "batch or length, and 1 is assumed of each. Fix those that are fixed: with more rows "
+        "integers may be faster. Objective 'size' (--objective size) quantizes them as they are."
+    ]
+
+
 def _all_slower(target: str, nodes: str) -> str:
     return (
         "objective 'speed' leaves in float what would be slower in every "

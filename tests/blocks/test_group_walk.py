@@ -6,6 +6,9 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
+import onnx
+import onnx_ir as ir
+import pytest
 
 from onnxq.blocks.codes_file import CodesFile
 from onnxq.blocks.find_codes import find_codes
@@ -13,18 +16,18 @@ from onnxq.blocks.group_walk import GroupWalk
 from onnxq.blocks.input_moments import InputMoments
 from onnxq.blocks.plan_weights import WeightPlan, WeightRequest, plan_weights
 from onnxq.blocks.write_products import FLOAT_ACCURACY, ProductWriter
+from onnxq.errors import CalibrationError
 from onnxq.graph.canonical import canonicalize
 from onnxq.graph.walk import node_name
 from onnxq.improve import kept
+from onnxq.in_blocks.block_codes import SCALES
 from onnxq.in_blocks.block_spec import Method
 from onnxq.ort import runtime
 from onnxq.ort.expose import expose
 from scripts._decoder import Sizes, decoder, tokens
+from tests.blocks.block_models import canonical
 
 if TYPE_CHECKING:
-    import onnx_ir as ir
-    import pytest
-
     from onnxq.core.arrays import Array, Singles
 
 SIZES = Sizes(depth=1)
@@ -80,3 +83,28 @@ def test_samples_are_not_read_where_nothing_is_to_be_seen() -> None:
     batches: list[dict[str, Array]] = [{"no": np.zeros(1)}]
     walk = GroupWalk(source, plan, iter(batches))
     assert all(found is None for _, found in walk.groups([]))
+
+
+def test_what_codes_make_of_a_finite_tensor_names_their_product() -> None:
+    generator = np.random.default_rng(0)
+    bank = np.abs(generator.standard_normal((32, 32))).astype(np.float32)
+    proto = onnx.parser.parse_model("""
+        <ir_version: 10, opset_import: ["" : 20]>
+        g (float[n, 32] x) => (float[n, 8] y) {
+            [mel] power = MatMul(x, bank)
+            [log] level = Log(power)
+            [head] y = MatMul(level, w)
+        }""")
+    w = generator.standard_normal((32, 8)).astype(np.float32)
+    for name, array in (("bank", bank), ("w", w)):
+        proto.graph.initializer.append(onnx.numpy_helper.from_array(array, name))
+    source = canonical(proto)
+    plan = plan_weights(source, WeightRequest(method=Method.RTN))
+    codes = find_codes(source, plan, (), CodesFile())
+    batch: dict[str, Array] = {"x": np.abs(generator.standard_normal((4, 32))).astype(np.float32)}
+    spoilt = {
+        **codes,
+        "mel": {**codes["mel"], SCALES: ir.tensor(-np.asarray(codes["mel"][SCALES]))},
+    }
+    with pytest.raises(CalibrationError, match=r"'level'.*finite in the float.*--exclude mel"):
+        list(GroupWalk(source, plan, [batch], spoilt).groups(["head"]))

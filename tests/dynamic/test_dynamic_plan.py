@@ -159,16 +159,28 @@ def test_speed_leaves_in_float_what_the_target_measured_as_slower() -> None:
     assert "on mine it would run at 0.80 of its float speed" in decision.reason
     assert "objective 'size' quantizes it" in decision.reason
     assert plan.slower == ("product",)
-    assert plan.notes == (
+    assert plan.notes[0] == (
         "nothing is quantized: objective 'speed' leaves in float what would be slower in every "
         "form on mine, and here that is every node with weights; objective 'size' (--objective "
-        "size) quantizes them anyway.",
+        "size) quantizes them anyway."
     )
     with pytest.warns(UserWarning, match="nothing is quantized: objective 'speed'"):
         made = quantized(product(), target=on(0.8))
     assert op_types(made) == [node.op_type for node in source.graph]
     assert "onnxq.format" not in made.metadata_props
     assert "MatMulInteger" in op_types(quantized(made))
+
+
+def test_open_sizes_are_said_to_count_as_one_row() -> None:
+    opened, fixed = (product(rows=rows) for rows in ("N", ROWS))
+    _, plan = planned(opened, target=on(0.8))
+    decision = plan.decisions["product"]
+    assert isinstance(decision, Float)
+    assert "(form 'integer', at 1 row: the model leaves sizes open)" in decision.reason
+    assert plan.notes[1].startswith("product: in float because the model leaves sizes")
+    _, known = planned(fixed, target=on(0.8))
+    assert "(form 'integer')" in str(known.decisions["product"])
+    assert len(known.notes) == 1
 
 
 def test_size_quantizes_what_is_slower() -> None:
