@@ -27,7 +27,6 @@ from onnxq.pytorch.arguments.bound_inputs import BoundInputs, Inputs, bind, posi
 from onnxq.pytorch.arguments.cache import without_cache
 from onnxq.pytorch.arguments.flat import flattened, is_flat
 from onnxq.pytorch.arguments.flat import output_names as names_of
-from onnxq.pytorch.arguments.forward import first_run
 from onnxq.pytorch.exporting.agreement import layer_by_layer
 from onnxq.pytorch.exporting.check import (
     check_against,
@@ -36,6 +35,7 @@ from onnxq.pytorch.exporting.check import (
     relative_tolerance,
 )
 from onnxq.pytorch.exporting.check_quantized import check_in_steps
+from onnxq.pytorch.exporting.not_a_number import run_in_numbers
 from onnxq.pytorch.exporting.quiet import quiet_exporter
 from onnxq.pytorch.exporting.reshaped import FAILED_VIEW, name_sizes, reshaped_program
 from onnxq.pytorch.exporting.result import check_request, own_weights, tidy
@@ -146,7 +146,7 @@ def export(
     Raises:
         QConfigError: inputs, names or axes that forward does not have.
         ModelError: parameters in float64; a path that holds no program; forward fails on the
-            example inputs, or in every other batch size.
+            example inputs, or in every other batch size; NaN comes to a layer that has codes of it.
         UnsupportedError: an opset out of range, a module that cannot be exported, a request
             that the exporter did not fulfil.
         VerificationError: the exported model computes something else than the module.
@@ -176,7 +176,7 @@ def export(
     given = without_cache(module, bind(module, inputs, input_names))
     asked = recorded(module, given) if dynamic_axes is None else resolved(dynamic_axes, given)
     with eval_mode(module):
-        outputs = first_run(module, given)
+        outputs = run_in_numbers(module, given)
         axes = asked or batch_axes(module, given)
         bound = traceable(given, axes)
         names = output_names or names_of(outputs, bound.tensors)

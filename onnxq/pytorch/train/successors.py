@@ -27,6 +27,7 @@ from onnxq.pytorch.numerics.check_observed import check_observed_values
 from onnxq.pytorch.numerics.fake_quantize import FakeQuantize
 from onnxq.pytorch.numerics.ranks import check_not_sharded
 from onnxq.pytorch.train.agreeing_sums import let_sums_agree
+from onnxq.pytorch.train.finite_parameters import check_parameters
 from onnxq.pytorch.train.given_weights import forget_weights, settle_weights
 from onnxq.pytorch.train.grid_keeping import keep_rounding
 from onnxq.pytorch.train.mappings import DYNAMIC_MAPPING, STATIC_MAPPING
@@ -110,10 +111,12 @@ def convert_in_place(module: nn.Module, successors: Successors = USUAL) -> nn.Mo
     Raises:
         CalibrationError: no data was seen, or values that are NaN or infinite; the message names
             the module.
+        ModelError: parameters that are NaN or infinite.
         UnsupportedError: its parameters are sharded.
     """
     check_not_sharded(module, "convert")
     check_observed_values(module)
+    check_parameters(module)
     leave_float(module, successors.custom)
     let_sums_agree(module)
     settle_weights(module)
