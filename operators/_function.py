@@ -58,6 +58,9 @@ TABLE_NS = 0.69
 STEEP = 4.0
 """Slope from which on a function is followed value by value: those of activations end below 2."""
 
+MOST_TURNS = 2
+"""Changes of direction of an activation function, at most; those of a sine have no end."""
+
 SIGNED_UNIT = (-1.0, 128 / 127)
 """For results in [-1, 1]: 8 bits get the scale 1/127, so that -1, 0 and 1 are codes."""
 
@@ -138,13 +141,15 @@ class Function(Formula):
         return Rule(Role.ELEMENTWISE, output_range=self.output_range, form=self.form)
 
     def responses(self, node: ir.Node) -> tuple[Response, ...]:
-        """A Curve where it is steep somewhere; the error itself where it only changes signs.
+        """A Curve where it is steep somewhere, or turns again and again; else see below.
 
-        An activation function lets a part of an error through that depends on where its input is.
+        An activation function lets a part of an error through that depends on where its input is;
+        one that only changes signs the error itself. A sine has slopes up to 1, but a bounded
+        result: of an input in the hundreds, whose step is a radian, nothing is left.
         """
         curve = self.with_attributes(call_of(node))
         slopes = _slopes(curve)
-        if slopes.max(initial=0.0) > STEEP:
+        if slopes.max(initial=0.0) > STEEP or _turns(curve) > MOST_TURNS:
             return (Curve(0, curve, self.exponent),)
         return (Linear((0,), 1.0),) if np.all(slopes == 1) else ()
 
@@ -175,6 +180,15 @@ def _slopes(function: Callable[[Reals], Reals]) -> Reals:
     with np.errstate(all="ignore"):
         slopes = np.abs((function(2.0 * x) - function(x)) / x)
     return np.asarray(slopes[np.isfinite(slopes)])
+
+
+def _turns(function: Callable[[Reals], Reals]) -> int:
+    """How often the function changes its direction between -64 and 64, where it is finite."""
+    with np.errstate(all="ignore"):
+        values = function(np.linspace(-64, 64, 2049))
+    changes = np.diff(values[np.isfinite(values)])
+    level = np.abs(changes) <= 1e-6 * np.abs(changes).max(initial=0.0)  # rounding, where it is flat
+    return int(np.count_nonzero(np.diff(np.sign(changes[~level]))))
 
 
 def anywhere(widest: float = 100.0) -> Iterable[Case]:

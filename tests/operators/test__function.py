@@ -8,11 +8,13 @@ import pytest
 import onnxq
 from onnxq.dtypes import INT16, UINT8, UINT16
 from onnxq.errors import ShapeError
-from onnxq.operator import Call, Case, Form, NodeCall, NodePlan, Reals
+from onnxq.operator import Call, Case, Curve, Form, NodeCall, NodePlan, Reals
 from onnxq.operators._function import (
+    MOST_TURNS,
     SIGNED_UNIT,
     TABLE_NS,
     Function,
+    _turns,
     anywhere,
     around_kernel,
     positive,
@@ -22,7 +24,7 @@ from onnxq.ort import runtime
 from onnxq.qconfig import default_qconfig, default_qconfig_mapping
 from onnxq.qparams import per_tensor
 from tests.operators import builder
-from tests.operators.builder import u8
+from tests.operators.builder import operator, u8
 
 P = per_tensor(0.5, 7, UINT8)
 
@@ -186,3 +188,17 @@ def test_keyword_parameters_are_the_nodes_attributes() -> None:
 def test_variants_are_examples_with_attributes() -> None:
     made = Function("Mine", square, positive, variants=({"alpha": 0.3, "mode": "twice"},))
     assert [case.name for case in made.cases()][-1] == "alpha 0.3, mode twice"
+
+
+@pytest.mark.parametrize("op_type", ["Gelu", "Mish", "Abs", "Erf", "Softplus", "Round"])
+def test_activations_and_steps_need_not_be_followed_value_by_value(op_type: str) -> None:
+    function = operator(op_type)
+    assert isinstance(function, Function)
+    assert _turns(function.formula) <= MOST_TURNS
+
+
+@pytest.mark.parametrize("op_type", ["Sin", "Cos"])
+def test_periodic_functions_are_followed_value_by_value(op_type: str) -> None:
+    (case, *_) = operator(op_type).cases()
+    (response,) = operator(op_type).responses(builder.node_of(operator(op_type), case))
+    assert isinstance(response, Curve)

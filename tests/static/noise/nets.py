@@ -60,6 +60,21 @@ def feed_forwards(layers: int, outlier: float) -> onnx.ModelProto:
     return model(nodes, weights, (1, TOKENS, WIDTH), x)
 
 
+def frequencies(highest: float) -> onnx.ModelProto:
+    """Sines of projections (Fourier features), some `highest` wide, and a product with them."""
+    rng = np.random.default_rng(3)
+    weights = {
+        "project": rng.normal(size=(WIDTH, HIDDEN)) * highest / WIDTH**0.5,
+        "mix": rng.normal(size=(HIDDEN, WIDTH)) / HIDDEN**0.5,
+    }
+    nodes = [
+        helper.make_node("MatMul", ["x", "project"], ["angle"], name="angles"),
+        helper.make_node("Sin", ["angle"], ["wave"], name="sin"),
+        helper.make_node("MatMul", ["wave", "mix"], ["y"], name="mix"),
+    ]
+    return model(nodes, weights, (1, TOKENS, WIDTH), "y")
+
+
 def tokens(count: int) -> list[dict[str, Singles]]:
     rng = np.random.default_rng(4)
     shape = (1, TOKENS, WIDTH)

@@ -15,7 +15,7 @@ from onnxq.observers.tensor_noise import TensorNoise, decibels, predicted_noise
 from onnxq.static.noise.unfit import TYPICAL_DB, Budget, TensorLoss, tensor_losses, unfit
 from onnxq.static.planning.activation_qparams import tensor_qparams
 from tests.examples import ALL_INTEGERS
-from tests.static.noise.nets import feed_forwards, sounds, spectral, tokens
+from tests.static.noise.nets import feed_forwards, frequencies, sounds, spectral, tokens
 
 if TYPE_CHECKING:
     from onnxq.core.arrays import Reals, Singles
@@ -52,6 +52,16 @@ def test_all_that_the_logarithm_of_a_spectrum_is_made_of_is_unfit() -> None:
     reasons = found(spectral(logarithm=True), sounds(8))
     assert set(reasons) == {"x", "c", "re2", "im2", "p", "pf"}
     assert "behind Log 'log'" in reasons["x"].reason
+
+
+def test_what_is_steps_of_radians_ahead_of_a_sine_is_unfit_with_the_product_before_it() -> None:
+    reasons = found(frequencies(100.0), tokens(8))
+    assert set(reasons) == {"x", "angle"}
+    assert "behind Sin 'sin' in 8 bits (" in reasons["x"].reason
+
+
+def test_a_sine_of_small_angles_keeps_every_tensor() -> None:
+    assert found(frequencies(1.0), tokens(8)) == {}
 
 
 def test_a_spectrum_that_is_read_as_it_is_keeps_every_tensor() -> None:
