@@ -101,9 +101,10 @@ def _with_state(
         return batches
     floats = session(source)
     names = [output.name for output in floats.get_outputs()]
-    told, state = [], {}
+    told: list[Batch] = []
+    state: Batch = {}
     for batch in batches:
-        told.append(state | dict(batch))
+        told.append({**state, **batch})
         outputs = dict(zip(names, floats.run(None, told[-1]), strict=True))
         state = {fed: np.asarray(outputs[output]) for output, fed in feedback.items()}
     return told

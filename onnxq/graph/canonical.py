@@ -11,6 +11,7 @@ from onnxq.graph import checks
 from onnxq.graph.edit import use_short_domain
 from onnxq.graph.passes.attention_bias import GiveAttentionBias
 from onnxq.graph.passes.channel_shuffle import ShuffleToGather
+from onnxq.graph.passes.einsum_products import EinsumToMatMul
 from onnxq.graph.passes.float32 import ConvertToFloat32
 from onnxq.graph.passes.fold_batch_norm import FoldBatchNorm
 from onnxq.graph.passes.fold_constants import FoldConstants
@@ -51,11 +52,11 @@ class Canonical:
         model: functions inlined; names unique; weights are initializers of the graph that owns
             them; BatchNormalization and Gemm's factors folded; no Identity or Dropout, no x / 1;
             functions that were written out are one node (see the passes), a shuffle of one axis is
-            a Gather; constant factors and summands beside a node with weights are in them, and a
-            maximum over space is a MaxPool, but for modules (see `canonicalize_module`); opset >=
-            13; float32, but for inputs and outputs that are float16 (a Cast stands at each);
-            com.microsoft Attention with a bias, and its skip normalizations taken apart; types and
-            ranks known where they can be.
+            a Gather; constant factors and summands beside a node with weights are in them, an
+            Einsum is a MatMul and a maximum over space a MaxPool, but for modules (see
+            `canonicalize_module`); opset >= 13; float32, but for inputs and outputs that are
+            float16 (a Cast stands at each); com.microsoft Attention with a bias, and its skip
+            normalizations taken apart; types and ranks known where they can be.
         notes: sentences for the report ("the model is float16 ...").
         trains: whether it is of a module that goes on training, whose nodes stay as they are.
     """
@@ -84,6 +85,7 @@ def canonicalize(model: ir.Model, run: RunCallable | None = None) -> Canonical:
     with without_collector():
         found = _canonicalize(model, run)
         for then in (
+            EinsumToMatMul(),
             FuseHardSwish(),
             FoldFactors(),
             FoldFactorsAhead(),
