@@ -11,16 +11,19 @@ import onnx_ir as ir
 import pytest
 from onnx import helper
 
+import onnxq
 from onnxq.errors import CalibrationError, ModelError, QConfigError
 from onnxq.graph.io import load, model_hash, save
+from onnxq.operator import Float
 from onnxq.ort.runtime import open_session
 from onnxq.pipeline import convert, quantize, quantize_dynamic
-from onnxq.qconfig import default_qconfig_mapping
+from onnxq.qconfig import Choice, default_qconfig_mapping
 from onnxq.static.calibrate import Shard, calibrate
 from onnxq.static.placing.decision import Quantize
 from onnxq.static.plan import plan
 from onnxq.static.prepare import prepare
 from onnxq.static.rewrite import rewrite
+from tests.dynamic_models import parsed
 from tests.examples import ALL_INTEGERS, images, model, network, weights
 
 if TYPE_CHECKING:
@@ -327,3 +330,25 @@ def test_the_repr_of_each_stage_is_a_line() -> None:
     for value in (prepared, statistics, made, rewrite(prepared, made), made.qconfig):
         assert len(repr(value)) < 500
         assert "\n" not in repr(value)
+
+
+@pytest.mark.parametrize("choice", [Choice.BEST, Choice.ALL_INTEGERS])
+@pytest.mark.parametrize(
+    ("product", "shape"),
+    [("MatMul(x, w)", (0, 5)), ("MatMul(x, w)", (5, 0)), ("Gemm <transB = 1> (x, w)", (0, 5))],
+)
+def test_a_product_by_a_weight_without_elements_stays_float(
+    product: str, shape: tuple[int, int], choice: Choice
+) -> None:
+    inputs, outputs = shape[::-1] if "transB" in product else shape
+    text = f"""g (float[n, {inputs}] x, float[n, 8] z) => (float[n, {outputs}] y, float[n, 8] r)
+        {{ y = {product} r = MatMul(z, v) }}"""
+    source = parsed(text, {"w": np.zeros(shape, np.float32), "v": weights(0, 8, 8)})
+    samples = {"x": np.zeros((4, inputs), np.float32), "z": weights(1, 4, 8)}
+    asked = default_qconfig_mapping().set_choice(choice)
+    made = onnxq.quantize(source, samples, qconfig=asked)
+    onnxq.verify(source, made, samples)
+    reasons = [d.reason for d in prepare(source).decisions.values() if isinstance(d, Float)]
+    assert any("has no element" in reason for reason in reasons)
+    onnxq.quantize_dynamic(source, objective="size")
+    onnxq.quantize_weights(source, block=16, method="rtn")

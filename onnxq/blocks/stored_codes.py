@@ -37,6 +37,7 @@ class StoredCodes:
 
 
 def drop_if_unread(weight: ir.Value) -> None:
-    """Removes a float weight that no node reads any more."""
-    if not weight.uses() and weight.is_initializer() and weight.graph is not None:
+    """Removes a float weight that no node reads any more, and that is no output of its graph."""
+    kept = weight.uses() or weight.is_graph_output() or not weight.is_initializer()
+    if not kept and weight.graph is not None:
         weight.graph.initializers.pop(value_name(weight), None)

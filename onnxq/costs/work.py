@@ -99,6 +99,8 @@ def _convolution(node: ir.Node, sizes: Mapping[str, Sizes], plain: Work) -> Work
     channels that takes 5 to 6 ns each, which is nearly all of their time.
     """
     weight, group = _sizes(node, WEIGHT, sizes), int(node.attributes.get_int("group", 1))
+    if not math.prod(weight):
+        return Work(plain.operator, plain.kind, plain.read, plain.written, 0, 0)
     kind = _kind_of_convolution(weight, group)
     channels, summed = weight[0], math.prod(weight[1:])
     groups = group if kind.endswith(GROUPED) else 1  # of others, channels of one are neighbours
@@ -128,7 +130,8 @@ def _product(node: ir.Node, sizes: Mapping[str, Sizes], plain: Work) -> Work:
     result = sizes[value_name(node.outputs[0])]
     if is_constant(node, WEIGHT):
         weight = math.prod(_sizes(node, WEIGHT, sizes))
-        summed = weight // (result[-1] if result else 1)
+        # a matrix without columns has no products, and nothing to divide by
+        summed = weight // (result[-1] or 1 if result else 1)
         return Work(product, "", plain.read, plain.written, weight, plain.written * summed)
     summed = (_sizes(node, 0, sizes) or (1,))[-1]
     return Work(plain.operator, "activations", plain.read, plain.written, 0, plain.written * summed)

@@ -32,7 +32,8 @@ TURN = [1, 0]
 VANISHING = ("Identity", "Dropout")
 """Nodes that are taken out before products are looked at."""
 
-Dims = tuple[int | None, ...]
+Dims = tuple[int | str | None, ...]
+"""Sizes, or their symbols; None where neither is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,20 +181,31 @@ def _added(node: ir.Node, columns: int) -> ir.Node | None:
         return add if sizes else None
     below = len(sizes) == MATRIX and sizes[0] is not None and sizes[0] == rows[0]
     full = below and sizes[1] in (1, columns)
-    return add if full or sizes == (1, columns) else None
+    taken = _belongs_to(bias, add, node)
+    return add if (full or sizes == (1, columns)) and not taken else None
+
+
+def _belongs_to(other: ir.Value | None, add: ir.Node, node: ir.Node) -> bool:
+    """Whether the Add of two products becomes a part of the other one, which stands later."""
+    rival = None if other is None else other.producer()
+    if rival is None or rival.op_type != "MatMul" or rival.domain or rival.graph is not node.graph:
+        return False
+    if readers(rival.outputs[0], VANISHING) != [add] or goes_out(rival.outputs[0], VANISHING):
+        return False
+    return next(n for n in node.graph or () if n is rival or n is node) is node
 
 
 # --- what stands around
 
 
 def _dims(value: ir.Value | None) -> Dims | None:
-    """Sizes of a value, None where they are not known; None for an unknown rank."""
+    """Sizes of a value; None for an unknown rank."""
     tensor = constant(value)
     if tensor is not None:
         return tuple(tensor.shape.numpy())
     if value is None or value.shape is None:
         return None
-    return tuple(size if isinstance(size, int) else None for size in value.shape)
+    return tuple(size if isinstance(size, int) else size.value for size in value.shape)
 
 
 def _is_turned(value: ir.Value | None) -> bool:

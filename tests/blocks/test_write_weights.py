@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
+import onnxq
 from onnxq.blocks.codes_file import CodesFile
 from onnxq.blocks.find_codes import find_codes
 from onnxq.blocks.plan_weights import WeightRequest, plan_weights
 from onnxq.blocks.write_products import FLOAT_ACCURACY
-from onnxq.blocks.write_weights import write_weights
+from onnxq.blocks.write_weights import ProductForm, write_weights
+from onnxq.ort import runtime
 from tests.blocks.block_models import canonical
 from tests.dynamic_models import normal, op_types, parsed, run
 
@@ -32,3 +35,15 @@ def test_readers_of_one_weight_share_its_codes() -> None:
     x = normal(3, 32)
     left = run(made, {"x": x}) - run(model, {"x": x})
     assert np.square(left).mean() < 0.02 * np.square(run(model, {"x": x})).mean()
+
+
+@pytest.mark.parametrize("form", ProductForm)
+def test_a_weight_that_is_an_output_too_stays_beside_its_codes(form: ProductForm) -> None:
+    text = "g (float[n, 32] x) => (float[n, 32] y, float[32, 32] w) { y = MatMul(x, w) }"
+    source = parsed(text, {"w": normal(32, 32)})
+    made = onnxq.quantize_weights(source, method="rtn", form=form)
+    assert {"w", "w_codes"} <= made.graph.initializers.keys()
+    x = {"x": normal(3, 32)}
+    with runtime.open_session(made, threads=1) as session:
+        np.testing.assert_array_equal(session.run(x, ["w"])[0], normal(32, 32))
+    onnxq.cross_check(made, x).check()

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 K, N = 64, 24
 BLOCKED = {"axis": 0, "block_size": 32}
 SIZES = {"vector": (N,), "row": (1, N), "one": (1,), "number": (), "cube": (1, 1, N)}
-SIZES |= {"rows": (4, N), "column": (4, 1)}
+SIZES |= {"rows": (4, N), "column": (4, 1), "v": (K, N)}
 
 
 def stored(
@@ -90,6 +90,10 @@ BODIES = {
     "Relu, Identity out": "h = MatMul(x, w); r = Relu(h); y = Identity(r)",
     "Add, Relu": "h = MatMul(x, w); a = Add(h, vector); r = Relu(a); y = Neg(r)",
     "Gemm, Relu": "h = Gemm(x, w, vector); r = Relu(h); y = Neg(r)",
+    "residual": "g = Gemm(x, v); h = MatMul(x, w); y = Add(h, g)",
+    "sum of two, stored first": "h = MatMul(x, w); g = MatMul(x, v); y = Add(h, g)",
+    "sum of two, stored second": "g = MatMul(x, v); h = MatMul(x, w); y = Add(h, g)",
+    "sum of two, the other way": "g = MatMul(x, v); h = MatMul(x, w); y = Add(g, h)",
     "Gemm, turned": "h = Gemm(x, w); y = Transpose(h) perm=turn",
     "Gemm + bias, turned": "h = Gemm(x, w, vector); y = Transpose(h) perm=turn",
 }  # fmt: skip
@@ -104,7 +108,7 @@ def both_make_it(model: ir.Model) -> tuple[bool, bool]:
 @pytest.mark.parametrize("name", BODIES)
 def test_the_reference_makes_what_onnxruntime_makes(name: str) -> None:
     rows: list[tuple[int | str, ...]] = [("B", K)]
-    if "Gemm" not in name:
+    if "Gemm" not in BODIES[name]:
         rows.append(("B", 3, K))
     for x in rows:
         theirs, ours = both_make_it(stored(BODIES[name], x))

@@ -167,6 +167,8 @@ def _why_slots_forbid(node: ir.Node, rule: Rule, qconfig: QConfigMapping) -> str
     for what, value in (("weight", weight), ("bias", bias)):
         if value is not None and not value.is_initializer():
             return f"its {what} '{value.name}' is computed at run time"
+        if value is not None and _is_empty(value):
+            return f"its {what} '{value.name}' has no element"
     return ""
 
 
@@ -179,7 +181,11 @@ def _why_no_floats(value: ir.Value) -> str:
     if value.dtype != ir.DataType.FLOAT:
         # without the tensor's name: nodes that compute sizes are one group of the report
         return f"it computes in {value.dtype.name.lower()}: codes stand for float32"
-    return ""
+    return f"tensor '{value.name}' has no element" if _is_empty(value) else ""
+
+
+def _is_empty(value: ir.Value) -> bool:
+    return value.shape is not None and 0 in value.shape
 
 
 def _why_types_forbid(node: ir.Node, rule: Rule, qconfig: QConfigMapping) -> str:
