@@ -21,7 +21,8 @@ LOW_SQNR_DB = 15.0
 """Below it, a user's own metric has to say whether the model is any good: outputs then differ from
 float by a sixth and more. A text reader of 8 dB still read 99% of the characters."""
 LEAST_SPEEDUP = 1.05
-"""Below it, a run as short as a verdict's does not tell a gain from none."""
+"""Below it, a run as short as a verdict's does not tell a gain from none; below its inverse, the
+model is slower than float."""
 MAX_OUTPUTS = 8  # said one by one; the rest are counted
 
 
@@ -194,7 +195,9 @@ class Verdict(Saved):
         if self.collapse is not None:
             yield str(self.collapse)
         if self.integer_nodes and self.speedup is not None and self.speedup < LEAST_SPEEDUP:
-            yield "it gains little or no time on this machine: onnxq report shows what loses some"
+            is_slower = self.speedup < 1 / LEAST_SPEEDUP
+            gain = "it is slower than float" if is_slower else "it gains little or no time"
+            yield f"{gain} on this machine: onnxq report shows what loses time"
         if self.left_in_float:
             names = listed(self.left_in_float)
             yield f"left in float, since ONNX Runtime does not run it else: {names}"

@@ -129,7 +129,7 @@ def read_equation(text: str, ranks: Sequence[int | None]) -> Product | None:
             return None
         widths.append(rank - len(term) + len(_ELLIPSIS))
         terms[place] = term.replace(_ELLIPSIS, free[: widths[-1]][::-1])  # aligned at the right
-    found = Product(*terms, result.replace(_ELLIPSIS, free[: max(widths)][::-1]))
+    found = Product(terms[0], terms[1], result.replace(_ELLIPSIS, free[: max(widths)][::-1]))
     return found if found.is_product else None
 
 
