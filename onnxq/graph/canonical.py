@@ -20,6 +20,7 @@ from onnxq.graph.passes.fold_factors_ahead import FoldFactorsAhead
 from onnxq.graph.passes.fuse_gelu import FuseGelu
 from onnxq.graph.passes.fuse_hard_swish import FuseHardSwish
 from onnxq.graph.passes.fuse_layer_normalization import FuseLayerNormalization
+from onnxq.graph.passes.fuse_mish import FuseMish
 from onnxq.graph.passes.fuse_softmax import FuseSoftmax
 from onnxq.graph.passes.gemm_factors import FoldGemmFactors
 from onnxq.graph.passes.global_pool import MeanToGlobalPool
@@ -87,6 +88,7 @@ def canonicalize(model: ir.Model, run: RunCallable | None = None) -> Canonical:
         for then in (
             EinsumToMatMul(),
             FuseHardSwish(),
+            FuseMish(),
             FoldFactors(),
             FoldFactorsAhead(),
             SpatialMaxToPool(),

@@ -136,3 +136,21 @@ def test_a_float_stream_that_convolutions_begin_stays_float() -> None:
     assert found["stem"] is INTEGER
     assert found["residual"] is FLOAT
     assert found["product"] is RESULT
+
+
+@pytest.mark.parametrize(
+    ("op_type", "terms", "form"),
+    [("Mish", 8, INTEGER), ("Mish", 2048, RESULT), ("Gelu", 8, RESULT), ("Softplus", 64, INTEGER)],
+)
+def test_a_function_that_saves_more_than_its_product_does_is_on_codes(
+    op_type: str, terms: int, form: NodeForm
+) -> None:
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["a"], "first"),
+        helper.make_node(op_type, ["a"], ["f"], "function"),
+        helper.make_node("MatMul", ["f", "v"], ["y"], "last"),
+    ]
+    constants = {"w": weights(1, terms, 16), "v": weights(2, 16, 4)}
+    found = forms(prepare(model(nodes, constants, {"x": ["N", terms]}, opset=20)))
+    assert found["first"] is form
+    assert found["function"] is (INTEGER if form is INTEGER else FLOAT)
