@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -148,14 +149,16 @@ class Course:
     def beginnings(self, asked: QConfigMapping) -> tuple[Position, ...]:
         """Where the search may begin: as asked for; from all in integers, as onnxq chooses, too.
 
+        Where onnxq's own choice gives no model beside what is asked for, it is none of them.
+
         Raises:
             QConfigError, UnsupportedError, CalibrationError: what is asked for cannot be made.
         """
-        mappings = {"": asked}
-        if asked.choice is not Choice.BEST:
-            mappings[BY_DEFAULT] = asked.set_choice(Choice.BEST)
         quantized = self._evaluations.evaluator.quantized
-        plans = {name: quantized(mapping).plan for name, mapping in mappings.items()}
+        plans = {"": quantized(asked).plan}
+        if asked.choice is not Choice.BEST:
+            with suppress(*REFUSALS):
+                plans[BY_DEFAULT] = quantized(asked.set_choice(Choice.BEST)).plan
         units = self.units(asked, list(map(forms_of, plans.values())))
         return tuple(Position(plan.qconfig, units, name=name) for name, plan in plans.items())
 

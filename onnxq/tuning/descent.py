@@ -8,16 +8,18 @@
                        back to the form that a unit began with; for the most accurate within a time,
                        units one by one whose noise decides, so that it is known and not estimated
 
-A batch that disappoints is measured in halves. What a batch changed corrects the estimates of its
-units, so that the next one is another. It ends where no move is left that is worth a run, or with
-the budget. The same estimates and scores give the same search, but for `is_late`.
+A batch that disappoints is measured in halves; so is one that gives no model, until the moves are
+found that are at fault, which are never tried again, alone or with others. What a batch changed
+corrects the estimates of its units, so that the next one is another. It ends where no move is left
+that is worth a run, or with the budget. The same estimates and scores give the same search, but for
+`is_late`.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from onnxq.errors import QConfigError
@@ -66,7 +68,8 @@ class Found:
     Attributes:
         points: every model that was measured, in order; the first is where it began.
         best: the one that lacks least, and is best beyond that.
-        refused: (moves in words, why) of each that cannot be quantized or does not run.
+        refused: (moves in words, why) of those that cannot be quantized or do not run; of a batch,
+            of the moves in it that are at fault.
         why: it ended, in words.
     """
 
@@ -98,7 +101,8 @@ class Descent:
     offers: Offers | None = None
     first: Sequence[WholeMove] = ()
     _points: list[Point] = field(default_factory=list)
-    _refused: list[tuple[tuple[str, ...], str]] = field(default_factory=list)
+    _refused: dict[tuple[str, ...], str] = field(default_factory=dict)  # moves in words -> why
+    _taken: int = 0  # runs, those that gave no model among them
     _closed: set[tuple[str, NodeForm]] = field(default_factory=set)  # tried alone, for nothing
     _probed: set[str] = field(default_factory=set)  # anchors of units whose noise was asked for
 
@@ -110,7 +114,8 @@ class Descent:
         """
         best, *beside = self._measure([start, *others])
         if best is None:
-            raise QConfigError(f"the model to start from cannot be made: {self._refused[0][1]}")
+            why = next(iter(self._refused.values()))
+            raise QConfigError(f"the model to start from cannot be made: {why}")
         best = self._best(beside, best)
         if self.first and self.proposals.standing.lacking_db(best.score) > 0:
             best = self._best(self._with_ways(best, [(move,) for move in self.first]), best)
@@ -119,6 +124,7 @@ class Descent:
         while self._left > 0 and failures < MOST_FAILURES:
             self.proposals.estimates.meet(best.position, best.score)
             batch: Batch = ()
+            refused = len(self._refused)
             if whole and self._is_near(best):
                 ways = [*((move,) for move in whole), *self._ways_of_parts(best.position)]
                 found, whole = self._best(self._with_ways(best, ways), best), []
@@ -128,7 +134,8 @@ class Descent:
                 found = probe
             else:
                 return self._found(best, "no move is left that is worth a run")
-            failures = failures + 1 if found is best and batch else 0
+            is_failure = found is best and batch and refused == len(self._refused)
+            failures = failures + 1 if is_failure else 0
             best = found
         if self.is_late():
             return self._found(best, LATE)
@@ -137,22 +144,22 @@ class Descent:
         return self._found(best, f"{MOST_FAILURES} batches in a row made nothing better")
 
     def _found(self, best: Point, why: str) -> Found:
-        return Found(tuple(self._points), best, tuple(self._refused), why)
+        return Found(tuple(self._points), best, tuple(self._refused.items()), why)
 
     @property
     def _left(self) -> int:
         """Runs that are left; where the search begins is measured however late it is."""
-        taken = len(self._points) + len(self._refused)
-        return 0 if taken and self.is_late() else self.runs - taken
+        return 0 if self._taken and self.is_late() else self.runs - self._taken
 
     def _measure(self, positions: Sequence[Position]) -> list[Point | None]:
         """The points, in order; None where one is refused or beyond the budget."""
         kept = positions[: max(self._left, 0)]
+        self._taken += len(kept)
         found: list[Point | None] = [None] * len(positions)
         scores = self.evaluate([position.mapping for position in kept])
         for index, (position, score) in enumerate(zip(kept, scores, strict=True)):
             if isinstance(score, Refusal):
-                self._refused.append((position.words, score.reason))
+                self._refused[position.words] = score.reason
                 continue
             point = Point(position, score)
             self._points.append(point)
@@ -217,13 +224,14 @@ class Descent:
         estimates = self.proposals.estimates
         expected = estimates.total(point.position.moved(batch))
         (found,) = self._measure([point.position.moved(batch)])
+        if found is None:
+            return self._withdrawn(point, batch)
         best = self._best([found], point)
-        if found is not None:
-            if self.proposals.standing.bounds_accuracy:  # else only their order counts
-                estimates.learn(point, batch, found.score)
-            estimates.correct(point, batch, found.score)
-            if best is found and self._delivers(point, found, expected):
-                return found
+        if self.proposals.standing.bounds_accuracy:  # else only their order counts
+            estimates.learn(point, batch, found.score)
+        estimates.correct(point, batch, found.score)
+        if best is found and self._delivers(point, found, expected):
+            return found
         if len(batch) == 1:
             self._close(batch, is_better=best is not point)
             return best
@@ -236,6 +244,38 @@ class Descent:
             if len(half) == 1:
                 self._close(half, is_better=part is not None and self._is_better(part, point))
         return self._best(parts, best)
+
+    def _withdrawn(self, point: Point, batch: Batch) -> Point:
+        """The best of the point and the parts of a batch that gives no model.
+
+        Moves that give none by themselves are named, and never tried again. Where all parts give
+        one, the best of them is where the search goes on: what does not go with it is found next.
+        """
+        position = point.position.moved(batch)
+        if len(batch) == 1:
+            self._close(batch, is_better=False)
+            self._rename(position, batch)
+        if len(batch) == 1 or self._left <= 0:
+            return point
+        middle = (len(batch) + 1) // 2
+        halves = (batch[:middle], batch[middle:])
+        before = self._refused.pop(position.words, None)
+        parts = self._measure([point.position.moved(half) for half in halves])
+        if all(parts) and before is not None:
+            self._refused[position.words] = before  # together alone
+        best = self._best(parts, point)
+        for half, part in zip(halves, parts, strict=True):
+            if part is None:
+                found = self._withdrawn(point, half)
+                best = found if self._is_better(found, best) else best
+        return best
+
+    def _rename(self, position: Position, batch: Batch) -> None:
+        """Names a move that is refused by itself, whatever it was tried from."""
+        why = self._refused.pop(position.words, None)
+        if why is not None:
+            alone = replace(position, forms={}, whole=()).moved(batch)
+            self._refused[alone.words or position.words] = why
 
     def _probe(self, point: Point) -> Point | None:
         """The best of the point and one that tells the noise of a unit; None: enough is known."""

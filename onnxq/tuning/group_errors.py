@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from onnxq.checking.codes import find_codes
 from onnxq.checking.side_by_side import Pair, SideBySide
+from onnxq.errors import CalibrationError, ModelError
 from onnxq.graph.coded import INPUTS_KEY, read_coded
 from onnxq.graph.walk import node_name, walk
 from onnxq.ort.expose import observable
@@ -60,7 +61,7 @@ def errors_inside(
         feedback: output name -> input name.
 
     Raises:
-        CalibrationError: a model does not run on the samples.
+        ModelError: the quantized model does not run on the samples, on which the float one did.
     """
     shown = _shown(source, target, tensors)
     if not shown:
@@ -70,7 +71,10 @@ def errors_inside(
     with SideBySide(source, target, pairs, [], feedback, threads=1) as run:
         compare = run.open()
         for batch in samples.batches:
-            found = compare(as_taken(samples.fed(batch), inputs))
+            try:
+                found = compare(as_taken(samples.fed(batch), inputs))
+            except CalibrationError as error:
+                raise ModelError(str(error)) from error  # the float model ran on it
             for pair, sums in zip(pairs, found, strict=True):
                 pair.sums.add(sums)
     compared = {pair.name: pair.sums.compared for pair in pairs}

@@ -19,7 +19,6 @@ from onnxq.costs.model_time import walked
 from onnxq.errors import first_line
 from onnxq.operator import DynamicForm, NodeForm
 from onnxq.ort.profile import without_writing
-from onnxq.ort.runtime import open_session
 from onnxq.ort.version import installed
 from onnxq.qconfig import Choice, QConfig, QConfigMapping, onnxq_default_dynamic_qconfig
 from onnxq.tuning.attribution import Owner, Part, owners, with_unnamed
@@ -27,7 +26,7 @@ from onnxq.tuning.change_times import change_times, changes_of
 from onnxq.tuning.evaluations import REFUSALS
 from onnxq.tuning.run_sizes import every_size, known_shapes
 from onnxq.tuning.time_model import IN_FLOAT, TimeModel, form_ahead, forms_of
-from onnxq.tuning.timed_runs import one_row, profiled
+from onnxq.tuning.timed_runs import check_runs, one_row, profiled
 from onnxq.tuning.times import ChangeTime, NodeTimes, Times
 
 if TYPE_CHECKING:
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
+    from onnxq.core.arrays import Array
     from onnxq.costs import Costs
     from onnxq.tuning.evaluator import Evaluator
     from onnxq.tuning.time_model import Forms
@@ -76,9 +76,8 @@ def measure_times(
         CalibrationError: unusable samples.
         ModelError: ONNX Runtime does not run the float model.
     """
-    source = _source(evaluator)
-    timed, notes = _to_be_timed(evaluator, mappings or telling(evaluator))
-    feeds = one_row(evaluator)
+    source, feeds = _source(evaluator), one_row(evaluator)
+    timed, notes = _to_be_timed(evaluator, mappings or telling(evaluator), feeds)
     runs = profiled([each.model for each in timed], feeds)
     whole = [each.whole_ns for each in runs]
     sums = [_sums(source, *each) for each in zip(timed, runs, strict=True)]
@@ -119,14 +118,14 @@ def _with(times: Times, share: float) -> Times:
 
 
 def _to_be_timed(
-    evaluator: Evaluator, mappings: Mapping[str, QConfigMapping]
+    evaluator: Evaluator, mappings: Mapping[str, QConfigMapping], feeds: Mapping[str, Array]
 ) -> tuple[list[_Timed], tuple[str, ...]]:
     """(the float model, and those of the mappings that run; notes on the others)."""
     timed, notes = [_Timed(evaluator.subject.canonical.model, {})], []
     for words, mapping in mappings.items():
         try:
             made = evaluator.quantized(mapping)
-            open_session(made.model, threads=1).close()
+            check_runs(made.model, feeds)
         except REFUSALS as error:
             notes.append(
                 f"no times of the model {words}, which cannot be made: {first_line(error)}"

@@ -49,7 +49,7 @@ class Observations:
             self._seen[statistics.model_hash, tensors] = [statistics]
 
     def covering(self, prepared: Prepared) -> Observations:
-        """The same, but that what observes tensors of this Prepared alone shares its calibration.
+        """Observations in which what observes tensors of this Prepared alone has its calibration.
 
         Numbers are those of `calibrate` but for their last bit.
         """

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from onnxq.core.atomic import temporary_folder
-from onnxq.errors import CalibrationError
+from onnxq.errors import CalibrationError, ModelError
 from onnxq.ort.profile import node_times, quick_mean
 from onnxq.ort.runtime import open_profiled, open_session
 from onnxq.ort.turns import Run, Schedule, repeats_of, round_seconds, taken, taking_turns
@@ -68,6 +68,19 @@ class Profiled:
     nodes: Mapping[str, NodeTime]
     whole_ns: float
     rounds_s: tuple[float, ...]
+
+
+def check_runs(model: ir.Model, feeds: Mapping[str, Array]) -> None:
+    """Runs a model once.
+
+    Raises:
+        ModelError: ONNX Runtime does not open it, or it does not run on these inputs.
+    """
+    with open_session(model, threads=1) as session:
+        try:
+            session.run(as_taken(feeds, input_specs(model)))
+        except CalibrationError as error:
+            raise ModelError(str(error)) from error  # the float model does
 
 
 def whole_times(models: Sequence[ir.Model], feeds: Mapping[str, Array]) -> list[list[float]]:

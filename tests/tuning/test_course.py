@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from onnxq.errors import UnsupportedError
 from onnxq.ort.layouts import CONVOLUTION
+from onnxq.qconfig import Choice
 from onnxq.tuning.course import BY_DEFAULT, HERE, MOST_SHARE, TIMES, Course, times_in
 from onnxq.tuning.evaluations import Evaluations
 from onnxq.tuning.finalists import Clock
@@ -20,6 +22,9 @@ from tests.examples import ALL_INTEGERS
 from tests.tuning.parts import chain, evaluator_of
 
 if TYPE_CHECKING:
+    from onnxq.checking.runnable import Made
+    from onnxq.qconfig import QConfigMapping
+    from onnxq.static.plan import Plan
     from onnxq.tuning.evaluator import Evaluator
 
 HEAD = JournalHead("model", "samples", "sqnr", "portable", "1", "fast")
@@ -62,6 +67,22 @@ def test_from_all_integers_the_default_is_another_beginning(evaluator: Evaluator
     first, other = course.beginnings(ALL_INTEGERS)
     assert (only.name, first.name, other.name) == ("", "", BY_DEFAULT)
     assert other.start.nodes == only.start.nodes
+
+
+def test_a_default_that_cannot_be_made_is_no_beginning(
+    evaluator: Evaluator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quantized = evaluator.quantized
+
+    def refusing(mapping: QConfigMapping) -> Made[Plan]:
+        if mapping.choice is Choice.BEST:
+            raise UnsupportedError("no Clip on codes of 16 bits")
+        return quantized(mapping)
+
+    monkeypatch.setattr(evaluator, "quantized", refusing)
+    evaluations = Evaluations(evaluator, Journal.open(None, HEAD))
+    (only,) = Course(evaluations, Goal(), None, lambda *_runs: None).beginnings(ALL_INTEGERS)
+    assert only.name == ""
 
 
 @pytest.mark.parametrize(("least_db", "is_tried"), [(None, False), (1.0, True)])

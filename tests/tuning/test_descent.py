@@ -147,6 +147,35 @@ def test_moves_that_are_refused_are_named_and_others_found() -> None:
     assert dict(found.best.position.forms) == {"/layer1": FLOAT}
 
 
+def test_a_move_that_is_refused_is_found_in_its_batch_and_keeps_no_other_one_back() -> None:
+    layers = tuple(Layer(1e-3 * (10 - i), 0.1, 0.05) for i in range(8))
+    network = Network((Layer(1e-2, 0.2, 0.1), *layers))
+    goal = Goal(min_sqnr_db=17, max_runs=20)
+    found = _descent(network, goal, FLOAT).run(network.start)
+    assert [moves for moves, _ in found.refused] == [("float: Conv, /layer0",)]
+    assert Standing(goal, math.inf).lacks(found.best.score) == 0
+    assert "/layer0" not in found.best.position.forms
+
+
+def test_moves_that_are_refused_together_are_taken_apart() -> None:
+    network = Network(tuple(Layer(1e-2, 0.25, 0.1) for _ in range(4)))
+    goal = Goal(min_sqnr_db=16.0, max_runs=12)
+
+    def measured(mappings: Sequence[QConfigMapping]) -> list[Score | Refusal]:
+        first, second = network.units[:2]
+        return [
+            Refusal("not side by side")
+            if form_in(mapping, first) is form_in(mapping, second) is FLOAT
+            else network.measured([mapping])[0]
+            for mapping in mappings
+        ]
+
+    descent = replace(_descent(network, goal, None), evaluate=measured)
+    found = descent.run(network.start)
+    assert Standing(goal, math.inf).lacks(found.best.score) == 0
+    assert set(found.best.position.forms) == {"/layer0", "/layer2"}
+
+
 def test_the_better_of_two_beginnings_is_gone_on_from() -> None:
     network = Network(tuple(Layer(1e-2, 0.5, 0.2) for _ in range(4)))
     goal = Goal(min_sqnr_db=14.0)

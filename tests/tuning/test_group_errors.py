@@ -1,8 +1,11 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from onnx import helper
 
+from onnxq.checking.side_by_side import SideBySide
+from onnxq.errors import CalibrationError, ModelError
 from onnxq.qconfig.input_codes import Pixels
 from onnxq.tuning.group_errors import errors_inside, results_of
 from onnxq.tuning.node_group import NodeGroup
@@ -31,3 +34,19 @@ def test_errors_inside_of_a_model_that_takes_pixels_are_those_of_codes() -> None
     errors = errors_inside(source, made, ["r1", "y"], found.baseline.samples, {})
     assert set(errors) == {"r1", "y"}
     assert all(30 < db < 70 for db in errors.values())
+
+
+def test_a_model_that_does_not_run_is_no_fault_of_the_samples(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The candidate is at fault: a search goes on without it."""
+
+    def compare(_batch: object) -> None:
+        raise CalibrationError("no kernel for these sizes")
+
+    monkeypatch.setattr(SideBySide, "open", lambda _self: compare)
+    found = evaluator_of()
+    made = found.quantized(ALL_INTEGERS).model
+    source = found.subject.prepared(ALL_INTEGERS).model
+    with pytest.raises(ModelError, match="no kernel for these sizes"):
+        errors_inside(source, made, ["r1"], found.baseline.samples, {})

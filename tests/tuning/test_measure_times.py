@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from onnxq import costs
+from onnxq.errors import ModelError
 from onnxq.operator import NodeForm
 from onnxq.tuning import measure_times as module
 from onnxq.tuning import timed_runs
@@ -16,6 +17,11 @@ from tests.examples import ALL_INTEGERS
 from tests.tuning.parts import evaluator_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import onnx_ir as ir
+
+    from onnxq.core.arrays import Array
     from onnxq.tuning.evaluator import Evaluator
     from onnxq.tuning.times import Times
 
@@ -77,6 +83,25 @@ def test_a_model_that_cannot_be_made_leaves_a_note(
     assert len(found.notes) == 1
     assert "of nobody" in found.notes[0]
     assert "nowhere" in found.notes[0]
+
+
+def test_a_model_that_does_not_run_leaves_a_note(
+    evaluator: Evaluator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check = timed_runs.check_runs
+    asked = iter([False, True])
+
+    def refusing(model: ir.Model, feeds: Mapping[str, Array]) -> None:
+        check(model, feeds)
+        if next(asked):
+            raise ModelError("no kernel for these sizes")
+
+    monkeypatch.setattr(module, "check_runs", refusing)
+    monkeypatch.setattr(timed_runs, "MEASURED_S", 0.02)
+    mappings = {"one": ALL_INTEGERS, "another": ALL_INTEGERS.set_node("conv2", None)}
+    (note,) = measure_times(evaluator, mappings).notes
+    assert "another" in note
+    assert "no kernel for these sizes" in note
 
 
 def test_changes_cost_what_whole_runs_show(evaluator: Evaluator, times: Times) -> None:
