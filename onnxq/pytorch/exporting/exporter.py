@@ -11,6 +11,7 @@ import contextlib
 import copy
 import functools
 import textwrap
+import warnings
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
@@ -27,6 +28,7 @@ from onnxq.pytorch.arguments.bound_inputs import BoundInputs, Inputs, bind, posi
 from onnxq.pytorch.arguments.cache import without_cache
 from onnxq.pytorch.arguments.flat import flattened, is_flat
 from onnxq.pytorch.arguments.flat import output_names as names_of
+from onnxq.pytorch.arguments.forward import FORWARD_RAISES, compute
 from onnxq.pytorch.exporting.agreement import layer_by_layer
 from onnxq.pytorch.exporting.check import (
     check_against,
@@ -318,12 +320,15 @@ def _check_values(
     """The example inputs, and other sizes of what is dynamic."""
     threads = 1 if quantized_graph.computes_in_threads(model) else None
     with runtime.open_session(model, threads=threads) as session:
-        for trial in [bound, *_other_sizes(bound, axes)]:
+        for trial in [bound, *_other_sizes(module, bound, axes)]:
             _check_trial(module, model, session.run, trial, limits)
 
 
-def _other_sizes(bound: BoundInputs, axes: Axes) -> Iterator[BoundInputs]:
-    """One row and one row more; of the other sizes, each by itself, one less."""
+def _other_sizes(module: nn.Module, bound: BoundInputs, axes: Axes) -> Iterator[BoundInputs]:
+    """One row and one row more; of the other sizes, each by itself, one less.
+
+    Batch norms without running statistics take no single row; then there is a warning.
+    """
     for label in axes.labels:
         if axes.terms(label):
             continue
@@ -331,7 +336,29 @@ def _other_sizes(bound: BoundInputs, axes: Axes) -> Iterator[BoundInputs]:
         sizes = (1, length + 1) if label == axes.batch else (length - 1,)
         for size in sizes:
             if axes.allows(label, size):
-                yield axes.resized(bound, label, size)
+                trial = axes.resized(bound, label, size)
+                if size != 1 or not _wants_rows(module, trial):
+                    yield trial
+
+
+def _wants_rows(module: nn.Module, one_row: BoundInputs) -> bool:
+    """Whether torch's batch norm refuses one row, of which it cannot take the statistics."""
+    try:
+        compute(module, one_row)
+    except ValueError as error:
+        if "Expected more than 1 value per channel" not in str(error):
+            return False
+        warnings.warn(
+            f"{type(module).__name__}: a batch norm without running statistics takes those of the "
+            "batch, so that rows depend on each other, and the module refuses a single one. The "
+            "exported model takes it, and gives that norm's bias.",
+            UserWarning,
+            stacklevel=5,
+        )
+        return True
+    except FORWARD_RAISES:
+        return False  # said where it is compared
+    return False
 
 
 _PADDING = (

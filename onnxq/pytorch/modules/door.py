@@ -23,6 +23,7 @@ from torch.utils import _pytree as pytree
 
 from onnxq.errors import ModelError, UnsupportedError, kind_of
 from onnxq.pytorch.arguments.axes import BATCH, Axes
+from onnxq.pytorch.numerics.half_inputs import HALVES
 
 if TYPE_CHECKING:
     from onnxq.pytorch.arguments.bound_inputs import BoundInputs
@@ -32,7 +33,6 @@ Model = nn.Module | ExportedProgram | str | Path
 
 _MARK = "onnxq.program"
 _UNBOUNDED = 2**31  # more rows than any check makes
-_HALVES = (torch.float16, torch.bfloat16)
 _TRAINS = {  # operator -> position of the argument that says whether it trains
     torch.ops.aten.dropout.default: 2,
     torch.ops.aten.feature_dropout.default: 2,
@@ -94,7 +94,7 @@ def in_float32(inputs: Any) -> Any:
     """
 
     def usable(x: torch.Tensor) -> torch.Tensor:
-        if x.dtype in _HALVES:
+        if x.dtype in HALVES:
             return x.float()
         return x.clone() if x.is_inference() else x
 
@@ -184,7 +184,7 @@ def _evaluated(program: nn.Module) -> nn.Module:
 def _in_float32(model: nn.Module) -> nn.Module:
     """The module, or a copy in float32 where parameters are of half precision."""
     dtypes = {x.dtype for x in (*model.parameters(), *model.buffers())}
-    halves = [str(dtype).removeprefix("torch.") for dtype in _HALVES if dtype in dtypes]
+    halves = [str(dtype).removeprefix("torch.") for dtype in HALVES if dtype in dtypes]
     if not halves:
         return model
     warnings.warn(

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 from torch.autograd import Function
 
+from onnxq.pytorch.numerics.half_inputs import HALVES
 from onnxq.pytorch.tensor_quant.descriptor import max_bound
 from onnxq.pytorch.tensor_quant.descriptor_arguments import as_num_bits
 from onnxq.pytorch.tensor_quant.quant_errors import QuantTypeError, QuantValueError
@@ -25,8 +26,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 TINY_AMAX = 2.0**-24  # half of float16's smallest number: an amax up to it makes every code 0
-_HALVES = (torch.float16, torch.bfloat16)
-_FLOATS = (*_HALVES, torch.float32, torch.float64)
+_FLOATS = (*HALVES, torch.float32, torch.float64)
 _OUTPUTS = (torch.int32, torch.float32)
 
 

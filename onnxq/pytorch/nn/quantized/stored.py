@@ -5,21 +5,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import nn
 
 from onnxq.errors import ShapeError
 from onnxq.pytorch.numerics.code_types import qdtype_of, torch_dtype
+from onnxq.pytorch.numerics.exact_buffers import ExactBuffers
 from onnxq.qparams import PerChannel, PerTensor, QParams
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-class Stored(nn.Module):
+class Stored(ExactBuffers):
     """A module whose buffers take shape and dtype of what a state_dict gives them.
 
     A scale per channel or one for the tensor, uint8 or int8 codes: this is known when numbers are
-    loaded, not when the module is made.
+    loaded, not when the module is made. A cast of the model to half precision leaves them alone.
     """
 
     fixed_shapes: tuple[str, ...] = ()

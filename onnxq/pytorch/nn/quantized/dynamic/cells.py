@@ -11,6 +11,7 @@ from onnxq.errors import QConfigError
 from onnxq.pytorch.nn.quantized.dynamic.linear import Linear
 from onnxq.pytorch.nn.quantized.dynamic.weight_codes import quantized, weight_part
 from onnxq.pytorch.nn.quantized.prepared import check_type
+from onnxq.pytorch.numerics.half_inputs import takes_halves
 
 NONLINEARITIES = {"tanh": torch.tanh, "relu": torch.relu}
 
@@ -72,6 +73,7 @@ class LSTMCell(_Cell):
     gates = 4
     float_type = nn.LSTMCell
 
+    @takes_halves
     def forward(
         self, x: torch.Tensor, hx: tuple[torch.Tensor, torch.Tensor] | None = None
     ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -88,6 +90,7 @@ class GRUCell(_Cell):
     gates = 3
     float_type = nn.GRUCell
 
+    @takes_halves
     def forward(self, x: torch.Tensor, hx: torch.Tensor | None = None) -> torch.Tensor:
         """The next h; without hx, from 0."""
         h = self.state(x, hx)
@@ -121,6 +124,7 @@ class RNNCell(_Cell):
             raise QConfigError(f"RNNCell: nonlinearity '{nonlinearity}'; wanted 'tanh' or 'relu'.")
         self.nonlinearity = nonlinearity
 
+    @takes_halves
     def forward(self, x: torch.Tensor, hx: torch.Tensor | None = None) -> torch.Tensor:
         """The next h; without hx, from 0."""
         total: torch.Tensor = self.ih(x) + self.hh(self.state(x, hx))

@@ -14,6 +14,7 @@ from onnxq.pytorch.nn.quantized.convolution import (
 )
 from onnxq.pytorch.nn.quantized.dynamic.weights import DynamicWeights
 from onnxq.pytorch.nn.quantized.prepared import check_type
+from onnxq.pytorch.numerics.half_inputs import takes_halves
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -51,6 +52,7 @@ class _Dynamic(DynamicWeights, ConvolutionBase):
 class _Conv(Convolution, _Dynamic):
     """A convolution on stored weights, float32 in and out."""
 
+    @takes_halves
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """float32 (batch, in_channels, *spatial) -> (batch, out_channels, *)."""
         return self.convolved(x)
@@ -59,6 +61,7 @@ class _Conv(Convolution, _Dynamic):
 class _ConvTranspose(TransposedConvolution, _Dynamic):
     """A transposed convolution on stored weights, float32 in and out."""
 
+    @takes_halves
     def forward(self, x: torch.Tensor, output_size: Sequence[int] | None = None) -> torch.Tensor:
         """float32 (batch, in_channels, *spatial) -> (batch, out_channels, *).
 

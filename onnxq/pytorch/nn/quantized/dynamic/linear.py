@@ -11,6 +11,7 @@ from torch.nn import functional as F  # noqa: N812  # as everywhere
 from onnxq.pytorch.nn.quantized.dynamic.weights import DynamicWeights
 from onnxq.pytorch.nn.quantized.prepared import check_type
 from onnxq.pytorch.numerics.dynamic_ops import dynamic_quantize_linear, matmul_integer
+from onnxq.pytorch.numerics.half_inputs import takes_halves
 
 
 class Linear(DynamicWeights):
@@ -50,6 +51,7 @@ class Linear(DynamicWeights):
         """Notes whether the weight has zero points: a number, so that tracing has no branch."""
         self._centred = not bool(self.weight_zero_point.any())
 
+    @takes_halves
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """float32 (..., in_features) -> (..., out_features)."""
         if self.is_half:

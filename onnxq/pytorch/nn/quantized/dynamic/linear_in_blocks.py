@@ -14,6 +14,7 @@ from onnxq.pytorch.nn.qat.linear_in_blocks import LinearInBlocks as Trained
 from onnxq.pytorch.nn.quantized.prepared import having_seen
 from onnxq.pytorch.nn.quantized.stored import Stored
 from onnxq.pytorch.numerics.block_ops import matmul_n_bits, real_weight
+from onnxq.pytorch.numerics.half_inputs import takes_halves
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -53,6 +54,7 @@ class LinearInBlocks(Stored):
         self.register_buffer("zero_points", None)
         self.register_buffer("bias_values", None)
 
+    @takes_halves
     def forward(self, x: Tensor) -> Tensor:
         """float32 (..., in_features) -> (..., out_features)."""
         sizes = (self.in_features, self.bits, self.block_size)

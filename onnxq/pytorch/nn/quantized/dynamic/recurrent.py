@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import nn
 
-from onnxq.errors import QConfigError, UnsupportedError
+from onnxq.errors import QConfigError, UnsupportedError, kind_of
 from onnxq.pytorch.nn.quantized.dynamic.weight_codes import quantized, weight_part
 from onnxq.pytorch.nn.quantized.prepared import check_type
 from onnxq.pytorch.nn.quantized.stored import Stored, tensors_of
@@ -20,6 +20,7 @@ from onnxq.pytorch.numerics.dynamic_ops import (
     in_onnx_order,
     stored_recurrence,
 )
+from onnxq.pytorch.numerics.half_inputs import takes_halves
 
 
 class _Recurrent(Stored):
@@ -163,8 +164,14 @@ class _Recurrent(Stored):
         """(output, final states (layers * D, N, H)) of all layers.
 
         Raises:
-            UnsupportedError: x has no batch axis.
+            UnsupportedError: x has no batch axis, or is packed.
         """
+        if not isinstance(x, torch.Tensor):
+            raise UnsupportedError(
+                f"{type(self).__name__}: got {kind_of(x)}; wanted a padded tensor. Quantize the "
+                "float model, packed sequences included, with onnxq.quantize_dynamic(model, "
+                "inputs=...)."
+            )
         if x.ndim != 3:
             raise UnsupportedError(
                 f"{type(self).__name__}: x of shape {tuple(x.shape)}; wanted a batch: 3 axes. Use "
@@ -246,6 +253,7 @@ class LSTM(_Recurrent):
         )
         return y, [h, c]
 
+    @takes_halves
     def forward(
         self, x: torch.Tensor, hx: tuple[torch.Tensor, torch.Tensor] | None = None
     ) -> tuple[torch.Tensor, tuple[torch.Tensor, torch.Tensor]]:
@@ -282,6 +290,7 @@ class GRU(_Recurrent):
         )
         return y, [h]
 
+    @takes_halves
     def forward(
         self, x: torch.Tensor, hx: torch.Tensor | None = None
     ) -> tuple[torch.Tensor, torch.Tensor]:

@@ -1,0 +1,46 @@
+"""Layers that compute in float32, called in half precision.
+
+    y = forward(x.float()).to(x.dtype)
+
+A model in float16 or bfloat16, or one under autocast, hands such tensors to its quantized layers.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+
+import torch
+from torch.utils import _pytree as pytree
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+HALVES = (torch.float16, torch.bfloat16)
+
+
+def takes_halves(forward: Callable[P, R]) -> Callable[P, R]:
+    """The forward, which also takes tensors in half precision and gives results in their type."""
+
+    @functools.wraps(forward)
+    def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
+        given = [x.dtype for x in pytree.tree_leaves((args, kwargs)) if _is_half(x)]
+        if not given:
+            return forward(*args, **kwargs)
+        args, kwargs = pytree.tree_map_only(torch.Tensor, _single, (args, kwargs))
+        to_given = functools.partial(torch.Tensor.to, dtype=given[0])
+        result: R = pytree.tree_map_only(torch.Tensor, to_given, forward(*args, **kwargs))
+        return result
+
+    return wrapped
+
+
+def _is_half(x: Any) -> bool:
+    return isinstance(x, torch.Tensor) and x.dtype in HALVES
+
+
+def _single(x: torch.Tensor) -> torch.Tensor:
+    return x.float() if x.dtype in HALVES else x
