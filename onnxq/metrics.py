@@ -21,6 +21,7 @@ from onnxq.errors import CalibrationError
 from onnxq.language.decoder import IDS, LOGITS, MASK
 from onnxq.language.token_run import TokenRun
 from onnxq.language.windows import as_samples, bytes_of, windows
+from onnxq.page.card import card_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -64,6 +65,8 @@ class Bits:
 
     total: float
     tokens: int
+
+    _repr_html_ = card_of
 
     @property
     def per_token(self) -> float:

@@ -9,6 +9,7 @@ model, so that they are found without; a product that shares them has the table'
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
@@ -17,6 +18,7 @@ import numpy as np
 
 from onnxq import catalog
 from onnxq.blocks.tables import find_ties, is_lookup, why_no_rows
+from onnxq.core.brief import brief
 from onnxq.dynamic.dynamic_decision import DynamicDecision, QuantizeDynamic
 from onnxq.dynamic.requests import without_form
 from onnxq.errors import ModelError, QConfigError, listed, nearest
@@ -24,6 +26,7 @@ from onnxq.graph.walk import node_name, value_name, walk
 from onnxq.in_blocks.block_spec import BlockSpec, Method
 from onnxq.operator import DynamicForm, DynamicRule, Float
 from onnxq.operator.nodes import input_at, tensor_of
+from onnxq.page.card import card_of, counts
 from onnxq.targets.gains import PRODUCT_OPS
 
 if TYPE_CHECKING:
@@ -108,6 +111,13 @@ class WeightPlan:
 
     decisions: Mapping[str, WeightDecision]
     notes: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return brief(self)
+
+    def _repr_html_(self) -> str:
+        ways = Counter("float" if isinstance(d, Float) else d.how for d in self.decisions.values())
+        return card_of(self, counts("weights", dict(ways.most_common())))
 
     @property
     def quantized(self) -> dict[str, InBlocks]:

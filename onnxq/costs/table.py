@@ -24,6 +24,7 @@ from onnxq.costs.known_fits import Key, KnownFit, as_lines, fits_in
 from onnxq.costs.work import Work
 from onnxq.errors import QConfigError
 from onnxq.operator import NodeForm
+from onnxq.page.card import card_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -128,6 +129,8 @@ class Costs:
     fits: Mapping[Key, KnownFit] = dataclasses.field(
         default_factory=dict, repr=False, compare=False
     )
+
+    _repr_html_ = card_of
 
     @functools.cached_property
     def _rows(self) -> dict[Key, list[Timing]]:

@@ -28,6 +28,7 @@ from onnxq.observers._arguments import (
     unknown_argument,
 )
 from onnxq.observers._range import EPS, resolve_range
+from onnxq.page.card import card_of
 from onnxq.qparams import QParams, QScheme
 
 if TYPE_CHECKING:
@@ -246,6 +247,8 @@ class ObserverSpec:
 
     name: str
     args: tuple[tuple[str, Argument], ...] = ()
+
+    _repr_html_ = card_of
 
     def __call__(self) -> Observer:
         """A new observer that has seen nothing."""

@@ -10,6 +10,7 @@ from typing import Protocol, runtime_checkable
 from onnxq.errors import QConfigError, member
 from onnxq.observers import Observer, ObserverSpec
 from onnxq.operator import DynamicForm, NodeForm
+from onnxq.page.card import card_of
 
 BLOCK_SIZES = (16, 32, 64, 128, 256)
 """ONNX Runtime makes MatMulNBits of these; beside others, DequantizeLinear runs at every call."""
@@ -50,6 +51,8 @@ class FakeQuantSpec:
 
     observer: ObserverSpec
     scale: ScaleRule = ScaleRule.OBSERVED
+
+    _repr_html_ = card_of
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "observer", as_observer(self.observer, "FakeQuantSpec.observer"))
@@ -109,6 +112,8 @@ class QConfig:
     weight: Part
     form: NodeForm | None = None
 
+    _repr_html_ = card_of
+
     def __post_init__(self) -> None:
         said = self.activation
         if not isinstance(said, type) and isinstance(said, Description):
@@ -153,6 +158,8 @@ class QConfigDynamic:
     weight: Part
     form: DynamicForm | None = None
     block_size: int | None = None
+
+    _repr_html_ = card_of
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "weight", as_part(self.weight, "QConfigDynamic.weight"))

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from onnxq.errors import QConfigError, kind_of, nearest
+from onnxq.page.card import card_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -49,6 +50,8 @@ class Pixels:
     mean: tuple[float, ...] = (0.0,)
     std: tuple[float, ...] = (1.0,)
     scale: float = PIXEL_STEP
+
+    _repr_html_ = card_of
 
     def __post_init__(self) -> None:
         for name in ("mean", "std"):

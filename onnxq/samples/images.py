@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from onnxq.errors import CalibrationError, UnsupportedError, first_line
+from onnxq.page.card import card_of
 from onnxq.qconfig.input_codes import PIXEL_STEP, Pixels
 from onnxq.samples.inputs import InputSpec, only_input
 
@@ -57,6 +58,8 @@ class Images:
     mean: tuple[float, ...] = (0.0,)
     std: tuple[float, ...] = (1.0,)
     scale: float = PIXEL_STEP
+
+    _repr_html_ = card_of
 
     def __post_init__(self) -> None:
         if self.size is not None and (len(self.size) != 2 or min(self.size) < 1):

@@ -11,6 +11,7 @@ import onnx_ir as ir
 from onnxq.core.arrays import Array
 from onnxq.errors import CalibrationError, nearest
 from onnxq.graph.coded import INPUTS_KEY, read_coded
+from onnxq.page.card import card_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -40,6 +41,8 @@ class InputSpec:
     optional: bool = False
     coded: Coded | None = None
     is_tensor: bool = True
+
+    _repr_html_ = card_of
 
     @property
     def static_batch(self) -> int | None:

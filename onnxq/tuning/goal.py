@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from onnxq.core.saved import Saved
 from onnxq.errors import QConfigError, kind_of, member
+from onnxq.page.card import card_of
 from onnxq.tuning.defaults import MOST_RUNS
 
 if TYPE_CHECKING:
@@ -57,6 +58,8 @@ class Goal(Saved):
     objective: Aim = Aim.SPEED
     max_runs: int = MOST_RUNS
     max_seconds: float | None = None
+
+    _repr_html_ = card_of
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "objective", member(Aim, self.objective, "objective"))

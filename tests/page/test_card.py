@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 import onnxq
+from onnxq import costs, samples
+from onnxq.blocks.plan_weights import WeightRequest, plan_weights
 from onnxq.page.card import MOST_ROWS, Table, card, card_of, counts
 from onnxq.page.content import Fact
 from onnxq.report.inspection import inspect
@@ -55,6 +57,15 @@ VALUES: dict[str, Callable[[], object]] = {
     "file": lambda: inspect(pair().target),
     "qconfig": onnxq.qconfig.default_qconfig_mapping,
     "target": onnxq.targets.get_default,
+    "weight plan": lambda: plan_weights(pair().source, WeightRequest()),
+    "goal": lambda: onnxq.Goal(min_sqnr_db=30),
+    "entry": onnxq.qconfig.get_default_qconfig,
+    "dynamic entry": lambda: onnxq.qconfig.QConfigDynamic(weight=onnxq.observers.MinMaxObserver.with_args()),
+    "spec": lambda: onnxq.observers.MinMaxObserver.with_args(),
+    "costs": lambda: costs.of("x86-vnni"),
+    "images": lambda: samples.Images("folder"),
+    "pixels": onnxq.qconfig.Pixels,
+    "bits": lambda: onnxq.metrics.Bits(8.0, 4),
 }
 
 
