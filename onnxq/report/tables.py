@@ -3,9 +3,11 @@
     spare = width - gaps - numbers
     cut   = the largest c with sum(min(natural width, c) over names and words) <= spare
 
-A column without a space in any cell is one of names, and so is the first. Where the output is no
-terminal, names stay whole, whatever the width, and the header stays one line: they are what one
-searches for. Such a table may be wider than 80 columns.
+A column without a space in any cell is one of names, and so is the first. Names that do not fit
+first lose what all of their column share at either end, up to a separator: /layer1/conv1_output_0
+and /layer1/conv2_output_0 become ...conv1... and ...conv2.... Where the output is no terminal,
+names stay whole, whatever the width, and the header stays one line: they are what one searches for.
+Such a table may be wider than 80 columns.
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ READABLE = 40  # columns of words beside a name that takes all the room
 MOST_ROWS = 20
 """Rows of a table that is sorted, worst first; the rest are counted."""
 ELLIPSIS = "..."  # every terminal and every encoding has it
+SEPARATORS = "/._:"  # between the parts of a name
 MARK = "! "
 MARKED = "bold red"
 
@@ -52,7 +55,7 @@ def print_table(
         numbers: columns that are right-aligned and never broken.
         marked: places of rows that stand out, by a sign and, where there is colour, by colour.
     """
-    cells = [list(row) for row in rows]
+    cells = _that_fit(console, header, [list(row) for row in rows], numbers)
     if marked:
         for place, row in enumerate(cells):
             row[0] = (MARK if place in marked else " " * len(MARK)) + row[0]
@@ -73,6 +76,53 @@ def print_table(
         console.print(f"{title}:")
     _print_lines(console, table, sum(widths) + GAP * len(widths))
     console.print()
+
+
+def _that_fit(
+    console: Console, header: Sequence[str], cells: list[list[str]], numbers: Sequence[int]
+) -> list[list[str]]:
+    """The cells; where the terminal is too narrow, names without what their column shares."""
+    if not cells or not console.is_terminal or is_whole():
+        return cells
+    columns = [list(column) for column in zip(*cells, strict=True)]
+    widths = [
+        max(map(cell_len, [*name.split(), *c])) for name, c in zip(header, columns, strict=True)
+    ]
+    if sum(widths) + GAP * len(widths) + len(MARK) <= console.width:
+        return cells
+    for place, column in enumerate(columns):
+        if place not in numbers and all(map(_is_name, column)):
+            columns[place] = distinct(column)
+    return [list(row) for row in zip(*columns, strict=True)]
+
+
+def distinct(names: Sequence[str]) -> list[str]:
+    """The names, "..." in place of what all of them begin or end with, up to a separator.
+
+    Separators are the characters in SEPARATORS. Fewer than two different names stay whole, and so
+    does an end that "..." would not make shorter; of each name something is left.
+    """
+    known = set(names) - {""}
+    if len(known) < 2:
+        return list(names)
+    ahead = _shared_end(known)
+    left = {name[ahead:] for name in known}
+    behind = _shared_end({name[::-1] for name in left})
+    return [_without(name, ahead, behind) if name else name for name in names]
+
+
+def _shared_end(names: Collection[str]) -> int:
+    """Characters that all names begin with, up to a separator; 0 where "..." is no shorter."""
+    first, last = min(names), max(names)  # all others lie between the two
+    differing = (place for place, (a, b) in enumerate(zip(first, last, strict=False)) if a != b)
+    shared = first[: min(next(differing, len(first)), *(len(name) - 1 for name in names))]
+    end = max(map(shared.rfind, SEPARATORS)) + 1
+    return end if end > len(ELLIPSIS) else 0
+
+
+def _without(name: str, ahead: int, behind: int) -> str:
+    start, end = ELLIPSIS * bool(ahead), ELLIPSIS * bool(behind)
+    return f"{start}{name[ahead : len(name) - behind]}{end}"
 
 
 def shortened(name: str, width: int) -> str:

@@ -8,6 +8,7 @@ import pytest
 import onnxq
 from onnxq import costs, samples
 from onnxq.blocks.plan_weights import WeightRequest, plan_weights
+from onnxq.observers import MinMaxObserver
 from onnxq.page.card import MOST_ROWS, Table, card, card_of, counts
 from onnxq.page.content import Fact
 from onnxq.report.inspection import inspect
@@ -60,8 +61,8 @@ VALUES: dict[str, Callable[[], object]] = {
     "weight plan": lambda: plan_weights(pair().source, WeightRequest()),
     "goal": lambda: onnxq.Goal(min_sqnr_db=30),
     "entry": onnxq.qconfig.get_default_qconfig,
-    "dynamic entry": lambda: onnxq.qconfig.QConfigDynamic(weight=onnxq.observers.MinMaxObserver.with_args()),
-    "spec": lambda: onnxq.observers.MinMaxObserver.with_args(),
+    "dynamic entry": lambda: onnxq.qconfig.QConfigDynamic(weight=MinMaxObserver.with_args()),
+    "spec": lambda: MinMaxObserver.with_args(),
     "costs": lambda: costs.of("x86-vnni"),
     "images": lambda: samples.Images("folder"),
     "pixels": onnxq.qconfig.Pixels,

@@ -11,7 +11,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from onnxq.report.detail import Detail, showing
-from onnxq.report.tables import MARK, print_table, shortened
+from onnxq.report.tables import MARK, distinct, print_table, shortened
 
 if TYPE_CHECKING:
     import pytest
@@ -96,3 +96,35 @@ def test_a_shortened_name_keeps_both_ends_and_fits(name: str, width: int) -> Non
         assert len(short) == width
         assert short[:2] == name[:2]
         assert short[-3:] == name[-3:]
+
+
+def test_names_lose_what_their_column_shares_before_they_are_cut() -> None:
+    names = [f"{NAME.removesuffix('MatMul')}{each}_output_0" for each in ("relu_16", "getitem_3")]
+    file = io.StringIO()
+    console = Console(file=file, force_terminal=True, width=80, color_system=None)
+    print_table(console, "", ("tensor", "node", "dB"), [(n, n, "1") for n in names], numbers=(2,))
+    assert [line.split()[:2] for line in file.getvalue().splitlines()[1:3]] == [
+        ["...relu_16..."] * 2,
+        ["...getitem_3..."] * 2,
+    ]
+
+
+def test_names_that_fit_stay_whole() -> None:
+    rows = [("/layer1/conv1_output_0", "1"), ("/layer1/conv2_output_0", "2")]
+    file = io.StringIO()
+    console = Console(file=file, force_terminal=True, width=80, color_system=None)
+    print_table(console, "", ("tensor", "dB"), rows, numbers=(1,))
+    assert rows[0][0] in file.getvalue()
+
+
+def test_names_are_told_apart_by_what_they_do_not_share() -> None:
+    assert distinct(["/a/b1/c", "/a/b2/c", ""]) == ["/a/b1/c", "/a/b2/c", ""]  # "..." is as long
+    assert distinct(["/stem/b1/Conv", "/stem/b2/Conv"]) == ["...b1...", "...b2..."]
+    assert distinct(["/stem/b", "/stem/b/c"]) == ["...b", "...b/c"]
+    assert distinct(["/stem/b"] * 2) == ["/stem/b"] * 2
+
+
+@given(st.lists(st.text("ab/_", min_size=1, max_size=12), max_size=6))
+def test_different_names_stay_different(names: list[str]) -> None:
+    found = dict(zip(names, distinct(names), strict=True))
+    assert len(set(found.values())) == len(found)
