@@ -185,7 +185,7 @@ def as_aim(bits_average: float | None, size: float | None) -> Aim | None:
 
 def check_accuracy(level: int) -> None:
     """Raises QConfigError for an accuracy_level that is not one of MatMulNBits' on CPUs."""
-    if level not in ACCURACIES:
+    if type(level) is not int or level not in ACCURACIES:
         raise QConfigError(
             f"accuracy_level: got {level!r}; wanted 0 (float32) or 4 (int8 activations)."
         )

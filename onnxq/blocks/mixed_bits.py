@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import dataclass
+from numbers import Real
 from typing import TYPE_CHECKING
 
 from onnxq.blocks.bit_noise import MEASURED_BATCHES, bit_noise, output_noise
@@ -56,6 +57,10 @@ class Aim:
     def __post_init__(self) -> None:
         if (self.bits_average is None) == (self.size is None):
             raise QConfigError("mixed bits: give an average of bits or a size, one of the two.")
+        for what, value in (("bits_average", self.bits_average), ("size", self.size)):
+            is_number = isinstance(value, Real) and not isinstance(value, bool)
+            if value is not None and not is_number:
+                raise QConfigError(f"{what}: got {value!r}; wanted a number.")
         if self.size is not None and not 0 < self.size <= 1:
             raise QConfigError(
                 f"size: got {self.size:g}; wanted a part of the float model's size, above 0 and "

@@ -91,9 +91,11 @@ def bench(
     Raises:
         ModelError: a model cannot be read, or the two have different inputs.
         CalibrationError: unusable samples; samples and shapes; neither, where sizes beside the
-            batch are dynamic; or shapes that do not fit.
+            batch are dynamic; shapes that do not fit; or fewer than 1 run.
         UnsupportedError: batch_size differs from the model's static batch.
     """
+    if type(runs) is not int or runs < 1:
+        raise CalibrationError(f"runs: got {runs!r}; wanted a whole number, 1 or more.")
     ours_model, theirs_model = load(model), load(quantized)
     _check_comparable((model, ours_model), (quantized, theirs_model))
     theirs_takes = input_specs(theirs_model)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass, replace
+from numbers import Real
 
 from onnxq.dtypes import INT2, INT4, INT8, UINT2, UINT4, UINT8, QDType
 from onnxq.errors import QConfigError, UnsupportedError
@@ -80,12 +81,11 @@ class BlockSpec:
                 "MatMulNBits takes 2, 4 or 8 bits ('Only 2b, 4b and 8b quantization is "
                 "supported'). Ask for 2, 4 or 8."
             )
-        if self.bits not in BITS:
+        if type(self.bits) is not int or self.bits not in BITS:
             raise QConfigError(f"bits: got {self.bits!r}; wanted 2, 4 or 8.")
-        if self.block not in BLOCKS:
-            near = min(BLOCKS, key=lambda size: abs(size - self.block))
+        if type(self.block) is not int or self.block not in BLOCKS:
             raise QConfigError(
-                f"block: got {self.block!r}; wanted 16, 32, 64 or 128. The nearest is {near}."
+                f"block: got {self.block!r}; wanted 16, 32, 64 or 128.{_nearest_block(self.block)}"
             )
         if self.scheme is Scheme.REAL and self.bits == BITS[-1]:
             raise UnsupportedError(
@@ -158,6 +158,13 @@ class BlockSpec:
         }
         codes = rows * count * (self.block * self.bits // POINT_BITS + SCALE_BYTES)
         return codes + points[self.scheme]
+
+
+def _nearest_block(size: object) -> str:
+    """A phrase to end a message with; empty where a number of blocks is not what was given."""
+    if not isinstance(size, Real):
+        return ""
+    return f" The nearest is {min(BLOCKS, key=lambda known: abs(known - float(size)))}."
 
 
 def is_scrambled(bits: int, outputs: int) -> bool:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from onnxq.errors import QConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
     from onnxq.qconfig import QConfigMapping
 
 
@@ -21,7 +20,8 @@ def excluding(mapping: QConfigMapping, names: Collection[str]) -> QConfigMapping
     Raises:
         QConfigError: it is no list of names.
     """
-    if isinstance(names, str) or not all(isinstance(name, str) for name in names):
+    listed = isinstance(names, Collection) and not isinstance(names, (str, bytes))
+    if not listed or not all(isinstance(name, str) for name in names):
         raise QConfigError(
             f"exclude: got {names!r}; wanted a list of names of nodes, such as ['/fc/MatMul']."
         )

@@ -84,14 +84,14 @@ FORMATS: dict[str, Callable[[ir.Model, Int8Codes], ir.Model]] = {
 """Name of a form -> what makes it of the QDQ form, given what becomes of int8 activations."""
 
 
-def check_format(format: str) -> None:
+def check_format(format: object) -> None:
     """Passes where the format is known.
 
     Raises:
         QConfigError: it is not.
     """
-    if format not in FORMATS:
+    if not isinstance(format, str) or format not in FORMATS:
         raise QConfigError(
-            f"format '{format}' is not known; known: {', '.join(FORMATS)}."
-            f"{nearest(format, FORMATS)}"
+            f"format {format!r} is not known; known: {', '.join(FORMATS)}."
+            f"{nearest(str(format), FORMATS)}"
         )

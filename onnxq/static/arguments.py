@@ -11,11 +11,13 @@ from numbers import Real
 from pathlib import Path
 
 from onnxq.costs import Costs
-from onnxq.errors import CalibrationError, ModelError, QConfigError, kind_of
+from onnxq.errors import CalibrationError, ModelError, QConfigError, kind_of, nearest
 from onnxq.qconfig import QConfig, QConfigMapping, default_choice, get_default_qconfig
 from onnxq.static.statistics import Statistics
 
 YAML_SUFFIXES = (".yaml", ".yml")
+BACKENDS = ("fbgemm", "x86", "qnnpack", "onednn")
+"""Names that PyTorch documents for whole qconfigs."""
 
 
 def mapping_from(value: object, backend: str = "") -> QConfigMapping | None:
@@ -34,26 +36,39 @@ def mapping_from(value: object, backend: str = "") -> QConfigMapping | None:
     return value if isinstance(value, QConfigMapping) else None
 
 
-def check_mapping(value: object) -> None:
+def check_mapping(value: object, of_backend: str = "default_qconfig_mapping({})") -> None:
     """Passes a QConfigMapping or None.
+
+    Args:
+        value: of the caller.
+        of_backend: the call that makes a mapping of a backend's name.
 
     Raises:
         QConfigError: anything else, with the call that makes a mapping of it.
     """
     if value is None or isinstance(value, QConfigMapping):
         return
-    if isinstance(value, QConfig):
-        remedy = "Write QConfigMapping(qconfig) to give every node this one."
-    elif isinstance(value, Mapping):
-        remedy = "Write QConfigMapping.from_dict(...)."
-    else:
-        remedy = (
-            "Give the path of a YAML file (.yaml, .yml), default_qconfig_mapping(...) "
-            "for a backend, such as 'x86', or None for onnxq's default."
-        )
     shown = f" ({value!r})" if isinstance(value, str) else ""
     raise QConfigError(
-        f"qconfig is {kind_of(value)}{shown}; wanted an onnxq.qconfig.QConfigMapping. {remedy}"
+        f"qconfig is {kind_of(value)}{shown}; wanted an onnxq.qconfig.QConfigMapping. "
+        f"{_remedy(value, of_backend)}"
+    )
+
+
+def _remedy(value: object, of_backend: str) -> str:
+    """What the caller may have meant."""
+    if isinstance(value, QConfig):
+        return "Write QConfigMapping(qconfig) to give every node this one."
+    if isinstance(value, Mapping):
+        return "Write QConfigMapping.from_dict(...)."
+    if isinstance(value, str) and value.endswith(YAML_SUFFIXES):
+        return f"Write QConfigMapping.from_yaml(Path({value!r}))."
+    if isinstance(value, str) and value in BACKENDS:
+        return f"Write {of_backend.format(repr(value))}."
+    return (
+        "QConfigMapping.from_yaml reads a file (.yaml, .yml), "
+        f"{of_backend.format('...')} is a backend's, such as 'x86', and None is onnxq's default."
+        f"{nearest(str(value), BACKENDS)}"
     )
 
 

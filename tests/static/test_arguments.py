@@ -21,7 +21,9 @@ SAMPLES = {"x": images(2)}
 @pytest.mark.parametrize(
     ("qconfig", "words"),
     [
-        ("x86", r"is a str \('x86'\); wanted an onnxq.qconfig.QConfigMapping\. .*backend"),
+        ("x86", r"is a str \('x86'\); wanted .*\. Write default_qconfig_mapping\('x86'\)"),
+        ("x68", r"is a backend's.* Did you mean 'x86'\?"),
+        (3, r"qconfig is an int; wanted .*None is onnxq's default"),
         ("q.yaml", r"q\.yaml"),
         ({"": None}, r"qconfig is a dict; wanted .*QConfigMapping\.from_dict"),
         (get_default_qconfig(), r"Write QConfigMapping\(qconfig\)"),
@@ -62,3 +64,32 @@ def test_swapped_and_missing_arguments_of_plan_are_named() -> None:
         onnxq.plan(prepared, cast("Any", SAMPLES))
     with pytest.raises(ModelError, match=r"convert: the first argument is a str"):
         onnxq.convert(cast("Any", "t.onnx"))
+
+
+@pytest.mark.parametrize("excluded", [3, "fc", None, [3], b"fc"])
+def test_excluded_nodes_are_a_list_of_names(excluded: object) -> None:
+    with pytest.raises(QConfigError, match="wanted a list of names of nodes"):
+        onnxq.quantize(network(), SAMPLES, exclude=cast("Any", excluded))
+
+
+@pytest.mark.parametrize("name", [3, ["qdq"], None, True, "qdp"])
+def test_an_unknown_format_is_told_which_there_are(name: object) -> None:
+    with pytest.raises(QConfigError, match="is not known; known: qdq, qoperator"):
+        onnxq.quantize(network(), SAMPLES, format=cast("Any", name))
+
+
+@pytest.mark.parametrize("runs", [0, -1, 1.5, "5"])
+def test_runs_of_bench_are_a_whole_number(runs: object) -> None:
+    with pytest.raises(CalibrationError, match="wanted a whole number, 1 or more"):
+        onnxq.bench(network(), network(), runs=cast("Any", runs))
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("bits", "4"), ("bits", 4.0), ("block", "32"), ("block", None), ("block", True),
+     ("accuracy_level", 4.0), ("bits_average", "4"), ("size", [1]), ("form", 3),
+     ("scheme", "afine")],
+)  # fmt: skip
+def test_options_of_stored_weights_of_a_wrong_type_are_refused(option: str, value: object) -> None:
+    with pytest.raises(QConfigError, match=r"got|is not known; known: "):
+        onnxq.quantize_weights(network(), SAMPLES, **cast("Any", {option: value}))

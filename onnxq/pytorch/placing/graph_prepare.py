@@ -20,7 +20,7 @@ from onnxq.pytorch.numerics.check_observed import check_observed_values
 from onnxq.pytorch.numerics.ranks import check_not_sharded
 from onnxq.pytorch.placing.builder import Builder, ObservingBuilder, TrainingBuilder
 from onnxq.pytorch.placing.improved_start import check_improve, improved_form, start_improved
-from onnxq.pytorch.placing.search import place
+from onnxq.pytorch.placing.search import place, training_mapping
 from onnxq.pytorch.programs.program import Open, program_of
 from onnxq.pytorch.programs.training_graph import training_graph
 from onnxq.pytorch.train.given_weights import settle_weights
@@ -29,8 +29,8 @@ from onnxq.pytorch.train.placements import PLACEMENTS
 from onnxq.qconfig import (
     QConfigMapping,
     default_qconfig_mapping,
-    get_default_qat_qconfig,
 )
+from onnxq.static.arguments import check_mapping
 from onnxq.static.prepare import backend_of
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def prepare_graph_qat(
             improvements that are not of weights.
     """
     check_not_sharded(model, "prepare_qat")
-    mapping = qconfig or QConfigMapping(get_default_qat_qconfig(backend_of(target)))
+    mapping = training_mapping(qconfig, target)
     check_improve(mapping.improve)
     modes = modes_of(model)
     program = _program(model, inputs, mapping)
@@ -105,7 +105,8 @@ def prepare_graph(
         UnsupportedError: as prepare_graph_qat.
         QConfigError: the qconfig asks for improvements.
     """
-    mapping = qconfig or default_qconfig_mapping(backend_of(target))
+    check_mapping(qconfig)
+    mapping = default_qconfig_mapping(backend_of(target)) if qconfig is None else qconfig
     if mapping.improve:
         raise QConfigError(
             f"prepare: the qconfig asks for the improvements {listed(mapping.improve)}, which look "

@@ -30,6 +30,7 @@ from onnxq.pytorch.programs.program import program_of
 from onnxq.pytorch.programs.training_graph import training_graph
 from onnxq.pytorch.train.placements import PlacedGroup, PlacedWeight, Placements, Unplaced
 from onnxq.qconfig import Choice, QConfigMapping, get_default_qat_qconfig
+from onnxq.static.arguments import check_mapping
 from onnxq.static.prepare import backend_of, prepare
 
 if TYPE_CHECKING:
@@ -60,10 +61,22 @@ def placements(
         UnsupportedError: the module cannot be exported.
         QConfigError: as onnxq.prepare.
     """
+    mapping = training_mapping(qconfig, target)
     program = program_of(model, inputs)
     traced = training_graph(copy.deepcopy(model), program)
-    mapping = qconfig or QConfigMapping(get_default_qat_qconfig(backend_of(target)))
     return place(traced, program, mapping, target)
+
+
+def training_mapping(qconfig: QConfigMapping | None, target: str | Target | None) -> QConfigMapping:
+    """The qconfig that is given, or the default for training on that target.
+
+    Raises:
+        QConfigError: it is no QConfigMapping.
+    """
+    check_mapping(qconfig, "QConfigMapping(get_default_qat_qconfig({}))")
+    if qconfig is not None:
+        return qconfig
+    return QConfigMapping(get_default_qat_qconfig(backend_of(target)))
 
 
 def place(

@@ -20,7 +20,15 @@ from onnxq.errors import QConfigError, UnsupportedError
 from onnxq.graph.canonical import canonicalize_module
 from onnxq.ort import runtime
 from onnxq.ort.types_by_run import types_by_run
-from onnxq.pytorch import FakeQuantize, convert, export, load_module, prepare, prepare_qat
+from onnxq.pytorch import (
+    FakeQuantize,
+    convert,
+    export,
+    load_module,
+    placements,
+    prepare,
+    prepare_qat,
+)
 from onnxq.pytorch.nn.intrinsic.qat import ConvBn2d, ConvBnReLU2d
 from onnxq.pytorch.programs.onnx_form import onnx_form
 from onnxq.pytorch.programs.program import Open, program_of
@@ -30,6 +38,7 @@ from onnxq.qconfig import (
     QConfigMapping,
     default_qconfig_mapping,
     get_default_qat_qconfig,
+    get_default_qconfig,
 )
 from onnxq.static.placing.decision import Quantize
 
@@ -444,3 +453,16 @@ def test_a_tensor_that_the_module_only_has_copies_of_is_rounded_there() -> None:
     exported = export(convert(prepared.eval()), x)
     gemm: Any = next(node for node in exported.graph if node.op_type == "Gemm")
     assert {value.producer().op_type for value in gemm.inputs} == {"DequantizeLinear"}
+
+
+@pytest.mark.parametrize("door", [prepare_qat, prepare, placements])
+@pytest.mark.parametrize(
+    ("qconfig", "words"),
+    [("x86", r"Write .*\('x86'\)"), ("x68", "Did you mean 'x86'"), ({}, "from_dict"),
+     ((), "qconfig is a tuple"), (get_default_qconfig(), r"Write QConfigMapping\(qconfig\)")],
+)  # fmt: skip
+def test_what_is_no_mapping_is_told_how_to_make_one(
+    door: Callable[..., object], qconfig: object, words: str
+) -> None:
+    with pytest.raises(QConfigError, match=words):
+        door(nn.Linear(3, 2), inputs=(torch.ones(1, 3),), qconfig=qconfig)
