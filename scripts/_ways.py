@@ -61,7 +61,7 @@ def write(
         feedback: {output: input} of state that goes round; the peer is given what it was in float.
     """
     if way is Way.PEER_STATIC:
-        return static_peer(source, path, _singly(_with_state(source, calibration, feedback)))
+        return static_peer(source, path, singly(with_state(source, calibration, feedback)))
     if way is Way.PEER_DYNAMIC:
         return dynamic_peer(source, path)
     with warnings.catch_warnings():
@@ -93,7 +93,7 @@ def products_alone(source: Path) -> QConfigMapping:
     return mapping
 
 
-def _with_state(
+def with_state(
     source: Path, batches: Sequence[Batch], feedback: Mapping[str, str] | None
 ) -> Sequence[Batch]:
     """The batches with the state that float handed on to each."""
@@ -110,7 +110,7 @@ def _with_state(
     return told
 
 
-def _singly(batches: Sequence[Batch]) -> Iterator[dict[str, Array]]:
+def singly(batches: Sequence[Batch]) -> Iterator[dict[str, Array]]:
     """Their samples one at a time, as the peer's examples have them; numbers are given to each.
 
     Batches whose inputs begin with axes of unlike sizes are one sample each.

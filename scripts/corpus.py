@@ -33,7 +33,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # run as a file
 
 import onnxq
 from onnxq.errors import OnnxqError
-from scripts._corpus import files, reactions, speech, text
+from scripts._corpus import files, ours, reactions, speech, text
 from scripts._tables import head, line, sqnr_db
 from scripts._timing import Ratio, ratio_of, runs_on, session
 from scripts._ways import Way, write
@@ -55,6 +55,8 @@ TASKS: dict[str, Callable[[], Task]] = {
     "magika": files.kinds,
     **{name: functools.partial(speech.activity, name) for name in speech.VARIANTS},
     "rxnmap": reactions.mapping,
+    "classifier": ours.classifier,
+    "language-model": ours.language_model,
 }
 """Name on the command line -> what makes the task."""
 WAYS = (Way.DEFAULT, Way.INTEGERS, Way.SMALL, Way.PRODUCTS, Way.PEER_STATIC)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from pathlib import Path
+
+import numpy as np
 
 from onnxq.core.arrays import Array
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from scripts._timing import session
 
 Batch = Mapping[str, Array]
 Predict = Callable[[Batch], list[Array]]
@@ -38,6 +38,11 @@ class Task:
     measure: str
     count: int
     feedback: Mapping[str, str] = field(default_factory=dict)
+
+    def rate(self, model: str | Path) -> float:
+        """Score of a file, on one thread of ONNX Runtime."""
+        run = session(Path(model))
+        return self.score(lambda batch: [np.asarray(x) for x in run.run(None, dict(batch))])
 
     def resolution(self, score: float) -> float:
         """Differences of the score that its samples cannot tell from chance, with 95%.

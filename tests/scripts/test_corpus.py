@@ -5,9 +5,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx
+import onnx.parser
 import pytest
 
-from scripts import corpus
+from scripts import _ways, corpus
 from scripts._corpus import wheels
 from scripts._corpus.boxes import box_of, boxes, overlap, regions
 from scripts._corpus.files import features
@@ -17,6 +18,7 @@ from scripts._corpus.speech import CHUNK, CONTEXT, fed, stretch
 from scripts._corpus.task import Predict, Task
 from scripts._corpus.text import decoded, drawn, line_of, line_pixels, right
 from scripts._tables import cells
+from scripts._timing import session
 from scripts._ways import Way
 from tests.examples import images, network
 
@@ -46,6 +48,27 @@ def test_a_task_is_quantized_scored_and_compared_without_any_wheel(
     assert all(abs(made.score - row.float_score) <= 0.1 for made in row.made.values())
     assert all(made.sqnr_db is not None for made in row.made.values())
     assert [each["model"] for each in cells(corpus.table([row]), "model")] == ["small"] * 3
+
+
+def test_a_file_is_rated_as_sessions_are(task: Task) -> None:
+    assert task.rate(task.model) == task.score(corpus.Recorded(session(task.model)))
+
+
+def test_the_peer_gets_each_sample_alone_and_the_state_that_float_had(tmp_path: Path) -> None:
+    text = """<ir_version: 8, opset_import: ["" : 17]>
+        sums (float[N, 2] x, float[1, 2] old) => (float[1, 2] new) {
+            last = ReduceSum <keepdims = 1> (x, axes)
+            new = Add (last, old)
+        }"""
+    model = onnx.parser.parse_model(text)
+    model.graph.initializer.append(onnx.numpy_helper.from_array(np.array([0]), "axes"))
+    onnx.save(model, tmp_path / "sums.onnx")
+    ones = np.ones((2, 2), np.float32)
+    batches = [{"x": ones, "old": ones[:1]}, {"x": ones}]
+    told = _ways.with_state(tmp_path / "sums.onnx", batches, {"new": "old"})
+    assert [batch["old"][0, 0] for batch in told] == [1, 3]
+    assert len(list(_ways.singly(told))) == 2  # two axes that begin with 2 and 1: none of samples
+    assert len(list(_ways.singly([{"x": ones}]))) == 2
 
 
 def test_a_refusal_is_a_line_of_the_table_s_notes(task: Task, tmp_path: Path) -> None:
