@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from onnxq.blocks.alike import ALIKE, raw_tensors
 from onnxq.blocks.group_walk import GroupWalk
+from onnxq.blocks.known_inputs import ALIKE, UNKNOWN, Known, power_behind_norm, raw_tensors
 from onnxq.blocks.plan_weights import rows_of
 from onnxq.blocks.solve import prepared
 from onnxq.core.threads import workers
-from onnxq.graph.walk import node_name, walk
+from onnxq.graph.edit import all_values
+from onnxq.graph.walk import node_name, value_name, walk
 from onnxq.jobs import in_order
 from onnxq.operator.nodes import input_at
 
@@ -116,21 +117,27 @@ def find_codes(
     missing = [name for name in first.values() if name not in found]
     seen = [name for name in missing if plan.quantized[name].method.needs_moments]
     raw = raw_tensors(model)
+    values = {value_name(value): value for value in all_values(model.graph)}
     for group, moments in GroupWalk(model, plan, batches, found).groups(seen):
         left = [name for name in group.nodes if name in missing]
         for method in dict.fromkeys(plan.quantized[name].method for name in left):
             same = [n for n in left if plan.quantized[n].method is method]
             parts = (p for n in same for p in parts_of(nodes[n], plan.quantized[n]))
-            solver = prepared(method, moments, _alike(group, raw))
+            solver = prepared(method, moments, _known(group, values, raw))
             for name, packed in _joined(_solved(executor, solver, parts)):
                 tensors = codes.append(keys[name], packed)
                 found |= {other: tensors for other, key in keys.items() if key == keys[name]}
     return found
 
 
-def _alike(group: Group, raw: Collection[str]) -> float:
-    """How much the numbers that a group reads are the same."""
-    return ALIKE if group.inputs is not None and group.inputs.tensor in raw else 0.0
+def _known(group: Group, values: Mapping[str, ir.Value], raw: Collection[str]) -> Known:
+    """The model's word on the numbers that a group reads."""
+    inputs = group.inputs
+    if inputs is None:
+        return UNKNOWN
+    if inputs.tensor in raw:
+        return Known(alike=ALIKE)
+    return Known(power=None if inputs.turned else power_behind_norm(values[inputs.tensor]))
 
 
 def _solved(

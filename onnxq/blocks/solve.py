@@ -11,12 +11,14 @@ import numpy as np
 
 from onnxq.blocks.gptq_rows import Compensated
 from onnxq.blocks.hqq import HalfQuadratic
+from onnxq.blocks.known_inputs import UNKNOWN
 from onnxq.blocks.rtn import Nearest
 from onnxq.errors import CalibrationError
 from onnxq.in_blocks.block_spec import Method
 
 if TYPE_CHECKING:
     from onnxq.blocks.input_moments import InputMoments
+    from onnxq.blocks.known_inputs import Known
     from onnxq.core.arrays import Reals, Singles
     from onnxq.in_blocks.block_codes import BlockCodes
     from onnxq.in_blocks.block_spec import BlockSpec
@@ -30,14 +32,15 @@ class RowSolver(Protocol):
         ...
 
 
-def prepared(method: Method, moments: InputMoments | None = None, alike: float = 0.0) -> RowSolver:
+def prepared(
+    method: Method, moments: InputMoments | None = None, known: Known = UNKNOWN
+) -> RowSolver:
     """The solver of all weights that read one input.
 
     Args:
         method: how codes are found.
         moments: of the input; None: nothing was seen of it.
-        alike: how much its numbers are the same, where nothing was seen of them
-            (`onnxq.blocks.alike`).
+        known: of the input, without samples.
 
     Raises:
         CalibrationError: the method needs moments, and there are none.
@@ -52,7 +55,7 @@ def prepared(method: Method, moments: InputMoments | None = None, alike: float =
     if method is Method.AWQ:
         assert moments is not None, "just looked"
         return Nearest(np.asarray(moments.power, np.float32))
-    return HalfQuadratic(alike) if method is Method.HQQ else Nearest(alike=alike)
+    return HalfQuadratic(known) if method is Method.HQQ else Nearest(alike=known.alike)
 
 
 def solve(

@@ -37,7 +37,7 @@ class Method(enum.Enum):
     RTN = "rtn"
     """Round to nearest, in the range with the least error."""
     HQQ = "hqq"
-    """Half-quadratic quantization: ranges that leave few large errors; no data."""
+    """Round to nearest by what norms tell of inputs; half-quadratic real zero points; no data."""
     GPTQ = "gptq"
     """Columns one after the other, each making up for the errors so far; from samples."""
     AWQ = "awq"
