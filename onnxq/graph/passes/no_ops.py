@@ -141,4 +141,4 @@ def _trains(dropout: ir.Node) -> bool:
 
 def casts(model: ir.Model) -> list[ir.Node]:
     """The nodes of the main graph that change a type, or keep it, in order."""
-    return [node for node in model.graph if node.op_type == "Cast"]
+    return [node for node in model.graph if node.op_type in ("Cast", "CastLike")]

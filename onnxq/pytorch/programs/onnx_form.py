@@ -117,19 +117,19 @@ class Cast(NamedTuple):
     Attributes:
         read: value that it reads.
         made: value that it gives.
-        to: the type.
+        to: the type; or the name of a value that has it (CastLike).
     """
 
     read: str
     made: str
-    to: int
+    to: int | str
 
     @classmethod
     def of(cls, node: ir.Node) -> Self:
-        """The names of a Cast's values."""
-        (read,), (made,) = node.inputs, node.outputs
-        assert read is not None, "the one input of a Cast"
-        return cls(str(read.name), str(made.name), node.attributes["to"].as_int())
+        """The names of a Cast's or CastLike's values."""
+        read, *like = (str(value.name) for value in node.inputs if value is not None)
+        to = like[0] if like else node.attributes["to"].as_int()
+        return cls(read, str(node.outputs[0].name), to)
 
 
 def _hand_on(model: ir.Model, found: dict[str, list[str]], casts: Sequence[Cast]) -> None:
@@ -140,7 +140,9 @@ def _hand_on(model: ir.Model, found: dict[str, list[str]], casts: Sequence[Cast]
     values = {str(value.name): value for value in all_values(model.graph)}
     for cast in reversed(casts):  # one that another one reads last
         value = values.get(cast.read)
-        if value is not None and value.dtype == cast.to and cast.made not in values:
+        like = values.get(cast.to) if isinstance(cast.to, str) else None
+        to = cast.to if like is None else like.dtype
+        if value is not None and value.dtype == to and cast.made not in values:
             found[cast.read] = [*found[cast.read], *found[cast.made]]
 
 

@@ -191,3 +191,5 @@ def test_casts_are_those_of_the_main_graph_in_order(parse: Parse) -> None:
     body = """g (float[2] x) => (float16[2] z) {
         a = Cast<to=1>(x)  y = Relu(a)  z = Cast<to=10>(y) }"""
     assert [node.outputs[0].name for node in casts(parse(body))] == ["a", "z"]
+    like = "g (float[2] x, float16[2] t) => (float16[2] z) { y = Relu(x)  z = CastLike(y, t) }"
+    assert [node.outputs[0].name for node in casts(parse(like))] == ["z"]

@@ -13,7 +13,14 @@ from torch.nn import functional
 from torch.nn.utils import parametrizations
 
 import onnxq
-from onnxq.pytorch import convert, disable_observer, export, prepare, prepare_qat
+from onnxq.pytorch import (
+    convert,
+    disable_observer,
+    export,
+    placements,
+    prepare,
+    prepare_qat,
+)
 from onnxq.pytorch.train.placements import PLACEMENTS
 
 if TYPE_CHECKING:
@@ -121,6 +128,24 @@ class C2f(nn.Module):
         return result
 
 
+class Channels(nn.Module):
+    """Says how many channels it wants."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Of x's shape."""
+        _, channels = x.shape
+        assert channels == 8
+        return x.relu()
+
+
+class Smallest(nn.Module):
+    """Asks for the range of a type."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Of x's shape."""
+        return x.masked_fill(x < 0, torch.finfo(x.dtype).min).softmax(-1)
+
+
 def rows() -> Tensor:
     return torch.randn(8, 8, generator=torch.Generator().manual_seed(0))
 
@@ -145,6 +170,15 @@ CASES = {
     "spectral norm": (lambda: sequential(parametrizations.spectral_norm(nn.Linear(8, 8))), rows),
     "old weight norm": (lambda: sequential(nn.utils.weight_norm(nn.Linear(8, 8))), rows),
     "standardized weight": (lambda: nn.Sequential(Standardized(3, 4, 3), nn.ReLU()), images),
+    "assert on channels": (lambda: sequential(Channels()), rows),
+    "smallest number": (lambda: sequential(Smallest()), rows),
+    "padding by copies": (
+        lambda: nn.Sequential(
+            nn.Conv2d(3, 4, 3, padding=1, padding_mode="replicate"),
+            nn.Conv2d(4, 4, 3, padding=1, padding_mode="circular"),
+        ),
+        images,
+    ),
     "bare lora": (BareLora, rows),
     "bare weight": (BareWeight, rows),
     "loop over parts": (C2f, images),
@@ -184,6 +218,13 @@ def test_it_trains_and_is_deployed_as_trained(name: str) -> None:
         torch.testing.assert_close(converted(x), prepared(x), rtol=0, atol=0)
     findings = onnxq.cross_check(export(converted, x), {_name(model): x.numpy()}, batch_size=len(x))
     assert findings.exact
+
+
+def test_the_layer_behind_an_rms_norm_is_quantized() -> None:
+    """The exporter ends such a norm with a CastLike, which its optimizer leaves out."""
+    placed = placements(sequential(nn.RMSNorm(8)), rows())
+    assert len(placed.weights) == 2
+    assert not any("has no place" in why for why in placed.floats.values())
 
 
 def test_a_given_weight_with_batch_norm_is_folded_where_nothing_is_trained() -> None:
