@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import warnings
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import click
@@ -36,6 +36,7 @@ from onnxq.report.detail import is_quiet
 from onnxq.tuning.defaults import IMPROVE, MOST_RUNS
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from onnxq.tuning.tuned import Tuned
@@ -165,22 +166,12 @@ def tune(
     """
     if check is not None and hold_apart is not None:
         raise click.UsageError("--hold-apart checks on some of SAMPLES: without --check.")
-    claim_beside(
-        model,
-        [output, *given(journal, save_qconfig, report)],
-        [samples, *given(qconfig, check, costs)],
-    )
-    for folder in given(front):
-        claim_folder(folder)
+    kept = Kept(output, front, save_qconfig, report)
+    kept.claim(model, given(journal), [samples, *given(qconfig, check, costs)])
     source = load_model(model, [output])
-    from onnxq.core.atomic import write_atomically
     from onnxq.costs import Costs
-    from onnxq.errors import VerificationError
-    from onnxq.graph.annotations import Annotations
-    from onnxq.graph.saving import save
     from onnxq.report.progress import progress_bar
     from onnxq.samples.held_apart import EVERY
-    from onnxq.survey.survey import Beside
     from onnxq.tuning.goal import Aim, Goal
     from onnxq.tuning.tune import tune as search
     from onnxq.tuning.tuned import MissedGoalWarning
@@ -214,42 +205,89 @@ def tune(
             executor=executor,
             progress=progress,
         )
-    points = [] if front is None else tuned.save_front(front)
-    if save_qconfig is not None:
-        text = tuned.qconfig.to_yaml().encode()
-        write_atomically(save_qconfig, lambda file: file.write(text))
-    if not tuned.missed:
-        save(tuned.model, output, Annotations(annotations))
+    options = {
+        "--target": target,
+        "--range-reduction": range_reduction,
+        "--costs": costs,
+        "--batch-size": batch_size,
+        "--annotations": None if annotations == "dropped" else annotations,
+        "--hold-apart": None if check is not None else hold_apart or EVERY,
+    }
+    reading = Reading(batch_size, (*ignore, *tuned.labels), feedback)
+    more = [*_reading_words(reading), *image_words(samples), *ends.words]
+    found = kept.write(tuned, annotations)
     _measure_files(tuned, model, None if tuned.missed else output)
-    kept = save_qconfig or _chosen(tuned, points)
-    again = (
-        None
-        if kept is None
-        else _again(
-            ["onnxq", "quantize", str(model), os.fspath(samples), "-o", str(output)],
-            {
-                "--qconfig": str(kept),
-                "--target": target,
-                "--range-reduction": range_reduction,
-                "--costs": None if costs is None else str(costs),
-                "--batch-size": None if batch_size is None else str(batch_size),
-                "--annotations": None if annotations == "dropped" else annotations,
-                "--hold-apart": None if check is not None else str(hold_apart or EVERY),
-            },
-            [
-                *(f"--ignore={name}" for name in (*ignore, *tuned.labels)),
-                *(f"--feedback={k}={v}" for k, v in feedback.items()),
-                *image_words(samples),
-                *ends.words,
-            ],
-        )
-    )
-    _report(tuned, again, as_json)
+    command = ["onnxq", "quantize", str(model), os.fspath(samples), "-o", str(output)]
+    _report(tuned, None if found is None else _again(command, found, options, more), as_json)
     if report is not None:
-        reading = Reading(batch_size, (*ignore, *tuned.labels), feedback)
-        best = tuned.model if tuned.missed else output  # the best model, written itself or not
-        beside = Beside(tuned.plan, tuned=tuned, notes=tuned.missed)
-        write_report((model, best, check or samples), report, reading, beside)
+        _write_page(tuned, kept, (model, check or samples), reading)
+    _check_reached(tuned, output)
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Paths of what a search leaves.
+
+    Attributes:
+        output: of the model, where the goal was reached.
+        front: folder of the points; None: they are not wanted.
+        qconfig: of the best model; None: it is not wanted.
+        report: page; None: it is not wanted.
+    """
+
+    output: Path
+    front: Path | None
+    qconfig: Path | None
+    report: Path | None
+
+    def claim(self, model: Path, beside: Sequence[Path], read: Sequence[Path]) -> None:
+        """Refuses paths that cannot be written, or that the search reads.
+
+        Args:
+            model: that is searched for.
+            beside: further files that are written.
+            read: files that are read.
+        """
+        claim_beside(model, [self.output, *given(self.qconfig, self.report), *beside], read)
+        for folder in given(self.front):
+            claim_folder(folder)
+
+    def write(self, tuned: Tuned, annotations: str) -> Path | None:
+        """Writes front, qconfig and model; the file that has the best one's qconfig, if any."""
+        from onnxq.core.atomic import write_atomically
+        from onnxq.graph.annotations import Annotations
+        from onnxq.graph.saving import save
+
+        points = [] if self.front is None else tuned.save_front(self.front)
+        if self.qconfig is not None:
+            text = tuned.qconfig.to_yaml().encode()
+            write_atomically(self.qconfig, lambda file: file.write(text))
+        if not tuned.missed:
+            save(tuned.model, self.output, Annotations(annotations))
+        return self.qconfig or _chosen(tuned, points)
+
+
+def _write_page(tuned: Tuned, kept: Kept, read: tuple[Path, Path], reading: Reading) -> None:
+    """Writes the HTML report on the best model, whether or not it was written itself.
+
+    Args:
+        tuned: what was found.
+        kept: with a report.
+        read: the float model, and the samples that both are run on.
+        reading: how samples are read.
+    """
+    from onnxq.survey.survey import Beside
+
+    assert kept.report is not None
+    beside = Beside(tuned.plan, tuned=tuned, notes=tuned.missed)
+    best = tuned.model if tuned.missed else kept.output
+    write_report((read[0], best, read[1]), kept.report, reading, beside)
+
+
+def _check_reached(tuned: Tuned, output: Path) -> None:
+    """Raises VerificationError where the goal was missed."""
+    from onnxq.errors import VerificationError
+
     if tuned.missed:
         raise VerificationError(
             f"the goal was not reached ({'; '.join(tuned.missed)}), and '{output}' is not written. "
@@ -286,10 +324,21 @@ def _chosen(tuned: Tuned, points: list[Path]) -> Path | None:
     return next((file for file, point in files if point.qconfig == tuned.qconfig), None)
 
 
-def _again(command: list[str], options: dict[str, str | None], more: list[str]) -> str:
-    """The command that makes the same file of the best point's qconfig."""
-    named = [part for key, value in options.items() if value is not None for part in (key, value)]
-    return shlex.join([*command, *named, *more])
+def _again(
+    command: Sequence[str], qconfig: Path, options: Mapping[str, object], more: Sequence[str]
+) -> str:
+    """The command that makes the same file of the best point's qconfig; None is no option."""
+    named = {"--qconfig": qconfig, **options}
+    words = [str(x) for key, value in named.items() if value is not None for x in (key, value)]
+    return shlex.join([*command, *words, *more])
+
+
+def _reading_words(reading: Reading) -> list[str]:
+    """Options that say which arrays of the samples are no inputs, and which go round."""
+    return [
+        *(f"--ignore={name}" for name in reading.ignore),
+        *(f"--feedback={key}={value}" for key, value in reading.feedback.items()),
+    ]
 
 
 def _report(tuned: Tuned, again: str | None, as_json: bool) -> None:

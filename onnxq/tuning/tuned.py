@@ -3,27 +3,30 @@
 from __future__ import annotations
 
 import io
-import itertools
 import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from onnxq.core.saved import plain
-from onnxq.errors import counted
 from onnxq.operator import DynamicForm, NodeForm
 from onnxq.page.card import Table, card_of
 from onnxq.qconfig import QConfig
-from onnxq.report.console import open_console, size_text
-from onnxq.report.tables import print_table, shortened
+from onnxq.report.console import open_console
 from onnxq.tuning.descent import WITHOUT_MORE
 from onnxq.tuning.goal import Aim
-from onnxq.tuning.group_tables import MOST_ROWS, count_others, print_group_times, print_sensitivity
+from onnxq.tuning.group_tables import print_group_times, print_sensitivity
 from onnxq.tuning.left_in_float import print_left_in_float, why_float
 from onnxq.tuning.milestone import Milestone, save_milestones
-from onnxq.tuning.score import db_text
+from onnxq.tuning.milestone_tables import (
+    FRONT_HEADER,
+    front_rows,
+    print_front,
+    print_steps,
+    score_words,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
     from pathlib import Path
 
     from rich.console import Console
@@ -37,10 +40,6 @@ if TYPE_CHECKING:
     from onnxq.tuning.score import Score
     from onnxq.tuning.sensitivity import Sensitivity
     from onnxq.tuning.times import Times
-
-
-MOVES_WIDTH = 66
-"""Columns that the moves of one model have in a table; those beyond are counted."""
 
 
 class MissedGoalWarning(UserWarning):
@@ -137,11 +136,8 @@ class Tuned:
         return self._facts() == other._facts()
 
     def _repr_html_(self) -> str:
-        rows = tuple(
-            (f"point-{n}", *_figures(point.score, self.metric_digits), _chosen(self, point))
-            for n, point in enumerate(self.front, 1)
-        )
-        return card_of(self, Table(("point", "metric", "dB", "time", "size", ""), rows))
+        rows = tuple(front_rows(self.front, self.qconfig, self.metric_digits))
+        return card_of(self, Table(FRONT_HEADER, rows))
 
     @property
     def is_slower(self) -> bool:
@@ -236,8 +232,8 @@ def print_tuned(console: Console, tuned: Tuned) -> None:
     print_sensitivity(console, tuned.sensitivity)
     if tuned.times is not None and tuned.kinds:
         print_group_times(console, tuned.times, tuned.kinds)
-    _print_steps(console, tuned)
-    _print_front(console, tuned)
+    print_steps(console, tuned.steps, tuned.metric_digits)
+    print_front(console, tuned.front, tuned.qconfig, tuned.metric_digits)
     is_cut = tuned.why in WITHOUT_MORE
     print_left_in_float(console, tuned.left_in_float, tuned.score, tuned.goal, is_cut=is_cut)
     for move in _chosen_moves(tuned):
@@ -245,12 +241,23 @@ def print_tuned(console: Console, tuned: Tuned) -> None:
     apart, digits = tuned.held_apart, tuned.metric_digits
     console.print(f"goal: {tuned.goal}")
     console.print(
-        f"on the samples of the search: {_words(tuned.score, tuned.float_metric, digits)}"
+        f"on the samples of the search: {score_words(tuned.score, tuned.float_metric, digits)}"
     )
-    console.print(f"on {apart.where}: {_words(apart.score, apart.float_metric, digits)}")
+    console.print(f"on {apart.where}: {score_words(apart.score, apart.float_metric, digits)}")
     _print_verdict(console, tuned)
     for missed in tuned.missed:
         console.print(f"missed: {missed}")
+    _print_notes(console, tuned, is_cut=is_cut)
+
+
+def _print_notes(console: Console, tuned: Tuned, *, is_cut: bool) -> None:
+    """Notes on the choice, the end of the search, and what was refused.
+
+    Args:
+        console: to print to.
+        tuned: what was found.
+        is_cut: whether the search ended before it had tried all that is worth a run.
+    """
     if _computes_in_float(tuned.qconfig):
         others = [step.score for step in tuned.steps if not _computes_in_float(step.qconfig)]
         stored = "weights are stored as integers, and all computes in float"
@@ -284,40 +291,6 @@ def _print_verdict(console: Console, tuned: Tuned) -> None:
         )
 
 
-def _print_steps(console: Console, tuned: Tuned) -> None:
-    rows = []
-    for step in tuned.steps[:MOST_ROWS]:
-        moves = _shortly(step.moves) or "where it begins"
-        rows.append((moves, *_figures(step.score, tuned.metric_digits)))
-    header = ("moves", "metric", "dB", "time", "size")
-    print_table(
-        console,
-        "models that were measured (~: time as predicted)",
-        header,
-        rows,
-        numbers=(1, 2, 3, 4),
-    )
-    count_others(console, len(tuned.steps))
-
-
-def _shortly(moves: Sequence[str]) -> str:
-    """The first moves, as many as a row has place for, and how many more there are."""
-    lengths = itertools.accumulate(len(move) for move in moves)
-    most = sum(length <= MOVES_WIDTH for length in lengths)
-    first = [shortened(move, MOVES_WIDTH) for move in moves[:1]]
-    return counted([*first, *moves[1:]], max(most, 1))
-
-
-def _print_front(console: Console, tuned: Tuned) -> None:
-    rows = [
-        (f"point-{number}", *_figures(point.score, tuned.metric_digits), _chosen(tuned, point))
-        for number, point in enumerate(tuned.front, 1)
-    ]
-    header = ("point", "metric", "dB", "time", "size", "")
-    title = "front: no other is as accurate, as fast and as small"
-    print_table(console, title, header, rows, numbers=(1, 2, 3, 4))
-
-
 def _chosen_moves(tuned: Tuned) -> tuple[str, ...]:
     """The moves to the best model, in words; of the float model, that it is that one."""
     if tuned.is_float:
@@ -344,33 +317,3 @@ def _computes_in_float(mapping: QConfigMapping) -> bool:
         for entry in mapping.nodes.values()
         if entry is not None
     )
-
-
-def _chosen(tuned: Tuned, point: Milestone) -> str:
-    return "chosen" if point.qconfig == tuned.qconfig else ""
-
-
-def _figures(score: Score, digits: int) -> tuple[str, str, str, str]:
-    return (
-        db_text(score.metric, digits),
-        db_text(score.worst_db),
-        _time(score),
-        size_text(score.size_bytes),
-    )
-
-
-def _time(score: Score) -> str:
-    """Share of float's time; ~: predicted."""
-    if score.time_ratio is None:
-        return "-"
-    return f"{'~' if score.time_range is None else ''}{score.time_ratio:.3f}"
-
-
-def _words(score: Score, float_metric: float, digits: int) -> str:
-    beside = "" if math.isinf(float_metric) else f" (float {float_metric:.{digits}f})"
-    metric, db, time, size = _figures(score, digits)
-    interval = ""
-    if score.time_range is not None:
-        low, high = score.time_range
-        interval = f" ({low:.3f} to {high:.3f})"
-    return f"metric {metric}{beside}, {db} dB, {time}{interval} of float's time, {size}"
