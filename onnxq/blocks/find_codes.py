@@ -22,7 +22,7 @@ from onnxq.blocks.plan_weights import rows_of
 from onnxq.blocks.solve import prepared
 from onnxq.core.threads import workers
 from onnxq.graph.edit import all_values
-from onnxq.graph.walk import node_name, value_name, walk
+from onnxq.graph.walk import node_name, walk
 from onnxq.jobs import in_order
 from onnxq.operator.nodes import input_at
 
@@ -117,7 +117,7 @@ def find_codes(
     missing = [name for name in first.values() if name not in found]
     seen = [name for name in missing if plan.quantized[name].method.needs_moments]
     raw = raw_tensors(model)
-    values = {value_name(value): value for value in all_values(model.graph)}
+    values = {str(value.name): value for value in all_values(model.graph)}
     for group, moments in GroupWalk(model, plan, batches, found).groups(seen):
         left = [name for name in group.nodes if name in missing]
         for method in dict.fromkeys(plan.quantized[name].method for name in left):
