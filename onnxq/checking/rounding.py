@@ -18,6 +18,8 @@ a sum of independent errors of these sizes is within
 The root is that of the number of the tensor that moves most. A fault in a node is not random, and
 not of the size of its last bits: it lies outside.
 
+Nodes in bodies of If, Loop and Scan are moved in each step, as those around them are.
+
 Codes are compared, never moved. One that ONNX Runtime rounded to the other side of a tie is
 explained where the float ahead of it lies that near to the tie; from there on the reference goes on
 with ONNX Runtime's code, so that every later integer still has to agree.
@@ -147,8 +149,21 @@ class _Replay:
         if not error:
             return _run(node, self.values, own)
         given = {name: own.get(name, self.values[name]) for name in dict.fromkeys(node.input)}
-        outputs = _run(node, self.values, own | {n: self._move(x, error) for n, x in given.items()})
+        moved = own | {n: self._move(x, error) for n, x in given.items()}
+        with reference.bodies_run_by(self._in_body):
+            outputs = _run(node, self.values, moved)
         return [self._move(y, error) for y in outputs]
+
+    def _in_body(
+        self, node: OpRun, inputs: Sequence[Any], extra: Mapping[str, Any]
+    ) -> tuple[Any, ...]:
+        """Outputs of a node in a body, moved as those of the graph around are."""
+        outputs = reference.run_node(node, inputs, extra)
+        error = _error(node, inputs, outputs)
+        if not error:
+            return outputs
+        moved = [self._move(x, error) for x in inputs]
+        return tuple(self._move(y, error) for y in reference.run_node(node, moved, extra))
 
     def _move(self, x: Any, error: float) -> Any:
         """The floats, each up or down at random; anything else as it is."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from onnxq.reference.beside import Beside, SideBySide
 from onnxq.reference.elsewhere import FloatNodes, RunNode
-from onnxq.reference.evaluation import Evaluator, run_node
+from onnxq.reference.evaluation import Evaluator, bodies_run_by, run_node
 from onnxq.reference.node_runner import node_runner
 from onnxq.reference.ops import CODE_DTYPES, Hear, KernelOp, kernel, op_class, op_classes, where
 from onnxq.reference.session import evaluator, integer_evaluator, integer_form
@@ -27,6 +27,7 @@ __all__ = [
     "KernelOp",
     "RunNode",
     "SideBySide",
+    "bodies_run_by",
     "evaluator",
     "integer_evaluator",
     "integer_form",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import contextmanager, nullcontext
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,11 +17,26 @@ from onnxq.reference.declared import check_input
 from onnxq.reference.ops import where
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
 
     from onnx.reference.op_run import OpRun
 
     from onnxq.operator import Array
+
+
+RunOne = Callable[["OpRun", Sequence[Any], "Mapping[str, Any]"], tuple[Any, ...]]
+"""(node, inputs, extra) -> outputs, as `run_node` has them."""
+_IN_BODIES: ContextVar[RunOne | None] = ContextVar("_IN_BODIES", default=None)
+
+
+@contextmanager
+def bodies_run_by(run: RunOne) -> Iterator[None]:
+    """Lets `run` compute the nodes in bodies of If, Loop and Scan, in place of `run_node`."""
+    token = _IN_BODIES.set(run)
+    try:
+        yield
+    finally:
+        _IN_BODIES.reset(token)
 
 
 class Evaluator(ReferenceEvaluator):
@@ -125,13 +142,15 @@ class Evaluator(ReferenceEvaluator):
         last = self.last_readers(wanted)
         results: dict[str, Any] = {"": None, **self.rt_inits_, **feeds}
         kept = set(results)
+        in_body = not isinstance(self.proto_, onnx.ModelProto)
+        run = (_IN_BODIES.get() if in_body else None) or run_node
         for i, node in enumerate(self.rt_nodes_):
             extra: dict[str, Any] = {}
             if node.has_linked_attribute and attributes:
                 extra["linked_attributes"] = attributes
             if node.need_context():
                 extra["context"] = results
-            outputs = run_node(node, [results[name] for name in node.input], extra)
+            outputs = run(node, [results[name] for name in node.input], extra)
             check_given(node, outputs)
             results.update(zip(node.output, outputs, strict=False))
             results[""] = None  # an output without a name is no input of anyone

@@ -13,6 +13,7 @@ from onnxq.checking import rounding
 from onnxq.checking.cross_check import cross_check
 from onnxq.errors import VerificationError
 from onnxq.reference.float_nodes import FloatNodes
+from tests.dynamic_models import parsed
 from tests.examples import model, weights
 
 if TYPE_CHECKING:
@@ -175,3 +176,46 @@ def test_a_float_conv_behind_codes_of_16_bits_is_no_failure(dtype: str) -> None:
     found = cross_check(source, {"x": weights(0, 16, 4, 9, 9)}, batch_size=16)
     assert not found.unchecked
     found.check()
+
+
+BODIES = {
+    "Loop": """turns = Constant<value = int64 {3}>()  y = Loop (turns, , x) <
+      body = b (int64 i, bool c, float[n,4,32] s) => (bool k, float[n,4,32] o)
+      { k = Identity(c)  h = MatMul(s, w)  e = Erf(h)  p = Mul(h, e)  o = MatMul(p, v) }>""",
+    "If": """c = Constant<value = bool {1}>()  y = If (c) <
+      then_branch = t () => (float[n,4,32] a)
+        { h = MatMul(x, w)  e = Erf(h)  p = Mul(h, e)  g = MatMul(p, v)  q = MatMul(g, w)
+          z = Erf(q)  r = Mul(q, z) a = MatMul(r, v) },
+      else_branch = f () => (float[n,4,32] b) { b = Neg(x) }>""",
+}
+
+
+def stored_in_a_body(kind: str) -> tuple[ir.Model, dict[str, Array]]:
+    """Float nodes ahead of products that round activations to int8, in a body."""
+    text = f"g (float[n,4,32] x) => (float[n,4,32] y) {{ {BODIES[kind]} }}"
+    source = parsed(text, {n: weights(i, 32, 32) for i, n in enumerate("wv")})
+    return onnxq.quantize_weights(source, method="rtn"), {"x": weights(7, 64, 4, 32)}
+
+
+@pytest.mark.parametrize("kind", BODIES)
+def test_what_float_nodes_in_bodies_round_is_rounding(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Erf is off by ulps, which tips int8 activations of the products behind it."""
+    made, feeds = stored_in_a_body(kind)
+    scale(monkeypatch, "Erf_e", 1 + 2**-22)
+    findings = cross_check(made, feeds)
+    (output,) = findings.outputs
+    assert output.differing
+    assert output.largest > FORMER_BOUND
+    findings.check()
+
+
+@pytest.mark.parametrize("kind", BODIES)
+def test_a_node_in_a_body_that_is_wrong_by_a_tenth_is_not(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, feeds = stored_in_a_body(kind)
+    scale(monkeypatch, "Erf_e", 1.1)
+    with pytest.raises(VerificationError, match="output 'y', end to end"):
+        cross_check(made, feeds).check()
