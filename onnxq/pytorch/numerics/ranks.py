@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import distributed
+from torch.nn.parallel import DistributedDataParallel
 
 from onnxq.errors import UnsupportedError
 
@@ -36,10 +37,27 @@ def widest_of_ranks(ends: Tensor) -> Tensor:
 
     A collective operation: each rank has to come here, as with SyncBatchNorm. NaN becomes infinite,
     since the larger one of NaN and a number depends on their order.
+
+    Raises:
+        UnsupportedError: in DistributedDataParallel's `join`.
     """
+    _check_not_joined()
     widest = torch.nan_to_num(ends, nan=torch.inf, posinf=torch.inf, neginf=-torch.inf)
     distributed.all_reduce(widest, distributed.ReduceOp.MAX)
     return widest
+
+
+def _check_not_joined() -> None:
+    """Refuses `join`, in which a rank that is done stands in for gradients, and not for ranges."""
+    if torch.compiler.is_compiling():
+        return
+    active: Any = DistributedDataParallel._active_ddp_module  # noqa: SLF001  # torch has no public one
+    if active is not None and active._join_config.enable:  # noqa: SLF001
+        raise UnsupportedError(
+            "DistributedDataParallel.join(): observers ask all ranks for their ranges, and a rank "
+            "without batches does not answer. Give each rank the same number of batches, as "
+            "DistributedSampler does (their sizes may differ), or disable_observer() first."
+        )
 
 
 def mean_of_ranks(values: Tensor) -> Tensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -196,6 +197,21 @@ def test_an_empty_part_takes_part(two_ranks: list[Tensor]) -> None:
 def test_the_widest_of_nan_and_a_number_is_infinite(two_ranks: list[Tensor]) -> None:
     two_ranks.append(torch.tensor([1.0, 1.0]))
     assert widest_of_ranks(torch.tensor([torch.nan, 2.0])).tolist() == [torch.inf, 2.0]
+
+
+def test_join_is_refused_while_observers_watch(
+    two_ranks: list[Tensor], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    joined = SimpleNamespace(_join_config=SimpleNamespace(enable=True))
+    monkeypatch.setattr(DistributedDataParallel, "_active_ddp_module", joined)
+    fake = FakeQuantize(MovingAverageMinMaxObserver)
+    with pytest.raises(UnsupportedError, match="same number of batches"):
+        fake(torch.ones(3))
+    two_ranks.append(torch.tensor([0.5, 1.0]))
+    joined._join_config.enable = False
+    fake(torch.ones(3))
+    joined._join_config.enable = True
+    fake.disable_observer()(torch.ones(3))
 
 
 def test_shards_are_refused_in_words() -> None:
