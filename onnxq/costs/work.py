@@ -23,6 +23,9 @@ WEIGHT = 1
 GROUPED = "grouped"
 FUSED = "fused"
 """Kind of an activation that a float convolution computes itself."""
+VIEW = "Reshape"
+VIEWS = frozenset((VIEW, "Flatten", "Squeeze", "Unsqueeze"))
+"""Operators that give another shape to the same elements; one of them is measured."""
 RUN = "run"
 """Operator of what a run takes whatever its nodes are."""
 
@@ -174,6 +177,8 @@ def _other(node: ir.Node, sizes: Mapping[str, Sizes], plain: Work) -> Work:
         x = _sizes(node, 0, sizes)
         kind = "rows" if x[:-1] == result[: max(len(x) - 1, 0)] else ""
         return Work(plain.operator, kind, plain.read, plain.written)
+    if node.op_type in VIEWS:
+        return Work(VIEW, "", plain.read, plain.written)
     mode = attributes.get("mode")
     kind = mode if isinstance(mode, str) else _kind_of_operands(node, result, sizes)
     return Work(plain.operator, kind, plain.read, plain.written)

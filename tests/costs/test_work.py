@@ -128,3 +128,17 @@ def test_a_first_result_that_nobody_reads_has_no_size() -> None:
         k=np.array([2], np.int64),
     )
     assert found is None or found.operator == "TopK"
+
+
+@pytest.mark.parametrize(
+    ("call", "axes"),
+    [
+        ("Flatten(x)", [0]),
+        ("Squeeze(x)", [0]),
+        ("Unsqueeze(x, w)", [0]),
+        ("Reshape(x, w)", [1, 2048]),
+    ],
+)
+def test_another_shape_of_the_same_elements_is_one_work(call: str, axes: list[int]) -> None:
+    found = first_work(f"{IMAGE} {{ y = {call} }}", w=np.array(axes))
+    assert found == Work("Reshape", "", 2048, 2048)
