@@ -45,6 +45,7 @@ from onnxq.static.planning.demotion import demoted
 from onnxq.static.planning.pair_range import check_saturated
 from onnxq.static.planning.plan_constants import plan_constants
 from onnxq.static.planning.plan_sums import with_agreeing_sums
+from onnxq.static.planning.shifted import with_shifts
 from onnxq.targets.range_reduction import RangeReduction, Reduction
 
 if TYPE_CHECKING:
@@ -166,6 +167,7 @@ def plan(
     notes += [*statistics.notes(), *of_forms]
     notes += untaken_branches(prepared, statistics)
     decisions = demoted(prepared, unseen, tensors)
+    tensors = with_shifts(prepared, decisions, tensors)
     tensors = with_shared_grids(prepared, decisions, statistics, tensors)
     if statistics.not_finite:
         check_weights_left(prepared, decisions)
