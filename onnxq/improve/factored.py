@@ -3,8 +3,8 @@
 Together they are calibrated, planned and run as asked for, since tensors that 8 bits could not hold
 before may fit now, so that nodes that the data left in float come back to integers. Tried are all
 sites, half of those that bring nodes back, and those alone whose products were in integers anyway.
-What loses least at the outputs, on samples held back, stays if it gains more than their standard
-error (onnxq.improve.judgement). A model that takes a product out of integers is none of them: what
+What loses least at the outputs, on samples held back, stays if it gains more than chance explains
+(onnxq.improve.judgement). A model that takes a product out of integers is none of them: what
 it gains by float says nothing for its factors.
 """
 

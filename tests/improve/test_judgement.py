@@ -20,15 +20,28 @@ def test_a_loss_within_its_standard_error_is_none() -> None:
     assert not judged([-1.0, -1.0, 0.0, 0.0]).is_loss
 
 
-def test_a_gain_within_its_standard_error_is_none() -> None:
+def test_a_gain_that_chance_explains_is_none() -> None:
     assert not judged([-5.0, 4.0, -3.0, 3.0]).is_gain
-    assert judged([-5.0, -4.0, -3.0, 3.0]).is_gain
+    assert not judged([-5.0, -4.0, -3.0, 3.0]).is_gain  # above its standard error
+    assert judged([-5.0, -4.0, -3.0, -4.0]).is_gain
     assert not judged([0.0, 0.0]).is_gain
 
 
-def test_one_sample_has_no_standard_error_and_decides_alone() -> None:
+@pytest.mark.parametrize(
+    ("samples", "least"),  # of Student's t, one-sided, at 1/60: in closed form, and nearly normal
+    [(2, 19.08), (3, 5.339), (1001, 2.131)],
+)
+def test_few_samples_have_to_agree_more(samples: int, least: float) -> None:
+    spread = np.linspace(-1, 1, samples)
+    error = spread.std(ddof=1) / np.sqrt(samples)
+    assert not judged(list(spread - 0.99 * least * error)).is_gain
+    assert judged(list(spread - 1.01 * least * error)).is_gain
+
+
+def test_one_sample_decides_of_a_loss_alone_and_tells_no_gain() -> None:
     assert judged([0.1]).is_loss
     assert not judged([0.0]).is_loss
+    assert not judged([-0.1]).is_gain
 
 
 def test_decibels_are_of_all_samples_together() -> None:
