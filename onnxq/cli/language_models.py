@@ -30,12 +30,14 @@ def quantize_cache(
     """
     claim_beside(model, [output], [samples])
     source = load_model(model, [output])
+    from onnxq.checking import cache_verdict
     from onnxq.graph.saving import save
     from onnxq.language import quantized_cache
 
     made = quantized_cache.quantize_cache(source, samples, batch_size=batch_size, ignore=ignore)
+    verdict = cache_verdict.cache_verdict(source, made, samples, batch_size, ignore)
     save(made, output)
-    say_written(f"wrote {output}: its cache is int8")
+    say_written(f"wrote {output}: its cache is int8\n{verdict}")
 
 
 @click.command("genai-folder")

@@ -43,3 +43,5 @@ def test_a_cache_becomes_int8(run: Run, tmp_path: Path) -> None:
     result = run("quantize-cache", tmp_path / "m.onnx", tmp_path / "texts.npz", "-o", out)
     assert result.exit_code == 0, result.stderr
     assert {str(x.dtype) for x in Decoder.of(load(out)).empty(1).values()} == {"int8"}
+    assert "beside the float cache, on 2 batches of the samples" in result.stdout
+    assert "output 'logits': SQNR " in result.stdout

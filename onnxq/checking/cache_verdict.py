@@ -1,0 +1,105 @@
+"""Logits of a decoder whose cache is int8 beside those of the float cache, on samples."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from onnxq.checking.comparison import Comparison
+from onnxq.dtypes import INT8
+from onnxq.graph.weights import constant_array
+from onnxq.language.decoder import LOGITS, Decoder
+from onnxq.ort.runtime import open_session
+from onnxq.quantized.verdict import OutputVerdict
+from onnxq.samples import input_specs, open_samples
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+    from pathlib import Path
+
+    import onnx_ir as ir
+
+    from onnxq.core.arrays import Array
+    from onnxq.samples import Samples
+
+    Batch = Mapping[str, Array]
+
+TRIED = 16
+"""Batches that are run; keys and values of all samples are in the scales."""
+
+
+@dataclass(frozen=True, slots=True)
+class CacheVerdict:
+    """Verdict on a decoder with its cache in int8.
+
+    Attributes:
+        batches: of samples that were run.
+        logits: beside those of the float cache.
+        float_bytes, int8_bytes: of the cache, per token.
+    """
+
+    batches: int
+    logits: OutputVerdict
+    float_bytes: int
+    int8_bytes: int
+
+    def __str__(self) -> str:
+        count = f"{self.batches} batches" if self.batches > 1 else "1 batch"
+        return (
+            f"verdict: its cache takes {self.int8_bytes} bytes a token in place of "
+            f"{self.float_bytes}\n"
+            f"  beside the float cache, on {count} of the samples:\n    {self.logits}"
+        )
+
+
+def cache_verdict(
+    source: ir.Model,
+    made: ir.Model,
+    samples: str | Path | Samples | Batch | Iterable[Batch],
+    batch_size: int | None = None,
+    ignore: Collection[str] = (),
+) -> CacheVerdict:
+    """Both decoders' logits on the first samples.
+
+    Args:
+        source: with a float cache.
+        made: what `quantize_cache` made of it.
+        samples: as `quantize_cache` takes them; batches that are read once are read here.
+        batch_size: samples per run; None: the model's static batch, else 1.
+        ignore: names of arrays in the samples that are no inputs.
+
+    Raises:
+        CalibrationError: unusable samples, or none.
+    """
+    opened = open_samples(samples, input_specs(source), batch_size, ignore)
+    sums, hits, rows, batches = Comparison(), 0, 0, 0
+    with open_session(source, threads=1) as one, open_session(made, threads=1) as other:
+        place = list(one.outputs).index(LOGITS)
+        for batch in itertools.islice(opened, TRIED):
+            wanted, found = one.run(batch)[place], other.run(_coded(batch, made))[place]
+            sums.update(wanted, found)
+            same = np.argmax(wanted, -1) == np.argmax(found, -1)
+            hits, rows, batches = hits + int(same.sum()), rows + same.size, batches + 1
+    logits = OutputVerdict(LOGITS, sqnr_db=sums.sqnr_db, top1_agreement=hits / max(rows, 1))
+    sizes = [_token_bytes(model) for model in (source, made)]
+    return CacheVerdict(batches, logits, *sizes)
+
+
+def _coded(batch: Batch, made: ir.Model) -> dict[str, Array]:
+    """The batch with keys and values as the codes that the int8 cache has."""
+    coded = dict(batch)
+    for name, present in Decoder.of(made).past.items():
+        scale = constant_array(made.graph.initializers[f"{present}_scale"])
+        past = np.asarray(batch[name], np.float32)
+        codes = np.clip(np.rint(past / scale), -INT8.qmax, INT8.qmax)
+        coded[name] = codes.astype(np.int8)
+    return coded
+
+
+def _token_bytes(model: ir.Model) -> int:
+    decoder = Decoder.of(model)
+    heads, size = decoder.cache
+    return sum(heads * size * empty.itemsize for empty in decoder.empty(1).values())
