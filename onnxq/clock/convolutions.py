@@ -10,7 +10,7 @@ import numpy as np
 
 from onnxq.clock.link import Arrangement, Link, nothing
 from onnxq.clock.model import Parts, numbers, weights
-from onnxq.clock.quantized import pooled, pooled_codes, quantized, weight_of
+from onnxq.clock.quantized import CLIPPED, pooled, pooled_codes, quantized, weight_of
 from onnxq.clock.timed_node import TimedNode
 from onnxq.costs.work import FUSED
 from onnxq.operator import NodeForm
@@ -249,6 +249,6 @@ def add_float(parts: Parts, name: str, shape: Shape, activation: str = "Relu") -
 
 
 def add_integer(parts: Parts, name: str, shape: Shape) -> str:
-    """Conv between codes: DequantizeLinear around its weight and bias, and behind it codes."""
+    """Conv between codes, clipped as by a Relu: DequantizeLinear around its weight and bias."""
     weight, bias = weight_of(parts, weights(*shape.weight), 0)
-    return quantized(parts, parts.add("Conv", [name, weight, bias], shape.attributes))
+    return quantized(parts, parts.add("Conv", [name, weight, bias], shape.attributes), CLIPPED)

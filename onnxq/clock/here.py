@@ -52,7 +52,7 @@ def measure_costs(
         onnxruntime=_installed(),
         threads="1",
         date=datetime.datetime.now(datetime.UTC).date().isoformat(),
-        throughput=_throughput(timings),
+        throughput=throughput_of(timings),
         timings=timings,
     )
 
@@ -66,7 +66,7 @@ def links() -> Iterator[Link]:
     yield from fused_links()
 
 
-def _throughput(timings: tuple[Timing, ...]) -> str:
+def throughput_of(timings: tuple[Timing, ...]) -> str:
     """Most operations per second in products of matrices, which tell the instructions in use."""
     best = {
         form: max(

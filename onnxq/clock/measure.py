@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from onnxq.ort.runtime import Session
 
 Progress = Callable[[int, int | None], None]
+Clock = Callable[["Link", int, int], tuple[float, float]]
+"""clock(link, more, runs): least CPU seconds of one run of the link's shorter model, and of the one
+with `more` links on top."""
 RUNS = 20
 """Runs of each model in one pass."""
 PASSES = 3
@@ -31,8 +34,23 @@ CACHE_BYTES = 4 << 20
 whose size (2 MiB) other nodes' weights and tensors have filled since the last run."""
 
 
+def seconds_here(link: Link, more: int, runs: int) -> tuple[float, float]:
+    """Least CPU seconds of one run of the shorter model and of the longer one, in turns."""
+    with (
+        open_session(link.model(link.few), threads=1, optimization=link.optimization) as few,
+        open_session(
+            link.model(link.few + more), threads=1, optimization=link.optimization
+        ) as many,
+    ):
+        rounds = [[_run(each, link) for each in (few, many)] for _ in range(runs + 1)][1:]
+    return min(each[0] for each in rounds), min(each[1] for each in rounds)
+
+
 def measured(
-    links: Sequence[Link], passes: int = PASSES, progress: Progress | None = None
+    links: Sequence[Link],
+    passes: int = PASSES,
+    progress: Progress | None = None,
+    clock: Clock = seconds_here,
 ) -> tuple[Timing, ...]:
     """Timing of a run with nothing in it, then one per work of each link, in their order.
 
@@ -42,14 +60,15 @@ def measured(
         links: those that others name in `minus` are among them.
         passes: over all links.
         progress: called after each link of each pass.
+        clock: times a link on the machine whose table this is; by default this one.
     """
     least = [(float("inf"), float("inf"))] * len(links)
     more = [link.more for link in links]
     for turn in range(passes):
         for number, link in enumerate(links):
             if turn == 0:
-                more[number] = _links_on_top(link)
-            few, many = _seconds(link, more[number], RUNS)
+                more[number] = _links_on_top(link, clock)
+            few, many = clock(link, more[number], RUNS)
             least[number] = min(least[number][0], few), min(least[number][1], many)
             if progress is not None:
                 progress(turn * len(links) + number + 1, passes * len(links))
@@ -62,9 +81,9 @@ def measured(
     return (*run, *_without_others(links, ns))
 
 
-def _links_on_top(link: Link) -> int:
+def _links_on_top(link: Link, clock: Clock) -> int:
     """Links that the longer model has on top, so that the time of them all can be told."""
-    few, many = _seconds(link, link.more, 3)
+    few, many = clock(link, link.more, 3)
     one = max(many - few, 0.0) / link.more
     wanted = MOST_LINKS if one * MOST_LINKS < DIFFERENCE_S else int(DIFFERENCE_S / one)
     return max(link.more, wanted)
@@ -96,18 +115,6 @@ def _others(link: Link, known: Costs) -> float:
         assert found is not None, f"{work} in {form} is to be measured, too"
         total += found.ns
     return total
-
-
-def _seconds(link: Link, more: int, runs: int) -> tuple[float, float]:
-    """Least CPU seconds of one run of the shorter model and of the longer one, in turns."""
-    with (
-        open_session(link.model(link.few), threads=1, optimization=link.optimization) as few,
-        open_session(
-            link.model(link.few + more), threads=1, optimization=link.optimization
-        ) as many,
-    ):
-        rounds = [[_run(each, link) for each in (few, many)] for _ in range(runs + 1)][1:]
-    return min(each[0] for each in rounds), min(each[1] for each in rounds)
 
 
 def _run(session: Session, link: Link) -> float:

@@ -38,11 +38,9 @@ SHARED = {NodeForm.STORED: NodeForm.FLOAT, NodeForm.WIDE: NodeForm.FLOAT}
 floats when a session is made, and between 16-bit codes ONNX Runtime computes in float."""
 EVERYWHERE = "portable"
 """The target that may take any table: its files run on every machine, measured or not."""
-SHOWN_BY = {EVERYWHERE: "x86-vnni", "wasm": "x86-vnni"}
-"""Target -> the one whose table it takes: of the machines that portable files run on, the one that
-was measured. Its forms are then those of that target, and so is its accuracy. In WebAssembly, too,
-forms chosen by that table are quicker and more accurate than by rules alone, mobile networks above
-all (scripts/bench_wasm.md)."""
+SHOWN_BY = {EVERYWHERE: "x86-vnni"}
+"""Target -> the one whose table it takes: of the processors that portable files run on, the one
+that was measured. Its forms are then those of that target, and so is its accuracy."""
 
 
 class Change(enum.Enum):
@@ -288,7 +286,7 @@ def of(target: str) -> Costs | None:
     """The table that was measured on a machine of that target; None: there is none.
 
     Args:
-        target: name of a Target; portable and wasm have the table of another one, see SHOWN_BY.
+        target: name of a Target; portable has the table of another one, see SHOWN_BY.
     """
     file = resources.files("onnxq.costs") / f"{SHOWN_BY.get(target, target)}.csv"
     return Costs.from_csv(file.read_text("utf-8")) if file.is_file() else None

@@ -1,15 +1,22 @@
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+import numpy as np
 import pytest
 
 from onnxq.clock import here
-from onnxq.clock.convolutions import Shape
+from onnxq.clock.convolutions import Shape, convolution_links
 from onnxq.clock.elements import element_links
 from onnxq.clock.here import links, measure_costs
 from onnxq.clock.measure import measured
 from onnxq.costs import Change, Costs, Work
+from onnxq.costs.fit import LEAST_NS
 from onnxq.operator import NodeForm
 from onnxq.ort.runtime import open_session
+
+if TYPE_CHECKING:
+    from onnxq.clock.link import Link
 
 
 @pytest.mark.nightly
@@ -40,6 +47,38 @@ def test_times_are_those_of_one_link(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [t.work.read for t in logs] == sorted(t.work.read for t in logs)
     # 802,816 logarithms against 256: 3,000 times the work
     assert logs[-1].ns > 50 * logs[0].ns
+
+
+def test_another_clock_times_the_links_of_another_machine() -> None:
+    def clock(link: Link, more: int, runs: int) -> tuple[float, float]:
+        assert link.few > 0 < runs
+        return 1e-3, 1e-3 + more * 1e-6  # every link takes a microsecond
+
+    wanted = [link for link in element_links() if link.works[0].operator in ("Shape", "quantize")]
+    found = measured(wanted, passes=1, clock=clock)
+    run, shape, *changes = found
+    assert run.work.operator == "run"
+    assert run.ns == pytest.approx(999e3)
+    assert shape.ns == pytest.approx(1000)
+    assert changes
+    assert all(t.ns == LEAST_NS for t in changes)  # a link is the change and a Shape
+
+
+def test_convolutions_on_codes_clip_as_behind_a_relu() -> None:
+    """In WebAssembly that takes twice the time of sums that are not clipped."""
+    links = [link for link in convolution_links() if link.form is NodeForm.INTEGER]
+    graph = next(link for link in links if link.works[0].kind == "pointwise").model(1).graph
+    points = [
+        tensor.numpy()
+        for node in graph
+        if node.op_type == "QuantizeLinear"
+        and (source := node.inputs[0]) is not None
+        and getattr(source.producer(), "op_type", "") == "Conv"
+        and (point := node.inputs[2]) is not None
+        and (tensor := point.const_value) is not None
+    ]
+    assert points
+    assert not np.any(points)
 
 
 def test_the_table_says_which_machine_it_is_of(monkeypatch: pytest.MonkeyPatch) -> None:
