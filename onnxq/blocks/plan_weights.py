@@ -25,7 +25,7 @@ from onnxq.errors import ModelError, QConfigError, listed, nearest
 from onnxq.graph.walk import node_name, value_name, walk
 from onnxq.in_blocks.block_spec import BlockSpec, Method
 from onnxq.operator import DynamicForm, DynamicRule, Float
-from onnxq.operator.nodes import input_at, tensor_of
+from onnxq.operator.nodes import input_at, is_constant, tensor_of
 from onnxq.page.card import card_of, counts
 from onnxq.targets.gains import PRODUCT_OPS
 
@@ -225,8 +225,8 @@ def _decision(
         return rule
     if node_name(node) in excluded:
         return Float("it is excluded")
-    if DynamicForm.BLOCKS not in rule.forms:
-        return Float("its weight is no matrix, or the rank of its other operand is not known")
+    if reason := _why_no_blocks(node, rule):
+        return Float(reason)
     (weight,) = rule.weights
     value = input_at(node, weight.slot)
     name = value_name(value)
@@ -242,6 +242,15 @@ def _decision(
     return dataclasses.replace(
         made, spec=request.tables, method=Method.HQQ, table=ties[name].table, tied=True
     )
+
+
+def _why_no_blocks(node: ir.Node, rule: DynamicRule) -> str:
+    """Why the weight cannot be stored in blocks, or the empty string."""
+    if DynamicForm.BLOCKS not in rule.forms:
+        return "its weight is no matrix, or the rank of its other operand is not known"
+    if is_constant(node, 1 - rule.weights[0].slot):
+        return "both of its matrices are constants: it is computed when the model is loaded"
+    return ""
 
 
 def _float_table(name: str, lookup: str) -> Float:

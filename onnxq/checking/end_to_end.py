@@ -102,10 +102,11 @@ class EndToEnd:
             self.counts.problem = str(error)
             return False
         for (name, theirs), ours in zip(wanted.items(), got, strict=True):
-            if isinstance(theirs, np.ndarray):
-                batch.sums[name].update(ours, theirs)
-            else:
-                batch.sums[name].problem = "it is no tensor"
+            pairs = _tensors(ours, theirs)
+            if pairs is None:
+                batch.sums[name].problem = "it is no tensor, and no sequence of as many tensors"
+            for got_one, wanted_one in pairs or ():
+                batch.sums[name].update(got_one, wanted_one)
         self._batch = {name: sums for name, sums in batch.sums.items() if sums.differing}
         self.counts.add(batch)
         return bool(self._batch)
@@ -195,6 +196,17 @@ class EndToEnd:
         """Steps that count as rounding."""
         found = self.counts.rounding.get(name, 0)
         return min(found, sums.largest - 1) if name in self.counts.unexplained else found
+
+
+def _tensors(ours: object, theirs: object) -> list[tuple[object, Array]] | None:
+    """The tensors to compare: one pair, or one for each of a sequence; None: neither."""
+    if isinstance(theirs, np.ndarray):
+        return [(ours, theirs)]
+    if not isinstance(ours, list) or not isinstance(theirs, list) or len(ours) != len(theirs):
+        return None
+    if not all(isinstance(each, np.ndarray) for each in theirs):
+        return None
+    return list(zip(ours, theirs, strict=True))
 
 
 def is_within(ours: object, theirs: Array, bound: float) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import onnx
 import onnx_ir as ir
@@ -22,6 +23,10 @@ from onnxq.graph.door.problem import DAMAGED, WHERE_KEY, label
 from onnxq.graph.edit import use_short_domain
 from onnxq.graph.hashing import model_hash
 from onnxq.graph.saving import save
+from onnxq.graph.skeleton import proto_graphs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 __all__ = ["check_writable", "load", "model_hash", "refuse_folder", "save", "write_atomically"]
 
@@ -92,11 +97,20 @@ def _parse(path: Path) -> onnx.ModelProto:
     return proto
 
 
+def _sparse_constants(graph: onnx.GraphProto) -> Iterator[str]:
+    """Names of the sparse initializers, and of what Constant nodes make of sparse values."""
+    for one in proto_graphs(graph):
+        yield from (tensor.values.name for tensor in one.sparse_initializer)
+        for node in one.node:
+            if any(attribute.HasField("sparse_tensor") for attribute in node.attribute):
+                yield node.output[0]
+
+
 def _from_proto(proto: onnx.ModelProto, where: str, folder: Path | None) -> ir.Model:
-    if proto.graph.sparse_initializer:
-        name = proto.graph.sparse_initializer[0].values.name
+    sparse = next(_sparse_constants(proto.graph), None)
+    if sparse is not None:
         raise ModelError(
-            f"{where}: initializer '{name}' is sparse; only dense weights are supported. "
+            f"{where}: constant '{sparse}' is sparse; only dense weights are supported. "
             "Make it dense (numpy, then onnx.numpy_helper.from_array) first."
         )
     try:

@@ -102,3 +102,11 @@ def test_other_specs_replace_those_of_single_nodes() -> None:
     assert isinstance(right, InBlocks)
     assert right.spec.bits == 2
     assert mixed.decisions["gemm"] == Float("too sensitive")
+
+
+def test_a_product_of_two_constants_stays_float() -> None:
+    text = """g (float[n, 32] x) => (float[n, 32] y, float[4, 32] z)
+        { y = MatMul(x, w) z = MatMul(v, w) }"""
+    source = parsed(text, {"w": normal(32, 32), "v": normal(4, 32)})
+    plan = plan_weights(canonical(source), WeightRequest())
+    assert list(plan.quantized) == ["MatMul_y"]

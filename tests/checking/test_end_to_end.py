@@ -3,6 +3,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+import onnx_ir as ir
 import pytest
 from onnx import helper
 
@@ -98,3 +99,16 @@ def test_what_cannot_run_is_a_problem_not_an_exception(op_type: str) -> None:
     assert not whole.differs(feeds(), {"y": weights(0, 3, 5)})
     assert f"{op_type}" in whole.counts.problem
     assert whole.outputs() == ()
+
+
+def test_tensors_of_a_sequence_are_compared_one_by_one() -> None:
+    text = """<ir_version: 8, opset_import: ["": 17]> g (float[n,3] x) => (seq(float[n,3]) y)
+      { a = Neg(x) y = SequenceConstruct(a, x) }"""
+    whole = EndToEnd(ir.from_onnx_text(text), 1)
+    x = weights(0, 2, 3)
+    assert not whole.differs({"x": x}, {"y": [-x, x]})  # type: ignore[dict-item]
+    assert whole.outputs()[0].elements == 12
+    assert whole.differs({"x": x}, {"y": [-x, x + 1]})  # type: ignore[dict-item]
+    assert not whole.outputs()[0].problem
+    whole.differs({"x": x}, {"y": [-x]})  # type: ignore[dict-item]
+    assert "as many tensors" in whole.outputs()[0].problem
