@@ -15,8 +15,8 @@ nothing before the outputs has judged. So there a gain is asked for that chance 
 
 and not merely one beyond the standard error, which two samples exceed one time in four with nothing
 to it. Of 15 small networks whose factors were kept for that, 5 lost 1 to 4.3 dB on 512 others, with
-t = 4.4 of 2 samples, 2.2 and 2.5 of 8, 1.8 and 3.2 of 16. All but the last are withdrawn now, and so
-are two of 2 samples that gained 1.2 and 2.0 dB; what gained 3.3 dB had 7.5 of 8.
+t = 4.4 of 2 samples, 2.2 and 2.5 of 8, 1.8 and 3.2 of 16. All but the last are withdrawn now, and
+so are two of 2 samples that gained 1.2 and 2.0 dB; what gained 3.3 dB had 7.5 of 8.
 """
 
 from __future__ import annotations
