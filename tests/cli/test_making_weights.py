@@ -14,6 +14,7 @@ from onnxq.cli import main
 from tests.dynamic_models import normal, parsed
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 MODEL = parsed("g (float[n, 32] x) => (float[n, 8] y) { y = MatMul(x, w) }", {"w": normal(32, 8)})
@@ -46,6 +47,9 @@ def test_it_writes_weights_in_blocks_and_says_how(model: Path) -> None:
         (["--method", "gtpq"], 5, "Did you mean 'gptq'"),
         (["--method", "gptq"], 6, "looks at samples"),
         (["--exclude", "nothing"], 5, "no node 'nothing'"),
+        (["--bits", "8", "--scheme", "real"], 7, "Ask for 'affine'"),
+        (["--scheme", "real", "--form", "dequantize"], 5, "Ask for scheme 'affine'"),
+        (["--table-bits", "4", "--form", "dequantize"], 5, "Leave tables in float"),
     ],
 )
 def test_what_it_cannot_do_is_said_and_nothing_is_written(
@@ -119,3 +123,51 @@ def test_sizes_that_cannot_be_met_are_said(
     assert result.exit_code == code
     assert words in result.stderr
     assert not out.exists()
+
+
+def _no_product(folder: Path) -> None:
+    onnx.save(
+        parsed("g (float[n, 32] x) => (float[n, 32] y) { y = Relu(x) }", {}), folder / "m.onnx"
+    )
+
+
+def _cut_off(folder: Path) -> None:
+    model = onnx.ModelProto()
+    model.CopyFrom(MODEL)
+    onnx.save(model, folder / "m.onnx", save_as_external_data=True, location="w", size_threshold=0)
+    (folder / "w").write_bytes((folder / "w").read_bytes()[:100])
+
+
+def _spoilt(folder: Path) -> None:
+    weights = {"w": normal(32, 8) * np.float32(np.nan)}
+    text = "g (float[n, 32] x) => (float[n, 8] y) { y = MatMul(x, w) }"
+    onnx.save(parsed(text, weights), folder / "m.onnx")
+
+
+def _other_words(folder: Path) -> None:
+    text = "g (int64[n] ids) => (float[n, 8] y) { e = Gather(t, ids)  y = MatMul(e, w) }"
+    onnx.save(parsed(text, {"t": normal(5, 32), "w": normal(32, 8)}), folder / "m.onnx")
+    np.savez(folder / "samples.npz", ids=np.full(4, 7))
+
+
+@pytest.mark.parametrize(
+    ("make", "code", "words"),
+    [
+        (_no_product, 3, "no product with a constant matrix"),
+        (_cut_off, 3, "too short: it has 100 bytes"),
+        (_spoilt, 3, "weight 'w' holds NaN or Inf"),
+        (_other_words, 6, "out of"),
+    ],
+)
+def test_files_that_do_not_do_are_said_in_a_line_and_nothing_is_written(
+    tmp_path: Path, make: Callable[[Path], None], code: int, words: str
+) -> None:
+    np.savez(tmp_path / "samples.npz", x=normal(64, 32, seed=5))
+    make(tmp_path)
+    before = sorted(tmp_path.iterdir())
+    given = ["quantize-weights", str(tmp_path / "m.onnx"), str(tmp_path / "samples.npz")]
+    result = CliRunner().invoke(main, [*given, "-o", str(tmp_path / "out.onnx")])
+    assert result.exit_code == code
+    assert words in result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1
+    assert sorted(tmp_path.iterdir()) == before
