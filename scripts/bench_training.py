@@ -8,11 +8,12 @@ With --results FOLDER each row is written there once it is measured, and read if
 Each model starts from its float weights in models/. Trained is `finetune` with learned scales
 (`learned_qat_qconfig`, `learned_4bit_qat_qconfig`) and the float model as the teacher, on random
 crops and flips of the training images; no setting differs between the models. It begins with the
-float weights, or with those that the improvements bias and round give. Without --data it
-trains on the embedded calibration images and counts the 1,000 embedded test images; labels are
-needed for neither. Quantized after training is `onnxq.quantize`, as it is and with the improvements
-bias and round, with weights of as many bits. All of them are counted on ONNX Runtime. Agreeing are
-images for which the trained module, in torch, and the deployed file have the same largest logit.
+float weights, or with those that the improvements bias and round give, and all scales at rest.
+Without --data it trains on the embedded calibration images and counts the 1,000 embedded test
+images; labels are needed for neither. Quantized after training is `onnxq.quantize`, as it is and
+with the improvements bias and round, with weights of as many bits. All of them are counted on ONNX
+Runtime. Agreeing are images for which the trained module, in torch, and the deployed file have the
+same largest logit.
 
 Tables that it printed are in scripts/bench_training.md.
 """
@@ -24,10 +25,10 @@ import itertools
 import json
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 import torch
@@ -131,18 +132,23 @@ class Subject:
         """The float module as an ONNX model."""
         return export(self.module(), torch.from_numpy(load_sample("calibration")[0][:4]))
 
+    def resting(self) -> Self:
+        """The same with all scales at rest from the first step on."""
+        return replace(self, recipe=replace(self.recipe, settle=0, freeze=0))
+
     def measured(self, bits: int, way: str) -> Row:
         """Cells behind the bits: the way, top-1 as deployed, agreeing images, time per step."""
         if way in (TRAINED, ON):
-            return way, *trained(self, bits, IMPROVED if way == ON else ())
+            return way, *trained(self.resting() if way == ON else self, bits, way)
         model = self.exported()
         if way != FLOAT:
             model = untrained(model, bits, IMPROVED if way == BETTER else ())
         return way, shown(tops(model, self.data), self.data), NONE, NONE
 
 
-def trained(subject: Subject, bits: int, improve: tuple[str, ...]) -> tuple[str, str, str]:
+def trained(subject: Subject, bits: int, way: str) -> tuple[str, str, str]:
     """Top-1 as deployed, agreeing images, time per step."""
+    improve = IMPROVED if way == ON else ()
     module, data, recipe = subject.module(), subject.data, subject.recipe
     images = torch.from_numpy(load_sample("calibration")[0][:256])
     qconfig = QConfigMapping(BITS[bits], improve=improve)
