@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import hashlib
+import random
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import nn
 from torch.nn import functional
@@ -57,6 +60,7 @@ class Dropouts:
         results: tensors that forward returned.
         paths: where they stand in what it returned.
         buffers: values after the run of those that it changed, by name.
+        drawn: what the generators of random numbers are at after the run.
         failure: why train mode could not run; empty where it did.
     """
 
@@ -65,6 +69,7 @@ class Dropouts:
     results: tuple[torch.Tensor, ...] = ()
     paths: tuple[Path, ...] = ()
     buffers: Mapping[str, torch.Tensor] = field(default_factory=dict)
+    drawn: str = ""
     failure: str = ""
 
 
@@ -80,10 +85,11 @@ def train_dropouts(model: nn.Module, bound: BoundInputs) -> Dropouts:
     names = {module: name for name, module in copied.named_modules()}
     hooks = [m.register_forward_pre_hook(recorder.entering(names[m])) for m in names]
     hooks += [m.register_forward_hook(recorder.leave) for m in names]
-    failure, outputs = "", None
+    failure, outputs, drawn = "", None, ""
     try:
-        with recorder, same_seed():
+        with recorder, LowestDraws(), same_seed():
             outputs = compute(copied, bound)
+            drawn = _generators()
     except FORWARD_RAISES as error:
         failure = " ".join(str(error).split())[:200]
     finally:
@@ -95,9 +101,9 @@ def train_dropouts(model: nn.Module, bound: BoundInputs) -> Dropouts:
     )
     if failure:
         return Dropouts(calls, attention, failure=failure)
-    return Dropouts(
-        calls, attention, tuple(flatten(outputs)), tensor_paths(outputs), _changed(copied, model)
-    )
+    changed = _changed(copied, model)
+    results = tuple(flatten(outputs))
+    return Dropouts(calls, attention, results, tensor_paths(outputs), changed, drawn)
 
 
 def tensor_paths(outputs: object) -> tuple[Path, ...]:
@@ -112,15 +118,67 @@ def _changed(run: nn.Module, model: nn.Module) -> dict[str, torch.Tensor]:
     return {name: x for name, x in after.items() if not torch.equal(x, before[name])}
 
 
+class LowestDraws(TorchFunctionMode):
+    """A context in which uniform random numbers are the lowest, 0, and none is drawn for them.
+
+    What is left out with any probability is left out then: `torch.rand(()) < p`, for p > 0.
+    """
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: object,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        """Runs the function, or gives zeros in its place."""
+        given = dict(kwargs or {})
+        if func in _ZEROS:
+            given.pop("generator", None)
+            return _ZEROS[func](*args, **given)
+        return func(*args, **given)
+
+
+_ZEROS: dict[Callable[..., Any], Callable[..., Any]] = {
+    torch.rand: torch.zeros,
+    torch.rand_like: torch.zeros_like,
+}
+
+
 def seeded_results(module: nn.Module, bound: BoundInputs) -> tuple[torch.Tensor, ...]:
     """Tensors of one run; random numbers are those of one seed."""
+    return seeded_run(module, bound)[0]
+
+
+def seeded_run(module: nn.Module, bound: BoundInputs) -> tuple[tuple[torch.Tensor, ...], str]:
+    """The same, and `Dropouts.drawn` of the run."""
     with same_seed():
-        return tuple(flatten(compute(module, bound)))
+        return tuple(flatten(compute(module, bound))), _generators()
+
+
+def _generators() -> str:
+    """Digest of the states of the generators that a forward draws from."""
+    found = hashlib.sha256(torch.default_generator.get_state().numpy().tobytes())
+    found.update(repr(random.getstate()).encode())
+    for part in np.random.get_state():  # noqa: NPY002  # a user's forward may draw from it
+        found.update(np.asarray(part).tobytes())
+    return found.hexdigest()
 
 
 @contextlib.contextmanager
 def same_seed() -> Iterator[None]:
     """A context of random numbers of one seed; outside they go on as before."""
+    of_python, of_numpy = random.getstate(), np.random.get_state()  # noqa: NPY002  # a user's
+    try:
+        with _same_seed_of_torch():
+            yield
+    finally:
+        random.setstate(of_python)
+        np.random.set_state(of_numpy)  # noqa: NPY002  # a user's
+
+
+@contextlib.contextmanager
+def _same_seed_of_torch() -> Iterator[None]:
     on_gpus = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]  # torch's
     with torch.random.fork_rng(range(torch.cuda.device_count()) if on_gpus else ()):
         torch.default_generator.manual_seed(_SEED)

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import fx
 
+from onnxq.errors import UnsupportedError
+
 if TYPE_CHECKING:
     from torch import nn
     from torch.export import ExportedProgram
@@ -23,12 +25,24 @@ aten = torch.ops.aten
 
 _NO_GRAD = "wrap_with_set_grad_enabled"
 _AUTOCAST = "wrap_with_autocast"
+_BATCHED = "torch._functorch.predispatch"
+"""Module of what torch.vmap and torch.func leave in a program: it runs inside of them alone."""
 _DTYPE_CHECK = aten._assert_tensor_metadata.default  # noqa: SLF001  # an operator
 
 
 def inline_regions(program: ExportedProgram) -> None:
-    """Puts the operators of all regions into the program's graph, in place."""
+    """Puts the operators of all regions into the program's graph, in place.
+
+    Raises:
+        UnsupportedError: a region of torch.vmap, whose operators are of one part of the batch.
+    """
     module = program.graph_module
+    if any(getattr(node.target, "__module__", "") == _BATCHED for node in module.graph.nodes):
+        raise UnsupportedError(
+            "forward calls torch.vmap, or a transform of torch.func, whose operators have no place "
+            "in a training graph. Write it with broadcasting, torch.einsum or torch.bmm; "
+            "onnxq.export takes it as it is, for quantization without training."
+        )
     outputs = set(map(str, program.graph_signature.user_outputs))
     regions = [node for node in module.graph.nodes if _is_region(node)]
     for node in regions:

@@ -8,6 +8,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from onnxq.errors import UnsupportedError
+from onnxq.pytorch import prepare_qat
 from onnxq.pytorch.placing.search import place
 from onnxq.pytorch.programs.program import program_of
 from onnxq.pytorch.programs.training_graph import training_graph
@@ -47,3 +49,21 @@ def test_regions_train_without_gradients_and_are_quantized() -> None:
     found = place(training_graph(copy.deepcopy(model), program), program, mapping, None)
     assert [weight.path for weight in found.weights] == ["frozen", "head"]
     assert not found.unplaced
+
+
+class Mapped(nn.Module):
+    """Products with a stack of matrices, one by one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stack = nn.Parameter(torch.randn(4, 8, 8))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """The sum of the products."""
+        made: torch.Tensor = torch.vmap(lambda w: x @ w.T)(self.stack)
+        return made.sum(0)
+
+
+def test_vmap_is_refused_with_the_remedy() -> None:
+    with pytest.raises(UnsupportedError, match=r"torch.vmap.*torch.einsum"):
+        prepare_qat(Mapped(), inputs=torch.randn(2, 8))

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import copy
+import random
+from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -14,6 +17,9 @@ from onnxq.pytorch.programs.program import program_of
 from onnxq.pytorch.programs.train_mode import train_mode_notes
 from onnxq.pytorch.programs.training_graph import training_graph
 from tests.pytorch.programs.nets import Mixed, images
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 pytestmark = pytest.mark.oracle
 
@@ -33,6 +39,18 @@ class Masking(nn.Module):
         return x * 2
 
 
+class Drawn(nn.Module):
+    """A layer that is left out one time in 1000, by the numbers of one generator."""
+
+    def __init__(self, draw: Callable[[], float]) -> None:
+        super().__init__()
+        self.draw, self.layer = draw, nn.Linear(3, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Of the layer, or x."""
+        return x if self.training and self.draw() < 1e-3 else self.layer(x)
+
+
 class Strict(nn.Module):
     """Train mode wants labels."""
 
@@ -50,6 +68,27 @@ def test_batch_norm_and_dropout_need_no_note() -> None:
 def test_what_train_mode_does_beside_is_said() -> None:
     (note,) = notes(nn.Sequential(Masking(), nn.Linear(3, 3)), torch.randn(8, 3))
     assert "masks that are drawn" in note
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda: float(torch.rand(())),
+        random.random,
+        lambda: float(np.random.random()),  # noqa: NPY002  # what users' modules call
+    ],
+    ids=["torch", "random", "numpy"],
+)
+def test_a_layer_that_happens_to_stay_in_is_said(draw: Callable[[], float]) -> None:
+    before = random.getstate()
+    (note,) = notes(Drawn(draw), torch.randn(8, 3))
+    assert "layers left out at random" in note
+    assert random.getstate() == before
+
+
+def test_layers_that_are_never_left_out_need_no_note() -> None:
+    model = nn.Sequential(Drawn(lambda: 1 + float(torch.rand(()))), nn.Dropout(0.5))
+    assert notes(model, torch.randn(8, 3)) == ()
 
 
 def test_a_train_mode_that_fails_is_said() -> None:
@@ -99,7 +138,7 @@ class Centred(nn.Module):
         if self.training:
             self.mean.mul_(0.9).add_(0.1 * y.detach().mean(0))
             if self.draws:
-                self.drawn.copy_(torch.rand(3))
+                self.drawn.copy_(1 + torch.rand(3))
         return y - self.mean
 
 
