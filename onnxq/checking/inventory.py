@@ -128,10 +128,12 @@ def _weights_of(node: ir.Node) -> Iterator[StoredWeight]:
         return
     if not catalog.is_on_codes(node) and facts.of(node).converts is None:
         return
+    block = node.attributes.get_int("block_size", 0)
     for slot, value in enumerate(node.inputs):
         if value is None or not value.is_initializer() or not _is_weight(value):
             continue
-        block = node.attributes.get_int("block_size", 0)
+        if block and slot == ZERO_POINTS:  # a row of them per row of codes is a matrix, too
+            continue
         bits = node.attributes.get_int("bits", 0)
         dtype = f"{bits} bits" if bits else str(value.dtype).lower()
         grid = _blocks_of(node, block) if block else _grid_behind(node, slot, value)

@@ -90,3 +90,22 @@ def test_weights_in_blocks_say_their_scheme_and_level(zeros: type, scheme: str) 
 def test_the_value_prints_in_a_line() -> None:
     found = inventory(ir.from_proto(quantized_matmul(np.array(3, np.uint8))))
     assert repr(found).startswith("Inventory(1 weights as codes")
+
+
+@pytest.mark.parametrize(
+    ("op_type", "first"),
+    [("MatMulNBits", ["x", "w"]), ("GatherBlockQuantized", ["w", "x"])],
+)
+def test_zero_points_of_blocks_are_no_weight_though_they_are_a_matrix(
+    op_type: str, first: list[str]
+) -> None:
+    node = helper.make_node(
+        op_type, [*first, "s", "z"], ["y"], domain="com.microsoft", bits=4, block_size=32
+    )
+    constants: dict[str, Array] = {
+        "w": np.zeros((8, 32), np.uint8),
+        "s": np.ones((8, 2), np.float32),
+        "z": np.zeros((8, 1), np.uint8),
+    }
+    (weight,) = of(node, constants).weights
+    assert (weight.dtype, weight.granularity) == ("4 bits", "blocks of 32, affine")
