@@ -10,7 +10,7 @@ import onnx_ir as ir
 
 from onnxq.graph.walk import attribute_values, is_read, value_name
 from onnxq.operator.nodes import find_input, is_constant
-from onnxq.ort.layouts import BLOCK, CONVOLUTION, FEW_CHANNELS
+from onnxq.ort.layouts import BLOCK, CONVOLUTION, FEW_CHANNELS, VIEW, VIEWS
 from onnxq.targets.gains import GATES, PRODUCT_OPS
 
 if TYPE_CHECKING:
@@ -23,9 +23,6 @@ WEIGHT = 1
 GROUPED = "grouped"
 FUSED = "fused"
 """Kind of an activation that a float convolution computes itself."""
-VIEW = "Reshape"
-VIEWS = frozenset((VIEW, "Flatten", "Squeeze", "Unsqueeze"))
-"""Operators that give another shape to the same elements; one of them is measured."""
 RUN = "run"
 """Operator of what a run takes whatever its nodes are."""
 

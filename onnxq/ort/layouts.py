@@ -7,6 +7,9 @@ reordered on both sides. `tests/ort/test_layouts.py` asks ONNX Runtime.
 
 from __future__ import annotations
 
+VIEW = "Reshape"
+VIEWS = frozenset((VIEW, "Flatten", "Squeeze", "Unsqueeze"))
+"""Operators that give another shape to the same elements; one of them is measured."""
 CONVOLUTION = "Conv"
 FUSED_BEHIND_CONV = frozenset(
     ["Clip", "HardSigmoid", "HardSwish", "LeakyRelu", "Relu", "Sigmoid", "Tanh"]
