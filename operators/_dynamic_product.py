@@ -19,6 +19,7 @@ from onnxq.operators._dynamic import block_reals, integer_product, quantized_at_
 from onnxq.qparams import PerBlock, QParams
 
 ALL_FORMS = (DynamicForm.INTEGER, DynamicForm.BLOCKS, DynamicForm.STORED, DynamicForm.HALF)
+CLIPS = ("Relu", "Clip")
 NOT_ROW_WISE = (DynamicForm.INTEGER, DynamicForm.STORED, DynamicForm.HALF)
 FLOAT_ONLY = (DynamicForm.STORED, DynamicForm.HALF)
 SMALLEST = np.float32(2.0**-23)  # no scale of weights that are all zeros is larger (observers)
@@ -155,7 +156,7 @@ def _ends_clipped(node: ir.Node) -> bool:
     result = node.outputs[0]
     behind = readers(result)
     added = len(behind) == 1 and behind[0].op_type == "Add"
-    return is_clipped(result) or (added and is_clipped(behind[0].outputs[0]))
+    return is_clipped(result, CLIPS) or (added and is_clipped(behind[0].outputs[0], CLIPS))
 
 
 def _has_other_reader(node: ir.Node, product: Product) -> bool:

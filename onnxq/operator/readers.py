@@ -9,9 +9,6 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
-CLIPS = ("Relu", "Clip")
-"""Nodes that a QuantizeLinear behind them may make superfluous."""
-
 
 def readers(value: ir.Value, vanishing: Collection[str] = ()) -> list[ir.Node]:
     """The nodes that read it, once per slot.
@@ -33,15 +30,20 @@ def goes_out(value: ir.Value, vanishing: Collection[str] = ()) -> bool:
     return value.is_graph_output() or any(goes_out(n.outputs[0], vanishing) for n in behind)
 
 
-def is_clipped(value: ir.Value, vanishing: Collection[str] = ()) -> bool:
+def is_clipped(value: ir.Value, clips: Collection[str], vanishing: Collection[str] = ()) -> bool:
     """Whether its only reader is a Relu or Clip that has one reader itself.
 
     ONNX Runtime takes such a node for a part of the QuantizeLinear that may stand behind it, and
     where none does, it leaves the product in front of it alone: DequantizeLinear -> MatMul -> Relu
     stays, and so is dequantized in every run.
+
+    Args:
+        value: of a graph.
+        clips: op types that a QuantizeLinear behind them may make superfluous.
+        vanishing: op types that are looked through.
     """
     found = readers(value, vanishing)
-    if len(found) != 1 or found[0].op_type not in CLIPS or found[0].domain:
+    if len(found) != 1 or found[0].op_type not in clips or found[0].domain:
         return False
     clipped = found[0].outputs[0]
     return len(readers(clipped, vanishing)) == 1 and not goes_out(clipped, vanishing)

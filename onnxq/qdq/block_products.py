@@ -29,6 +29,7 @@ LOOSE_BLOCK = 32  # session.qdq_matmulnbits_block_size, for weights that have no
 WIDTHS = (2, 4, 8)  # bits of codes
 MATRIX = 2
 TURN = [1, 0]
+CLIPS = ("Relu", "Clip")
 VANISHING = ("Identity", "Dropout")
 """Nodes that are taken out before products are looked at."""
 
@@ -62,7 +63,7 @@ def reads_stored_matrix(node: ir.Node) -> bool:
 
 
 def block_product(node: ir.Node) -> BlockProduct | None:
-    """What ONNX Runtime makes of a node; None: it stays as it is.
+    """The MatMulNBits that ONNX Runtime makes of a node; None: it stays as it is.
 
     Args:
         node: of a model with types and shapes, whose DQ -> op -> Q are fused already.
@@ -160,7 +161,9 @@ def _ends_in_floats(node: ir.Node, columns: int) -> bool:
         if bias is None or _dims(bias) != (columns,) or _is_turned(node.inputs[0]):
             return False  # it is a Gemm then, which is not plain
         end = add.outputs[0]
-    return not any(map(is_quantize, readers(end, VANISHING))) and not is_clipped(end, VANISHING)
+    return not any(map(is_quantize, readers(end, VANISHING))) and not is_clipped(
+        end, CLIPS, VANISHING
+    )
 
 
 def _added(node: ir.Node, columns: int) -> ir.Node | None:

@@ -56,7 +56,7 @@ def check_mapping(value: object, of_backend: str = "default_qconfig_mapping({})"
 
 
 def _remedy(value: object, of_backend: str) -> str:
-    """What the caller may have meant."""
+    """The call that the caller may have meant."""
     if isinstance(value, QConfig):
         return "Write QConfigMapping(qconfig) to give every node this one."
     if isinstance(value, Mapping):
