@@ -7,7 +7,6 @@ from onnx_ir.tape import Tape
 
 from onnxq.affine import dequantize, quantize
 from onnxq.dtypes import INT8, UINT8
-from onnxq.errors import ShapeError
 from onnxq.operator import Call, NodePlan, Site
 from onnxq.operators._clamp import bound_codes, clamp_codes, lower_clamp
 from onnxq.qparams import per_tensor
@@ -36,10 +35,12 @@ def test_clamping_codes_is_quantizing_what_was_clamped(bounds: tuple[float, floa
     assert got.dtype == np.uint8
 
 
-def test_a_result_of_other_qparams_is_refused() -> None:
-    other = per_tensor(0.1, 100, UINT8)
-    with pytest.raises(ShapeError, match="copies codes"):
-        clamp_codes(Call("Clip", [np.zeros(1, np.uint8)], NodePlan((P,), (other,))), (0.0, 1.0))
+def test_a_result_on_another_grid_is_that_of_the_reals() -> None:
+    other = per_tensor(0.01, 0, UINT8)
+    x = np.arange(256).astype(np.uint8)
+    got = clamp_codes(Call("Clip", [x], NodePlan((P,), (other,))), (0.0, 1.0))
+    real = np.clip(dequantize(x, P), np.float32(0), np.float32(1))
+    np.testing.assert_array_equal(got, quantize(real, other))
 
 
 def test_the_lowering_is_one_clip_with_codes_as_bounds() -> None:

@@ -108,8 +108,8 @@ def test_a_part_without_time_has_a_dash() -> None:
     assert '<td class="n" data-v="0.0">–</td>' in text
 
 
-def test_the_command_says_that_it_leaves_the_front_out(text: str) -> None:
-    assert "writes the report again, without the Pareto front" in text
+def test_the_command_that_wrote_the_report_is_there(text: str) -> None:
+    assert "This command wrote the report, and writes it again" in text
 
 
 def test_unlike_channels_are_named_with_what_makes_them_alike(text: str) -> None:
