@@ -163,7 +163,7 @@ class _Run:
         return sums.moments()
 
     def _spoilt(self, tensor: str) -> str:
-        """What to do where a tensor is finite in the float model alone."""
+        """The remedy for a tensor that is finite in the float model alone."""
         ahead = products_ahead(self.walked.model, tensor, self.walked.codes or {})
         return (
             f"tensor '{tensor}', which products read, is finite in the float model, and NaN, Inf "

@@ -151,7 +151,7 @@ def seeded_results(module: nn.Module, bound: BoundInputs) -> tuple[torch.Tensor,
 
 
 def seeded_run(module: nn.Module, bound: BoundInputs) -> tuple[tuple[torch.Tensor, ...], str]:
-    """The same, and `Dropouts.drawn` of the run."""
+    """Tensors of one run, and `Dropouts.drawn` of it."""
     with same_seed():
         return tuple(flatten(compute(module, bound))), _generators()
 

@@ -20,7 +20,7 @@ class Root(nn.Module):
     """NaN of what is below 0."""
 
     def forward(self, x: Tensor) -> Tensor:
-        """Of x's shape."""
+        """A tensor of x's shape."""
         return x.sqrt()
 
 

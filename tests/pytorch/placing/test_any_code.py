@@ -132,7 +132,7 @@ class Channels(nn.Module):
     """Says how many channels it wants."""
 
     def forward(self, x: Tensor) -> Tensor:
-        """Of x's shape."""
+        """A tensor of x's shape."""
         _, channels = x.shape
         assert channels == 8
         return x.relu()
@@ -142,7 +142,7 @@ class Smallest(nn.Module):
     """Asks for the range of a type."""
 
     def forward(self, x: Tensor) -> Tensor:
-        """Of x's shape."""
+        """A tensor of x's shape."""
         return x.masked_fill(x < 0, torch.finfo(x.dtype).min).softmax(-1)
 
 

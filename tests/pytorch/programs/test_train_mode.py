@@ -47,7 +47,7 @@ class Drawn(nn.Module):
         self.draw, self.layer = draw, nn.Linear(3, 3)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Of the layer, or x."""
+        """The layer's result, or x."""
         return x if self.training and self.draw() < 1e-3 else self.layer(x)
 
 
