@@ -184,7 +184,8 @@ def test_int4_weights_are_read() -> None:
         (wanted,) = session.run({"x": x})
     np.testing.assert_allclose(y, wanted, rtol=1e-5)
     # a MatMulNBits there, which rounds x to 8 bits
-    np.testing.assert_allclose(y, x @ (w.astype(np.float32) * 0.5), atol=0.01)
+    in_float = np.asarray(x @ (w.astype(np.float32) * 0.5), np.float32)
+    np.testing.assert_allclose(y, in_float, atol=0.01)
 
 
 # --- which implementation serves
