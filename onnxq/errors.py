@@ -64,7 +64,7 @@ class CalibrationError(OnnxqError):
 
 
 class UnsupportedError(OnnxqError):
-    """The model or the request needs something that onnxq lacks; the message names the remedy."""
+    """The model or the request needs something that onnxq lacks."""
 
     exit_code = 7
 
