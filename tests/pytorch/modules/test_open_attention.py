@@ -19,6 +19,7 @@ from onnxq.pytorch.deployed import Feeding, compare
 from onnxq.pytorch.modules.open_attention import AttentionCall, OpenAttention, taken_apart
 from onnxq.pytorch.modules.transformers import without_shortcuts
 from onnxq.pytorch.programs.onnx_form import onnx_form
+from onnxq.pytorch.programs.parameters_apart import parameters_apart
 from onnxq.pytorch.programs.program import Open, program_of
 from onnxq.pytorch.train.placements import PLACEMENTS
 from onnxq.qconfig import Choice, QConfigMapping, get_default_qat_qconfig
@@ -106,9 +107,9 @@ def test_what_is_trained_is_deployed_and_placed_as_post_training_places_it(
     trained: Any = prepare_qat(model, inputs=inputs)
     found = trained.meta[PLACEMENTS]
     assert not found.unplaced
-    form = canonicalize_module(
-        onnx_form(program_of(model, inputs, left_open=Open.LENGTHS)), types_by_run
-    )
+    program = program_of(model, inputs, left_open=Open.LENGTHS)
+    with parameters_apart(program.exported):  # as placement names nodes
+        form = canonicalize_module(onnx_form(program), types_by_run)
     decided = onnxq.prepare(form, MAPPING)
     tensors = [t for group in found.groups for t in group.nodes.values()]
     tensors += [t for group in found.groups for _, _, t, _ in group.numbers]
