@@ -121,8 +121,8 @@ def in_blocks(weight: Singles, block: int) -> Singles:
 
 
 def _not_zero(scale: Singles) -> Singles:
-    """Scales at least MIN_SCALE away from 0, float32."""
-    least = np.copysign(MIN_SCALE, scale)
+    """Scales at least MIN_SCALE away from 0, float32; of -0.0, too, a positive one."""
+    least = np.where(scale < 0, -MIN_SCALE, MIN_SCALE)
     return np.asarray(np.where(np.abs(scale) < MIN_SCALE, least, scale), np.float32)
 
 

@@ -101,3 +101,8 @@ def test_rows_of_zeros_keep_their_scales() -> None:
     w, spec = np.zeros((2, 32), np.float32), BlockSpec()
     short = rounded(w, spec, *search_ranges(w, spec))
     np.testing.assert_array_equal(unshrunk(w, short).scale, short.scale)
+
+
+def test_scales_of_zeros_are_positive() -> None:
+    scale, _ = search_ranges(np.zeros((2, 32), np.float32), BlockSpec(4, 32, Scheme.SYMMETRIC))
+    assert (scale > 0).all()

@@ -76,7 +76,12 @@ def _gradients(module: nn.Module, bound: BoundInputs) -> Gradients:
         torch.enable_grad(),
     ):
         results = flatten(nn.Module.__call__(module, *bound.args, **bound.kwargs))
-        sums = [(y * torch.randn_like(y)).sum() for y in results if y.requires_grad]
+        # not randn_like: that draws in the order of memory, which may be another one
+        sums = [
+            (y * torch.randn(y.shape, dtype=y.dtype, device=y.device)).sum()
+            for y in results
+            if y.requires_grad
+        ]
         if not sums:
             return {name: torch.zeros_like(p) for name, p in trained.items()}
         total = torch.stack([x.double() for x in sums]).sum()

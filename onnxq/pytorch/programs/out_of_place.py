@@ -47,7 +47,8 @@ class _Pass:
         self._graph = program.graph
         self._user_inputs = set(map(str, program.graph_signature.user_inputs))
         self._now: dict[fx.Node, fx.Node] = {}  # node -> what has its place from here on
-        self._views: dict[fx.Node, fx.Node] = {}  # view -> what it is a view of
+        self._same: dict[fx.Node, fx.Node] = {}  # what a write returned -> what it wrote into
+        self._views: dict[fx.Node, fx.Node] = {}  # view -> what it is a view of, in the program
         self._views_of: dict[fx.Node, list[fx.Node]] = {}  # the other way round
         self._stale: set[fx.Node] = set()
         self._replaced: list[fx.Node] = []
@@ -55,20 +56,29 @@ class _Pass:
     def run(self) -> None:
         """Visits all nodes in order."""
         for node in list(self._graph.nodes):
+            source = self._root(node.args[0]) if _is_view(node) else None
             with self._graph.inserting_before(node):
                 if not self._mutate(node):
                     node.args, node.kwargs = self._current((node.args, node.kwargs))
-            if _is_view(node):
-                self._views[node] = node.args[0]
-                self._views_of.setdefault(node.args[0], []).append(node)
+            if source is not None:
+                self._views[node] = source
+                self._views_of.setdefault(source, []).append(node)
         for node in self._replaced:
             self._graph.erase_node(node)
         self._graph.lint()
+
+    def _root(self, node: Any) -> fx.Node:
+        """What a node is by another name: x, of what x.add_(1) returned."""
+        found: fx.Node = node
+        while found in self._same:
+            found = self._same[found]
+        return found
 
     def _current(self, argument: Any) -> Any:
         return torch.fx.node.map_arg(argument, self._value)
 
     def _value(self, node: fx.Node) -> fx.Node:
+        node = self._root(node)
         if node in self._stale:
             self._stale.discard(node)
             source = self._views[node]
@@ -86,17 +96,19 @@ class _Pass:
         """Whether a node wrote into a tensor, and makes a new one now."""
         if not is_mutation(node):
             return False
-        written: fx.Node = node.args[0]  # type: ignore[assignment]  # a tensor
+        written = self._root(node.args[0])
         chain, target = self._chain(written), _functional_form(node.target)
         if chain is None or target is None:
             return False
         if node.target is aten.copy_.default:
-            self._now[node] = self._copied(node)
+            self._now[written] = self._copied(node)
             self._replaced.append(node)
         else:
             node.args, node.kwargs = self._current((node.args, node.kwargs))
             node.target = target
-        self._now[written] = self._value(node)
+            self._now[written] = node
+        self._same[node] = written
+        self._stale.discard(written)
         with self._graph.inserting_before(node.next):
             for view, source in itertools.pairwise(chain):
                 self._write_back(view, source, node)

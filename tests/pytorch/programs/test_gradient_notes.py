@@ -48,3 +48,21 @@ def test_equal_gradients_leave_no_note_and_no_trace() -> None:
     assert notes(model, images()) == ()
     assert all(p.grad is None for p in model.parameters())
     assert model.count == 0
+
+
+class Turned(nn.Module):
+    """Attention, whose result torch lays out otherwise than the operators it is made of."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.packed = nn.Linear(8, 24)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(N, 2, 5, 4)."""
+        q, k, v = self.packed(x).reshape(x.shape[0], 5, 3, 2, 4).permute(2, 0, 3, 1, 4)
+        return nn.functional.scaled_dot_product_attention(q, k, v)
+
+
+def test_a_result_of_another_layout_leaves_no_note() -> None:
+    torch.manual_seed(0)
+    assert notes(Turned(), torch.randn(3, 5, 8)) == ()

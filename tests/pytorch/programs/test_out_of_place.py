@@ -48,8 +48,50 @@ def the_input(x: Tensor) -> Tensor:
     return x
 
 
+def two_parts(x: Tensor) -> Tensor:
+    y = x.clone()
+    y[:2] += 1
+    y[:, 0] = 0
+    return y
+
+
+def a_result_by_another_name(x: Tensor) -> Tensor:
+    y = x.clone()
+    z = y.add_(1)
+    y.mul_(2)
+    return z
+
+
+def a_part_of_a_result(x: Tensor) -> Tensor:
+    y = x.clone()
+    y.add_(1)[0].mul_(2)
+    y[1:3].sub_(1)[:, 1] = 3
+    return y
+
+
+def a_view_ahead_of_two_writes(x: Tensor) -> Tensor:
+    y = x.clone()
+    view = y[:, 1:]
+    y[0] += 1
+    y[1] *= 2
+    first = view + 0
+    view[2] = 5
+    return torch.cat([first, y], 1)
+
+
 @pytest.mark.parametrize(
-    "function", [a_part, a_part_of_a_part, a_view_taken_before, the_whole, the_input]
+    "function",
+    [
+        a_part,
+        a_part_of_a_part,
+        a_view_taken_before,
+        the_whole,
+        the_input,
+        two_parts,
+        a_result_by_another_name,
+        a_part_of_a_result,
+        a_view_ahead_of_two_writes,
+    ],
 )
 def test_the_program_computes_the_same_without_writes(function: Callable[[Tensor], Tensor]) -> None:
     class Model(nn.Module):
