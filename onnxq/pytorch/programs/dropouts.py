@@ -25,7 +25,7 @@ from onnxq.pytorch.arguments.nesting import leaves
 from onnxq.pytorch.programs.leaf_calls import DROPOUTS, arguments, scope
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping
 
     from torch import fx
     from torch.export import ExportedProgram
@@ -252,11 +252,13 @@ def restore_rates(program: ExportedProgram, model: nn.Module, dropouts: Dropouts
         model: that was exported.
         dropouts: of `train_dropouts`.
     """
+    places = _first_paths(model)
     for targets, noted in ((DROPOUTS, dropouts.calls), (_ATTENTION, dropouts.attention)):
         found: dict[str, list[fx.Node]] = {}
         for node in program.graph.nodes:
             if node.target in targets:
-                found.setdefault(scope(node), []).append(node)
+                path = scope(node)
+                found.setdefault(places.get(path, path), []).append(node)
         for path, nodes in found.items():
             calls = noted.get(path, ())
             if len(calls) == len(nodes):
@@ -264,8 +266,16 @@ def restore_rates(program: ExportedProgram, model: nn.Module, dropouts: Dropouts
                     _set_rate(node, call)
     for path, module in model.named_modules():
         if isinstance(module, nn.MultiheadAttention) and module.dropout:
-            _drop_weights(program, path, module.dropout)
+            names = {name for name, first in places.items() if first == path}
+            _drop_weights(program, names, module.dropout)
     program.graph.lint()
+
+
+def _first_paths(model: nn.Module) -> dict[str, str]:
+    """Path of a module -> the first path of the same module, by which its calls are noted."""
+    first = {module: path for path, module in model.named_modules()}
+    every = model.named_modules(remove_duplicate=False)
+    return {path: first[module] for path, module in every}
 
 
 def _set_rate(node: fx.Node, call: DropCall) -> None:
@@ -280,10 +290,10 @@ def _set_rate(node: fx.Node, call: DropCall) -> None:
         node.graph.erase_node(node)
 
 
-def _drop_weights(program: ExportedProgram, path: str, p: float) -> None:
-    """Lets the attention weights of a layer go through dropout."""
+def _drop_weights(program: ExportedProgram, paths: Collection[str], p: float) -> None:
+    """Lets the attention weights of a layer, which may have several paths, go through dropout."""
     for node in list(program.graph.nodes):
-        if scope(node) != path:
+        if scope(node) not in paths:
             continue
         if node.target in _ATTENTION:
             _set_rate(node, DropCall(p, training=True))

@@ -47,6 +47,15 @@ def test_rates_of_train_mode_are_those_of_the_graph() -> None:
     assert kept[1] == pytest.approx(0.75, abs=0.03)
 
 
+def test_a_module_in_two_places_drops_in_both() -> None:
+    shared, x = Dropping(), torch.ones(2000, 3)
+    model = nn.Sequential(shared, shared)
+    graph = training_graph(model, program_of(model, x)).train()
+    with torch.no_grad():
+        kept = float((graph(x) != 0).float().mean())
+    assert kept == pytest.approx((0.7 * 0.75) ** 2, abs=0.03)  # 4 deviations of 6000 draws: 0.023
+
+
 def test_modules_that_do_nothing_in_eval_mode_are_marked_for_the_time() -> None:
     model = nn.Sequential(DropPath(), nn.Identity()).eval()
     with marked_identities(model, bind(model, torch.ones(2, 3))):
