@@ -68,7 +68,7 @@ class _Pass:
         self._graph.lint()
 
     def _root(self, node: Any) -> fx.Node:
-        """What a node is by another name: x, of what x.add_(1) returned."""
+        """The tensor that a node names: x, of what x.add_(1) returned."""
         found: fx.Node = node
         while found in self._same:
             found = self._same[found]
