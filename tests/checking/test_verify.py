@@ -13,6 +13,7 @@ import onnxq
 from onnxq.checking.codes import find_codes
 from onnxq.checking.cross_check import cross_check
 from onnxq.errors import CalibrationError, ModelError, QConfigError, VerificationError
+from onnxq.samples.excerpt import MOST_BATCHES
 from onnxq.static.calibrate import calibrate
 from onnxq.static.plan import plan
 from onnxq.static.prepare import prepare
@@ -250,12 +251,13 @@ def test_memory_does_not_grow_with_the_number_of_batches(pair: tuple[ir.Model, i
         return ({"x": images(200, seed)} for seed in range(count))
 
     peaks = []
-    for count in (2, 12, 48):  # levels off: 0.93, 1.19, 1.32 MB
+    # the first run fills caches; an excerpt of MOST_BATCHES is kept for the report, and no more
+    for count in (2, MOST_BATCHES, 3 * MOST_BATCHES):
         tracemalloc.start()
         verify(*pair, stream(count))
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
-    assert peaks[2] < 1.2 * peaks[1]
+    assert peaks[2] < 1.1 * peaks[1]
 
 
 def test_progress_counts_batches(pair: tuple[ir.Model, ir.Model]) -> None:
