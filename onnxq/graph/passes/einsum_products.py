@@ -96,11 +96,11 @@ class EinsumToMatMul(ir.passes.InPlacePass):
         """Replaces all that match."""
         names: FreeNames | None = None
         for node in list(all_nodes(model)):
-            product = _product(node)
-            if product is None:
+            found = _operands(node)
+            if found is None:
                 continue
             names = names or FreeNames(model)
-            _write(node, product, names)
+            _write(node, found, names)
         return ir.passes.PassResult(model, modified=names is not None)
 
 
@@ -133,25 +133,29 @@ def read_equation(text: str, ranks: Sequence[int | None]) -> Product | None:
     return found if found.is_product else None
 
 
-def _product(node: ir.Node) -> Product | None:
-    """The product that a node is, its constant operand on the right; None: it stays."""
+@dataclass(frozen=True, slots=True, eq=False)
+class _Operands:
+    """A product, and its operands in the order that MatMul takes them."""
+
+    product: Product
+    x: ir.Value
+    w: ir.Value
+
+
+def _operands(node: ir.Node) -> _Operands | None:
+    """The product that a node is, a constant operand on its right; None: the node stays."""
     if node.op_type != "Einsum" or node.domain or len(node.inputs) != _TERMS:
         return None
-    values = [input_at(node, slot) for slot in range(_TERMS)]
-    ranks = [None if value.shape is None else len(value.shape) for value in values]
+    x, w = (input_at(node, slot) for slot in range(_TERMS))
+    ranks = [None if value.shape is None else len(value.shape) for value in (x, w)]
     found = read_equation(node.attributes.get_string("equation", "") or "", ranks)
-    if found is None or any(value.dtype != ir.DataType.FLOAT for value in values):
+    if found is None or any(value.dtype != ir.DataType.FLOAT for value in (x, w)):
         return None
-    if _is_constant(values[0]) and not _is_constant(values[1]):
-        node.replace_input_with(0, values[1])
-        node.replace_input_with(1, values[0])
-        found = found.swapped
-        equation = f"{found.left},{found.right}->{found.result}"
-        node.attributes["equation"] = ir.AttrString("equation", equation)
-    if not _agree(found, *(input_at(node, slot) for slot in range(_TERMS))):
-        return None
+    if _is_constant(x) and not _is_constant(w):
+        found, x, w = found.swapped, w, x
     is_bare = len(found.summed) == len(found.columns) == 1
-    return found if is_bare or _is_constant(input_at(node, 1)) else None
+    fits = _agree(found, x, w) and (is_bare or _is_constant(w))
+    return _Operands(found, x, w) if fits else None
 
 
 def _agree(product: Product, x: ir.Value, w: ir.Value) -> bool:
@@ -167,10 +171,9 @@ def _is_constant(value: ir.Value) -> bool:
     return value.is_initializer() and value.const_value is not None and not value.is_graph_input()
 
 
-def _write(node: ir.Node, product: Product, names: FreeNames) -> None:
+def _write(node: ir.Node, found: _Operands, names: FreeNames) -> None:
     """Puts the MatMul, and what it needs around it, in the node's place."""
-    chain = _Chain(node, names)
-    x, w = (input_at(node, slot) for slot in range(_TERMS))
+    chain, product, x, w = _Chain(node, names), found.product, found.x, found.w
     layout = product.batch + product.summed + product.columns
     left = chain.ordered(x, product.left, product.ahead + product.summed)
     if len(product.summed) > 1:
@@ -203,6 +206,7 @@ def _laid_out(
         return ir.Tensor(np.ascontiguousarray(array))
 
     name = names.value(f"{value_name(w)}_matrix")
+    # made when it is read: a weight may be larger than memory has room for
     lazy = ir.LazyTensor(moved, dtype=tensor.dtype, shape=ir.Shape(shape), name=name)
     return new_initializer(graph_of(node), name, lazy), columns
 
