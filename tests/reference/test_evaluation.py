@@ -18,7 +18,6 @@ from tests.reference.on_codes import (
     images,
     make,
     on_codes,
-    quantized,
     scales,
 )
 
@@ -26,11 +25,6 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from onnxq.core.arrays import Array
-
-
-@pytest.fixture(scope="module")
-def qdq() -> ir.Model:
-    return quantized()
 
 
 def test_an_error_of_onnx_names_the_node() -> None:

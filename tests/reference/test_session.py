@@ -29,7 +29,6 @@ from tests.reference.on_codes import (
     integers_only,
     make,
     on_codes,
-    quantized,
     scales,
 )
 
@@ -37,11 +36,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from onnxq.core.arrays import Array
-
-
-@pytest.fixture(scope="module")
-def qdq() -> ir.Model:
-    return quantized()
 
 
 def assert_equals_onnx_runtime(source: onnx.ModelProto | ir.Model, feeds: dict[str, Array]) -> None:

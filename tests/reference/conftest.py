@@ -1,0 +1,15 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.reference.on_codes import quantized
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+
+@pytest.fixture(scope="session")
+def qdq() -> ir.Model:
+    return quantized()
