@@ -99,14 +99,8 @@ def _factor_in_place(h: Reals) -> None:
             h[column:, some] -= h[column:, start:end] @ h[some, start:end].T
 
 
-def inverse_of_upper(upper: Reals) -> Reals:
-    """Inverse of upper triangular matrices, half by half, float64 (..., columns, columns)."""
-    made = np.array(upper, np.float64)
-    _invert_in_place(made)
-    return made
-
-
 def _invert_in_place(upper: Reals) -> None:
+    """Leaves the inverse of upper triangular matrices (..., columns, columns) in them."""
     columns = upper.shape[-1]
     if columns <= SMALL:
         upper[...] = np.triu(np.linalg.inv(upper))

@@ -45,7 +45,7 @@ class PackedBlocks:
 
     @property
     def arrays(self) -> dict[str, npt.NDArray[np.generic]]:
-        """Name -> array, as `BlockSpec.packed_shapes` has them."""
+        """Name -> array, of those that there are."""
         found: dict[str, npt.NDArray[np.generic]] = {CODES: self.codes, SCALES: self.scales}
         return found if self.zero_points is None else found | {POINTS: self.zero_points}
 

@@ -130,24 +130,6 @@ class BlockSpec:
         """How many blocks a row of so many inputs has."""
         return -(-inputs // self.block)
 
-    def packed_shapes(self, rows: int, inputs: int) -> dict[str, tuple[int, ...]]:
-        """Shapes of the arrays of `PackedBlocks`, by their names.
-
-        Args:
-            rows: outputs of the product.
-            inputs: numbers that are summed.
-        """
-        count = self.blocks(inputs)
-        shapes: dict[str, tuple[int, ...]] = {
-            "codes": (rows, count, self.block * self.bits // POINT_BITS),
-            "scales": (rows * count,),
-        }
-        if self.scheme is Scheme.AFFINE:
-            shapes["zero_points"] = (rows * -(-count * self.bits // POINT_BITS),)
-        if self.scheme is Scheme.REAL:
-            shapes["zero_points"] = (rows * count,)
-        return shapes
-
     def size_bytes(self, rows: int, inputs: int) -> int:
         """Bytes of a weight in the file."""
         count = self.blocks(inputs)

@@ -41,9 +41,8 @@ def test_real_zero_points_of_8_bits_are_refused_and_become_whole_in_a_mix() -> N
 
 
 @pytest.mark.parametrize(("bits", "scheme"), FORMS)
-def test_shapes_and_sizes_are_those_of_the_arrays(bits: int, scheme: Scheme) -> None:
+def test_size_is_that_of_the_arrays(bits: int, scheme: Scheme) -> None:
     spec = BlockSpec(bits, 16, scheme)
     codes: BlockCodes = solve(weight(3, 70), spec, Method.RTN)
     arrays = codes.packed().arrays
-    assert {name: a.shape for name, a in arrays.items()} == spec.packed_shapes(3, 70)
     assert sum(a.nbytes for a in arrays.values()) == spec.size_bytes(3, 70)

@@ -27,10 +27,10 @@ from onnxq.pytorch.eager.propagation import propagate_qconfig_
 from onnxq.pytorch.eager.torch_ao import own_module
 from onnxq.pytorch.modules.door import Model, check_traceable, in_float32, opened
 from onnxq.pytorch.modules.hooks import carry_over
-from onnxq.pytorch.modules.open_attention import why_whole
 from onnxq.pytorch.modules.places import exchanged, places
 from onnxq.pytorch.nn import quantizable
 from onnxq.pytorch.nn.qat.linear_in_blocks import LinearInBlocks
+from onnxq.pytorch.nn.quantizable.activation import why_whole
 from onnxq.pytorch.placing.graph_prepare import prepare_graph, prepare_graph_qat
 from onnxq.pytorch.train.mappings import QAT_MAPPING
 from onnxq.pytorch.train.sources import watch_first_pass
@@ -108,7 +108,7 @@ def observed(
     propagate_qconfig_(root, None, custom)
     _check_qconfigs(root)
     if nn.MultiheadAttention not in custom.get(OBSERVED_CLASSES, {}):
-        root = _with_open_attention(root)
+        root = _with_quantizable_attention(root)
     unfolded = [n or type(m).__name__ for n, m in root.named_modules() if isinstance(m, UNFOLDED)]
     if unfolded:
         raise ModelError(
@@ -166,7 +166,7 @@ def prepare_qat(
     propagate_qconfig_(root)
     _check_qconfigs(root)
     if mapping is None or nn.MultiheadAttention not in mapping:
-        root = _with_open_attention(root)
+        root = _with_quantizable_attention(root)
     chosen = QAT_MAPPING if mapping is None else mapping
     root = _swapped(root, "", chosen, {})
     add_observer_(root, None, set(chosen.values()))
@@ -229,7 +229,7 @@ def _own(model: nn.Module, inplace: bool) -> nn.Module:
     return root
 
 
-def _with_open_attention(root: nn.Module) -> nn.Module:
+def _with_quantizable_attention(root: nn.Module) -> nn.Module:
     """The model with nn.MultiheadAttention that has a qconfig made of layers that have one each."""
     done: dict[nn.Module, nn.Module] = {}
     for module in list(root.modules()):

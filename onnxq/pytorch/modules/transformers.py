@@ -147,20 +147,16 @@ def holds_transformer(model: nn.Module) -> bool:
     return any(type(module) in _PLAIN for module in model.modules())
 
 
-def without_shortcuts(model: nn.Module) -> nn.Module:
-    """The model with its transformers as above; changed in place, but for the model itself.
+def twin_without_shortcuts(model: nn.Module) -> nn.Module:
+    """The model where it holds no transformer; else a twin as above, with the same tensors.
 
     Subclasses stay as they are: they may compute something else.
     """
-    return exchanged(model, {m: _plain(m) for m in model.modules() if type(m) in _PLAIN})
-
-
-def twin_without_shortcuts(model: nn.Module) -> nn.Module:
-    """The model where it holds no transformer; else a twin as above, with the same tensors."""
     if not holds_transformer(model):
         return model
     shared = {id(x): x for x in itertools.chain(model.parameters(), model.buffers())}
-    return without_shortcuts(copy.deepcopy(model, shared))
+    twin = copy.deepcopy(model, shared)
+    return exchanged(twin, {m: _plain(m) for m in twin.modules() if type(m) in _PLAIN})
 
 
 def zeroes_padding(model: nn.Module) -> bool:

@@ -145,13 +145,8 @@ _ZEROS: dict[Callable[..., Any], Callable[..., Any]] = {
 }
 
 
-def seeded_results(module: nn.Module, bound: BoundInputs) -> tuple[torch.Tensor, ...]:
-    """Tensors of one run; random numbers are those of one seed."""
-    return seeded_run(module, bound)[0]
-
-
 def seeded_run(module: nn.Module, bound: BoundInputs) -> tuple[tuple[torch.Tensor, ...], str]:
-    """Tensors of one run, and `Dropouts.drawn` of it."""
+    """Tensors of one run on random numbers of one seed, and `Dropouts.drawn` of it."""
     with same_seed():
         return tuple(flatten(compute(module, bound))), _generators()
 

@@ -101,3 +101,16 @@ def test_the_twin_has_the_same_tensors() -> None:
     assert [id(x) for x in twin.parameters()] == [id(x) for x in module.parameters()]
     plain = nn.Linear(2, 2)
     assert twin_without_shortcuts(plain) is plain
+
+
+def test_layers_without_shortcuts_compute_what_torch_trains() -> None:
+    torch.manual_seed(0)
+    model = nn.Transformer(16, 2, 1, 1, 32, 0.0, batch_first=True)
+    x, y = torch.randn(8, 6, 16), torch.randn(8, 6, 16)
+    causal = nn.Transformer.generate_square_subsequent_mask(6)
+    padded = torch.arange(6).expand(8, 6) >= torch.arange(3, 11)[:, None]
+    wanted = model(x, y, tgt_mask=causal, src_key_padding_mask=torch.where(padded, -torch.inf, 0.0))
+    plain = twin_without_shortcuts(model)
+    got = plain(x, y, tgt_mask=causal, src_key_padding_mask=padded)
+    assert torch.allclose(got, wanted, atol=1e-5)
+    assert plain.state_dict().keys() == model.state_dict().keys()

@@ -11,7 +11,7 @@ from onnxq.pytorch.arguments.bound_inputs import bind
 from onnxq.pytorch.programs.dropouts import (
     DropCall,
     marked_identities,
-    seeded_results,
+    seeded_run,
     train_dropouts,
 )
 from onnxq.pytorch.programs.program import program_of
@@ -76,7 +76,7 @@ def test_a_forward_that_a_module_has_of_its_own_comes_back() -> None:
 def test_random_numbers_go_on_as_before() -> None:
     model = Dropping()
     before = torch.random.get_rng_state()
-    first, second = (seeded_results(model, bind(model, torch.ones(2, 3))) for _ in range(2))
+    (first, _), (second, _) = (seeded_run(model, bind(model, torch.ones(2, 3))) for _ in range(2))
     assert torch.equal(first[0], second[0])
     assert torch.equal(torch.random.get_rng_state(), before)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, Self
 
 import torch
@@ -9,7 +10,6 @@ from torch import Tensor, nn
 
 from onnxq.errors import ModelError, QConfigError, UnsupportedError
 from onnxq.pytorch.modules.float_functional import FloatFunctional
-from onnxq.pytorch.modules.open_attention import added_mask, why_whole
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -119,10 +119,10 @@ class MultiheadAttention(nn.Module):
         """Summand of the scores (N, heads, L, S)."""
         found = []
         if mask is not None:
-            mask = added_mask(mask) if mask.dtype == torch.bool else mask
+            mask = _added_mask(mask) if mask.dtype == torch.bool else mask
             found.append(mask if mask.ndim == 2 else mask.reshape(scores.shape))
         if padding is not None:
-            padding = added_mask(padding) if padding.dtype == torch.bool else padding
+            padding = _added_mask(padding) if padding.dtype == torch.bool else padding
             found.append(padding.reshape(scores.shape[0], 1, 1, scores.shape[3]))
         return found
 
@@ -202,3 +202,19 @@ def _float_weights(layer: Any) -> tuple[Tensor, Tensor | None]:
     if hasattr(layer, "real_weight"):
         return layer.real_weight(), layer.bias()
     return layer.weight.detach(), None if layer.bias is None else layer.bias.detach()
+
+
+def why_whole(module: nn.Module | None) -> str:
+    """Why an nn.MultiheadAttention has no quantizable form; empty where it has, and of others."""
+    if not isinstance(module, nn.MultiheadAttention):
+        return ""
+    if type(module) is not nn.MultiheadAttention:
+        return f"{type(module).__name__} is a subclass of nn.MultiheadAttention, or parametrized"
+    if module.bias_k is not None:
+        return "add_bias_kv=True is not supported"
+    return "add_zero_attn=True is not supported" if module.add_zero_attn else ""
+
+
+def _added_mask(mask: Tensor) -> Tensor:
+    """float32, shape of the mask: -inf where it leaves out, else 0."""
+    return torch.zeros_like(mask, dtype=torch.float32).masked_fill(mask, -math.inf)

@@ -10,14 +10,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import onnxq
-from onnxq.errors import UnsupportedError
 from onnxq.graph.canonical import canonicalize_module
 from onnxq.ort.types_by_run import types_by_run
 from onnxq.pytorch import convert, disable_observer, export, prepare_qat
-from onnxq.pytorch.arguments.bound_inputs import bind
 from onnxq.pytorch.deployed import Feeding, compare
-from onnxq.pytorch.modules.open_attention import AttentionCall, OpenAttention, taken_apart
-from onnxq.pytorch.modules.transformers import without_shortcuts
 from onnxq.pytorch.programs.onnx_form import onnx_form
 from onnxq.pytorch.programs.parameters_apart import parameters_apart
 from onnxq.pytorch.programs.program import Open, program_of
@@ -142,67 +138,12 @@ def train(model: nn.Module, inputs: dict[str, Tensor]) -> None:
     assert not without
 
 
-MASKED = pytest.mark.parametrize(
-    "masks",
-    [
-        {},
-        {"attn_mask": CAUSAL},
-        {"attn_mask": CAUSAL < 0, "key_padding_mask": PADDED},
-        {"attn_mask": torch.randn(16, 6, 6)},
-        {"key_padding_mask": torch.where(PADDED, -torch.inf, 0.0)},
-    ],
-    ids=["none", "causal", "bool and padding", "per head", "float padding"],
-)
-
-
-@MASKED
-@pytest.mark.parametrize("need_weights", [True, False])
-@pytest.mark.parametrize("form", ["self", "shared", "sizes"])
-def test_it_computes_what_torch_computes(
-    masks: dict[str, Any], need_weights: bool, form: str
-) -> None:
-    torch.manual_seed(0)
-    sizes: dict[str, Any] = {"kdim": 8, "vdim": 12} if form == "sizes" else {}
-    batch_first = form != "self"
-    source = nn.MultiheadAttention(16, 2, batch_first=batch_first, **sizes)
-    nn.init.normal_(source.in_proj_bias)
-    lead = (8, 6) if batch_first else (6, 8)
-    query = torch.randn(*lead, 16)
-    key = query if form == "self" else torch.randn(*lead, sizes.get("kdim", 16))
-    value = torch.randn(*lead, 12) if form == "sizes" else key
-    made = OpenAttention(source, AttentionCall.of(query, key, value, **masks))
-    got = made(query, key, value, need_weights=need_weights, **masks)
-    wanted = source(query, key, value, need_weights=need_weights, **masks)
-    assert torch.allclose(got[0], wanted[0], atol=1e-5)
-    assert (got[1] is None) == (wanted[1] is None)
-    if wanted[1] is not None:
-        assert torch.allclose(got[1], wanted[1], atol=1e-5)
-
-
-def test_one_sequence_and_attention_weights_per_head() -> None:
-    torch.manual_seed(0)
-    source = nn.MultiheadAttention(16, 2, bias=False)
-    x, y = torch.randn(6, 16), torch.randn(4, 16)
-    padding = torch.tensor([False, False, False, True])
-    made = OpenAttention(source, AttentionCall.of(x, y, y, padding))
-    got = made(x, y, y, padding, average_attn_weights=False)
-    wanted = source(x, y, y, padding, average_attn_weights=False)
-    assert all(torch.allclose(a, b, atol=1e-5) for a, b in zip(got, wanted, strict=True))
-
-
 def test_one_sequence_is_placed() -> None:
     torch.manual_seed(0)
     trained: Any = prepare_qat(Options().eval(), inputs=torch.randn(6, 16))
     found = trained.meta[PLACEMENTS]
     assert not found.unplaced
     assert len(found.weights) == 4  # query, key, value, output
-
-
-def test_its_packed_weight_is_the_modules_own() -> None:
-    source = nn.MultiheadAttention(16, 2)
-    x = torch.randn(6, 1, 16)
-    made: Any = OpenAttention(source, AttentionCall.of(x, x, x))
-    assert made.in_proj.weight is source.in_proj_weight
 
 
 class Causal(nn.Module):
@@ -234,26 +175,6 @@ def test_a_mask_of_the_function_is_kept(kind: str) -> None:
     export(convert(trained), x)  # holds it against the module
 
 
-class Twice(nn.Module):
-    """Attends to itself, and to something else, with the same weights."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.attend = nn.MultiheadAttention(16, 2)
-
-    def forward(self, x: Tensor, y: Tensor) -> Tensor:
-        """Attends twice; shaped as x."""
-        first = self.attend(x, x, x)[0]
-        result: Tensor = self.attend(first, y, y)[0]
-        return result
-
-
-def test_two_ways_of_calling_one_module_are_refused() -> None:
-    model, x = Twice().eval(), torch.randn(6, 2, 16)
-    with pytest.raises(UnsupportedError, match=r"'attend' .MultiheadAttention. is called with one"):
-        taken_apart(model, bind(model, {"x": x, "y": x.clone()}))
-
-
 class Options(nn.Module):
     """Attention with options of nn.MultiheadAttention."""
 
@@ -271,14 +192,3 @@ class Options(nn.Module):
 def test_options_that_one_layer_has_of_its_own_train() -> None:
     trained: Any = prepare_qat(Options(add_bias_kv=True), inputs=torch.randn(3, 6, 16))
     assert trained.meta[PLACEMENTS].weights
-
-
-def test_layers_without_shortcuts_compute_what_torch_trains() -> None:
-    torch.manual_seed(0)
-    model = nn.Transformer(16, 2, 1, 1, 32, 0.0, batch_first=True)
-    x, y = torch.randn(8, 6, 16), torch.randn(8, 6, 16)
-    wanted = model(x, y, tgt_mask=CAUSAL, src_key_padding_mask=torch.where(PADDED, -torch.inf, 0.0))
-    plain = without_shortcuts(model)
-    got = plain(x, y, tgt_mask=CAUSAL, src_key_padding_mask=PADDED)
-    assert torch.allclose(got, wanted, atol=1e-5)
-    assert plain.state_dict().keys() == model.state_dict().keys()
