@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from torch.onnx._internal.exporter._core import TorchTensor
 
 from onnxq.pytorch.exporting import exporter
+from onnxq.pytorch.exporting.trace import trace
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -138,10 +139,10 @@ def _stands_for(*parts: object) -> tuple[object, ...]:
     return parts
 
 
-memo = Memo(exporter._trace)
+memo = Memo(trace)
 
 
 def install() -> None:
     """Puts the memo around the one call of torch's exporter."""
     module: Any = exporter  # whose function takes the request under names
-    module._trace = memo
+    module.trace = memo

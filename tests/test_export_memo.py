@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from onnxq.pytorch import export
 from onnxq.pytorch.exporting import exporter
+from onnxq.pytorch.exporting.trace import trace
 from tests.export_memo import Memo, key_of
 
 if TYPE_CHECKING:
@@ -122,14 +123,13 @@ def test_what_cannot_be_written_down_has_no_key() -> None:
 @pytest.fixture
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[nn.Module]:
     """Modules that were traced, by exports with a memo of their own."""
-    real = exporter._trace
     traced: list[nn.Module] = []
 
-    def trace(module: nn.Module, *request: Any) -> ir.Model:
+    def counting(module: nn.Module, *request: Any) -> ir.Model:
         traced.append(module)
-        return real(module, *request)
+        return trace(module, *request)
 
-    monkeypatch.setattr(exporter, "_trace", Memo(trace))
+    monkeypatch.setattr(exporter, "trace", Memo(counting))
     return traced
 
 

@@ -34,8 +34,8 @@ from onnxq.qconfig import QConfigDynamic, QConfigMapping
 if TYPE_CHECKING:
     import onnx_ir as ir
 
+    from onnxq.pytorch.arguments.axes import DynamicAxes
     from onnxq.pytorch.arguments.bound_inputs import Inputs
-    from onnxq.pytorch.exporting.exporter import DynamicAxes
     from onnxq.quantized.quantized_model import QuantizedModel
     from onnxq.targets import Target
 

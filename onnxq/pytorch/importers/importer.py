@@ -57,8 +57,8 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from onnxq.core.arrays import Array
+    from onnxq.pytorch.arguments.axes import DynamicAxes
     from onnxq.pytorch.arguments.bound_inputs import BoundInputs, Inputs
-    from onnxq.pytorch.exporting.exporter import DynamicAxes
     from onnxq.targets import Target
 
 # What torch says about itself, that a caller can do nothing about: message as a regex.
