@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from onnxq.static.prepare import prepare
     from onnxq.static.rewrite import rewrite
     from onnxq.survey.verified import verify
-    from onnxq.tuning.goal import Goal
+    from onnxq.tuning.judging.goal import Goal
     from onnxq.tuning.tune import tune
     from onnxq.weights import quantize_weights
 
@@ -92,7 +92,7 @@ __all__ = [
 
 _HOMES = {
     "Check": "onnxq.checking.with_verdict",
-    "Goal": "onnxq.tuning.goal",
+    "Goal": "onnxq.tuning.judging.goal",
     "QuantizedModel": "onnxq.quantized.quantized_model",
     "bench": "onnxq.checking.bench",
     "calibrate": "onnxq.static.calibrate",

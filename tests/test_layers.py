@@ -23,8 +23,12 @@ TORCH_ROOMS = (
     "arguments", "numerics", "modules", "tensor_quant", "nn", "train", "exporting", "programs",
     "placing", "importers", "eager", "quantization", "deployed", "adaround",
 )
+TUNING_ROOMS = (
+    "defaults", "judging", "timing", "evaluating", "measuring", "moving", "search", "tuned", "tune",
+)
 # fmt: on
-"""The order of rooms in onnxq/pytorch."""
+ORDERS = {"onnxq.pytorch": TORCH_ROOMS, "onnxq.tuning": TUNING_ROOMS}
+"""The order of rooms in large rooms, lowest first; the facade of each is above all of them."""
 LINK = ROOT / "onnxq" / "operators"
 FACADE = "onnxq"
 RUNTIME = "onnxq.ort.runtime"
@@ -66,11 +70,11 @@ def floor(module: str) -> int:
     return ROOMS.index(room)
 
 
-def torch_floor(module: str) -> int:
-    """Place in TORCH_ROOMS of what lies in onnxq.pytorch; the facade is above all of them."""
-    room = module.removeprefix("onnxq.pytorch").removeprefix(".").split(".")[0]
-    assert not room or room in TORCH_ROOMS, f"{module}: add '{room}' to TORCH_ROOMS"
-    return TORCH_ROOMS.index(room) if room else len(TORCH_ROOMS)
+def floor_within(large: str, module: str) -> int:
+    """Place in ORDERS of a module of a large room."""
+    rooms, room = ORDERS[large], module.removeprefix(large).removeprefix(".").split(".")[0]
+    assert not room or room in rooms, f"{module}: add '{room}' to the rooms of {large}"
+    return rooms.index(room) if room else len(rooms)
 
 
 def is_own(module: str) -> bool:
@@ -91,11 +95,16 @@ def test_imports_go_downwards(name: str) -> None:
             assert floor(imported) <= floor(name), f"{name} imports {imported}, which is above it"
 
 
-@pytest.mark.parametrize("name", [name for name in FILES if name.startswith("onnxq.pytorch")])
-def test_imports_go_downwards_in_the_torch_room(name: str) -> None:
+@pytest.mark.parametrize(
+    ("large", "name"),
+    [(large, name) for large in ORDERS for name in FILES if name.startswith(large)],
+)
+def test_imports_go_downwards_in_large_rooms(large: str, name: str) -> None:
     for imported in imports(name):
-        if imported.startswith("onnxq.pytorch"):
-            assert torch_floor(imported) <= torch_floor(name), f"{name} imports {imported}"
+        if imported.startswith(large):
+            assert floor_within(large, imported) <= floor_within(large, name), (
+                f"{name} imports {imported}"
+            )
 
 
 def test_the_torch_room_imports_late_only_what_a_torch_may_lack() -> None:

@@ -11,9 +11,9 @@ from onnxq.ort.profile import without_writing
 from onnxq.ort.runtime import open_session
 from onnxq.samples import as_taken, input_specs
 from onnxq.samples.inputs import has_dynamic_batch
-from onnxq.tuning.attribution import Owner, Part, owners, with_unnamed
-from onnxq.tuning.finalists import WholeTime
-from onnxq.tuning.timed_runs import profiled
+from onnxq.tuning.evaluating.timed_runs import profiled
+from onnxq.tuning.search.finalists import WholeTime
+from onnxq.tuning.timing.attribution import Owner, Part, owners, with_unnamed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from onnxq.operator import NodeForm
     from onnxq.samples.inputs import Batch
-    from onnxq.tuning.timed_runs import Profiled
+    from onnxq.tuning.evaluating.timed_runs import Profiled
 
 NS_IN_US = 1e3
 

@@ -22,22 +22,22 @@ from onnxq.qconfig.excluded import excluding
 from onnxq.samples.held_apart import EVERY
 from onnxq.static.arguments import check_costs, mapping_from
 from onnxq.static.prepare import backend_of
-from onnxq.tuning.baseline import baseline_of
-from onnxq.tuning.course import Course, open_journal, times_in
 from onnxq.tuning.defaults import IMPROVE
-from onnxq.tuning.evaluations import Evaluations
-from onnxq.tuning.evaluator import Evaluator
-from onnxq.tuning.finalists import Clock
-from onnxq.tuning.front import front_of
-from onnxq.tuning.goal import Goal
-from onnxq.tuning.kinds import by_kind
-from onnxq.tuning.metric import as_metric
-from onnxq.tuning.milestone import Milestone
-from onnxq.tuning.subject import Settings, Subject
-from onnxq.tuning.time_model import TimeModel
+from onnxq.tuning.evaluating.evaluations import Evaluations
+from onnxq.tuning.evaluating.evaluator import Evaluator
+from onnxq.tuning.judging.baseline import baseline_of
+from onnxq.tuning.judging.goal import Goal
+from onnxq.tuning.judging.metric import as_metric
+from onnxq.tuning.judging.subject import Settings, Subject
+from onnxq.tuning.judging.tuning_samples import open_tuning_samples
+from onnxq.tuning.moving.kinds import by_kind
+from onnxq.tuning.moving.whole_moves import moves_of_the_whole
+from onnxq.tuning.search.course import Course, open_journal, times_in
+from onnxq.tuning.search.finalists import Clock
+from onnxq.tuning.search.front import front_of
+from onnxq.tuning.search.milestone import Milestone
+from onnxq.tuning.timing.time_model import TimeModel
 from onnxq.tuning.tuned import Checked, MissedGoalWarning, Spent, Tuned
-from onnxq.tuning.tuning_samples import open_tuning_samples
-from onnxq.tuning.whole_moves import moves_of_the_whole
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -51,10 +51,10 @@ if TYPE_CHECKING:
     from onnxq.static.prepared import ModelSource
     from onnxq.targets import Target
     from onnxq.targets.range_reduction import RangeReduction
-    from onnxq.tuning.course import Step
-    from onnxq.tuning.metric import Metric
-    from onnxq.tuning.position import Point
-    from onnxq.tuning.score import Score
+    from onnxq.tuning.judging.metric import Metric
+    from onnxq.tuning.judging.score import Score
+    from onnxq.tuning.moving.position import Point
+    from onnxq.tuning.search.course import Step
 
 DEFAULT_GOAL = Goal()
 
@@ -90,7 +90,7 @@ def tune(
         samples: file, folder, {input name: array of all samples} or batches of that form; labels
             may be among the arrays.
         metric: "sqnr" (the default), "top1", "bits", "FILE.py:function", or function(run, samples)
-            that gives a number, higher is better (see onnxq.tuning.metric).
+            that gives a number, higher is better (see onnxq.tuning.judging.metric).
         goal: bounds, an objective within them, and what the search may spend.
         qconfig: where the search begins, or the path of a YAML file that says it; what it names
             stays as it is. None: onnxq's default.

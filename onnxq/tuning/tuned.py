@@ -12,12 +12,12 @@ from onnxq.operator import DynamicForm, NodeForm
 from onnxq.page.card import Table, card_of
 from onnxq.qconfig import QConfig
 from onnxq.report.console import open_console
-from onnxq.tuning.descent import WITHOUT_MORE
-from onnxq.tuning.goal import Aim
-from onnxq.tuning.group_tables import print_group_times, print_sensitivity
-from onnxq.tuning.left_in_float import print_left_in_float, why_float
-from onnxq.tuning.milestone import Milestone, save_milestones
-from onnxq.tuning.milestone_tables import (
+from onnxq.tuning.judging.goal import Aim
+from onnxq.tuning.measuring.group_tables import print_group_times, print_sensitivity
+from onnxq.tuning.search.descent import WITHOUT_MORE
+from onnxq.tuning.search.left_in_float import print_left_in_float, why_float
+from onnxq.tuning.search.milestone import Milestone, save_milestones
+from onnxq.tuning.search.milestone_tables import (
     FRONT_HEADER,
     front_rows,
     print_front,
@@ -34,12 +34,12 @@ if TYPE_CHECKING:
     from onnxq.qconfig import QConfigMapping
     from onnxq.quantized.quantized_model import QuantizedModel
     from onnxq.static.plan import Plan
-    from onnxq.tuning.goal import Goal
-    from onnxq.tuning.left_in_float import LeftInFloat
-    from onnxq.tuning.node_group import NodeGroup
-    from onnxq.tuning.score import Score
-    from onnxq.tuning.sensitivity import Sensitivity
-    from onnxq.tuning.times import Times
+    from onnxq.tuning.judging.goal import Goal
+    from onnxq.tuning.judging.score import Score
+    from onnxq.tuning.measuring.sensitivity import Sensitivity
+    from onnxq.tuning.search.left_in_float import LeftInFloat
+    from onnxq.tuning.timing.node_group import NodeGroup
+    from onnxq.tuning.timing.times import Times
 
 
 class MissedGoalWarning(UserWarning):

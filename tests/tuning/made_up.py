@@ -12,21 +12,21 @@ import numpy as np
 
 from onnxq.operator import NodeForm
 from onnxq.qconfig import QConfigMapping, onnxq_default_qconfig
-from onnxq.tuning.descent import Descent
-from onnxq.tuning.estimates import Estimates
-from onnxq.tuning.moves import form_in, with_form
-from onnxq.tuning.position import Position
-from onnxq.tuning.proposals import Proposals
-from onnxq.tuning.score import Score
-from onnxq.tuning.standing import Standing, noise_of
-from onnxq.tuning.units import Member, Unit
+from onnxq.tuning.judging.score import Score
+from onnxq.tuning.judging.standing import Standing, noise_of
+from onnxq.tuning.moving.estimates import Estimates
+from onnxq.tuning.moving.moves import form_in, with_form
+from onnxq.tuning.moving.position import Position
+from onnxq.tuning.moving.proposals import Proposals
+from onnxq.tuning.moving.units import Member, Unit
+from onnxq.tuning.search.descent import Descent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from onnxq.tuning.descent import Found
-    from onnxq.tuning.evaluations import Refusal
-    from onnxq.tuning.goal import Goal
+    from onnxq.tuning.evaluating.evaluations import Refusal
+    from onnxq.tuning.judging.goal import Goal
+    from onnxq.tuning.search.descent import Found
 
 INTEGER, FLOAT = NodeForm.INTEGER, NodeForm.FLOAT
 

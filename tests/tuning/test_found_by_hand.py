@@ -19,14 +19,14 @@ from onnxq.graph.walk import node_name, walk
 from onnxq.operator import NodeForm
 from onnxq.operator.nodes import input_at
 from onnxq.qconfig import Choice, default_qconfig_mapping
-from onnxq.tuning.baseline import baseline_of
-from onnxq.tuning.evaluator import Evaluator
-from onnxq.tuning.metric import as_metric
-from onnxq.tuning.standing import MARGIN_DB
-from onnxq.tuning.subject import Settings, Subject
-from onnxq.tuning.time_model import forms_of
+from onnxq.tuning.evaluating.evaluator import Evaluator
+from onnxq.tuning.judging.baseline import baseline_of
+from onnxq.tuning.judging.metric import as_metric
+from onnxq.tuning.judging.standing import MARGIN_DB
+from onnxq.tuning.judging.subject import Settings, Subject
+from onnxq.tuning.judging.tuning_samples import open_tuning_samples
+from onnxq.tuning.timing.time_model import forms_of
 from onnxq.tuning.tuned import MissedGoalWarning
-from onnxq.tuning.tuning_samples import open_tuning_samples
 from scripts._architectures import SETTLING, Size
 from scripts._architectures._parts import Feeds, initialize, settle
 from scripts._defaults.audio import SIZES, Classifier, sounds

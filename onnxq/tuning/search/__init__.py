@@ -1,0 +1,1 @@
+"""The search itself: its course, descent, finalists, and tables of what it found."""

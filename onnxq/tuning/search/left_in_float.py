@@ -1,0 +1,165 @@
+"""Layers that a search left in float: what each kind would change in integers, and why it does not.
+
+It answers two questions about the chosen model: why it keeps more accuracy than was asked for, and
+why nothing of it is quantized at all.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from onnxq.report.tables import print_table
+from onnxq.tuning.judging.goal import Aim
+from onnxq.tuning.judging.score import db_text
+from onnxq.tuning.judging.standing import MARGIN_DB, SPARE_DB
+from onnxq.tuning.measuring.group_tables import MOST_ROWS, count_others
+from onnxq.tuning.moving.kinds import by_kind
+from onnxq.tuning.moving.position import FormMove
+from onnxq.tuning.moving.proposals import LEAST_SAVING
+from onnxq.tuning.timing.time_model import IN_FLOAT
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.console import Console
+
+    from onnxq.operator import NodeForm
+    from onnxq.tuning.judging.goal import Goal
+    from onnxq.tuning.judging.score import Score
+    from onnxq.tuning.moving.position import Point
+    from onnxq.tuning.moving.proposals import Proposals
+    from onnxq.tuning.moving.units import Unit
+
+SLOWER, LOUD = "slower in integers", "below the bound in integers"
+LOUDER = "less accurate in integers than where it began"
+NO_GAIN = f"saves less than {LEAST_SAVING:g} of float's time"
+OPEN = "no gain was found in these runs"
+
+
+@dataclass(frozen=True, slots=True)
+class LeftInFloat:
+    """A kind of layers that computes in float, beside the same in integers.
+
+    Attributes:
+        group: name of the layers.
+        time: share of float's time that integers would add, as predicted; negative: they save it.
+        db: least SQNR of all outputs that is expected then.
+        why: it is in float, in words.
+    """
+
+    group: str
+    time: float
+    db: float
+    why: str
+
+
+def left_in_float(point: Point, proposals: Proposals) -> tuple[LeftInFloat, ...]:
+    """Kinds that a search for speed left in float where it keeps its bounds; most time first.
+
+    Args:
+        point: that was chosen.
+        proposals: of the search, whose estimates are those after its last measurement.
+    """
+    standing = proposals.standing
+    if standing.goal.objective is not Aim.SPEED or standing.lacks(point.score) > 0:
+        return ()
+    looked = _Look(point, proposals)
+    floats = [unit for unit in point.position.units if looked.is_open(unit)]
+    if not floats or looked.now is None:
+        return ()
+    by_reason: dict[str, list[Unit]] = {}
+    for unit in floats:
+        by_reason.setdefault(looked.at([unit], unit.kind).why, []).append(unit)
+    groups = [alike for units in by_reason.values() for alike in by_kind(units)]
+    found = [looked.at(alike.units, alike.name) for alike in groups]
+    return tuple(sorted(found, key=lambda each: each.time))
+
+
+class _Look:
+    """Look at layers of a point, as they would be in integers."""
+
+    def __init__(self, point: Point, proposals: Proposals) -> None:
+        self._point, self._proposals = point, proposals
+        self._allowed = proposals.standing.noise_allowed(point.score)
+        self.now = proposals.time_of(point.position)
+        proposals.estimates.meet(point.position, point.score)
+
+    def is_open(self, unit: Unit) -> bool:
+        """Whether it computes in float, and could compute in integers."""
+        return self._point.position.form(unit) in IN_FLOAT and unit.coded not in IN_FLOAT
+
+    def at(self, units: Sequence[Unit], name: str) -> LeftInFloat:
+        """The layers in the form with integers that takes least time."""
+        forms = [form for form in units[0].forms if form not in IN_FLOAT]
+        return min((self._in(units, form, name) for form in forms), key=lambda look: look.time)
+
+    def _in(self, units: Sequence[Unit], form: NodeForm, name: str) -> LeftInFloat:
+        there = self._point.position.moved(FormMove(unit, form) for unit in units)
+        time = (self._proposals.time_of(there) or 0.0) - (self.now or 0.0)
+        noise = self._proposals.estimates.total(there)
+        db = -10 * math.log10(noise) if noise > 0 else math.inf
+        return LeftInFloat(name, time, db, self._why(time, noise))
+
+    def _why(self, time: float, noise: float) -> str:
+        if time >= 0:
+            return SLOWER
+        if noise > self._allowed:
+            return LOUD if self._proposals.standing.bounds_accuracy else LOUDER
+        return NO_GAIN if -time < LEAST_SAVING else OPEN
+
+
+def print_left_in_float(
+    console: Console, left: Sequence[LeftInFloat], score: Score, goal: Goal, *, is_cut: bool
+) -> None:
+    """A row for each kind, and a line that says why more is kept than was asked for.
+
+    Args:
+        console: to print on.
+        left: as `left_in_float` gives them.
+        score: of the chosen model.
+        goal: of the search.
+        is_cut: whether it ended for want of runs or of time: kinds may gain together then.
+    """
+    if not left:
+        return
+    rows = [(each.group, f"{each.time:+.3f}", db_text(each.db), each.why) for each in left]
+    title = "left in float, and what integers in each kind alone would change, as predicted"
+    header = ("group of nodes", "time", "dB then", "why it is in float")
+    print_table(console, title, header, rows[:MOST_ROWS], numbers=(1, 2))
+    count_others(console, len(left))
+    above = score.worst_db - (goal.min_sqnr_db if goal.min_sqnr_db is not None else math.inf)
+    if is_cut:
+        why = "kinds may gain together, and the search ended before it tried that: see --max-runs"
+    else:
+        why = "no others of these, alone or together, are predicted to be faster within the bound"
+    if SPARE_DB < above < math.inf:
+        console.print(f"note: it keeps {above:.1f} dB more than the bound: {why}", soft_wrap=True)
+
+
+def why_float(scores: Sequence[Score], goal: Goal, *, is_cut: bool) -> str:
+    """Why a search chose the float model, and what to do, in words.
+
+    Args:
+        scores: of the models that were measured with something quantized in them.
+        goal: of the search.
+        is_cut: whether it ended for want of runs or of time.
+    """
+    bound = goal.min_sqnr_db
+    best = max(scores, key=lambda score: score.worst_db, default=None)
+    if best is None:
+        why = "no other model was measured"
+    elif bound is not None and best.worst_db < bound + MARGIN_DB:
+        why = (
+            f"the most accurate quantized model of {len(scores)} keeps {db_text(best.worst_db)} "
+            f"dB of the {bound:g} dB asked for, and the {MARGIN_DB:g} that the search adds"
+        )
+    elif goal.bounds_accuracy:
+        why = f"no quantized model of {len(scores)} keeps the bound and is faster"
+    else:
+        why = f"no quantized model of {len(scores)} is better by this goal"
+    runs = f"--max-runs {2 * goal.max_runs} (there was no run left)" if is_cut else ""
+    lower = "a lower bound" if goal.bounds_accuracy else ""
+    ways = [runs, lower, "--improve bias,smooth,round", "--objective size (a smaller file)"]
+    return f"{why}. Try {', or '.join(way for way in ways if way)}"

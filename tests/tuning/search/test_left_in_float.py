@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+import io
+import math
+from dataclasses import replace
+
+import pytest
+
+from onnxq.report.console import open_console
+from onnxq.tuning.judging.goal import Aim, Goal
+from onnxq.tuning.judging.score import Score
+from onnxq.tuning.judging.standing import Standing
+from onnxq.tuning.moving.estimates import Estimates
+from onnxq.tuning.moving.position import FormMove, Point, Position
+from onnxq.tuning.moving.proposals import Proposals
+from onnxq.tuning.search.left_in_float import (
+    LOUD,
+    LOUDER,
+    NO_GAIN,
+    OPEN,
+    SLOWER,
+    LeftInFloat,
+    left_in_float,
+    print_left_in_float,
+    why_float,
+)
+from tests.tuning.made_up import FLOAT, INTEGER, Layer, Network
+
+NETWORK = Network(
+    (
+        Layer(1e-6, 0.3, 0.1),
+        Layer(1e-6, 0.2, 0.3),
+        Layer(1e-2, 0.3, 0.1),
+        Layer(1e-7, 0.1, 0.095),
+        Layer(1e-7, 0.1, 0.05),
+    )
+)
+GOAL = Goal(min_sqnr_db=40.0, max_runs=5)
+
+
+def left(goal: Goal = GOAL) -> dict[str, LeftInFloat]:
+    """Layers left with all but the first in float, by the names of groups."""
+    units = NETWORK.units
+    forms = [INTEGER, *[FLOAT] * (len(units) - 1)]
+    moves = map(FormMove, units, forms)
+    point = Point(NETWORK.start.moved(moves), NETWORK.score(forms))
+    noise = {u.anchor.name: x.noise for u, x in zip(units, NETWORK.layers, strict=True)}
+
+    def time_of(position: Position) -> float | None:
+        return NETWORK.score([position.form(unit) for unit in units]).time_ratio
+
+    proposals = Proposals(Standing(goal, math.inf), Estimates(noise), time_of)
+    return {each.group: each for each in left_in_float(point, proposals)}
+
+
+def printed(above_db: float, *whys: str, is_cut: bool = False) -> str:
+    rows = [LeftInFloat(f"Conv, {i}", 0.1, 30.0, why) for i, why in enumerate(whys)]
+    score = Score(40.0 + above_db, {"y": 40.0 + above_db}, 1000, 0.9)
+    file = io.StringIO()
+    print_left_in_float(open_console(file), rows, score, GOAL, is_cut=is_cut)
+    return file.getvalue()
+
+
+def test_each_kind_says_why_it_is_in_float() -> None:
+    found = left()
+    names = [f"Conv, /layer{i}" for i in (1, 2, 3, 4)]
+    assert [found[name].why for name in names] == [SLOWER, LOUD, NO_GAIN, OPEN]
+    assert found[names[0]].time == pytest.approx(0.1)
+    assert found[names[1]].db == pytest.approx(20.0, abs=0.1)
+
+
+def test_without_a_bound_the_beginning_is_what_counts() -> None:
+    assert {each.why for each in left(Goal()).values()} == {SLOWER, LOUDER}
+
+
+@pytest.mark.parametrize("goal", [replace(GOAL, objective=Aim.SIZE), Goal(min_sqnr_db=80.0)])
+def test_nothing_is_said_of_searches_for_less_than_speed_or_without_success(goal: Goal) -> None:
+    assert left(goal) == {}
+
+
+@pytest.mark.parametrize(("above_db", "is_said"), [(10.0, True), (1.0, False)])
+def test_more_accuracy_than_was_asked_for_is_explained(above_db: float, is_said: bool) -> None:
+    assert ("10.0 dB more than the bound" in printed(above_db, SLOWER, LOUD)) is is_said
+
+
+def test_a_search_that_was_cut_does_not_say_that_nothing_is_faster() -> None:
+    assert "alone or together, are predicted" in printed(10.0, SLOWER)
+    assert "kinds may gain together" in printed(10.0, SLOWER, is_cut=True)
+
+
+def test_an_exact_model_keeps_no_number_of_decibels_more() -> None:
+    assert "more than the bound" not in printed(math.inf, SLOWER)
+
+
+def test_nothing_left_is_no_table() -> None:
+    assert printed(10.0) == ""
+
+
+@pytest.mark.parametrize(
+    ("db", "goal", "is_cut", "words"),
+    [
+        (30.0, GOAL, True, "quantized model of 1 keeps 30.0 dB of the 40 dB"),
+        (30.0, GOAL, True, "--max-runs 10"),
+        (50.0, GOAL, False, "keeps the bound and is faster"),
+        (50.0, GOAL, False, "Try a lower bound"),
+        (50.0, Goal(), False, "better by this goal. Try --improve"),
+    ],
+)
+def test_a_float_model_is_chosen_for_a_reason(
+    db: float, goal: Goal, is_cut: bool, words: str
+) -> None:
+    assert words in why_float([Score(db, {"y": db}, 1000, 1.0)], goal, is_cut=is_cut)
+
+
+def test_a_float_model_beside_no_other_says_so() -> None:
+    assert "no other model was measured" in why_float([], GOAL, is_cut=True)

@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+import pickle
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from onnxq.operator import NodeForm
+from onnxq.tuning.timing.time_model import TimeModel, forms_of
+from onnxq.tuning.timing.times import ChangeTime, NodeTimes, Times
+from tests.examples import ALL_INTEGERS
+from tests.small_networks import perceptron
+from tests.tuning.parts import evaluator_of, rows
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+INTEGER = NodeForm.INTEGER
+CHANGES = {"quantize": ChangeTime(10.0, 0.0), "dequantize": ChangeTime(7.0, 0.0)}
+
+
+@pytest.fixture(scope="module")
+def network() -> tuple[ir.Model, Times]:
+    """A chain of nodes, and times of all of them."""
+    evaluator = evaluator_of(perceptron(), rows(perceptron()))
+    model = evaluator.subject.prepared(ALL_INTEGERS).model
+    names = [str(node.name) for node in model.graph]
+    (spec,) = evaluator.subject.inputs
+    shape = tuple(n if isinstance(n, int) else 1 for n in spec.shape or ())
+    nodes = {name: NodeTimes({"float": 100.0, "integer": 40.0}) for name in names}
+    float_ns = 100.0 * len(names) + 5.0
+    return model, Times("", {spec.name: shape}, nodes, CHANGES, {"run": 5.0}, float_ns)
+
+
+@pytest.fixture(scope="module")
+def model_and_names(network: tuple[ir.Model, Times]) -> tuple[TimeModel, list[str]]:
+    model, times = network
+    return TimeModel(times, model), list(times.nodes)
+
+
+def test_all_in_float_takes_the_sum_of_all(model_and_names: tuple[TimeModel, list[str]]) -> None:
+    model, names = model_and_names
+    assert model.ns({}) == 100.0 * len(names) + 5.0
+    assert model.ratio({}) == 1.0
+
+
+def test_all_in_codes_converts_at_the_ends_alone(
+    model_and_names: tuple[TimeModel, list[str]],
+) -> None:
+    model, names = model_and_names
+    assert model.ns(dict.fromkeys(names, INTEGER)) == 40.0 * len(names) + 5.0 + 17.0
+
+
+def test_a_float_node_in_between_costs_two_conversions_more(
+    model_and_names: tuple[TimeModel, list[str]],
+) -> None:
+    model, names = model_and_names
+    every = dict.fromkeys(names, INTEGER)
+    without = {**every, names[1]: NodeForm.FLOAT}
+    assert model.ns(without) - model.ns(every) == 60.0 + 17.0
+
+
+def test_what_another_node_computes_takes_no_time_and_no_conversion(
+    model_and_names: tuple[TimeModel, list[str]],
+) -> None:
+    model, names = model_and_names
+    every = {**dict.fromkeys(names, INTEGER), names[1]: None}
+    assert model.ns(every) == 40.0 * (len(names) - 1) + 5.0 + 17.0
+
+
+def test_a_form_that_was_not_measured_takes_float_with_conversions(
+    model_and_names: tuple[TimeModel, list[str]],
+) -> None:
+    model, names = model_and_names
+    assert model.ns({names[0]: NodeForm.WIDE}) == model.ns({})
+    assert model.ns({names[0]: NodeForm.DYNAMIC}) == model.ns({})
+
+
+def test_forms_of_a_plan_say_what_is_inside_of_another_node() -> None:
+    forms = forms_of(evaluator_of().quantized(ALL_INTEGERS).plan)
+    assert forms["conv1"] is INTEGER
+    assert forms["relu1"] is None
+
+
+def test_float_behind_codes_takes_the_time_that_it_had_there(
+    network: tuple[ir.Model, Times],
+) -> None:
+    model, times = network
+    first, second, *_ = times.nodes
+    known = replace(times.nodes[second], behind={"integer": 60.0})
+    without = TimeModel(times, model)
+    with_it = TimeModel(replace(times, nodes={**times.nodes, second: known}), model)
+    assert without.ns({first: INTEGER}) - with_it.ns({first: INTEGER}) == 40.0
+    assert without.ns({}) == with_it.ns({})
+
+
+def test_a_model_of_times_travels_to_other_processes(network: tuple[ir.Model, Times]) -> None:
+    model, times = network
+    ratio = pickle.loads(pickle.dumps(TimeModel(times, model).ratio))
+    assert ratio({}) == 1.0
