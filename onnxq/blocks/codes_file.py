@@ -11,18 +11,18 @@ what a model of any size needs in memory is the record that is being written.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
 import zlib
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
 import onnx_ir as ir
 
-from onnxq.core.atomic import as_output_error, check_writable
+from onnxq.core.atomic import as_output_error, check_writable, is_temporary
 from onnxq.core.locked import open_journal
 from onnxq.core.regular import why_no_file
 from onnxq.core.saved import UNREADABLE, Saved
@@ -31,6 +31,7 @@ from onnxq.errors import CalibrationError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from io import BufferedRandom
+    from pathlib import Path
 
     from onnxq.core.arrays import Array
 
@@ -167,7 +168,8 @@ class CodesFile:
     def close(self) -> None:
         """Closes the file; tensors stay readable as long as it is there."""
         if self._file is not None:
-            self._file.close()
+            with contextlib.suppress(OSError):  # of a record that did not fit, which `append` said
+                self._file.close()
             self._file = None
 
     def __enter__(self) -> Self:
@@ -193,7 +195,9 @@ class CodesFile:
 
     def _write(self, line: bytes, *arrays: Array) -> None:
         assert self._file is not None
-        with as_output_error(Path(str(self._path))):
+        assert self._path is not None
+        needed = len(line) + sum(_filled(array.nbytes) for array in arrays)
+        with as_output_error(self._path, lambda: needed, _then(self._path)):
             self._file.write(line)
             for array in arrays:
                 self._file.write(array.reshape(-1).view(np.uint8).data)
@@ -215,6 +219,12 @@ class CodesFile:
             )
             for p in placed
         }
+
+
+def _then(path: Path) -> str:
+    """What can be done with the file when there is room."""
+    kept = "The codes in it are kept, and the next run goes on from them."
+    return "" if is_temporary(path) else kept
 
 
 def _filled(nbytes: int) -> int:

@@ -62,8 +62,8 @@ def export(
         raise click.UsageError("give --samples or --input, not both.")
     claim([output], [p for p in (weights, samples) if p is not None])
     from onnxq import pytorch
+    from onnxq.core.brief import size_text
     from onnxq.pytorch.exporting.exporter import DEFAULT_OPSET
-    from onnxq.report.console import size_text
 
     made = pytorch.load_module(module, weights)
     dynamic: dict[str, dict[int, str]] = {}

@@ -8,6 +8,7 @@ left is removed by the next writing to the same place.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import secrets
 import shutil
@@ -16,6 +17,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
+from onnxq.core.brief import size_text
 from onnxq.core.owner import Owner, this_process
 from onnxq.errors import OutputError
 
@@ -29,17 +31,33 @@ FOLDER = "onnxq-"
 """How names of temporary folders begin."""
 _STREAMS = ("/dev/stdin", "/dev/stdout", "/dev/stderr", "/dev/fd/", "/proc/")
 
-_in_use: set[Path] = set()
+FULL = frozenset(
+    getattr(errno, name, None)  # not every system has each
+    for name in ("ENOSPC", "EDQUOT")
+)
+"""Errors of a disk that is full, or a user's part of it."""
+
+_in_use: dict[Path, Path | None] = {}
+"""Temporary file or folder -> the file that it is for; None: for none."""
 
 
-def write_atomically(path: str | Path, write: Callable[[BinaryIO], object]) -> None:
+def write_atomically(
+    path: str | Path,
+    write: Callable[[BinaryIO], object],
+    needed: Callable[[], int] | None = None,
+) -> None:
     """Lets `write` fill a new file and puts it at path; on any error the old file, if any, stays.
+
+    Args:
+        path: of the file.
+        write: writes all of it.
+        needed: gives its bytes, for the message on a full disk; None: not known.
 
     Raises:
         OutputError: the file cannot be written; nothing is left behind.
     """
     target = check_writable(path)
-    with temporary(target) as part, as_output_error(target):
+    with temporary(target) as part, as_output_error(target, needed):
         with part.open("xb") as file:
             write(file)
         put(part, target)
@@ -68,14 +86,42 @@ def put(part: Path, target: Path) -> None:
 
 
 @contextlib.contextmanager
-def as_output_error(target: Path) -> Iterator[None]:
-    """Turns an OSError (disk full, no permission) into an OutputError that names the target."""
+def as_output_error(
+    target: Path, needed: Callable[[], int] | None = None, then: str = ""
+) -> Iterator[None]:
+    """Turns an OSError (disk full, no permission) into an OutputError that names the target.
+
+    Args:
+        target: the file; of a temporary one, that which it is for is named.
+        needed: gives the bytes of the whole file; asked on a full disk. None: not known.
+        then: sentence on what to do when there is room.
+    """
+    room = _room(target.parent)
     try:
         yield
     except OSError as error:
-        raise OutputError(
-            f"'{target}' cannot be written: {error.strerror or error}. Choose another place."
-        ) from error
+        shown = _in_use.get(target.absolute()) or target
+        why, remedy = error.strerror or str(error), "Choose another place."
+        if error.errno in FULL:
+            why += f": {room}{_wanted(needed)}"
+            remedy = f"Free some space, or choose another place.{then and f' {then}'}"
+        if error.errno == errno.EFBIG:
+            why += f": a limit on the size of files (ulimit -f){_wanted(needed)}"
+            remedy = f"Raise it, or choose another place.{then and f' {then}'}"
+        raise OutputError(f"'{shown}' cannot be written: {why}. {remedy}") from error
+
+
+def _room(folder: Path) -> str:
+    """Bytes that are free in a folder, in words."""
+    try:
+        return f"{size_text(shutil.disk_usage(folder).free)} were free"
+    except OSError:  # the folder is not there, which the write will say
+        return "no room is known of"
+
+
+def _wanted(needed: Callable[[], int] | None) -> str:
+    """Bytes of the whole file, in words; empty where they are not known."""
+    return "" if needed is None else f", {size_text(needed())} are needed"
 
 
 def check_writable(path: str | Path) -> Path:
@@ -130,7 +176,7 @@ def temporary(target: Path) -> Iterator[Path]:
     """
     start = f".{os.fsencode(target.name)[:MAX_NAME_START_BYTES].decode(errors='ignore')}."
     _remove_left(target.parent, start, ENDING)
-    with _used(target.with_name(_named(start) + ENDING)) as part:
+    with _used(target.with_name(_named(start) + ENDING), target) as part:
         yield part
 
 
@@ -142,9 +188,14 @@ def temporary_folder() -> Iterator[Path]:
     """
     place = Path(tempfile.gettempdir())
     _remove_left(place, FOLDER, "")
-    with _used(place / _named(FOLDER)) as folder:
+    with _used(place / _named(FOLDER), None) as folder:
         folder.mkdir(mode=0o700)
         yield folder
+
+
+def is_temporary(path: Path) -> bool:
+    """Whether this process removes the file at the end."""
+    return path.absolute() in _in_use
 
 
 def remove_temporary() -> None:
@@ -164,8 +215,8 @@ def _named(start: str) -> str:
 
 
 @contextlib.contextmanager
-def _used(path: Path) -> Iterator[Path]:
-    _in_use.add(path)
+def _used(path: Path, target: Path | None) -> Iterator[Path]:
+    _in_use[path.absolute()] = target
     try:
         yield path
     finally:
@@ -177,7 +228,7 @@ def _remove(path: Path) -> None:
         shutil.rmtree(path, ignore_errors=True)
     with contextlib.suppress(OSError):
         path.unlink()
-    _in_use.discard(path)
+    _in_use.pop(path.absolute(), None)
 
 
 def _remove_left(place: Path, start: str, ending: str) -> None:

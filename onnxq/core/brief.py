@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
 MOST = 60
 """Characters of one field."""
+KILO = 1000.0
 
 
 def brief(value: DataclassInstance) -> str:
@@ -27,6 +28,14 @@ def shown_fields(value: DataclassInstance) -> list[tuple[str, str]]:
     """(name, short text) of the fields that `brief` shows."""
     shown = [(f.name, getattr(value, f.name)) for f in fields(value) if f.repr]
     return [(name, _short(one)) for name, one in shown if not _is_empty(one)]
+
+
+def size_text(size_bytes: int) -> str:
+    """Like 1.23 MB; decimal units."""
+    value, units = float(size_bytes), ["B", "kB", "MB", "GB", "TB"]
+    while value >= KILO and len(units) > 1:
+        value, units = value / KILO, units[1:]
+    return f"{size_bytes} B" if units[0] == "B" else f"{value:.2f} {units[0]}"
 
 
 def _is_empty(one: object) -> bool:

@@ -70,9 +70,15 @@ def save(model: ir.Model, path: str | Path, annotations: Annotations = Annotatio
             f"'{data_target}', the file for the weights, is a folder; choose another name."
         )
     if not external:
-        write_atomically(target, lambda file: _write_inline(model, file, annotations))
+        write_atomically(
+            target, lambda file: _write_inline(model, file, annotations), lambda: saved_bytes(model)
+        )
         return
-    with temporary(target) as part, temporary(data_target) as data_part, as_output_error(target):
+    with (
+        temporary(target) as part,
+        temporary(data_target) as data_part,
+        as_output_error(target, lambda: saved_bytes(model)),
+    ):
         _write_external(model, part, data_part, data_target.name, annotations)
         put(data_part, data_target)
         put(part, target)
@@ -261,7 +267,13 @@ def _stream(tensor: ir.TensorProtocol, file: BinaryIO) -> None:
     start = file.tell()
     tofile = getattr(tensor, "tofile", None)
     if tofile is not None:
-        tofile(file)  # external tensors copy inside the kernel
+        try:
+            tofile(file)  # external tensors copy inside the kernel
+        except OSError as error:
+            if error.errno is not None or isinstance(tensor, ir.ExternalTensor):
+                raise
+            file.seek(start)  # NumPy does not say why it wrote too few bytes; the system does
+            file.write(tensor.tobytes())
     else:  # the protocol asks for no more than this
         file.write(tensor.tobytes())
     written = file.tell() - start

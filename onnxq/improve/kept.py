@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any, Self
@@ -72,7 +73,7 @@ class Kept:
 
     def __exit__(self, *_: object) -> None:
         for file in self._files.values():
-            file.close()
+            _close(file)
 
     def drop(self, tensor: str) -> None:
         """Forgets the arrays of a tensor."""
@@ -80,7 +81,12 @@ class Kept:
             if isinstance(array, np.ndarray) and not array.dtype.hasobject:
                 self._bytes -= array.nbytes
         if tensor in self._files:
-            self._files.pop(tensor).close()
+            _close(self._files.pop(tensor))
+
+
+def _close(file: IO[bytes]) -> None:
+    with contextlib.suppress(OSError):  # of an array that did not fit, which `add` said
+        file.close()
 
 
 def _appended(file: IO[bytes], array: Array) -> int:

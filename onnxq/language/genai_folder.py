@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from onnxq.core.atomic import as_output_error, check_writable, write_atomically
+from onnxq.core.atomic import as_output_error, check_writable, put, temporary
 from onnxq.core.regular import why_no_file
 from onnxq.errors import ModelError, QConfigError
 from onnxq.graph import io
@@ -16,6 +18,8 @@ from onnxq.language.byte_tokenizer import BYTES, tokenizer_files
 from onnxq.language.decoder import IDS, LOGITS, MASK, POSITIONS, Decoder
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import onnx
     import onnx_ir as ir
 
@@ -62,7 +66,8 @@ def genai_folder(
 ) -> Path:
     """Makes a folder that onnxruntime-genai loads: og.Model(folder).
 
-    Files of that folder with these names are replaced; the configuration is written last.
+    Files of that folder with these names are replaced; the configuration last, and none where the
+    disk fills.
 
     Args:
         model: a decoder with its cache, float or quantized (see onnxq.language.decoder).
@@ -83,18 +88,41 @@ def genai_folder(
     config = _config(decoder, _context(decoder, context), tokens)
     files = _tokenizer(decoder, tokenizer)
     target = Path(folder).absolute()
-    with as_output_error(target):
-        target.mkdir(exist_ok=True)
-    for name in (MODEL, CONFIG, *files):
-        check_writable(target / name)
-    save(source, target / MODEL)
-    for name, text in {**files, CONFIG: _json(config)}.items():
-        _write(target / name, text)
+    with _made(target), contextlib.ExitStack() as stack:
+        for name in (MODEL, CONFIG, *files):
+            check_writable(target / name)
+        texts = {**files, CONFIG: _json(config)}
+        # on the disk ahead of the model, and named behind it: a disk that fills changes no file
+        parts = {name: stack.enter_context(temporary(target / name)) for name in texts}
+        for name, part in parts.items():
+            _write(part, texts[name])
+        save(source, target / MODEL)
+        for name, part in parts.items():
+            with as_output_error(part):
+                put(part, target / name)
     return target
 
 
+@contextlib.contextmanager
+def _made(folder: Path) -> Iterator[None]:
+    """A folder that is there; one that was made is removed again on any error."""
+    is_new = not folder.exists()
+    with as_output_error(folder):
+        folder.mkdir(exist_ok=True)
+    try:
+        yield
+    except BaseException:
+        if is_new:
+            with contextlib.suppress(OSError):
+                folder.rmdir()
+        raise
+
+
 def _write(path: Path, text: bytes) -> None:
-    write_atomically(path, lambda file: file.write(text))
+    with as_output_error(path, lambda: len(text)), path.open("xb") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def _json(value: object) -> bytes:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from rich.console import Console
 
+from onnxq.core.brief import size_text
 from onnxq.errors import counted
 from onnxq.report.detail import is_whole
 from onnxq.report.tables import print_table
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from onnxq.targets import Target
 
 MAX_NAMED = 2  # nodes named per reason
-KILO = 1000.0
 
 
 class _Console(Console):
@@ -144,14 +144,6 @@ def print_notes(console: Console, notes: Sequence[str]) -> None:
     """One line per note."""
     for note in notes:
         console.print(f"note: {note}")
-
-
-def size_text(size_bytes: int) -> str:
-    """Like 1.23 MB; decimal units."""
-    value, units = float(size_bytes), ["B", "kB", "MB", "GB", "TB"]
-    while value >= KILO and len(units) > 1:
-        value, units = value / KILO, units[1:]
-    return f"{size_bytes} B" if units[0] == "B" else f"{value:.2f} {units[0]}"
 
 
 def _print_counts(console: Console, summary: Summary) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from onnxq.checking.execution import execution_in, original_name
 from onnxq.checking.inventory import inventory
+from onnxq.core.brief import size_text
 from onnxq.errors import ModelError, counted
 from onnxq.graph.checks import FORMAT_KEY
 from onnxq.graph.coded import INPUTS_KEY, OUTPUTS_KEY, read_coded
@@ -17,7 +18,7 @@ from onnxq.ort import runtime
 from onnxq.ort.node_kinds import NodeKind
 from onnxq.page.card import Table, card
 from onnxq.report import json_values
-from onnxq.report.console import open_console, print_execution, size_text
+from onnxq.report.console import open_console, print_execution
 from onnxq.report.detail import is_whole
 from onnxq.report.tables import print_table
 

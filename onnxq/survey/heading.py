@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
+from onnxq.core.brief import size_text
 from onnxq.core.processor import processor_name
 from onnxq.core.version import VERSION
 from onnxq.page.content import Bound, Fact, Figure, Head
 from onnxq.page.wording import decibels, microseconds, share_away
 from onnxq.quantized.verdict import LOW_SQNR_DB
-from onnxq.report.console import size_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,10 +6,10 @@ from collections import defaultdict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
+from onnxq.core.brief import size_text
 from onnxq.errors import OnnxqError, first_line
 from onnxq.page.content import Fact, FrontPoint, Grid, Page, TensorPart
 from onnxq.page.drawing import ENDS
-from onnxq.report.console import size_text
 from onnxq.survey.channel_reaches import median_share
 from onnxq.survey.file_forms import forms_in, planned, shown_by_file, with_reasons
 from onnxq.survey.heading import NO_BOUNDS, Bounds, heading

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, BinaryIO, NoReturn
 import pytest
 
 from onnxq.core.atomic import (
+    as_output_error,
     check_writable,
     remove_temporary,
     temporary,
@@ -53,9 +54,22 @@ def test_a_full_disk_is_an_output_error(tmp_path: Path) -> None:
     def full(_file: BinaryIO) -> NoReturn:
         raise OSError(28, "No space left on device")
 
-    with pytest.raises(OutputError, match=r"a.bin' cannot be written: No space left"):
-        write_atomically(tmp_path / "a.bin", full)
+    said = (
+        r"a.bin' cannot be written: No space left on device: \S+ .B were free, 5.00 kB are needed"
+    )
+    with pytest.raises(OutputError, match=said):
+        write_atomically(tmp_path / "a.bin", full, lambda: 5000)
     assert not list(tmp_path.iterdir())
+
+
+def test_an_error_of_a_temporary_file_names_the_one_that_it_is_for(tmp_path: Path) -> None:
+    said = rf"'{tmp_path / 'a.bin'}' cannot be written"
+    with (
+        temporary(tmp_path / "a.bin") as part,
+        pytest.raises(OutputError, match=said),
+        as_output_error(part),
+    ):
+        raise OSError(13, "Permission denied")
 
 
 def test_a_link_is_followed(tmp_path: Path) -> None:

@@ -2,7 +2,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from onnxq.core.brief import MOST, brief
+import pytest
+
+from onnxq.core.brief import MOST, brief, size_text
 
 
 @dataclass
@@ -28,3 +30,10 @@ def test_long_collections_are_counted_and_long_texts_cut() -> None:
 
 def test_what_is_empty_none_or_hidden_is_left_out() -> None:
     assert not {"hidden", "nothing", "empty"} & set(repr(Value()).replace("=", " ").split())
+
+
+@pytest.mark.parametrize(
+    ("size", "text"), [(0, "0 B"), (999, "999 B"), (1000, "1.00 kB"), (3_210_000_000, "3.21 GB")]
+)
+def test_sizes_have_decimal_units(size: int, text: str) -> None:
+    assert size_text(size) == text

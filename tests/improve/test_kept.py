@@ -18,6 +18,11 @@ class Full(io.BytesIO):
     def write(self, _: object) -> int:
         raise OSError(28, "No space left on device")
 
+    def close(self) -> None:
+        """Tries again to write what is left."""
+        super().close()
+        raise OSError(28, "No space left on device")
+
 
 def test_a_full_disk_names_the_folder_and_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kept, "MOST_IN_MEMORY", 0)

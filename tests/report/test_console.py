@@ -2,8 +2,6 @@ from __future__ import annotations
 
 import io
 
-import pytest
-
 from onnxq.checking.bench import Benchmark
 from onnxq.checking.findings import Execution, Fallback
 from onnxq.report import console
@@ -63,10 +61,3 @@ def test_benchmark_shows_the_ratio_of_medians() -> None:
     assert "2.00x" in text
     assert "4.00x" in text
     assert "10 interleaved pairs" in text
-
-
-@pytest.mark.parametrize(
-    ("size", "text"), [(0, "0 B"), (999, "999 B"), (1000, "1.00 kB"), (3_210_000_000, "3.21 GB")]
-)
-def test_sizes_have_decimal_units(size: int, text: str) -> None:
-    assert console.size_text(size) == text

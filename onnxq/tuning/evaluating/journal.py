@@ -11,6 +11,7 @@ up in place of being measured again, so that a search goes on where it stopped.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -159,7 +160,8 @@ class Journal:
     def close(self) -> None:
         """Closes the file."""
         if self._file is not None:
-            self._file.close()
+            with contextlib.suppress(OSError):  # of a line that did not fit, which `append` said
+                self._file.close()
             self._file = None
 
     def __enter__(self) -> Self:

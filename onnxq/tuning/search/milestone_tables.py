@@ -6,8 +6,8 @@ import itertools
 import math
 from typing import TYPE_CHECKING
 
+from onnxq.core.brief import size_text
 from onnxq.errors import counted
-from onnxq.report.console import size_text
 from onnxq.report.tables import print_table, shortened
 from onnxq.tuning.judging.score import db_text
 from onnxq.tuning.measuring.group_tables import MOST_ROWS, count_others

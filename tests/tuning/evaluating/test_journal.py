@@ -135,3 +135,19 @@ def test_a_journal_that_another_search_writes_to_is_refused_until_its_end(path: 
         Journal.open(path, HEAD)
     with Journal.open(path, HEAD) as journal:
         assert len(journal) == 2
+
+
+def test_a_full_disk_is_said_where_the_journal_stops(path: Path) -> None:
+    resource = pytest.importorskip("resource")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + 10, before[1]))
+    try:
+        with (
+            pytest.raises(OutputError, match="limit on the size of files"),
+            Journal.open(path, HEAD) as journal,
+        ):
+            journal.append("score", "c", SCORE)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    with Journal.open(path, HEAD) as journal:
+        assert len(journal) == 2
