@@ -6,6 +6,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from onnxq.checking.comparison import Comparison
+from onnxq.checking.rounded_inputs import coded_inputs, sqnr_of_rounding
 from onnxq.checking.sides import sides_of
 from onnxq.checking.verify import findings_of, open_for
 from onnxq.ort import runtime
@@ -15,10 +16,11 @@ from onnxq.samples import as_taken, input_specs
 from onnxq.samples.state import State
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     import onnx_ir as ir
 
+    from onnxq.checking.sides import Sides
     from onnxq.checking.trial import Batch
 
 BATCHES = 8  # looked at: enough to find a place
@@ -44,8 +46,30 @@ def find_collapse(
         sqnr = _of_floats(source, quantized, some, feedback)
     for name, decibels in sqnr.items():
         if producers.get(name) and not decibels >= LOW_SQNR_DB:
-            return Collapse(str(producers[name]), name, decibels)
+            spoilt_by = _spoilt_by(sides, name, some, feedback)
+            return Collapse(str(producers[name]), name, decibels, spoilt_by)
     return None
+
+
+def _spoilt_by(
+    sides: Sides, name: str, batches: Sequence[Batch], feedback: Mapping[str, str]
+) -> tuple[str, ...]:
+    """Names of what a low tensor is computed from, where the rounding of these alone makes it low.
+
+    With these in float, the tensors ahead of them are rounded: they are asked next.
+    """
+    pair = next((each for each in sides.tensors if each.name == name), None)
+    if pair is None:
+        return ()
+    found: dict[str, None] = {}
+    inputs = coded_inputs(sides, pair)
+    while True:
+        decibels = sqnr_of_rounding(sides, pair, inputs, batches, feedback)
+        if decibels is None or decibels >= LOW_SQNR_DB:
+            return tuple(found)
+        found |= dict.fromkeys(each.node or each.name for each in inputs)
+        ahead = [one for each in inputs for one in coded_inputs(sides, each)]
+        inputs = tuple({each.name: each for each in ahead}.values())
 
 
 def _of_floats(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
+from onnxq.affine import dequantize, quantize
 from onnxq.checking.comparison import Agreement, Comparison
 from onnxq.ort import runtime
 from onnxq.ort.expose import expose
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
-    from onnxq.core.arrays import Array
+    from onnxq.core.arrays import Array, Singles
     from onnxq.graph.coded import Coded
     from onnxq.ort.runtime import Session
     from onnxq.qparams import QParams
@@ -82,12 +83,24 @@ class Pair:
             sums.differing = 1
             return sums
         if self.gain is not None:
-            gain = np.array(self.gain[: self.channels], np.float32).reshape(-1, *[1] * (x.ndim - 2))
-            x = np.multiply(x, gain, dtype=np.float32)
+            x = np.multiply(x, self.gain_of(x), dtype=np.float32)
         sums.compared.update(x, y, self.qparams)
         if self.qparams is None and x.ndim == 2 and x.shape[1] > 1:
             sums.top1.update(x, y)
         return sums
+
+    def gain_of(self, x: Array) -> Singles:
+        """Factors that the codes carry, one per channel of x; a 1 where there are none."""
+        if self.gain is None:
+            return np.ones(1, np.float32)
+        return np.array(self.gain[: self.channels], np.float32).reshape(-1, *[1] * (x.ndim - 2))
+
+    def rounded(self, x: Array) -> tuple[Array, Array]:
+        """(codes of float values x, the reals that they stand for), both in the shape of x."""
+        assert self.qparams is not None
+        gain = self.gain_of(x)
+        codes = quantize(np.multiply(x, gain, dtype=np.float32), self.qparams)
+        return codes, (dequantize(codes, self.qparams) / gain).astype(x.dtype)
 
 
 class SideBySide:

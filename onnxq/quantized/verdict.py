@@ -89,17 +89,26 @@ class Collapse:
         node: of the float model, whose result `tensor` is.
         tensor: the first in graph order whose SQNR is low.
         sqnr_db: of that tensor.
+        spoilt_by: nodes, or inputs, whose rounding alone makes the float model's tensor low, with
+            those that do so once these are in float; empty: none do.
     """
 
     node: str
     tensor: str
     sqnr_db: float
+    spoilt_by: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        return (
+        place = (
             f"it collapses first behind node '{self.node}': tensor '{self.tensor}' has "
-            f"{self.sqnr_db:.1f} dB, what comes before it more than {LOW_SQNR_DB:g}. Try it in "
-            "float, or with another observer"
+            f"{self.sqnr_db:.1f} dB, what comes before it more than {LOW_SQNR_DB:g}. "
+        )
+        if not self.spoilt_by:
+            return f"{place}Try it in float, or with another observer"
+        return (
+            f"{place}It is spoilt by what it reads: codes of {listed(self.spoilt_by)} are too "
+            "coarse for it, or end too early. Leave these and itself in float, all together; or "
+            "calibrate on samples like these"
         )
 
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from onnxq.affine import dequantize, quantize
+from onnxq.checking.cut_models import cut_at, cuttable
 from onnxq.checking.side_by_side import CHANNEL_AXIS, Sums
 from onnxq.ort import runtime
 from onnxq.ort.expose import expose
@@ -26,17 +26,16 @@ from onnxq.page.content import Histogram
 from onnxq.samples import as_taken, input_specs
 from onnxq.samples.state import State
 from onnxq.survey.channel_reaches import channel_axes, reaches_of
-from onnxq.survey.cut_models import cut_at, cuttable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from onnxq.checking.cut_models import CutModel
     from onnxq.checking.side_by_side import Pair
     from onnxq.checking.sides import Sides
-    from onnxq.core.arrays import Array, Reals, Singles
+    from onnxq.core.arrays import Array, Reals
     from onnxq.ort.runtime import Session
     from onnxq.samples.inputs import Batch
-    from onnxq.survey.cut_models import CutModel
 
 BINS = 72
 """Bars of a histogram."""
@@ -62,15 +61,26 @@ class TensorErrors:
 
     @property
     def own_db(self) -> float | None:
-        """SQNR of the own error; None: not known."""
+        """SQNR of the own error; None: not known, as where T_f is not finite."""
+        own = self._own_db
+        return None if own is None or math.isnan(own) else own
+
+    @property
+    def _own_db(self) -> float | None:
         return None if self.own is None else self.own.compared.sqnr_db
 
     @property
     def inherited_db(self) -> float | None:
-        """SQNR of what came in: the power that the own error leaves of the whole one."""
-        own, whole = self.own_db, self.whole.compared.sqnr_db
-        if own is None or math.isnan(own) or math.isnan(whole):
+        """SQNR of what came in: the power that the own error leaves of the whole one.
+
+        -inf: inputs that are rounded take the float node itself to infinity or NaN, as a Log whose
+        codes reach 0.
+        """
+        own, whole = self._own_db, self.whole.compared.sqnr_db
+        if own is None or math.isnan(whole):
             return None
+        if math.isnan(own):
+            return -math.inf
         rest = _power(whole) - _power(own)
         return -10.0 * math.log10(rest) if rest > 0 else math.inf
 
@@ -236,10 +246,8 @@ def _fits(pair: Pair, x: Array, y: Array) -> bool:
 
 def _rounded(pair: Pair, x: Array, y: Array) -> tuple[Array, Array]:
     """(codes of float values, in the shape of y; the reals that they stand for, in that of x)."""
+    codes, reals = pair.rounded(x)
     assert pair.qparams is not None
-    gain = _gain(pair, x)
-    codes = quantize(np.multiply(x, gain, dtype=np.float32), pair.qparams)
-    reals = (dequantize(codes, pair.qparams) / gain).astype(x.dtype)
     if codes.shape != y.shape:  # channels of zeros behind
         padded = np.full(y.shape, int(pair.qparams.zero_point), codes.dtype)
         padded[:, : codes.shape[CHANNEL_AXIS]] = codes
@@ -251,7 +259,7 @@ def _count(one: TensorErrors, x: Array, pair: Pair, axis: int | None) -> None:
     """Counts float values in bins; the first batch and the codes' range say where these lie."""
     if x.dtype.kind != "f" or not x.size:
         return
-    carried = np.multiply(x, _gain(pair, x), dtype=np.float64)
+    carried = np.multiply(x, pair.gain_of(x), dtype=np.float64)
     values = carried[np.isfinite(carried)]
     if not values.size:
         return
@@ -263,13 +271,6 @@ def _count(one: TensorErrors, x: Array, pair: Pair, axis: int | None) -> None:
         one.reaches = found if one.reaches is None else np.maximum(one.reaches, found)
     inside = np.clip(values, one.low, one.high)
     one.counts += np.histogram(inside, BINS, (one.low, one.high))[0].astype(np.int64)
-
-
-def _gain(pair: Pair, x: Array) -> Singles:
-    """Factors that the codes carry, one per channel of x; ones where there are none."""
-    if pair.gain is None:
-        return np.ones(1, np.float32)
-    return np.array(pair.gain[: pair.channels], np.float32).reshape(-1, *[1] * (x.ndim - 2))
 
 
 def _ends(values: Reals, pair: Pair) -> tuple[float, float]:

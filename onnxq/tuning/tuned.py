@@ -13,7 +13,7 @@ from onnxq.page.card import Table, card_of
 from onnxq.qconfig import QConfig
 from onnxq.report.console import open_console
 from onnxq.tuning.judging.goal import Aim
-from onnxq.tuning.measuring.group_tables import print_group_times, print_sensitivity
+from onnxq.tuning.measuring.group_tables import print_group_times, print_revert, print_sensitivity
 from onnxq.tuning.search.descent import WITHOUT_MORE
 from onnxq.tuning.search.left_in_float import print_left_in_float, why_float
 from onnxq.tuning.search.milestone import Milestone, save_milestones
@@ -230,6 +230,7 @@ class Tuned:
 def print_tuned(console: Console, tuned: Tuned) -> None:
     """Sensitivity, steps, front, and both scores of what was chosen."""
     print_sensitivity(console, tuned.sensitivity)
+    print_revert(console, tuned.sensitivity, tuned.kinds)
     if tuned.times is not None and tuned.kinds:
         print_group_times(console, tuned.times, tuned.kinds)
     print_steps(console, tuned.steps, tuned.metric_digits)
@@ -237,7 +238,7 @@ def print_tuned(console: Console, tuned: Tuned) -> None:
     is_cut = tuned.why in WITHOUT_MORE
     print_left_in_float(console, tuned.left_in_float, tuned.score, tuned.goal, is_cut=is_cut)
     for move in _chosen_moves(tuned):
-        console.print(f"chosen: {move}", soft_wrap=True)
+        console.print(f"chosen: {move}")
     apart, digits = tuned.held_apart, tuned.metric_digits
     console.print(f"goal: {tuned.goal}")
     console.print(
@@ -262,18 +263,14 @@ def _print_notes(console: Console, tuned: Tuned, *, is_cut: bool) -> None:
         others = [step.score for step in tuned.steps if not _computes_in_float(step.qconfig)]
         stored = "weights are stored as integers, and all computes in float"
         what = "nothing is quantized" if tuned.is_float else stored
-        console.print(
-            f"note: {what}: {why_float(others, tuned.goal, is_cut=is_cut)}", soft_wrap=True
-        )
+        console.print(f"note: {what}: {why_float(others, tuned.goal, is_cut=is_cut)}")
     if tuned.is_slower and tuned.goal.max_time is None:
-        console.print(
-            "note: it is slower than float here; --max-time 1 bounds the time.", soft_wrap=True
-        )
-    console.print(f"it ended because {tuned.why}; {tuned.spent}", soft_wrap=True)
+        console.print("note: it is slower than float here; --max-time 1 bounds the time.")
+    console.print(f"it ended because {tuned.why}; {tuned.spent}")
     for moves, why in tuned.refused:
-        console.print(f"note: not possible: {'; '.join(moves)}: {why}", soft_wrap=True)
+        console.print(f"note: not possible: {'; '.join(moves)}: {why}")
     for note in (*tuned.sensitivity.notes, *(tuned.times.notes if tuned.times else ())):
-        console.print(f"note: {note}", soft_wrap=True)
+        console.print(f"note: {note}")
 
 
 def _print_verdict(console: Console, tuned: Tuned) -> None:
@@ -281,13 +278,12 @@ def _print_verdict(console: Console, tuned: Tuned) -> None:
     verdict = tuned.model.verdict
     if verdict is not None:
         again = "the float model again; " if tuned.is_float else ""
-        console.print(f"verdict: {again}{next(iter(verdict.sentences()))}", soft_wrap=True)
+        console.print(f"verdict: {again}{next(iter(verdict.sentences()))}")
         if verdict.collapse is not None:
-            console.print(f"  {verdict.collapse}", soft_wrap=True)
+            console.print(f"  {verdict.collapse}")
     if not tuned.goal.bounds_accuracy and tuned.goal.objective is not Aim.ACCURACY:
         console.print(
             "note: the goal bounds no accuracy; --min-sqnr, or --metric with --max-drop, does.",
-            soft_wrap=True,
         )
 
 

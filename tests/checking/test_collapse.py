@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -10,7 +11,7 @@ import onnxq
 from onnxq.checking.collapse import find_collapse
 from onnxq.operator import DynamicForm
 from onnxq.qconfig import onnxq_default_dynamic_qconfig
-from tests.examples import images, model, network, weights
+from tests.examples import ALL_INTEGERS, images, model, network, weights
 
 WIDTH = 64
 
@@ -41,3 +42,33 @@ def test_where_no_inner_tensor_is_low_no_place_is_named() -> None:
     prepared.run({"x": images(2)})
     quantized = onnxq.convert(prepared)
     assert find_collapse(prepared.model, quantized, [{"x": images(2)}], {}) is None
+
+
+def test_what_the_node_reads_is_named_where_its_rounding_alone_spoils_it() -> None:
+    """The square's codes are too coarse for a Log: in float it gives as little, until they go."""
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["c"], "conv"),
+        helper.make_node("Mul", ["c", "c"], ["s"], "square"),
+        helper.make_node("Add", ["s", "tiny"], ["t"], "shift"),
+        helper.make_node("Log", ["t"], ["l"], "log"),
+        helper.make_node("Conv", ["l", "v"], ["y"], "end"),
+    ]
+    constants = {"w": weights(1, 8, 3, 1, 1), "v": weights(2, 4, 8, 1, 1)}
+    tiny = np.full((), 1e-4, np.float32)
+    source = model(nodes, {**constants, "tiny": tiny}, {"x": ["N", 3, 8, 8]})
+    x = weights(3, 16, 3, 8, 8) * np.logspace(1, -2, 16, dtype=np.float32).reshape(16, 1, 1, 1)
+    found = {}
+    for names in ((), ("log",), ("log", "shift", "square")):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # of outputs below 15 dB
+            made = onnxq.quantize(
+                source, {"x": x}, target="x86-vnni", qconfig=ALL_INTEGERS, exclude=names
+            )
+        assert made.verdict is not None
+        found[names] = made.verdict.collapse
+    spoilt = found[()]
+    assert spoilt is not None
+    assert (spoilt.node, spoilt.spoilt_by) == ("log", ("shift", "square"))
+    assert "codes of 'shift', 'square' are too coarse for it" in str(spoilt)
+    assert found["log",] == spoilt  # the advice is the same, and names what is left to do
+    assert found["log", "shift", "square"] is None

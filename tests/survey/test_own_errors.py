@@ -48,3 +48,12 @@ def test_histograms_count_every_float_value() -> None:
     assert histogram is not None
     assert sum(histogram.counts) == 2 * BATCH["x"].size
     assert histogram.low <= BATCH["x"].min() < BATCH["x"].max() <= histogram.high
+
+
+def test_what_rounded_inputs_take_to_infinity_is_lost_on_the_way_in() -> None:
+    one = TensorErrors()
+    x = np.array([3.0, 4.0])
+    one.whole.compared.update(x, x + np.array([0.3, 0.4]))
+    one.own = Sums()
+    one.own.compared.update(np.array([3.0, -math.inf]), x)
+    assert (one.own_db, one.inherited_db) == (None, -math.inf)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING
 
 from onnxq.operator import NodeForm
@@ -21,6 +22,8 @@ MOST_ROWS = 12
 """Rows of a table; those beyond are counted."""
 FORMS = (NodeForm.FLOAT, NodeForm.INTEGER, NodeForm.FLOAT_RESULT, NodeForm.DYNAMIC)
 """Forms with kernels of their own."""
+MOST_NAMED = 8
+"""Nodes of a group that are named; more do not fit a command that is typed."""
 MICRO_NS = 1e3
 SENSITIVITY_WORDS = (
     "dB alone: at the outputs, this group alone in integers; own: its error on float inputs; "
@@ -45,7 +48,21 @@ def print_sensitivity(console: Console, sensitivity: Sensitivity) -> None:
     print_table(console, title, header, rows, numbers=(1, 2, 3))
     count_others(console, len(costs))
     if costs:
-        console.print(f"{SENSITIVITY_WORDS}\n", soft_wrap=True)
+        console.print(f"{SENSITIVITY_WORDS}\n")
+
+
+def print_revert(console: Console, sensitivity: Sensitivity, groups: Iterable[NodeGroup]) -> None:
+    """Options of `quantize` that leave the dearest group in float; nothing where no group costs."""
+    nodes = {group.name: group.nodes for group in groups}
+    if not sensitivity.costs or sensitivity.costs[0].group not in nodes:
+        return
+    names = nodes[sensitivity.costs[0].group]
+    if len(names) > MOST_NAMED:
+        console.print(f"the first has {len(names)} nodes: --json names those of every group\n")
+        return
+    options = " ".join(f"--exclude {shlex.quote(name)}" for name in names)
+    console.print("to leave the first in float, add this to 'onnxq quantize':")
+    console.print(f"  {options}\n", soft_wrap=True)  # to be copied
 
 
 def print_group_times(console: Console, times: Times, groups: Iterable[NodeGroup]) -> None:
@@ -63,7 +80,7 @@ def print_group_times(console: Console, times: Times, groups: Iterable[NodeGroup
     print_table(console, title, header, rows, numbers=range(1, len(header)))
     count_others(console, len(known))
     words = [FORM_WORDS[form] for form in shown if form in FORM_WORDS]
-    console.print(f"{'; '.join([*words, '-: not in that form'])}\n", soft_wrap=True)
+    console.print(f"{'; '.join([*words, '-: not in that form'])}\n")
 
 
 def count_others(console: Console, rows: int) -> None:

@@ -5,7 +5,12 @@ import math
 from dataclasses import replace
 
 from onnxq.report.console import open_console
-from onnxq.tuning.measuring.group_tables import MOST_ROWS, print_group_times, print_sensitivity
+from onnxq.tuning.measuring.group_tables import (
+    MOST_ROWS,
+    print_group_times,
+    print_revert,
+    print_sensitivity,
+)
 from onnxq.tuning.measuring.sensitivity import GroupCost, Sensitivity
 from onnxq.tuning.timing.node_group import NodeGroup
 from onnxq.tuning.timing.times import NodeTimes, Times
@@ -69,3 +74,18 @@ def test_words_of_the_tables_are_explained_under_them() -> None:
     words = " ".join(times(GROUPS)[-2] + times(GROUPS)[-1])
     assert "dynamic: ranges found in each run; -: not in that form" in words
     assert "float result:" not in words
+
+
+def revert(nodes: tuple[str, ...]) -> str:
+    file = io.StringIO()
+    dearest = Sensitivity((replace(COST, group="a"), COST), 0, agreed=True, runs=1.0)
+    print_revert(open_console(file), dearest, [NodeGroup("a", nodes), *GROUPS])
+    return file.getvalue()
+
+
+def test_options_that_leave_the_dearest_group_in_float_are_there_to_be_copied() -> None:
+    assert "  --exclude conv --exclude '/my log'\n" in revert(("conv", "/my log"))
+    assert revert(tuple(map(str, range(40)))).startswith("the first has 40 nodes: --json")
+    file = io.StringIO()
+    print_revert(open_console(file), Sensitivity((), 0, agreed=True, runs=1.0), GROUPS)
+    assert file.getvalue() == ""

@@ -4,9 +4,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from onnxq.checking.cut_models import cut_at, cuttable
 from onnxq.ort.expose import expose
 from onnxq.ort.runtime import open_session
-from onnxq.survey.cut_models import cut_at, cuttable
 from tests.survey.pair import BATCH, pair
 
 if TYPE_CHECKING:
