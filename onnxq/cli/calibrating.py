@@ -32,6 +32,7 @@ from onnxq.cli.steps import (
 )
 from onnxq.cli.worker_options import Workers, workers_options
 from onnxq.core import signals
+from onnxq.report.wrapping import say_aside
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -122,7 +123,7 @@ def calibrate(
         )
     count = len(statistics.batches)
     if stopped.is_set() and checkpoint is not None:
-        click.echo(f"stopped after {count} batches; go on with the same command", err=True)
+        say_aside(f"stopped after {count} batches; go on with the same command")
         raise click.exceptions.Exit(signals.exit_code() or 0)
     replace(statistics, stopped=stopped.is_set()).save(output)
     if checkpoint is not None:
@@ -133,5 +134,5 @@ def calibrate(
     for note in statistics.notes_on_samples():  # the other shards may still come
         say_note(note)
     if stopped.is_set():
-        click.echo("stopped; go on with the same command and --resume", err=True)
+        say_aside("stopped; go on with the same command and --resume")
         raise click.exceptions.Exit(signals.exit_code() or 0)

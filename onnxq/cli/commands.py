@@ -16,6 +16,7 @@ from onnxq.cli.common_options import DEBUG
 from onnxq.core import signals
 from onnxq.errors import OnnxqError, OutputError, first_line
 from onnxq.report.detail import is_quiet
+from onnxq.report.wrapping import say_aside
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -91,7 +92,7 @@ def _end(ctx: click.Context, error: BaseException) -> NoReturn:
         if ctx.meta.get(DEBUG):
             click.echo("".join(traceback.format_exception(error)), err=True)
         if message:
-            click.echo(message, err=True)
+            say_aside(message)
     ctx.exit(code)
 
 
@@ -121,7 +122,7 @@ def plain_warnings() -> Iterator[None]:
 
     def say(message: Warning | str, *_args: object, **_kwargs: object) -> None:
         if not is_quiet():
-            click.echo(f"warning: {message}", err=True)
+            say_aside(f"warning: {message}")
 
     with warnings.catch_warnings():
         warnings.showwarning = say

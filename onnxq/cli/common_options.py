@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 
 from onnxq.report.detail import Detail, is_quiet, showing
+from onnxq.report.wrapping import say, say_aside
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -58,13 +59,13 @@ def common_options(command: Command) -> Command:
 def say_note(text: str) -> None:
     """A line on stderr, but for -q."""
     if not is_quiet():
-        click.echo(f"note: {text}", err=True)
+        say_aside(f"note: {text}")
 
 
 def say_written(text: str) -> None:
     """A line on stdout about a file that was written, but for -q."""
     if not is_quiet():
-        click.echo(text)
+        say(text)
 
 
 def _be_verbose(ctx: click.Context, _param: click.Parameter, count: int) -> None:

@@ -33,6 +33,7 @@ from onnxq.cli.reporting import report_option, write_report
 from onnxq.cli.steps import asked_mapping, claim_beside, claim_folder, given, load_model
 from onnxq.cli.worker_options import Workers, workers_options
 from onnxq.report.detail import is_quiet
+from onnxq.report.wrapping import say
 from onnxq.tuning.defaults import IMPROVE, MOST_RUNS
 
 if TYPE_CHECKING:
@@ -359,4 +360,7 @@ def _report(tuned: Tuned, again: str | None, as_json: bool) -> None:
     if is_quiet():
         return
     print_tuned(open_console(), tuned)
-    click.echo(f"again: {again or 'the same search; --save-qconfig FILE keeps what it found'}")
+    if again:
+        click.echo(f"again: {again}")  # to be copied
+        return
+    say("again: the same search; --save-qconfig FILE keeps what it found")

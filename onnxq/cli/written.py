@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from onnxq.report.detail import is_quiet, is_whole
+from onnxq.report.wrapping import say, say_aside
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -89,7 +90,7 @@ def report_quantization(prepared: Prepared, made: Plan, written: Written, as_jso
         return
     if is_quiet():
         return
-    click.echo(f"{written.file}: quantized for {made.target}")
+    say(f"{written.file}: quantized for {made.target}")
     improvements = improvement_rows(made.improvements)
     if improvements:
         columns = ("improvement", "node", "kept", "dB before", "after", "why")
@@ -124,7 +125,7 @@ def _say_verdict(written: Written) -> None:
 
     verdict = written.verdict
     if verdict is None:
-        click.echo("no verdict: the file was not run")
+        say("no verdict: the file was not run")
         return
     print_verdict(console.open_console(), verdict, written.source, written.file)
 
@@ -132,7 +133,7 @@ def _say_verdict(written: Written) -> None:
 def _warn_if_low(written: Written) -> None:
     verdict = written.verdict
     if verdict is not None and verdict.warning and not is_quiet():
-        click.echo(f"warning: {verdict.warning}", err=True)
+        say_aside(f"warning: {verdict.warning}")
 
 
 def report_dynamic(source: ir.Model, made: DynamicPlan, written: Written, as_json: bool) -> None:
@@ -161,7 +162,7 @@ def report_dynamic(source: ir.Model, made: DynamicPlan, written: Written, as_jso
     if is_quiet():
         return
     done = "quantized dynamically" if made.quantized else "nothing is quantized"
-    click.echo(f"{written.file}: {done} for {made.target}, objective {made.objective.value}")
+    say(f"{written.file}: {done} for {made.target}, objective {made.objective.value}")
     console.print_quantization(console.open_console(), summary, runs, sizes, made.notes)
     _say_verdict(written)
 
@@ -191,7 +192,7 @@ def report_weights(
         return
     if is_quiet():
         return
-    click.echo(f"{written.file}: {len(made.quantized)} weights in blocks")
+    say(f"{written.file}: {len(made.quantized)} weights in blocks")
     if mixed is not None:
         title = "bits that cost least, by size; noise of rounding to nearest at the outputs"
         header, rows = mixed_rows(mixed)

@@ -13,6 +13,7 @@ from onnxq.core.brief import size_text
 from onnxq.errors import counted
 from onnxq.report.detail import is_whole
 from onnxq.report.tables import print_table
+from onnxq.report.wrapping import wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -26,14 +27,16 @@ MAX_NAMED = 2  # nodes named per reason
 
 
 class _Console(Console):
-    """A console whose sentences stay lines in a pipe.
+    """A console whose sentences fit a terminal, and stay lines in a pipe.
 
     It leaves a closed pipe to the command line; rich's own ends the process.
     """
 
     def print(self, *objects: Any, soft_wrap: bool | None = None, **options: Any) -> None:
-        if not self.is_terminal and all(isinstance(one, str) for one in objects):
+        if soft_wrap is None and all(isinstance(one, str) for one in objects):
             soft_wrap = True
+            if self.is_terminal:
+                objects = tuple(wrapped(one, self.width) for one in objects)
         super().print(*objects, soft_wrap=soft_wrap, **options)
 
     def on_broken_pipe(self) -> None:

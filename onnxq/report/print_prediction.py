@@ -36,7 +36,7 @@ def print_prediction(console: Console, prediction: Prediction) -> None:
         for m in prediction.machines
     ]
     header = ("machines", "pairs of products", "integers", "outputs differ", "largest")
-    print_table(console, "", header, rows, numbers=(3, 4))
+    print_table(console, "", header, rows, numbers=(3,))
     for machine in prediction.machines:
         _print_layers(console, machine, prediction.batches)
     if prediction.floats:
@@ -136,7 +136,7 @@ def _print_layers(console: Console, machine: MachinePrediction, batches: int) ->
             for layer in layers
         ]
         title = f"{', '.join(machine.targets)}: where sums differ"
-        print_table(console, title, header, rows, numbers=(2, 3, 4, 5))
+        print_table(console, title, header, rows, numbers=(2, 3, 4))
     risky = [layer for layer in machine.risky_layers if layer not in layers]
     if risky:
         possible = [

@@ -27,9 +27,13 @@ def print_verdict(console: Console, verdict: Verdict, source: Path, file: Path) 
     lines = [f"verdict: {first}", *(f"  {line}" for line in more)]
     if verdict.evidence in (Evidence.MADE_UP, Evidence.NONE):
         lines.append("  without samples nothing is known of its accuracy: give --check SAMPLES")
-    lines.append(f"next: onnxq verify {source} {file} SAMPLES   # every tensor beside float")
-    lines.append(f"      onnxq bench {source} {file} SAMPLES    # speed, in pairs of runs")
-    lines.append(f"      onnxq report {source} {file} SAMPLES -o report.html   # what costs what")
-    lines.append(f"      onnxq tune {source} SAMPLES -o OUT --min-sqnr DB   # reach what you name")
     for line in lines:
+        console.print(line)
+    commands = [
+        f"next: onnxq verify {source} {file} SAMPLES   # every tensor beside float",
+        f"      onnxq bench {source} {file} SAMPLES    # speed, in pairs of runs",
+        f"      onnxq report {source} {file} SAMPLES -o report.html   # what costs what",
+        f"      onnxq tune {source} SAMPLES -o OUT --min-sqnr DB   # reach what you name",
+    ]
+    for line in commands:
         console.print(line, soft_wrap=True)  # commands are there to be copied

@@ -7,7 +7,7 @@ A column without a space in any cell is one of names, and so is the first. Names
 first lose what all of their column share at either end, up to a separator: /layer1/conv1_output_0
 and /layer1/conv2_output_0 become ...conv1... and ...conv2.... Where the output is no terminal,
 names stay whole, whatever the width, and the header stays one line: they are what one searches for.
-Such a table may be wider than 80 columns.
+Such a table is wider than 80 columns where names leave words too little room.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
 GAP = 2  # columns between two cells
 LEAST = 8  # columns of a cell, at least
-READABLE = 40  # columns of words beside a name that takes all the room
+NARROW = 16  # columns of words that still can be read
+READABLE = 40  # columns of words beside a name that leaves them less than that
 MOST_ROWS = 20
 """Rows of a table that is sorted, worst first; the rest are counted."""
 ELLIPSIS = "..."  # every terminal and every encoding has it
@@ -153,7 +154,9 @@ def _widths(
     flexible = [i for i in range(len(header)) if i not in numbers]
     spare = within - sum(natural[i] for i in numbers)
     if 0 in flexible and (is_whole() or not console.is_terminal):
-        spare = max(spare - natural[0], READABLE * (len(flexible) - 1))
+        spare, others = spare - natural[0], len(flexible) - 1
+        if spare < NARROW * others:
+            spare = READABLE * others
         whole = [i for i in flexible if i == 0 or all(_is_name(row[i]) for row in cells)]
         spare -= sum(natural[i] for i in whole[1:])
         flexible = [i for i in flexible if i not in whole]

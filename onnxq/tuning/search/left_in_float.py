@@ -135,7 +135,7 @@ def print_left_in_float(
     else:
         why = "no others of these, alone or together, are predicted to be faster within the bound"
     if SPARE_DB < above < math.inf:
-        console.print(f"note: it keeps {above:.1f} dB more than the bound: {why}", soft_wrap=True)
+        console.print(f"note: it keeps {above:.1f} dB more than the bound: {why}")
 
 
 def why_float(scores: Sequence[Score], goal: Goal, *, is_cut: bool) -> str:
