@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from onnxq.errors import UnsupportedError
+from onnxq.pytorch.exporting.optimized import name_ends, optimize
 from onnxq.pytorch.exporting.quiet import quiet_exporter
 from onnxq.pytorch.exporting.reshaped import FAILED_VIEW, name_sizes, reshaped_program
 from onnxq.pytorch.exporting.translation import translation_table
@@ -99,14 +100,15 @@ def _written(
             kwargs=bound.kwargs or None,
             dynamo=True,
             verbose=False,
+            optimize=False,
             opset_version=opset,
-            input_names=list(bound.tensors),
-            output_names=output_names,
             dynamic_shapes=shapes if isinstance(source, nn.Module) else None,
             custom_translation_table=translation_table(opset) | RECURRENT_TABLE,
         )
-    if program is None:
-        raise AssertionError("torch.onnx.export(dynamo=True) returns a program")
+        assert program is not None, "torch.onnx.export(dynamo=True) returns a program"
+        optimize(program)
+    # afterwards, as torch does: its optimizer renames inputs that are called like another value
+    name_ends(program.model, list(bound.tensors), output_names)
     return program.model
 
 

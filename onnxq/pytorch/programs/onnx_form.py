@@ -20,6 +20,7 @@ from onnxq.graph.origins import origins_of, set_origins
 from onnxq.graph.passes.equal_values import equal_values
 from onnxq.graph.passes.no_ops import casts as casts_in
 from onnxq.pytorch.exporting.exporter import DEFAULT_OPSET
+from onnxq.pytorch.exporting.optimized import NAME_BEFORE, optimize
 from onnxq.pytorch.exporting.quiet import quiet_exporter
 from onnxq.pytorch.exporting.result import own_weights, tidy
 from onnxq.pytorch.exporting.translation import translation_table
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 
     from onnxq.pytorch.programs.program import Program
 
-_NAME_BEFORE = "pkg.torch.onnx.original_node_name"  # of a value that the exporter has renamed
 _OF_SEQUENCE = "_split_"
 
 
@@ -62,7 +62,7 @@ def onnx_form(program: Program) -> ir.Model:
             of_decomposed = origins(program.exported, _decomposed(made))
             found = _found(made.model, of_decomposed)
             casts = [Cast.of(node) for node in casts_in(made.model)]
-            made.optimize()
+            optimize(made)
     except torch.onnx.OnnxExporterError as error:
         reason = " ".join(str(error.__cause__ or error).split())[:400]
         raise UnsupportedError(
@@ -105,7 +105,7 @@ def _found(model: ir.Model, of_decomposed: Mapping[str, str]) -> dict[str, list[
     alike = equal_values(model)
     found: dict[ir.Value, list[str]] = {}
     for value in all_values(model.graph):
-        origin = of_decomposed.get(value.metadata_props.get(_NAME_BEFORE, str(value.name)))
+        origin = of_decomposed.get(value.metadata_props.get(NAME_BEFORE, str(value.name)))
         known = found.setdefault(alike.get(value, value), [])
         known += [] if origin is None else [origin]
     return {str(v.name): found[alike.get(v, v)] for v in all_values(model.graph)}
