@@ -204,9 +204,9 @@ def _packed_product(site: NodeSite, x: ir.Value, weight: ir.Value, qparams: QPar
     codes = np.asarray(weight.const_value.numpy()).astype(np.int16) + offset
     inner, columns = codes.shape
     size, blocks = qparams.granularity.size, qparams.scale.shape[0]
-    padded = np.full((columns, blocks * size), offset, np.uint8)
-    padded[:, :inner] = codes.T
     points = (qparams.zero_point.astype(np.int16) + offset).T.astype(np.uint8)
+    padded = np.repeat(points, size, axis=1)  # what fills up the last block is 0
+    padded[:, :inner] = codes.T
     if _is_zero(weight, qparams):
         padded, points = np.zeros_like(padded), np.zeros_like(points)
     stem = str(weight.name).removesuffix("_quantized")

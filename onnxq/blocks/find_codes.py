@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from onnxq.blocks.group_walk import GroupWalk
-from onnxq.blocks.known_inputs import ALIKE, UNKNOWN, Known, power_behind_norm, raw_tensors
 from onnxq.blocks.plan_weights import rows_of
 from onnxq.blocks.solve import prepared
 from onnxq.core.threads import workers
+from onnxq.dynamic.known_inputs import ALIKE, UNKNOWN, Known, power_behind_norm, raw_tensors
 from onnxq.graph.edit import all_values
 from onnxq.graph.walk import node_name, walk
 from onnxq.jobs import in_order

@@ -21,14 +21,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from onnxq.blocks.known_inputs import UNKNOWN
+from onnxq.dynamic.known_inputs import UNKNOWN
 from onnxq.in_blocks.block_spec import Scheme
 from onnxq.in_blocks.ranges import in_blocks, rounded, search_ranges, unshrunk
 from onnxq.qparams import MIN_SCALE
 
 if TYPE_CHECKING:
-    from onnxq.blocks.known_inputs import Known
     from onnxq.core.arrays import Singles
+    from onnxq.dynamic.known_inputs import Known
     from onnxq.in_blocks.block_codes import BlockCodes, Points
     from onnxq.in_blocks.block_spec import BlockSpec
 

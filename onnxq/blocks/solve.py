@@ -11,15 +11,15 @@ import numpy as np
 
 from onnxq.blocks.gptq_rows import Compensated
 from onnxq.blocks.hqq import HalfQuadratic
-from onnxq.blocks.known_inputs import UNKNOWN
 from onnxq.blocks.rtn import Nearest
+from onnxq.dynamic.known_inputs import UNKNOWN
 from onnxq.errors import CalibrationError
 from onnxq.in_blocks.block_spec import Method
 
 if TYPE_CHECKING:
     from onnxq.blocks.input_moments import InputMoments
-    from onnxq.blocks.known_inputs import Known
     from onnxq.core.arrays import Reals, Singles
+    from onnxq.dynamic.known_inputs import Known
     from onnxq.in_blocks.block_codes import BlockCodes
     from onnxq.in_blocks.block_spec import BlockSpec
 

@@ -43,6 +43,8 @@ class DynamicWeightPlan:
         perm: order of its axes in which the codes are stored; None: as they are.
         qparams: of the codes, in the stored layout; None: float16.
         code_limit: codes are clipped to [-code_limit, code_limit]; None: the type's own range.
+        rounded_in: scales that codes are rounded in, where those of `qparams` are raised behind the
+            rounding; in the stored layout. None: `qparams`.
     """
 
     slot: int
@@ -50,6 +52,7 @@ class DynamicWeightPlan:
     perm: tuple[int, ...] | None
     qparams: QParams | None
     code_limit: int | None = None
+    rounded_in: QParams | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,12 +24,14 @@ from onnxq.dynamic.dynamic_decision import (
 )
 from onnxq.dynamic.dynamic_weights import (
     StorageKey,
-    observe_stored,
+    StoredScales,
     plan_half,
     plan_stored,
+    stored_scales,
 )
 from onnxq.dynamic.float_tables import kept_in_float
 from onnxq.dynamic.forms import Slower, choose_form, least_rows, stored_type
+from onnxq.dynamic.known_inputs import ALIKE, raw_tensors
 from onnxq.dynamic.one_scale import FEW_ROWS, with_one_scale
 from onnxq.dynamic.requests import (
     notes_on_open_sizes,
@@ -60,9 +62,9 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from onnxq.qconfig import QConfigMapping
-    from onnxq.qparams import QParams
     from onnxq.targets import Target
 
+OPERANDS = 2  # of a product
 BLOCK_SIZE = 32  # weights per scale where the qconfig names none; ONNX Runtime's kernels want >= 16
 
 
@@ -92,7 +94,7 @@ def dynamic_plan(
         QConfigError: an observer gives codes that the target cannot run exactly, or its type does
             not suit the form that the qconfig names.
     """
-    planner = _Planner(qconfig, target, objective, [*notes], asked or qconfig)
+    planner = _Planner(qconfig, target, objective, [*notes], asked or qconfig, _alike(model))
     decisions = planner.decide([node for node, _ in walk(model.graph)])
     return DynamicPlan(
         known_hash or model_hash(model),
@@ -114,6 +116,18 @@ class _Chosen:
     form: DynamicForm
 
 
+def _alike(model: ir.Model) -> dict[str, float]:
+    """Weight -> how much the numbers are the same that its first product multiplies."""
+    raw = raw_tensors(model)
+    found: dict[str, float] = {}
+    for node in (node for node in model.graph if node.op_type in PRODUCT_OPS):
+        for slot in range(OPERANDS):
+            x, weight = find_input(node, 1 - slot), find_input(node, slot)
+            if x is not None and weight is not None and weight.is_initializer():
+                found.setdefault(value_name(weight), ALIKE if x.name in raw else 0.0)
+    return found
+
+
 def _matrices(nodes: Sequence[ir.Node]) -> list[ir.Value]:
     """Constant inputs of operators with a dynamic form, in graph order."""
     readers = [node for node in nodes if has_dynamic_form(node)]
@@ -129,7 +143,8 @@ class _Planner:
     objective: Objective
     notes: list[str]
     asked: QConfigMapping
-    observed: dict[StorageKey, QParams] = field(default_factory=dict)
+    alike: Mapping[str, float]
+    observed: dict[StorageKey, StoredScales] = field(default_factory=dict)
     limits: dict[StorageKey, int] = field(default_factory=dict)
     slower: list[str] = field(default_factory=list)
     few_rows: list[str] = field(default_factory=list)
@@ -194,8 +209,8 @@ class _Planner:
                 self.notes += notes
             else:
                 key = self._key(choice, weight)
-                qparams = self._observed_once(value, key)
-                stored = plan_stored(weight, key, self.limits[key], qparams)
+                scales = self._observed_once(value, key)
+                stored = plan_stored(weight, key, self.limits[key], scales)
                 if self._may_have_one_scale(choice, weight, value):
                     stored = with_one_scale(stored)
             if isinstance(stored, Float):
@@ -206,11 +221,11 @@ class _Planner:
         missing = f"; {choice.rule.missing}" if choice.rule.missing and unasked else ""
         return QuantizeDynamic(choice.form, how + missing, tuple(weights))
 
-    def _observed_once(self, value: ir.Value, key: StorageKey) -> QParams:
-        """The qparams of the key's weight, shared by the nodes that agree in the key."""
+    def _observed_once(self, value: ir.Value, key: StorageKey) -> StoredScales:
+        """The scales of the key's weight, shared by the nodes that agree in the key."""
         if key not in self.observed:
             limit = self.limits[key]
-            self.observed[key], notes = observe_stored(constant_array(value), key, limit)
+            self.observed[key], notes = stored_scales(constant_array(value), key, limit)
             self.notes += notes
         return self.observed[key]
 
@@ -231,7 +246,9 @@ class _Planner:
         size = (choice.entry.block_size or BLOCK_SIZE) if blocks else None
         rank = len(tensor_of(value).shape)
         axis = None if weight.axis is None else weight.axis % max(rank, 1)
-        return StorageKey(value_name(value), axis, size, self._observer(value, choice.entry))
+        name = value_name(value)
+        alike = self.alike.get(name, 0.0) if blocks else 0.0
+        return StorageKey(name, axis, size, self._observer(value, choice.entry), alike)
 
     def _limit(self, choice: _Chosen) -> int:
         """Largest magnitude of an int8 code that the target computes exactly in this form."""

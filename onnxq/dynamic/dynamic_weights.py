@@ -14,7 +14,7 @@ from onnxq.errors import ModelError, QConfigError
 from onnxq.graph.walk import value_name
 from onnxq.graph.weights import constant_array
 from onnxq.in_blocks.block_spec import BITS, BLOCKS, BlockSpec, Scheme
-from onnxq.in_blocks.ranges import search_ranges
+from onnxq.in_blocks.ranges import rounded, search_ranges, unshrunk
 from onnxq.observers import LeastErrorObserver
 from onnxq.observers.weight_observation import WeightKey, observe_weight
 from onnxq.operator import DynamicWeight, Float
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from onnxq.observers import ObserverSpec
 
+PART_ELEMENTS = 1 << 20  # of a weight whose scales are raised together
 MATRIX = 2  # rank of the weights that can be stored in blocks
 HALF_ZERO = 2.0**-25  # the largest magnitude that rounds to 0 in float16
 HALF_NORMAL = float(np.finfo(np.float16).tiny)  # below, float16 has fewer than 11 bits
@@ -34,16 +35,38 @@ MANY_LOST, MANY_COARSE = 1e-3, 0.5  # shares of the nonzero numbers; trained lay
 
 @dataclass(frozen=True, slots=True)
 class StorageKey:
-    """Key to the qparams of a stored weight: nodes that agree in it share one tensor."""
+    """Key to the qparams of a stored weight: nodes that agree in it share one tensor.
+
+    Attributes:
+        tensor: name of the weight.
+        axis: of its channels; None: it has none.
+        block_size: numbers that share a scale; None: no blocks.
+        observer: of the weight.
+        alike: how much the numbers that it multiplies are the same, as `search_ranges` has it.
+    """
 
     tensor: str
     axis: int | None
     block_size: int | None
     observer: ObserverSpec
+    alike: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class StoredScales:
+    """Scales of a weight, in the float model's layout.
+
+    Attributes:
+        rounded_in: what codes are rounded in.
+        raised: what they stand for then; None: the same.
+    """
+
+    rounded_in: QParams
+    raised: QParams | None = None
 
 
 def plan_stored(
-    weight: DynamicWeight, key: StorageKey, limit: int, qparams: QParams
+    weight: DynamicWeight, key: StorageKey, limit: int, scales: StoredScales
 ) -> DynamicWeightPlan:
     """Plan of one weight of a node, stored as integers.
 
@@ -51,14 +74,17 @@ def plan_stored(
         weight: what the operator's rule says of it.
         key: names the tensor.
         limit: int8 codes stay within [-limit, limit], for all nodes that agree in the key.
-        qparams: what `observe_stored` found for the key.
+        scales: what `stored_scales` found for the key.
     """
+    rounded_in = permuted(scales.rounded_in, weight.perm)
+    raised = scales.raised
     return DynamicWeightPlan(
         weight.slot,
         key.tensor,
         weight.perm,
-        permuted(qparams, weight.perm),
-        limit if qparams.dtype == INT8 else None,
+        rounded_in if raised is None else permuted(raised, weight.perm),
+        limit if rounded_in.dtype == INT8 else None,
+        None if raised is None else rounded_in,
     )
 
 
@@ -101,6 +127,37 @@ def _notes_on_small(value: ir.Value, sizes: npt.NDArray[np.float32]) -> list[str
         f"up to 2^-25), {coarse - lost:.2%} more lose precision (below 2^-14). Give its node int8 "
         "weights, or scale the model."
     ]
+
+
+def stored_scales(
+    array: npt.NDArray[np.float32], key: StorageKey, limit: int
+) -> tuple[StoredScales, list[str]]:
+    """Scales of the key's weight; notes. Blocks have those of quantize-weights' method rtn.
+
+    Arguments and errors are those of `observe_stored`.
+    """
+    qparams, notes = observe_stored(array, key, limit)
+    spec = None if key.block_size is None else searched_as(key.observer, key.block_size)
+    raised = None if spec is None else _raised(array, spec, qparams)
+    return StoredScales(qparams, raised), notes
+
+
+def _raised(array: npt.NDArray[np.float32], spec: BlockSpec, qparams: QParams) -> QParams:
+    """The qparams with scales raised as `unshrunk` has it, some rows at a time."""
+    assert isinstance(qparams.granularity, PerBlock)
+    turned = qparams.granularity.axis == 0
+    scale = qparams.scale.T if turned else qparams.scale
+    zero = qparams.zero_point.T if turned else qparams.zero_point
+    rows = array.T if turned else array
+    point = (zero.astype(np.int16) - qparams.dtype.qmin).astype(np.uint8)
+    raised = np.empty_like(scale, order="C")
+    step = max(1, PART_ELEMENTS // max(1, rows.shape[1]))
+    for start in range(0, len(rows), step):
+        part = slice(start, start + step)
+        some = np.ascontiguousarray(rows[part], np.float32)
+        codes = rounded(some, spec, scale[part], point[part])
+        raised[part] = unshrunk(some, codes).scale
+    return dataclasses.replace(qparams, scale=raised.T if turned else raised)
 
 
 def observe_stored(
@@ -183,7 +240,7 @@ def _searched(
     """QParams of columns (summed, columns), the numbers of each block together."""
     if not np.isfinite(columns).all():
         raise ModelError(f"weight '{key.tensor}' holds NaN or Inf; repair the model.")
-    scale, point = search_ranges(np.ascontiguousarray(columns.T), spec)
+    scale, point = search_ranges(np.ascontiguousarray(columns.T), spec, alike=key.alike)
     dtype = key.observer().dtype
     zero_point = (point.astype(np.int16) + dtype.qmin).astype(dtype.storage)
     if not summed:

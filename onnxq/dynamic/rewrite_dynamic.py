@@ -163,7 +163,7 @@ class _DynamicWriter:
         if qparams is None:
             stored = self.new.half(value, first, self.model.graph)
         else:
-            layout = permuted(unpermuted(qparams, perm), first)
+            layout = permuted(unpermuted(weight.rounded_in or qparams, perm), first)
             # ONNX Runtime looks for the codes of MatMulNBits in the graph of the product alone, and
             # refuses the model where it does not find them
             in_blocks = isinstance(qparams.granularity, PerBlock)

@@ -83,7 +83,9 @@ def search_ranges(
 def rounded(weight: Singles, spec: BlockSpec, scale: Singles, point: Points) -> BlockCodes:
     """Codes nearest to a weight (rows, inputs) in given ranges."""
     block_of = np.arange(weight.shape[1]) // spec.block
-    raw = np.rint(weight / scale[:, block_of] + point[:, block_of])
+    steps, zero = weight / scale[:, block_of], point[:, block_of]
+    # whole zero points are added behind the rounding, as QuantizeLinear has it
+    raw = np.rint(steps + zero) if spec.scheme is Scheme.REAL else np.rint(steps) + zero
     return BlockCodes(spec, np.clip(raw, 0, spec.most).astype(np.uint8), scale, point)
 
 

@@ -13,12 +13,14 @@ from onnxq.affine import dequantize, quantize
 from onnxq.dynamic.dynamic_decision import DynamicWeightPlan
 from onnxq.dynamic.dynamic_weights import (
     StorageKey,
+    StoredScales,
     can_be_in_blocks,
     observe_stored,
     permuted,
     plan_half,
     plan_stored,
     searched_as,
+    stored_scales,
     unpermuted,
 )
 from onnxq.errors import ModelError, QConfigError
@@ -48,7 +50,7 @@ def planned(
     perm: tuple[int, ...] | None = None,
 ) -> QParams:
     key = StorageKey("w", axis, size, NARROW)
-    plan = plan_stored(DynamicWeight(1, axis, perm), key, 127, observe_stored(array, key, 127)[0])
+    plan = plan_stored(DynamicWeight(1, axis, perm), key, 127, stored_scales(array, key, 127)[0])
     assert plan.qparams is not None
     return plan.qparams
 
@@ -110,8 +112,9 @@ def test_blocks_follow_their_codes_too(axis: int) -> None:
 def test_nodes_that_share_a_weight_store_it_in_their_own_layouts() -> None:
     key = StorageKey("w", 1, None, NARROW)
     qparams, _ = observe_stored(weights(0, 5, 7), key, 64)
-    assert plan_stored(DynamicWeight(1, 1), key, 64, qparams).qparams == qparams
-    turned = plan_stored(DynamicWeight(1, 1, (1, 0)), key, 64, qparams)
+    scales = StoredScales(qparams)
+    assert plan_stored(DynamicWeight(1, 1), key, 64, scales).qparams == qparams
+    turned = plan_stored(DynamicWeight(1, 1, (1, 0)), key, 64, scales)
     assert turned.qparams == permuted(qparams, (1, 0))
 
 
