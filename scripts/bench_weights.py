@@ -1,7 +1,7 @@
 """SQNR of models with weights in blocks: onnxq's methods beside those of ONNX Runtime, one run.
 
     python scripts/bench_weights.py --only decoder --only ViT -o scripts/bench_weights.md
-    python scripts/bench_weights.py --only "sentence encoder"   # random weights, some 20 minutes
+    python scripts/bench_weights.py --only "sentence encoder"   # random weights, some 10 minutes
     python scripts/bench_weights.py --also MiniLM=model.onnx,calibration.npz,test.npz
 
 All read the same float file, and quantize the weights of its MatMuls in blocks of 32. ONNX
