@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from onnxq.static.calibrate import calibrate
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     import onnx_ir as ir
 
@@ -27,7 +27,8 @@ class Observations:
     a node of form FLOAT is observed all the same, one whose entry is None is not. ONNX Runtime
     fuses other nodes where other tensors are outputs, and numbers differ in their last bit: hence
     these have a calibration of their own. A candidate with another observer asks for one more, in
-    which it sees every tensor that the replaced one was for: moves of one kind share that.
+    which it sees every tensor that the replaced one was for: moves of one kind share that. So does
+    one that watches what another only observes.
 
     Where numbers are estimates, that last bit is worth no calibration: `covering` shares one.
 
@@ -71,7 +72,9 @@ class Observations:
         seen = self._seen.setdefault((prepared.model_hash, tensors), [])
         if not seen:
             seen.append(self._calibrated(calibrated))
-        if any(_holder(seen, *item) is None for item in observed.items()):
+        holders = [_holder(seen, *item) for item in observed.items()]
+        watchers = [_watcher(seen, *item) for item in prepared.watched.items()]
+        if None in holders or None in watchers:
             seen.append(self._calibrated(_Observed(calibrated, _with_their_like(seen, every))))
         return _joined(seen, observed, prepared.watched)
 
@@ -95,32 +98,45 @@ class Observations:
 
 def _holder(seen: list[Statistics], tensor: str, spec: ObserverSpec) -> Statistics | None:
     """The first statistics with that observer of the tensor."""
-    return next((each for each in seen if each.observers[tensor].spec == spec), None)
+    found = (s for s in seen if tensor in s.observers and s.observers[tensor].spec == spec)
+    return next(found, None)
+
+
+def _watcher(seen: list[Statistics], tensor: str, spec: ObserverSpec) -> Statistics | None:
+    """The first statistics in which that observer watches the tensor."""
+    found = (s for s in seen if tensor in s.watched and s.watched[tensor].spec == spec)
+    return next(found, None)
 
 
 def _with_their_like(
     seen: list[Statistics], observed: Mapping[str, ObserverSpec]
 ) -> dict[str, ObserverSpec]:
     """The observers that nobody has yet, for all tensors of the observers that they replace."""
-    first = seen[0].observers
+    before = {tensor: observer.spec for tensor, observer in seen[0].observers.items()}
     lacking = {t: spec for t, spec in observed.items() if _holder(seen, t, spec) is None}
-    replaced = {first[tensor].spec: spec for tensor, spec in lacking.items()}
+    replaced = {before[t]: spec for t, spec in lacking.items() if t in before}
     return {
-        tensor: lacking.get(tensor, replaced.get(first[tensor].spec, spec))
+        tensor: lacking.get(tensor, replaced.get(before.get(tensor, spec), spec))
         for tensor, spec in observed.items()
     }
 
 
 def _joined(
-    seen: list[Statistics], observed: Mapping[str, ObserverSpec], watched: Iterable[str]
+    seen: list[Statistics],
+    observed: Mapping[str, ObserverSpec],
+    watched: Mapping[str, ObserverSpec],
 ) -> Statistics:
     """The statistics with each tensor's observer taken from where it is of that spec."""
-    first, holders = seen[0], {}
-    for tensor, spec in observed.items():
-        holder = _holder(seen, tensor, spec)
-        assert holder is not None, tensor
-        holders[tensor] = holder
-    if all(holder is first for holder in holders.values()) and len(holders) == len(first.observers):
+    first = seen[0]
+    holders = {
+        t: each for t, spec in observed.items() if (each := _holder(seen, t, spec)) is not None
+    }
+    watchers = {
+        t: each for t, spec in watched.items() if (each := _watcher(seen, t, spec)) is not None
+    }
+    assert (len(holders), len(watchers)) == (len(observed), len(watched)), "all were calibrated"
+    is_first = all(each is first for each in (*holders.values(), *watchers.values()))
+    if is_first and len(holders) == len(first.observers):
         return first
     not_finite = {t: each.not_finite[t] for t, each in holders.items() if t in each.not_finite}
     return replace(
@@ -128,7 +144,7 @@ def _joined(
         observers=MappingProxyType({t: each.observers[t] for t, each in holders.items()}),
         counts=MappingProxyType({t: each.counts[t] for t, each in holders.items()}),
         not_finite=MappingProxyType(dict(sorted(not_finite.items()))),
-        watched=MappingProxyType({tensor: first.watched[tensor] for tensor in watched}),
+        watched=MappingProxyType({t: each.watched[t] for t, each in watchers.items()}),
     )
 
 

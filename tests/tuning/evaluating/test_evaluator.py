@@ -78,6 +78,14 @@ def test_the_mapping_of_its_plan_makes_it_again(evaluator: Evaluator, name: str)
     assert again.model.to_bytes() == made.model.to_bytes()
 
 
+def test_a_tensor_that_another_candidate_watches_as_well_is_calibrated_again() -> None:
+    evaluator = evaluator_of()
+    evaluator.quantized(MAPPINGS["a node in float"])
+    made = evaluator.quantized(MAPPINGS["percentiles"])
+    alone = evaluator_of().quantized(MAPPINGS["percentiles"])
+    assert made.model.to_bytes() == alone.model.to_bytes()
+
+
 def test_moves_of_one_kind_share_a_calibration() -> None:
     evaluator = evaluator_of()
     entry = onnxq_default_qconfig
