@@ -107,7 +107,7 @@ def integer_matmul(a: Singles, b: Singles, largest: int | None = None) -> Ints:
         ShapeError: the inner sizes differ, batches do not broadcast, or an operand has rank 0.
     """
     _checked_inner(a, b)
-    bound = _largest(a) * _largest(b) if largest is None else largest
+    bound = largest_absolute(a) * largest_absolute(b) if largest is None else largest
     small = min(a.size, b.size) < WORTH_SHARING or max(a.ndim, b.ndim) == 1
     if worker_count() == 1 or small:
         return _matmul(a, b, bound)
@@ -145,7 +145,7 @@ def _if_array(total: Ints) -> Ints | None:
     return total if isinstance(total, np.ndarray) else None
 
 
-def _largest(x: Singles) -> int:
+def largest_absolute(x: Singles | Ints) -> int:
     """The largest |x|; two reductions, for |x| would be another array."""
     return max(int(x.max(initial=0)), -int(x.min(initial=0)))
 

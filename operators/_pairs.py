@@ -31,6 +31,7 @@ import numpy as np
 import numpy.typing as npt
 
 from onnxq.operator import Ints
+from onnxq.operators._gemm import largest_absolute
 from onnxq.qparams import IntArray
 from onnxq.targets.accumulation import Accumulator, Arithmetic, Effect, Overflows
 
@@ -262,7 +263,7 @@ class _Pairs:
             count = np.count_nonzero(hit, axis=1 if right else 0)
             some = np.flatnonzero(count)
             channel = (columns if right else rows)[some]
-            yield _Found(np.full(some.size, p), channel, count[some], _largest(change))
+            yield _Found(np.full(some.size, p), channel, count[some], largest_absolute(change))
         else:
             yield NOBODY_ASKS
 
@@ -293,7 +294,7 @@ class _Pairs:
         channel = column if self.named is Weight.RIGHT else row
         size = max(total.shape)
         places, count = np.unique(pair * size + channel, return_counts=True)
-        yield _Found(places // size, places % size, count, _largest(change))
+        yield _Found(places // size, places % size, count, largest_absolute(change))
 
     def _change(self, a: IntArray, a_second: IntArray, b: IntArray, b_second: IntArray) -> Ints:
         if self.arithmetic is not Arithmetic.SATURATES:
@@ -308,7 +309,3 @@ class _Pairs:
 
 NOTHING = np.zeros(0, np.int64)
 NOBODY_ASKS = _Found(NOTHING, NOTHING, NOTHING, 0)
-
-
-def _largest(change: Ints) -> int:
-    return max(int(change.max(initial=0)), -int(change.min(initial=0)))

@@ -21,7 +21,14 @@ from onnxq.checking.findings import Execution, Fallback
 from onnxq.graph.io import load
 from onnxq.ort import facts, runtime
 from onnxq.ort.runtime import NodeKind
-from onnxq.qdq.read import DEQUANTIZE, dequantizer, is_constant, is_dequantize, is_quantize
+from onnxq.qdq.read import (
+    DEQUANTIZE,
+    dequantizer,
+    is_constant,
+    is_dequantize,
+    is_float,
+    is_quantize,
+)
 from onnxq.targets.gains import PRODUCT_OPS
 
 if TYPE_CHECKING:
@@ -77,7 +84,7 @@ def meant_in_integers(model: ir.Model) -> Iterator[ir.Node]:
         if facts.of(node).stays_float:
             continue
         varying = [v for v in node.inputs if v is not None and not _is_constant(v)]
-        if not varying or not all(dequantizer(v) or not _is_float(v) for v in varying):
+        if not varying or not all(dequantizer(v) or not is_float(v) for v in varying):
             continue
         if not any(map(dequantizer, varying)):
             continue
@@ -108,11 +115,6 @@ def _weight_dequantizers(node: ir.Node) -> Iterator[str]:
 def _is_constant(value: ir.Value) -> bool:
     """An initializer, or the DequantizeLinear of one."""
     return value.is_initializer() or is_constant(dequantizer(value))
-
-
-def _is_float(value: ir.Value) -> bool:
-    """Unknown types count as float."""
-    return value.dtype is None or value.dtype.is_floating_point()
 
 
 def _has_quantized_weight(node: ir.Node) -> bool:

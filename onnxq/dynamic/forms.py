@@ -12,7 +12,7 @@ from onnxq.dynamic.dynamic_weights import can_be_in_blocks
 from onnxq.errors import QConfigError
 from onnxq.graph.walk import node_name
 from onnxq.operator import DynamicForm, DynamicRule, Float
-from onnxq.operator.nodes import input_at, tensor_of
+from onnxq.operator.nodes import sizes
 from onnxq.targets import AS_FAST
 from onnxq.targets.gains import GATES, PRODUCT_OPS, R_SLOT
 
@@ -202,9 +202,9 @@ def matrix_sizes(node: ir.Node, rule: DynamicRule) -> tuple[int, int]:
     Of a recurrent layer (R and W: (directions, n, hidden or inputs)), k is the hidden size, or half
     of hidden size and inputs where these are fewer: layers were measured with as many of both.
     """
-    shapes = [_shape(node, weight.slot) for weight in rule.weights]
+    shapes = [sizes(node, weight.slot) for weight in rule.weights]
     if node.op_type in GATES:
-        hidden = _shape(node, R_SLOT)[-1]
+        hidden = sizes(node, R_SLOT)[-1]
         mean = sum(shape[-1] for shape in shapes) // len(shapes)
         return max(min(hidden, mean), 1), max(shapes[0][1], 1)
     weight, shape = rule.weights[0], shapes[0]
@@ -212,11 +212,6 @@ def matrix_sizes(node: ir.Node, rule: DynamicRule) -> tuple[int, int]:
         return max(shape[-2], 1), max(shape[-1], 1)
     n = shape[weight.axis] if weight.axis is not None and shape else 1
     return max(math.prod(shape) // max(n, 1), 1), max(n, 1)
-
-
-def _shape(node: ir.Node, slot: int) -> tuple[int, ...]:
-    """Sizes of a constant input."""
-    return tuple(tensor_of(input_at(node, slot)).shape.numpy())
 
 
 def known_rows(node: ir.Node, rule: DynamicRule) -> int | None:

@@ -25,9 +25,8 @@ def least_divergent_threshold(folded: ZeroAnchoredHistogram, levels: int) -> flo
     places = np.zeros(first + counts.size + 2, np.float64)
     places[first : first + counts.size] = counts
     places[0] = 0.0  # exact zeros
-    mass = (
-        places[0 : places.size // 2 * 2 : 2] + places[1::2]
-    )  # an edge belongs to the bin above it
+    # an edge belongs to the bin above it
+    mass = places[0 : places.size // 2 * 2 : 2] + places[1::2]
     bins = int(np.flatnonzero(mass)[-1]) + 1
     if bins <= levels:
         return float(folded.maximum)

@@ -21,9 +21,8 @@ if TYPE_CHECKING:
 
 ONNX_DOMAINS = ("", "ai.onnx")
 """Both names of ONNX's own domain."""
-STANDS_FOR_INFINITY = (
-    1e6  # masks write infinity as -1e9, -3.4e38, -inf: one scale cannot hold it and the data
-)
+STANDS_FOR_INFINITY = 1e6
+"""Masks write infinity as -1e9, -3.4e38 or -inf: one scale cannot hold it and the data."""
 
 
 def input_at(node: ir.Node, slot: int) -> ir.Value:
@@ -83,9 +82,9 @@ def infinite(value: Array) -> bool:
     """Whether the constant holds numbers that stand for infinity."""
     if not value.size or not np.issubdtype(value.dtype, np.floating):
         return False
-    return not bool(
-        value.min() > -STANDS_FOR_INFINITY and value.max() < STANDS_FOR_INFINITY
-    )  # NaN fails both
+    # NaN fails both
+    is_finite = value.min() > -STANDS_FOR_INFINITY and value.max() < STANDS_FOR_INFINITY
+    return not bool(is_finite)
 
 
 def infinite_operand(node: ir.Node, slots: Iterable[int]) -> Float | None:

@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from onnxq.page.wording import counting, decibels, number
+from onnxq.page.wording import counting, decibels, number, tenth
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -61,10 +61,10 @@ def histogram_chart(histogram: Histogram, grid: Grid | None) -> Chart:
     most = math.sqrt(max(histogram.counts, default=0)) or 1.0
     width = WIDE / len(histogram.counts)
     heights = [HIGH * math.sqrt(count) / most for count in histogram.counts]
-    drawn = [f"M0 {_n(HIGH)}"]
+    drawn = [f"M0 {tenth(HIGH)}"]
     for place, height in enumerate(heights):
-        drawn.append(f"V{_n(HIGH - height)}H{_n(width * (place + 1))}")
-    drawn.append(f"V{_n(HIGH)}Z")
+        drawn.append(f"V{tenth(HIGH - height)}H{tenth(width * (place + 1))}")
+    drawn.append(f"V{tenth(HIGH)}Z")
 
     def at(real: float) -> float:
         return min(max((real - low) / span * WIDE, 0.0), WIDE)
@@ -90,7 +90,7 @@ def _steps(grid: Grid, zero: float, span: float) -> str:
         return ""
     first = math.ceil(-zero / apart)
     count = int((WIDE - zero) / apart) - first + 1
-    return "".join(f"M{_n(zero + apart * (first + i))} 0V{_n(HIGH)}" for i in range(count))
+    return "".join(f"M{tenth(zero + apart * (first + i))} 0V{tenth(HIGH)}" for i in range(count))
 
 
 def _ticks(low: float, high: float) -> tuple[Tick, ...]:
@@ -115,7 +115,8 @@ def channels_chart(weight: WeightPart) -> Chart:
     def bar(place: int, low: float, high: float, share: float) -> str:
         left = width * (place + (1 - share) / 2)
         top, bottom = (middle * (1 - real / most) for real in (high, low))
-        return f"M{_n(left)} {_n(top)}h{_n(width * share)}V{_n(bottom)}h{_n(-width * share)}Z"
+        right, left_again = tenth(width * share), tenth(-width * share)
+        return f"M{tenth(left)} {tenth(top)}h{right}V{tenth(bottom)}h{left_again}Z"
 
     bars = "".join(bar(i, lo, hi, 0.5) for i, (lo, hi) in enumerate(zip(lows, highs, strict=True)))
     reach = "".join(bar(i, -r, r, 0.9) for i, r in enumerate(reaches))
@@ -237,10 +238,6 @@ def _axis(values: Sequence[float]) -> _Axis:
     first, last = math.floor(low / step - 0.05), math.ceil(high / step + 0.05)
     ticks = tuple(round(step * n, 12) for n in range(first, last + 1))
     return _Axis(ticks[0], ticks[-1], ticks)
-
-
-def _n(value: float) -> str:
-    return f"{value:.1f}".removesuffix(".0")
 
 
 def _round(value: float) -> float:

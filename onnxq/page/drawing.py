@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from onnxq.page.layering import layout_of
-from onnxq.page.wording import SEEN_US, change, decibels
+from onnxq.page.wording import SEEN_US, change, decibels, tenth
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -195,7 +195,7 @@ def _time_words(node: NodePart) -> str:
 def _line(layout: Layout, place: int) -> str:
     """Path of an edge: from below its node, by its lanes, to above its reader."""
     points, gutters = layout.routes[place], layout.gutters[place]
-    drawn = [f"M{_n(points[0][0])} {_n(points[0][1] + BOX_HIGH / 2)}"]
+    drawn = [f"M{tenth(points[0][0])} {tenth(points[0][1] + BOX_HIGH / 2)}"]
     for index, (one, other) in enumerate(pairwise(points)):
         start = (one[0], one[1] + BOX_HIGH / 2)
         end = (other[0], other[1] - BOX_HIGH / 2)
@@ -205,28 +205,24 @@ def _line(layout: Layout, place: int) -> str:
         else:
             drawn.append(_curve(start, end))
         if index + 2 < len(points):
-            drawn.append(f"V{_n(other[1] + BOX_HIGH / 2)}")
+            drawn.append(f"V{tenth(other[1] + BOX_HIGH / 2)}")
     return "".join(drawn)
 
 
 def _curve(start: Point, end: Point) -> str:
     if abs(start[0] - end[0]) < 0.5:
-        return f"V{_n(end[1])}"
+        return f"V{tenth(end[1])}"
     bend = max((end[1] - start[1]) / 2, TURN)
     return (
-        f"C{_n(start[0])} {_n(start[1] + bend)} {_n(end[0])} {_n(end[1] - bend)} "
-        f"{_n(end[0])} {_n(end[1])}"
+        f"C{tenth(start[0])} {tenth(start[1] + bend)} {tenth(end[0])} {tenth(end[1] - bend)} "
+        f"{tenth(end[0])} {tenth(end[1])}"
     )
 
 
 def _turn(start: Point, end: Point, gutter: float) -> str:
     """Down, over to the gutter ahead of the next column, up, and over to its first layer."""
     below, above = start[1] + TURN, end[1] - TURN
-    return f"V{_n(below)}H{_n(gutter)}V{_n(above)}H{_n(end[0])}V{_n(end[1])}"
-
-
-def _n(value: float) -> str:
-    return f"{value:.1f}".removesuffix(".0")
+    return f"V{tenth(below)}H{tenth(gutter)}V{tenth(above)}H{tenth(end[0])}V{tenth(end[1])}"
 
 
 def legend_errors() -> Sequence[tuple[str, str]]:

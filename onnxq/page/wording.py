@@ -70,3 +70,8 @@ def counting(count: int, noun: str) -> str:
 def number(value: float) -> str:
     """Four digits, without an exponent where it is short."""
     return f"{value:.4g}".replace("-", "−")
+
+
+def tenth(value: float) -> str:
+    """A place in a drawing, to a tenth of its unit."""
+    return f"{value:.1f}".removesuffix(".0")

@@ -163,6 +163,11 @@ def one_scale(node: ir.Node | None) -> QParams | None:
     return found if isinstance(found, QParams) and found.granularity == PerTensor() else None
 
 
+def is_float(value: ir.Value) -> bool:
+    """Whether a value holds floats, as one of an unknown type counts."""
+    return value.dtype is None or value.dtype.is_floating_point()
+
+
 def _tensor(value: ir.Value | None) -> ir.TensorProtocol | None:
     if value is None or value.is_graph_input():  # a caller may give another
         return None

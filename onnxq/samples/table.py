@@ -32,7 +32,19 @@ def samples_of_table(
     batch_size: int | None,
     where: str,
 ) -> Samples:
-    """Samples along the first axes of arrays."""
+    """Samples along the first axes of arrays.
+
+    Args:
+        columns: array of each input, (samples, ...); of rank 0, or the whole of an input of rank 0,
+            it is given to every run. An array with one axis more than its input is a stack of
+            whole inputs.
+        inputs: those of the model.
+        batch_size: samples of a run; None: the model's, or one.
+        where: what the arrays are read from, for messages.
+    Raises:
+        CalibrationError: names, types or shapes that are not the model's; arrays of several
+            lengths; samples that do not fill the batches of a static model.
+    """
     check_names(columns, inputs, where)
     given = {spec.name: spec for spec in inputs if spec.name in columns}
     specs = {name: spec for name, spec in given.items() if not _is_constant(columns[name], spec)}
@@ -56,12 +68,8 @@ def samples_of_table(
         check_dtype(column.dtype, spec, label)
         shape = column.shape[1:] if name in stacked else (batch, *column.shape[1:])
         check_shape(shape, spec, label, f"{column.shape}")
-    if total % batch and any(s.static_batch for n, s in specs.items() if n not in stacked):
-        raise CalibrationError(
-            f"{where}: {total} samples; the model has a static batch of {batch}, which leaves "
-            f"{total % batch} over. Give {total - total % batch} samples, or export the model with "
-            "a dynamic batch."
-        )
+    if any(s.static_batch for n, s in specs.items() if n not in stacked):
+        _check_whole_batches(total, batch, where)
     rows = partial(_rows, columns, constants, batch, frozenset(stacked))
 
     def cut(first: int, stop: int) -> Samples:
@@ -71,6 +79,15 @@ def samples_of_table(
     count = -(-total // batch)
     by_rows = all(isinstance(column.source, Path) for column in columns.values())
     return replace(cut(0, count), cut=cut if by_rows and not constants else None)
+
+
+def _check_whole_batches(total: int, batch: int, where: str) -> None:
+    if total % batch:
+        raise CalibrationError(
+            f"{where}: {total} samples; the model has a static batch of {batch}, which leaves "
+            f"{total % batch} over. Give {total - total % batch} samples, or export the model with "
+            "a dynamic batch."
+        )
 
 
 def _is_constant(column: Column, spec: InputSpec) -> bool:

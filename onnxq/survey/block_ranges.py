@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from onnxq.core.packing import unpacked_rows
+from onnxq.operator.nodes import find_input
 from onnxq.ort.node_kinds import PRODUCT_OF_BLOCKS, ROWS_OF_BLOCKS
 
 if TYPE_CHECKING:
@@ -91,9 +92,9 @@ def rows_of_node(node: ir.Node) -> RowsInBlocks | None:
         node: of an operator in CODES.
     """
     codes, scales = (_array(node, slot) for slot in (CODES[node.op_type], SCALES))
-    if codes is None or scales is None or _input(node, ORDER) is not None:
+    if codes is None or scales is None or find_input(node, ORDER) is not None:
         return None
-    if _input(node, ZERO_POINTS) is not None and _array(node, ZERO_POINTS) is None:
+    if find_input(node, ZERO_POINTS) is not None and _array(node, ZERO_POINTS) is None:
         return None
     bits, rows = int(node.attributes.get_int("bits", DEFAULT_BITS)), codes.shape[0]
     size = int(node.attributes.get_int("block_size", BLOCK[node.op_type]))
@@ -118,10 +119,6 @@ def _points(given: Array, shape: tuple[int, ...], bits: int) -> Reals:
     return unpacked_rows(packed, bits)[:, : shape[1]].astype(np.float64)
 
 
-def _input(node: ir.Node, slot: int) -> ir.Value | None:
-    return node.inputs[slot] if slot < len(node.inputs) else None
-
-
 def _array(node: ir.Node, slot: int) -> Array | None:
-    value = _input(node, slot)
+    value = find_input(node, slot)
     return None if value is None or value.const_value is None else value.const_value.numpy()

@@ -130,10 +130,9 @@ def _form(nodes: list[ir.Node]) -> NodeForm:
         results = [v for node in nodes for v in node.outputs if set(_readers(v)) - set(nodes)]
         if results and all(v.dtype in CODES or _is_quantized(v) for v in results):
             return NodeForm.INTEGER
-        computes = any(c in read for c in codes) or any(map(_is_stored, read))
-        return (
-            NodeForm.FLOAT_RESULT if computes else NodeForm.FLOAT
-        )  # a Softmax of dequantized codes
+        computes_on_codes = any(c in read for c in codes) or any(map(_is_stored, read))
+        # else, as a Softmax of dequantized codes
+        return NodeForm.FLOAT_RESULT if computes_on_codes else NodeForm.FLOAT
     if any(v.is_initializer() and _is_weight(v) for v in read):
         return NodeForm.DYNAMIC
     return NodeForm.STORED if any(map(_is_stored, read)) else NodeForm.FLOAT

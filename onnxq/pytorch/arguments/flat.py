@@ -23,13 +23,15 @@ if TYPE_CHECKING:
 
     from onnxq.pytorch.arguments.bound_inputs import BoundInputs
 
-_HOOKS = (
+HOOKS = (
     "_forward_hooks",
     "_forward_pre_hooks",
     "_forward_hooks_with_kwargs",
     "_forward_pre_hooks_with_kwargs",
     "_forward_hooks_always_called",
 )
+"""Attributes of a module that hold its hooks on forward."""
+
 # of a GraphModule: torch.export would run its graph, and not forward
 _GRAPH = ("_graph", "_code")
 
@@ -56,7 +58,7 @@ def flattened(module: nn.Module, inputs: BoundInputs) -> nn.Module:
     def forward(_: nn.Module, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
         args, kwargs = inputs.call.filled(dict(zip(inputs.tensors, tensors, strict=True)))
         # not __call__: tracing would take it for the call of a submodule
-        hooked = any(getattr(module, name) for name in _HOOKS)
+        hooked = any(getattr(module, name) for name in HOOKS)
         run: Any = getattr(module, "_call_impl" if hooked else "forward")
         return tuple(flatten(run(*args, **kwargs)))
 
@@ -71,7 +73,7 @@ def flattened(module: nn.Module, inputs: BoundInputs) -> nn.Module:
     made.__dict__.update(
         {name: value for name, value in vars(module).items() if name not in ("forward", *_GRAPH)}
     )
-    made.__dict__.update({name: type(vars(module)[name])() for name in _HOOKS})
+    made.__dict__.update({name: type(vars(module)[name])() for name in HOOKS})
     return made
 
 

@@ -143,7 +143,9 @@ def import_quantized(
     return made
 
 
-_ANY = 1.0  # share of the largest output
+ANY_DIFFERENCE = 1.0
+"""Tolerance of an export that is compared later: a share of the largest output."""
+
 
 # --- options
 
@@ -249,7 +251,7 @@ def _torch_ao(model: nn.Module, inputs: Inputs, options: _Options) -> _Imported:
     if static:
         made = traceable(made, bound)
     # what is float now is compared in float rounding, or, where it rounds by itself, in steps below
-    in_steps = options.tolerance if static else (None if twins.paths else _ANY)
+    in_steps = options.tolerance if static else (None if twins.paths else ANY_DIFFERENCE)
     exported = _exported(made, inputs, replace(options, tolerance=in_steps))
     if not static and not twins.paths:
         return _written_out(made, exported, bound, options)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import fx, nn
 
+from onnxq.pytorch.arguments.flat import HOOKS
 from onnxq.pytorch.modules.applied_function import AppliedFunction
 from onnxq.pytorch.modules.given_weight import GivenWeight
 from onnxq.pytorch.modules.transposed import WEIGHTED
@@ -52,13 +53,6 @@ _DROPOUTS: dict[Any, Any] = {
     aten.alpha_dropout.default: nn.AlphaDropout,
     aten.feature_alpha_dropout.default: nn.FeatureAlphaDropout,
 }
-_HOOKS = (
-    "_forward_hooks",
-    "_forward_pre_hooks",
-    "_forward_hooks_with_kwargs",
-    "_forward_pre_hooks_with_kwargs",
-    "_forward_hooks_always_called",
-)
 _PARAMETRIZED = nn.utils.parametrize.ParametrizationList
 
 
@@ -363,7 +357,7 @@ class _Building:
 
 def _remove_hooks(module: nn.Module) -> None:
     """Takes the hooks around forward away: what they do is in the program."""
-    for name in _HOOKS:
+    for name in HOOKS:
         getattr(module, name).clear()
 
 

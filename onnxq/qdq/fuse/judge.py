@@ -18,7 +18,7 @@ from onnxq.qdq.fuse.scales import KERNEL_TYPES
 from onnxq.qdq.fuse.signed import why_not_fused
 from onnxq.qdq.fuse.taken_bias import take_bias
 from onnxq.qdq.fuse.view import float_view
-from onnxq.qdq.read import Unread, from_dequantize, zero_point_of
+from onnxq.qdq.read import Unread, from_dequantize, is_float, zero_point_of
 from onnxq.qparams import PerChannel, PerTensor, QParams
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def judge(node: ir.Node, scales: Scales) -> Fusion | Kept | None:
 def _kept(node: ir.Node, reason: str) -> Kept | None:
     """The reason, where the node is between DequantizeLinear and QuantizeLinear."""
     for value in node.inputs:
-        if value is None or not _is_float(value) or constant(value) is not None:
+        if value is None or not is_float(value) or constant(value) is not None:
             continue
         if not from_dequantize(value, node):
             return None
@@ -113,10 +113,6 @@ def _moves_between_scales(rule: Rule, plan: NodePlan) -> bool:
     first = plan.inputs[rule.activations[0]]
     every = [plan.inputs[slot] for slot in rule.activations]
     return any(p != first for p in [*every, *(plan.outputs[slot] for slot in rule.outputs)])
-
-
-def _is_float(value: ir.Value) -> bool:
-    return value.dtype is None or value.dtype.is_floating_point()
 
 
 def _qparams_of_inputs(

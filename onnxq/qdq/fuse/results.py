@@ -16,6 +16,8 @@ from onnxq.qdq.read import Unread, is_quantize
 from onnxq.qparams import PerTensor, QParams
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import onnx_ir as ir
 
     from onnxq.operator import Rule
@@ -44,18 +46,12 @@ def results_of(node: ir.Node, rule: Rule, scales: Scales) -> Results | Kept:
         clamp = _only_clamp(value, node)
         if clamp is not None and not rule.shares_qparams and rule.clamp is None:
             value = clamp.outputs[0]
-        readers = [use.node for use in value.uses()]
-        quantizing = [r for r in readers if is_quantize(r) and r.graph is node.graph]
+        quantizing = [r for r in value.consumers() if is_quantize(r) and r.graph is node.graph]
         if clamp is None and not quantizing and not rule.needs_output:
             continue
-        if not quantizing or len(quantizing) < len(readers) or value.is_graph_output():
-            return Kept("its result is read in float32 too, or not quantized at all")
-        found = [scales.of(r) for r in quantizing]
-        qparams = found[0]
-        if isinstance(qparams, Unread):
-            return Kept(f"its result is quantized: {qparams.reason}")
-        if any(p != qparams for p in found):
-            return Kept("its result is quantized in more than one way")
+        qparams = _qparams_behind(value, quantizing, scales)
+        if isinstance(qparams, Kept):
+            return qparams
         if clamp is not None and value is clamp.outputs[0]:
             if not _redundant(clamp, quantizing[0], qparams):
                 return Kept(f"{clamp.op_type} behind it bounds more than its codes do")
@@ -64,6 +60,21 @@ def results_of(node: ir.Node, rule: Rule, scales: Scales) -> Results | Kept:
             return Kept(f"its result is {qparams.dtype}, or has one scale per channel")
         results.quantizers[slot], results.qparams[slot] = quantizing, qparams
     return results
+
+
+def _qparams_behind(
+    value: ir.Value, quantizing: Sequence[ir.Node], scales: Scales
+) -> QParams | Kept:
+    """The one grid that all readers of the value quantize it to, or why there is none."""
+    if not quantizing or len(quantizing) < len(value.consumers()) or value.is_graph_output():
+        return Kept("its result is read in float32 too, or not quantized at all")
+    found = [scales.of(quantizer) for quantizer in quantizing]
+    qparams = found[0]
+    if isinstance(qparams, Unread):
+        return Kept(f"its result is quantized: {qparams.reason}")
+    if any(other != qparams for other in found):
+        return Kept("its result is quantized in more than one way")
+    return qparams
 
 
 def _only_clamp(value: ir.Value, node: ir.Node) -> ir.Node | None:

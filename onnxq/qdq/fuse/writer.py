@@ -73,6 +73,7 @@ class Writer:
             for node in list(graph):
                 self._visit(node)
         self._clean()
+        self._note_qparams()
         if any(node.domain == MICROSOFT for node in self._model.graph.all_nodes()):
             self._model.opset_imports.setdefault(MICROSOFT, 1)
 
@@ -190,6 +191,9 @@ class Writer:
             if value.is_initializer() and not value.uses() and not _at_an_end(value):
                 assert isinstance(value.graph, ir.Graph)
                 del value.graph.initializers[str(value.name)]
+
+    def _note_qparams(self) -> None:
+        """Notes the qparams of new codes where no scale in the file is named after them."""
         for codes, (scale, qparams) in self._made.items():
             found = scale is not None and scale.is_initializer()
             if qparams is not None and not (found and _is_named_after(scale, codes)):
