@@ -1,4 +1,4 @@
-"""A plugin of pytest that hides what other systems lack: fcntl, resource, and /proc.
+"""A plugin of pytest that hides what other systems lack: fcntl, resource, /proc, and torch in CI.
 
     python -m pytest -p tests.hidden_linux tests/core
 
@@ -12,7 +12,7 @@ import os
 import sys
 from typing import Any
 
-MODULES = ("fcntl", "resource", "grp", "pwd")
+MODULES = ("fcntl", "resource", "grp", "pwd", "torch")
 OPENING = ((os, "stat"), (os, "lstat"), (os, "readlink"), (io, "open"))
 
 

@@ -1,24 +1,57 @@
-"""Core tests as on Windows and macOS: without Linux's files and modules, from such a clone."""
+"""The workflow of GitHub, and its core tests as on Windows and macOS: without Linux's modules."""
 
 from __future__ import annotations
 
 import os
+import re
+import shlex
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 ROOT = Path(__file__).resolve().parents[1]
-CORE = (
-    *("tests/core", "tests/targets", "tests/observers", "tests/samples", "tests/qdq", "tests/jobs"),
-    *("tests/costs", "tests/test_catalog.py", "tests/test_dtypes.py", "tests/test_affine.py"),
-    "tests/test_qparams.py",
-)
+WORKFLOW = ROOT / ".github" / "workflows" / "tests.yml"
 TIME_LIMIT_S = 1800
 
-pytestmark = pytest.mark.nightly
+
+def runs(job: str) -> list[str]:
+    """Commands of a job of the workflow."""
+    steps = yaml.safe_load(WORKFLOW.read_text("utf-8"))["jobs"][job]["steps"]
+    return [step["run"] for step in steps if "run" in step]
+
+
+def core() -> list[str]:
+    """Arguments of pytest in the job for systems without torch."""
+    (command,) = (run for run in runs("core") if "-m pytest" in run)
+    words = shlex.split(command)
+    return words[words.index("pytest") + 1 :]
+
+
+def test_scripts_and_tests_of_the_workflow_exist() -> None:
+    for job in ("linux", "core", "wheels"):
+        for word in shlex.split(" ".join(runs(job)), comments=True):
+            path = word.removeprefix("--ignore=")
+            if path.startswith(("scripts/", "tests/")):
+                assert (ROOT / path).exists(), word
+
+
+@pytest.mark.parametrize("job", ["linux", "core", "wheels"])
+def test_an_option_of_a_plugin_has_its_plugin(job: str) -> None:
+    """-n is pytest-xdist's; `scripts/setup` installs it, the core job does not."""
+    words = shlex.split(" ".join(runs(job)))
+    assert "-n" not in words or any("xdist" in word for word in words)
+
+
+def test_core_tests_run_on_the_onnxruntime_whose_facts_they_pin() -> None:
+    pinned = re.search(
+        r'^ort="(\S+)"', (ROOT / "scripts" / "setup").read_text("utf-8"), re.MULTILINE
+    )
+    assert pinned is not None
+    assert pinned[1] in shlex.split(" ".join(runs("core")))
 
 
 @pytest.fixture(scope="module")
@@ -32,16 +65,18 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.nightly
 def test_the_clone_is_as_windows_has_it(clone: Path) -> None:
     assert (clone / "onnxq" / "operators").is_file()
     assert b"\r\n" in (clone / "onnxq" / "__init__.py").read_bytes()
 
 
-def test_core_tests_pass_without_fcntl_resource_and_proc(clone: Path) -> None:
-    words = ["-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", "-p", "tests.hidden_linux"]
-    chosen = ["-m", "not slow and not oracle and not nightly", *CORE]
+@pytest.mark.nightly
+def test_core_tests_pass_without_fcntl_resource_proc_and_torch(clone: Path) -> None:
+    words = ["-m", "pytest", "-q", "-p", "no:xdist", "-p", "no:cacheprovider"]
+    words += ["-p", "tests.hidden_linux", *core()]
     done = subprocess.run(
-        [sys.executable, *words, *chosen],
+        [sys.executable, *words],
         cwd=clone,
         env={**os.environ, "PYTHONPATH": str(clone)},
         capture_output=True,
