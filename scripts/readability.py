@@ -54,15 +54,23 @@ class Counts:
 NOTHING = Counts(0, 0, 0, 0, 0)
 
 
-def counts(text: str) -> Counts:
-    """Counts of a page of Markdown; a piece of code is one word."""
+def paragraphs_of(text: str) -> list[str]:
+    """Paragraphs of a page of Markdown, without what is no text."""
     plain = _ITEM.sub("\n\n", re.sub(r"^```.*?^```\n?", "\n", text, flags=re.DOTALL | re.MULTILINE))
     plain = _NO_TEXT.sub("", plain)
-    paragraphs = [each for each in re.split(r"\n\s*\n", plain) if each.strip()]
-    lengths = []
-    for each in paragraphs:
-        words = _LINK.sub(r"\1", _CODE.sub("code", each))
-        lengths += [len(part.split()) for part in _END.split(words) if part.split()]
+    return [each for each in re.split(r"\n\s*\n", plain) if each.strip()]
+
+
+def sentences_of(paragraph: str) -> list[str]:
+    """Sentences of a paragraph; a piece of code is one word."""
+    words = _LINK.sub(r"\1", _CODE.sub("code", paragraph))
+    return [" ".join(part.split()) for part in _END.split(words) if part.split()]
+
+
+def counts(text: str) -> Counts:
+    """Counts of a page of Markdown."""
+    paragraphs = paragraphs_of(text)
+    lengths = [len(one.split()) for each in paragraphs for one in sentences_of(each)]
     return Counts(
         words=sum(lengths),
         sentences=len(lengths),
