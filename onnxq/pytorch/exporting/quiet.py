@@ -9,6 +9,10 @@ import sys
 import warnings
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
+import torch
+from torch.nn.utils.spectral_norm import SpectralNorm
+from torch.nn.utils.weight_norm import WeightNorm
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -26,6 +30,7 @@ _LOGGERS = (
     "onnx_ir.passes.common.initializer_deduplication",  # the same
     "torch.fx.experimental.symbolic_shapes",  # about a branch on values, which its error says, too
 )
+_ASSIGNED = re.compile(r"The tensor attributes? (.+?) (?:was|were) assigned during export")
 # what torch.export prints of a graph that it could not end, before it raises
 _GRAPH = re.compile(r"\s*def forward\(self, \w+: \"")
 
@@ -45,12 +50,16 @@ class _WithoutGraphs:
 
 
 @contextlib.contextmanager
-def quiet_exporter() -> Iterator[None]:
+def quiet_exporter(exported: object = None) -> Iterator[None]:
     """A context in which torch.onnx.export is silent about its own internals.
 
     Warnings are held back until it ends, so that a caller's "error" filter cannot break torch half
     way; those that are not about torch itself are then given to the caller's filters.
+
+    Args:
+        exported: what is exported; of a module, hooks of torch's that assign weights are known.
     """
+    by_torch = _assigned_by_torch(exported) if isinstance(exported, torch.nn.Module) else set()
     levels = {name: logging.getLogger(name).level for name in _LOGGERS}
     without_graphs = contextlib.redirect_stderr(cast("TextIO", _WithoutGraphs(sys.stderr)))
     with warnings.catch_warnings(record=True) as held, without_graphs:
@@ -63,14 +72,27 @@ def quiet_exporter() -> Iterator[None]:
             for name, level in levels.items():
                 logging.getLogger(name).setLevel(level)
     for warning in held:
-        if not _is_noise(warning):
+        if not _is_noise(warning, by_torch):
             warnings.warn_explicit(
                 warning.message, warning.category, warning.filename, warning.lineno
             )
 
 
-def _is_noise(warning: warnings.WarningMessage) -> bool:
+def _assigned_by_torch(module: torch.nn.Module) -> set[str]:
+    """Attributes that the hooks of weight_norm and spectral_norm assign in each forward."""
+    return {
+        ".".join(filter(None, ("self", path, hook.name)))
+        for path, part in module.named_modules()
+        for hook in part._forward_pre_hooks.values()  # noqa: SLF001  # torch has no other door
+        if isinstance(hook, WeightNorm | SpectralNorm)
+    }
+
+
+def _is_noise(warning: warnings.WarningMessage, by_torch: set[str]) -> bool:
     text = str(warning.message)
+    assigned = _ASSIGNED.match(text)
+    if assigned and by_torch.issuperset(assigned[1].split(", ")):
+        return True
     return any(
         issubclass(warning.category, category) and re.match(pattern, text)
         for category, pattern, _ in _NOISE

@@ -72,7 +72,7 @@ def trace(
     except torch.onnx.OnnxExporterError as error:
         if FAILED_VIEW not in _reasons(error)[-1]:
             raise UnsupportedError(_explained(module, error)) from error
-    with quiet_exporter(), WholeLayers():
+    with quiet_exporter(module), WholeLayers():
         reshaped = reshaped_program(module, bound, axes)
     try:
         model = _written(reshaped, bound, axes, opset, output_names)
@@ -93,7 +93,7 @@ def _written(
     by_name = {name: axes.of.get(name) or None for name in bound.tensors}
     # by place where it can be: a name that was asked for need not be a parameter's (past.0.key)
     shapes = by_name if bound.kwargs else tuple(by_name.values())
-    with quiet_exporter(), WholeLayers():
+    with quiet_exporter(source), WholeLayers():
         program = torch.onnx.export(
             source,
             bound.args,

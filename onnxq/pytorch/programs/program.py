@@ -121,7 +121,7 @@ def program_of(
         lengths = length_axes(model, bound, axes) if finds_lengths else {}
         with (
             marked_identities(model, bound),
-            quiet_exporter(),
+            quiet_exporter(flat),
             WholeLayers(),
             _explained(model),
             OwnGradients() as own_gradients,
@@ -161,7 +161,7 @@ def _updates(
         return ()
     flat = flattened(twin_without_shortcuts(copy.deepcopy(model).train()), bound)
     try:
-        with quiet_exporter(), WholeLayers():
+        with quiet_exporter(flat), WholeLayers():
             trained = _exported(flat, bound, Axes({}, {}), {})
     except Exception:  # of many kinds; programs.train_mode says what is not updated then
         return ()

@@ -5,6 +5,7 @@ import logging
 import warnings
 
 import pytest
+from torch import nn
 
 from onnxq.pytorch.exporting.quiet import quiet_exporter
 
@@ -29,6 +30,18 @@ def test_other_warnings_reach_the_callers_filters() -> None:
     with pytest.warns(UserWarning, match="your module") as caught, quiet_exporter():
         warnings.warn("your module does this", UserWarning, stacklevel=1)
     assert caught[0].filename == __file__
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.nn.utils.weight_norm.*:FutureWarning")
+def test_weights_that_torchs_own_hooks_assign_are_no_news_and_other_attributes_are() -> None:
+    inner = nn.Sequential(nn.Linear(2, 2), nn.utils.weight_norm(nn.Linear(2, 2)))
+    nn.utils.spectral_norm(inner[0])
+    model = nn.ModuleDict({"inner": inner})
+    said = "The tensor attributes %s were assigned during export. Such attributes must be"
+    with quiet_exporter(model):
+        warnings.warn(said % "self.inner.0.weight, self.inner.1.weight", UserWarning, stacklevel=1)
+    with pytest.warns(UserWarning, match="self.cache"), quiet_exporter(model):
+        warnings.warn(said % "self.inner.0.weight, self.cache", UserWarning, stacklevel=1)
 
 
 def test_a_warning_of_another_category_is_not_mistaken() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
@@ -195,7 +195,6 @@ def _name(model: nn.Module) -> str:
 
 
 @pytest.mark.filterwarnings("ignore:.*torch.nn.utils.weight_norm.*:FutureWarning")
-@pytest.mark.filterwarnings("ignore:The tensor attribute self.1.weight was assigned:UserWarning")
 @pytest.mark.parametrize("name", CASES)
 def test_it_trains_and_is_deployed_as_trained(name: str) -> None:
     make, inputs = CASES[name]
@@ -218,6 +217,16 @@ def test_it_trains_and_is_deployed_as_trained(name: str) -> None:
         torch.testing.assert_close(converted(x), prepared(x), rtol=0, atol=0)
     findings = onnxq.cross_check(export(converted, x), {_name(model): x.numpy()}, batch_size=len(x))
     assert findings.exact
+
+
+def test_a_compiled_module_trains_as_the_module_in_it() -> None:
+    torch.manual_seed(0)
+    model, x = sequential(nn.ReLU()), rows()
+    compiled: Any = torch.compile(copy.deepcopy(model), backend="eager")
+    prepared = prepare_qat(compiled, inputs=x)
+    assert list(dict(prepared.named_parameters())) == list(dict(model.named_parameters()))
+    with torch.no_grad():
+        assert torch.equal(prepared(x), prepare_qat(model, inputs=x)(x))
 
 
 def test_the_layer_behind_an_rms_norm_is_quantized() -> None:
