@@ -198,7 +198,7 @@ class _Session:
         self._names = list(dict.fromkeys(str(value.name) for value in form.target.graph.outputs))
         for machine in self._machines:
             machine.open()
-        self._both = reference.SideBySide(
+        self._both = reference.Evaluators(
             form.integer,
             [machine.beside() for machine in self._machines],
             threads=threads,

@@ -27,9 +27,9 @@ from onnxq.dynamic.dynamic_decision import Objective
 from onnxq.graph.walk import node_name, walk
 from onnxq.improve.carried import carriers, undoing
 from onnxq.improve.factor_sites import along, sites_of
+from onnxq.improve.factor_trial import Flow
 from onnxq.improve.factored import factored, judged
 from onnxq.improve.improvement import EqualModel, ModelImprovement, register
-from onnxq.improve.trial import Flow
 from onnxq.operator.nodes import input_at, tensor_of
 from onnxq.static.placing.decision import Quantize, weight_observer
 

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 
 from onnxq.core.threads import workers
 from onnxq.graph.walk import node_name, walk
+from onnxq.improve.factor_trial import NO_FACTORS, trial_of
 from onnxq.improve.held_back import too_few
 from onnxq.improve.improvement import EqualModel
 from onnxq.improve.site_choice import NO_GAIN, site_choices
-from onnxq.improve.trial import NO_FACTORS, trial_of
 from onnxq.operator import Float, NodeForm
 from onnxq.quantized.outcome import Outcome
 from onnxq.static.choosing.named_forms import NamedForm
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
     from onnxq.core.arrays import Reals
     from onnxq.improve.factor_sites import Site
+    from onnxq.improve.factor_trial import FactorTrial, Flow
     from onnxq.improve.judgement import Judgement
     from onnxq.improve.site_choice import SiteChoice
-    from onnxq.improve.trial import Flow, Trial
     from onnxq.static.choosing.named_forms import Naming
     from onnxq.static.prepared import Prepared
 
@@ -110,7 +110,7 @@ def _whole(name: str, judgement: Judgement, lost: Collection[str]) -> Outcome:
     return Outcome(name, "", kept, judgement.before_db, judgement.after_db, why)
 
 
-def _left_by_data(prepared: Prepared, plain: Trial, choices: Sequence[SiteChoice]) -> Naming:
+def _left_by_data(prepared: Prepared, plain: FactorTrial, choices: Sequence[SiteChoice]) -> Naming:
     """Forms of products that the data leave in float: their own input is what codes cannot hold.
 
     Smoothing other tensors does not make it fit, though it stands out less among what is left, or

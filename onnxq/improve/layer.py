@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from onnxq.operator import Rule, Unfolded
     from onnxq.qparams import QParams
     from onnxq.static.plan import Plan
-    from onnxq.static.planning.constants import WeightPlan
+    from onnxq.static.planning.constants import PlannedWeight
 
 Number = TypeVar("Number", bound=np.generic)
 
@@ -65,7 +65,7 @@ class Layer:
     unfolded: Unfolded
     x: str
     y: str
-    plan: WeightPlan
+    plan: PlannedWeight
     span: tuple[int, int]
     gain: Singles | None
     bias_slot: BiasSlot | None

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
     from onnxq.core.arrays import Reals, Singles
     from onnxq.improve.factor_sites import Site
+    from onnxq.improve.factor_trial import Flow
     from onnxq.improve.integer_products import IntegerProduct
     from onnxq.improve.smoothing import Rounding
-    from onnxq.improve.trial import Flow
     from onnxq.samples.inputs import Batch
     from onnxq.static.prepared import Prepared
 

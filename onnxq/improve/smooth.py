@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from onnxq.dynamic.dynamic_decision import Objective
 from onnxq.improve.factor_sites import sites_of
+from onnxq.improve.factor_trial import Flow
 from onnxq.improve.factored import factored
 from onnxq.improve.improvement import EqualModel, ModelImprovement, register
-from onnxq.improve.trial import Flow
 
 if TYPE_CHECKING:
     from onnxq.samples import Samples

@@ -11,7 +11,7 @@ after fusion. `op_classes()` are the OpRun classes, for an evaluator of one's ow
 
 from __future__ import annotations
 
-from onnxq.reference.beside import Beside, SideBySide
+from onnxq.reference.beside import Beside, Evaluators
 from onnxq.reference.elsewhere import FloatNodes, RunNode
 from onnxq.reference.evaluation import Evaluator, bodies_run_by, run_node
 from onnxq.reference.node_runner import node_runner
@@ -22,11 +22,11 @@ __all__ = [
     "CODE_DTYPES",
     "Beside",
     "Evaluator",
+    "Evaluators",
     "FloatNodes",
     "Hear",
     "KernelOp",
     "RunNode",
-    "SideBySide",
     "bodies_run_by",
     "evaluator",
     "integer_evaluator",

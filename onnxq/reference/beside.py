@@ -51,7 +51,7 @@ class Beside:
     seen: Seen
 
 
-class SideBySide:
+class Evaluators:
     """Evaluators of one model, the exact one and those of other machines.
 
     Args:

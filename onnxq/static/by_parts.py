@@ -56,7 +56,7 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True)
-class Observing:
+class ObservingWorker:
     """Work of a worker: opens the model once, then gives the Statistics of each part.
 
     Attributes:
@@ -93,7 +93,7 @@ def _observe(run: Calibration, batch: Mapping[str, Array], number: int) -> None:
 
 
 def seen_by_parts(
-    executor: Executor, observing: Observing, samples: Samples, first: int, before: Statistics
+    executor: Executor, observing: ObservingWorker, samples: Samples, first: int, before: Statistics
 ) -> Iterator[Seen]:
     """Statistics of each part of the samples, in their order.
 

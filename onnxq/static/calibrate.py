@@ -11,7 +11,7 @@ from onnxq.errors import WorkerError
 from onnxq.samples import input_specs, open_samples
 from onnxq.samples.shared_out import without_state
 from onnxq.static.arguments import check_prepared
-from onnxq.static.by_parts import Observing, seen_by_parts
+from onnxq.static.by_parts import ObservingWorker, seen_by_parts
 from onnxq.static.calibration import Calibration, begun
 from onnxq.static.checkpoint import Checkpoint, Keeper, as_checkpoint
 from onnxq.static.merging import Merging
@@ -141,7 +141,7 @@ class _Job:
         """Statistics of the batches, observed in parts."""
         merging, done = Merging(), 0
         merging.add(self.before)
-        work = Observing(self.prepared, self.shard, threads)
+        work = ObservingWorker(self.prepared, self.shard, threads)
         try:
             for part in seen_by_parts(executor, work, self.samples, self.first, self.before):
                 merging.add(part.statistics)

@@ -40,7 +40,7 @@ from onnxq.static.placing.channel_gains import gains_of
 from onnxq.static.placing.decision import Decision
 from onnxq.static.planning.activation_qparams import tensor_qparams, untaken_branches
 from onnxq.static.planning.clipped import with_shared_grids
-from onnxq.static.planning.constants import BiasPlan, WeightPlan, check_weights_left
+from onnxq.static.planning.constants import PlannedBias, PlannedWeight, check_weights_left
 from onnxq.static.planning.demotion import demoted
 from onnxq.static.planning.pair_range import check_saturated
 from onnxq.static.planning.plan_constants import plan_constants
@@ -77,8 +77,8 @@ class Plan(Saved):
         code_bounds: tensor -> codes that a folded Relu or Clip bounds it to, where its qparams
             reach further.
         gains: tensor -> one factor per channel that its codes carry (see channel_gains).
-        weights: node name -> WeightPlan.
-        biases: node name -> BiasPlan.
+        weights: node name -> PlannedWeight.
+        biases: node name -> PlannedBias.
         notes: what a user should know.
         dynamic: node name -> how it is quantized dynamically; its decision is a Float, since its
             inputs and results are.
@@ -101,8 +101,8 @@ class Plan(Saved):
     tensors: Mapping[str, QParams]
     code_bounds: Mapping[str, tuple[int, int]]
     gains: Mapping[str, tuple[float, ...]]
-    weights: Mapping[str, WeightPlan]
-    biases: Mapping[str, BiasPlan]
+    weights: Mapping[str, PlannedWeight]
+    biases: Mapping[str, PlannedBias]
     notes: tuple[str, ...]
     dynamic: Mapping[str, QuantizeDynamic] = field(default_factory=dict)
     range_reduction: RangeReduction = RangeReduction.WORST_CASE

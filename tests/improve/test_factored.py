@@ -8,8 +8,8 @@ import pytest
 import onnxq
 from onnxq.dynamic.dynamic_decision import Objective
 from onnxq.improve.factor_sites import sites_of
+from onnxq.improve.factor_trial import Flow
 from onnxq.improve.factored import judged
-from onnxq.improve.trial import Flow
 from onnxq.samples import open_samples
 from tests.improve.test_equalize import PER_TENSOR, SAMPLES, chain
 

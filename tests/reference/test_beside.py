@@ -46,7 +46,7 @@ class Watch:
 
 def test_both_results_are_those_of_evaluators_of_their_own(integer: ir.Model) -> None:
     watch = Watch(integer)
-    both = reference.SideBySide(integer, [watch.beside(Arithmetic.SATURATES)])
+    both = reference.Evaluators(integer, [watch.beside(Arithmetic.SATURATES)])
     exact, (theirs,) = both.run(["y"], {"x": X}, [{"x": X}])
     for kind, got in ((Arithmetic.EXACT, exact), (Arithmetic.SATURATES, theirs)):
         (wanted,) = reference.integer_evaluator(integer, arithmetic=kind).run(["y"], {"x": X})
@@ -57,7 +57,7 @@ def test_both_results_are_those_of_evaluators_of_their_own(integer: ir.Model) ->
 
 def test_a_machine_that_agrees_shares_every_array(integer: ir.Model) -> None:
     watch = Watch(integer)
-    both = reference.SideBySide(integer, [watch.beside(Arithmetic.WRAPS)])
+    both = reference.Evaluators(integer, [watch.beside(Arithmetic.WRAPS)])
     exact, (theirs,) = both.run(["y"], {"x": X}, [{"x": X.copy()}])
     assert theirs["y"] is exact["y"]
     assert all(watch.same.values())
@@ -65,13 +65,13 @@ def test_a_machine_that_agrees_shares_every_array(integer: ir.Model) -> None:
 
 def test_another_input_is_a_machines_own(integer: ir.Model) -> None:
     watch = Watch(integer)
-    both = reference.SideBySide(integer, [watch.beside(Arithmetic.EXACT)])
+    both = reference.Evaluators(integer, [watch.beside(Arithmetic.EXACT)])
     exact, (theirs,) = both.run(["y"], {"x": X}, [{"x": X[::-1].copy()}])
     assert np.array_equal(theirs["y"], exact["y"][::-1])
     assert not watch.same["y"]
 
 
 def test_inputs_are_checked(integer: ir.Model) -> None:
-    both = reference.SideBySide(integer, [])
+    both = reference.Evaluators(integer, [])
     with pytest.raises(CalibrationError, match="input 'x' is missing"):
         both.run(["y"], {}, [])

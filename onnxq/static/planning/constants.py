@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class WeightPlan:
+class PlannedWeight:
     """How one node's weight is stored.
 
     Attributes:
@@ -57,7 +57,7 @@ class WeightPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class BiasPlan:
+class PlannedBias:
     """int32 codes of a bias at x_scale * w_scale, zero point 0.
 
     Attributes:
@@ -88,16 +88,16 @@ def weight_key(prepared: Prepared, node: ir.Node, rule: Rule) -> WeightKey:
     return WeightKey(value_name(weight_of(node, rule)), rule.weight.axis, limit, spec)
 
 
-def plan_weight(key: WeightKey, qparams: QParams) -> WeightPlan:
+def plan_weight(key: WeightKey, qparams: QParams) -> PlannedWeight:
     """Plan of the key's weight, with qparams that `observe_weight` found for it."""
-    return WeightPlan(key.tensor, qparams, key.limit if qparams.dtype == INT8 else None)
+    return PlannedWeight(key.tensor, qparams, key.limit if qparams.dtype == INT8 else None)
 
 
 def with_gain(
-    weight: WeightPlan,
+    weight: PlannedWeight,
     made: npt.NDArray[np.float32] | None,
     read: npt.NDArray[np.float32] | None,
-) -> WeightPlan:
+) -> PlannedWeight:
     """The weight whose row o is multiplied by made[o] / read[channel that row o sees].
 
     The scales take the factors, so that the codes stay the same.
@@ -145,9 +145,9 @@ def plan_bias(
     node: ir.Node,
     rule: Rule,
     x: QParams,
-    weight: WeightPlan,
+    weight: PlannedWeight,
     made: npt.NDArray[np.float32] | None = None,
-) -> tuple[WeightPlan, BiasPlan, list[str]]:
+) -> tuple[PlannedWeight, PlannedBias, list[str]]:
     """The bias at x_scale * w_scale; the weight, with a larger scale where it left int32; notes.
 
     Args:
@@ -179,7 +179,7 @@ def plan_bias(
     granularity = PerChannel(int(rows)) if scale.ndim else PerTensor()
     qparams = QParams(scale, np.zeros(scale.shape, np.int32), INT32, granularity)
     gain = None if made is None else tuple(made.tolist())
-    return weight, BiasPlan(value_name(value), qparams, gain), notes
+    return weight, PlannedBias(value_name(value), qparams, gain), notes
 
 
 def folded_bias(node: ir.Node, decisions: Mapping[str, Decision]) -> ir.Value | None:
@@ -197,8 +197,8 @@ def folded_bias(node: ir.Node, decisions: Mapping[str, Decision]) -> ir.Value | 
 
 
 def with_room(
-    node: ir.Node, bias: ir.Value, x: QParams, weight: WeightPlan
-) -> tuple[WeightPlan, list[str]]:
+    node: ir.Node, bias: ir.Value, x: QParams, weight: PlannedWeight
+) -> tuple[PlannedWeight, list[str]]:
     """The weight of a MatMul whose float bias ONNX Runtime may round to int32 by itself; notes.
 
     It does so where the sizes make a Gemm of MatMul and Add (see onnxq.ort.matmul_add), at
@@ -218,8 +218,8 @@ def with_room(
 
 
 def _raised(
-    node: ir.Node, weight: WeightPlan, scale: npt.NDArray[np.float32]
-) -> tuple[WeightPlan, list[str]]:
+    node: ir.Node, weight: PlannedWeight, scale: npt.NDArray[np.float32]
+) -> tuple[PlannedWeight, list[str]]:
     """The weight at these scales; a note where they are larger than its own."""
     count = int(np.count_nonzero(scale > weight.qparams.scale))
     if not count:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from onnxq.operator import Rule, Singles
-    from onnxq.static.planning.constants import WeightPlan
+    from onnxq.static.planning.constants import PlannedWeight
     from onnxq.targets import Target
 
     Saturated = Mapping[str, AbstractSet[int]]
@@ -65,8 +65,8 @@ def check_saturated(target: Target, saturated: Saturated | None) -> None:
 
 
 def reduced(
-    weight: WeightPlan, node: ir.Node, rule: Rule, target: Target, saturated: Saturated | None
-) -> tuple[WeightPlan, Reduction | None]:
+    weight: PlannedWeight, node: ir.Node, rule: Rule, target: Target, saturated: Saturated | None
+) -> tuple[PlannedWeight, Reduction | None]:
     """The weight within what pairs of products can hold on the target, and what that cost.
 
     Args:
@@ -89,8 +89,8 @@ def reduced(
 
 
 def fit_pairs(
-    weight: WeightPlan, array: Singles, rule: Rule, channels: Collection[int] | None = None
-) -> tuple[WeightPlan, Reduction | None]:
+    weight: PlannedWeight, array: Singles, rule: Rule, channels: Collection[int] | None = None
+) -> tuple[PlannedWeight, Reduction | None]:
     """The weight with scales for which its pairs fit int16, and what that cost; None: nothing.
 
     Args:
@@ -129,7 +129,7 @@ def fit_pairs(
     return dataclasses.replace(weight, qparams=qparams, kept_sums=sums), reduction
 
 
-def with_means(weight: WeightPlan, inputs: InputMeans | None) -> WeightPlan:
+def with_means(weight: PlannedWeight, inputs: InputMeans | None) -> PlannedWeight:
     """The weight whose sums, where it keeps any, are those with these means of its inputs.
 
     Args:
@@ -149,12 +149,12 @@ def _kept_sums(rule: Rule, channels: Collection[int] | None) -> KeptSums | None:
     return KeptSums(rule.pair_axes, None if channels is None else tuple(sorted(channels)))
 
 
-def _limit(weight: WeightPlan) -> int:
+def _limit(weight: PlannedWeight) -> int:
     return INT8.qmax if weight.code_limit is None else weight.code_limit
 
 
 def _pairs_that_leave(
-    weight: WeightPlan, array: Singles, rule: Rule
+    weight: PlannedWeight, array: Singles, rule: Rule
 ) -> Iterator[tuple[Singles, Singles, Places]]:
     """(one weight, its neighbour, index of their scale) of the pairs whose codes are too large."""
     assert rule.weight is not None

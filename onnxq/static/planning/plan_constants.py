@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from onnxq.observers.weight_observation import WeightKey
     from onnxq.qparams import QParams
     from onnxq.static.placing.decision import Decision
-    from onnxq.static.planning.constants import BiasPlan, WeightPlan
+    from onnxq.static.planning.constants import PlannedBias, PlannedWeight
     from onnxq.static.planning.pair_range import Saturated
     from onnxq.static.prepared import Prepared
     from onnxq.static.statistics import Statistics
@@ -43,14 +43,14 @@ class Constants:
     """Weights, biases and reductions as a Plan has them, and notes on them.
 
     Attributes:
-        weights: node name -> WeightPlan.
-        biases: node name -> BiasPlan.
+        weights: node name -> PlannedWeight.
+        biases: node name -> PlannedBias.
         reductions: node name -> how much its weight gave up; the others nothing.
         notes: what a user should know.
     """
 
-    weights: dict[str, WeightPlan]
-    biases: dict[str, BiasPlan]
+    weights: dict[str, PlannedWeight]
+    biases: dict[str, PlannedBias]
     reductions: dict[str, Reduction]
     notes: list[str]
 

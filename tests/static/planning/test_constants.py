@@ -30,8 +30,8 @@ from onnxq.static.calibrate import calibrate
 from onnxq.static.placing.decision import Quantize
 from onnxq.static.plan import plan
 from onnxq.static.planning.constants import (
-    BiasPlan,
-    WeightPlan,
+    PlannedBias,
+    PlannedWeight,
     folded_bias,
     plan_bias,
     plan_weight,
@@ -86,11 +86,11 @@ def rule_of(made: Prepared, node: ir.Node) -> Rule:
     return decision.rule
 
 
-def planned(made: Prepared) -> WeightPlan:
+def planned(made: Prepared) -> PlannedWeight:
     return with_notes(made)[0]
 
 
-def with_notes(made: Prepared) -> tuple[WeightPlan, list[str]]:
+def with_notes(made: Prepared) -> tuple[PlannedWeight, list[str]]:
     node = made.model.graph.node(0)
     key = weight_key(made, node, rule_of(made, node))
     qparams, notes = observe_weight(weight_of(made), key)
@@ -99,11 +99,11 @@ def with_notes(made: Prepared) -> tuple[WeightPlan, list[str]]:
 
 def biased(
     made: Prepared, scale: npt.NDArray[np.float32], x: QParams = X
-) -> tuple[WeightPlan, BiasPlan, list[str]]:
+) -> tuple[PlannedWeight, PlannedBias, list[str]]:
     node = made.model.graph.node(0)
     granularity = PerChannel(1) if scale.ndim else PerTensor()
     zero_point = np.zeros(scale.shape, np.int8)
-    weight = WeightPlan("w", QParams(scale, zero_point, INT8, granularity), 127)
+    weight = PlannedWeight("w", QParams(scale, zero_point, INT8, granularity), 127)
     return plan_bias(node, rule_of(made, node), x, weight)
 
 
@@ -248,7 +248,7 @@ def test_an_added_vector_divided_by_the_scale_of_the_sums_stays_within_int32(
     added = folded_bias(node, made.decisions)
     assert added is not None
     x = per_tensor(x_scale, 0, UINT8)
-    weight, notes = with_room(node, added, x, WeightPlan("w", held, 127))
+    weight, notes = with_room(node, added, x, PlannedWeight("w", held, 127))
     assert bool(notes) == bool((weight.qparams.scale > scale).any())
     with np.errstate(all="raise"):  # as ONNX Runtime computes: no 0 / 0
         codes = np.rint(bias / (x.scale * weight.qparams.scale))

@@ -14,7 +14,7 @@ from onnxq.dtypes import INT8
 from onnxq.operator import Role, Rule, WeightSlot
 from onnxq.qparams import PerChannel, PerTensor, QParams
 from onnxq.static.planning import pair_range
-from onnxq.static.planning.constants import WeightPlan
+from onnxq.static.planning.constants import PlannedWeight
 from onnxq.static.planning.pair_range import fit_pairs
 from onnxq.targets.kept_sums import LARGEST_SUM, KeptSums
 from tests.examples import weights
@@ -27,15 +27,15 @@ CONV = Rule(Role.COMPUTE, weight=WeightSlot(1, 0), saturating_pairs=True, pair_a
 ANY_TWO = dataclasses.replace(COLUMNS, pair_axes=())
 
 
-def plain(array: Singles, axis: int = 1) -> WeightPlan:
+def plain(array: Singles, axis: int = 1) -> PlannedWeight:
     """The full range, one scale per channel."""
     scale = np.abs(np.moveaxis(array, axis, 0)).reshape(array.shape[axis], -1).max(axis=1)
     scale = np.maximum(scale / np.float32(127), np.float32(2**-126))
     qparams = QParams(scale, np.zeros(scale.shape, np.int8), INT8, PerChannel(axis))
-    return WeightPlan("w", qparams, 127)
+    return PlannedWeight("w", qparams, 127)
 
 
-def codes(weight: WeightPlan, array: Singles) -> npt.NDArray[np.int64]:
+def codes(weight: PlannedWeight, array: Singles) -> npt.NDArray[np.int64]:
     found = quantize(array, weight.qparams).astype(np.int64)
     assert weight.code_limit is not None
     return np.clip(found, -weight.code_limit, weight.code_limit)
@@ -105,7 +105,7 @@ def test_without_an_order_any_two_weights_may_be_a_pair() -> None:
 def test_a_scale_of_the_whole_tensor_grows_with_its_worst_channel() -> None:
     array = np.array([[1, 1], [-1, 1]], np.float32)
     qparams = QParams(np.array(1 / 127, np.float32), np.zeros((), np.int8), INT8, PerTensor())
-    after, reduction = fit_pairs(WeightPlan("w", qparams, 127), array, COLUMNS)
+    after, reduction = fit_pairs(PlannedWeight("w", qparams, 127), array, COLUMNS)
     assert after.qparams.scale.shape == ()
     assert np.abs(codes(after, array)).max() == 64
     assert reduction is not None
@@ -124,7 +124,7 @@ def test_only_the_channels_asked_for_are_raised() -> None:
 def test_codes_that_an_observer_clips_fit_too() -> None:
     array = np.array([[1000], [1000]], np.float32)  # 1000 steps: far beyond the codes
     qparams = QParams(np.ones(1, np.float32), np.zeros(1, np.int8), INT8, PerChannel(1))
-    after, _ = fit_pairs(WeightPlan("w", qparams, 127), array, COLUMNS)
+    after, _ = fit_pairs(PlannedWeight("w", qparams, 127), array, COLUMNS)
     assert np.abs(codes(after, array)).max() == 64
 
 

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Trial:
+class FactorTrial:
     """A model in the whole flow.
 
     Attributes:
@@ -68,7 +68,7 @@ class Trial:
         """Whether the plan has the product in integers."""
         return node in self.products
 
-    def beside(self, plain: Trial) -> Judgement:
+    def beside(self, plain: FactorTrial) -> Judgement:
         """The judgement of this one beside the model as it is, on the same samples."""
         return Judgement(plain.signal, plain.errors, self.errors)
 
@@ -97,7 +97,7 @@ class Flow:
 NO_FACTORS: Mapping[Site, Reals] = {}
 
 
-def trial_of(flow: Flow, factors: Mapping[Site, Reals], naming: Naming) -> Trial:
+def trial_of(flow: Flow, factors: Mapping[Site, Reals], naming: Naming) -> FactorTrial:
     """The model with these factors and forms, quantized, and judged on the batches held back."""
     prepared, batches, made = flow.prepared, flow.batches, flow.prepared
     if factors:
@@ -119,7 +119,7 @@ def trial_of(flow: Flow, factors: Mapping[Site, Reals], naming: Naming) -> Trial
     ):
         found = powers_of(_compared(prepared, batches, floats, (without, session)))
     signal, *errors = np.zeros((3, 1)) if found is None else found
-    return Trial(
+    return FactorTrial(
         made.model,
         naming,
         frozenset(factors),

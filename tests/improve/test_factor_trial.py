@@ -13,7 +13,7 @@ import onnxq
 from onnxq import targets
 from onnxq.dynamic.dynamic_decision import Objective
 from onnxq.improve.factor_sites import sites_of
-from onnxq.improve.trial import Flow, trial_of
+from onnxq.improve.factor_trial import Flow, trial_of
 from onnxq.operator import DynamicForm
 from onnxq.qconfig import QConfigMapping, onnxq_default_dynamic_qconfig
 from onnxq.targets.range_reduction import RangeReduction
