@@ -107,6 +107,15 @@ def test_imports_go_downwards_in_large_rooms(large: str, name: str) -> None:
             )
 
 
+def test_private_files_are_imported_in_their_room_alone() -> None:
+    doors = ("onnxq.catalog", "onnxq.authoring")  # of operators
+    for name in FILES:
+        for imported in filter(is_own, imports(name)):
+            room, _, file = imported.rpartition(".")
+            if file.startswith("_") and not file.startswith("__") and name not in doors:
+                assert name.startswith(room), f"{name} imports {imported}"
+
+
 def test_the_torch_room_imports_late_only_what_a_torch_may_lack() -> None:
     late = {
         name

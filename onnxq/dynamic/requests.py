@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from onnxq.dynamic.dynamic_decision import DynamicDecision, DynamicPlan
-    from onnxq.qconfig import QConfigMapping
-    from onnxq.qconfig._values import Entry
+    from onnxq.qconfig import Entry, QConfigMapping
 
 
 def unmet_dynamic(

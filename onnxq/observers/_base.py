@@ -18,7 +18,7 @@ import numpy.typing as npt
 from onnxq import dtypes
 from onnxq.core import plugins
 from onnxq.errors import CalibrationError, QConfigError, nearest
-from onnxq.observers._arguments import (
+from onnxq.observers.spec_arguments import (
     Argument,
     as_argument,
     as_qdtype,
@@ -27,7 +27,7 @@ from onnxq.observers._arguments import (
     check_kind,
     unknown_argument,
 )
-from onnxq.observers._range import EPS, resolve_range
+from onnxq.observers.value_range import EPS, resolve_range
 from onnxq.page.card import card_of
 from onnxq.qparams import QParams, QScheme
 

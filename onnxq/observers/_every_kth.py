@@ -42,7 +42,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from onnxq.observers._range import chunks, ends_of, finite_range
+from onnxq.observers.value_range import chunks, ends_of, finite_range
 
 if TYPE_CHECKING:
     from onnxq.core.arrays import Singles

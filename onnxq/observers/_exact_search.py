@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 if TYPE_CHECKING:
     from onnxq.core.arrays import Reals, Singles
-    from onnxq.observers._range import QuantRange
+    from onnxq.observers.value_range import QuantRange
 
 I64Array = npt.NDArray[np.int64]
 

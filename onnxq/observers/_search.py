@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from onnxq.observers._documented import documented_range
-from onnxq.observers._moments import I64Array, Moments
+from onnxq.observers.grid_moments import I64Array, Moments
 from onnxq.qparams import QParams, per_tensor
 
 if TYPE_CHECKING:
     from onnxq.core.arrays import Reals
     from onnxq.observers._bins import ZeroAnchoredHistogram
-    from onnxq.observers._range import QuantRange
+    from onnxq.observers.value_range import QuantRange
 
 MAX_STEPS = (
     4096  # above: noise of rounding is negligible, clipping never pays, the range is taken whole

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 
 from onnxq import dtypes
-from onnxq.observers._range import EPS, folded, range_of
 from onnxq.observers._saved_arrays import floats_of
 from onnxq.observers.histogram import DEFAULT_BINS, HistogramObserver
+from onnxq.observers.value_range import EPS, folded, range_of
 from onnxq.qparams import QScheme
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ import numpy as np
 from onnxq import dtypes
 from onnxq.errors import CalibrationError
 from onnxq.observers._exact_sums import ExactSums
-from onnxq.observers._range import EPS, as_float32
 from onnxq.observers._saved_arrays import integers_of
 from onnxq.observers.minmax import MinMaxObserver
+from onnxq.observers.value_range import EPS, as_float32
 from onnxq.qparams import QScheme
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from onnxq.observers._base import Observer, State, warn_unobserved
 from onnxq.observers._bins import ZeroAnchoredHistogram
 from onnxq.observers._checks import check_qscheme
 from onnxq.observers._every_kth import EveryKth
-from onnxq.observers._range import EPS, as_float32
 from onnxq.observers._search import search_qparams
+from onnxq.observers.value_range import EPS, as_float32
 from onnxq.qparams import QParams, QScheme
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from onnxq.errors import CalibrationError, QConfigError
 from onnxq.observers._base import Observer, State, warn_unobserved
 from onnxq.observers._checks import check_qscheme
 from onnxq.observers._exact_search import search_scales
-from onnxq.observers._range import FINE_EPS, as_float32, channel_range
 from onnxq.observers._saved_arrays import batches_of, floats_of
+from onnxq.observers.value_range import FINE_EPS, as_float32, channel_range
 from onnxq.qparams import PerChannel, QParams, QScheme
 
 if TYPE_CHECKING:

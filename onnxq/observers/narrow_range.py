@@ -10,8 +10,8 @@ import numpy.typing as npt
 from onnxq import dtypes
 from onnxq.errors import CalibrationError, QConfigError
 from onnxq.observers._base import Observer, State, warn_unobserved
-from onnxq.observers._range import EPS, folded, granularity_along, range_of
 from onnxq.observers._saved_arrays import floats_of
+from onnxq.observers.value_range import EPS, folded, granularity_along, range_of
 from onnxq.qparams import QParams, QScheme
 
 if TYPE_CHECKING:

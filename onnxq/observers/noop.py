@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from onnxq.errors import UnsupportedError
-from onnxq.observers._arguments import FLOAT16, as_qdtype
 from onnxq.observers._base import Observer, State
+from onnxq.observers.spec_arguments import FLOAT16, as_qdtype
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -8,9 +8,9 @@ import numpy as np
 
 from onnxq import dtypes
 from onnxq.errors import QConfigError
-from onnxq.observers._moments import Moments
-from onnxq.observers._range import EPS
+from onnxq.observers.grid_moments import Moments
 from onnxq.observers.histogram import DEFAULT_BINS, HistogramObserver
+from onnxq.observers.value_range import EPS
 from onnxq.qparams import QParams, QScheme
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from onnxq import dtypes
 from onnxq.errors import CalibrationError
 from onnxq.observers._base import Observer, State, warn_unobserved
 from onnxq.observers._exact_sums import ExactSums
-from onnxq.observers._range import EPS, as_float32, granularity_along, range_of
 from onnxq.observers._saved_arrays import integers_of
+from onnxq.observers.value_range import EPS, as_float32, granularity_along, range_of
 from onnxq.qparams import QParams, QScheme
 
 if TYPE_CHECKING:

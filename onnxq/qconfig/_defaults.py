@@ -25,7 +25,7 @@ from onnxq.observers import (
     default_observer,
     default_weight_observer,
 )
-from onnxq.observers._range import FINE_EPS
+from onnxq.observers.value_range import FINE_EPS
 from onnxq.operator import DynamicForm, NodeForm
 from onnxq.qconfig._values import FakeQuantSpec, QConfig, QConfigDynamic, ScaleRule
 from onnxq.qparams import (

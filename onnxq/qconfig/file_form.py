@@ -24,7 +24,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from onnxq import dtypes, observers
 from onnxq.errors import QConfigError
-from onnxq.observers._arguments import plain_kinds
+from onnxq.observers.spec_arguments import plain_kinds
 from onnxq.operator import DynamicForm
 from onnxq.qconfig._defaults import NAMED
 from onnxq.qconfig._values import BLOCK_SIZES, STATIC_FORMS, Choice, ScaleRule

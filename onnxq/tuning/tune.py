@@ -157,9 +157,7 @@ def tune(
         found = course.descend(starts, sensitivity, moves_of_the_whole(asked, improve))
         best, score = found.best.position.mapping, found.best.score
         beside = baseline_of(subject, apart, by)
-        checked = Evaluations(evaluator.on(beside), kept)(best)
-        if score.time_ratio is not None and score.time_range is not None:
-            checked = checked.timed(score.time_ratio, score.time_range)
+        checked = _with_time_of(score, Evaluations(evaluator.on(beside), kept)(best))
     made = evaluator.finished(best, apart)
     tuned = Tuned(
         model=_timed(made.model, score, is_by_clock=clock is not None),
@@ -181,16 +179,18 @@ def tune(
         spent=Spent(course.runs, time.process_time() - begun_s, pass_s),
         plan=made.plan,
     )
+    _warn(tuned)
+    return tuned
+
+
+def _warn(tuned: Tuned) -> None:
+    """Warns the caller of `tune` of what is wrong with the result."""
     verdict = tuned.model.verdict
     if verdict is not None and verdict.warning:
-        warnings.warn(verdict.warning, UserWarning, stacklevel=2)
+        warnings.warn(verdict.warning, UserWarning, stacklevel=3)
     if tuned.missed:
-        warnings.warn(
-            f"the goal was not reached: {'; '.join(tuned.missed)}",
-            MissedGoalWarning,
-            stacklevel=2,
-        )
-    return tuned
+        message = f"the goal was not reached: {'; '.join(tuned.missed)}"
+        warnings.warn(message, MissedGoalWarning, stacklevel=3)
 
 
 def _check_goal(goal: object, metric: Metric) -> None:
@@ -204,6 +204,13 @@ def _check_goal(goal: object, metric: Metric) -> None:
             "infinite. Name a metric (metric=function, on the command line --metric "
             "FILE.py:function), or bound the SQNR (min_sqnr_db, on the command line --min-sqnr)."
         )
+
+
+def _with_time_of(searched: Score, apart: Score) -> Score:
+    """The score on samples held apart, with the time of whole runs that the search measured."""
+    if searched.time_ratio is None or searched.time_range is None:
+        return apart
+    return apart.timed(searched.time_ratio, searched.time_range)
 
 
 def _timed(model: QuantizedModel, score: Score, *, is_by_clock: bool) -> QuantizedModel:

@@ -16,7 +16,7 @@ from tests.observers.whole import observe_whole
 
 if TYPE_CHECKING:
     from onnxq.observers._bins import ZeroAnchoredHistogram
-    from onnxq.observers._range import QuantRange
+    from onnxq.observers.value_range import QuantRange
 
 F32 = npt.NDArray[np.float32]
 SYMMETRIC = {"dtype": "qint8", "qscheme": "per_tensor_symmetric"}

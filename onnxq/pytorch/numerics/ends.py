@@ -27,7 +27,7 @@ from onnxq.observers import (
     NarrowRangeObserver,
     PerChannelMinMaxObserver,
 )
-from onnxq.observers._range import EPS
+from onnxq.observers.value_range import EPS
 
 if TYPE_CHECKING:
     from torch import Tensor

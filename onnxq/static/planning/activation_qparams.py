@@ -12,7 +12,7 @@ from onnxq.errors import CalibrationError, ModelError
 from onnxq.graph.walk import IF, node_name, walk
 from onnxq.graph.weights import constant_array
 from onnxq.observers import NoopObserver
-from onnxq.observers._range import EPS
+from onnxq.observers.value_range import EPS
 from onnxq.qparams import MIN_SCALE, QParams, per_tensor, stored_as
 from onnxq.static.placing.groups import as_observed, with_stand_ins
 

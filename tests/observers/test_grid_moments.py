@@ -5,7 +5,7 @@ import numpy.typing as npt
 import pytest
 
 from onnxq.observers._bins import ZeroAnchoredHistogram
-from onnxq.observers._moments import Moments
+from onnxq.observers.grid_moments import Moments
 
 BINS = 1024
 

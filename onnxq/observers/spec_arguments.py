@@ -57,6 +57,7 @@ def as_qscheme(value: object) -> QScheme:
 
 
 def unknown_argument(name: str, key: str, accepted: list[str]) -> str:
+    """The message on an argument that the observer of that name does not have."""
     if key in WITHOUT_MEANING:
         return f"{name}: '{key}' has no meaning here ({WITHOUT_MEANING[key]}); leave it out."
     return (
@@ -120,6 +121,7 @@ def as_argument(key: str, value: object) -> Argument:
 
 
 def as_text(value: Argument) -> int | float | str | None:
+    """The argument as files hold it: types and schemes by their names."""
     if isinstance(value, QScheme):
         return value.value
     return str(value) if isinstance(value, QDType | np.dtype) else value
