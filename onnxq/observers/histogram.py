@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from onnxq.core.arrays import Reals
     from onnxq.dtypes import QDType
 
 DEFAULT_BINS = 4096
@@ -137,6 +138,14 @@ class HistogramObserver(Observer):
     def _qparams(self) -> QParams:
         """QParams of the histogram, which is not empty; for subclasses with another criterion."""
         return search_qparams(self.histogram, self.range)
+
+    def occupied(self) -> tuple[Reals, Reals]:
+        """(values, counts) float64: points, and the middle of each bin that counted something."""
+        first, counts = self.histogram.dense()
+        places = np.flatnonzero(counts)
+        values = (first + places) / 2 * self.histogram.width
+        ends = float(self.histogram.minimum), float(self.histogram.maximum)
+        return np.clip(values, *ends), counts[places].astype(np.float64)
 
     def state(self) -> State:
         """The histogram's state."""

@@ -14,7 +14,9 @@ from onnxq.graph.weights import constant_array
 from onnxq.observers import NoopObserver
 from onnxq.observers.value_range import EPS
 from onnxq.qparams import MIN_SCALE, QParams, per_tensor, stored_as
+from onnxq.static.noise.curves_behind import curves_behind
 from onnxq.static.placing.groups import as_observed, with_stand_ins
+from onnxq.static.planning.ahead_of_curves import with_curves
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -52,6 +54,7 @@ def tensor_qparams(
         for name, value in graph.initializers.items()
     }
     bounds = _bounds(prepared, statistics)
+    curves = curves_behind(prepared.model, statistics.watched)
     for group in _known(prepared, statistics):
         reason = _why_unknown(group, statistics, bounds)
         if reason:
@@ -62,7 +65,8 @@ def tensor_qparams(
             qparams = qparams_of_range(interval, group.observer().dtype)
         else:
             observer = _merged(group, constants, statistics, bounds)
-            qparams = observer.calculate_qparams()
+            behind = [curve for member in group.members for curve in curves.get(member, ())]
+            qparams = with_curves(observer, observer.calculate_qparams(), behind)
             notes += _notes_on_least_scale(observer, qparams, group)
         if len(group.members) == 1 and group.members[0] in prepared.clamps:
             qparams = _fitted(qparams, prepared.clamps[group.members[0]])

@@ -1,0 +1,69 @@
+"""Grids of tensors ahead of functions that grow steep, wider than the one of least squared error.
+
+    noise of a grid = noise / signal of the tensor + noise / signal behind each of the functions
+
+The ends go from those of least squared error towards the smallest and largest value. Of the grids
+whose noise is nearly the least, the first is taken, so that nothing changes where no function asks
+for it.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from onnxq.affine import dequantize, quantize
+from onnxq.observers import HistogramObserver
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from onnxq.core.arrays import Reals
+    from onnxq.observers import Observer
+    from onnxq.qparams import QParams
+    from onnxq.static.noise.curves_behind import CurveBehind
+
+NEARLY = 1.05
+"""Noise over the least that is as good: the most that the search of least squared error allows."""
+_WAY = np.linspace(0.0, 1.0, 9)  # from the end of least squared error, 0, to the whole range, 1
+
+
+def with_curves(observer: Observer, qparams: QParams, curves: Collection[CurveBehind]) -> QParams:
+    """The qparams, or those of a wider range where the functions behind the tensor gain by it.
+
+    Args:
+        observer: of the tensor; only one that searches the least squared error leaves values out
+            that nobody asked it to.
+        qparams: what it gives.
+        curves: functions that read the tensor's elements.
+    """
+    if not curves or type(observer) is not HistogramObserver or not qparams.scale > 0:
+        return qparams
+    grids = [qparams, *_wider(observer, qparams)]
+    if len(grids) == 1:
+        return qparams
+    x, counts = observer.occupied()
+    singles = x.astype(np.float32)
+    rounded: Reals = np.stack(
+        [dequantize(quantize(singles, grid), grid).astype(np.float64) for grid in grids]
+    )
+    own = np.square(rounded - x) @ counts / max(float(counts @ np.square(x)), 1e-300)
+    noise = sum((curve.noises(x, counts, rounded) for curve in curves), own)
+    return grids[int(np.flatnonzero(noise <= NEARLY * noise.min())[0])]
+
+
+def _wider(observer: HistogramObserver, qparams: QParams) -> list[QParams]:
+    """Grids whose ends lie between those of qparams and of the observed range, narrow ones first.
+
+    Codes are those that the observer may use.
+    """
+    codes, scale, zero = observer.range, float(qparams.scale), int(qparams.zero_point)
+    low, high = (codes.quant_min - zero) * scale, (codes.quant_max - zero) * scale
+    least, most = float(observer.histogram.minimum), float(observer.histogram.maximum)
+    lows = [low] if least >= low else list(low + (least - low) * _WAY)
+    highs = [high] if most <= high else list(high + (most - high) * _WAY)
+    ways = itertools.product(enumerate(lows), enumerate(highs))
+    ordered = sorted(ways, key=lambda way: way[0][0] + way[1][0])
+    return [codes.qparams(each_low, each_high) for (_, each_low), (_, each_high) in ordered[1:]]
