@@ -1,6 +1,6 @@
 """Sphinx's configuration. `scripts/docs` builds the site; the repository is its source folder.
 
-So a link from a page to `../../benchmarks/bench_ptq.md` leads to a page here as it does on GitHub.
+So a link from a page to `../../scripts/bench_ptq.md` leads to a page here as it does on GitHub.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ include_patterns = [
     "CHANGELOG.md",
     "CONTRIBUTING.md",
     "docs/**.md",
-    "benchmarks/*.md",
     "scripts/*.md",
     "models/README.md",
     "examples/*/README.md",
@@ -37,7 +36,7 @@ exclude_patterns = [".*", "build", "onnxq", "operators", "tests"]
 myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 4
 suppress_warnings = [
-    "myst.header",  # a page may go from # to ###, as the tables of benchmarks/ do
+    "myst.header",  # a page may go from # to ###, as the tables of scripts/ do
     "toc.not_included",  # tables are reached from the page that speaks of them
 ]
 

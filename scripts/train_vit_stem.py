@@ -4,7 +4,7 @@
 
 The data are those of scripts/train.py, the recipe is that of the transformer there. Eight epochs
 take some 12 CPU minutes of one core. The weights are not kept here:
-`ONNXQ_VIT_STEM=vit_stem.safetensors benchmarks/bench_defaults.py vit_stem` reads them.
+`ONNXQ_VIT_STEM=vit_stem.safetensors scripts/bench_defaults.py vit_stem` reads them.
 """
 
 from __future__ import annotations

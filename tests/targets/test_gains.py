@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import bench_attention, bench_dynamic, bench_recurrent
 from onnxq import targets
 from onnxq.targets.gains import DYNAMIC_GAINS, GATES, PRODUCT_OPS, STORED, TABLES, measured_gains
+from scripts import bench_attention, bench_dynamic, bench_recurrent
 from scripts._gains import FOLDER, gains_text
 
-BENCHMARKS = Path(__file__).resolve().parent.parent.parent / "benchmarks"
+SCRIPTS = Path(__file__).resolve().parent.parent.parent / "scripts"
 
 
 def test_each_node_was_measured_once() -> None:
@@ -57,7 +57,7 @@ def test_an_altered_table_is_refused(
 
 def test_gains_of_products_are_those_that_the_script_printed() -> None:
     """Each line: K x N, M, one scale, stored, then FORMS in their order."""
-    text = (BENCHMARKS / "bench_dynamic.md").read_text()
+    text = (SCRIPTS / "bench_dynamic.md").read_text()
     lines = re.findall(r"^\| (\d+) x (\d+) \| (\d+) \|(.*)\|$", text, re.MULTILINE)
     printed = {
         (op_type, *form, int(k), int(n), int(m)): float(cell)
@@ -142,7 +142,7 @@ def test_a_batch_that_is_not_known_counts_as_the_slower_one() -> None:
 def test_gains_of_attention_are_those_that_the_script_printed() -> None:
     """Each line: hidden size, rows, time in float, then both kinds in their order, and others."""
     line = r"^\| (\d+) \| (\d+) \| \d+ \| ([\d.]+) \| ([\d.]+) \|"
-    text = (BENCHMARKS / "bench_attention.md").read_text()
+    text = (SCRIPTS / "bench_attention.md").read_text()
     printed = {
         (kind, int(hidden), int(rows)): float(gain)
         for hidden, rows, *found in re.findall(line, text, re.MULTILINE)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 LEAST_GAIN = 0.05
 """Share of a model's time in float that codes have to save together: the table is wrong by 6% in
-the median of whole networks (benchmarks/bench_costs.md), and codes cost accuracy in any case."""
+the median of whole networks (scripts/bench_costs.md), and codes cost accuracy in any case."""
 
 
 def by_costs(prepared: Prepared, sizes: Mapping[str, Sizes], costs: Costs) -> Prepared:

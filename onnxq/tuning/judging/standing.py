@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 MARGIN_DB = 0.8
 """Distance from the bound that a search keeps: two models of three have at most so many decibels
-less on samples held apart than on those that they were found on (benchmarks/tune_margins.py)."""
+less on samples held apart than on those that they were found on (scripts/tune_margins.py)."""
 TIME_ERROR = 0.03
 """Share of float's time that is not known of a time: predictions are off by as much in the median,
-whole runs in turns by half of it, by a third more at nine of ten (benchmarks/tune_margins.py)."""
+whole runs in turns by half of it, by a third more at nine of ten (scripts/tune_margins.py)."""
 MARGIN_DROP = 0.1
 """The same of a metric, as a share of the drop that is allowed."""
 DB_OF_TIME = MARGIN_DB / TIME_ERROR
