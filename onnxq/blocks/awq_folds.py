@@ -19,6 +19,7 @@ import numpy as np
 from onnxq.blocks.group_walk import GroupWalk
 from onnxq.blocks.plan_weights import rows_of
 from onnxq.blocks.rtn import Nearest
+from onnxq.blocks.seen_inputs import noise_in
 from onnxq.graph.walk import node_name, value_name, walk
 from onnxq.improve.carried import carriers, undoing
 from onnxq.improve.factor_sites import Site, along, with_factors
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from onnxq.blocks.plan_weights import InBlocks, WeightPlan
     from onnxq.core.arrays import Reals
     from onnxq.samples.inputs import Batch
+
+    Moments = Sequence[tuple[slice, InputMoments]]
 
 EXPONENTS = (0.25, 0.5, 0.75, 1.0)
 """Exponents that are tried beside 0, which leaves the input as it is."""
@@ -56,12 +59,12 @@ def folded(model: ir.Model, plan: WeightPlan, batches: Iterable[Batch]) -> ir.Mo
     """
     nodes = {node_name(node): node for node, _ in walk(model.graph)}
     chosen: dict[Site, Reals] = {}
-    for group, moments in GroupWalk(model, plan, batches).groups(list(plan.quantized)):
+    for group, inputs in GroupWalk(model, plan, batches).groups(list(plan.quantized)):
         members = [nodes[name] for name in group.nodes]
-        site = None if moments is None else _site(members)
-        if site is None or moments is None:
+        site = None if inputs is None else _site(members)
+        if site is None or inputs is None:
             continue
-        factors = _factors(members, plan, moments)
+        factors = _factors(members, plan, inputs.moments())
         if factors is not None:
             chosen[site] = factors
     return with_factors(model, chosen) if chosen else model
@@ -82,9 +85,10 @@ def _site(members: Sequence[ir.Node]) -> Site | None:
     return Site(value_name(x), LAST, tuple(map(node_name, members)), folds=True)
 
 
-def _factors(members: Sequence[ir.Node], plan: WeightPlan, moments: InputMoments) -> Reals | None:
+def _factors(members: Sequence[ir.Node], plan: WeightPlan, moments: Moments) -> Reals | None:
     """The factors of the best exponent, (inputs,); None: it is 0."""
-    power = np.maximum(moments.power, QUIET * max(float(moments.power.mean()), 1e-30))
+    seen = _power(moments)
+    power = np.maximum(seen, QUIET * max(float(seen.mean()), 1e-30))
     tried = {a: power ** (a / 2) / np.exp(np.log(power).mean() * a / 2) for a in EXPONENTS}
     noise = {a: _noise(members, plan, moments, factors) for a, factors in tried.items()}
     none = _noise(members, plan, moments, np.ones_like(power))
@@ -92,9 +96,7 @@ def _factors(members: Sequence[ir.Node], plan: WeightPlan, moments: InputMoments
     return tried[best] if noise[best] < none else None
 
 
-def _noise(
-    members: Sequence[ir.Node], plan: WeightPlan, moments: InputMoments, factors: Reals
-) -> float:
+def _noise(members: Sequence[ir.Node], plan: WeightPlan, moments: Moments, factors: Reals) -> float:
     """Mean square of what the readers lose with these factors."""
     return sum(
         _lost(input_at(node, plan.quantized[node_name(node)].slot), decision, moments, factors)
@@ -103,10 +105,15 @@ def _noise(
     )
 
 
-def _lost(value: ir.Value, decision: InBlocks, moments: InputMoments, factors: Reals) -> float:
+def _lost(value: ir.Value, decision: InBlocks, moments: Moments, factors: Reals) -> float:
     rows = rows_of(value, decision, 0, decision.outputs)[:: max(1, decision.outputs // MOST_ROWS)]
     scale = factors.astype(np.float32)
-    importance = np.asarray(moments.power / np.square(factors), np.float32)
+    importance = np.asarray(_power(moments) / np.square(factors), np.float32)
     made = Nearest(importance)(rows * scale, decision.spec).reals / scale
     left = np.asarray(rows - made, np.float64)
-    return float(np.einsum("oi,oi->", left @ moments.own, left)) * decision.outputs / len(rows)
+    return noise_in(left, moments) * decision.outputs / len(rows)
+
+
+def _power(moments: Moments) -> Reals:
+    """float64 (inputs,): mean square of each input."""
+    return np.concatenate([each.power for _, each in moments])

@@ -23,6 +23,7 @@ from onnxq.blocks.find_codes import find_codes, parts_of
 from onnxq.blocks.group_walk import GroupWalk
 from onnxq.blocks.lane import Lane, opened
 from onnxq.blocks.rtn import Nearest
+from onnxq.blocks.seen_inputs import noise_in
 from onnxq.blocks.stages import last_reads, stages_of
 from onnxq.blocks.write_products import FLOAT_ACCURACY, ProductWriter
 from onnxq.core.threads import workers
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from onnxq.samples.inputs import Batch
 
     Codes = Mapping[str, Mapping[str, ir.TensorProtocol]]
+    Moments = Sequence[tuple[slice, InputMoments]]
 
 REFERENCE = 4
 """Bits whose noise is measured: enough to stand out of rounding, too few to be lost in it."""
@@ -95,13 +97,14 @@ def own_noise(
     """Product -> bits -> mean square of the error of its results, over their own; rounded."""
     nodes = {node_name(node): node for node, _ in walk(model.graph)}
     found = {}
-    for group, moments in GroupWalk(model, plan, batches).groups([*plan.quantized]):
+    for group, inputs in GroupWalk(model, plan, batches).groups([*plan.quantized]):
+        moments = None if inputs is None else inputs.moments()
         for name in group.nodes:
             found[name] = _own(nodes[name], plan.quantized[name], moments)
     return found
 
 
-def _own(node: ir.Node, decision: InBlocks, moments: InputMoments | None) -> dict[int, float]:
+def _own(node: ir.Node, decision: InBlocks, moments: Moments | None) -> dict[int, float]:
     signal, noise = 0.0, dict.fromkeys(BITS, 0.0)
     solve = Nearest()
     with workers(1):
@@ -113,12 +116,10 @@ def _own(node: ir.Node, decision: InBlocks, moments: InputMoments | None) -> dic
     return {bits: each / signal if signal else 0.0 for bits, each in noise.items()}
 
 
-def _power(rows: Singles, moments: InputMoments | None) -> float:
+def _power(rows: Singles, moments: Moments | None) -> float:
     """tr(W H W'), H the moments of the inputs; the identity where there are none."""
     seen: Reals = rows.astype(np.float64)
-    if moments is not None:
-        seen = seen @ moments.own
-    return float(np.einsum("oi,oi->", seen, rows))
+    return float(np.square(seen).sum()) if moments is None else noise_in(seen, moments)
 
 
 def output_noise(

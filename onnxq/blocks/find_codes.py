@@ -118,12 +118,12 @@ def find_codes(
     seen = [name for name in missing if plan.quantized[name].method.needs_moments]
     raw = raw_tensors(model)
     values = {str(value.name): value for value in all_values(model.graph)}
-    for group, moments in GroupWalk(model, plan, batches, found).groups(seen):
+    for group, inputs in GroupWalk(model, plan, batches, found).groups(seen):
         left = [name for name in group.nodes if name in missing]
         for method in dict.fromkeys(plan.quantized[name].method for name in left):
             same = [n for n in left if plan.quantized[n].method is method]
             parts = (p for n in same for p in parts_of(nodes[n], plan.quantized[n]))
-            solver = prepared(method, moments, _known(group, values, raw))
+            solver = prepared(method, inputs, _known(group, values, raw))
             for name, packed in _joined(_solved(executor, solver, parts)):
                 tensors = codes.append(keys[name], packed)
                 found |= {other: tensors for other, key in keys.items() if key == keys[name]}

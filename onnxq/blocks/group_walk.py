@@ -10,11 +10,13 @@ its codes, and the next segment of the quantized model runs with them.
 from __future__ import annotations
 
 import contextlib
+import functools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from onnxq.blocks.lane import Lane
 from onnxq.blocks.moment_sums import MomentSums, can_be_summed
+from onnxq.blocks.seen_inputs import SeenInputs, parts_of_inputs
 from onnxq.blocks.stages import last_reads, stages_of
 from onnxq.blocks.write_products import FLOAT_ACCURACY, ProductWriter
 from onnxq.core.threads import workers
@@ -54,8 +56,8 @@ class GroupWalk:
     batches: Iterable[Batch]
     codes: Codes | None = None
 
-    def groups(self, seen: Sequence[str]) -> Iterator[tuple[Group, InputMoments | None]]:
-        """Every group in order, with the moments of its inputs.
+    def groups(self, seen: Sequence[str]) -> Iterator[tuple[Group, SeenInputs | None]]:
+        """Every group in order, with what is seen of its inputs.
 
         Args:
             seen: products whose moments are wanted; behind the last one, nothing runs.
@@ -71,11 +73,12 @@ class GroupWalk:
             stack.enter_context(workers(1))
             run = _Run(self, stages, seen, stack) if wanted else None
             for index, stage in enumerate(stages):
-                moments = None
-                if run is not None and index <= wanted[-1]:
-                    moments = run.moments(index)
+                runs = run is not None and index <= wanted[-1]
+                inputs = run.seen_at(index) if run is not None and runs else None
                 if stage.group is not None:
-                    yield stage.group, moments
+                    yield stage.group, inputs
+                if run is not None and runs:
+                    run.drop_ended(index)
 
 
 def _wants(stage: Stage, seen: Sequence[str]) -> bool:
@@ -116,17 +119,27 @@ class _Run:
         if walked.codes is not None:
             self.quantized = stack.enter_context(Lane(feeds, self.batches))
 
-    def moments(self, index: int) -> InputMoments | None:
-        """Moments of a stage's group, behind its segment; None: none are wanted."""
+    def seen_at(self, index: int) -> SeenInputs | None:
+        """Inputs of a stage's group, behind its segment; None: none are wanted."""
         stage = self.stages[index]
         if stage.segment is not None:
             self._advance(stage.segment)
-        found = self._summed(stage.group) if stage.group and _wants(stage, self.seen) else None
-        for tensor in self.ended.get(index, ()):
+        if stage.group is None or not _wants(stage, self.seen):
+            return None
+        group = stage.group
+        parts = parts_of_inputs(self.walked.plan.quantized[group.nodes[0]].inputs)
+        if len(parts) > 1:
+            return SeenInputs(parts, functools.partial(self._summed, group))
+        found = SeenInputs.whole(self._summed(group, parts[0]))
+        self.drop_ended(index)  # their room is the solver's
+        return found
+
+    def drop_ended(self, index: int) -> None:
+        """Forgets tensors that no stage behind this one reads."""
+        for tensor in self.ended.pop(index, ()):
             self.floats.drop(tensor)
             if self.quantized is not None:
                 self.quantized.drop(tensor)
-        return found
 
     def _advance(self, segment: Segment) -> None:
         gives = [tensor for tensor in segment.gives if tensor in self.last]
@@ -146,17 +159,17 @@ class _Run:
             if name in codes:
                 writer.write(node, codes[name], self.walked.plan.quantized[name])
 
-    def _summed(self, group: Group) -> InputMoments:
+    def _summed(self, group: Group, part: slice) -> InputMoments:
         inputs = group.inputs
         assert inputs is not None
-        size = self.walked.plan.quantized[group.nodes[0]].inputs
+        size = part.stop - part.start
         sums = MomentSums(inputs.tensor, size, has_cross=self.quantized is not None)
         for batch in range(self.batches):
-            wanted = inputs.rows(self.floats.get(inputs.tensor, batch))
+            wanted = inputs.rows(self.floats.get(inputs.tensor, batch))[:, part]
             if self.quantized is None:
                 sums.add(wanted, None)
                 continue
-            seen = inputs.rows(self.quantized.get(inputs.tensor, batch))
+            seen = inputs.rows(self.quantized.get(inputs.tensor, batch))[:, part]
             if can_be_summed(wanted) and not can_be_summed(seen):
                 raise CalibrationError(self._spoilt(inputs.tensor))
             sums.add(seen, wanted)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from onnxq import catalog
+from onnxq.blocks.seen_inputs import parts_of_inputs
 from onnxq.blocks.tables import find_ties, is_lookup, why_no_rows
 from onnxq.core.brief import brief
 from onnxq.dynamic.dynamic_decision import DynamicDecision, QuantizeDynamic
@@ -178,7 +179,11 @@ def plan_weights(model: ir.Model, request: WeightRequest) -> WeightPlan:
     plan = WeightPlan(decisions)
     if not plan.quantized:
         raise ModelError(_nothing(decisions))
-    notes = (*_notes_on_hidden(hidden, request), *_notes_on_short_blocks(plan))
+    notes = (
+        *_notes_on_hidden(hidden, request),
+        *_notes_on_short_blocks(plan),
+        *_notes_on_wide(plan),
+    )
     return dataclasses.replace(plan, notes=notes)
 
 
@@ -360,6 +365,24 @@ def _nothing(decisions: Mapping[str, WeightDecision]) -> str:
         + (f" ({said})" if said else "")
         + ". Quantize it with `onnxq quantize` or `onnxq quantize-dynamic`."
     )
+
+
+def _notes_on_wide(plan: WeightPlan) -> list[str]:
+    """One note on weights that gptq solves in parts."""
+    parts = {
+        name: len(parts_of_inputs(d.inputs))
+        for name, d in plan.quantized.items()
+        if d.method is Method.GPTQ
+    }
+    wide = {name: count for name, count in parts.items() if count > 1}
+    if not wide:
+        return []
+    name, count = next(iter(wide.items()))
+    return [
+        f"{len(wide)} weights have so many inputs ({listed(list(wide))}: "
+        f"{plan.quantized[name].inputs:,}) that gptq solves them in {count} parts, each by itself: "
+        "memory stays below 2 GiB, and errors in one part are not made up for in another"
+    ]
 
 
 def _notes_on_short_blocks(plan: WeightPlan) -> list[str]:

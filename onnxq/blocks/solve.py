@@ -5,6 +5,7 @@ Rows are solved apart from each other, so that they may be cut into parts for wo
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -12,11 +13,15 @@ import numpy as np
 from onnxq.blocks.gptq_rows import Compensated
 from onnxq.blocks.hqq import HalfQuadratic
 from onnxq.blocks.rtn import Nearest
+from onnxq.blocks.seen_inputs import SeenInputs
 from onnxq.dynamic.known_inputs import UNKNOWN
 from onnxq.errors import CalibrationError
+from onnxq.in_blocks.block_codes import beside
 from onnxq.in_blocks.block_spec import Method
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from onnxq.blocks.input_moments import InputMoments
     from onnxq.core.arrays import Reals, Singles
     from onnxq.dynamic.known_inputs import Known
@@ -32,29 +37,49 @@ class RowSolver(Protocol):
         ...
 
 
-def prepared(
-    method: Method, moments: InputMoments | None = None, known: Known = UNKNOWN
-) -> RowSolver:
+@dataclass(frozen=True, slots=True, eq=False)
+class InParts:
+    """Solver of rows whose inputs are solved part by part.
+
+    Attributes:
+        solvers: of each part, in order.
+    """
+
+    solvers: Sequence[tuple[slice, RowSolver]]
+
+    def __call__(self, rows: Singles, spec: BlockSpec) -> BlockCodes:
+        """Codes of float32 (rows, inputs)."""
+        return beside(
+            [solver(np.ascontiguousarray(rows[:, part]), spec) for part, solver in self.solvers]
+        )
+
+
+def _in_parts(solvers: Sequence[tuple[slice, RowSolver]]) -> RowSolver:
+    return solvers[0][1] if len(solvers) == 1 else InParts(solvers)
+
+
+def prepared(method: Method, inputs: SeenInputs | None = None, known: Known = UNKNOWN) -> RowSolver:
     """The solver of all weights that read one input.
 
     Args:
         method: how codes are found.
-        moments: of the input; None: nothing was seen of it.
+        inputs: as samples show them; None: nothing was seen of them.
         known: of the input, without samples.
 
     Raises:
-        CalibrationError: the method needs moments, and there are none.
+        CalibrationError: the method needs samples, and there are none.
     """
-    if method.needs_moments and moments is None:
+    if method.needs_moments and inputs is None:
         raise CalibrationError(
             f"method '{method.value}' needs samples; give some, or ask for hqq or rtn."
         )
     if method is Method.GPTQ:
-        assert moments is not None, "just looked"
-        return Compensated.of(moments)
+        assert inputs is not None, "just looked"
+        return _in_parts([(part, Compensated.of(inputs.sums(part))) for part in inputs.parts])
     if method is Method.AWQ:
-        assert moments is not None, "just looked"
-        return Nearest(np.asarray(moments.power, np.float32))
+        assert inputs is not None, "just looked"
+        power = np.concatenate([inputs.sums(part).power for part in inputs.parts])
+        return Nearest(np.asarray(power, np.float32))
     return HalfQuadratic(known) if method is Method.HQQ else Nearest(alike=known.alike)
 
 
@@ -62,7 +87,8 @@ def solve(
     weight: Singles, spec: BlockSpec, method: Method, moments: InputMoments | None = None
 ) -> BlockCodes:
     """Codes of a whole weight, float32 (outputs, inputs); raises as `prepared`."""
-    return prepared(method, moments)(weight, spec)
+    inputs = None if moments is None else SeenInputs.whole(moments)
+    return prepared(method, inputs)(weight, spec)
 
 
 def noise_of(weight: Singles, codes: BlockCodes, moments: InputMoments | None) -> float:

@@ -56,7 +56,11 @@ def test_moments_are_those_of_both_models(monkeypatch: pytest.MonkeyPatch) -> No
         if (name := node_name(node)) in codes:
             writer.write(node, codes[name], plan.quantized[name])
     walk = GroupWalk(source, plan, BATCHES, codes)
-    found = {g.inputs.tensor: m for g, m in walk.groups([*plan.quantized]) if g.inputs and m}
+    found = {
+        group.inputs.tensor: inputs.sums(inputs.parts[0])
+        for group, inputs in walk.groups([*plan.quantized])
+        if group.inputs and inputs
+    }
     assert len(found) == 5
     wanted, seen = rows(source, [*found]), rows(quantized, [*found])
     for name, moments in found.items():
@@ -72,10 +76,30 @@ def test_moments_are_those_of_both_models(monkeypatch: pytest.MonkeyPatch) -> No
 def test_nothing_runs_behind_the_last_product_that_is_seen() -> None:
     source, plan = planned()
     walk = GroupWalk(source, plan, BATCHES)
-    moments = [found for _, found in walk.groups(["MatMul_o0"])]
-    assert [found is not None for found in moments] == [False, True, False, False, False]
-    assert moments[1] is not None
-    assert moments[1].cross is None
+    inputs = [found for _, found in walk.groups(["MatMul_o0"])]
+    assert [found is not None for found in inputs] == [False, True, False, False, False]
+    assert inputs[1] is not None
+    assert inputs[1].moments()[0][1].cross is None
+
+
+def test_parts_of_wide_inputs_have_the_moments_that_the_whole_has_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    source, plan = planned()
+    codes = find_codes(source, plan, (), CodesFile())
+    walk = GroupWalk(source, plan, BATCHES, codes)
+    wanted = [inputs and inputs.moments() for _, inputs in walk.groups(["MatMul_d0"])]
+    halves = (slice(0, 32), slice(32, 64))
+    monkeypatch.setattr("onnxq.blocks.group_walk.parts_of_inputs", lambda _: halves)
+    found = [inputs and inputs.moments() for _, inputs in walk.groups(["MatMul_d0"])]
+    [whole], [parts] = ([each for each in some if each] for some in (wanted, found))
+    assert [part for part, _ in parts] == [*halves]
+    cross = whole[0][1].cross
+    assert cross is not None
+    for part, moments in parts:
+        assert moments.cross is not None
+        np.testing.assert_allclose(moments.own, whole[0][1].own[part, part], rtol=1e-6)
+        np.testing.assert_allclose(moments.cross, cross[part, part], rtol=1e-5, atol=1e-7)
 
 
 def test_samples_are_not_read_where_nothing_is_to_be_seen() -> None:

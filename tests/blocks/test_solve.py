@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from onnxq.blocks.input_moments import InputMoments
+from onnxq.blocks.seen_inputs import SeenInputs
 from onnxq.blocks.solve import noise_of, prepared, solve
 from onnxq.errors import CalibrationError
 from onnxq.in_blocks.block_codes import stacked
@@ -27,7 +28,7 @@ def moments(inputs: int = 48) -> InputMoments:
 @pytest.mark.parametrize("method", Method)
 def test_rows_are_solved_apart_from_each_other(method: Method) -> None:
     w = weight(7, 48)
-    solver = pickle.loads(pickle.dumps(prepared(method, moments())))
+    solver = pickle.loads(pickle.dumps(prepared(method, SeenInputs.whole(moments()))))
     parts = stacked([solver(w[:3], SPEC), solver(w[3:], SPEC)])
     whole = solve(w, SPEC, method, moments())
     assert np.array_equal(parts.codes, whole.codes)
