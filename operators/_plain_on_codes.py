@@ -63,7 +63,7 @@ class PlainOnCodes(IntegerOperator):
     def __init__(self, operator: Operator) -> None:
         self.operator = operator
         self.op_type = operator.op_type  # type: ignore[misc]  # one class serves all of them
-        self.domains = (operator.domain,)  # type: ignore[misc]
+        self.domains = (operator.domain,)  # type: ignore[misc]  # likewise
 
     @classmethod
     def of(cls, operator: Operator) -> Self | None:
@@ -184,7 +184,7 @@ def _node(operator: Operator, call: NodeCall) -> ir.Node:
     return ir.node(
         operator.op_type,
         values,
-        attrs,  # type: ignore[arg-type]
+        attrs,  # type: ignore[arg-type]  # a dict of narrower values
         domain=operator.domain,
         num_outputs=parts,
     )

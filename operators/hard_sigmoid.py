@@ -91,8 +91,7 @@ class HardSigmoid(Operator):
         alpha, beta = _line(call)
         scaled = _scaled(call.qparams_in(0), float(alpha))
         if scaled is None:
-            function = lambda x: np.clip(alpha * x + beta, 0, 1)  # noqa: E731
-            return (table_kernel(call, function),)
+            return (table_kernel(call, lambda x: np.clip(alpha * x + beta, 0, 1)),)
         y = number_kernel(
             replace(call, plan=NodePlan((scaled,), call.plan.outputs)), "QLinearAdd", float(beta)
         )

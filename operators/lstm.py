@@ -235,7 +235,7 @@ def _cases() -> Iterable[Case]:
     hidden = 6
 
     def case(
-        name: str, directions: int = 1, extra: Sequence[int] = (), **attributes: object
+        name: str, directions: int = 1, extra: Sequence[int] = (), **attributes: AttributeValue
     ) -> Case:
         x = normal(4, 3, 5)
         states = [normal(directions, 3, hidden, seed=s) / np.float32(4) for s in (5, 6)]
@@ -251,7 +251,7 @@ def _cases() -> Iterable[Case]:
             normal(directions, 3 * hidden, seed=7) / np.float32(4),
         ]
         given = tuple(x if i < 3 or i in extra else None for i, x in enumerate(inputs))
-        attrs: dict[str, AttributeValue] = {"hidden_size": hidden, **attributes}  # type: ignore[dict-item]
+        attrs: dict[str, AttributeValue] = {"hidden_size": hidden, **attributes}
         constants = tuple(i for i in (1, 2, 3, 7) if given[i] is not None)
         return Case(name, given, constants, attrs, 3)
 

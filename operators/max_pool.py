@@ -114,7 +114,7 @@ def _indices(x: IntArray, windows: Windows, smallest: int, order: str) -> npt.ND
     The spatial axes are counted in `order`: "C", or "F" for storage_order 1.
     """
     size, count = math.prod(x.shape[2:]), math.prod(windows.kernel)
-    inside = np.arange(size).reshape(x.shape[2:], order=order)  # type: ignore[call-overload]
+    inside = np.arange(size).reshape(x.shape[2:], order=order)  # type: ignore[call-overload]  # "C" or "F"
     places = sliding(inside[None, None], windows, -1).reshape(*windows.out, count)
     taps = sliding(x.astype(np.int64), windows, smallest - 1)
     best = taps.reshape(*x.shape[:2], *windows.out, count).argmax(-1)

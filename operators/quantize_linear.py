@@ -131,7 +131,7 @@ def _cast(
     with np.errstate(all="ignore"):
         v = x.astype(np.float32) / each
         if saturate:
-            largest = np.float32(ml_dtypes.finfo(dtype).max)  # type: ignore[no-untyped-call]
+            largest = np.float32(ml_dtypes.finfo(dtype).max)  # type: ignore[no-untyped-call]  # theirs
             v = np.clip(v, -largest, largest)
         y = np.asarray(v, dtype)
         if saturate or dtype not in OVERFLOWS:

@@ -40,7 +40,8 @@ class _Elsewhere(OpRun):
 
     def _run(self, *inputs: Any, **attributes: Any) -> tuple[Any, ...]:
         if not self._is_float(inputs):
-            outputs: tuple[Any, ...] = super()._run(*inputs, **attributes)  # type: ignore[no-untyped-call,safe-super]
+            # onnx's base has no types, and calls itself abstract
+            outputs: tuple[Any, ...] = super()._run(*inputs, **attributes)  # type: ignore[no-untyped-call,safe-super]  # above
             return outputs
         named = iter(self._elsewhere(inputs))
         return tuple(next(named) if name else np.empty(0) for name in self.onnx_node.output)

@@ -187,7 +187,7 @@ def run_node(node: OpRun, inputs: Sequence[Any], extra: Mapping[str, Any]) -> tu
         UnsupportedError: onnx's own implementation cannot run it.
     """
     try:
-        outputs: tuple[Any, ...] = node.run(*inputs, **extra)  # type: ignore[no-untyped-call]
+        outputs: tuple[Any, ...] = node.run(*inputs, **extra)  # type: ignore[no-untyped-call]  # onnx's
     except OnnxqError:
         raise
     except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError) as error:

@@ -45,7 +45,7 @@ class FusedMatMul(OpRun):
         b: Singles,
         alpha: float | None = None,
         transA: int | None = None,  # noqa: N803  # names of the attributes
-        transB: int | None = None,  # noqa: N803
+        transB: int | None = None,  # noqa: N803  # likewise
         **_: Any,
     ) -> tuple[Singles, ...]:
         a = np.swapaxes(a, -1, -2) if transA else a

@@ -105,7 +105,7 @@ class KernelOp(OpRun):
         arrays = [None if x is None else np.asarray(x) for x in inputs]
         if not self.uses_kernel(arrays):
             plain = load_plain(self.onnx_node, self.run_params, arrays)
-            result: tuple[Array, ...] = plain.run(*inputs)  # type: ignore[no-untyped-call]
+            result: tuple[Array, ...] = plain.run(*inputs)  # type: ignore[no-untyped-call]  # onnx's
             return result
         try:
             outputs = self._compute(self._call(arrays, linked))
@@ -141,7 +141,7 @@ class PlainOp(OpRun):
 
     def _run(self, *inputs: Any, **_: Any) -> tuple[Any, ...]:
         plain = load_plain(self.onnx_node, self.run_params, inputs)
-        outputs: tuple[Any, ...] = plain.run(*inputs)  # type: ignore[no-untyped-call]
+        outputs: tuple[Any, ...] = plain.run(*inputs)  # type: ignore[no-untyped-call]  # onnx's
         return outputs
 
 
@@ -176,7 +176,7 @@ def _load_class(
     if node.op_type in OLD_OPS and version < OLD_OPS[node.op_type][0]:
         return OLD_OPS[node.op_type][1]
     try:
-        return load_op("", node.op_type, version, evaluator_cls=cls)  # type: ignore[no-any-return]
+        return load_op("", node.op_type, version, evaluator_cls=cls)  # type: ignore[no-any-return]  # onnx's
     except RuntimeContextError:
         types = [
             onnx.helper.make_tensor_type_proto(

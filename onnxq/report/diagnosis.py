@@ -190,7 +190,9 @@ def fits(version: str, bounds: str) -> bool:
     """Whether a version keeps bounds such as ">=1.0,<2"; numbers are compared, endings are not."""
     number = _numbers(version)
     for bound in filter(None, bounds.split(",")):
-        sign, wanted = re.match(r"\s*([<>=!~]+)\s*(.*)", bound).groups()  # type: ignore[union-attr]
+        found = re.match(r"\s*([<>=!~]+)\s*(.*)", bound)
+        assert found is not None, f"a bound of pyproject.toml: {bound}"
+        sign, wanted = found.groups()
         if sign == ">=" and number < _numbers(wanted):
             return False
         if sign == "<" and number >= _numbers(wanted):

@@ -30,6 +30,8 @@ from onnxq.survey.channel_reaches import channel_axes, reaches_of
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    import onnx_ir as ir
+
     from onnxq.checking.cut_models import CutModel
     from onnxq.checking.side_by_side import Pair
     from onnxq.checking.sides import Sides
@@ -149,8 +151,8 @@ class _Run:
         self._cut: _Cut | None = None
         self._was_cut = False
 
-    def _open(self, model: object) -> Session:
-        return self._stack.enter_context(runtime.open_session(model, threads=1))  # type: ignore[arg-type]
+    def _open(self, model: ir.Model) -> Session:
+        return self._stack.enter_context(runtime.open_session(model, threads=1))
 
     def add(self, batch: Batch, found: Mapping[str, TensorErrors]) -> None:
         """Adds the errors of a batch."""

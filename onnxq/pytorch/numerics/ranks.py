@@ -52,7 +52,7 @@ def _check_not_joined() -> None:
     if torch.compiler.is_compiling():
         return
     active: Any = DistributedDataParallel._active_ddp_module  # noqa: SLF001  # torch has no public one
-    if active is not None and active._join_config.enable:  # noqa: SLF001
+    if active is not None and active._join_config.enable:  # noqa: SLF001  # likewise
         raise UnsupportedError(
             "DistributedDataParallel.join(): observers ask all ranks for their ranges, and a rank "
             "without batches does not answer. Give each rank the same number of batches, as "
