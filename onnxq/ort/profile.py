@@ -34,7 +34,7 @@ class NodeTime:
     """Time of a node in one run, as the profiler counts it.
 
     Attributes:
-        ns: nanoseconds of all its calls together.
+        ns: nanoseconds of all its calls together, without those of the nodes in its body.
         calls: of it, in that run: several in the body of a Loop.
     """
 
@@ -72,17 +72,48 @@ def _runs(events: list[dict[str, object]]) -> list[dict[str, NodeTime]]:
     """Node -> its time, of each run; a run's own event comes behind those of its nodes."""
     runs: list[dict[str, NodeTime]] = []
     current: dict[str, NodeTime] = {}
+    ended: list[_Call] = []
     for event in events:
         name = str(event.get("name", ""))
         if event.get("cat") == "Node" and name.endswith(ENDING):
-            took = float(str(event["dur"])) * 1e3 + ROUNDED_NS
+            call = _Call(float(str(event["ts"])), float(str(event["dur"])))
+            took = call.ns - _inside(call, ended)
             node = name.removesuffix(ENDING)
             before = current.get(node, NodeTime(0.0, 0))
-            current[node] = NodeTime(before.ns + took, before.calls + 1)
+            current[node] = NodeTime(before.ns + max(took, LEAST_NS), before.calls + 1)
         elif name == "model_run":
             runs.append(current)
-            current = {}
+            current, ended = {}, []
     return runs
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """A call of a node: when it began, and how long it took, in whole microseconds."""
+
+    begin: float
+    took: float
+
+    @property
+    def ns(self) -> float:
+        return self.took * 1e3 + ROUNDED_NS
+
+
+def _inside(call: _Call, ended: list[_Call]) -> float:
+    """Nanoseconds of a call that are those of nodes in its body; it joins those that ended.
+
+    Calls in the body of an If or a Loop end before it does, and begin no earlier. One that ended by
+    then is a neighbour's.
+
+    Args:
+        call: that ends now.
+        ended: those before it, without the ones inside of others.
+    """
+    inner = 0.0
+    while ended and ended[-1].begin >= call.begin and ended[-1].begin + ended[-1].took > call.begin:
+        inner += ended.pop().ns
+    ended.append(call)
+    return inner
 
 
 def quick_mean(values: Sequence[float]) -> float:

@@ -15,13 +15,17 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def event(name: str, took: int, kind: str = "Node") -> dict[str, object]:
-    return {"cat": kind, "name": name, "dur": took}
+def event(name: str, took: int, kind: str = "Node", begin: int = 0) -> dict[str, object]:
+    return {"cat": kind, "name": name, "dur": took, "ts": begin}
 
 
 def run(took: int) -> list[dict[str, object]]:
     """A run in which "a" is called twice."""
-    nodes = [event("a_kernel_time", took), event("a_kernel_time", 1), event("b_kernel_time", 3)]
+    nodes = [
+        event("a_kernel_time", took),
+        event("a_kernel_time", 1, begin=took),
+        event("b_kernel_time", 3, begin=took + 1),
+    ]
     return [*nodes, event("a_fence_before", 9), event("model_run", 99, "Session")]
 
 
@@ -30,6 +34,26 @@ def test_calls_of_a_node_add_up_and_the_quickest_runs_count(tmp_path: Path) -> N
     file.write_text(json.dumps([*run(1000), *run(1000), *run(5), *run(50), *run(5)]))
     # half a microsecond each on top
     assert node_times(file) == {"a": NodeTime(7_000.0, 2), "b": NodeTime(3_500.0, 1)}
+
+
+def test_a_loop_has_its_own_time_and_not_that_of_its_body(tmp_path: Path) -> None:
+    calls = [
+        event("before_kernel_time", 4, begin=96),
+        event("inner_kernel_time", 10, begin=100),
+        event("branch_kernel_time", 12, begin=100),
+        event("inner_kernel_time", 10, begin=120),
+        event("branch_kernel_time", 15, begin=118),
+        event("loop_kernel_time", 40, begin=100),
+        event("behind_kernel_time", 2, begin=140),
+        event("model_run", 99, "Session"),
+    ]
+    file = tmp_path / "p.json"
+    file.write_text(json.dumps(calls * 4))
+    found = node_times(file)
+    assert found["inner"] == NodeTime(21_000.0, 2)
+    assert found["branch"] == NodeTime(12_500.0 + 15_500.0 - 21_000.0, 2)
+    assert found["loop"] == NodeTime(40_500.0 - 28_000.0, 1)
+    assert (found["before"].ns, found["behind"].ns) == (4_500.0, 2_500.0)
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", '[{"cat": "Node"}]', "[1]"])
