@@ -259,7 +259,10 @@ def _print_notes(console: Console, tuned: Tuned, *, is_cut: bool) -> None:
         tuned: what was found.
         is_cut: whether the search ended before it had tried all that is worth a run.
     """
-    if _computes_in_float(tuned.qconfig):
+    is_asked_for = (
+        tuned.goal.objective is Aim.SIZE and not tuned.is_float
+    )  # stored weights are small
+    if _computes_in_float(tuned.qconfig) and not is_asked_for:
         others = [step.score for step in tuned.steps if not _computes_in_float(step.qconfig)]
         stored = "weights are stored as integers, and all computes in float"
         what = "nothing is quantized" if tuned.is_float else stored

@@ -37,7 +37,7 @@ from onnxq.tuning.moving.position import Point, Position
 from onnxq.tuning.moving.proposals import Proposals
 from onnxq.tuning.moving.units import units_of
 from onnxq.tuning.search.descent import Descent
-from onnxq.tuning.search.finalists import judged, reserves
+from onnxq.tuning.search.finalists import judged, reserves, stored_reserve
 from onnxq.tuning.search.left_in_float import left_in_float
 from onnxq.tuning.timing.time_model import IN_FLOAT, forms_of
 from onnxq.tuning.timing.times import Times
@@ -252,7 +252,10 @@ class Course:
 
         cost_of = {cost.group: cost.noise for cost in sensitivity.costs}
         found = search(starts, moves, self._offers(apart(self._measured, cost_of), moves))
-        return found if self._clock is None else self._judged(found, standing, search)
+        if self._clock is not None:
+            return self._judged(found, standing, search)
+        wider = self._with_those_beside(found)
+        return replace(wider, best=min(wider.points, key=lambda point: standing.order(point.score)))
 
     def left_in_float(self, best: Point) -> tuple[LeftInFloat, ...]:
         """Layers that `descend` left in float in its best point, and why."""
@@ -266,7 +269,6 @@ class Course:
     ) -> Found:
         """The search judged by times of whole runs; where these are longer, it goes on."""
         assert self._clock is not None
-        start = found.points[0].position
         found = judged(found, self._clock, standing)
         for _ in range(AGAIN):
             beyond = self._beyond_prediction(found, standing)
@@ -276,27 +278,34 @@ class Course:
             again = search([found.best.position], ())
             points = (*found.points, *again.points)
             found = judged(replace(again, points=points), self._clock, standing)
+        return judged(self._with_those_beside(found), self._clock, standing)
+
+    def _with_those_beside(self, found: Found) -> Found:
+        """The search with what is measured beside it, as far as runs are left."""
         left = max(math.floor(self._goal.max_runs - self.runs), 0)
-        positions = self._beside(start, found.best.position)[:left]
+        positions = self._beside(found.points[0].position, found.best.position)[:left]
         scores = self._all([position.mapping for position in positions])
         beside = [
             Point(position, score)
             for position, score in zip(positions, scores, strict=True)
             if isinstance(score, Score)
         ]
-        return judged(replace(found, points=(*found.points, *beside)), self._clock, standing)
+        return replace(found, points=(*found.points, *beside))
 
     def _beside(self, start: Position, best: Position) -> list[Position]:
         """Positions that are measured beside those of the search, whatever is predicted of them.
 
         Those that are as fast as float, where time counts; and the best with one scale for each
         weight of its products of matrices, which takes less time by no prediction, where a bound
-        says what that may lose. A convolution gains no time by it.
+        says what that may lose. A convolution gains no time by it. Where bytes count, all weights
+        stored: codes of activations and kernels of integers have bytes that no prediction counts.
         """
         if self._clock is None:
-            return []
+            return stored_reserve(start) if self._goal.objective is Aim.SIZE else []
         is_speed = self._goal.objective is Aim.SPEED
-        found = reserves(start) if is_speed or self._goal.max_time is not None else []
+        found = stored_reserve(start) if self._goal.objective is Aim.SIZE else []
+        if is_speed or self._goal.max_time is not None:
+            found = reserves(start)
         base = best.mapping.global_qconfig
         is_fine = base is not None and is_per_channel(base.weight_observer)
         products = by_kind(unit for unit in best.units if _is_product_in_integers(unit, best))

@@ -17,6 +17,7 @@ from onnxq.operator import NodeForm
 from onnxq.tuning.evaluating.evaluations import key_of
 from onnxq.tuning.evaluating.timed_runs import one_row, whole_times
 from onnxq.tuning.judging.goal import Aim
+from onnxq.tuning.timing.time_model import IN_FLOAT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -120,7 +121,7 @@ def judged(found: Found, clock: Clock, standing: Standing) -> Found:
             points[point.score.likeness] = point
     timed = [point for point in points.values() if point.score.time_range is not None]
     fastest = min(timed, key=lambda point: standing.order(point.score))
-    best = _quietest_as_fast(fastest, timed, standing)
+    best = _stored_as_fast(_quietest_as_fast(fastest, timed, standing), timed, standing)
     return replace(found, points=tuple(points.values()), best=best)
 
 
@@ -144,6 +145,31 @@ def _quietest_as_fast(fastest: Point, timed: Sequence[Point], standing: Standing
     return max(alike, key=lambda point: (point.score.metric, point.score.worst_db))
 
 
+def _stored_as_fast(best: Point, timed: Sequence[Point], standing: Standing) -> Point:
+    """The smallest point that computes in float as the best does, and is not known to take longer.
+
+    Stored weights are unpacked when the model is loaded, and kernels are the float model's: a time
+    that tells such models apart is the clock's doing, and the float model again is four times as
+    large for nothing. Without a bound on accuracy nobody said what they may lose.
+    """
+    is_speed = standing.goal.objective is Aim.SPEED
+    if not (is_speed and standing.bounds_accuracy and _computes_in_float(best)):
+        return best
+    most, lacks = _interval(best)[1], standing.lacks(best.score)
+    alike = [
+        point
+        for point in timed
+        if _computes_in_float(point)
+        and _interval(point)[0] <= most
+        and standing.lacks(point.score) <= lacks
+    ]
+    return min(alike, key=lambda point: point.score.size_bytes)
+
+
+def _computes_in_float(point: Point) -> bool:
+    return all(point.position.form(unit) in IN_FLOAT for unit in point.position.units)
+
+
 def _interval(point: Point) -> tuple[float, float]:
     assert point.score.time_range is not None, "it was not timed"
     return point.score.time_range
@@ -160,6 +186,12 @@ def reserves(position: Position) -> list[Position]:
     """Positions that are as fast as float, or nearly: all in float, all weights stored."""
     every = [_all_in(position, form) for form in RESERVES]
     return list({key_of(each.mapping): each for each in every}.values())
+
+
+def stored_reserve(position: Position) -> list[Position]:
+    """The position with all weights stored; none where no unit can."""
+    stored = _all_in(position, NodeForm.STORED)
+    return [stored] if NodeForm.STORED in stored.forms.values() else []
 
 
 def _all_in(position: Position, form: NodeForm) -> Position:

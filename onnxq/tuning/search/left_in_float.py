@@ -132,6 +132,10 @@ def print_left_in_float(
     above = score.worst_db - (goal.min_sqnr_db if goal.min_sqnr_db is not None else math.inf)
     if is_cut:
         why = "kinds may gain together, and the search ended before it tried that: see --max-runs"
+    elif any(each.why == OPEN for each in left):
+        why = (
+            "what is predicted to be faster was not where it was measured, or in no batch of moves"
+        )
     else:
         why = "no others of these, alone or together, are predicted to be faster within the bound"
     if SPARE_DB < above < math.inf:
@@ -156,10 +160,12 @@ def why_float(scores: Sequence[Score], goal: Goal, *, is_cut: bool) -> str:
             f"dB of the {bound:g} dB asked for, and the {MARGIN_DB:g} that the search adds"
         )
     elif goal.bounds_accuracy:
-        why = f"no quantized model of {len(scores)} keeps the bound and is faster"
+        better = "smaller" if goal.objective is Aim.SIZE else "faster"
+        why = f"no quantized model of {len(scores)} keeps the bound and is {better}"
     else:
         why = f"no quantized model of {len(scores)} is better by this goal"
     runs = f"--max-runs {2 * goal.max_runs} (there was no run left)" if is_cut else ""
     lower = "a lower bound" if goal.bounds_accuracy else ""
-    ways = [runs, lower, "--improve bias,smooth,round", "--objective size (a smaller file)"]
+    size = "" if goal.objective is Aim.SIZE else "--objective size (a smaller file)"
+    ways = [runs, lower, "--improve bias,smooth,round", size]
     return f"{why}. Try {', or '.join(way for way in ways if way)}"

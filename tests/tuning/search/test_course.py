@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 
 from onnxq.errors import UnsupportedError
+from onnxq.operator import NodeForm
 from onnxq.ort.layouts import CONVOLUTION
 from onnxq.qconfig import Choice
 from onnxq.tuning.evaluating.evaluations import Evaluations
 from onnxq.tuning.evaluating.journal import Journal, JournalHead
-from onnxq.tuning.judging.goal import Goal
+from onnxq.tuning.judging.goal import Aim, Goal
 from onnxq.tuning.moving.moves import PER_TENSOR
 from onnxq.tuning.search.course import BY_DEFAULT, HERE, MOST_SHARE, TIMES, Course, times_in
 from onnxq.tuning.search.finalists import Clock
@@ -118,3 +119,22 @@ def test_weights_of_a_convolution_keep_a_scale_per_channel() -> None:
     ]
     assert convolutions
     assert PER_TENSOR.spec not in of_tensors
+
+
+@pytest.mark.parametrize("has_clock", [True, False])
+@pytest.mark.parametrize(("aim", "is_stored"), [(Aim.SIZE, True), (Aim.ACCURACY, False)])
+def test_all_weights_stored_are_measured_where_bytes_count(
+    evaluator: Evaluator, aim: Aim, is_stored: bool, has_clock: bool
+) -> None:
+    """They have no codes of activations, whose scales a small file shows."""
+    goal, journal = Goal(objective=aim, max_runs=8), Journal.open(None, HEAD)
+    clock = Clock(evaluator, journal) if has_clock else None
+    course = Course(Evaluations(evaluator, journal), goal, None, lambda *_runs: None, clock)
+    asked = evaluator.subject.default
+    starts = course.beginnings(asked)
+    found = course.descend(starts, course.sensitivity(asked, starts[0].units), ())
+    best = found.best
+    forms = {best.position.form(unit) for unit in best.position.units}
+    assert (forms == {NodeForm.STORED}) is is_stored
+    if is_stored:
+        assert best.score.size_bytes == min(point.score.size_bytes for point in found.points)

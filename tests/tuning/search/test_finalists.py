@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from onnxq.operator import NodeForm
 from onnxq.tuning.judging.goal import Goal
 from onnxq.tuning.judging.standing import Standing
 from onnxq.tuning.moving.moves import PER_TENSOR
@@ -100,6 +101,37 @@ def test_accuracy_is_paid_for_time_where_intervals_are_apart(
     standing = Standing(Goal(min_sqnr_db=worst - 5.0), math.inf)
     best = judged(Found((fine, coarse), fine, (), ""), Sure({}), standing).best  # type: ignore[arg-type]
     assert bool(best.position.whole) is is_taken
+
+
+STORED = NodeForm.STORED
+
+
+@pytest.mark.parametrize(
+    ("goal", "interval", "is_taken"),
+    [
+        (Goal(min_sqnr_db=30.0), (0.95, 1.01), True),
+        (Goal(min_sqnr_db=30.0), (1.05, 1.1), False),  # slower, not by chance
+        (Goal(min_sqnr_db=45.0), (0.95, 1.01), False),  # not accurate enough
+        (Goal(max_time=1.1), (0.95, 1.01), False),  # nobody said what may be lost
+    ],
+)
+def test_stored_weights_are_taken_before_float_ones_that_are_not_known_to_be_faster(
+    goal: Goal, interval: tuple[float, float], is_taken: bool
+) -> None:
+    in_float = point(5, 1.0)
+    position = NETWORK.start.moved(FormMove(unit, STORED) for unit in NETWORK.units)
+    size = in_float.score.size_bytes // 4
+    stored = Point(position, replace(in_float.score, sqnr_db={"y": 40.0}, size_bytes=size))
+    intervals = {in_float.score.size_bytes: (0.94, 1.0), size: interval}
+
+    class Sure(Clock):
+        def timed(self, points: list[Point]) -> list[Point]:
+            found = [(p, intervals[p.score.size_bytes]) for p in points]
+            return [replace(p, score=p.score.timed(sum(i) / 2, i)) for p, i in found]
+
+    standing = Standing(goal, math.inf)
+    best = judged(Found((in_float, stored), in_float, (), ""), Sure({}), standing).best  # type: ignore[arg-type]
+    assert (best.position == position) is is_taken
 
 
 def test_all_in_float_is_a_reserve_of_every_bound_on_the_time() -> None:

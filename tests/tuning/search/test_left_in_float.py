@@ -88,6 +88,19 @@ def test_a_search_that_was_cut_does_not_say_that_nothing_is_faster() -> None:
     assert "kinds may gain together" in printed(10.0, SLOWER, is_cut=True)
 
 
+def test_what_is_predicted_to_be_faster_is_not_denied_below_its_row() -> None:
+    said = printed(10.0, SLOWER, OPEN)
+    assert "are predicted" not in said
+    assert "was not where it was measured" in said
+
+
+def test_a_search_for_size_is_not_told_to_search_for_size() -> None:
+    goal = replace(GOAL, objective=Aim.SIZE)
+    said = why_float([Score(50.0, {"y": 50.0}, 1000, 1.0)], goal, is_cut=False)
+    assert "keeps the bound and is smaller" in said
+    assert "--objective" not in said
+
+
 def test_an_exact_model_keeps_no_number_of_decibels_more() -> None:
     assert "more than the bound" not in printed(math.inf, SLOWER)
 
