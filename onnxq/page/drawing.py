@@ -177,7 +177,7 @@ def form_words(form: str) -> str:
 FORMS = {
     "integer": "integers",
     "float_result": "integers, float out",
-    "dynamic": "dynamic",
+    "dynamic": "codes of weights alone",
     "stored": "stored as integers",
     "wide": "16 bits",
     "float": "float",

@@ -73,11 +73,8 @@ def surveyed_graph(
 def _part(node: ir.Node, choice: ShownForm, times: tuple[float, float] | None) -> NodePart:
     form = INSIDE if choice.form is None else choice.form.value
     name = node_name(node)
-    revert = (
-        ""
-        if choice.form in (NodeForm.FLOAT, None)
-        else f"--set {shlex.quote(f'node:{name}=float')}"
-    )
+    # every command that quantizes has this option
+    revert = "" if choice.form in (NodeForm.FLOAT, None) else f"--exclude {shlex.quote(name)}"
     op_type = f"{node.domain}.{node.op_type}" if node.domain else node.op_type
     before, after = times or (None, None)
     return NodePart(name, op_type, form, choice.reason, before, after, revert=revert)

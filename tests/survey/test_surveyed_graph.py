@@ -25,5 +25,5 @@ def test_the_option_that_reverts_a_node_can_be_pasted_into_a_shell() -> None:
     choices = dict.fromkeys(planned(made.plan), ShownForm(NodeForm.FLOAT, "x"))
     choices[name] = ShownForm(NodeForm.INTEGER, "x")
     nodes = {node.name: node for node in surveyed_graph(source, choices, {}).nodes}
-    assert shlex.split(nodes[name].revert) == ["--set", f"node:{name}=float"]
+    assert shlex.split(nodes[name].revert) == ["--exclude", name]
     assert sum(bool(node.revert) for node in nodes.values()) == 1
