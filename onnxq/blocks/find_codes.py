@@ -48,7 +48,7 @@ PART_BYTES = 1 << 24
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Part:
+class WeightRows:
     """Rows of a weight.
 
     Attributes:
@@ -77,11 +77,11 @@ class Solving:
 
     solver: RowSolver
 
-    def __call__(self) -> Callable[[Part], Packed]:
+    def __call__(self) -> Callable[[WeightRows], Packed]:
         """Function of a part."""
         return self._packed
 
-    def _packed(self, part: Part) -> Packed:
+    def _packed(self, part: WeightRows) -> Packed:
         with workers(1):  # sums are the same whoever makes them
             return dict(self.solver(part.rows, part.spec).packed().arrays)
 
@@ -141,12 +141,12 @@ def _known(group: Group, values: Mapping[str, ir.Value], raw: Collection[str]) -
 
 
 def _solved(
-    executor: Executor | None, solver: RowSolver, parts: Iterable[Part]
+    executor: Executor | None, solver: RowSolver, parts: Iterable[WeightRows]
 ) -> Iterator[tuple[str, Packed]]:
     """(product, packed codes) of each part, in order."""
     asked: list[str] = []
 
-    def noted() -> Iterator[Part]:
+    def noted() -> Iterator[WeightRows]:
         for part in parts:
             asked.append(part.node)
             yield part
@@ -156,7 +156,7 @@ def _solved(
         yield asked[index], packed
 
 
-def parts_of(node: ir.Node, decision: InBlocks) -> Iterator[Part]:
+def parts_of(node: ir.Node, decision: InBlocks) -> Iterator[WeightRows]:
     """Parts of a product's weight, read as they are asked for.
 
     Args:
@@ -167,7 +167,9 @@ def parts_of(node: ir.Node, decision: InBlocks) -> Iterator[Part]:
     rows = max(1, PART_BYTES // (decision.inputs * np.dtype(np.float32).itemsize))
     for start in range(0, decision.outputs, rows):
         stop = min(start + rows, decision.outputs)
-        yield Part(node_name(node), start, decision.spec, rows_of(value, decision, start, stop))
+        yield WeightRows(
+            node_name(node), start, decision.spec, rows_of(value, decision, start, stop)
+        )
 
 
 def _joined(parts: Iterable[tuple[str, Packed]]) -> Iterator[tuple[str, Packed]]:

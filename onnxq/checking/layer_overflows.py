@@ -11,7 +11,7 @@ import onnx_ir as ir
 
 from onnxq import catalog
 from onnxq.checking.differences import Differences
-from onnxq.checking.prediction import CODES, MAX_PAIRS, WEIGHTS, LayerPrediction, Pair
+from onnxq.checking.prediction import CODES, MAX_PAIRS, WEIGHTS, DifferingPair, LayerPrediction
 from onnxq.graph.walk import attribute_values
 from onnxq.graph.weights import constant
 from onnxq.operator import IntegerCall
@@ -107,7 +107,9 @@ class Layer:
             found.changed,
             found.change,
             tuple(
-                Pair(*(int(a[i]) for a in (found.channel, found.first, found.second, found.count)))
+                DifferingPair(
+                    *(int(a[i]) for a in (found.channel, found.first, found.second, found.count))
+                )
                 for i in most
             ),
             *counts,

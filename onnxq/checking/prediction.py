@@ -20,7 +20,7 @@ MAX_PAIRS = 8  # of a layer that are named; the rest are counted
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class DifferingPair:
     """Two products of weights, or two codes, that a machine adds otherwise.
 
     Attributes:
@@ -73,7 +73,7 @@ class LayerPrediction:
     overflows: int = 0
     changed: int = 0
     largest_change: int = 0
-    pairs: tuple[Pair, ...] = ()
+    pairs: tuple[DifferingPair, ...] = ()
     elements: int = 0
     differing: int = 0
     largest: int = 0

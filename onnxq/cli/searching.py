@@ -167,7 +167,7 @@ def tune(
     """
     if check is not None and hold_apart is not None:
         raise click.UsageError("--hold-apart checks on some of SAMPLES: without --check.")
-    kept = Kept(output, front, save_qconfig, report)
+    kept = SearchFiles(output, front, save_qconfig, report)
     kept.claim(model, given(journal), [samples, *given(qconfig, check, costs)])
     source = load_model(model, [output])
     from onnxq.costs import Costs
@@ -226,7 +226,7 @@ def tune(
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class SearchFiles:
     """Paths of what a search leaves.
 
     Attributes:
@@ -268,7 +268,7 @@ class Kept:
         return self.qconfig or _chosen(tuned, points)
 
 
-def _write_page(tuned: Tuned, kept: Kept, read: tuple[Path, Path], reading: Reading) -> None:
+def _write_page(tuned: Tuned, kept: SearchFiles, read: tuple[Path, Path], reading: Reading) -> None:
     """Writes the HTML report on the best model, whether or not it was written itself.
 
     Args:

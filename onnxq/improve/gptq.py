@@ -31,7 +31,7 @@ rows (of Frantar et al.; the results differ by the order of sums alone)."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Grid:
+class CodedRows:
     """Codes of a stack of matrices, and the numbers that they stand for: code * scale.
 
     Attributes:
@@ -49,7 +49,7 @@ class Grid:
     partner: Places | None = None
 
 
-def gptq(weight: Reals, factor: InverseFactor, grid: Grid) -> Ints:
+def gptq(weight: Reals, factor: InverseFactor, grid: CodedRows) -> Ints:
     """Codes of the weights by GPTQ.
 
     Args:

@@ -27,7 +27,7 @@ import numpy as np
 
 from onnxq.dtypes import INT8
 from onnxq.improve.constants import NewConstants
-from onnxq.improve.gptq import Grid, error_of, gptq
+from onnxq.improve.gptq import CodedRows, error_of, gptq
 from onnxq.improve.held_back import is_held_back
 from onnxq.improve.improvement import Improved, WeightImprovement, register
 from onnxq.improve.inverse_factor import inverse_factor
@@ -94,7 +94,7 @@ class _Rounding:
 
     def __init__(self, layer: Layer, batches: int, partners: Places | None) -> None:
         self._layer, self._batches = layer, batches
-        self._grid = Grid(layer.scale, *layer.ends, partners)
+        self._grid = CodedRows(layer.scale, *layer.ends, partners)
         self._stored = layer.stored
         self._bias = layer.bias[:, np.newaxis]
         self._sums = tuple(Sums(*self._stored.shape) for _ in range(2))
@@ -184,7 +184,7 @@ def _with_scales(
     target: Reals,
     moments: Reals,
     inverse: InverseFactor,
-    grid: Grid,
+    grid: CodedRows,
     factors: tuple[float, ...],
 ) -> tuple[Ints, Reals]:
     """(codes, factor of each row's scale) with the least error of the rows' products.
@@ -196,7 +196,7 @@ def _with_scales(
     every_scale = [np.broadcast_to(grid.scale * f, (groups, outputs, 1)) for f in factors]
     scale = np.concatenate(every_scale, axis=1)
     low, high = (np.tile(end, (1, len(factors))) for end in (grid.low, grid.high))
-    codes = gptq(wide, inverse, Grid(scale, low, high, grid.partner))
+    codes = gptq(wide, inverse, CodedRows(scale, low, high, grid.partner))
     errors = error_of(wide - codes * scale, moments).reshape(groups, len(factors), outputs)
     best = errors.argmin(axis=1)  # the first among equals: the plan's own scale
     every = codes.reshape(groups, len(factors), outputs, inputs)

@@ -6,10 +6,10 @@ import pytest
 
 from onnxq import targets
 from onnxq.checking.prediction import (
+    DifferingPair,
     LayerPrediction,
     MachinePrediction,
     OutputPrediction,
-    Pair,
     Prediction,
 )
 from onnxq.errors import DifferenceError, QConfigError
@@ -17,7 +17,7 @@ from onnxq.errors import DifferenceError, QConfigError
 QUIET = LayerPrediction("quiet", "QGemm", 0, ())
 RISKY = LayerPrediction("risky", "QLinearConv", 3, (1, 2))
 CAUSE = LayerPrediction(
-    "cause", "QLinearConv", 3, (1, 2), (2,), 7, 6, 900, (Pair(2, 0, 9, 7),), 100, 5, 2
+    "cause", "QLinearConv", 3, (1, 2), (2,), 7, 6, 900, (DifferingPair(2, 0, 9, 7),), 100, 5, 2
 )
 
 

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from onnxq.improve.gptq import Grid, error_of, gptq
+from onnxq.improve.gptq import CodedRows, error_of, gptq
 from onnxq.improve.inverse_factor import inverse_factor
 
 if TYPE_CHECKING:
     from onnxq.core.arrays import Ints, Reals
 
 
-def grid(rows: int, bits: int, scale: float = 0.25) -> Grid:
+def grid(rows: int, bits: int, scale: float = 0.25) -> CodedRows:
     limit = 2 ** (bits - 1) - 1
     low, high = (np.full(rows, end, np.int32) for end in (-limit, limit))
-    return Grid(np.full((rows, 1), scale), low, high)
+    return CodedRows(np.full((rows, 1), scale), low, high)
 
 
 def correlated(columns: int, seed: int) -> Reals:
@@ -27,7 +27,7 @@ def correlated(columns: int, seed: int) -> Reals:
     return np.asarray(x @ x.T / x.shape[1] + 0.01 * np.eye(columns))
 
 
-def published(weight: Reals, moments: Reals, on: Grid) -> Ints:
+def published(weight: Reals, moments: Reals, on: CodedRows) -> Ints:
     """Frantar et al. 2022, algorithm 1 with act-order: column by column, Hinv eliminated anew."""
     order = np.argsort(-np.diag(moments), kind="stable")
     w, h = weight[:, order].copy(), moments[np.ix_(order, order)]
@@ -44,7 +44,7 @@ def published(weight: Reals, moments: Reals, on: Grid) -> Ints:
     return made
 
 
-def nearest(weight: Reals, on: Grid) -> Ints:
+def nearest(weight: Reals, on: CodedRows) -> Ints:
     return np.clip(
         np.rint(weight / on.scale), on.low[:, np.newaxis], on.high[:, np.newaxis]
     ).astype(np.int32)
@@ -95,7 +95,7 @@ def test_pairs_of_codes_stay_within_what_int16_holds() -> None:
     plain = grid(8, 8)
     free = gptq(weight, inverse_factor(moments), plain)
     bounded = gptq(
-        weight, inverse_factor(moments), Grid(plain.scale, plain.low, plain.high, partner)
+        weight, inverse_factor(moments), CodedRows(plain.scale, plain.low, plain.high, partner)
     )
     assert (free[:, 0:32:2] + free[:, 1:32:2] > 128).any()
     assert (bounded[:, 0:32:2] + bounded[:, 1:32:2] <= 128).all()

@@ -6,15 +6,15 @@ from rich.console import Console
 
 from onnxq.checking.differences import ULPS
 from onnxq.checking.prediction import (
+    DifferingPair,
     LayerPrediction,
     MachinePrediction,
     OutputPrediction,
-    Pair,
     Prediction,
 )
 from onnxq.report.print_prediction import print_prediction
 
-PAIRS = tuple(Pair(c, 0, 9, 7 - c) for c in range(4))
+PAIRS = tuple(DifferingPair(c, 0, 9, 7 - c) for c in range(4))
 CAUSE = LayerPrediction("conv1", "QLinearConv", 9, (1, 2), (2,), 7, 6, 900, PAIRS, 100, 5, 2)
 RISKY = LayerPrediction("conv2", "QLinearConv", 3, (1,))
 SAFE = LayerPrediction("conv0", "QLinearConv", 0, ())

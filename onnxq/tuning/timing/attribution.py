@@ -191,7 +191,7 @@ def _readers(node: ir.Node) -> list[ir.Node]:
 def _profiled_names(nodes: list[ir.Node]) -> dict[ir.Node, str]:
     """Node -> its name in the profile; those without one follow the order of their operator.
 
-    The profiler calls them by operator and index; `ns_of` gives them numbers in the same order.
+    The profiler calls them by operator and index; `with_unnamed` numbers them in the same order.
     """
     counts: dict[str, int] = defaultdict(int)
     names = {}

@@ -4,7 +4,8 @@
                 + sum over tensors of the changes between their producer and their readers
                 + what belongs to no node
 
-It is `onnxq.costs.predict_time` with times of this model's own nodes in place of a table's.
+It is `predict_time` of onnxq.costs.model_time with times of this model's own nodes in place of a
+table's.
 """
 
 from __future__ import annotations
