@@ -29,7 +29,7 @@ PRODUCTS = parsed(
     {"w": normal(WIDTH, WIDTH), "v": normal(WIDTH, WIDTH, seed=1)},
 )
 DISK_BYTES = 8192
-"""Of the disk: two pages, less than any of the files."""
+"""Room of the disk: two pages, less than any of the files."""
 
 COMMANDS = {
     "quantize": ("quantize", "{m}.onnx", "{m}.npz", "-o", "{out}/q.onnx"),
@@ -81,7 +81,7 @@ def short_files(size_bytes: int) -> Iterator[None]:
 
 
 def arguments(command: str, tmp_path: Path, out: Path) -> list[str]:
-    """Of a command on models in tmp_path."""
+    """The words of a command on models in tmp_path."""
     onnx.save(PRODUCTS, tmp_path / "m.onnx")
     np.savez(tmp_path / "m.npz", x=normal(16, WIDTH, seed=5))
     model = tiny_decoder()

@@ -1,4 +1,4 @@
-"""What a checker is told to overlook in onnxq and operators has its reason beside it."""
+"""Every check that is overlooked in onnxq and operators has its reason beside it."""
 
 from __future__ import annotations
 

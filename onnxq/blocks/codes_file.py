@@ -222,7 +222,7 @@ class CodesFile:
 
 
 def _then(path: Path) -> str:
-    """What can be done with the file when there is room."""
+    """Words on how the file goes on when there is room."""
     kept = "The codes in it are kept, and the next run goes on from them."
     return "" if is_temporary(path) else kept
 

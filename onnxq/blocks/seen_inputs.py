@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from onnxq.core.arrays import Reals
 
 MOST_BYTES = 1_500_000_000
-"""Of moments and solvers of one group."""
+"""Bytes of moments and solvers of one group."""
 SOLVER_BYTES, MAKING_BYTES = 12, 24
-"""Of a solver of gptq per pair of inputs, and more while it is made: three matrices of float32, and
-what they are made from in float64."""
+"""Bytes of a solver of gptq per pair of inputs, and more while it is made: three matrices of
+float32, and what they are made from in float64."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,1 +1,1 @@
-"""What a model is judged by: samples, outputs beside float, a metric, a goal."""
+"""Means to judge a model by: samples, outputs beside float, a metric, a goal."""

@@ -79,7 +79,7 @@ def test_functions_that_are_flat_everywhere_are_not_looked_at() -> None:
 
 
 def test_values_that_the_function_never_met_count_for_nothing() -> None:
-    """Of a head's tensor, a Slice may give the function small values alone."""
+    """A Slice of a head's tensor may give the function small values alone."""
     (found,) = behind([NODE("Exp", ["c"], ["y"])], {})
     x, counts = np.array([0.0, 1.0, found.high + 1]), np.ones(3)
     rounded = np.array([[0.0, 1.0, 0.0], [0.0, 1.1, found.high + 1]])

@@ -126,7 +126,7 @@ def test_weights_of_a_convolution_keep_a_scale_per_channel() -> None:
 def test_all_weights_stored_are_measured_where_bytes_count(
     evaluator: Evaluator, aim: Aim, is_stored: bool, has_clock: bool
 ) -> None:
-    """They have no codes of activations, whose scales a small file shows."""
+    """Models with stored weights have no codes of activations, whose scales a small file shows."""
     goal, journal = Goal(objective=aim, max_runs=8), Journal.open(None, HEAD)
     clock = Clock(evaluator, journal) if has_clock else None
     course = Course(Evaluations(evaluator, journal), goal, None, lambda *_runs: None, clock)
