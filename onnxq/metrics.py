@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from onnxq.errors import CalibrationError
+from onnxq.errors import CalibrationError, kind_of
 from onnxq.language.decoder import IDS, LOGITS, MASK
 from onnxq.language.token_run import TokenRun
 from onnxq.language.windows import as_samples, bytes_of, windows
@@ -81,8 +81,16 @@ def bits_of(logits: Array, tokens: Array) -> Reals:
     """Bits (N, tokens) of tokens (N, tokens), each by the logits (N, tokens, vocabulary) before it.
 
     Raises:
-        CalibrationError: logits that are not finite; a token that they have no place for.
+        CalibrationError: logits that are not finite; a token that they have no place for; shapes
+            that do not fit together.
     """
+    if logits.ndim != tokens.ndim + 1 or logits.shape[:-1] != tokens.shape:
+        raise CalibrationError(
+            f"logits {logits.shape} for tokens {tokens.shape}; wanted (rows, tokens, vocabulary) "
+            "for (rows, tokens)."
+        )
+    if not tokens.size:
+        return np.zeros(tokens.shape)
     if int(tokens.min()) < 0 or int(tokens.max()) >= logits.shape[-1]:
         raise CalibrationError(
             f"tokens reach from {tokens.min()} to {tokens.max()}; the model has logits for "
@@ -110,9 +118,11 @@ def bits_in_windows(
 
     Raises:
         ModelError: it is no decoder.
-        CalibrationError: tokens or positions that the model does not know.
+        CalibrationError: tokens or positions that the model does not know; rows that are no
+            windows.
     """
     found = Bits(0.0, 0)
+    _check_windows(rows)
     with TokenRun(model, threads) as run:
         for start in range(0, len(rows), ROWS):
             some = rows[start : start + ROWS]
@@ -139,8 +149,10 @@ def bits_with_cache(
 
     Raises:
         ModelError: it is no decoder.
-        CalibrationError: tokens or positions that the model does not know; it has no cache.
+        CalibrationError: tokens or positions that the model does not know; it has no cache; rows
+            that are no windows.
     """
+    _check_windows(rows)
     if step < 1:
         raise CalibrationError(f"step is {step}; wanted 1 token or more a run.")
     found = Bits(0.0, 0)
@@ -179,6 +191,18 @@ def minus_bits(run: Run, samples: Iterable[Mapping[str, Array]]) -> float:
     if not found.tokens:
         raise CalibrationError("the samples hold no token that another one comes before.")
     return -found.per_token
+
+
+def _check_windows(rows: Array) -> None:
+    """Raises CalibrationError for what is no integers (rows, tokens), 2 tokens or more a row."""
+    is_array = isinstance(rows, np.ndarray)
+    if is_array and rows.ndim == 2 and rows.dtype.kind in "iu" and len(rows) and rows.shape[1] > 1:
+        return
+    got = f"{rows.dtype} of shape {rows.shape}" if is_array else kind_of(rows)
+    raise CalibrationError(
+        f"windows are {got}; wanted integers of shape (rows, tokens), 2 tokens or more a row: each "
+        "predicts one. onnxq.metrics.windows makes them of a text."
+    )
 
 
 def _sum(bits: Reals) -> Bits:

@@ -119,3 +119,35 @@ def test_a_search_by_bits_reaches_its_goal_on_text_that_chose_nothing() -> None:
     assert -3 < apart.float_metric < -1.5  # bits per byte of a model that knows its language
     assert apart.float_metric - apart.score.metric <= 0.01
     assert found.score.size_bytes < 0.3 * saved_bytes(decoder)
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        np.arange(10),
+        np.arange(10).reshape(10, 1),
+        np.zeros((0, 8), np.int64),
+        np.zeros((2, 8)),
+        [[1, 2, 3]],
+        None,
+    ],
+    ids=["a vector", "a token a row", "no row", "floats", "a list", "None"],
+)
+def test_what_is_no_window_is_refused_in_words(rows: Array) -> None:
+    for bits in (bits_in_windows, bits_with_cache):
+        with pytest.raises(CalibrationError, match=r"wanted integers of shape \(rows, tokens\)"):
+            bits(tiny_decoder(), rows)
+
+
+def test_logits_of_other_shapes_are_refused() -> None:
+    with pytest.raises(CalibrationError, match=r"logits \(2, 3, 4\) for tokens \(2, 5\)"):
+        bits_of(np.zeros((2, 3, 4)), np.zeros((2, 5), np.int64))
+
+
+def test_samples_of_one_token_have_nothing_to_predict() -> None:
+    def run(batch: Mapping[str, Array]) -> dict[str, Array]:
+        assert batch
+        return {"logits": np.zeros((2, 1, 256), np.float32)}
+
+    with pytest.raises(CalibrationError, match="no token that another one comes before"):
+        minus_bits(run, [{"input_ids": np.zeros((2, 1), np.int64)}])

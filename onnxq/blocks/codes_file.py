@@ -66,7 +66,10 @@ class CodesHead(Saved):
     def differences(self, other: CodesHead) -> list[str]:
         """Names of the fields that differ, each with both values."""
         mine, theirs = self.to_dict(), other.to_dict()
-        return [f"{k}: {mine[k]}, and now {theirs[k]}" for k in mine if mine[k] != theirs[k]]
+        apart = {k: f"{k}: {mine[k]}, and now {theirs[k]}" for k in mine if mine[k] != theirs[k]}
+        if "plan" in apart:
+            apart["plan"] = "plan: other bits, block, scheme, method, or nodes"
+        return [*apart.values()]
 
 
 BEGINNING = json.dumps({"format": CodesHead.FORMAT}).encode().removesuffix(b"}")

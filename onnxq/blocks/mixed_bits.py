@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from onnxq.blocks.bit_noise import MEASURED_BATCHES, bit_noise, output_noise
 from onnxq.core.allotment import Allotment, Option
+from onnxq.core.brief import size_text
 from onnxq.errors import QConfigError
 from onnxq.graph.saving import saved_bytes
 from onnxq.in_blocks.block_spec import BITS
@@ -195,13 +196,16 @@ def mixed_bits(model: ir.Model, plan: WeightPlan, batches: Iterable[Batch], boun
     return Mixed(_with_bits(plan, best), best, front, measured)
 
 
+def _room(size_bytes: float) -> str:
+    return size_text(int(size_bytes)) if size_bytes > 0 else "nothing"
+
+
 def _check(plan: WeightPlan, bound: Bound) -> None:
     least = sum(bound.cost(d, BITS[0]) for d in plan.quantized.values())
     if bound.size_bytes is not None and bound.size_bytes < least:
         raise QConfigError(
-            f"the size asked for leaves {bound.size_bytes / 1e6:.2f} MB for the weights of "
-            f"products; in {BITS[0]} bits they take {least / 1e6:.2f} MB. Ask for more, or for "
-            "larger blocks."
+            f"the size asked for leaves {_room(bound.size_bytes)} for the weights of products; in "
+            f"{BITS[0]} bits they take {size_text(int(least))}. Ask for more, or for larger blocks."
         )
 
 

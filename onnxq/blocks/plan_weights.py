@@ -18,7 +18,7 @@ import numpy as np
 
 from onnxq import catalog
 from onnxq.blocks.seen_inputs import parts_of_inputs
-from onnxq.blocks.tables import find_ties, is_lookup, why_no_rows
+from onnxq.blocks.tables import find_ties, is_lookup, notes_on_no_tables, why_no_rows
 from onnxq.core.brief import brief
 from onnxq.dynamic.dynamic_decision import DynamicDecision, QuantizeDynamic
 from onnxq.dynamic.requests import without_form
@@ -179,10 +179,12 @@ def plan_weights(model: ir.Model, request: WeightRequest) -> WeightPlan:
     plan = WeightPlan(decisions)
     if not plan.quantized:
         raise ModelError(_nothing(decisions))
+    tables = [d.table for d in plan.quantized.values() if d.table]
     notes = (
         *_notes_on_hidden(hidden, request),
         *_notes_on_short_blocks(plan),
         *_notes_on_wide(plan),
+        *([] if request.tables is None else notes_on_no_tables(tables)),
     )
     return dataclasses.replace(plan, notes=notes)
 

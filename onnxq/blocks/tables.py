@@ -18,7 +18,7 @@ from onnxq.operator.nodes import input_at, is_constant
 from onnxq.targets.gains import PRODUCT_OPS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     import onnx_ir as ir
 
@@ -80,3 +80,13 @@ def find_ties(nodes: Sequence[ir.Node]) -> dict[str, Tie]:
             if other in read and one not in read:
                 found[value_name(one)] = Tie(value_name(other), read[other], turned=True)
     return found
+
+
+def notes_on_no_tables(tables: Collection[str]) -> list[str]:
+    """One note where tables are asked for in blocks, and these, which are, are none."""
+    if tables:
+        return []
+    return [
+        "table_bits (--table-bits) has no effect: the model has no embedding that is stored in "
+        "blocks, which is a Gather of rows of a float32 matrix that blocks divide"
+    ]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from onnxq.core.atomic import as_output_error, check_writable, put, temporary
 from onnxq.core.regular import why_no_file
-from onnxq.errors import ModelError, QConfigError
+from onnxq.errors import ModelError, OutputError, QConfigError
 from onnxq.graph import io
 from onnxq.graph.saving import save
 from onnxq.language.byte_tokenizer import BYTES, tokenizer_files
@@ -107,6 +107,8 @@ def genai_folder(
 def _made(folder: Path) -> Iterator[None]:
     """A folder that is there; one that was made is removed again on any error."""
     is_new = not folder.exists()
+    if not is_new and not folder.is_dir():
+        raise OutputError(f"'{folder}' is a file; wanted a folder. Choose another name.")
     with as_output_error(folder):
         folder.mkdir(exist_ok=True)
     try:

@@ -19,7 +19,7 @@ from onnxq.errors import CalibrationError, ModelError, UnsupportedError
 from onnxq.graph import io
 from onnxq.graph.edit import FreeNames, all_nodes, new_initializer
 from onnxq.graph.walk import value_name
-from onnxq.language.decoder import Decoder
+from onnxq.language.decoder import IDS, Decoder
 from onnxq.ort.cached_attention import is_cached_attention
 from onnxq.ort.runtime import open_session
 from onnxq.qparams import MIN_SCALE
@@ -108,6 +108,7 @@ def _reach(model: ir.Model, decoder: Decoder, batches: Iterable[Batch]) -> dict[
     found: dict[str, Singles] = {}
     with workers(1), open_session(model, threads=1) as session:
         for batch in batches:
+            decoder.check(batch[IDS])
             outputs = dict(zip(session.outputs, session.run(batch), strict=True))
             for name in decoder.past.values():
                 if not outputs[name].size:

@@ -61,6 +61,8 @@ ORT_ERRORS: tuple[type[Exception], ...] = tuple(
 """Every exception class that ONNX Runtime defines; they have no common base."""
 OPEN_ERRORS: tuple[type[Exception], ...] = (*ORT_ERRORS, RuntimeError)
 RUN_ERRORS: tuple[type[Exception], ...] = (*ORT_ERRORS, RuntimeError, ValueError)
+OUT_OF_TABLE = "indices element out of data bounds"
+"""Words of ONNX Runtime where a table has no row of an index."""
 NOT_WRITTEN = "Protobuf serialization failed"
 """Words of ONNX Runtime where an optimized model does not fit on the disk."""
 SEPARATE_BYTES = 1 << 26
@@ -149,7 +151,7 @@ class Session:
             shapes = {name: (str(x.dtype), x.shape) for name, x in feeds.items()}
             raise CalibrationError(
                 f"{self._name} does not run on inputs {shapes}: {first_line(error)}. "
-                "Check the samples' shapes and dtypes against the model's inputs."
+                f"{_remedy(error)}"
             ) from error
         return arrays
 
@@ -343,6 +345,16 @@ def _with_graph(
             if isinstance(value.const_value, ir.ExternalTensor):
                 value.const_value.numpy()  # maps the file; the mapping outlives its name
         return session, optimized
+
+
+def _remedy(error: Exception) -> str:
+    """What to look at where a model does not run on samples."""
+    if OUT_OF_TABLE in str(error):
+        return (
+            "An index in the samples is beyond a table of the model: was the text tokenized for "
+            "another one?"
+        )
+    return "Check the samples' shapes and dtypes against the model's inputs."
 
 
 def _weight_bytes(model: ir.Model | str | Path) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 from typing import TYPE_CHECKING
 
@@ -85,6 +86,15 @@ def test_another_file_is_left_as_it_is(tmp_path: Path) -> None:
     with pytest.raises(CalibrationError, match="does not begin like a journal"):
         CodesFile.open(path, HEAD)
     assert path.read_text() == "my notes"
+
+
+def test_other_options_are_said_in_words(tmp_path: Path) -> None:
+    with CodesFile.open(tmp_path / "codes", HEAD):
+        pass
+    other = dataclasses.replace(HEAD, plan="another digest")
+    with pytest.raises(CalibrationError, match="other bits, block, scheme, method, or nodes") as e:
+        CodesFile.open(tmp_path / "codes", other)
+    assert "digest" not in str(e.value)
 
 
 def test_a_file_in_use_is_refused(tmp_path: Path) -> None:

@@ -74,3 +74,8 @@ def test_bounds_that_nothing_meets_are_refused_with_the_least() -> None:
         Bound(average=1.5)
     with pytest.raises(QConfigError, match="in 2 bits they take"):
         mixed_bits(SOURCE, PLAN, BATCHES, Bound(size_bytes=10))
+
+
+def test_a_size_that_leaves_nothing_is_said_so() -> None:
+    with pytest.raises(QConfigError, match=r"leaves nothing for .* they take \d+\.\d\d kB"):
+        mixed_bits(SOURCE, PLAN, BATCHES, Bound(size_bytes=-5))

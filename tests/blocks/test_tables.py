@@ -9,8 +9,9 @@ import pytest
 
 import onnxq
 from onnxq.blocks.tables import find_ties
-from onnxq.errors import QConfigError
+from onnxq.errors import CalibrationError, QConfigError
 from onnxq.graph.walk import node_name, walk
+from onnxq.ort import runtime
 from onnxq.reference import evaluator
 from tests.blocks.block_models import canonical
 from tests.dynamic_models import normal, op_types, parsed, run
@@ -106,3 +107,19 @@ def test_ties_name_the_table_and_whether_it_is_turned() -> None:
 def test_tables_in_operators_of_all_runtimes_are_refused() -> None:
     with pytest.raises(QConfigError, match="rows of blocks are looked up"):
         onnxq.quantize_weights(tied("turned"), table_bits=4, form="dequantize")
+
+
+def test_tables_that_are_asked_for_and_not_there_are_noted() -> None:
+    text = "g (float[n, 64] x) => (float[n, 8] y) { y = MatMul(x, w) }"
+    made = onnxq.quantize_weights(parsed(text, {"w": normal(64, 8)}), table_bits=4)
+    assert made.verdict is not None
+    [note] = made.verdict.notes
+    assert "(--table-bits) has no effect: the model has no embedding" in note
+
+
+def test_indices_that_the_table_lacks_are_said() -> None:
+    with (
+        runtime.open_session(canonical(tied("turned")), threads=1) as session,
+        pytest.raises(CalibrationError, match="was the text tokenized for another one"),
+    ):
+        session.run({"ids": IDS + 50})

@@ -140,3 +140,9 @@ def test_genai_writes_200_tokens_of_the_trained_decoder_as_our_own_loop(
     with TokenRun(folder / "model.onnx", threads=1) as run:
         own = run.greedy(prompt, 200)
     assert written(folder, 200) == own.tolist()
+
+
+def test_a_file_is_no_folder(tmp_path: Path) -> None:
+    (tmp_path / "notes").write_text("mine")
+    with pytest.raises(OutputError, match="notes' is a file; wanted a folder"):
+        genai_folder(tiny_decoder(), tmp_path / "notes")

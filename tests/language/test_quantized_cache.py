@@ -82,3 +82,9 @@ def test_samples_without_tokens_are_refused() -> None:
     source, _ = small()
     with pytest.raises(CalibrationError):
         onnxq.quantize_cache(source, [])
+
+
+def test_tokens_of_another_vocabulary_are_named() -> None:
+    source = tiny_decoder()
+    with pytest.raises(CalibrationError, match="token 655 is not in the model's vocabulary of 256"):
+        onnxq.quantize_cache(source, as_samples(source, TEXTS * 0 + 655))
