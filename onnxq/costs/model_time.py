@@ -292,7 +292,7 @@ def is_absorbed(node: ir.Node, form: NodeForm, form_of: Callable[[ir.Node], Node
         source
         for source in sources
         if source is not None
-        and form_of(source) is form
+        and _gives(form_of(source)) is form
         and len(source.outputs[0].uses()) == 1
         and not source.outputs[0].is_graph_output()
     ]
@@ -311,6 +311,11 @@ def is_absorbed(node: ir.Node, form: NodeForm, form_of: Callable[[ir.Node], Node
         and ahead[0].op_type in PRODUCT_OPS
         and any(is_constant(node, slot) for slot in range(len(node.inputs)))
     )
+
+
+def _gives(form: NodeForm) -> NodeForm:
+    """Form of a node that goes on with the numbers which this one leaves: codes, or floats."""
+    return NodeForm.FLOAT if form is NodeForm.FLOAT_RESULT else form
 
 
 def is_gate_of_itself(node: ir.Node) -> bool:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import onnx
 import onnx_ir as ir
+from onnx import helper
 
 from onnxq.errors import first_line
 from onnxq.graph.ceil_mode import correct_ceil_mode
@@ -79,11 +81,31 @@ def _drop_declarations(graph: onnx.GraphProto) -> None:
 
 def _inferred(model: onnx.ModelProto) -> onnx.ModelProto:
     """By onnx's inference, again for as long as it is wrong of a pool with ceil_mode."""
+    _copy_where_nothing_is_inferred(model.graph)
     while True:
         inferred = onnx.shape_inference.infer_shapes(model, data_prop=True)
         known = (*inferred.graph.input, *_infos(inferred.graph))
         if not correct_ceil_mode(model.graph, {info.name: _sizes(info) for info in known}):
             return inferred
+
+
+def _copy_where_nothing_is_inferred(graph: onnx.GraphProto) -> None:
+    """Makes Identity of the nodes that onnx infers nothing of; the graph is for inference only."""
+    for one in proto_graphs(graph):
+        for node in one.node:
+            if node.op_type in never_inferred() and not node.domain and node.input:
+                name = node.name
+                node.CopyFrom(helper.make_node("Identity", node.input[:1], node.output[:1], name))
+
+
+@functools.cache
+def never_inferred() -> frozenset[str]:
+    """Operators of ai.onnx of which onnx's inference says nothing.
+
+    All of them are normalizations, whose result has the type and the sizes of the first input.
+    """
+    schemas = (schema for schema in onnx.defs.get_all_schemas() if not schema.domain)
+    return frozenset(s.name for s in schemas if not s.has_type_and_shape_inference_function)
 
 
 def _sizes(info: onnx.ValueInfoProto) -> list[int | None]:

@@ -7,6 +7,7 @@ import pytest
 
 from onnxq.errors import ShapeError
 from onnxq.graph.sizes import sizes_of
+from onnxq.graph.types import never_inferred
 
 if TYPE_CHECKING:
     from tests.graph.conftest import Parse
@@ -41,3 +42,20 @@ def test_a_shape_of_another_rank_is_refused(parse: Parse) -> None:
     model = parse(TEXT, {"w": WEIGHT})
     with pytest.raises(ShapeError, match="input 'x' has 4 axes"):
         sizes_of(model, {"x": (1, 3)})
+
+
+@pytest.mark.parametrize(
+    "normalization",
+    ["GroupNormalization<num_groups = 2>(x, s, b)", "MeanVarianceNormalization(x)"],
+)
+def test_sizes_behind_normalizations_that_onnx_does_not_infer_are_known(
+    parse: Parse, normalization: str
+) -> None:
+    text = f"g (float[N,4,H] x) => (float[N,4,H] y) {{ a = {normalization} y = Relu(a) }}"
+    model = parse(text, {"s": np.ones(4, np.float32), "b": np.zeros(4, np.float32)})
+    found = sizes_of(model, {"x": (1, 4, 9)})
+    assert found["a"] == found["y"] == (1, 4, 9)
+
+
+def test_onnx_infers_all_operators_but_two_normalizations() -> None:
+    assert never_inferred() == {"GroupNormalization", "MeanVarianceNormalization"}

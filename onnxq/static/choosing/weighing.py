@@ -36,8 +36,15 @@ if TYPE_CHECKING:
 
 
 def forms_of(prepared: Prepared) -> dict[str, NodeForm]:
-    """Node name -> the form that was chosen for it."""
-    return {name: choice.form for name, choice in prepared.choices.items()}
+    """Node name -> the form in which it runs: of a bias inside of a float result, float."""
+    forms = {name: choice.form for name, choice in prepared.choices.items()}
+    owners = {
+        name: decision.folded_into
+        for name, decision in prepared.decisions.items()
+        if isinstance(decision, Quantize) and decision.folded_into
+    }
+    inside = [n for n, owner in owners.items() if forms[owner] is NodeForm.FLOAT_RESULT]
+    return forms | dict.fromkeys(inside, NodeForm.FLOAT)
 
 
 @dataclass(frozen=True, eq=False)

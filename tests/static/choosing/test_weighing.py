@@ -1,0 +1,36 @@
+from __future__ import annotations
+
+import numpy as np
+from onnx import helper
+
+import onnxq
+from onnxq import costs
+from onnxq.graph.sizes import sizes_of
+from onnxq.operator import NodeForm
+from onnxq.static.choosing.weighing import Weighing
+from tests.examples import model, weights
+
+NODE = helper.make_node
+TOKENS, WIDTH = 16, 32
+
+
+def test_a_bias_inside_of_a_float_result_is_no_sum_of_codes() -> None:
+    """A product whose bias has no known time would keep its codes, however long they take."""
+    nodes = [
+        NODE("MatMul", ["x", "w"], ["m"], "product"),
+        NODE("Add", ["m", "b"], ["a"], "bias"),
+        NODE("LayerNormalization", ["a", "gain"], ["y"], "norm"),
+    ]
+    constants = {
+        "w": weights(1, WIDTH, WIDTH),
+        "b": weights(2, WIDTH),
+        "gain": np.ones(WIDTH, np.float32),
+    }
+    source = model(nodes, constants, {"x": ["N", TOKENS, WIDTH]})
+    prepared = onnxq.prepare(source, None, "x86-vnni")
+    assert prepared.choices["product"].form is NodeForm.FLOAT_RESULT
+    table = costs.of("x86-vnni")
+    assert table is not None
+    weighing = Weighing(prepared, sizes_of(prepared.model, {"x": (1, TOKENS, WIDTH)}), table)
+    assert weighing.forms["bias"] is NodeForm.FLOAT
+    assert weighing.knows(list(prepared.model.graph))
