@@ -1,7 +1,8 @@
 """A language model of bytes: a decoder as Llama's (Touvron et al. 2023), trained on novels.
 
 Its 256 tokens are the bytes; the names of its weights are those of LlamaForCausalLM in Hugging
-Face's transformers, so that its file can be loaded there too.
+Face's transformers, so that its file can be loaded there too. scripts/make_novels.py and
+scripts/train_decoder.py made it.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ from onnxq.operator import (
     register,
 )
 from onnxq.operator.examples import normal
-from onnxq.operator.nodes import call_of, has_input, is_constant, shape, sizes
+from onnxq.operator.nodes import call_of, has_input, is_constant, sizes
 from onnxq.operators._dynamic import lower_stored
 from onnxq.operators._factors import only_along
 from onnxq.operators._gemm import centred, furthest, integer_matmul, origin, reach, shifted
@@ -54,6 +54,18 @@ SLOW_IN_SPACE = (
 COLUMN_ELEMENTS = 1 << 24  # 64 MiB of float32: images unfolded at once
 
 
+def filter_shape(node: ir.Node) -> tuple[int, ...] | Float:
+    """Shape of the weight of a convolution with constants, or why it is none."""
+    if not is_constant(node, 1):
+        return Float("its weight is computed at run time; constant weights are needed")
+    if has_input(node, 2) and not is_constant(node, 2):
+        return Float("its bias is computed at run time; a constant bias is needed")
+    weight = sizes(node, 1)
+    if len(weight) - 2 not in SPATIAL_RANKS:
+        return Float(f"its weight has shape {weight}; wanted 1 to 3 spatial axes")
+    return weight
+
+
 @register
 class Conv(Operator):
     """Y[n, o, p] = B[o] + sum_{c, k} X[n, c, p * stride + k * dilation - pad] W[o, c, k].
@@ -66,13 +78,9 @@ class Conv(Operator):
 
     def rule(self, node: ir.Node) -> Rule | Float:
         """Weight per output channel; a Q behind it, for there is no kernel with float output."""
-        if not is_constant(node, 1):
-            return Float("its weight is computed at run time; constant weights are needed")
-        if has_input(node, 2) and not is_constant(node, 2):
-            return Float("its bias is computed at run time; a constant bias is needed")
-        weight = shape(node, 1)
-        if weight is None or len(weight) - 2 not in SPATIAL_RANKS:
-            return Float(f"its weight has shape {weight}; wanted 1 to 3 spatial axes")
+        weight = filter_shape(node)
+        if isinstance(weight, Float):
+            return weight
         group = node.attributes.get_int("group", 1)
         depthwise = group > 1 and weight[0] == group and weight[1] == 1
         return Rule(
@@ -168,15 +176,14 @@ class Conv(Operator):
         return lower_stored(site, rule)
 
 
-def _why_slow(weight: tuple[int | None, ...]) -> str:
+def _why_slow(weight: tuple[int, ...]) -> str:
     """Why a Conv that is not depthwise is faster in float, or the empty string.
 
     Channels last, windows with three axes are unfolded tap by tap: one copy of the channels each.
     """
     channels, kernel = weight[1], weight[2:]
-    few = channels is not None and channels < FEW_CHANNELS
     unfolded = len(kernel) == max(SPATIAL_RANKS) and set(kernel) != {1}
-    return SLOW_IN_SPACE.format(channels) if few and unfolded else ""
+    return SLOW_IN_SPACE.format(channels) if channels < FEW_CHANNELS and unfolded else ""
 
 
 def quantized_conv(call: Call, accumulator: Accumulator) -> Array:

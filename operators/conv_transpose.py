@@ -41,7 +41,7 @@ from onnxq.operators._transposed import (
     transposed_axes,
 )
 from onnxq.operators._unfolded import unfolded_transposed
-from onnxq.operators.conv import SPATIAL_RANKS
+from onnxq.operators.conv import SPATIAL_RANKS, filter_shape
 from onnxq.qparams import IntArray, PerChannel, PerTensor, QParams
 
 OUTPUT_CHANNELS = 1  # axis of the weight (channels, outputs / group, *kernel)
@@ -85,13 +85,9 @@ class ConvTranspose(Operator):
 
     def rule(self, node: ir.Node) -> Rule | Float:
         """Weight per output channel of a group, which groups share; depthwise, per channel."""
-        if not is_constant(node, 1):
-            return Float("its weight is computed at run time; constant weights are needed")
-        if has_input(node, 2) and not is_constant(node, 2):
-            return Float("its bias is computed at run time; a constant bias is needed")
-        weight = shape(node, 1)
-        if weight is None or len(weight) - 2 not in SPATIAL_RANKS:
-            return Float(f"its weight has shape {weight}; wanted 1 to 3 spatial axes")
+        weight = filter_shape(node)
+        if isinstance(weight, Float):
+            return weight
         sizes = _spatial(node, len(weight) - 2)
         if node.attributes.get_ints("output_shape", []) and None in sizes:
             return Float(
@@ -99,7 +95,7 @@ class ConvTranspose(Operator):
                 "the padding follows from both"
             )
         group = node.attributes.get_int("group", 1)
-        depthwise, odd = weight[:2] == (group, 1) != (1, 1), _odd_channels(weight[0], group)
+        depthwise, odd = weight[:2] == (group, 1) != (1, 1), weight[0] // group % 2 == 1
         return Rule(
             Role.COMPUTE,
             weight=WeightSlot(1, 0 if depthwise else OUTPUT_CHANNELS),
@@ -257,11 +253,6 @@ class ConvTranspose(Operator):
         rule = self.dynamic_rule(site.node)
         assert isinstance(rule, DynamicRule), "the plan holds nodes that have a rule"
         return lower_stored(site, rule)
-
-
-def _odd_channels(channels: int | None, group: int) -> bool:
-    """Whether a group has an odd number of input channels, as far as is known."""
-    return channels is None or channels // group % 2 == 1
 
 
 def _spatial(node: ir.Node, rank: int) -> list[int | None]:
