@@ -131,7 +131,8 @@ class _Replay:
         outputs = _run(node, self.values, {})
         error = _error(node, [self.values[name] for name in node.input], outputs)
         reached = any(not own.keys().isdisjoint(reads) for own in self.moved)
-        runs = [self._replica(node, own, error) for own in self.moved if error or reached]
+        apart = _apart(node, [self.values[name] for name in node.input]) if error else None
+        runs = [self._replica(node, own, error, apart) for own in self.moved if error or reached]
         for slot, (name, y) in enumerate(zip(node.output, outputs, strict=False)):
             if not name:
                 continue
@@ -144,7 +145,9 @@ class _Replay:
         self.values[""] = None
         return error > 0
 
-    def _replica(self, node: OpRun, own: Values, error: float) -> Sequence[Any]:
+    def _replica(
+        self, node: OpRun, own: Values, error: float, apart: Array | None
+    ) -> Sequence[Any]:
         """Outputs of one replica; its inputs and float results are moved by the node's error."""
         if not error:
             return _run(node, self.values, own)
@@ -152,7 +155,7 @@ class _Replay:
         moved = own | {n: self._move(x, error) for n, x in given.items()}
         with reference.bodies_run_by(self._in_body):
             outputs = _run(node, self.values, moved)
-        return [self._move(y, error) for y in outputs]
+        return [self._move(y, error, apart) for y in outputs]
 
     def _in_body(
         self, node: OpRun, inputs: Sequence[Any], extra: Mapping[str, Any]
@@ -165,12 +168,14 @@ class _Replay:
         moved = [self._move(x, error) for x in inputs]
         return tuple(self._move(y, error) for y in reference.run_node(node, moved, extra))
 
-    def _move(self, x: Any, error: float) -> Any:
+    def _move(self, x: Any, error: float, apart: Array | None = None) -> Any:
         """The floats, each up or down at random; anything else as it is."""
         if not (isinstance(x, np.ndarray) and x.dtype in WIDE):
             return x
         signs = self.random.integers(0, 2, x.shape, np.int8) * 2 - 1
         with np.errstate(over="ignore", invalid="ignore"):
+            if apart is not None and apart.shape == x.shape:
+                return np.asarray(x + signs * np.maximum(error * np.abs(x), apart), x.dtype)
             return np.asarray(x * (1 + error * signs.astype(np.float64)), x.dtype)
 
     def _note(self, name: str, y: Array, replicas: Sequence[Any], error: float) -> None:
@@ -295,6 +300,19 @@ def _rounds(node: OpRun, inputs: Sequence[Any], outputs: Sequence[Any]) -> bool:
     if isinstance(node, reference.KernelOp) and node.uses_kernel(arrays):
         return node.adds_floats(arrays) or node.bound(arrays) is not None
     return True
+
+
+def _apart(node: OpRun, inputs: Sequence[Any]) -> Array | None:
+    """How far each number of a kernel's result is moved, where the kernel has a bound; else None.
+
+    Codes that it makes of its inputs hide how these are moved, and what it subtracts from a sum is
+    larger than the result: the bound counts both, and is CONFIDENCE times what chance makes.
+    """
+    arrays = [None if x is None else np.asarray(x) for x in inputs]
+    if not (isinstance(node, reference.KernelOp) and node.uses_kernel(arrays)):
+        return None
+    bound = node.bound(arrays)
+    return None if bound is None else np.asarray(bound, np.float64) / CONFIDENCE
 
 
 def _terms(inputs: Sequence[Any], outputs: Sequence[Any]) -> float:

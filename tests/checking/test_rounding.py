@@ -13,7 +13,7 @@ from onnxq.checking import rounding
 from onnxq.checking.cross_check import cross_check
 from onnxq.errors import VerificationError
 from onnxq.reference.float_nodes import FloatNodes
-from tests.dynamic_models import parsed
+from tests.dynamic_models import normal, parsed
 from tests.examples import model, weights
 
 if TYPE_CHECKING:
@@ -219,3 +219,12 @@ def test_a_node_in_a_body_that_is_wrong_by_a_tenth_is_not(
     scale(monkeypatch, "Erf_e", 1.1)
     with pytest.raises(VerificationError, match="output 'y', end to end"):
         cross_check(made, feeds).check()
+
+
+def test_the_bound_of_a_product_in_blocks_goes_through_what_is_behind_it() -> None:
+    """Zero points are subtracted behind the sum: near 0, results are less exact than they look."""
+    text = "g (float[n, 72] x) => (float[n, 24] y) { h = MatMul(x, w)  r = Tanh(h)  y = Neg(r) }"
+    made = onnxq.quantize_weights(
+        parsed(text, {"w": normal(72, 24, seed=7)}), block=128, method="rtn", form="dequantize"
+    )
+    onnxq.cross_check(made, {"x": normal(15, 72)}).check()
