@@ -151,6 +151,11 @@ class Decoder:
         Raises:
             CalibrationError: so.
         """
+        if not isinstance(tokens, np.ndarray):
+            raise CalibrationError(
+                f"tokens are a {type(tokens).__name__}; wanted one array of integers of shape "
+                "(rows, tokens). Rows of equal length are stacked by numpy.stack."
+            )
         if tokens.ndim != 2 or tokens.dtype.kind not in "iu" or not tokens.size:
             raise CalibrationError(
                 f"tokens are {tokens.dtype} of shape {tokens.shape}; wanted integers of shape "

@@ -40,6 +40,8 @@ def test_a_token_that_the_vocabulary_lacks_is_named(token: int) -> None:
 def test_tokens_are_integers_in_rows() -> None:
     with pytest.raises(CalibrationError, match=r"tokens are float64 of shape \(3,\); wanted int"):
         DECODER.check(np.ones(3))
+    with pytest.raises(CalibrationError, match=r"tokens are a list; wanted one array .* stack"):
+        DECODER.check([np.ones(3, np.int64)])  # type: ignore[arg-type]
 
 
 def test_a_context_that_is_longer_than_the_model_knows_is_refused() -> None:
