@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from onnxq.costs.model_time import FLOATS, TensorState, changes_between
 from onnxq.costs.node_layouts import layout_of
 from onnxq.costs.work import moving
+from onnxq.graph.portable import PortableModel
 from onnxq.graph.walk import node_name, value_name
 from onnxq.operator import NodeForm
 from onnxq.static.placing.decision import Quantize
@@ -24,6 +25,8 @@ from onnxq.tuning.timing.attribution import READS_CODES
 from onnxq.tuning.timing.run_sizes import every_size
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import onnx_ir as ir
 
     from onnxq.graph.sizes import Sizes
@@ -71,6 +74,7 @@ class TimeModel:
 
     def __init__(self, times: Times, model: ir.Model) -> None:
         self.times = times
+        self._model = model
         self._nodes = list(model.graph)
         self._inputs = list(model.graph.inputs)
         self._outputs = list(model.graph.outputs)
@@ -80,6 +84,14 @@ class TimeModel:
         self._inner = sum(
             each.of(NodeForm.FLOAT) or 0.0 for n, each in times.nodes.items() if n not in named
         )
+
+    def __reduce__(self) -> tuple[Callable[..., TimeModel], tuple[object, ...]]:
+        """Pickles with the bytes of its model, whose nodes may hold tensors that are computed.
+
+        Raises:
+            ModelError: the model is too large for protobuf; tune it in one process.
+        """
+        return _restored, (self.times, PortableModel.of(self._model, self._model))
 
     def ratio(self, forms: Forms) -> float | None:
         """Predicted time over the float model's; None where it has no time at all.
@@ -137,3 +149,8 @@ class TimeModel:
         shape = self._sizes.get(value_name(value))
         time = self.times.changes.get(change)
         return 0.0 if shape is None or time is None else time.ns(math.prod(shape))
+
+
+def _restored(times: Times, model: PortableModel) -> TimeModel:
+    """The TimeModel whose parts `__reduce__` gave."""
+    return TimeModel(times, model.load())

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from onnxq.graph.weights import renamed
 from onnxq.operator import NodeForm
 from onnxq.tuning.timing.time_model import TimeModel, forms_of
 from onnxq.tuning.timing.times import ChangeTime, NodeTimes, Times
@@ -99,3 +100,16 @@ def test_a_model_of_times_travels_to_other_processes(network: tuple[ir.Model, Ti
     model, times = network
     ratio = pickle.loads(pickle.dumps(TimeModel(times, model).ratio))
     assert ratio({}) == 1.0
+
+
+def test_it_travels_where_tensors_are_computed_when_read(network: tuple[ir.Model, Times]) -> None:
+    """Tensors that two models share under different names are such."""
+    model, times = network[0].clone(), network[1]
+    for value in model.graph.initializers.values():
+        assert value.const_value is not None
+        value.const_value = renamed(value.const_value, value.name or "")
+    here = TimeModel(times, model)
+    there = pickle.loads(pickle.dumps(here.ratio))
+    for form in (INTEGER, NodeForm.DYNAMIC, NodeForm.FLOAT):
+        forms = dict.fromkeys(times.nodes, form)
+        assert there(forms) == here.ratio(forms)
