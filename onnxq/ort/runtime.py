@@ -348,7 +348,7 @@ def _with_graph(
 
 
 def _remedy(error: Exception) -> str:
-    """What to look at where a model does not run on samples."""
+    """Words on what to look at where a model does not run on samples."""
     if OUT_OF_TABLE in str(error):
         return (
             "An index in the samples is beyond a table of the model: was the text tokenized for "

@@ -10,38 +10,33 @@ if TYPE_CHECKING:
     from onnxq.qconfig import QConfig
 
 
-class QuantStub(nn.Module):
+class _Stub(nn.Module):
+    """A mark on a tensor, which it gives back as it is."""
+
+    def __init__(self, qconfig: QConfig | None = None) -> None:
+        super().__init__()
+        if qconfig:
+            self.qconfig = qconfig
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The input."""
+        return x
+
+
+class QuantStub(_Stub):
     """Start of a quantized part: its input, which `prepare` observes and `prepare_qat` rounds here.
 
     Args:
         qconfig: how; None: that of a module around it.
     """
 
-    def __init__(self, qconfig: QConfig | None = None) -> None:
-        super().__init__()
-        if qconfig:
-            self.qconfig = qconfig
 
-    def forward(self, x: Tensor) -> Tensor:
-        """The input."""
-        return x
-
-
-class DeQuantStub(nn.Module):
+class DeQuantStub(_Stub):
     """End of a quantized part: its input, unchanged; what follows stays in float.
 
     Args:
         qconfig: as that of QuantStub; there is nothing to quantize.
     """
-
-    def __init__(self, qconfig: QConfig | None = None) -> None:
-        super().__init__()
-        if qconfig:
-            self.qconfig = qconfig
-
-    def forward(self, x: Tensor) -> Tensor:
-        """The input."""
-        return x
 
 
 class QuantWrapper(nn.Module):
