@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import onnx_ir as ir
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Sequence
+    from collections.abc import Hashable, Mapping, Sequence
 
 _COPY, _TRANSPOSE = "Identity", "Transpose"
 _RANDOM = ("Random", "Bernoulli", "Multinomial", "Dropout")  # how names of operators begin
@@ -18,24 +18,47 @@ _COMPARED_BYTES = 1024  # of a tensor among attributes; larger ones are equal to
 def equal_values(model: ir.Model) -> dict[ir.Value, ir.Value]:
     """Result of a node -> the first value of the main graph that is equal to it, maybe itself.
 
-    Identity gives its input, as Transpose to the order that there is. Nodes with bodies, and those
-    that draw numbers, have results of their own.
+    Identity gives its input, as Transpose to the order that there is; several in a row are one.
+    Nodes with bodies, and those that draw numbers, have results of their own.
     """
     first: dict[ir.Value, ir.Value] = {}
     numbered: dict[Hashable, ir.Value] = {}
+    turned: dict[ir.Value, _Turned] = {}
     for node in model.graph:
+        result, one = node.outputs[0], _turned(node, first, turned)
+        if one is not None:
+            is_as_it_was = _is_sorted(one.order)
+            first[result] = one.source if is_as_it_was else numbered.setdefault(one, result)
+            turned[result] = one
+            continue
         key = _key(node, first)
         for position, value in enumerate(node.outputs):
             first[value] = value if key is None else numbered.setdefault((key, position), value)
-        if _is_copy(node) and node.inputs[0] is not None:
-            first[node.outputs[0]] = first.get(node.inputs[0], node.inputs[0])
+        if node.op_type == _COPY and node.inputs[0] is not None:
+            first[result] = first.get(node.inputs[0], node.inputs[0])
     return first
 
 
-def _is_copy(node: ir.Node) -> bool:
-    """Whether the node gives its input as it is."""
-    order = node.attributes.get("perm") if node.op_type == _TRANSPOSE else None
-    return node.op_type == _COPY or (order is not None and _is_sorted(order.as_ints()))
+class _Turned(NamedTuple):
+    """A value with its axes in another order: axis i is order[i] of the source."""
+
+    source: ir.Value
+    order: tuple[int, ...]
+
+
+def _turned(
+    node: ir.Node, first: Mapping[ir.Value, ir.Value], turned: Mapping[ir.Value, _Turned]
+) -> _Turned | None:
+    """What a Transpose that says its order gives, through those ahead of it."""
+    read = node.inputs[0] if node.inputs else None
+    perm = node.attributes.get("perm")
+    if node.op_type != _TRANSPOSE or read is None or perm is None or perm.is_ref():
+        return None
+    source, order = first.get(read, read), tuple(perm.as_ints())
+    if source not in turned:
+        return _Turned(source, order)
+    before = turned[source]
+    return _Turned(before.source, tuple(before.order[axis] for axis in order))
 
 
 def _is_sorted(axes: Sequence[int]) -> bool:

@@ -52,6 +52,8 @@ if TYPE_CHECKING:
 
 _ITS_OWN_LINES = re.compile(r" (?:Caused by: \(|For more information, run)")
 """Where torch's message goes on about torch; the user's line is said behind it."""
+_GUARDS = re.compile(r"^ *- (.+?)(?:\. If you're using .*)?$", re.MULTILINE)
+"""Lines behind that which name the sizes that torch.export could not leave open."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,6 +225,7 @@ def _explained(model: nn.Module) -> Iterator[None]:
         raise
     except Exception as error:  # torch.export's: of many kinds, some straight from Exception
         reason = _ITS_OWN_LINES.split(" ".join(str(error).split()))[0]
+        reason = " ".join((reason, *_GUARDS.findall(str(error))))
         said = textwrap.shorten(reason, 400, placeholder=" ...")
         raise UnsupportedError(
             f"{type(model).__name__} cannot be exported by torch.export: {said}{users_line(error)}"

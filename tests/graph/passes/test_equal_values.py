@@ -28,3 +28,11 @@ def test_a_transpose_that_keeps_the_order_gives_its_input(parse: Parse) -> None:
         w = Transpose(x) }"""
     found = {str(value.name): str(first.name) for value, first in equal_values(parse(body)).items()}
     assert found == {"a": "x", "y": "y", "z": "z", "w": "w"}
+
+
+def test_transposes_in_a_row_are_one(parse: Parse) -> None:
+    body = """g (float[2,3,4] x) => (float[2,3,4] y, float[4,2,3] z, float[4,2,3] w) {
+        a = Transpose<perm=[1,2,0]>(x)  y = Transpose<perm=[2,0,1]>(a)
+        z = Transpose<perm=[1,2,0]>(a)  w = Transpose<perm=[2,0,1]>(y) }"""
+    found = {str(value.name): str(first.name) for value, first in equal_values(parse(body)).items()}
+    assert found == {"a": "a", "y": "x", "z": "z", "w": "z"}

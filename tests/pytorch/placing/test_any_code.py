@@ -236,6 +236,24 @@ def test_the_layer_behind_an_rms_norm_is_quantized() -> None:
     assert not any("has no place" in why for why in placed.floats.values())
 
 
+class Attentions(nn.Module):
+    """Attention on the result of attention: two transposes in between cancel out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = (nn.MultiheadAttention(8, 2, batch_first=True) for _ in range(2))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(N, tokens, 8)."""
+        y, _ = self.first(x, x, x, need_weights=False)
+        z: Tensor = self.second(y, y, y, need_weights=False)[0]
+        return z
+
+
+def test_a_layer_behind_transposes_that_cancel_out_is_quantized() -> None:
+    assert len(placements(Attentions(), torch.randn(3, 5, 8)).weights) == 4
+
+
 def test_a_given_weight_with_batch_norm_is_folded_where_nothing_is_trained() -> None:
     model = nn.Sequential(Standardized(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU())
     x = images()

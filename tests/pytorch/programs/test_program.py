@@ -58,6 +58,24 @@ class Tokens(nn.Module):
 
 
 @pytest.mark.parametrize(("left_open", "is_open"), [(Open.BATCH, False), (Open.LENGTHS, True)])
+class UpTo(nn.Module):
+    """Computes large batches in another way."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc = nn.Linear(4, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(N, 4)."""
+        y: Tensor = self.fc(x)
+        return y if x.shape[0] < 26 else y.relu()
+
+
+def test_a_batch_that_forward_branches_on_is_refused_with_its_bound() -> None:
+    with pytest.raises(UnsupportedError, match=r"violated \(batch\).* satisfy .*<= 25"):
+        program_of(UpTo(), torch.randn(16, 4))
+
+
 def test_lengths_are_open_on_request(left_open: Open, is_open: bool) -> None:
     exported = program_of(Tokens(), torch.ones(2, 5, 4), left_open=left_open).exported
     (node,) = [n for n in exported.graph.nodes if n.name == "x"]
