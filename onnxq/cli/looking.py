@@ -66,9 +66,13 @@ def inspect(
     Of a quantized model, whoever wrote it (QDQ, operators on codes, weights in blocks): which
     weights are codes, with how many scales; sizes; what ONNX Runtime runs, and what stays float.
 
+    MODEL may be a folder of onnxruntime-genai: its decoder is looked at, with its cache.
+
     --json lists the names of all tensors too, for the qconfig and --set tensor:NAME=...
     """
-    source = load_model(model)
+    from onnxq.language.genai_folder import model_in
+
+    source = load_model(model_in(model))
     from onnxq.report.quantized_file import look_at
 
     quantized = look_at(source)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from onnxq.core.atomic import as_output_error, check_writable, put, temporary
 from onnxq.core.regular import why_no_file
+from onnxq.core.saved import UNREADABLE
 from onnxq.errors import ModelError, OutputError, QConfigError
 from onnxq.graph import io
 from onnxq.graph.saving import save
@@ -101,6 +102,24 @@ def genai_folder(
             with as_output_error(part):
                 put(part, target / name)
     return target
+
+
+def model_in(path: Path) -> Path:
+    """The decoder's file in a folder of onnxruntime-genai; of another path, the path.
+
+    Raises:
+        ModelError: the folder's configuration names no file.
+    """
+    config = path / CONFIG
+    if not path.is_dir() or not config.is_file():
+        return path
+    try:
+        return path / str(json.loads(config.read_text("utf-8"))["model"]["decoder"]["filename"])
+    except UNREADABLE as error:
+        raise ModelError(
+            f"'{config}' does not name the decoder's file at model.decoder.filename: "
+            f"{error!r:.100}. Give the .onnx file inside."
+        ) from error
 
 
 @contextlib.contextmanager

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from onnxq.checking.execution import execution_in, original_name
@@ -14,6 +15,7 @@ from onnxq.errors import ModelError, counted
 from onnxq.graph.checks import FORMAT_KEY
 from onnxq.graph.coded import INPUTS_KEY, OUTPUTS_KEY, read_coded
 from onnxq.graph.saving import saved_bytes
+from onnxq.language.decoder import Decoder
 from onnxq.ort import runtime
 from onnxq.ort.node_kinds import NodeKind
 from onnxq.page.card import Table, card
@@ -23,6 +25,8 @@ from onnxq.report.detail import is_whole
 from onnxq.report.tables import print_table
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import onnx_ir as ir
     from rich.console import Console
 
@@ -31,7 +35,8 @@ if TYPE_CHECKING:
 
 TARGET_KEY = "onnxq.target"
 ANY_TARGET = "any"  # as weights in blocks have it
-MAX_NAMED = 3  # weights named of one kind
+MAX_NAMED = 3  # weights, or ends, named of one kind
+NUMBER = re.compile(r"\d+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +69,7 @@ class QuantizedFile:
         execution: what ONNX Runtime runs on this machine; None: it does not run the model.
         float_nodes: (name, op type) of nodes that it runs in float.
         problem: why it does not run the model; empty where it does.
+        cache: that a decoder keeps of keys and values, in words; empty: it is none, or has none.
     """
 
     format: str
@@ -74,6 +80,7 @@ class QuantizedFile:
     execution: Execution | None
     float_nodes: tuple[tuple[str, str], ...]
     problem: str
+    cache: str = ""
 
     def __repr__(self) -> str:
         runs = self.execution
@@ -105,6 +112,7 @@ class QuantizedFile:
             "execution": None if runs is None else json_values.execution(runs),
             "float_nodes": [{"name": n, "op_type": op} for n, op in self.float_nodes],
             "problem": self.problem,
+            "cache": self.cache,
         }
 
 
@@ -130,7 +138,25 @@ def look_at(model: ir.Model) -> QuantizedFile | None:
         problem = str(error)
     target = model.metadata_props.get(TARGET_KEY)
     ends = tuple(ends_of(model))
-    return QuantizedFile(form, target, saved_bytes(model), ends, found, runs, floats, problem)
+    size, cache = saved_bytes(model), _cache_of(model)
+    return QuantizedFile(form, target, size, ends, found, runs, floats, problem, cache)
+
+
+def _cache_of(model: ir.Model) -> str:
+    """The cache of a decoder: "2 layers, 2 heads of 32 numbers, float: 1.02 kB a token"."""
+    try:
+        decoder = Decoder.of(model)
+        if not decoder.past:
+            return ""
+        empty = next(iter(decoder.empty(1).values()))
+        heads, head = decoder.cache
+    except ModelError:
+        return ""
+    size_bytes = len(decoder.past) * heads * head * empty.dtype.itemsize
+    return (
+        f"{decoder.layers} layers, {heads} heads of {head} numbers, {empty.dtype}: "
+        f"{size_text(size_bytes)} a token of keys and values"
+    )
 
 
 def ends_of(model: ir.Model) -> list[End]:
@@ -162,7 +188,8 @@ def print_quantized(console: Console, file: QuantizedFile) -> None:
         console.print(f"quantized by onnxq for {target}, format {file.format}")
     else:
         console.print(f"quantized; written by {found.producer or 'a program without a name'}")
-    rows = [(end.kind, end.name, end.type, end.meaning) for end in file.ends]
+    ends = file.ends if is_whole() else _gathered(file.ends)
+    rows = [(end.kind, end.name, end.type, end.meaning) for end in ends]
     print_table(console, "", ("end", "name", "type", "numbers"), rows)
     on_codes = ", ".join(f"{op} {count}" for op, count in found.nodes_on_codes.items())
     console.print(f"nodes of the file on codes: {on_codes or 'none'}\n")
@@ -178,7 +205,21 @@ def print_quantized(console: Console, file: QuantizedFile) -> None:
     else:
         print_execution(console, file.execution)
         _print_floats(console, file.float_nodes)
+    if file.cache:
+        console.print(f"cache: {file.cache}")
     console.print(f"size: {size_text(file.size_bytes)}")
+
+
+def _gathered(ends: Sequence[End]) -> list[End]:
+    """The ends; those whose names differ in a number alone are one: "past.*.key (32)"."""
+    groups: dict[End, list[End]] = {}
+    for end in ends:
+        groups.setdefault(replace(end, name=NUMBER.sub("*", end.name)), []).append(end)
+    found: list[End] = []
+    for group, members in groups.items():
+        many = len(members) > MAX_NAMED
+        found += [replace(group, name=f"{group.name} ({len(members)})")] if many else members
+    return found
 
 
 def _print_weights(console: Console, weights: tuple[StoredWeight, ...]) -> None:

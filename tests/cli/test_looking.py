@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+import dataclasses
 import json
 from typing import TYPE_CHECKING
 
+import onnxq
 from onnxq import targets
+from onnxq.language.genai_folder import genai_folder
+from tests.tiny_decoder import TINY, tiny_decoder
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -77,3 +81,23 @@ def test_what_would_be_done_has_no_meaning_for_a_model_that_is_quantized(
     result = run("inspect", quantized_path, "--exclude", "conv1")
     assert (result.exit_code, result.stdout) == (2, "")
     assert "--set or --exclude has no meaning for a model that is quantized" in result.stderr
+
+
+def test_a_folder_of_genai_says_its_products_and_its_cache(run: Run, tmp_path: Path) -> None:
+    source = tiny_decoder(dataclasses.replace(TINY, depth=4))
+    made = onnxq.quantize_weights(source, block=16, check=onnxq.Check.NONE)
+    genai_folder(made, tmp_path / "made")
+    result = run("inspect", tmp_path / "made")
+    assert result.exit_code == 0, result.stderr
+    said = " ".join(result.stdout.split())
+    assert "4 bits blocks of 16, affine, accuracy level 4" in said
+    assert "past_key_values.*.key (4)" in said
+    assert "cache: 4 layers, 1 heads of 16 numbers, float32: 512 B a token" in said
+    assert "GroupQueryAttention" in said
+
+
+def test_a_folder_whose_configuration_names_no_file_is_refused(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "genai_config.json").write_text("{}")
+    result = run("inspect", tmp_path)
+    assert result.exit_code == 3
+    assert "does not name the decoder's file" in result.stderr
