@@ -49,7 +49,7 @@ class _Turned(NamedTuple):
 def _turned(
     node: ir.Node, first: Mapping[ir.Value, ir.Value], turned: Mapping[ir.Value, _Turned]
 ) -> _Turned | None:
-    """What a Transpose that says its order gives, through those ahead of it."""
+    """Value of a Transpose that says its order, through those ahead of it."""
     read = node.inputs[0] if node.inputs else None
     perm = node.attributes.get("perm")
     if node.op_type != _TRANSPOSE or read is None or perm is None or perm.is_ref():
