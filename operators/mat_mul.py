@@ -18,15 +18,17 @@ from onnxq.operator import (
     Float,
     Operator,
     Reals,
+    Response,
     Role,
     Rule,
     Site,
     Unfolded,
+    Weighted,
     WeightSlot,
     register,
 )
 from onnxq.operator.examples import normal
-from onnxq.operator.nodes import is_constant, shape
+from onnxq.operator.nodes import constant, is_constant, shape
 from onnxq.operator.site import MICROSOFT
 from onnxq.operators._dynamic import lower_stored
 from onnxq.operators._dynamic_product import (
@@ -70,6 +72,15 @@ class MatMul(Operator):
             saturating_pairs=True,
             pair_axes=(0,) if matrix else (),
         )
+
+    def responses(self, node: ir.Node) -> tuple[Response, ...]:
+        """A constant A, or a constant B that is no matrix: a filter bank, say, on the left of it."""
+        a, b = constant(node, 0), constant(node, 1)
+        if a is not None:
+            return (Weighted(1, np.atleast_2d(a)),)
+        if b is not None and b.ndim != 2:
+            return (Weighted(0, b[None] if b.ndim == 1 else np.swapaxes(b, -1, -2)),)
+        return ()
 
     def unfolded(self, node: ir.Node) -> Unfolded:
         """A place per row of A, an input per column."""

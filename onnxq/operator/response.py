@@ -1,8 +1,8 @@
 """How an operator answers to an error in one of its inputs: what codes upstream would do behind it.
 
-Nothing is said of products with constant weights, nor of nodes that only move data or bound it:
-their rules say enough. An operator that says nothing else either is one behind which errors are not
-followed.
+Nothing is said of products with the constant weights of their rules, nor of nodes that only move
+data or bound it: their rules say enough. An operator that says nothing else either is one behind
+which errors are not followed.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from onnxq.core.arrays import Reals
+    from onnxq.core.arrays import Array, Reals
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,4 +65,17 @@ class Normalizing:
     gain_slot: int | None = 1
 
 
-Response = Linear | Curve | Normalizing
+@dataclass(frozen=True, slots=True, eq=False)
+class Weighted:
+    """Sums of one input times constants that are no weight of the operator's rule.
+
+    Attributes:
+        slot: of the input.
+        rows: (..., sums, inputs): the factors of each sum.
+    """
+
+    slot: int
+    rows: Array
+
+
+Response = Linear | Curve | Normalizing | Weighted

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from onnxq.dtypes import INT8, INT16, UINT8
 from onnxq.errors import ShapeError, UnsupportedError
-from onnxq.operator import Call, Case, NodePlan, WeightSlot
+from onnxq.operator import Call, Case, NodePlan, Weighted, WeightSlot
 from onnxq.operators.mat_mul import MatMul
 from onnxq.qparams import PerChannel, QParams, per_tensor
 from tests.operators import builder
@@ -31,6 +31,30 @@ def test_other_constants_are_quantized_per_tensor(b: Codes) -> None:
     rule = builder.rule_of(OP, Case("", (A, b), (1,)))
     assert rule.weight is None
     assert rule.activations == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "constant", "rows"),
+    [
+        (A, B, 0, (2, 3)),
+        (A[0], B, 0, (1, 3)),
+        (np.zeros((5, 2, 3), np.float32), B, 0, (5, 2, 3)),
+        (A, B[:, 0], 1, (1, 3)),
+        (A, np.zeros((2, 3, 4), np.float32), 1, (2, 4, 3)),
+    ],
+    ids=["matrix on the left", "row on the left", "batches on the left", "column", "batches"],
+)
+def test_constants_that_are_no_weight_say_how_errors_are_summed(
+    a: Codes, b: Codes, constant: int, rows: tuple[int, ...]
+) -> None:
+    (response,) = OP.responses(builder.node_of(OP, Case("", (a, b), (constant,))))
+    assert isinstance(response, Weighted)
+    assert response.slot == 1 - constant
+    assert response.rows.shape == rows
+
+
+def test_a_weight_says_it_by_its_rule() -> None:
+    assert OP.responses(builder.node_of(OP, Case("", (A, B), (1,)))) == ()
 
 
 @given(

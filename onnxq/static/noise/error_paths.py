@@ -27,7 +27,7 @@ from onnxq.graph.walk import node_name, value_name, walk
 from onnxq.graph.weights import constant_array
 from onnxq.observers import FloatHistogramObserver, NormalizationObserver
 from onnxq.observers.tensor_noise import TensorNoise, decibels
-from onnxq.operator import Curve, Linear, Normalizing, Role
+from onnxq.operator import Curve, Linear, Normalizing, Role, Weighted
 from onnxq.operator.nodes import constant, find_input
 from onnxq.static.noise.watched import responses
 
@@ -144,6 +144,8 @@ def _steps(
                 yield from _ahead_of_curve(node, response, behind, observers)
             case Normalizing():
                 yield from _ahead_of_normalization(node, response, observers)
+            case Weighted(slot=slot, rows=rows):
+                yield from _ahead_of_product(node, slot, behind, _summed(rows))
     if behind:
         yield from _by_rule(node, behind)
 
@@ -198,12 +200,18 @@ def _by_rule(node: ir.Node, behind: list[Magnifier]) -> Iterator[tuple[ir.Value,
                 yield from ((value, magnifier.through(node)) for magnifier in passed)
     if rule.weight is None:
         return
-    weight, value = find_input(node, rule.weight.slot), _varying(node, slots[0])
+    weight = find_input(node, rule.weight.slot)
+    if weight is not None and weight.const_value is not None:
+        change = _multiplied(constant_array(weight), rule.weight.axis)
+        yield from _ahead_of_product(node, slots[0], behind, change)
+
+
+def _ahead_of_product(
+    node: ir.Node, slot: int, behind: list[Magnifier], change: Callable[[Error], Error]
+) -> Iterator[tuple[ir.Value, Magnifier]]:
     near = [magnifier for magnifier in behind if magnifier.products < MOST_PRODUCTS]
-    if weight is None or value is None or weight.const_value is None or not near:
-        return
-    change = _multiplied(constant_array(weight), rule.weight.axis)
-    yield from ((value, magnifier.through(node, change, 1)) for magnifier in near)
+    if (value := _varying(node, slot)) is not None:
+        yield from ((value, magnifier.through(node, change, 1)) for magnifier in near)
 
 
 def _varying(node: ir.Node, slot: int) -> ir.Value | None:
@@ -249,6 +257,16 @@ def _multiplied(weight: Array, axis: int) -> Callable[[Error], Error]:
         return Error(tuple((power(a, q), q) for a, q in error.terms))
 
     return change
+
+
+def _summed(rows: Array) -> Callable[[Error], Error]:
+    """Times the rows of a constant, in the mean of its sums: these may lie on any axis."""
+    change = _multiplied(rows.reshape(-1, rows.shape[-1]), 0)
+
+    def in_the_mean(error: Error) -> Error:
+        return Error(tuple((np.asarray(a.mean()), q) for a, q in change(error).terms))
+
+    return in_the_mean
 
 
 def _of_curve(curve: Curve, seen: FloatHistogramObserver) -> Callable[[Error], float]:

@@ -15,7 +15,15 @@ from onnxq.observers.tensor_noise import TensorNoise, decibels, predicted_noise
 from onnxq.static.noise.unfit import TYPICAL_DB, Budget, TensorLoss, tensor_losses, unfit
 from onnxq.static.planning.activation_qparams import tensor_qparams
 from tests.examples import ALL_INTEGERS
-from tests.static.noise.nets import feed_forwards, frequencies, sounds, spectral, tokens
+from tests.static.noise.nets import (
+    feed_forwards,
+    filter_bank,
+    filter_bank_on_the_left,
+    frequencies,
+    sounds,
+    spectral,
+    tokens,
+)
 
 if TYPE_CHECKING:
     from onnxq.core.arrays import Reals, Singles
@@ -52,6 +60,15 @@ def test_all_that_the_logarithm_of_a_spectrum_is_made_of_is_unfit() -> None:
     reasons = found(spectral(logarithm=True), sounds(8))
     assert set(reasons) == {"x", "c", "re2", "im2", "p", "pf"}
     assert "behind Log 'log'" in reasons["x"].reason
+
+
+@pytest.mark.parametrize("model", [filter_bank(), filter_bank_on_the_left()])
+def test_a_spectrum_ahead_of_a_filter_bank_is_unfit_on_either_side_of_it(
+    model: onnx.ModelProto,
+) -> None:
+    reasons = found(model, sounds(8))
+    assert "magnitude" in reasons
+    assert "behind Log 'log'" in reasons["magnitude"].reason
 
 
 def test_what_is_steps_of_radians_ahead_of_a_sine_is_unfit_with_the_product_before_it() -> None:
@@ -105,6 +122,7 @@ def output(model: onnx.ModelProto, samples: Samples, name: str) -> Reals:
         (spectral(logarithm=True), sounds(8), "p", "l", 1.0),
         (spectral(logarithm=True), sounds(8), "c", "l", 1.0),
         (spectral(logarithm=True), sounds(8), "x", "l", 2.5),
+        (filter_bank_on_the_left(), sounds(8), "magnitude", "l", 2.5),
     ],
 )
 def test_the_figure_is_what_rounding_that_tensor_alone_does_there(
