@@ -74,7 +74,7 @@ class MatMul(Operator):
         )
 
     def responses(self, node: ir.Node) -> tuple[Response, ...]:
-        """A constant A, or a constant B that is no matrix: a filter bank, say, on the left of it."""
+        """A constant A, such as a filter bank, or a constant B that is no matrix."""
         a, b = constant(node, 0), constant(node, 1)
         if a is not None:
             return (Weighted(1, np.atleast_2d(a)),)
