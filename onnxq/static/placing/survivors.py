@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from onnxq.static.placing.decision import Decision
     from onnxq.static.placing.groups import TensorGroup
 
+    _Ends = tuple[tuple[str, ...], bool]
+    """Last copies of what is read of a value; whether they lack some of its values."""
+
 
 def with_survivors(
     groups: tuple[TensorGroup, ...],
@@ -43,10 +46,11 @@ def with_survivors(
         decisions: of the placement.
         qconfig: where it names the observer of a group's tensor, that one sees the sources.
     """
-    values = {value_name(v): v for node, _ in walk(model.graph) for v in node.outputs if v.name}
-    values |= {value_name(v): v for v in model.graph.inputs}
+    values = {value_name(v): v for v in model.graph.inputs}
+    values |= {value_name(v): v for node, _ in walk(model.graph) for v in node.outputs if v.name}
+    places = {name: place for place, name in enumerate(values)}
     return tuple(
-        replace(group, survivors=_survivors(group, values, decisions))
+        replace(group, survivors=_survivors(group, _in_order(group, values, places), decisions))
         if len(group.members) > 1
         and group.range is None
         and group_override(group.members, qconfig) is None
@@ -55,37 +59,52 @@ def with_survivors(
     )
 
 
+def _in_order(
+    group: TensorGroup, values: Mapping[str, ir.Value], places: Mapping[str, int]
+) -> dict[str, ir.Value]:
+    """The group's tensors, in the order in which the model computes them."""
+    names = sorted({*group.sources, *group.members}, key=places.__getitem__)
+    return {name: values[name] for name in names}
+
+
 def _survivors(
-    group: TensorGroup, values: Mapping[str, ir.Value], decisions: Mapping[str, Decision]
+    group: TensorGroup, values: dict[str, ir.Value], decisions: Mapping[str, Decision]
 ) -> tuple[str, ...]:
-    """Members to be observed in place of the sources, in their order."""
+    """Members to be observed in place of the sources, in their order; values are the group's."""
+    members = set(group.members)
+    behind: dict[str, _Ends] = {}
+    for name in reversed(values):
+        behind[name] = _ends(values[name], members, decisions, behind)
     found: dict[str, None] = {}
     for source in group.sources:
-        ends, is_part = _ends(values[source], set(group.members), decisions)
-        found |= dict.fromkeys(map(value_name, ends) if is_part else (source,))
+        ends, is_part = behind[source]
+        found |= dict.fromkeys(ends if is_part else (source,))
     return tuple(found)
 
 
 def _ends(
-    value: ir.Value, members: Collection[str], decisions: Mapping[str, Decision]
-) -> tuple[list[ir.Value], bool]:
-    """(last copies of what is read of the value, whether they lack some of its values)."""
-    copies: list[ir.Value] = []
+    value: ir.Value,
+    members: Collection[str],
+    decisions: Mapping[str, Decision],
+    behind: Mapping[str, _Ends],
+) -> _Ends:
+    """The ends of one member, from those of all that is computed behind it."""
+    copies: dict[str, None] = {}
     is_part = False
     for use in value.uses():
         decision = decisions[node_name(use.node)]
         if not isinstance(decision, Quantize) or not _copies(decision, use.idx, members):
-            return [value], False
+            return (value_name(value),), False
         is_part |= _takes_part(decision.rule)
-        copies += [v for v in use.node.outputs if v.name in decision.results]
+        copies |= {v.name: None for v in use.node.outputs if v.name in decision.results}
     if value.is_graph_output() or not copies:
-        return [value], False
-    ends: list[ir.Value] = []
+        return (value_name(value),), False
+    ends: dict[str, None] = {}
     for copy in copies:
-        behind, lacks = _ends(copy, members, decisions)
+        last, lacks = behind[copy]
         is_part |= lacks
-        ends += behind if lacks else [copy]
-    return ends, is_part
+        ends |= dict.fromkeys(last if lacks else (copy,))
+    return tuple(ends), is_part
 
 
 def _copies(decision: Quantize, slot: int, members: Collection[str]) -> bool:
