@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import onnx
+import pytest
+from onnx import helper, numpy_helper
+
+from onnxq.dynamic.dynamic_decision import Objective, QuantizeDynamic
+from onnxq.operator import DynamicForm, Float
+from onnxq.qconfig import QConfigDynamic, default_dynamic_qconfig
+from tests.dynamic_models import planned
+from tests.examples import weights
+from tests.static.noise.nets import filter_bank, filter_bank_on_the_left, spectral
+
+if TYPE_CHECKING:
+    from onnxq.dynamic.dynamic_decision import DynamicPlan
+
+
+def floats(plan: DynamicPlan) -> set[str]:
+    """Nodes that stay in float for a logarithm."""
+    return {
+        name
+        for name, decision in plan.decisions.items()
+        if isinstance(decision, Float) and "Log 'log' reads its results" in decision.reason
+    }
+
+
+@pytest.mark.parametrize("model", [filter_bank(), filter_bank_on_the_left()])
+def test_transform_and_filter_bank_ahead_of_a_logarithm_stay_float(model: onnx.ModelProto) -> None:
+    _, plan = planned(model)
+    assert floats(plan) == {"stft", "bank_sums"}
+    assert isinstance(plan.decisions["first"], QuantizeDynamic)
+
+
+def test_a_spectrum_that_no_logarithm_reads_is_quantized() -> None:
+    _, plan = planned(spectral(logarithm=False))
+    assert isinstance(plan.decisions["stft"], QuantizeDynamic)
+
+
+def test_who_wants_a_small_file_or_names_a_form_gets_it() -> None:
+    _, plan = planned(spectral(logarithm=True), objective=Objective.SIZE)
+    assert isinstance(plan.decisions["stft"], QuantizeDynamic)
+    named = {"stft": QConfigDynamic(default_dynamic_qconfig.weight_observer, DynamicForm.STORED)}
+    _, plan = planned(spectral(logarithm=True), named)
+    assert isinstance(plan.decisions["stft"], QuantizeDynamic)
+
+
+def test_a_product_behind_a_function_of_its_own_is_no_part_of_the_logarithm() -> None:
+    graph = helper.make_graph(
+        [
+            helper.make_node("MatMul", ["x", "w"], ["a"], "hidden"),
+            helper.make_node("Softmax", ["a"], ["p"], "softmax"),
+            helper.make_node("Log", ["p"], ["y"], "log"),
+        ],
+        "classes",
+        [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ["N", 64])],
+        [helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, ["N", 64])],
+        [numpy_helper.from_array(weights(1, 64, 64), "w")],
+    )
+    model = helper.make_model(graph, ir_version=10, opset_imports=[helper.make_opsetid("", 18)])
+    _, plan = planned(model)
+    assert not floats(plan)
