@@ -62,8 +62,8 @@ def with_survivors(
 def _in_order(
     group: TensorGroup, values: Mapping[str, ir.Value], places: Mapping[str, int]
 ) -> dict[str, ir.Value]:
-    """The group's tensors, in the order in which the model computes them."""
-    names = sorted({*group.sources, *group.members}, key=places.__getitem__)
+    """The group's tensors without its constants, in the order in which the model has them."""
+    names = sorted(filter(places.__contains__, group.members), key=places.__getitem__)
     return {name: values[name] for name in names}
 
 

@@ -35,6 +35,7 @@ CONSTANTS = {
     "w": 6 * weights(1, 3, 3, 1, 1),
     "v": 6 * weights(2, 3, 3, 1, 1),
     "u": weights(3, 4, 6, 1, 1),
+    "joined": weights(4, 1, 3, 8, 8),
     "low": -TOP,
     "high": TOP,
 }
@@ -54,6 +55,16 @@ def observed(nodes: list[onnx.NodeProto], qconfig: QConfigMapping = ALL_INTEGERS
 
 def test_of_a_tensor_that_a_pool_reads_the_maxima_are_observed() -> None:
     assert observed(POOLED) == {"x", "p", "y"}
+
+
+def test_a_constant_that_is_joined_to_a_tensor_is_no_tensor_that_is_seen() -> None:
+    joined = [
+        helper.make_node("Conv", ["x", "w"], ["a"], "first"),
+        helper.make_node("Concat", ["a", "joined"], ["b"], "concat", axis=1),
+        helper.make_node("MaxPool", ["b"], ["p"], "pool", kernel_shape=[2, 2], strides=[2, 2]),
+        helper.make_node("Conv", ["p", "u"], ["y"], "last"),
+    ]
+    assert observed(joined) == {"x", "p", "y"}
 
 
 def test_a_tensor_that_others_read_too_is_observed_itself() -> None:
