@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 _SLACK = 1e-6  # of the ends of a range, for the rounding of a line's numbers
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True)
 class CurveBehind:
     """A function of factor * x + offset, and the range of that which was seen.
 
@@ -96,18 +96,19 @@ def curves_behind(
 ) -> dict[str, tuple[CurveBehind, ...]]:
     """Tensor -> the functions that its elements go through; tensors without any are missing.
 
-    Only moves, bounds, and lines of two numbers stand between.
+    Only moves, bounds, and lines of two numbers stand between. A function is there once, however
+    many ways lead to it.
 
     Args:
         model: canonical.
         observers: of the watched tensors.
     """
-    found: dict[str, list[CurveBehind]] = {}
+    found: dict[str, dict[CurveBehind, None]] = {}
     for node, loop in reversed(list(walk(model.graph))):
         if loop is None:
-            behind = [each for v in node.outputs if v.name for each in found.get(v.name, ())]
+            behind = [each for v in node.outputs if v.name for each in found.get(v.name, {})]
             for value, each in _steps(node, behind, observers):
-                found.setdefault(value_name(value), []).append(each)
+                found.setdefault(value_name(value), {})[each] = None
     return {name: tuple(behind) for name, behind in found.items()}
 
 

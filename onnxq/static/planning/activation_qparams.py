@@ -65,7 +65,7 @@ def tensor_qparams(
             qparams = qparams_of_range(interval, group.observer().dtype)
         else:
             observer = _merged(group, constants, statistics, bounds)
-            behind = [curve for member in group.members for curve in curves.get(member, ())]
+            behind = dict.fromkeys(each for t in group.members for each in curves.get(t, ()))
             qparams = with_curves(observer, observer.calculate_qparams(), behind)
             notes += _notes_on_least_scale(observer, qparams, group)
         if len(group.members) == 1 and group.members[0] in prepared.clamps:

@@ -55,6 +55,15 @@ def test_functions_are_found_behind_moves_and_bounds() -> None:
     assert found.curve.function(np.array([1.0])) == pytest.approx(math.e)
 
 
+def test_a_function_that_many_ways_lead_to_is_there_once() -> None:
+    nodes, at = [], "c"
+    for i in range(10):
+        parts = [f"a{i}", f"b{i}"]
+        nodes += [NODE("Split", [at], parts, axis=1, num_outputs=2)]
+        nodes += [NODE("Concat", parts[::-1], [at := f"h{i}"], axis=1)]
+    assert len(behind([*nodes, NODE("Exp", [at], ["y"])], {})) == 1
+
+
 def test_lines_ahead_of_a_function_are_known() -> None:
     """e^(0.25 t + 1), behind a Slice that keeps the factor from becoming part of the Conv."""
     constants = {
