@@ -10,6 +10,7 @@ in int8.
 
 from __future__ import annotations
 
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from onnxq import catalog
@@ -26,13 +27,14 @@ if TYPE_CHECKING:
 
 LOGARITHM = "Log"
 MOST_PRODUCTS = 2
-"""Between a tensor and the logarithm: a transform and a filter bank."""
+"""That stay in float ahead of one logarithm: a filter bank, and the transform ahead of it."""
 
 
 def ahead_of_logs(model: ir.Model) -> dict[ir.Node, str]:
     """Product with a constant -> name of a logarithm that reads sums, powers or moves of it.
 
-    One sweep against the graph's order; nodes of loops and branches are not looked at.
+    One sweep against the graph's order, by the way with the fewest products. Nodes of loops and
+    branches are not looked at.
 
     Args:
         model: canonical.
@@ -43,19 +45,21 @@ def ahead_of_logs(model: ir.Model) -> dict[ir.Node, str]:
         if loop is not None:
             continue
         if node.op_type == LOGARITHM and node.inputs[0] is not None:
-            read.setdefault(node.inputs[0], (node_name(node), 0))
+            read[node.inputs[0]] = (node_name(node), 0)
             continue
         operator = catalog.find(node.op_type, node.domain)
-        behind = next((read[value] for value in node.outputs if value in read), None)
-        if operator is None or behind is None:
+        behind = [read[value] for value in node.outputs if value in read]
+        if operator is None or not behind:
             continue
-        log, products = behind
+        log, products = min(behind, key=itemgetter(1))
         for slot, is_product in _carried(node, operator, products):
-            value = find_input(node, slot)
+            count, value = products + is_product, find_input(node, slot)
+            if value is None or count > MOST_PRODUCTS:
+                continue
             if is_product:
-                found.setdefault(node, log)
-            if value is not None and products + is_product <= MOST_PRODUCTS:
-                read.setdefault(value, (log, products + is_product))
+                found[node] = log
+            if value not in read or count < read[value][1]:
+                read[value] = (log, count)
     return found
 
 

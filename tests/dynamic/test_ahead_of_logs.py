@@ -33,6 +33,20 @@ def test_transform_and_filter_bank_ahead_of_a_logarithm_stay_float(model: onnx.M
     assert isinstance(plan.decisions["first"], QuantizeDynamic)
 
 
+def test_the_nearest_logarithm_counts() -> None:
+    """Behind a Relu only a logarithm that reads it without another product is followed."""
+    text = """<ir_version: 10, opset_import: ["" : 18]>
+    g (float[N, 64] x) => (float[N, 64] o, float[N, 64] y, float[N, 64] z) {
+        o = MatMul(x, w)
+        a = MatMul(x, w) r = Relu(a) y = Log(r) b = MatMul(r, w) z = Log(b)
+    }"""
+    model = onnx.parser.parse_model(text)
+    model.graph.initializer.append(numpy_helper.from_array(weights(1, 64, 64), "w"))
+    _, plan = planned(model)
+    floats = [n for n, d in plan.decisions.items() if isinstance(d, Float) and "quiet" in d.reason]
+    assert len(floats) == 2
+
+
 def test_a_spectrum_that_no_logarithm_reads_is_quantized() -> None:
     _, plan = planned(spectral(logarithm=False))
     assert isinstance(plan.decisions["stft"], QuantizeDynamic)
