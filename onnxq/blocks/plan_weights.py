@@ -381,9 +381,9 @@ def _notes_on_wide(plan: WeightPlan) -> list[str]:
         return []
     name, count = next(iter(wide.items()))
     return [
-        f"{len(wide)} weights have so many inputs ({listed(list(wide))}: "
-        f"{plan.quantized[name].inputs:,}) that gptq solves them in {count} parts, each by itself: "
-        "memory stays below 2 GiB, and errors in one part are not made up for in another"
+        f"{len(wide)} weights have so many inputs that gptq solves them in parts, each by itself "
+        f"('{name}': {plan.quantized[name].inputs:,} inputs, {count} parts): memory stays below "
+        "2 GiB, and errors in one part are not made up for in another"
     ]
 
 

@@ -143,7 +143,7 @@ def look_at(model: ir.Model) -> QuantizedFile | None:
 
 
 def _cache_of(model: ir.Model) -> str:
-    """The cache of a decoder: "2 layers, 2 heads of 32 numbers, float: 1.02 kB a token"."""
+    """The cache of a decoder: "2 layers, 2 heads of 32 numbers, float32: 1 kB a token ..."."""
     try:
         decoder = Decoder.of(model)
         if not decoder.past:

@@ -3,8 +3,8 @@
     note: 4 node(s) compute in float: Conv (1), Log (1). Their last bits may
       differ between machines
 
-In a pipe a sentence stays one line, for `grep`. Commands and paths are never broken: they are there
-to be copied.
+In a pipe a sentence stays one line, for `grep`. Words and paths are never broken. A command that is
+there to be copied is printed by itself, without wrapping.
 """
 
 from __future__ import annotations

@@ -79,5 +79,5 @@ def test_the_plan_says_which_weights_are_solved_in_parts(monkeypatch: pytest.Mon
     made = onnxq.quantize_weights(parsed(text, {"w": normal(256, 8)}), {"x": normal(64, 256)})
     assert made.verdict is not None
     [note] = made.verdict.notes
-    assert "1 weights have so many inputs ('MatMul_y': 256)" in note
-    assert "solves them in 2 parts, each by itself" in note
+    assert "1 weights have so many inputs that gptq solves them in parts, each by itself" in note
+    assert "('MatMul_y': 256 inputs, 2 parts)" in note

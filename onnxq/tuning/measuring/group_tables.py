@@ -52,16 +52,19 @@ def print_sensitivity(console: Console, sensitivity: Sensitivity) -> None:
 
 
 def print_revert(console: Console, sensitivity: Sensitivity, groups: Iterable[NodeGroup]) -> None:
-    """Options of `quantize` that leave the dearest group in float; nothing where no group costs."""
+    """Options of `quantize` that leave the dearest of these groups in float; nothing without one.
+
+    Groups that were measured in parts besides stand in the table by their parts, too.
+    """
     nodes = {group.name: group.nodes for group in groups}
-    if not sensitivity.costs or sensitivity.costs[0].group not in nodes:
+    name = next((cost.group for cost in sensitivity.costs if cost.group in nodes), None)
+    if name is None:
         return
-    names = nodes[sensitivity.costs[0].group]
-    if len(names) > MOST_NAMED:
-        console.print(f"the first has {len(names)} nodes: --json names those of every group\n")
+    if len(nodes[name]) > MOST_NAMED:
+        console.print(f"{name} has {len(nodes[name])} nodes: --json names those of every group\n")
         return
-    options = " ".join(f"--exclude {shlex.quote(name)}" for name in names)
-    console.print("to leave the first in float, add this to 'onnxq quantize':")
+    options = " ".join(f"--exclude {shlex.quote(node)}" for node in nodes[name])
+    console.print(f"to leave {name} in float, add this to 'onnxq quantize':")
     console.print(f"  {options}\n", soft_wrap=True)  # to be copied
 
 

@@ -78,14 +78,15 @@ def test_words_of_the_tables_are_explained_under_them() -> None:
 
 def revert(nodes: tuple[str, ...]) -> str:
     file = io.StringIO()
-    dearest = Sensitivity((replace(COST, group="a"), COST), 0, agreed=True, runs=1.0)
+    costs = (replace(COST, group="a part of a"), replace(COST, group="a"), COST)
+    dearest = Sensitivity(costs, 0, agreed=True, runs=1.0)
     print_revert(open_console(file), dearest, [NodeGroup("a", nodes), *GROUPS])
     return file.getvalue()
 
 
 def test_options_that_leave_the_dearest_group_in_float_are_there_to_be_copied() -> None:
     assert "  --exclude conv --exclude '/my log'\n" in revert(("conv", "/my log"))
-    assert revert(tuple(map(str, range(40)))).startswith("the first has 40 nodes: --json")
+    assert revert(tuple(map(str, range(40)))).startswith("a has 40 nodes: --json")
     file = io.StringIO()
     print_revert(open_console(file), Sensitivity((), 0, agreed=True, runs=1.0), GROUPS)
     assert file.getvalue() == ""
