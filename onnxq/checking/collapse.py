@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from onnxq.checking.trial import Batch
 
 BATCHES = 8  # looked at: enough to find a place
+MOST_STEPS = (
+    4  # back from a low tensor: a square, a sum and a product ahead of a logarithm, and one
+)
 
 
 def find_collapse(
@@ -56,20 +59,22 @@ def _spoilt_by(
 ) -> tuple[str, ...]:
     """Names of what a low tensor is computed from, where the rounding of these alone makes it low.
 
-    With these in float, the tensors ahead of them are rounded: they are asked next.
+    With these in float, the tensors ahead of them are rounded: they are asked next, up to
+    MOST_STEPS times, since each of them runs the model anew.
     """
     pair = next((each for each in sides.tensors if each.name == name), None)
     if pair is None:
         return ()
     found: dict[str, None] = {}
     inputs = coded_inputs(sides, pair)
-    while True:
+    for _ in range(MOST_STEPS):
         decibels = sqnr_of_rounding(sides, pair, inputs, batches, feedback)
         if decibels is None or decibels >= LOW_SQNR_DB:
-            return tuple(found)
+            break
         found |= dict.fromkeys(each.node or each.name for each in inputs)
         ahead = [one for each in inputs for one in coded_inputs(sides, each)]
         inputs = tuple({each.name: each for each in ahead}.values())
+    return tuple(found)
 
 
 def _of_floats(
