@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 COLUMNS = 80
 CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
-COPIED = re.compile(r"onnxq |pip install|--exclude |--set ")
-"""Beginnings of what is there to be copied."""
+COPIED = re.compile(r" *(?:(?:next|again|repeat): +)?(?:onnxq |pip install|--exclude |--set )")
+"""Beginnings of lines that are there to be copied."""
 QUANTIZE = "quantize M X -o Q --target x86-vnni"
 COMMANDS = (
     "inspect M",
@@ -97,7 +97,7 @@ def too_wide(text: str) -> list[str]:
     """Lines of more than 80 columns that could be broken: neither commands nor single words."""
     lines = [CONTROL.sub("", part) for part in re.split(r"[\r\n]+", text)]
     wide = [line.rstrip() for line in lines if len(line.rstrip()) > COLUMNS]
-    return [line for line in wide if not COPIED.search(line) and " " in line.strip()]
+    return [line for line in wide if not COPIED.match(line) and " " in line.strip()]
 
 
 def run_all(commands: tuple[str, ...], kind: str, folder: Path, terminal: _Terminal) -> list[str]:
