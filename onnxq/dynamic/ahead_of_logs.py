@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 LOGARITHM = "Log"
 MOST_PRODUCTS = 2
-"""That stay in float ahead of one logarithm: a filter bank, and the transform ahead of it."""
+"""Products on one way to a logarithm that stay in float: a filter bank, the transform before it."""
 
 
 def ahead_of_logs(model: ir.Model) -> dict[ir.Node, str]:

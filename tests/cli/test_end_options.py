@@ -40,8 +40,8 @@ def test_pixels_go_through_every_command(run: Run, model_path: Path, tmp_path: P
     ):
         result = run(*command)
         assert result.exit_code == 0, result.stderr
-    shown = run("inspect", made)
-    assert "uint8 pixels q, for (q - (123.675, 116.28, 103.53))" in shown.stdout
+    shown = " ".join(run("inspect", made).stdout.split())  # its cell takes several rows
+    assert "uint8 pixels q, for (q - (123.675, 116.28, 103.53))" in shown
     ends = json.loads(run("inspect", made, "--json").stdout)["ends"]
     assert [(end["name"], end["type"][:5]) for end in ends] == [("x", "uint8"), ("y", "uint8")]
     assert "uint8 codes q" in ends[1]["meaning"]

@@ -57,7 +57,6 @@ class Tokens(nn.Module):
         return y
 
 
-@pytest.mark.parametrize(("left_open", "is_open"), [(Open.BATCH, False), (Open.LENGTHS, True)])
 class UpTo(nn.Module):
     """Computes large batches in another way."""
 
@@ -76,6 +75,7 @@ def test_a_batch_that_forward_branches_on_is_refused_with_its_bound() -> None:
         program_of(UpTo(), torch.randn(16, 4))
 
 
+@pytest.mark.parametrize(("left_open", "is_open"), [(Open.BATCH, False), (Open.LENGTHS, True)])
 def test_lengths_are_open_on_request(left_open: Open, is_open: bool) -> None:
     exported = program_of(Tokens(), torch.ones(2, 5, 4), left_open=left_open).exported
     (node,) = [n for n in exported.graph.nodes if n.name == "x"]
