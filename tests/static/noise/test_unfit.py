@@ -62,13 +62,10 @@ def test_all_that_the_logarithm_of_a_spectrum_is_made_of_is_unfit() -> None:
     assert "behind Log 'log'" in reasons["x"].reason
 
 
-@pytest.mark.parametrize("model", [filter_bank(), filter_bank_on_the_left()])
-def test_a_spectrum_ahead_of_a_filter_bank_is_unfit_on_either_side_of_it(
-    model: onnx.ModelProto,
-) -> None:
-    reasons = found(model, sounds(8))
-    assert "magnitude" in reasons
-    assert "behind Log 'log'" in reasons["magnitude"].reason
+def test_a_spectrum_ahead_of_a_filter_bank_is_unfit_alike_on_either_side_of_it() -> None:
+    right, left = (found(model, sounds(8)) for model in (filter_bank(), filter_bank_on_the_left()))
+    assert "behind Log 'log'" in left["magnitude"].reason
+    assert left["magnitude"].loss.worst_db == pytest.approx(right["magnitude"].loss.worst_db)
 
 
 def test_what_is_steps_of_radians_ahead_of_a_sine_is_unfit_with_the_product_before_it() -> None:
@@ -122,7 +119,6 @@ def output(model: onnx.ModelProto, samples: Samples, name: str) -> Reals:
         (spectral(logarithm=True), sounds(8), "p", "l", 1.0),
         (spectral(logarithm=True), sounds(8), "c", "l", 1.0),
         (spectral(logarithm=True), sounds(8), "x", "l", 2.5),
-        (filter_bank_on_the_left(), sounds(8), "magnitude", "l", 2.5),
     ],
 )
 def test_the_figure_is_what_rounding_that_tensor_alone_does_there(
