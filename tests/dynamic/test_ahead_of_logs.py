@@ -11,7 +11,7 @@ from onnxq.operator import DynamicForm, Float
 from onnxq.qconfig import QConfigDynamic, default_dynamic_qconfig
 from tests.dynamic_models import planned
 from tests.examples import weights
-from tests.static.noise.nets import filter_bank, filter_bank_on_the_left, spectral
+from tests.static.noise.nets import filter_bank, filter_bank_on_the_left, norms, spectral
 
 if TYPE_CHECKING:
     from onnxq.dynamic.dynamic_decision import DynamicPlan
@@ -31,6 +31,11 @@ def test_transform_and_filter_bank_ahead_of_a_logarithm_stay_float(model: onnx.M
     _, plan = planned(model)
     assert floats(plan) == {"stft", "bank_sums"}
     assert isinstance(plan.decisions["first"], QuantizeDynamic)
+
+
+def test_a_transform_ahead_of_the_logarithm_of_a_norm_stays_float() -> None:
+    _, plan = planned(norms())
+    assert floats(plan) == {"stft"}
 
 
 def test_the_nearest_logarithm_counts() -> None:

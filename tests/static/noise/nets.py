@@ -114,6 +114,22 @@ def spectral(*, logarithm: bool) -> onnx.ModelProto:
     return made
 
 
+def norms() -> onnx.ModelProto:
+    """Magnitudes of a spectrum as torch.norm of both halves gives them: Reshape, ReduceL2; Log."""
+    made = spectral(logarithm=True)
+    sizes = numpy_helper.from_array(np.array([0, 2, FRAME // 2 + 1, -1]), "sizes")
+    made.graph.initializer.extend([sizes, numpy_helper.from_array(np.array([1]), "first_axis")])
+    nodes = [
+        helper.make_node("Reshape", ["c", "sizes"], ["stacked"], name="stack"),
+        helper.make_node("ReduceL2", ["stacked", "first_axis"], ["p"], name="norm", keepdims=0),
+    ]
+    gone = ("split", "square_re", "square_im", "power")
+    order = [node for node in made.graph.node if node.name not in gone]
+    del made.graph.node[:]
+    made.graph.node.extend([order[0], *nodes, *order[1:]])
+    return made
+
+
 def filter_bank() -> onnx.ModelProto:
     """Magnitudes of a spectrum, summed by a MatMul that reads a transposed copy of them; Log."""
     made = spectral(logarithm=True)

@@ -20,6 +20,7 @@ from tests.static.noise.nets import (
     filter_bank,
     filter_bank_on_the_left,
     frequencies,
+    norms,
     sounds,
     spectral,
     tokens,
@@ -60,6 +61,12 @@ def test_all_that_the_logarithm_of_a_spectrum_is_made_of_is_unfit() -> None:
     reasons = found(spectral(logarithm=True), sounds(8))
     assert set(reasons) == {"x", "c", "re2", "im2", "p", "pf"}
     assert "behind Log 'log'" in reasons["x"].reason
+
+
+def test_errors_are_followed_through_a_norm() -> None:
+    reasons = found(norms(), sounds(8))
+    assert set(reasons) == {"x", "c"}
+    assert "behind Log 'log'" in reasons["c"].reason
 
 
 def test_a_spectrum_ahead_of_a_filter_bank_is_unfit_alike_on_either_side_of_it() -> None:
@@ -119,6 +126,7 @@ def output(model: onnx.ModelProto, samples: Samples, name: str) -> Reals:
         (spectral(logarithm=True), sounds(8), "p", "l", 1.0),
         (spectral(logarithm=True), sounds(8), "c", "l", 1.0),
         (spectral(logarithm=True), sounds(8), "x", "l", 2.5),
+        (norms(), sounds(8), "c", "l", 1.0),
     ],
 )
 def test_the_figure_is_what_rounding_that_tensor_alone_does_there(
