@@ -48,8 +48,8 @@ class Judgement:
     """Errors of two models at the outputs, sample by sample.
 
     Attributes:
-        signal: float64 (samples,), squares of the float model's outputs, summed.
-        before: float64 (samples,), squared error of the model as it was.
+        signal: float64 (samples,), power of the float model's outputs, each in units of its own.
+        before: float64 (samples,), that of the error of the model as it was.
         after: float64 (samples,), that of the changed one.
     """
 
@@ -111,28 +111,39 @@ def judgement_of(batches: Iterable[Compared]) -> Judgement | None:
 def powers_of(batches: Iterable[Compared]) -> Reals | None:
     """Squares sample by sample: of the float model's outputs, and of what each other model misses.
 
+    Each output is in units of its own power, all samples together: hidden states are thousands of
+    numbers and scores two, so that the sum of squares as they are would hear the states alone.
+
     Args:
-        batches: of the same number of models each.
+        batches: of the same number of models each, and the same outputs.
 
     Returns:
-        (models, samples); None where there is no output of floats.
+        (models, samples), sums over the outputs; None where there is no output of floats.
     """
-    parts = [
-        np.stack([_squares(each, n) for each in zip(*outputs, strict=True)])
-        for n, outputs in map(_with_errors, batches)
-        if outputs
-    ]
-    return np.concatenate(parts, axis=1) if parts else None
+    parts = [_squares(batch) for batch in batches if batch[1]]
+    if not parts:
+        return None
+    squares = np.concatenate(parts, axis=2)
+    power = squares[:, 0].sum(axis=1)[:, np.newaxis, np.newaxis]
+    shares = np.divide(squares, power, out=np.zeros_like(squares), where=power > 0)
+    return np.asarray(shares.sum(axis=0), np.float64)
 
 
-def _with_errors(batch: Compared) -> tuple[int, list[tuple[Reals, ...]]]:
-    """The batch with what the other models miss in place of what they give."""
+def _squares(batch: Compared) -> Reals:
+    """Squares of each output, and of what each other model misses of it.
+
+    Returns:
+        (outputs, models, samples); (outputs, models, 1) where an output is not by samples.
+    """
     samples, outputs = batch
-    reals = ([np.asarray(array, np.float64) for array in each] for each in outputs)
-    return samples, [(wanted, *(wanted - got for got in others)) for wanted, *others in reals]
+    is_by_sample = all(a.ndim and len(a) == samples for each in outputs for a in each)
+    rows = samples if is_by_sample else 1
+    return np.array(
+        [[np.square(a).reshape(rows, -1).sum(axis=1) for a in _errors(each)] for each in outputs]
+    )
 
 
-def _squares(arrays: Sequence[Reals], samples: int) -> Reals:
-    """Squares of all arrays, summed: (samples,); (1,) where one is not by samples."""
-    rows = samples if all(a.ndim and len(a) == samples for a in arrays) else 1
-    return np.asarray(sum(np.square(a).reshape(rows, -1).sum(axis=1) for a in arrays), np.float64)
+def _errors(output: tuple[Array, ...]) -> list[Reals]:
+    """The output of the float model, and what the others miss of it."""
+    wanted, *others = (np.asarray(array, np.float64) for array in output)
+    return [wanted, *(wanted - got for got in others)]

@@ -55,8 +55,27 @@ def test_errors_of_all_outputs_count_sample_by_sample() -> None:
     outputs = [(wanted, wanted + 1, wanted), (wanted[:, 0], wanted[:, 0], wanted[:, 0] + 3)]
     found = judgement_of([(2, outputs)] * 2)
     assert found is not None
-    assert found.before.tolist() == [2.0] * 4
-    assert found.after.tolist() == [9.0] * 4
+    assert found.before.tolist() == [2 / 60] * 4  # of 1 + 4 + 9 + 16, twice
+    assert found.after.tolist() == [9 / 20] * 4  # of 1 + 9, twice
+    assert found.signal.sum() == pytest.approx(2)
+
+
+def test_an_output_of_few_small_numbers_counts_as_much_as_one_of_many() -> None:
+    """As scores beside hidden states, whose squares are thousands of times as many."""
+    states, scores = np.full((4, 1000), 10.0), np.ones((4, 2))
+    noisy = scores + np.array([[0.1], [0.2], [0.1], [0.2]])
+    found = judgement_of([(4, [(states, states * 1.01, states), (scores, scores, noisy)])])
+    assert found is not None
+    assert found.is_loss  # 1e-4 of the states' power less, 0.025 of the scores' more
+    assert found.before_db == pytest.approx(43.01, abs=0.01)
+    assert found.after_db == pytest.approx(19.03, abs=0.01)
+
+
+def test_an_output_of_zeros_says_nothing() -> None:
+    zeros, ones = np.zeros((2, 3)), np.ones((2, 3))
+    found = judgement_of([(2, [(zeros, zeros + 1, zeros), (ones, ones, ones + 1)])])
+    assert found is not None
+    assert found.before.tolist() == [0.0, 0.0]
 
 
 def test_an_output_that_is_not_by_samples_makes_the_batch_one() -> None:
@@ -64,8 +83,8 @@ def test_an_output_that_is_not_by_samples_makes_the_batch_one() -> None:
     outputs = [(wanted, wanted + 1, wanted), (number, number, number + 1)]
     found = judgement_of([(2, outputs)] * 3)
     assert found is not None
-    assert found.before.tolist() == [6.0] * 3
-    assert found.after.tolist() == [1.0] * 3
+    assert found.before.tolist() == [6 / 18] * 3
+    assert found.after.tolist() == [1 / 12] * 3
 
 
 def test_without_outputs_of_floats_there_is_nothing_to_judge() -> None:
