@@ -14,19 +14,12 @@ from typing import TYPE_CHECKING
 
 from onnxq import catalog
 from onnxq.graph.walk import node_name, walk
-from onnxq.operator import Curve, Linear, Role, Rule, Weighted
-from onnxq.operator.nodes import find_input, is_constant
+from onnxq.operator.carried_errors import carried_errors
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     import onnx_ir as ir
 
-    from onnxq.operator import Operator
-
 LOGARITHM = "Log"
-MOST_PRODUCTS = 2
-"""Products on one way to a logarithm that stay in float: a filter bank, the transform before it."""
 
 
 def ahead_of_logs(model: ir.Model) -> dict[ir.Node, str]:
@@ -51,32 +44,12 @@ def ahead_of_logs(model: ir.Model) -> dict[ir.Node, str]:
         if operator is None or not behind:
             continue
         log, products = min(behind, key=itemgetter(1))
-        for slot, is_product in _carried(node, operator, products):
-            count, value = products + is_product, find_input(node, slot)
-            if value is None or count > MOST_PRODUCTS:
+        for step in carried_errors(operator, node):
+            if not step.is_followed(products):
                 continue
-            if is_product:
+            count = products + step.products
+            if step.products:
                 found[node] = log
-            if value not in read or count < read[value][1]:
-                read[value] = (log, count)
+            if step.value not in read or count < read[step.value][1]:
+                read[step.value] = (log, count)
     return found
-
-
-def _carried(node: ir.Node, operator: Operator, products: int) -> Iterator[tuple[int, bool]]:
-    """(slot whose errors come out, whether as a product with a constant), as far as is known."""
-    for response in operator.responses(node):
-        match response:
-            case Linear(slots=slots):
-                yield from ((slot, False) for slot in slots if not is_constant(node, slot))
-            case Curve(slot=slot, exponent=exponent) if exponent is not None:
-                yield slot, False
-            case Weighted(slot=slot):
-                yield slot, True
-    rule = operator.rule(node)
-    if not isinstance(rule, Rule):
-        return
-    # ahead of a product, a Relu lets through an unknown part of an error
-    if rule.role is Role.MOVEMENT or (rule.role is Role.CLAMP and not products):
-        yield from ((slot, False) for slot in rule.activations if not is_constant(node, slot))
-    if rule.weight is not None and is_constant(node, rule.weight.slot):
-        yield rule.activations[0], True

@@ -22,14 +22,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from onnxq.catalog import rule_of
+from onnxq import catalog
 from onnxq.graph.walk import node_name, value_name, walk
 from onnxq.graph.weights import constant_array
 from onnxq.observers import FloatHistogramObserver, NormalizationObserver
 from onnxq.observers.tensor_noise import TensorNoise, decibels
-from onnxq.operator import Curve, Linear, Normalizing, Role, Weighted
-from onnxq.operator.nodes import constant, find_input
-from onnxq.static.noise.watched import responses
+from onnxq.operator import Curve, Linear, Normalizing, Weighted, WeightSlot
+from onnxq.operator.carried_errors import carried_errors
+from onnxq.operator.nodes import constant, find_input, input_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
     from onnxq.core.arrays import Array, Reals
     from onnxq.observers import Observer
+    from onnxq.operator.carried_errors import CarriedError
 
-MOST_PRODUCTS = 2  # between a tensor and the function that magnifies its error: STFT, filter bank
 MOST_MAGNIFIERS = 8  # kept per tensor; those behind have been counted on the way
 SECOND_ORDER = 3.0  # E e^4 / (E e^2)^2 of a normal distribution
 SQUARE = 2.0
@@ -135,33 +135,39 @@ def _steps(
     node: ir.Node, behind: list[Magnifier], observers: Mapping[str, Observer]
 ) -> Iterator[tuple[ir.Value, Magnifier]]:
     """(input, Magnifier seen from it) for all that lies behind the node, and the node itself."""
-    for response in responses(node):
+    operator = catalog.find(node.op_type, node.domain)
+    if operator is None:
+        return
+    for step in carried_errors(operator, node) if behind else ():
+        followed = [magnifier for magnifier in behind if step.is_followed(magnifier.products)]
+        change = _change(node, step) if followed else None
+        for magnifier in followed:
+            yield step.value, magnifier.through(node, change, step.products)
+    for response in operator.responses(node):
         match response:
-            case Linear(slots=slots, gain=gain):
-                for slot in slots:
-                    yield from _ahead(node, slot, behind, _scaled(gain))
             case Curve():
-                yield from _ahead_of_curve(node, response, behind, observers)
+                yield from _ahead_of_curve(node, response, observers)
             case Normalizing():
                 yield from _ahead_of_normalization(node, response, observers)
-            case Weighted(slot=slot, rows=rows):
-                yield from _ahead_of_product(node, slot, behind, _summed(rows))
-    if behind:
-        yield from _by_rule(node, behind)
 
 
-def _ahead(
-    node: ir.Node, slot: int, behind: list[Magnifier], change: Callable[[Error], Error]
-) -> Iterator[tuple[ir.Value, Magnifier]]:
-    if (value := _varying(node, slot)) is not None:
-        yield from ((value, magnifier.through(node, change)) for magnifier in behind)
+def _change(node: ir.Node, step: CarriedError) -> Callable[[Error], Error] | None:
+    """Error of the input -> error of the result; None: the same."""
+    match step.through:
+        case Linear(gain=gain):
+            return _scaled(gain)
+        case Curve(exponent=exponent) if exponent is not None:
+            return _raised(exponent)
+        case Weighted(rows=rows):
+            return _summed(rows)
+        case WeightSlot(slot=slot, axis=axis):
+            return _multiplied(constant_array(input_at(node, slot)), axis)
+    return None
 
 
 def _ahead_of_curve(
-    node: ir.Node, curve: Curve, behind: list[Magnifier], observers: Mapping[str, Observer]
+    node: ir.Node, curve: Curve, observers: Mapping[str, Observer]
 ) -> Iterator[tuple[ir.Value, Magnifier]]:
-    if curve.exponent is not None:
-        yield from _ahead(node, curve.slot, behind, _raised(curve.exponent))
     value = _varying(node, curve.slot)
     seen = None if value is None else observers.get(value_name(value))
     if value is not None and isinstance(seen, FloatHistogramObserver):
@@ -182,36 +188,6 @@ def _ahead_of_normalization(
 def _magnifier(node: ir.Node, value: ir.Value, sqnr_db: Callable[[Error], float]) -> Magnifier:
     name = node_name(node)
     return Magnifier(f"{node.op_type} '{name}'", value_name(value), name, 0, sqnr_db)
-
-
-def _by_rule(node: ir.Node, behind: list[Magnifier]) -> Iterator[tuple[ir.Value, Magnifier]]:
-    """Magnifiers ahead of a node whose rule says that it moves, bounds, or has constant weights."""
-    rule = rule_of(node)
-    if rule is None:
-        return
-    slots = rule.activations
-    # ahead of a product, a Relu lets through an unknown part of the error
-    passed = [
-        magnifier for magnifier in behind if rule.role is Role.MOVEMENT or not magnifier.products
-    ]
-    if rule.role in (Role.MOVEMENT, Role.CLAMP):
-        for slot in slots:
-            if (value := _varying(node, slot)) is not None:
-                yield from ((value, magnifier.through(node)) for magnifier in passed)
-    if rule.weight is None:
-        return
-    weight = find_input(node, rule.weight.slot)
-    if weight is not None and weight.const_value is not None:
-        change = _multiplied(constant_array(weight), rule.weight.axis)
-        yield from _ahead_of_product(node, slots[0], behind, change)
-
-
-def _ahead_of_product(
-    node: ir.Node, slot: int, behind: list[Magnifier], change: Callable[[Error], Error]
-) -> Iterator[tuple[ir.Value, Magnifier]]:
-    near = [magnifier for magnifier in behind if magnifier.products < MOST_PRODUCTS]
-    if (value := _varying(node, slot)) is not None:
-        yield from ((value, magnifier.through(node, change, 1)) for magnifier in near)
 
 
 def _varying(node: ir.Node, slot: int) -> ir.Value | None:

@@ -1,0 +1,81 @@
+"""Inputs of a node whose errors come out of it, and as what: one step against the graph's order.
+
+Ahead of a function that magnifies errors, they are followed through moves, bounds, sums, powers and
+products with constants. Not further than MOST_PRODUCTS of these: a short-time Fourier transform and
+a filter bank behind it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from onnxq.operator.nodes import find_input, is_constant
+from onnxq.operator.response import Curve, Linear, Weighted
+from onnxq.operator.rule import Role, Rule, WeightSlot
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import onnx_ir as ir
+
+    from onnxq.operator.contract import Operator
+
+MOST_PRODUCTS = 2
+"""Products with constants on one way: a Fourier transform, a filter bank."""
+
+
+@dataclass(frozen=True, slots=True)
+class CarriedError:
+    """An input whose error comes out of a node.
+
+    Attributes:
+        value: the input, which is no constant.
+        through: what its error meets there; None: a move or a bound, which leave it as it is.
+        is_bounded: whether only a part comes out, of which nothing is known behind a product.
+    """
+
+    value: ir.Value
+    through: Linear | Curve | Weighted | WeightSlot | None
+    is_bounded: bool = False
+
+    @property
+    def products(self) -> int:
+        """With constants, in this node: 1 or 0."""
+        return int(isinstance(self.through, (Weighted, WeightSlot)))
+
+    def is_followed(self, products: int) -> bool:
+        """Whether the error is known well enough ahead of so many products with constants."""
+        return products + self.products <= MOST_PRODUCTS and not (self.is_bounded and products)
+
+
+def carried_errors(operator: Operator, node: ir.Node) -> Iterator[CarriedError]:
+    """The inputs whose errors come out of a node, as far as its operator says."""
+    for response in operator.responses(node):
+        match response:
+            case Linear(slots=slots):
+                yield from _carried(node, slots, response)
+            case Weighted(slot=slot):
+                yield from _carried(node, (slot,), response)
+            case Curve(slot=slot, exponent=exponent) if exponent is not None:
+                yield from _carried(node, (slot,), response)
+    rule = operator.rule(node)
+    if not isinstance(rule, Rule):
+        return
+    if rule.role in (Role.MOVEMENT, Role.CLAMP):
+        yield from _carried(node, rule.activations, None, is_bounded=rule.role is Role.CLAMP)
+    if rule.weight is not None and is_constant(node, rule.weight.slot):
+        yield from _carried(node, rule.activations[:1], rule.weight)
+
+
+def _carried(
+    node: ir.Node,
+    slots: tuple[int, ...],
+    through: Linear | Curve | Weighted | WeightSlot | None,
+    *,
+    is_bounded: bool = False,
+) -> Iterator[CarriedError]:
+    for slot in slots:
+        value = find_input(node, slot)
+        if value is not None and not is_constant(node, slot):
+            yield CarriedError(value, through, is_bounded)

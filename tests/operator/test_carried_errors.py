@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+import onnx
+import onnx_ir as ir
+import pytest
+from onnx import numpy_helper
+
+from onnxq import catalog
+from onnxq.operator import Curve, Linear, Weighted, WeightSlot
+from onnxq.operator.carried_errors import CarriedError, carried_errors
+from tests.examples import weights
+
+
+def carried(text: str) -> list[CarriedError]:
+    """Of a node with x and z at run time and a square constant w."""
+    model = onnx.parser.parse_model(
+        f"""<ir_version: 10, opset_import: ["" : 18]>
+        g (float[64, 64] x, float[64, 64] z) => (float[64, 64] y) {{ {text} }}"""
+    )
+    model.graph.initializer.append(numpy_helper.from_array(weights(1, 64, 64), "w"))
+    node = ir.from_proto(onnx.shape_inference.infer_shapes(model)).graph[0]
+    operator = catalog.find(node.op_type, node.domain)
+    assert operator is not None
+    return list(carried_errors(operator, node))
+
+
+@pytest.mark.parametrize(
+    ("text", "names", "through"),
+    [
+        ("y = Add(x, z)", "xz", Linear),
+        ("y = Add(x, w)", "x", Linear),
+        ("y = Sqrt(x)", "x", Curve),
+        ("y = MatMul(x, w)", "x", WeightSlot),
+        ("y = MatMul(w, x)", "x", Weighted),
+        ("y = Transpose(x)", "x", type(None)),
+        ("y = Relu(x)", "x", type(None)),
+        ("y = MatMul(x, z)", "", type(None)),
+        ("y = Log(x)", "", type(None)),
+        ("y = Tanh(x)", "", type(None)),
+    ],
+)
+def test_inputs_whose_errors_come_out(text: str, names: str, through: type) -> None:
+    found = carried(text)
+    assert [step.value.name for step in found] == list(names)
+    assert all(isinstance(step.through, through) for step in found)
+
+
+def test_errors_are_followed_through_two_products_and_a_bound_behind_all_of_them() -> None:
+    (product,), (bound,), (move,) = map(
+        carried, ("y = MatMul(x, w)", "y = Relu(x)", "y = Transpose(x)")
+    )
+    assert [product.is_followed(n) for n in (0, 1, 2)] == [True, True, False]
+    assert [bound.is_followed(n) for n in (0, 1)] == [True, False]
+    assert move.is_followed(2)
