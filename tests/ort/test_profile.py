@@ -51,8 +51,8 @@ def test_a_loop_has_its_own_time_and_not_that_of_its_body(tmp_path: Path) -> Non
     file.write_text(json.dumps(calls * 4))
     found = node_times(file)
     assert found["inner"] == NodeTime(21_000.0, 2)
-    assert found["branch"] == NodeTime(12_500.0 + 15_500.0 - 21_000.0, 2)
-    assert found["loop"] == NodeTime(40_500.0 - 28_000.0, 1)
+    assert found["branch"] == NodeTime(12_500.0 + 15_500.0 - 21_000.0, 4)
+    assert found["loop"] == NodeTime(40_500.0 - 28_000.0, 3)  # of itself, and of two branches
     assert (found["before"].ns, found["behind"].ns) == (4_500.0, 2_500.0)
 
 
@@ -74,7 +74,7 @@ def test_every_node_that_runs_has_a_time() -> None:
             session.end_profile()
     assert set(found) == {node.name for node in optimized.graph}
     assert min(time.ns for time in found.values()) > 0
-    assert {time.calls for time in found.values()} == {1}
+    assert {time.written for time in found.values()} == {1}
 
 
 def test_writing_takes_the_same_for_every_call() -> None:
@@ -86,6 +86,19 @@ def test_writing_takes_the_same_for_every_call() -> None:
 def test_a_node_of_no_time_but_its_writing_keeps_next_to_none() -> None:
     found = without_writing({"long": NodeTime(90.0), "none": NodeTime(10.0)}, 70.0)
     assert found == pytest.approx({"long": 70.0, "none": LEAST_NS})
+
+
+def test_what_a_body_writes_down_is_none_of_its_loops_time(tmp_path: Path) -> None:
+    """A call takes 1 us, and writing it down 2 more within it, and 2 more behind it."""
+    inner = [event("inner_kernel_time", 3, begin=1 + 5 * step) for step in range(20)]
+    loop = event("loop_kernel_time", 104, begin=0)
+    behind = event("behind_kernel_time", 32, begin=110)
+    events = [*inner, loop, behind, event("model_run", 150, "Session")]
+    (tmp_path / "p.json").write_text(json.dumps(events * 4))
+    found = without_writing(node_times(tmp_path / "p.json"), whole_ns=52_000.0)
+    assert found["behind"] == pytest.approx(30_000, rel=0.03)
+    assert found["inner"] == pytest.approx(20_000, rel=0.6)
+    assert found["loop"] < 5_000
 
 
 def test_times_below_whole_runs_are_left_as_they_are() -> None:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from onnxq.graph.sizes import Sizes
     from onnxq.static.plan import Plan
-    from onnxq.tuning.timing.times import Times
+    from onnxq.tuning.timing.times import NodeTimes, Times
 
 
 Forms = Mapping[str, NodeForm | None]
@@ -69,7 +69,7 @@ class TimeModel:
 
     Args:
         times: of its nodes.
-        model: the float model, as prepared; nodes in bodies keep their float times.
+        model: the float model, as prepared. Nodes in bodies take their own conversions along.
     """
 
     def __init__(self, times: Times, model: ir.Model) -> None:
@@ -81,9 +81,7 @@ class TimeModel:
         self._sizes: Mapping[str, Sizes] = every_size(model, times.shapes)
         self._others = sum(times.others.values())
         named = {node_name(node) for node in self._nodes}
-        self._inner = sum(
-            each.of(NodeForm.FLOAT) or 0.0 for n, each in times.nodes.items() if n not in named
-        )
+        self._inner = {name: each for name, each in times.nodes.items() if name not in named}
 
     def __reduce__(self) -> tuple[Callable[..., TimeModel], tuple[object, ...]]:
         """Pickles with the bytes of its model, whose nodes may hold tensors that are computed.
@@ -105,7 +103,7 @@ class TimeModel:
         """Predicted nanoseconds of one run; arguments as of `ratio`."""
         states: dict[ir.Value, TensorState] = dict.fromkeys(self._inputs, FLOATS)
         needs: dict[ir.Value, set[TensorState]] = {value: {FLOATS} for value in self._outputs}
-        total = self._others + self._inner
+        total = self._others + sum(_within(*each, forms) for each in self._inner.items())
         for node in self._nodes:
             form = forms.get(node_name(node), NodeForm.FLOAT)
             ahead = [states.get(value, FLOATS) for value in moving(node)]
@@ -149,6 +147,15 @@ class TimeModel:
         shape = self._sizes.get(value_name(value))
         time = self.times.changes.get(change)
         return 0.0 if shape is None or time is None else time.ns(math.prod(shape))
+
+
+def _within(name: str, known: NodeTimes, forms: Forms) -> float:
+    """Time of a node in a body, with the conversions that it needed where it was measured."""
+    form = forms.get(name, NodeForm.FLOAT)
+    if form is None:
+        return 0.0
+    measured = form if known.of(form) is not None else NodeForm.FLOAT
+    return (known.of(measured) or 0.0) + known.around.get(measured.value, 0.0)
 
 
 def _restored(times: Times, model: PortableModel) -> TimeModel:

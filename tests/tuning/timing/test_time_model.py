@@ -78,6 +78,20 @@ def test_a_form_that_was_not_measured_takes_float_with_conversions(
     assert model.ns({names[0]: NodeForm.DYNAMIC}) == model.ns({})
 
 
+def test_nodes_in_bodies_take_the_time_of_their_form(network: tuple[ir.Model, Times]) -> None:
+    model, times = network
+    inner = {
+        "one": NodeTimes({"float": 50.0, "dynamic": 20.0}, {"dynamic": 3.0}),
+        "other": NodeTimes({"float": 9.0}),
+        "within": NodeTimes({"float": 4.0, "dynamic": 0.0}),
+    }
+    found = TimeModel(replace(times, nodes={**times.nodes, **inner}), model)
+    floats = TimeModel(times, model).ns({})
+    assert found.ns({}) == floats + 50.0 + 9.0 + 4.0
+    assert found.ns(dict.fromkeys(inner, NodeForm.DYNAMIC)) == floats + 20.0 + 3.0 + 9.0
+    assert found.ns({"within": None}) == floats + 50.0 + 9.0
+
+
 def test_forms_of_a_plan_say_what_is_inside_of_another_node() -> None:
     forms = forms_of(evaluator_of().quantized(ALL_INTEGERS).plan)
     assert forms["conv1"] is INTEGER
