@@ -23,7 +23,7 @@ from onnxq.operator import (
     register,
 )
 from onnxq.operator.examples import normal
-from onnxq.operator.nodes import infinite_operand
+from onnxq.operator.nodes import infinite_operand, number_beside
 from onnxq.operators._code_pairs import PairFunction
 from onnxq.operators._divided import divided_sum
 from onnxq.operators._factors import on_operands
@@ -50,7 +50,7 @@ class Add(Operator):
 
     def responses(self, node: ir.Node) -> tuple[Response, ...]:
         """Errors of both operands come out as they are."""
-        return (Linear((0, 1), 1.0),)
+        return (Linear((0, 1), 1.0, number_beside(node)),)
 
     def scaled(self, node: ir.Node, factor: Reals) -> tuple[Mapping[int, Reals], ...]:
         """Both operands carry it."""

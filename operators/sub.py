@@ -25,7 +25,7 @@ from onnxq.operator import (
     register,
 )
 from onnxq.operator.examples import normal
-from onnxq.operator.nodes import infinite_operand
+from onnxq.operator.nodes import infinite_operand, is_constant, number_beside
 from onnxq.operator.site import MICROSOFT
 from onnxq.operators._factors import on_operands
 from onnxq.operators._function import lower_around
@@ -55,7 +55,9 @@ class Sub(Operator):
 
     def responses(self, node: ir.Node) -> tuple[Response, ...]:
         """Errors of both operands come out as they are."""
-        return (Linear((0, 1), 1.0),)
+        offset = number_beside(node)
+        sign = -1 if is_constant(node, 1) else 1
+        return (Linear((0, 1), 1.0, None if offset is None else sign * offset),)
 
     def scaled(self, node: ir.Node, factor: Reals) -> tuple[Mapping[int, Reals], ...]:
         """Both operands carry it."""

@@ -32,12 +32,12 @@ class CarriedError:
     Attributes:
         value: the input, which is no constant.
         through: what its error meets there; None: a move or a bound, which leave it as it is.
-        is_bounded: whether only a part comes out, of which nothing is known behind a product.
+        bounds: of the result; None: there are none.
     """
 
     value: ir.Value
     through: Linear | Curve | Weighted | WeightSlot | None
-    is_bounded: bool = False
+    bounds: tuple[float, float] | None = None
 
     @property
     def products(self) -> int:
@@ -45,8 +45,13 @@ class CarriedError:
         return int(isinstance(self.through, (Weighted, WeightSlot)))
 
     def is_followed(self, products: int) -> bool:
-        """Whether the error is known well enough ahead of so many products with constants."""
-        return products + self.products <= MOST_PRODUCTS and not (self.is_bounded and products)
+        """Whether the error is known well enough ahead of so many products with constants.
+
+        Ahead of one, bounds let through a part of which nothing is known.
+        """
+        if products and self.bounds is not None:
+            return False
+        return products + self.products <= MOST_PRODUCTS
 
 
 def carried_errors(operator: Operator, node: ir.Node) -> Iterator[CarriedError]:
@@ -63,7 +68,7 @@ def carried_errors(operator: Operator, node: ir.Node) -> Iterator[CarriedError]:
     if not isinstance(rule, Rule):
         return
     if rule.role in (Role.MOVEMENT, Role.CLAMP):
-        yield from _carried(node, rule.activations, None, is_bounded=rule.role is Role.CLAMP)
+        yield from _carried(node, rule.activations, None, rule.clamp)
     if rule.weight is not None and is_constant(node, rule.weight.slot):
         yield from _carried(node, rule.activations[:1], rule.weight)
 
@@ -72,10 +77,9 @@ def _carried(
     node: ir.Node,
     slots: tuple[int, ...],
     through: Linear | Curve | Weighted | WeightSlot | None,
-    *,
-    is_bounded: bool = False,
+    bounds: tuple[float, float] | None = None,
 ) -> Iterator[CarriedError]:
     for slot in slots:
         value = find_input(node, slot)
         if value is not None and not is_constant(node, slot):
-            yield CarriedError(value, through, is_bounded)
+            yield CarriedError(value, through, bounds)

@@ -59,6 +59,16 @@ def constant(node: ir.Node, slot: int) -> Array | None:
     return tensor_of(input_at(node, slot)).numpy() if is_constant(node, slot) else None
 
 
+def number_beside(node: ir.Node) -> float | None:
+    """The number that is all of a node's constant operand, of two; None: there is no such one."""
+    for slot in (0, 1):
+        found = constant(node, slot)
+        if found is not None:
+            is_one = found.size > 0 and bool(np.all(found == found.flat[0]))
+            return float(found.flat[0]) if is_one else None
+    return None
+
+
 def call_of(node: ir.Node) -> NodeCall:
     """The node's attributes, without inputs, for what kernels and lowerings share."""
     attributes = {name: a.value for name, a in node.attributes.items()}

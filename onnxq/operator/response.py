@@ -23,10 +23,12 @@ class Linear:
     Attributes:
         slots: of the inputs.
         gain: mean of the squared factors.
+        offset: what is added to the products; None: not the same for all.
     """
 
     slots: tuple[int, ...]
     gain: float
+    offset: float | None = 0.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -52,3 +52,4 @@ def test_errors_are_followed_through_two_products_and_a_bound_behind_all_of_them
     assert [product.is_followed(n) for n in (0, 1, 2)] == [True, True, False]
     assert [bound.is_followed(n) for n in (0, 1)] == [True, False]
     assert move.is_followed(2)
+    assert bound.bounds == (0.0, float("inf"))

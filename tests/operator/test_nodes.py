@@ -13,6 +13,7 @@ from onnxq.operator.nodes import (
     infinite_operand,
     input_at,
     is_constant,
+    number_beside,
     shape,
     tensor_of,
 )
@@ -82,3 +83,14 @@ def test_only_floating_point_constants_can_stand_for_infinity() -> None:
     assert not infinite(np.array([2**40]))
     assert not infinite(np.array(["text"], object))
     assert infinite(np.array([0, np.nan], np.float32))
+
+
+@pytest.mark.parametrize(
+    ("array", "number"), [(np.full(3, 2.0), 2.0), (np.arange(3.0), None), (np.empty(0), None)]
+)
+def test_a_constant_operand_that_is_one_number(array: np.ndarray, number: float | None) -> None:
+    x = ir.val("x", ir.DataType.FLOAT, ["N", 3])
+    w = ir.Value(name="w", const_value=ir.tensor(array))
+    assert number_beside(ir.node("Op", [x, w])) == number
+    assert number_beside(ir.node("Op", [w, x])) == number
+    assert number_beside(ir.node("Op", [x, x])) is None

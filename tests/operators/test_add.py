@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from onnxq.dtypes import INT8, UINT8
 from onnxq.errors import UnsupportedError
-from onnxq.operator import Call, Case, Float, NodePlan
+from onnxq.operator import Call, Case, Float, Linear, NodePlan, Reals
 from onnxq.operators.add import Add
 from onnxq.qparams import per_tensor
 from tests.operators import builder
@@ -61,3 +61,14 @@ def test_mixed_types_are_not_lowered() -> None:
     plan = NodePlan((P, per_tensor(0.1, 0, INT8)), (OUT,))
     with pytest.raises(UnsupportedError, match="int8, uint8"):
         builder.lowered_model(OP, Case("", (x, x)), plan, [codes(2), codes(2)])
+
+
+@pytest.mark.parametrize(
+    ("beside", "offset"), [(np.full((1, 4), 3.0), 3.0), (np.arange(4), None), (None, None)]
+)
+def test_a_number_is_added_to_what_became_zero(beside: Reals | None, offset: float | None) -> None:
+    x = np.zeros((2, 4), np.float32)
+    other = x if beside is None else beside.astype(np.float32)
+    case = Case("", (x, other), () if beside is None else (1,))
+    (response,) = OP.responses(builder.node_of(OP, case))
+    assert response == Linear((0, 1), 1.0, offset)

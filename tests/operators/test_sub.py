@@ -6,7 +6,7 @@ import pytest
 from onnxq.affine import dequantize
 from onnxq.dtypes import INT8, UINT8, UINT16, QDType
 from onnxq.errors import UnsupportedError
-from onnxq.operator import Call, Case, Float, NodePlan
+from onnxq.operator import Call, Case, Float, Linear, NodePlan
 from onnxq.operators.sub import Sub, mirrored
 from onnxq.qparams import per_tensor
 from tests.operators import builder
@@ -51,3 +51,11 @@ def test_wide_codes_go_around_float() -> None:
     x, wide = np.zeros(2, np.float32), per_tensor(0.1, 0, UINT16)
     model = builder.lowered_model(OP, Case("", (x, x)), NodePlan((wide, wide), (wide,)), [x, x])
     assert [node.op_type for node in model.graph if node.op_type == "Sub"] == ["Sub"]
+
+
+@pytest.mark.parametrize(("constant", "offset"), [(1, -3.0), (0, 3.0)])
+def test_a_number_is_taken_from_what_became_zero(constant: int, offset: float) -> None:
+    inputs = [np.zeros((2, 4), np.float32)] * 2
+    inputs[constant] = np.array(3, np.float32)
+    (response,) = OP.responses(builder.node_of(OP, Case("", tuple(inputs), (constant,))))
+    assert response == Linear((0, 1), 1.0, offset)

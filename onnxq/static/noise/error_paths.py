@@ -5,6 +5,7 @@ The power of an error is a function of the value that it sits on,
     E[e^2 | x] = sum_i a_i |x|^(q_i)
 
 and values below half a step, which become 0 whatever they were: their logarithms are lost whole.
+What is 0 then may get a number added, or be bounded: the floor of a logarithm.
 
 Rounding alone has one term, q = 0. A square y = x^2 makes 4 a |y| + 3 a^2 of it, and in general
 
@@ -12,12 +13,15 @@ Rounding alone has one term, q = 0. A square y = x^2 makes 4 a |y| + 3 a^2 of it
 
 so that a root takes it back. A product with constant weights w makes a sum of w^2 of a; of terms
 with q = 1 (powers of a spectrum, summed by a filter bank of weights from 0 on) it makes
-a (sum of w^2) / (sum of w). Sums, copies and bounds leave it as it is.
+a (sum of w^2) / (sum of w). Sums, copies and bounds leave it as it is. Both take the summands of a
+band for as large as each other. So a band is lost whole where its sum is below half a step times
+(sum of w).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -32,7 +36,7 @@ from onnxq.operator.carried_errors import carried_errors
 from onnxq.operator.nodes import constant, find_input, input_at
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping
 
     import onnx_ir as ir
 
@@ -55,18 +59,26 @@ class Error:
     Attributes:
         terms: ((a, q), ...): its power on a value x is the sum of a |x|^q; a is float64, () or
             (channels,) behind a product, whose columns are of different sizes.
-        dead: what is smaller in magnitude has become 0.
+        dead: what is nearer than that to the floor has become it; float64, () or (channels,).
         clipped: share of the power that lies on the largest values alone.
+        floor: what dead values are; None: not known, though they are about 0.
     """
 
     terms: tuple[tuple[Reals, float], ...]
-    dead: float = 0.0
+    dead: Reals = field(default_factory=lambda: np.zeros(()))
     clipped: float = 0.0
+    floor: float | None = 0.0
 
     @property
     def constant(self) -> Reals:
         """Power on a value that is 0; () or (channels,)."""
         return np.asarray(sum((a for a, q in self.terms if q == 0), np.zeros(())))
+
+    def dead_share(self, x: Reals) -> Reals:
+        """Share of the channels in which such a value is dead; shape of x."""
+        limits = np.sort(self.dead.reshape(-1))
+        distance = np.abs(x - (self.floor or 0.0))
+        return 1.0 - np.searchsorted(limits, distance, side="right") / limits.size
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,24 +118,25 @@ class Magnifier:
 
 def of_codes(noise: TensorNoise, step: float) -> Error:
     """The error of codes: the noise on every value, and 0 for less than half a step."""
-    return Error(((np.asarray(noise.power), 0.0),), step / 2, noise.clipped_share)
+    return Error(((np.asarray(noise.power), 0.0),), np.asarray(step / 2), noise.clipped_share)
 
 
 def magnifiers(
-    model: ir.Model, observers: Mapping[str, Observer]
+    model: ir.Model, observers: Mapping[str, Observer], positive: Collection[str]
 ) -> dict[str, tuple[Magnifier, ...]]:
     """Tensor -> the nodes that magnify its errors; tensors without any are missing.
 
     Args:
         model: canonical.
         observers: of the watched tensors.
+        positive: tensors without numbers below 0.
     """
     found: dict[str, list[Magnifier]] = {}
     for node, loop in reversed(list(walk(model.graph))):
         if loop is not None:
             continue
         behind = [magnifier for v in node.outputs if v.name for magnifier in found.get(v.name, ())]
-        for value, magnifier in _steps(node, behind, observers):
+        for value, magnifier in _steps(node, behind, observers, positive):
             at = found.setdefault(value_name(value), [])
             known = any(magnifier.is_twin_of(other) for other in at)
             if not known and len(at) < MOST_MAGNIFIERS:
@@ -132,7 +145,10 @@ def magnifiers(
 
 
 def _steps(
-    node: ir.Node, behind: list[Magnifier], observers: Mapping[str, Observer]
+    node: ir.Node,
+    behind: list[Magnifier],
+    observers: Mapping[str, Observer],
+    positive: Collection[str],
 ) -> Iterator[tuple[ir.Value, Magnifier]]:
     """(input, Magnifier seen from it) for all that lies behind the node, and the node itself."""
     operator = catalog.find(node.op_type, node.domain)
@@ -140,7 +156,7 @@ def _steps(
         return
     for step in carried_errors(operator, node) if behind else ():
         followed = [magnifier for magnifier in behind if step.is_followed(magnifier.products)]
-        change = _change(node, step) if followed else None
+        change = _change(node, step, positive) if followed else None
         for magnifier in followed:
             yield step.value, magnifier.through(node, change, step.products)
     for response in operator.responses(node):
@@ -151,18 +167,21 @@ def _steps(
                 yield from _ahead_of_normalization(node, response, observers)
 
 
-def _change(node: ir.Node, step: CarriedError) -> Callable[[Error], Error] | None:
+def _change(
+    node: ir.Node, step: CarriedError, positive: Collection[str]
+) -> Callable[[Error], Error] | None:
     """Error of the input -> error of the result; None: the same."""
+    adds = value_name(step.value) in positive
     match step.through:
-        case Linear(gain=gain):
-            return _scaled(gain)
+        case Linear():
+            return _scaled(step.through)
         case Curve(exponent=exponent) if exponent is not None:
             return _raised(exponent)
         case Weighted(rows=rows):
-            return _summed(rows)
+            return _summed(rows, adds=adds)
         case WeightSlot(slot=slot, axis=axis):
-            return _multiplied(constant_array(input_at(node, slot)), axis)
-    return None
+            return _multiplied(constant_array(input_at(node, slot)), axis, adds=adds)
+    return None if step.bounds is None else _bounded(*step.bounds)
 
 
 def _ahead_of_curve(
@@ -196,12 +215,28 @@ def _varying(node: ir.Node, slot: int) -> ir.Value | None:
     return None if value is None or value.is_initializer() else value
 
 
-def _scaled(gain: float) -> Callable[[Error], Error]:
+def _scaled(linear: Linear) -> Callable[[Error], Error]:
     """Times factors c: a |x|^q becomes c^2 a |y / c|^q."""
+    factor = linear.gain**0.5
 
     def change(error: Error) -> Error:
-        scaled = tuple((a * gain ** (1 - q / 2), q) for a, q in error.terms)
-        return Error(scaled, error.dead * gain**0.5, error.clipped)
+        terms = tuple((a * linear.gain ** (1 - q / 2), q) for a, q in error.terms)
+        known = error.floor is not None and linear.offset is not None
+        floor = (error.floor or 0.0) * factor + (linear.offset or 0.0) if known else None
+        return Error(terms, error.dead * factor, error.clipped, floor)
+
+    return change
+
+
+def _bounded(low: float, high: float) -> Callable[[Error], Error]:
+    """Within bounds, which leave fewer values that are dead where they are beyond the floor."""
+
+    def change(error: Error) -> Error:
+        if error.floor is None:
+            return error
+        floor = min(max(error.floor, low), high)
+        dead = np.maximum(error.dead - abs(floor - error.floor), 0.0)
+        return replace(error, dead=dead, floor=floor)
 
     return change
 
@@ -211,36 +246,50 @@ def _raised(p: float) -> Callable[[Error], Error]:
         raised = tuple((p * p * a, (q + 2 * (p - 1)) / p) for a, q in error.terms)
         if p == SQUARE:
             raised = (*raised, (SECOND_ORDER * error.constant**2, 0.0))
-        return Error(raised, error.dead**p if p > 0 else 0.0)
+        if p <= 0:
+            return Error(raised)
+        nearest = abs(error.floor or 0.0)
+        dead = (nearest + error.dead) ** p - nearest**p
+        return Error(raised, dead, floor=None if error.floor is None else nearest**p)
 
     return change
 
 
-def _multiplied(weight: Array, axis: int) -> Callable[[Error], Error]:
-    """Times a constant weight: per channel of the result, sum over k of a_k w_k^2."""
+def _multiplied(weight: Array, axis: int, *, adds: bool) -> Callable[[Error], Error]:
+    """Times a constant weight: per channel of the result, sum over k of a_k w_k^2.
+
+    What is dead is known where no summand takes from another: weights and values are from 0 on.
+    """
     columns = np.moveaxis(np.abs(weight.astype(np.float64)), axis, 0)
     columns = columns.reshape(*columns.shape[:2], -1)
-    squares = np.square(columns).sum(axis=2)
+    squares, sums = np.square(columns).sum(axis=2), columns.sum(axis=2)
     linear = squares.sum() / max(float(columns.sum()), 1e-30)
+    adds = adds and bool(weight.astype(np.float64).min(initial=0.0) >= 0)
+
+    def per_channel(factors: Reals, a: Reals) -> Reals:
+        per_input = a if a.size == factors.shape[1] else a.mean()
+        return np.asarray((factors * per_input).sum(axis=1))
 
     def power(a: Reals, q: float) -> Reals:
-        if q == 1:
-            return np.asarray(a.mean() * linear)
-        per_input = a if a.size == squares.shape[1] else a.mean()
-        return np.asarray((squares * per_input).sum(axis=1))
+        return np.asarray(a.mean() * linear) if q == 1 else per_channel(squares, a)
 
     def change(error: Error) -> Error:
-        return Error(tuple((power(a, q), q) for a, q in error.terms))
+        terms = tuple((power(a, q), q) for a, q in error.terms)
+        if not adds:
+            return Error(terms)
+        floor = None if error.floor is None else error.floor * float(sums.sum(axis=1).mean())
+        return Error(terms, per_channel(sums, error.dead), floor=floor)
 
     return change
 
 
-def _summed(rows: Array) -> Callable[[Error], Error]:
+def _summed(rows: Array, *, adds: bool) -> Callable[[Error], Error]:
     """Times the rows of a constant, in the mean of its sums: these may lie on any axis."""
-    change = _multiplied(rows.reshape(-1, rows.shape[-1]), 0)
+    change = _multiplied(rows.reshape(-1, rows.shape[-1]), 0, adds=adds)
 
     def in_the_mean(error: Error) -> Error:
-        return Error(tuple((np.asarray(a.mean()), q) for a, q in change(error).terms))
+        changed = change(error)
+        return replace(changed, terms=tuple((np.asarray(a.mean()), q) for a, q in changed.terms))
 
     return in_the_mean
 
@@ -259,10 +308,11 @@ def _of_curve(curve: Curve, seen: FloatHistogramObserver) -> Callable[[Error], f
             power = sum((a.mean() * np.abs(x) ** q for a, q in error.terms), np.zeros(x.shape))
             deviation = np.sqrt(np.where(np.isfinite(power), power, (high - low) ** 2))
             right = curve.function(x)
-            moved = x[:, None] + deviation[:, None] * _ERRORS
-            moved[np.abs(x) < error.dead] = 0.0
-            wrong = curve.function(np.clip(moved, low, high))
-            squares = np.square(wrong - right[:, None]) @ _SHARES
+            moved = np.clip(x[:, None] + deviation[:, None] * _ERRORS, low, high)
+            squares = np.square(curve.function(moved) - right[:, None]) @ _SHARES
+            dead = error.dead_share(x)
+            lost = np.square(_of_floor(curve, error.floor, low, high) - right)
+            squares = squares + dead * (lost - squares)
         good = np.isfinite(right) & np.isfinite(squares)
         total = counts[good].sum()
         if not total:
@@ -273,6 +323,15 @@ def _of_curve(curve: Curve, seen: FloatHistogramObserver) -> Callable[[Error], f
         return decibels(signal, float((counts[good] * squares[good]).sum() / total))
 
     return sqnr_db
+
+
+def _of_floor(curve: Curve, floor: float | None, low: float, high: float) -> float:
+    """f(floor); where that has no bound, or the floor is not known, of the range's nearest end."""
+    known = floor is not None and (curve.exponent is None or curve.exponent > 0)
+    found = float(curve.function(np.asarray(floor))) if known else math.inf
+    if math.isfinite(found):
+        return found
+    return float(curve.function(np.clip(floor or 0.0, low, high)))
 
 
 def _of_normalization(seen: NormalizationObserver, gain: Array | None) -> Callable[[Error], float]:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from onnxq.graph.walk import node_name, value_name, walk
-from onnxq.observers import NormalizationObserver
+from onnxq.observers import HistogramObserver, NormalizationObserver
 from onnxq.observers.tensor_noise import TensorNoise, noise_at, predicted_noise
 from onnxq.operator import Float
 from onnxq.static.noise.error_paths import Magnifier, magnifiers, of_codes
@@ -143,7 +143,7 @@ def tensor_losses(
 ) -> dict[str, TensorLoss]:
     """Tensor -> its loss, for each observed tensor that would be rounded; arguments as `unfit`."""
     qparams = tensor_qparams(prepared, statistics)[0] if tensors is None else tensors
-    paths = magnifiers(prepared.model, statistics.watched)
+    paths = magnifiers(prepared.model, statistics.watched, _positive(prepared, statistics))
     reads_codes = _readers_of_codes(prepared)
     found = {}
     for group in prepared.groups:
@@ -162,6 +162,17 @@ def tensor_losses(
             worst = min(behind, key=lambda pair: pair[0], default=(None, None))
             found[tensor] = TensorLoss(tensor, noise, worst[1], worst[0])
     return found
+
+
+def _positive(prepared: Prepared, statistics: Statistics) -> frozenset[str]:
+    """Tensors that have no number below 0, as histograms of them, or of what they copy, say."""
+    seen = {
+        name
+        for name, observer in statistics.observers.items()
+        if isinstance(observer, HistogramObserver) and observer.histogram.minimum >= 0
+    }
+    groups = (group for group in prepared.groups if seen.issuperset(group.observed))
+    return frozenset(member for group in groups for member in group.members)
 
 
 def _readers_of_codes(prepared: Prepared) -> set[tuple[str, str]]:

@@ -160,6 +160,14 @@ def filter_bank() -> onnx.ModelProto:
     return made
 
 
+def clipped_filter_bank() -> onnx.ModelProto:
+    """The same with the floor as a bound, not as a summand."""
+    made = filter_bank()
+    floored = next(node for node in made.graph.node if node.name == "floored")
+    floored.op_type = "Clip"
+    return made
+
+
 def filter_bank_on_the_left() -> onnx.ModelProto:
     """The same with the bank as the left factor, without copies that are transposed."""
     made = filter_bank()

@@ -16,6 +16,7 @@ from onnxq.static.noise.unfit import TYPICAL_DB, Budget, TensorLoss, tensor_loss
 from onnxq.static.planning.activation_qparams import tensor_qparams
 from tests.examples import ALL_INTEGERS
 from tests.static.noise.nets import (
+    clipped_filter_bank,
     feed_forwards,
     filter_bank,
     filter_bank_on_the_left,
@@ -127,6 +128,12 @@ def output(model: onnx.ModelProto, samples: Samples, name: str) -> Reals:
         (spectral(logarithm=True), sounds(8), "c", "l", 1.0),
         (spectral(logarithm=True), sounds(8), "x", "l", 2.5),
         (norms(), sounds(8), "c", "l", 1.0),
+        # a sum that is lost becomes the floor of the logarithm, below all that it was
+        (filter_bank(), sounds(8), "sums", "l", 1.0),
+        # so does one whose summands are; those of this bank are not as large as each other
+        (filter_bank(), sounds(8), "magnitude", "l", 4.5),
+        (filter_bank_on_the_left(), sounds(8), "magnitude", "l", 4.5),
+        (clipped_filter_bank(), sounds(8), "magnitude", "l", 4.5),
     ],
 )
 def test_the_figure_is_what_rounding_that_tensor_alone_does_there(
