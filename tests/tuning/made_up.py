@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -24,6 +24,7 @@ from onnxq.tuning.search.descent import Descent
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from onnxq.core.arrays import Reals
     from onnxq.tuning.evaluating.evaluations import Refusal
     from onnxq.tuning.judging.goal import Goal
     from onnxq.tuning.search.descent import Found
@@ -81,6 +82,15 @@ class Network:
 
     def search(self, goal: Goal, noise: Mapping[str, float] | None = None) -> Found:
         """The search from all integers, with estimates of the noise of layers; None: right ones."""
+        proposals = self.proposals(self.standing(goal), noise)
+        return Descent(proposals, self.measured, (), goal.max_runs).run(self.start)
+
+    def standing(self, goal: Goal) -> Standing:
+        """Standing that begins with all in integers."""
+        return Standing(goal, math.inf)
+
+    def proposals(self, standing: Standing, noise: Mapping[str, float] | None = None) -> Proposals:
+        """Proposals of moves by those estimates; None: right ones."""
         if noise is None:
             named = zip(self.units, self.layers, strict=True)
             noise = {unit.anchor.name: layer.noise for unit, layer in named}
@@ -88,8 +98,7 @@ class Network:
         def time_of(position: Position) -> float | None:
             return self.score([position.form(unit) for unit in self.units]).time_ratio
 
-        proposals = Proposals(Standing(goal, math.inf), Estimates(dict(noise)), time_of)
-        return Descent(proposals, self.measured, (), goal.max_runs).run(self.start)
+        return Proposals(standing, Estimates(dict(noise)), time_of)
 
 
 @dataclass(frozen=True)
@@ -114,6 +123,38 @@ class Chain(Network):
             forms = [INTEGER if i == j else FLOAT for j in range(len(self.layers))]
             found[unit.anchor.name] = noise_of(self.score(forms))
         return found
+
+
+@dataclass(frozen=True)
+class Classifier(Network):
+    """Layers whose errors move the margins of answers; the metric is the share of right ones.
+
+    Attributes:
+        margins: (answers,) of the float model: an answer is right where it is above 0.
+        errors: (layers, answers), what each layer in integers adds to them.
+    """
+
+    margins: Reals = field(default_factory=lambda: np.zeros(0))
+    errors: Reals = field(default_factory=lambda: np.zeros((0, 0)))
+
+    @classmethod
+    def drawn(cls, seed: int, answers: int = 500) -> tuple[Classifier, dict[str, float]]:
+        """A classifier that is right in about 88 of 100, and wrong estimates of its layers."""
+        network, wrong = drawn(seed)
+        random = np.random.default_rng(1000 + seed)
+        deviations = [3 * math.sqrt(layer.noise) for layer in network.layers]
+        errors = random.normal(size=(answers, len(deviations))) * deviations
+        margins = random.normal(1.2, 1.0, answers)
+        return cls(network.layers, margins=margins, errors=errors.T), wrong
+
+    def score(self, forms: Sequence[NodeForm]) -> Score:
+        coded = [form is INTEGER for form in forms]
+        right = self.margins + self.errors[coded].sum(0) > 0
+        return replace(super().score(forms), metric=float(right.mean()))
+
+    def standing(self, goal: Goal) -> Standing:
+        begun, all_float = (self.score([form] * len(self.layers)) for form in (INTEGER, FLOAT))
+        return Standing(goal, all_float.metric, noise_of(begun))
 
 
 def drawn_chain(seed: int, layers: int = 20) -> Chain:

@@ -119,4 +119,5 @@ class Standing:
         if not self.bounds_accuracy:
             # nobody said how much may be lost: nothing of what the search began with
             return max(noise_of(score), self.begun_noise)
-        return 2.0 * noise_of(score)  # of a metric: a step of 3 dB, which is measured then
+        # of a metric: a step of 3 dB, from there or ahead of where it began, which is measured then
+        return max(2.0 * noise_of(score), self.begun_noise / 2.0)

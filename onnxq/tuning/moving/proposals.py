@@ -12,6 +12,7 @@ from onnxq.tuning.judging.standing import TIME_ERROR
 from onnxq.tuning.moving.move_costs import (
     bytes_alone,
     options_of,
+    share_of_bytes,
     times_alone,
     times_with_their_kind,
 )
@@ -80,6 +81,32 @@ class Proposals:
             return self._saving(point, bytes_alone(point.position, options), math.inf)
         return self._faster(point, options, 0.0)
 
+    def into_float(self, point: Point) -> Batch:
+        """Moves of all units into float, those with the most noise for their time first."""
+        options = [m for m in options_of(point.position, ()) if m.form is NodeForm.FLOAT]
+        return self._quieter(point, options, 0.0, math.inf)
+
+    def back(self, point: Point) -> Batch:
+        """A move of each unit towards the objective, those with the least noise for it first."""
+        options = options_of(point.position, ())
+        if self.standing.goal.objective is Aim.SIZE:
+            costs = bytes_alone(point.position, options)
+        elif self.time_of(point.position) is not None:
+            costs = times_alone(point.position, options, self.time_of)
+        else:
+            return ()
+        taken: dict[Unit, FormMove] = {}
+        for move, _ in self._by_saving(point, costs):
+            taken.setdefault(move.unit, move)
+        return tuple(taken.values())
+
+    def is_saving(self, point: Point, batch: Batch) -> bool:
+        """Whether a batch should save time, or bytes, that are worth a run."""
+        is_size = self.standing.goal.objective is Aim.SIZE
+        share_of = share_of_bytes if is_size else self.time_of
+        now, then = map(share_of, (point.position, point.position.moved(batch)))
+        return now is not None and then is not None and then <= now - LEAST_SAVING
+
     def probe(self, point: Point, probed: Container[str]) -> Batch:
         """A move that tells the noise of one unit, where what is best depends on estimates of it.
 
@@ -141,17 +168,22 @@ class Proposals:
         if not self.standing.bounds_accuracy and self.standing.lacking_time(point.score):
             allowed = math.inf
         allowed = self.estimates.sum_for(allowed)
-        added = {move: -self.estimates.gain(point.position, move) for move in costs}
-        useful = [move for move, cost in costs.items() if cost < 0]
-        useful.sort(key=lambda move: costs[move] / max(added[move], 1e-6 * noise))
         taken: dict[Unit, FormMove] = {}
         saved = 0.0
-        for move in useful:
-            if move.unit in taken or saved >= enough or noise + added[move] > allowed:
+        for move, added in self._by_saving(point, costs):
+            if move.unit in taken or saved >= enough or noise + added > allowed:
                 continue
             taken[move.unit] = move
-            noise, saved = noise + added[move], saved - costs[move]
+            noise, saved = noise + added, saved - costs[move]
         return tuple(taken.values()) if saved >= LEAST_SAVING else ()
+
+    def _by_saving(self, point: Point, costs: Costs) -> list[tuple[FormMove, float]]:
+        """Moves that save something, with the noise that each adds; the best trade first."""
+        least = 1e-6 * self.estimates.total(point.position)
+        added = {move: -self.estimates.gain(point.position, move) for move in costs}
+        useful = [move for move, cost in costs.items() if cost < 0]
+        useful.sort(key=lambda move: costs[move] / max(added[move], least))
+        return [(move, added[move]) for move in useful]
 
     def _afresh(self, point: Point, closed: set[tuple[str, NodeForm]]) -> Batch:
         """Moves to the position of the best outlook, where that promises enough."""

@@ -8,6 +8,9 @@
                        back to the form that a unit began with; for the most accurate within a time,
                        units one by one whose noise decides, so that it is known and not estimated
 
+Where that ends short of a bound on accuracy, or within one on a metric, whose answers estimates do
+not tell, halves find the rest (onnxq.tuning.search.halves).
+
 A batch that disappoints is measured in halves; so is one that gives no model, until the moves are
 found that are at fault, which are never tried again, alone or with others. What a batch changed
 corrects the estimates of its units, so that the next one is another. It ends where no move is left
@@ -27,6 +30,7 @@ from onnxq.tuning.evaluating.evaluations import Refusal
 from onnxq.tuning.judging.goal import Aim
 from onnxq.tuning.judging.standing import noise_of
 from onnxq.tuning.moving.position import Point
+from onnxq.tuning.search.halves import back, nearest_kept
 
 if TYPE_CHECKING:
     from onnxq.operator import NodeForm
@@ -57,6 +61,8 @@ DISAPPOINTING = 0.5
 """Share of the expected decibels below which a batch is measured in halves."""
 
 LATE, NO_RUN = "the time is up", "no run is left"
+NO_MOVE = "no move is left that is worth a run"
+NO_GAIN = f"{MOST_FAILURES} batches in a row made nothing better"
 WITHOUT_MORE = (LATE, NO_RUN)
 """Ends of a search that another one with more runs, or more time, might not have."""
 
@@ -105,6 +111,7 @@ class Descent:
     _taken: int = 0  # runs, those that gave no model among them
     _closed: set[tuple[str, NodeForm]] = field(default_factory=set)  # tried alone, for nothing
     _probed: set[str] = field(default_factory=set)  # anchors of units whose noise was asked for
+    _is_halved: bool = field(default=False)  # on the way back, which is gone once
 
     def run(self, start: Position, *others: Position) -> Found:
         """The way to the goal from there, or from another beginning if that is better.
@@ -121,27 +128,23 @@ class Descent:
             best = self._best(self._with_ways(best, [(move,) for move in self.first]), best)
         failures = 0
         whole = [move for move in self.whole if move not in best.position.whole]
-        while self._left > 0 and failures < MOST_FAILURES:
+        while self._left > 0:
             self.proposals.estimates.meet(best.position, best.score)
             batch: Batch = ()
             refused = len(self._refused)
             if whole and self._is_near(best):
                 ways = [*((move,) for move in whole), *self._ways_of_parts(best.position)]
                 found, whole = self._best(self._with_ways(best, ways), best), []
-            elif batch := self.proposals.batch(best, self._closed):
+            elif failures < MOST_FAILURES and (batch := self.proposals.batch(best, self._closed)):
                 found = self._try(best, batch)
-            elif probe := self._probe(best):
+            elif failures < MOST_FAILURES and (probe := self._probe(best)):
                 found = probe
-            else:
-                return self._found(best, "no move is left that is worth a run")
+            elif (found := self._by_halves(best)) is best:
+                return self._found(best, NO_MOVE if failures < MOST_FAILURES else NO_GAIN)
             is_failure = found is best and batch and refused == len(self._refused)
             failures = failures + 1 if is_failure else 0
             best = found
-        if self.is_late():
-            return self._found(best, LATE)
-        if self._left <= 0:
-            return self._found(best, NO_RUN)
-        return self._found(best, f"{MOST_FAILURES} batches in a row made nothing better")
+        return self._found(best, LATE if self.is_late() else NO_RUN)
 
     def _found(self, best: Point, why: str) -> Found:
         return Found(tuple(self._points), best, tuple(self._refused.items()), why)
@@ -244,6 +247,22 @@ class Descent:
             if len(half) == 1:
                 self._close(half, is_better=part is not None and self._is_better(part, point))
         return self._best(parts, best)
+
+    def _by_halves(self, point: Point) -> Point:
+        """The best that halves find, where estimates find no more."""
+        standing, goal = self.proposals.standing, self.proposals.standing.goal
+        if standing.lacking_db(point.score):
+            way = self.proposals.into_float(point)
+            point = nearest_kept(point, way, self._measured, standing) or point
+        if self._is_halved or goal.max_drop is None or goal.objective is Aim.ACCURACY:
+            return point
+        if standing.lacks(point.score):
+            return point
+        self._is_halved = True
+        return back(point, self.proposals, self._measured)
+
+    def _measured(self, position: Position) -> Point | None:
+        return self._measure([position])[0]
 
     def _withdrawn(self, point: Point, batch: Batch) -> Point:
         """The best of the point and the parts of a batch that gives no model.

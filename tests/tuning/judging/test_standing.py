@@ -84,7 +84,13 @@ def test_noise_is_allowed_up_to_the_bound_else_that_of_the_beginning() -> None:
     begun = replace(standing(), begun_noise=noise_at(40.0))
     assert begun.noise_allowed(score(50.0)) == noise_at(40.0)
     assert begun.noise_allowed(score(30.0)) == noise_at(30.0)
-    assert standing(0.9, max_drop=0.1).noise_allowed(score(50.0)) == 2 * noise_at(50.0)
+
+
+def test_noise_that_a_metric_allows_is_a_step_from_there_or_ahead_of_the_beginning() -> None:
+    begun = replace(standing(0.9, max_drop=0.1), begun_noise=noise_at(40.0))
+    assert begun.noise_allowed(score(38.0)) == 2 * noise_at(38.0)
+    assert begun.noise_allowed(score(50.0)) == noise_at(40.0) / 2
+    assert begun.noise_allowed(score(math.inf)) == noise_at(40.0) / 2
 
 
 def test_noise_that_is_aimed_at_takes_away_what_is_lacking() -> None:

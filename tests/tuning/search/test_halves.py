@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+import math
+import statistics
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from onnxq.tuning.judging.goal import Aim, Goal
+from onnxq.tuning.judging.standing import Standing
+from onnxq.tuning.moving.position import FormMove, Point
+from onnxq.tuning.search.halves import back, nearest_kept
+from tests.tuning.made_up import FLOAT, INTEGER, Classifier, Layer, Network
+
+if TYPE_CHECKING:
+    from onnxq.tuning.moving.position import Position
+    from onnxq.tuning.search.halves import Measure
+
+SEEDS = range(24)
+FAST_LAYERS = 16
+
+
+def begun(network: Network) -> Point:
+    """All layers in integers."""
+    return Point(network.start, network.score([INTEGER] * len(network.layers)))
+
+
+def measure_of(network: Network, seen: list[Position]) -> Measure:
+    def measure(position: Position) -> Point:
+        seen.append(position)
+        return Point(position, network.score([position.form(unit) for unit in network.units]))
+
+    return measure
+
+
+def test_bound_is_kept_with_the_fewest_moves_in_logarithmic_runs() -> None:
+    layers = [Layer(1e-3, 0.05, 0.03)] * 5 + [Layer(1e-9, 0.05, 0.03)] * 11
+    network = Network(tuple(layers))
+    way = [FormMove(unit, FLOAT) for unit in network.units]
+    seen: list[Position] = []
+    standing = Standing(Goal(min_sqnr_db=50), math.inf)
+    found = nearest_kept(begun(network), tuple(way), measure_of(network, seen), standing)
+    assert found is not None
+    forms = [found.position.form(unit) for unit in network.units]
+    assert forms == [FLOAT] * 5 + [INTEGER] * 11
+    assert len(seen) <= 4
+
+
+def test_bound_that_nothing_keeps_gives_none() -> None:
+    network = Network((Layer(1e-3, 0.5, 0.3),) * 4)
+    way = tuple(FormMove(unit, FLOAT) for unit in network.units)
+    standing = Standing(Goal(min_sqnr_db=300), math.inf)
+    assert nearest_kept(begun(network), way, measure_of(network, []), standing) is None
+
+
+@pytest.mark.parametrize("objective", [Aim.SPEED, Aim.SIZE])
+def test_all_layers_but_the_one_at_fault_go_back(objective: Aim) -> None:
+    at_fault = 11
+    errors = np.zeros((FAST_LAYERS, 100))
+    errors[at_fault, :3] = -1.0
+    layers = tuple(Layer(1e-5, 0.05, 0.03) for _ in range(FAST_LAYERS))
+    network = Classifier(layers, margins=np.full(100, 0.5), errors=errors)
+    proposals = network.proposals(network.standing(Goal(max_drop=0.0, objective=objective)))
+    position = network.start.moved([FormMove(unit, FLOAT) for unit in network.units])
+    start = Point(position, network.score([FLOAT] * FAST_LAYERS))
+    seen: list[Position] = []
+    found = back(start, proposals, measure_of(network, seen))
+    left = [u for u in network.units if found.position.form(u) is FLOAT]
+    assert left == [network.units[at_fault]]
+    assert len(seen) <= 1 + 2 * math.log2(FAST_LAYERS)
+
+
+def test_nothing_goes_back_where_no_time_is_known() -> None:
+    network = Network((Layer(1e-5, 0.5, 0.3),))
+    proposals = network.proposals(network.standing(Goal(max_drop=0.0)))
+    point = begun(network)
+    blind = replace(proposals, time_of=lambda _: None)
+    assert back(point, blind, measure_of(network, [])) is point
+
+
+def test_search_for_a_metric_reaches_it_near_the_best_of_all_forms() -> None:
+    goal = Goal(max_drop=0.001)
+    ratios = []
+    for seed in SEEDS:
+        network, wrong = Classifier.drawn(seed)
+        standing = network.standing(goal)
+        if not standing.lacks(begun(network).score):
+            continue
+        best = min(network.every(), key=standing.order)
+        found = network.search(goal, wrong)
+        assert standing.lacks(found.best.score) == 0
+        assert len(found.points) <= goal.max_runs
+        ratios.append(standing.worth(found.best.score) / standing.worth(best))
+    assert len(ratios) > 12
+    assert statistics.median(ratios) <= 1.01
+    assert statistics.mean(ratios) <= 1.02
+    assert max(ratios) <= 1.15
