@@ -27,6 +27,7 @@ from onnxq.graph.passes.global_pool import MeanToGlobalPool
 from onnxq.graph.passes.initializer_inputs import RemoveInitializersFromInputs
 from onnxq.graph.passes.inline import InlineFunctions
 from onnxq.graph.passes.lift_constants import LiftConstants
+from onnxq.graph.passes.log_sums import TakeLogSumsApart
 from onnxq.graph.passes.names import UniqueNames
 from onnxq.graph.passes.no_ops import RemoveNoOps
 from onnxq.graph.passes.opset import QUANTIZABLE_OPSET, UpgradeOpset, upgrade_opset
@@ -55,9 +56,10 @@ class Canonical:
             functions that were written out are one node (see the passes), a shuffle of one axis is
             a Gather; constant factors and summands beside a node with weights are in them, an
             Einsum is a MatMul and a maximum over space a MaxPool, but for modules (see
-            `canonicalize_module`); opset >= 13; float32, but for inputs and outputs that are
-            float16 (a Cast stands at each); com.microsoft Attention with a bias, and its skip
-            normalizations taken apart; types and ranks known where they can be.
+            `canonicalize_module`); a ReduceLogSum is a ReduceSum and a Log; opset >= 13; float32,
+            but for inputs and outputs that are float16 (a Cast stands at each); com.microsoft
+            Attention with a bias, and its skip normalizations taken apart; types and ranks known
+            where they can be.
         notes: sentences for the report ("the model is float16 ...").
         trains: whether it is of a module that goes on training, whose nodes stay as they are.
     """
@@ -145,6 +147,7 @@ def _canonicalize(model: ir.Model, run: RunCallable | None) -> Canonical:
         FoldGemmFactors(),
         FoldBatchNorm(),  # into the Conv or Gemm right ahead of it
         RemoveUnused(),  # a dead reader would keep a part of a function from being fused
+        TakeLogSumsApart(),
         FuseLayerNormalization(),
         FuseGelu(),
         ShuffleToGather(),
