@@ -67,7 +67,7 @@ def judged(flow: Flow, name: str, factors: Mapping[Site, Reals]) -> EqualModel:
     with workers(1):
         plain, tried = (trial_of(flow, each, {}) for each in (NO_FACTORS, factors))
     judgement = tried.beside(plain)
-    whole = _whole(name, judgement, plain.products - tried.products)
+    whole = _whole(name, judgement, 1, plain.products - tried.products)
     kept = whole.kept
     places = [Outcome(name, site.tensor, kept, why="" if kept else NO_GAIN) for site in factors]
     return EqualModel((tried if kept else plain).model, (*places, whole))
@@ -91,7 +91,7 @@ def _judged(flow: Flow, name: str, choices: Sequence[SiteChoice]) -> EqualModel:
         if sites:
             tried.append(trial_of(flow, sites, naming))
     least = min(tried, key=lambda trial: (len(plain.products - trial.products), trial.errors.sum()))
-    whole = _whole(name, least.beside(plain), plain.products - least.products)
+    whole = _whole(name, least.beside(plain), len(tried), plain.products - least.products)
     best = least if whole.kept else plain
     outcomes = [c.outcome(name, kept=c.site in best.sites) for c in choices]
     products = [product for choice in choices for product in choice.site.readers]
@@ -101,9 +101,17 @@ def _judged(flow: Flow, name: str, choices: Sequence[SiteChoice]) -> EqualModel:
     return EqualModel(best.model, (*outcomes, whole), best.naming)
 
 
-def _whole(name: str, judgement: Judgement, lost: Collection[str]) -> Outcome:
-    """Outcome at the outputs; `lost` are products that leave integers."""
-    gained, kept = judgement.after.sum() < judgement.before.sum(), judgement.is_gain and not lost
+def _whole(name: str, judgement: Judgement, tried: int, lost: Collection[str]) -> Outcome:
+    """Outcome of the best of `tried` models at the outputs.
+
+    Args:
+        name: of the improvement.
+        judgement: of that one.
+        tried: how many there were.
+        lost: products that leave integers.
+    """
+    gained = judgement.after.sum() < judgement.before.sum()
+    kept = judgement.is_gain(tried) and not lost
     why = CHANCE.format(judgement.after.size) if gained and not kept else ""
     if lost:
         why = LEAVES.format(len(lost), min(lost))

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import pytest
 
 from onnxq.improve.judgement import Judgement, judgement_of
+
+if TYPE_CHECKING:
+    from onnxq.core.arrays import Reals
 
 
 def judged(lost: list[float]) -> Judgement:
@@ -20,28 +25,65 @@ def test_a_loss_within_its_standard_error_is_none() -> None:
     assert not judged([-1.0, -1.0, 0.0, 0.0]).is_loss
 
 
+def shares(gained: Reals) -> Judgement:
+    """Of samples whose (before - after) / (before + after) are these."""
+    before = np.full(gained.size, 10.0)
+    return Judgement(np.full(gained.size, 1000.0), before, before * (1 - gained) / (1 + gained))
+
+
 def test_a_gain_that_chance_explains_is_none() -> None:
-    assert not judged([-5.0, 4.0, -3.0, 3.0]).is_gain
-    assert not judged([-5.0, -4.0, -3.0, 3.0]).is_gain  # above its standard error
-    assert judged([-5.0, -4.0, -3.0, -4.0]).is_gain
-    assert not judged([0.0, 0.0]).is_gain
+    assert not judged([-5.0, 4.0, -3.0, 3.0]).is_gain(1)
+    assert not judged([-5.0, -4.0, -3.0, 3.0]).is_gain(1)  # above its standard error
+    assert judged([-5.0, -4.0, -3.0, -4.0]).is_gain(1)
+    assert not judged([0.0, 0.0]).is_gain(1)
+    assert not judged([-10.0, -10.0]).is_loss
 
 
 @pytest.mark.parametrize(
-    ("samples", "least"),  # of Student's t, one-sided, at 1/60: in closed form, and nearly normal
-    [(2, 19.08), (3, 5.339), (1001, 2.131)],
+    ("samples", "tried", "least"),  # of Student's t, one-sided, at 5% and at a third of it
+    [
+        (2, 1, 6.314),
+        (3, 1, 2.920),
+        (1001, 1, 1.646),
+        (2, 3, 19.08),
+        (3, 3, 5.339),
+        (1001, 3, 2.131),
+    ],
 )
-def test_few_samples_have_to_agree_more(samples: int, least: float) -> None:
-    spread = np.linspace(-1, 1, samples)
+def test_few_samples_and_the_best_of_several_models_have_to_agree_more(
+    samples: int, tried: int, least: float
+) -> None:
+    spread = np.linspace(-0.01, 0.01, samples)
     error = spread.std(ddof=1) / np.sqrt(samples)
-    assert not judged(list(spread - 0.99 * least * error)).is_gain
-    assert judged(list(spread - 1.01 * least * error)).is_gain
+    assert not shares(spread + 0.99 * least * error).is_gain(tried)
+    assert shares(spread + 1.01 * least * error).is_gain(tried)
+
+
+def test_samples_with_large_errors_do_not_drown_what_all_others_say() -> None:
+    """A gain of 0.6 dB where errors differ by factors of ten, and each model's by 1.4 dB."""
+    rng = np.random.default_rng(0)
+
+    def kept(gain_db: float, draws: int = 400) -> float:
+        found = 0
+        for _ in range(draws):
+            own_db = rng.normal(0, 1.4, (2, 64))
+            before, after = rng.lognormal(0, 1.2, 64) * 10 ** (own_db / 10)
+            found += Judgement(np.ones(64), before, after * 10 ** (-gain_db / 10)).is_gain(1)
+        return found / draws
+
+    assert kept(0.6) > 0.65  # at 5% by the errors themselves: 0.44
+    assert kept(0.0) < 0.08
+
+
+def test_a_gain_in_most_samples_that_loses_in_all_together_is_none() -> None:
+    before = np.array([1.0] * 15 + [100.0])
+    assert not Judgement(np.ones(16), before, before * ([0.5] * 15 + [1.1])).is_gain(1)
 
 
 def test_one_sample_decides_of_a_loss_alone_and_tells_no_gain() -> None:
     assert judged([0.1]).is_loss
     assert not judged([0.0]).is_loss
-    assert not judged([-0.1]).is_gain
+    assert not judged([-0.1]).is_gain(1)
 
 
 def test_decibels_are_of_all_samples_together() -> None:
