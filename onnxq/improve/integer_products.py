@@ -11,6 +11,7 @@ from onnxq.dynamic.dynamic_decision import Objective
 from onnxq.dynamic.dynamic_plan import dynamic_plan
 from onnxq.dynamic.dynamic_weights import StorageKey, observe_stored
 from onnxq.graph.walk import node_name, walk
+from onnxq.improve.layers import bias_of
 from onnxq.observers import MinMaxObserver, ObserverSpec
 from onnxq.observers.weight_observation import observe_weight
 from onnxq.operator import DynamicForm, DynamicRule
@@ -38,12 +39,14 @@ class IntegerProduct:
         slot: of the weight.
         rounded: a weight of its shape as its codes would have it.
         observer: of its input; None: each run takes the range of what it sees.
+        has_bias: whether there is a bias that `bias` and `round` correct, or one can be added.
     """
 
     node: ir.Node
     slot: int
     rounded: Rounding
     observer: ObserverSpec | None
+    has_bias: bool
 
 
 def integer_products(
@@ -85,7 +88,9 @@ def _static_product(node: ir.Node, decision: Quantize, prepared: Prepared) -> In
     def rounded(weight: Singles) -> Singles:
         return fake_quantize(weight, observe_weight(weight, key)[0])
 
-    return IntegerProduct(node, decision.rule.weight.slot, rounded, _observer(node, prepared))
+    bias, _ = bias_of(node, decision.rule, prepared.decisions)
+    observer = _observer(node, prepared)
+    return IntegerProduct(node, decision.rule.weight.slot, rounded, observer, bias is not None)
 
 
 def _observer(node: ir.Node, prepared: Prepared) -> ObserverSpec:
@@ -120,7 +125,7 @@ def _dynamic_product(
     def rounded(array: Singles) -> Singles:
         return fake_quantize(array, observe_stored(array, key, limit)[0])
 
-    return IntegerProduct(node, weight.slot, rounded, None)
+    return IntegerProduct(node, weight.slot, rounded, None, has_bias=False)
 
 
 def _dynamic(prepared: Prepared, objective: Objective) -> dict[str, QuantizeDynamic]:

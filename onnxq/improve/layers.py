@@ -16,8 +16,11 @@ from onnxq.qparams import PerBlock
 from onnxq.static.placing.decision import Quantize, weight_observer
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import onnx_ir as ir
 
+    from onnxq.static.placing.decision import Decision
     from onnxq.static.plan import Plan
 
 
@@ -45,7 +48,7 @@ def layer_of(node: ir.Node, plan: Plan) -> Layer | None:
         return None
     tensor = value_name(x)
     gain = np.array(plan.gains[tensor], np.float32) if tensor in plan.gains else None
-    slot, y = _bias_of(node, decision.rule, plan)
+    slot, y = bias_of(node, decision.rule, plan.decisions)
     return Layer(
         node,
         decision.rule,
@@ -69,12 +72,14 @@ def _span_of(node: ir.Node, rule: Rule, plan: Plan) -> tuple[int, int]:
     return max(dtype.qmin, observer.quant_min), min(dtype.qmax, observer.quant_max)
 
 
-def _bias_of(node: ir.Node, rule: Rule, plan: Plan) -> tuple[BiasSlot | None, ir.Value]:
+def bias_of(
+    node: ir.Node, rule: Rule, decisions: Mapping[str, Decision]
+) -> tuple[BiasSlot | None, ir.Value]:
     """(where the bias is or can be, the result that has it added)."""
     if rule.bias is not None:
         return BiasSlot(node, rule.bias), node.outputs[0]
     found = biased_product(node)
-    behind = None if found is None else plan.decisions[node_name(found.add)]
+    behind = None if found is None else decisions[node_name(found.add)]
     on_codes = isinstance(behind, Quantize) and behind.folded_into != node_name(node)
     if found is not None and found.adds_vector and not on_codes:
         return BiasSlot(found.add, found.slot), found.add.outputs[0]

@@ -14,7 +14,15 @@ from onnxq.improve.factor_sites import along
 from onnxq.improve.held_back import is_held_back
 from onnxq.improve.integer_products import at_run_time, integer_products
 from onnxq.improve.layerwise import all_feeds
-from onnxq.improve.smoothing import EXPONENTS, Product, product_noise, reach, smoothing_factors
+from onnxq.improve.smoothing import (
+    EXPONENTS,
+    Product,
+    product_noise,
+    reach,
+    row_noise,
+    smoothing_factors,
+    varying_noise,
+)
 from onnxq.observers.tensor_noise import decibels
 from onnxq.operator.nodes import input_at
 from onnxq.ort import runtime
@@ -28,7 +36,7 @@ if TYPE_CHECKING:
     from onnxq.improve.factor_sites import Site
     from onnxq.improve.factor_trial import Flow
     from onnxq.improve.integer_products import IntegerProduct
-    from onnxq.improve.smoothing import Rounding
+    from onnxq.improve.smoothing import Noise, Rounding
     from onnxq.samples.inputs import Batch
     from onnxq.static.prepared import Prepared
 
@@ -68,9 +76,9 @@ def site_choices(flow: Flow, sites: Sequence[Site]) -> list[SiteChoice]:
         flow: that the model will be made by.
         sites: where factors can be.
     """
-    products = integer_products(flow.prepared, flow.objective)
+    found = integer_products(flow.prepared, flow.objective)
     return [
-        _choice(site, seen, [products[name] for name in site.readers])
+        _choice(site, seen, [found[name] for name in site.readers], flow)
         for site, seen in _seen(flow.prepared, sites, flow.batches)
     ]
 
@@ -148,13 +156,13 @@ def _cropped(x: Singles, most: int) -> Singles:
     return np.array(part[: max(1, most // max(places, 1))], np.float32)
 
 
-def _choice(site: Site, seen: _Seen, readers: Sequence[IntegerProduct]) -> SiteChoice:
+def _choice(site: Site, seen: _Seen, readers: Sequence[IntegerProduct], flow: Flow) -> SiteChoice:
     """The exponent whose products lose least, judged on the part held back.
 
     An exponent near 1 brings every channel to the very range that it had: what another sample has
     beyond it is cut off. So each is tried on other samples than its factors and scales are made of.
     """
-    products = [_product(reader, site.axis) for reader in readers]
+    products = [_product(reader, site.axis, _noise_of(reader, flow)) for reader in readers]
     spec = next((r.observer for r in readers if r.observer is not None), None)
     channels, rank = seen.first.maxima.shape[1], seen.first.x.ndim
     w_max = np.max([p.largest(channels) for p in products], 0)
@@ -181,7 +189,12 @@ def _choice(site: Site, seen: _Seen, readers: Sequence[IntegerProduct]) -> SiteC
     return SiteChoice(site, made(both, best)[0] if helps else None, before, after, best)
 
 
-def _product(found: IntegerProduct, axis: int) -> Product:
+def _noise_of(product: IntegerProduct, flow: Flow) -> Noise:
+    """What is left of the product's error behind the improvements that follow."""
+    return varying_noise if flow.corrects_biases and product.has_bias else row_noise
+
+
+def _product(found: IntegerProduct, axis: int, noise: Noise) -> Product:
     node, slot = found.node, found.slot
     operator = catalog.find(node.op_type, node.domain)
     assert operator is not None
@@ -199,4 +212,4 @@ def _product(found: IntegerProduct, axis: int) -> Product:
         return unfolded.rows(seen, slice(0, unfolded.places(seen)))
 
     weight = np.asarray(constant_array(input_at(node, slot)), np.float32)
-    return Product(weight, undone, found.rounded, rows, unfolded.matrix)
+    return Product(weight, undone, found.rounded, rows, unfolded.matrix, noise)

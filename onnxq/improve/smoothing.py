@@ -12,6 +12,14 @@ tried with the very quantizers, and what decides is the error of the rounded pro
 
 since a normalization behind brings every row, which is a token, to one size: a few tokens with huge
 values would otherwise decide alone.
+
+Where a bias is corrected behind, it takes the mean of the errors away, most of which is the
+weight's: X has a mean, and rounding W errs on it in every row alike. What is left to decide by is
+
+    mean over rows r of |E[r] - mean(E)|^2 / |Y[r]|^2        E = Yq - Y
+
+which leaves more to the weight: exponents come out larger. Behind a bias correction, a gated ViT
+gains 1.2 and 1.4 dB by two draws of the samples, where 0.7 and 0.9 were gained by all of E.
 """
 
 from __future__ import annotations
@@ -31,6 +39,8 @@ if TYPE_CHECKING:
 
 Rounding = Callable[[Singles], Singles]
 """Gives an array as its codes would have it."""
+Noise = Callable[[Singles, Singles], float]
+"""Error of rows, beside what was wanted."""
 
 EXPONENTS = (0.25, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 """Exponents that are tried beside none; errors change by less than half a dB between neighbours."""
@@ -53,6 +63,7 @@ class Product:
         rounded: the weight as its codes would have it.
         rows: X in matrices (groups, places, inputs).
         matrix: the weight in matrices (groups, outputs, inputs).
+        noise: of its results.
     """
 
     weight: Singles
@@ -60,6 +71,7 @@ class Product:
     rounded: Rounding
     rows: Callable[[Singles], Singles]
     matrix: Callable[[Singles], Singles]
+    noise: Noise
 
     def largest(self, channels: int) -> Reals:
         """(channels,): largest magnitude that the weight has for each channel of X."""
@@ -112,6 +124,11 @@ def row_noise(wanted: Singles, got: Singles) -> float:
     return float((error[seen] / np.maximum(power[seen], least)).mean()) if seen.any() else 0.0
 
 
+def varying_noise(wanted: Singles, got: Singles) -> float:
+    """`row_noise` of what is left when a bias has taken the mean of the errors away."""
+    return row_noise(wanted, got - (got - wanted).mean(0))
+
+
 def product_noise(
     x: Singles, factors: Reals, rounded: Rounding, products: Sequence[Product], axis: int
 ) -> float:
@@ -134,7 +151,7 @@ def product_noise(
             np.matmul(product.rows(seen), _some_outputs(product.matrix(w)).swapaxes(1, 2))
             for seen, w in ((x, product.weight), (x_rounded, weight))
         )
-        noises += [row_noise(*group) for group in zip(wanted, got, strict=True)]
+        noises += [product.noise(*group) for group in zip(wanted, got, strict=True)]
     return float(np.mean(noises))
 
 

@@ -58,7 +58,7 @@ def test_factors_that_even_out_the_channels_lose_less(qconfig: QConfigMapping) -
     assert tried.runs_in_integers("product")
     assert tried.errors.shape == tried.signal.shape == (16,)
     judgement = tried.beside(plain)
-    assert judgement.is_gain
+    assert judgement.is_gain(1)
     assert judgement.after_db > judgement.before_db + 10
 
 
@@ -79,3 +79,25 @@ def test_a_target_whose_ranges_are_reduced_on_samples_can_be_tried() -> None:
     observed = replace(targets.resolve("x86-avx2"), range_reduction=RangeReduction.OBSERVED)
     trial = trial_of(product_flow(rows_of_noise(), ALL_INTEGERS, observed), {}, {})
     assert trial.runs_in_integers("product")
+
+
+def test_what_improvements_of_weights_will_take_away_is_no_error_of_a_trial() -> None:
+    """A weight of 4 bits whose inputs have a mean: most of its error is the same for all rows."""
+    rng = np.random.default_rng(0)
+    rows = (5 + rng.normal(size=(64, 12))).astype(np.float32)
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["m"], "product"),
+        helper.make_node("Add", ["m", "b"], ["y"], "add"),
+    ]
+    proto = model(nodes, {"w": weights(1, 12, 8), "b": weights(2, 8)}, {"x": ["N", 12]})
+    narrow = "global={weight: {observer: MinMaxObserver, dtype: int4}}"
+    batches: list[Batch] = [{"x": rows[i : i + 8]} for i in range(0, 64, 8)]
+
+    def noise(*improve: str) -> float:
+        qconfig = ALL_INTEGERS.with_overrides([narrow]).set_improve(improve)
+        prepared = onnxq.prepare(proto, qconfig, "x86-vnni")
+        return float(trial_of(Flow(prepared, batches, Objective.SPEED), {}, {}).errors.sum())
+
+    assert noise("smooth") == noise()
+    assert noise("smooth", "bias") < noise() / 4
+    assert noise("round") == noise("bias")

@@ -58,6 +58,23 @@ def test_static_products_have_an_observer_and_others_take_the_range_of_each_run(
     assert not any(p.observer for p in integer_products(products(DYNAMIC)).values())
 
 
+def test_a_static_product_with_an_add_behind_has_a_bias_to_correct() -> None:
+    nodes = [
+        helper.make_node("MatMul", ["x", "w1"], ["m"], "first"),
+        helper.make_node("Add", ["m", "b"], ["a"], "add"),
+        helper.make_node("MatMul", ["a", "w2"], ["y"], "second"),
+    ]
+    constants = {"w1": weights(1, 12, 8), "b": weights(3, 8), "w2": weights(2, 8, 5)}
+    proto = model(nodes, constants, {"x": ["N", 12]})
+
+    def with_bias(qconfig: QConfigMapping) -> dict[str, bool]:
+        found = integer_products(onnxq.prepare(proto, qconfig, "x86-vnni"))
+        return {name: product.has_bias for name, product in found.items()}
+
+    assert with_bias(ALL_INTEGERS) == {"first": True, "second": False}
+    assert with_bias(DYNAMIC) == {"first": False, "second": False}
+
+
 def test_codes_made_at_run_time_are_those_of_onnx_runtime() -> None:
     nodes = [
         helper.make_node("DynamicQuantizeLinear", ["x"], ["q", "s", "z"]),

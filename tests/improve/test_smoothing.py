@@ -5,7 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from onnxq.improve.smoothing import Product, product_noise, reach, row_noise, smoothing_factors
+from onnxq.improve.smoothing import (
+    Product,
+    product_noise,
+    reach,
+    row_noise,
+    smoothing_factors,
+    varying_noise,
+)
 
 RNG = np.random.default_rng(3)
 X = (RNG.normal(size=(256, 32)) * np.where(np.arange(32) % 16 == 3, 60, 1)).astype(np.float32)
@@ -24,6 +31,7 @@ PRODUCT = Product(
     rounded=lambda w: rounded(w, 0),
     rows=lambda x: x[np.newaxis],
     matrix=lambda w: w.T[np.newaxis],
+    noise=row_noise,
 )
 
 
@@ -74,6 +82,16 @@ def test_row_noise_counts_a_row_of_huge_values_as_one_row() -> None:
     got = wanted * np.float32(1.1)
     wanted[0], got[0] = 1e4, 1e4
     assert row_noise(wanted, got) == pytest.approx(0.9 * 0.01, rel=1e-3)
+
+
+def test_an_error_that_is_the_same_in_all_rows_is_none_where_a_bias_takes_it_away() -> None:
+    wanted = RNG.normal(size=(64, 4)).astype(np.float32)
+    shifted = wanted + np.float32([0.1, -0.2, 0.3, 0.4])
+    assert varying_noise(wanted, shifted) < 1e-12
+    noisy = wanted + RNG.normal(size=(64, 4)).astype(np.float32)
+    assert (
+        varying_noise(wanted, noisy) < row_noise(wanted, noisy) < 1.1 * varying_noise(wanted, noisy)
+    )
 
 
 def test_largest_is_that_of_each_row() -> None:
