@@ -190,7 +190,7 @@ def _choice(site: Site, seen: _Seen, readers: Sequence[IntegerProduct], flow: Fl
 
 
 def _noise_of(product: IntegerProduct, flow: Flow) -> Noise:
-    """What is left of the product's error behind the improvements that follow."""
+    """The noise that counts: what is left behind the improvements that follow."""
     return varying_noise if flow.corrects_biases and product.has_bias else row_noise
 
 

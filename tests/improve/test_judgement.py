@@ -26,7 +26,7 @@ def test_a_loss_within_its_standard_error_is_none() -> None:
 
 
 def shares(gained: Reals) -> Judgement:
-    """Of samples whose (before - after) / (before + after) are these."""
+    """A judgement of samples whose (before - after) / (before + after) are these."""
     before = np.full(gained.size, 10.0)
     return Judgement(np.full(gained.size, 1000.0), before, before * (1 - gained) / (1 + gained))
 
@@ -103,7 +103,7 @@ def test_errors_of_all_outputs_count_sample_by_sample() -> None:
 
 
 def test_an_output_of_few_small_numbers_counts_as_much_as_one_of_many() -> None:
-    """As scores beside hidden states, whose squares are thousands of times as many."""
+    """Scores beside hidden states, whose squares are thousands of times as many."""
     states, scores = np.full((4, 1000), 10.0), np.ones((4, 2))
     noisy = scores + np.array([[0.1], [0.2], [0.1], [0.2]])
     found = judgement_of([(4, [(states, states * 1.01, states), (scores, scores, noisy)])])

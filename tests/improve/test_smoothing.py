@@ -86,7 +86,7 @@ def test_row_noise_counts_a_row_of_huge_values_as_one_row() -> None:
 
 def test_an_error_that_is_the_same_in_all_rows_is_none_where_a_bias_takes_it_away() -> None:
     wanted = RNG.normal(size=(64, 4)).astype(np.float32)
-    shifted = wanted + np.float32([0.1, -0.2, 0.3, 0.4])
+    shifted = wanted + np.array([0.1, -0.2, 0.3, 0.4], np.float32)
     assert varying_noise(wanted, shifted) < 1e-12
     noisy = wanted + RNG.normal(size=(64, 4)).astype(np.float32)
     assert (
