@@ -149,16 +149,18 @@ class _Output:
         if not isinstance(x, np.ndarray) or not isinstance(y, np.ndarray) or x.dtype.kind in "OSUT":
             self.problem = f"output '{self.name}' holds no numbers, and was not compared"
             return
-        if x.shape != y.shape:
+        is_alike = x.shape == y.shape
+        if not is_alike:
             self.problem = f"output '{self.name}' changes its shape: {x.shape} became {y.shape}"
+        if x.dtype.kind in "biu":  # of indices, as many as there are: no bound in dB is on them
+            self.integers += max(x.size, y.size)
+            self.equal += int(np.count_nonzero(x == y)) if is_alike else 0
+            return
+        if not is_alike:
             self.differs = True
             return
         if self.coded is not None:
             y = self.coded.decode(y)
-        if x.dtype.kind in "biu":
-            self.integers += x.size
-            self.equal += int(np.count_nonzero(x == y))
-            return
         self.comparison.update(x, y)
         if x.ndim == 2 and x.shape[1] > 1:
             self.top1.update(x, y)

@@ -24,6 +24,8 @@ LEAST_SPEEDUP = 1.05
 """Below it, a run as short as a verdict's does not tell a gain from none; below its inverse, the
 model is slower than float."""
 MAX_OUTPUTS = 8  # said one by one; the rest are counted
+INCOMPARABLE = "where float gives zeros or NaN, or another shape"
+"""Outputs whose SQNR is no number."""
 
 
 class Evidence(enum.Enum):
@@ -58,6 +60,11 @@ class OutputVerdict:
     top1_agreement: float | None = None
 
     @property
+    def known_db(self) -> float:
+        """The SQNR in dB, -inf where there is none."""
+        return -math.inf if self.sqnr_db is None or math.isnan(self.sqnr_db) else self.sqnr_db
+
+    @property
     def is_low(self) -> bool:
         """Whether a user's own metric has to decide; NaN is low."""
         return self.sqnr_db is not None and not self.sqnr_db >= LOW_SQNR_DB
@@ -77,7 +84,7 @@ class OutputVerdict:
         """In words: root mean square of the difference over that of the float output."""
         assert self.sqnr_db is not None
         if not math.isfinite(self.sqnr_db):
-            return "equal to float" if self.sqnr_db > 0 else "where float gives zeros, or NaN"
+            return "equal to float" if self.sqnr_db > 0 else INCOMPARABLE
         return f"{10 ** (-self.sqnr_db / 20):.2%} away from float"
 
 
@@ -156,11 +163,13 @@ class Verdict(Saved):
         """A warning to whom it may concern; empty where no output is low."""
         if not self.low:
             return ""
-        worst = min(self.low, key=lambda o: float("-inf") if o.sqnr_db is None else o.sqnr_db)
+        worst = min(self.low, key=lambda output: output.known_db)
+        said = f"keeps {worst.known_db:.1f} dB of the float model, below {LOW_SQNR_DB:g}"
+        if not math.isfinite(worst.known_db):
+            said = f"cannot be compared with the float model's, {INCOMPARABLE}"
         return (
-            f"output '{worst.name}' keeps {worst.sqnr_db:.1f} dB of the float model, below "
-            f"{LOW_SQNR_DB:g}. That may ruin the model or do no harm: measure your own metric, "
-            "such as accuracy, before you use it."
+            f"output '{worst.name}' {said}. That may ruin the model or do no harm: measure your "
+            "own metric, such as accuracy, before you use it."
         )
 
     def check(self, min_sqnr_db: float) -> None:

@@ -138,6 +138,16 @@ def test_an_output_of_another_shape_keeps_no_bound() -> None:
     assert "changes its shape" in output.problem
 
 
+def test_indices_of_another_number_agree_in_none_and_break_no_bound_in_db() -> None:
+    output = module._Output("kept")
+    output.update(np.arange(6), np.arange(4))
+    output.update(np.arange(6), np.arange(6))
+    verdict = output.verdict()
+    assert verdict is not None
+    assert (verdict.sqnr_db, verdict.agreement) == (None, 0.5)
+    assert "changes its shape" in output.problem
+
+
 def test_state_goes_round_on_either_side() -> None:
     nodes = [
         helper.make_node("Add", ["x", "h"], ["s"], "add"),

@@ -40,7 +40,7 @@ def test_without_samples_no_sqnr_is_made_up() -> None:
         (OutputVerdict("y", math.inf), "SQNR inf dB, equal to float"),
         (
             OutputVerdict("y", math.nan),
-            "SQNR nan dB, where float gives zeros, or NaN",
+            "SQNR nan dB, where float gives zeros or NaN, or another shape",
         ),
         (OutputVerdict("y", agreement=0.98765), "98.77% of the elements are equal"),
     ],
@@ -57,6 +57,7 @@ def test_below_15_db_it_warns_and_asks_for_the_users_metric(db: float, low: bool
     assert bool(verdict.low) == low
     assert ("measure your own metric" in verdict.warning) == low
     assert ("output 'y'" in verdict.warning) == low
+    assert "nan dB" not in verdict.warning
 
 
 def test_what_was_left_out_and_where_it_collapses_is_named() -> None:

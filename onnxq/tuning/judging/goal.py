@@ -97,7 +97,8 @@ class Goal(Saved):
         """
         found = []
         if self.min_sqnr_db is not None and not score.worst_db >= self.min_sqnr_db:
-            found.append(f"{score.worst_db:.2f} dB of {self.min_sqnr_db:g} dB")
+            few = f"{score.worst_db:.2f} dB of {self.min_sqnr_db:g} dB"
+            found.append(score.incomparable or few)
         drop = float_metric - score.metric
         if self.max_drop is not None and not drop <= self.max_drop:
             found.append(f"the metric drops by {drop:.5g} of at most {self.max_drop:g}")

@@ -46,12 +46,13 @@ class PairedOutputs:
     def _add(self, name: str, x: Array, y: Array) -> None:
         if x.dtype.kind in "OSU":
             return
-        if x.shape != y.shape:
-            self._differing.add(name)
-            return
         if x.dtype.kind in "biu":
             equal, seen = self._equal.get(name, (0, 0))
-            self._equal[name] = equal + int(np.count_nonzero(x == y)), seen + x.size
+            alike = int(np.count_nonzero(x == y)) if x.shape == y.shape else 0
+            self._equal[name] = equal + alike, seen + max(x.size, y.size)
+            return
+        if x.shape != y.shape:
+            self._differing.add(name)
             return
         fresh = Pair(name, name, name, None, coded=self._coded.get(name))
         pair = self._floats.setdefault(name, fresh)
@@ -83,7 +84,8 @@ class PairedOutputs:
     def top1(self) -> float:
         """Least share, over outputs, of rows with the largest entry in the same place.
 
-        Of outputs of integers, the share of equal ones; 0 where shapes differ.
+        Of outputs of integers, the share of equal ones. Where shapes differ, none of a batch are,
+        and floats have no share at all: they count as 0.
 
         Raises:
             CalibrationError: no output is of shape (samples, classes), and none of integers.

@@ -70,6 +70,15 @@ class Score(Saved):
         """Least SQNR of all outputs; -inf where one cannot be compared, inf where there is none."""
         return least_db(self.sqnr_db.values())
 
+    @property
+    def incomparable(self) -> str:
+        """Outputs that cannot be compared with the float model's, in words; empty: none."""
+        names = [f"'{name}'" for name, db in self.sqnr_db.items() if math.isnan(db)]
+        if not names:
+            return ""
+        which = f"output {names[0]}" if len(names) == 1 else f"outputs {', '.join(names)}"
+        return f"{which} cannot be compared with float's (another shape, or numbers not finite)"
+
     def __str__(self) -> str:
         time = "" if self.time_ratio is None else f", {self.time_ratio:.2f} of float's time"
         size = f"{self.size_bytes / 1e6:.2f} MB"

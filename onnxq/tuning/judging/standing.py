@@ -35,8 +35,12 @@ FARTHEST_DB = 200.0
 
 def noise_of(score: Score) -> float:
     """Power of the error over that of the numbers, at the worst output."""
-    db = min(max(score.worst_db, -FARTHEST_DB), FARTHEST_DB)
-    return noise_at(db)
+    return finite_noise_at(score.worst_db)
+
+
+def finite_noise_at(db: float) -> float:
+    """Noise over signal, which sums and ratios of estimates can be made of: never 0, never inf."""
+    return noise_at(min(max(db, -FARTHEST_DB), FARTHEST_DB))
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from typing import ClassVar
 from onnxq.core.saved import Saved
 from onnxq.observers.tensor_noise import noise_at
 from onnxq.tuning.judging.score import db_text, least_db
+from onnxq.tuning.judging.standing import finite_noise_at
 
 ALL_GROUPS = "all groups together"
 """Name of the model in which every group is quantized, among those that were refused."""
@@ -47,8 +48,11 @@ class GroupCost:
 
     @property
     def noise(self) -> float:
-        """Power of the error over that of the numbers, at the worst output; errors add up."""
-        return noise_at(self.worst_db)
+        """Power of the error over that of the numbers, at the worst output; errors add up.
+
+        Finite where all is lost: an infinite one would leave nothing known of all other groups.
+        """
+        return finite_noise_at(self.worst_db)
 
     @property
     def inherited_db(self) -> float:

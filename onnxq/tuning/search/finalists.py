@@ -142,7 +142,13 @@ def _quietest_as_fast(fastest: Point, timed: Sequence[Point], standing: Standing
         and _interval(point)[0] <= most
         and standing.lacks(point.score) <= lacks
     ]
-    return max(alike, key=lambda point: (point.score.metric, point.score.worst_db))
+    return min(alike, key=_accuracy_then_cost)
+
+
+def _accuracy_then_cost(point: Point) -> tuple[float, ...]:
+    """Key that sorts by accuracy, the best first; of equals, by time and size."""
+    score = point.score
+    return -score.metric, -score.worst_db, score.time_ratio or math.inf, score.size_bytes
 
 
 def _stored_as_fast(best: Point, timed: Sequence[Point], standing: Standing) -> Point:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from onnxq.report.tables import print_table
 from onnxq.tuning.judging.goal import Aim
 from onnxq.tuning.judging.score import db_text
-from onnxq.tuning.judging.standing import MARGIN_DB, SPARE_DB
+from onnxq.tuning.judging.standing import FARTHEST_DB, MARGIN_DB, SPARE_DB
 from onnxq.tuning.measuring.group_tables import MOST_ROWS, count_others
 from onnxq.tuning.moving.kinds import by_kind
 from onnxq.tuning.moving.position import FormMove
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 SLOWER, LOUD = "slower in integers", "below the bound in integers"
 LOUDER = "less accurate in integers than where it began"
 NO_GAIN = f"saves less than {LEAST_SAVING:g} of float's time"
+LOST_DB = -FARTHEST_DB / 2
+"""Decibels of a lost output: those of groups that lose all by themselves are -FARTHEST_DB."""
 OPEN = "no gain was found in these runs"
 
 
@@ -100,6 +102,8 @@ class _Look:
         time = (self._proposals.time_of(there) or 0.0) - (self.now or 0.0)
         noise = self._proposals.estimates.total(there)
         db = -10 * math.log10(noise) if noise > 0 else math.inf
+        if db < LOST_DB:
+            db = -math.inf
         return LeftInFloat(name, time, db, self._why(time, noise))
 
     def _why(self, time: float, noise: float) -> str:
@@ -154,6 +158,11 @@ def why_float(scores: Sequence[Score], goal: Goal, *, is_cut: bool) -> str:
     best = max(scores, key=lambda score: score.worst_db, default=None)
     if best is None:
         why = "no other model was measured"
+    elif bound is not None and best.incomparable:
+        return (
+            f"{best.incomparable} in any of the {len(scores)} that were measured, and no bound in "
+            "dB can be kept. Bound a metric of your own (--metric FILE.py:function --max-drop X)"
+        )
     elif bound is not None and best.worst_db < bound + MARGIN_DB:
         why = (
             f"the most accurate quantized model of {len(scores)} keeps {db_text(best.worst_db)} "

@@ -42,6 +42,15 @@ def test_an_output_that_changes_its_shape_is_the_worst() -> None:
     assert (pairs.worst_db, pairs.top1) == (-math.inf, 0.0)
 
 
+def test_indices_are_as_many_as_there_are_and_no_bound_in_db_is_on_them() -> None:
+    """NonMaxSuppression and NonZero give rows of integers, a few more or less."""
+    pairs = PairedOutputs()
+    pairs.update({"a": X, "kept": np.arange(6)}, {"a": X, "kept": np.arange(4)})
+    pairs.update({"a": X, "kept": np.arange(6)}, {"a": X, "kept": np.arange(6)})
+    assert pairs.sqnr_db == {"a": math.inf}
+    assert (pairs.worst_db, pairs.top1) == (math.inf, 0.5)
+
+
 def test_outputs_without_classes_have_no_agreement() -> None:
     pairs = PairedOutputs()
     pairs.update({"a": X[0]}, {"a": X[0]})

@@ -5,7 +5,11 @@ from dataclasses import replace
 
 import pytest
 
+from onnxq.tuning.judging.score import Score
 from onnxq.tuning.measuring.sensitivity import GroupCost, Sensitivity
+from onnxq.tuning.moving.estimates import Estimates
+from onnxq.tuning.moving.position import FormMove
+from tests.tuning.made_up import FLOAT, Layer, Network
 
 
 def cost(own_db: float = 40.0, total_db: float = 30.0) -> GroupCost:
@@ -14,6 +18,17 @@ def cost(own_db: float = 40.0, total_db: float = 30.0) -> GroupCost:
 
 def test_noise_is_that_of_the_worst_output() -> None:
     assert cost().noise == pytest.approx(10**-2.5)
+
+
+def test_a_group_that_loses_all_leaves_something_known_of_the_others() -> None:
+    """An output of zeros, or of another shape: its noise is beyond all, and no infinity."""
+    lost = replace(cost(), alone_db={"y": math.nan})
+    network = Network((Layer(0.0, 0.2, 0.1), Layer(0.0, 0.2, 0.1)))
+    loud, quiet = network.units
+    estimates = Estimates({loud.anchor.name: lost.noise, quiet.anchor.name: 1e-3})
+    estimates.meet(network.start, Score(-math.inf, {"y": math.nan}, 1))
+    without = estimates.total(network.start.moved([FormMove(loud, FLOAT)]))
+    assert without == pytest.approx(1e-3)
 
 
 def test_own_and_inherited_errors_add_up_to_the_total() -> None:

@@ -103,6 +103,25 @@ def test_accuracy_is_paid_for_time_where_intervals_are_apart(
     assert bool(best.position.whole) is is_taken
 
 
+def test_of_two_as_accurate_the_one_that_costs_less_is_taken() -> None:
+    """One scale for weights whose rounding reaches no output that is judged."""
+    first = point(0, 0.9)
+    smaller = replace(first.score, size_bytes=first.score.size_bytes - 1)
+    second = Point(first.position.also(PER_TENSOR), smaller)
+
+    class Sure(Clock):
+        def timed(self, points: list[Point]) -> list[Point]:
+            times = [0.89 if p.position.whole else 0.9 for p in points]
+            return [
+                replace(p, score=p.score.timed(t, (t - 0.1, t + 0.1)))
+                for p, t in zip(points, times, strict=True)
+            ]
+
+    found = Found((first, second), first, (), "")
+    standing = Standing(Goal(min_sqnr_db=10.0), math.inf)
+    assert judged(found, Sure({}), standing).best.position.whole  # type: ignore[arg-type]
+
+
 STORED = NodeForm.STORED
 
 

@@ -125,5 +125,12 @@ def test_a_float_model_is_chosen_for_a_reason(
     assert words in why_float([Score(db, {"y": db}, 1000, 1.0)], goal, is_cut=is_cut)
 
 
+def test_an_output_without_a_number_is_named_and_asks_for_a_metric() -> None:
+    said = why_float([Score(-math.inf, {"y": 50.0, "box": math.nan}, 1000, 1.0)], GOAL, is_cut=True)
+    assert said.startswith("output 'box' cannot be compared")
+    assert "--metric FILE.py:function" in said
+    assert "--max-runs" not in said
+
+
 def test_a_float_model_beside_no_other_says_so() -> None:
     assert "no other model was measured" in why_float([], GOAL, is_cut=True)
