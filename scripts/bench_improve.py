@@ -76,6 +76,7 @@ TRAINED = ("resnet20", "mobilenetv2", IMBALANCED, "transformer")
 WITH_TORCH = ("resnet20",)
 OF_MODELS = {"smooth", "equalize"}
 SMALL = ("lcnet", "tcn", "bert")
+ENCODERS = ("transformer", "vit_stem", "sentence_encoder", "bert")
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +106,8 @@ class Row:
 def kinds(name: str) -> Iterator[Kind]:
     """The kinds that a model is measured in."""
     default = default_qconfig_mapping()
-    yield Kind("default", default, "x86-vnni", WEIGHTS + FACTORS)
+    both: tuple[Way, ...] = (("smooth", "bias"),) if name in ENCODERS else ()
+    yield Kind("default", default, "x86-vnni", WEIGHTS + FACTORS + both)
     if name == "sentence_encoder":
         entry = replace(onnxq_default_dynamic_qconfig, form=DynamicForm.INTEGER)
         products = QConfigMapping().set_op_type("MatMul", entry).set_op_type("Gemm", entry)

@@ -84,14 +84,17 @@ class Judgement:
         """Whether the changed model loses more than the standard error of so many samples."""
         return _is_beyond_chance(self.after - self.before)
 
+    @property
+    def is_less(self) -> bool:
+        """Whether the changed model loses less in sum, by chance or not."""
+        return bool(self.after.sum() < self.before.sum())
+
     def is_gain(self, tried: int) -> bool:
         """Whether the best of so many models gains more than chance explains.
 
         One sample cannot tell.
         """
-        if not self.after.sum() < self.before.sum():
-            return False
-        return _chance_of(_shares(self.before, self.after)) < CHANCE / tried
+        return self.is_less and _chance_of(_shares(self.before, self.after)) < CHANCE / tried
 
 
 def _shares(before: Reals, after: Reals) -> Reals:

@@ -52,13 +52,23 @@ NO_GAIN = "the outputs do not gain by it"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SiteChoice:
-    """A site with the factors that serve it best; None: none do."""
+    """A site with the factors that serve it best.
+
+    Attributes:
+        site: where.
+        factors: (channels,); None: none help.
+        before_db: SQNR of its products without them, on samples held back.
+        after_db: likewise with them.
+        exponent: that gives them.
+        is_corrected: whether the biases of all its products are corrected behind.
+    """
 
     site: Site
     factors: Reals | None
     before_db: float
     after_db: float
     exponent: float
+    is_corrected: bool
 
     def outcome(self, improvement: str, *, kept: bool) -> Outcome:
         """Outcome of the site."""
@@ -186,7 +196,9 @@ def _choice(site: Site, seen: _Seen, readers: Sequence[IntegerProduct], flow: Fl
     both = _Part.joined([seen.first, seen.second])
     before, after = (decibels(1.0, noise(both, seen.held, a)) for a in (0.0, best))
     helps = after - before > (0.0 if site.folds else MUL_GAIN_DB)
-    return SiteChoice(site, made(both, best)[0] if helps else None, before, after, best)
+    factors = made(both, best)[0] if helps else None
+    is_corrected = all(product.noise is varying_noise for product in products)
+    return SiteChoice(site, factors, before, after, best, is_corrected)
 
 
 def _noise_of(product: IntegerProduct, flow: Flow) -> Noise:
