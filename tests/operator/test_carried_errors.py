@@ -12,7 +12,7 @@ from tests.examples import weights
 
 
 def carried(text: str) -> list[CarriedError]:
-    """Of a node with x and z at run time and a square constant w."""
+    """The errors that a node of x and z, at run time, and a square constant w carries."""
     model = onnx.parser.parse_model(
         f"""<ir_version: 10, opset_import: ["" : 18]>
         g (float[64, 64] x, float[64, 64] z) => (float[64, 64] y) {{ {text} }}"""
