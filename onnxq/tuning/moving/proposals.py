@@ -81,6 +81,25 @@ class Proposals:
             return self._saving(point, bytes_alone(point.position, options), math.inf)
         return self._faster(point, options, 0.0)
 
+    def free(self, point: Point) -> Batch:
+        """Moves that take noise and time away, of a point that lacks accuracy; empty: none do.
+
+        No estimate of noise says that they are wrong, however little it gives of it: in a network
+        whose errors do not add up, 0.1 dB by the estimates were 3.6.
+        """
+        now, goal = self.time_of(point.position), self.standing.goal
+        if now is None or goal.objective is Aim.SIZE or not self.standing.lacking_db(point.score):
+            return ()
+        options = options_of(point.position, ())
+        costs = times_alone(point.position, options, self.time_of)
+        quieter = [m for m in options if self.estimates.gain(point.position, m) > 0]
+        taken: dict[Unit, FormMove] = {}
+        for move in sorted((m for m in quieter if costs[m] < 0), key=lambda m: costs[m]):
+            taken.setdefault(move.unit, move)
+        batch = tuple(taken.values())
+        then = self.time_of(point.position.moved(batch))
+        return batch if then is not None and then <= now - LEAST_SAVING else ()
+
     def into_float(self, point: Point) -> Batch:
         """Moves of all units into float, those with the most noise for their time first."""
         options = [m for m in options_of(point.position, ()) if m.form is NodeForm.FLOAT]

@@ -1,8 +1,9 @@
 """Search for a mapping that reaches a goal: moves in batches, each of them measured.
 
     lacking accuracy   improvements that the user named, for they cost no time and no bytes; moves
-                       that take away the most noise for the time that they cost, as many as should
-                       do, at once; near the goal, those of the whole model before
+                       that save time by the way; moves that take away the most noise for the
+                       time that they cost, as many as should do, at once; near the goal, those of
+                       the whole model before
     lacking time       moves that save the most time for the noise that they add, likewise
     lacking nothing    moves towards the objective that should keep the bounds, among them those
                        back to the form that a unit began with; for the most accurate within a time,
@@ -126,6 +127,9 @@ class Descent:
         best = self._best(beside, best)
         if self.first and self.proposals.standing.lacking_db(best.score) > 0:
             best = self._best(self._with_ways(best, [(move,) for move in self.first]), best)
+        if self._left > 0 and (free := self.proposals.free(best)):
+            self.proposals.estimates.meet(best.position, best.score)
+            best = self._try(best, free)
         failures = 0
         whole = [move for move in self.whole if move not in best.position.whole]
         while self._left > 0:
