@@ -14,6 +14,7 @@ from pathlib import Path as _Path
 from typing import TYPE_CHECKING
 
 from onnxq.core import clone as _clone
+from onnxq.core import late_imports as _late_imports
 from onnxq.core import version as _version
 from onnxq.core.collector import without_collector as _without_collector
 from onnxq.ort import telemetry as _telemetry
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
 
 __version__ = _version.VERSION
 
+_late_imports.put_off()
 _telemetry.decline()
 
 __path__ += _clone.more_paths(_Path(__file__).parent)
