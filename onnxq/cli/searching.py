@@ -304,7 +304,7 @@ def _advice(tuned: Tuned) -> str:
             "for more than you need."
         )
     runs = "" if tuned.spent.runs < tuned.goal.max_runs - 1 else "allow more --max-runs, "
-    return f"Lower the bound, {runs}name more of --improve, or take a point of --front."
+    return f"Set a wider bound, {runs}name more of --improve, or take a point of --front."
 
 
 def _measure_files(tuned: Tuned, model: Path, output: Path | None) -> None:

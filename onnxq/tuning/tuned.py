@@ -14,7 +14,7 @@ from onnxq.qconfig import QConfig
 from onnxq.report.console import open_console
 from onnxq.tuning.judging.goal import Aim
 from onnxq.tuning.measuring.group_tables import print_group_times, print_revert, print_sensitivity
-from onnxq.tuning.search.descent import WITHOUT_MORE
+from onnxq.tuning.search.descent import LATE, NO_RUN
 from onnxq.tuning.search.left_in_float import print_left_in_float, why_float
 from onnxq.tuning.search.milestone import Milestone, save_milestones
 from onnxq.tuning.search.milestone_tables import (
@@ -235,8 +235,8 @@ def print_tuned(console: Console, tuned: Tuned) -> None:
         print_group_times(console, tuned.times, tuned.kinds)
     print_steps(console, tuned.steps, tuned.metric_digits)
     print_front(console, tuned.front, tuned.qconfig, tuned.metric_digits)
-    is_cut = tuned.why in WITHOUT_MORE
-    print_left_in_float(console, tuned.left_in_float, tuned.score, tuned.goal, is_cut=is_cut)
+    more = _more(tuned)
+    print_left_in_float(console, tuned.left_in_float, tuned.score, tuned.goal, more=more)
     for move in _chosen_moves(tuned):
         console.print(f"chosen: {move}")
     apart, digits = tuned.held_apart, tuned.metric_digits
@@ -248,16 +248,23 @@ def print_tuned(console: Console, tuned: Tuned) -> None:
     _print_verdict(console, tuned)
     for missed in tuned.missed:
         console.print(f"missed: {missed}")
-    _print_notes(console, tuned, is_cut=is_cut)
+    _print_notes(console, tuned, more)
 
 
-def _print_notes(console: Console, tuned: Tuned, *, is_cut: bool) -> None:
+def _more(tuned: Tuned) -> str:
+    """Option by which a search would have gone on; empty: it had tried all that is worth a run."""
+    if tuned.why == NO_RUN:
+        return f"--max-runs {2 * tuned.goal.max_runs} (there was no run left)"
+    return "a larger --max-seconds (the time was up)" if tuned.why == LATE else ""
+
+
+def _print_notes(console: Console, tuned: Tuned, more: str) -> None:
     """Notes on the choice, the end of the search, and what was refused.
 
     Args:
         console: to print to.
         tuned: what was found.
-        is_cut: whether the search ended before it had tried all that is worth a run.
+        more: option by which the search would have gone on; empty: it ended by itself.
     """
     is_asked_for = (
         tuned.goal.objective is Aim.SIZE and not tuned.is_float
@@ -266,7 +273,7 @@ def _print_notes(console: Console, tuned: Tuned, *, is_cut: bool) -> None:
         others = [step.score for step in tuned.steps if not _computes_in_float(step.qconfig)]
         stored = "weights are stored as integers, and all computes in float"
         what = "nothing is quantized" if tuned.is_float else stored
-        console.print(f"note: {what}: {why_float(others, tuned.goal, is_cut=is_cut)}")
+        console.print(f"note: {what}: {why_float(others, tuned.goal, more=more)}")
     if tuned.is_slower and tuned.goal.max_time is None:
         console.print("note: it is slower than float here; --max-time 1 bounds the time.")
     console.print(f"it ended because {tuned.why}; {tuned.spent}")

@@ -73,7 +73,7 @@ def test_goal_out_of_reach_writes_no_model_but_the_front(
     result = run(*command, *bounds, *times, "--front", tmp_path / "front")
     assert result.exit_code == 8
     assert "the goal was not reached" in result.stderr
-    assert "Lower the bound, " in result.stderr
+    assert "Set a wider bound, " in result.stderr
     assert not (tmp_path / "q.onnx").exists()
     assert (tmp_path / "front" / "point-1.yaml").is_file()
     chosen = json.loads((tmp_path / "front" / "front.json").read_text("utf-8"))

@@ -18,6 +18,7 @@ from onnxq.quantized.quantized_model import QuantizedModel
 from onnxq.tuning.judging.goal import Goal
 from onnxq.tuning.judging.score import Score
 from onnxq.tuning.measuring.sensitivity import GroupCost, Sensitivity
+from onnxq.tuning.search.descent import LATE, NO_RUN
 from onnxq.tuning.search.milestone import Milestone
 from onnxq.tuning.timing.node_group import NodeGroup
 from onnxq.tuning.timing.times import NodeTimes, Times
@@ -45,6 +46,16 @@ def test_report_says_what_could_not_be_made() -> None:
     report = replace(found, sensitivity=refused, times=times).report()
     assert "note: not measured: MatMul, b: no kernel" in report
     assert "note: no times of the model in all integers" in report
+
+
+@pytest.mark.parametrize(
+    ("why", "said", "other"),
+    [(LATE, "--max-seconds", "--max-runs"), (NO_RUN, "--max-runs 80", "--max-seconds")],
+)
+def test_a_search_that_was_cut_asks_for_what_it_lacked(why: str, said: str, other: str) -> None:
+    report = replace(tuned(COST), why=why).report()
+    assert said in report
+    assert other not in report
 
 
 def test_report_shows_times_of_kinds_and_marks_predicted_ones() -> None:

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from onnxq.errors import OnnxqError, QConfigError, first_line, kind_of
+from onnxq.errors import OnnxqError, QConfigError, first_line, kind_of, listed, nearest
 from onnxq.metrics import minus_bits
 from onnxq.tuning.judging.metric_file import MetricFile, hash_of
 
@@ -150,7 +150,8 @@ def _called(name: str, function: Function, run: ModelRun, samples: TuningSamples
         raise type(error)(f"metric '{name}' fails{_place(error)}: {error}") from error
     except (Exception, SystemExit) as error:  # whatever a user's function raises
         raise MetricError(
-            f"metric '{name}' fails{_place(error)}: {type(error).__name__}: {first_line(error)}. "
+            f"metric '{name}' fails{_place(error)}: {type(error).__name__}: {first_line(error)}."
+            f"{_there_are(error, run, samples)} "
             "It is called as function(run, samples): `run` takes {input: array} and gives {output: "
             "array}; batches of `samples` hold inputs and labels, to be copied before they change."
         ) from error
@@ -165,6 +166,15 @@ def _called(name: str, function: Function, run: ModelRun, samples: TuningSamples
             "it to count?"
         )
     return float(number)
+
+
+def _there_are(error: BaseException, run: ModelRun, samples: TuningSamples) -> str:
+    """Names that there are, where one was asked for that is not there."""
+    if not isinstance(error, KeyError) or not error.args or not isinstance(error.args[0], str):
+        return ""
+    arrays = list(samples[0]) if len(samples) else []
+    known = f"the samples hold {listed(arrays)}; the model gives {listed(run.outputs)}"
+    return f" There is none of that name: {known}.{nearest(error.args[0], [*arrays, *run.outputs])}"
 
 
 def _is_ours(file: str) -> bool:

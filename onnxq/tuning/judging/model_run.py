@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from onnxq.errors import CalibrationError
+from onnxq.errors import CalibrationError, listed, nearest
 from onnxq.samples import as_taken
 from onnxq.samples.state import State
 
@@ -49,6 +49,11 @@ class ModelRun:
         self._kept: dict[tuple[object, ...], tuple[dict[str, Array], dict[str, Array]]] = {}
         self.restart()
 
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """Names of the outputs."""
+        return self._outputs
+
     def restart(self) -> None:
         """Forgets the state that goes round: the next call begins a sequence."""
         self._state = State(self._inputs, self._feedback)
@@ -68,6 +73,12 @@ class ModelRun:
             CalibrationError: an input is missing, or the model does not run on them.
         """
         feeds = self._fed(inputs)
+        if inputs and not feeds:
+            names, known = list(inputs), [spec.name for spec in self._inputs]
+            raise CalibrationError(
+                f"metric: run got {listed(names)}; the model takes {listed(known)}."
+                f"{nearest(names[0], known)}"
+            )
         if (kept := self._kept.get(_identity(feeds))) is not None:
             return {name: x.copy() for name, x in kept[1].items()}  # which a metric may change
         size, rows = self._static_batch(), self._rows(feeds)

@@ -64,8 +64,6 @@ DISAPPOINTING = 0.5
 LATE, NO_RUN = "the time is up", "no run is left"
 NO_MOVE = "no move is left that is worth a run"
 NO_GAIN = f"{MOST_FAILURES} batches in a row made nothing better"
-WITHOUT_MORE = (LATE, NO_RUN)
-"""Ends of a search that another one with more runs, or more time, might not have."""
 
 
 @dataclass(frozen=True)

@@ -115,7 +115,7 @@ class _Look:
 
 
 def print_left_in_float(
-    console: Console, left: Sequence[LeftInFloat], score: Score, goal: Goal, *, is_cut: bool
+    console: Console, left: Sequence[LeftInFloat], score: Score, goal: Goal, *, more: str
 ) -> None:
     """A row for each kind, and a line that says why more is kept than was asked for.
 
@@ -124,7 +124,8 @@ def print_left_in_float(
         left: as `left_in_float` gives them.
         score: of the chosen model.
         goal: of the search.
-        is_cut: whether it ended for want of runs or of time: kinds may gain together then.
+        more: option by which it would have gone on, where it ended for want of runs or of time:
+            kinds may gain together then. Empty: it ended by itself.
     """
     if not left:
         return
@@ -134,8 +135,8 @@ def print_left_in_float(
     print_table(console, title, header, rows[:MOST_ROWS], numbers=(1, 2))
     count_others(console, len(left))
     above = score.worst_db - (goal.min_sqnr_db if goal.min_sqnr_db is not None else math.inf)
-    if is_cut:
-        why = "kinds may gain together, and the search ended before it tried that: see --max-runs"
+    if more:
+        why = f"kinds may gain together, and the search ended before it tried that: try {more}"
     elif any(each.why == OPEN for each in left):
         why = (
             "what is predicted to be faster was not where it was measured, or in no batch of moves"
@@ -146,13 +147,13 @@ def print_left_in_float(
         console.print(f"note: it keeps {above:.1f} dB more than the bound: {why}")
 
 
-def why_float(scores: Sequence[Score], goal: Goal, *, is_cut: bool) -> str:
+def why_float(scores: Sequence[Score], goal: Goal, *, more: str) -> str:
     """Why a search chose the float model, and what to do, in words.
 
     Args:
         scores: of the models that were measured with something quantized in them.
         goal: of the search.
-        is_cut: whether it ended for want of runs or of time.
+        more: option by which it would have gone on; empty: it ended by itself.
     """
     bound = goal.min_sqnr_db
     best = max(scores, key=lambda score: score.worst_db, default=None)
@@ -173,8 +174,7 @@ def why_float(scores: Sequence[Score], goal: Goal, *, is_cut: bool) -> str:
         why = f"no quantized model of {len(scores)} keeps the bound and is {better}"
     else:
         why = f"no quantized model of {len(scores)} is better by this goal"
-    runs = f"--max-runs {2 * goal.max_runs} (there was no run left)" if is_cut else ""
     lower = "a lower bound" if goal.bounds_accuracy else ""
     size = "" if goal.objective is Aim.SIZE else "--objective size (a smaller file)"
-    ways = [runs, lower, "--improve bias,smooth,round", size]
+    ways = [more, lower, "--improve bias,smooth,round", size]
     return f"{why}. Try {', or '.join(way for way in ways if way)}"

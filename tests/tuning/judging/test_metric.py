@@ -110,8 +110,9 @@ def test_a_function_of_a_file_pickles_by_its_source(file: Path) -> None:
 
 
 def test_an_error_of_the_function_names_its_line(subject: Subject, file: Path) -> None:
-    with pytest.raises(MetricError, match=r"metrics\.py, line 16: KeyError: 'label'"):
+    with pytest.raises(MetricError, match=r"metrics\.py, line 16: KeyError: 'label'") as raised:
         value(subject, f"{file}:broken")
+    assert "hold 'x', 'labels'; the model gives 'y'. Did you mean 'labels'?" in str(raised.value)
 
 
 def test_a_function_that_ends_the_process_is_an_error(subject: Subject, file: Path) -> None:
@@ -122,7 +123,9 @@ def test_a_function_that_ends_the_process_is_an_error(subject: Subject, file: Pa
 def test_an_error_of_the_model_keeps_its_own_words_behind_the_line(
     subject: Subject, file: Path
 ) -> None:
-    with pytest.raises(CalibrationError, match=r"metrics\.py, line 25: .*input 'x' is missing"):
+    with pytest.raises(
+        CalibrationError, match=r"metrics\.py, line 25: .*got 'z'; the model takes 'x'"
+    ):
         value(subject, f"{file}:wrong_input")
 
 

@@ -53,11 +53,11 @@ def left(goal: Goal = GOAL) -> dict[str, LeftInFloat]:
     return {each.group: each for each in left_in_float(point, proposals)}
 
 
-def printed(above_db: float, *whys: str, is_cut: bool = False) -> str:
+def printed(above_db: float, *whys: str, more: str = "") -> str:
     rows = [LeftInFloat(f"Conv, {i}", 0.1, 30.0, why) for i, why in enumerate(whys)]
     score = Score(40.0 + above_db, {"y": 40.0 + above_db}, 1000, 0.9)
     file = io.StringIO()
-    print_left_in_float(open_console(file), rows, score, GOAL, is_cut=is_cut)
+    print_left_in_float(open_console(file), rows, score, GOAL, more=more)
     return file.getvalue()
 
 
@@ -85,7 +85,9 @@ def test_more_accuracy_than_was_asked_for_is_explained(above_db: float, is_said:
 
 def test_a_search_that_was_cut_does_not_say_that_nothing_is_faster() -> None:
     assert "alone or together, are predicted" in printed(10.0, SLOWER)
-    assert "kinds may gain together" in printed(10.0, SLOWER, is_cut=True)
+    said = printed(10.0, SLOWER, more="a larger --max-seconds")
+    assert "kinds may gain together" in said
+    assert "try a larger --max-seconds" in " ".join(said.split())
 
 
 def test_what_is_predicted_to_be_faster_is_not_denied_below_its_row() -> None:
@@ -96,7 +98,7 @@ def test_what_is_predicted_to_be_faster_is_not_denied_below_its_row() -> None:
 
 def test_a_search_for_size_is_not_told_to_search_for_size() -> None:
     goal = replace(GOAL, objective=Aim.SIZE)
-    said = why_float([Score(50.0, {"y": 50.0}, 1000, 1.0)], goal, is_cut=False)
+    said = why_float([Score(50.0, {"y": 50.0}, 1000, 1.0)], goal, more="")
     assert "keeps the bound and is smaller" in said
     assert "--objective" not in said
 
@@ -110,27 +112,25 @@ def test_nothing_left_is_no_table() -> None:
 
 
 @pytest.mark.parametrize(
-    ("db", "goal", "is_cut", "words"),
+    ("db", "goal", "more", "words"),
     [
-        (30.0, GOAL, True, "quantized model of 1 keeps 30.0 dB of the 40 dB"),
-        (30.0, GOAL, True, "--max-runs 10"),
-        (50.0, GOAL, False, "keeps the bound and is faster"),
-        (50.0, GOAL, False, "Try a lower bound"),
-        (50.0, Goal(), False, "better by this goal. Try --improve"),
+        (30.0, GOAL, "--max-runs 10", "quantized model of 1 keeps 30.0 dB of the 40 dB"),
+        (30.0, GOAL, "--max-runs 10", "Try --max-runs 10, or a lower bound"),
+        (50.0, GOAL, "", "keeps the bound and is faster"),
+        (50.0, GOAL, "", "Try a lower bound"),
+        (50.0, Goal(), "", "better by this goal. Try --improve"),
     ],
 )
-def test_a_float_model_is_chosen_for_a_reason(
-    db: float, goal: Goal, is_cut: bool, words: str
-) -> None:
-    assert words in why_float([Score(db, {"y": db}, 1000, 1.0)], goal, is_cut=is_cut)
+def test_a_float_model_is_chosen_for_a_reason(db: float, goal: Goal, more: str, words: str) -> None:
+    assert words in why_float([Score(db, {"y": db}, 1000, 1.0)], goal, more=more)
 
 
 def test_an_output_without_a_number_is_named_and_asks_for_a_metric() -> None:
-    said = why_float([Score(-math.inf, {"y": 50.0, "box": math.nan}, 1000, 1.0)], GOAL, is_cut=True)
+    said = why_float([Score(-math.inf, {"y": 50.0, "box": math.nan}, 1000, 1.0)], GOAL, more="x")
     assert said.startswith("output 'box' cannot be compared")
     assert "--metric FILE.py:function" in said
     assert "--max-runs" not in said
 
 
 def test_a_float_model_beside_no_other_says_so() -> None:
-    assert "no other model was measured" in why_float([], GOAL, is_cut=True)
+    assert "no other model was measured" in why_float([], GOAL, more="--max-runs 10")
