@@ -11,7 +11,8 @@ Weights alone and activations alone tell how much of the error each of them make
 
     s[j] = max|X[:, j]|^a / max|W[j, :]|^(1 - a)
 
-Rows: exponents a, the same for every product. dB at the output on the test samples.
+Rows: exponents a, the same for every product. dB at the output on the test samples; behind the
+slash, without the part of the error that is the same for all of them, which `bias` takes away.
 """
 
 from __future__ import annotations
@@ -66,6 +67,22 @@ class Rounded:
     exponent: float | None = None
 
 
+@dataclass(frozen=True)
+class Noise:
+    """Decibels at the output.
+
+    Attributes:
+        db: as it is.
+        varying_db: without the error that all samples have alike.
+    """
+
+    db: float
+    varying_db: float
+
+    def __str__(self) -> str:
+        return f"{self.db:.2f} / {self.varying_db:.2f}"
+
+
 @dataclass(frozen=True, eq=False)
 class Encoder:
     """The encoder, with what its products read.
@@ -101,8 +118,8 @@ class Encoder:
                 )
         return cls(model, extremes, test, outputs(model, test))
 
-    def sqnr_db(self, rounded: Rounded) -> float:
-        """Decibels of the model in which these parts are rounded."""
+    def noise(self, rounded: Rounded) -> Noise:
+        """Noise of the model in which these parts are rounded."""
         model = self.model.clone()
         read: dict[str, list[ir.Node]] = {}
         for node in products(model):
@@ -116,7 +133,11 @@ class Encoder:
             read_by(model, nodes, divided(model, nodes, factors))
             if rounded.activations:
                 read_by(model, nodes, codes(model, nodes, self.extremes[name] / factors))
-        return sqnr_db(self.wanted, outputs(model, self.test))
+        got = outputs(model, self.test)
+        error = got - self.wanted
+        share = math.sqrt(len(error) / (len(error) - 1))  # the mean of so few has some of the rest
+        varying = self.wanted + (error - error.mean(0)) * share
+        return Noise(sqnr_db(self.wanted, got), sqnr_db(self.wanted, varying))
 
     def _factors(self, name: str, nodes: Sequence[ir.Node], exponent: float | None) -> Array:
         """(channels,): factors of the weights' rows, their geometric mean 1."""
@@ -225,16 +246,18 @@ def lines(encoder: Encoder) -> Iterator[str]:
     found = {}
     for exponent in (None, *EXPONENTS):
         ways = ((True, False), (False, True), (True, True))
-        found[exponent] = [encoder.sqnr_db(Rounded(*way, exponent)) for way in ways]
-        yield line(exponent or "none", *(f"{db:.2f}" for db in found[exponent]))
-    weights, _, both = found[None]  # noises add
+        found[exponent] = [encoder.noise(Rounded(*way, exponent)) for way in ways]
+        yield line(exponent or "none", *map(str, found[exponent]))
+    weights, _, both = (noise.db for noise in found[None])  # noises add
     left = 10 ** (-(both + WANTED_DB) / 10) - 10 ** (-weights / 10)
     needed = -10 * math.log10(left) if left > 0 else math.inf
-    best = max(row[1] for row in found.values())
+    best = max(row[1].db for row in found.values())
+    gained = max(row[2].varying_db for row in found.values()) - found[None][2].varying_db
     yield ""
     yield (
         f"For {WANTED_DB:g} dB more than {both:.1f}, with weights as they are, activations would "
-        f"have to keep {needed:.1f} dB; the best exponent leaves them {best:.1f} dB."
+        f"have to keep {needed:.1f} dB; the best exponent leaves them {best:.1f} dB. With `bias` "
+        f"behind, the best exponent gains {gained:.1f} dB."
     )
 
 
