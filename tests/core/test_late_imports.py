@@ -9,7 +9,7 @@ LOADED = "print('sympy.core' in sys.modules)"
 
 
 def printed(*lines: str) -> list[str]:
-    """What a fresh Python prints."""
+    """Lines that a fresh Python prints."""
     code = "\n".join(("import sys", *lines))
     return subprocess.run(
         [sys.executable, "-c", code], check=True, capture_output=True, text=True

@@ -1,4 +1,4 @@
-"""What a bound allows, found by halves: where estimates of noise do not tell.
+"""Halving of moves, which finds what a bound allows where estimates of noise do not tell.
 
 A metric that counts answers follows no estimate: of two models with the same noise one has an
 answer more, and a model with less noise may have one less. Two things hold all the same. Float
