@@ -10,12 +10,12 @@ from __future__ import annotations
 import sys
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from importlib.machinery import ModuleSpec
 
 IMPORTER = "onnx_ir"
 LATE = ("sympy", "onnx_ir._symbolic_shapes")
@@ -23,7 +23,8 @@ LATE = ("sympy", "onnx_ir._symbolic_shapes")
 
 def put_off() -> None:
     """Puts off the modules of LATE when IMPORTER is imported, if it was not before."""
-    if IMPORTER not in sys.modules:
+    is_there = any(isinstance(finder, _Finder) for finder in sys.meta_path)
+    if IMPORTER not in sys.modules and not is_there:
         sys.meta_path.insert(0, _Finder())
 
 
@@ -41,21 +42,25 @@ def _take_away(module: _Late) -> None:
 
 
 class _Finder(MetaPathFinder):
-    """Finds IMPORTER, once."""
+    """Finds IMPORTER where the finders behind it do, for its first import.
+
+    It stays in sys.meta_path: Python goes through that very list, so that an import that is under
+    way would pass over a finder if one ahead of it were taken out.
+    """
 
     def find_spec(
-        self,
-        fullname: str,
-        path: Sequence[str] | None = None,
-        target: ModuleType | None = None,  # noqa: ARG002  # of the interface
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if fullname != IMPORTER:
+        finders = list(sys.meta_path)
+        if fullname != IMPORTER or IMPORTER in sys.modules or self not in finders:
             return None
-        sys.meta_path.remove(self)
-        spec = PathFinder.find_spec(fullname, path)
-        if spec is not None and spec.loader is not None:
-            spec.loader = _Loader(spec.loader)
-        return spec
+        for finder in finders[finders.index(self) + 1 :]:
+            spec = finder.find_spec(fullname, path, target)
+            if spec is not None:
+                if spec.loader is not None and hasattr(spec.loader, "exec_module"):
+                    spec.loader = _Loader(spec.loader)
+                return spec
+        return None
 
 
 class _Loader(Loader):
@@ -63,6 +68,9 @@ class _Loader(Loader):
 
     def __init__(self, loader: Loader) -> None:
         self._loader = loader
+
+    def __getattr__(self, name: str) -> Any:  # whatever else its loader tells: source, resources
+        return getattr(self._loader, name)
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
         return self._loader.create_module(spec)

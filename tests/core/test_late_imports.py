@@ -40,13 +40,31 @@ def test_only_the_import_by_onnx_ir_is_put_off() -> None:
 
 
 def test_onnx_ir_is_loaded_as_ever() -> None:
-    lines = ("import onnxq, onnx_ir", "print(type(onnx_ir.__loader__).__name__)")
-    again = ("print(onnx_ir.__spec__.loader is onnx_ir.__loader__)", "print(len(sys.meta_path))")
-    assert printed("print(len(sys.meta_path))", *lines, *again)[1:] == [
-        "SourceFileLoader",
-        "True",
-        printed("print(len(sys.meta_path))")[0],
-    ]
+    lines = ("import onnxq, onnx_ir, importlib", "print(type(onnx_ir.__loader__).__name__)")
+    same = ("print(onnx_ir.__spec__.loader is onnx_ir.__loader__)",)
+    again = ("importlib.reload(onnx_ir)", "importlib.reload(onnxq)", *same, LOADED)
+    assert printed(*lines, *same, *again) == ["SourceFileLoader", "True", "True", "False"]
+
+
+def test_other_finders_of_onnx_ir_are_asked_in_their_order() -> None:
+    """As of a frozen application, whose finder stands first, or of an editable installation."""
+    finder = (
+        "from importlib.machinery import PathFinder",
+        "class Finder:",
+        "    def __init__(self, name): self.name = name",
+        "    def find_spec(self, fullname, path=None, target=None):",
+        "        if fullname != 'onnx_ir': return None",
+        "        print(self.name)",
+        "        return PathFinder.find_spec(fullname, path) if self.name == 'second' else None",
+        "sys.meta_path[:0] = [Finder('first'), Finder('second')]",
+    )
+    assert printed(*finder, "import onnxq, onnx_ir", LOADED) == ["first", "second", "False"]
+
+
+def test_what_the_loader_of_onnx_ir_tells_is_told_before_its_import() -> None:
+    lines = ("import importlib.util, onnxq", "spec = importlib.util.find_spec('onnx_ir')")
+    told = ("print(spec.loader.get_filename('onnx_ir') == spec.origin)", "import onnx_ir", LOADED)
+    assert printed(*lines, *told) == ["True", "False"]
 
 
 def test_threads_that_ask_at_once_see_a_whole_module() -> None:
