@@ -20,7 +20,14 @@ from concurrent.futures import FIRST_COMPLETED, wait
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
-from onnxq.errors import OnnxqError, UnsupportedError, WorkerError, first_line, kind_of
+from onnxq.errors import (
+    OnnxqError,
+    QConfigError,
+    UnsupportedError,
+    WorkerError,
+    first_line,
+    kind_of,
+)
 from onnxq.jobs.slots import slots
 from onnxq.jobs.worker import Lacking, Raised, carry_out
 
@@ -63,15 +70,16 @@ def in_order(
         WorkerError: the worker was lost MOST_LOSSES times with the same item, or the Executor takes
             no more work.
         UnsupportedError: `make` or an item cannot be pickled.
-        TypeError: the executor is something else.
+        QConfigError: the executor is something else, such as a number or a class.
         Exception: whatever the work raises. An OnnxqError begins with the item's name; others have
             it as a note.
     """
     if executor is None:
         return _here(make, items, named)
-    if not callable(getattr(executor, "submit", None)):
-        raise TypeError(
-            f"executor is {kind_of(executor)}; wanted a concurrent.futures.Executor, such as "
+    if isinstance(executor, type) or not callable(getattr(executor, "submit", None)):
+        what = f"the class {executor.__name__}" if isinstance(executor, type) else kind_of(executor)
+        raise QConfigError(
+            f"executor is {what}; wanted a concurrent.futures.Executor, such as "
             "onnxq.jobs.Processes(4), or None."
         )
     return _Run(executor, make, named).results(items)

@@ -86,6 +86,19 @@ def check_costs(value: object) -> None:
     )
 
 
+def check_path(name: str, value: object) -> None:
+    """Passes the path of a file, or None for no file.
+
+    Raises:
+        QConfigError: anything else, such as a number or an open file.
+    """
+    if value is None or isinstance(value, str | Path):
+        return
+    raise QConfigError(
+        f"{name} is {kind_of(value)}; wanted the path of a file, such as 'model.{name}', or None."
+    )
+
+
 def check_bound(name: str, value: float | None) -> None:
     """Passes a bound that a number of steps or a share can keep: 0 or more, or None for no bound.
 

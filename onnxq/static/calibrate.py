@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from onnxq.errors import WorkerError
 from onnxq.samples import input_specs, open_samples
 from onnxq.samples.shared_out import without_state
-from onnxq.static.arguments import check_prepared
+from onnxq.static.arguments import check_path, check_prepared
 from onnxq.static.by_parts import ObservingWorker, seen_by_parts
 from onnxq.static.calibration import Calibration, begun
 from onnxq.static.checkpoint import Checkpoint, Keeper, as_checkpoint
@@ -75,6 +75,7 @@ def calibrate(
             model or other observers; a checkpoint of another shard; a batch that differs from the
             one that they have seen under its number. NaN or Inf in an input; in an activation, they
             make its readers float.
+        QConfigError: the checkpoint is no path, or the executor no Executor.
         OutputError: the checkpoint cannot be written.
         WorkerError: workers died, more often than it was tried; the checkpoint has what was seen.
 
@@ -82,6 +83,8 @@ def calibrate(
         UserWarning: an executor is given for a model whose state goes round.
     """
     check_prepared(prepared, "calibrate")
+    if not isinstance(checkpoint, Checkpoint):
+        check_path("checkpoint", checkpoint)
     keeper = None if checkpoint is None else Keeper(as_checkpoint(checkpoint))
     first = first_batch
     if first is None:

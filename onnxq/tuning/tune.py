@@ -20,7 +20,7 @@ from onnxq.improve import wanted
 from onnxq.qconfig import default_qconfig_mapping
 from onnxq.qconfig.excluded import excluding
 from onnxq.samples.held_apart import EVERY
-from onnxq.static.arguments import check_costs, mapping_from
+from onnxq.static.arguments import check_costs, check_path, mapping_from
 from onnxq.static.prepare import backend_of
 from onnxq.tuning.defaults import IMPROVE
 from onnxq.tuning.evaluating.evaluations import Evaluations
@@ -133,6 +133,7 @@ def tune(
     _check_goal(goal, by)
     given = mapping_from(qconfig, backend_of(target))
     check_costs(costs)
+    check_path("journal", journal)
     if progress is not None and not callable(progress):
         raise QConfigError(f"progress is {kind_of(progress)}; wanted a function(done, most).")
     wanted(default_qconfig_mapping().set_improve(improve).improve)

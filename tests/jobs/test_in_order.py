@@ -1,11 +1,11 @@
 from __future__ import annotations
 
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from onnxq.errors import CalibrationError, UnsupportedError, WorkerError
+from onnxq.errors import CalibrationError, QConfigError, UnsupportedError, WorkerError
 from onnxq.jobs import Processes, in_order
 from tests.jobs.executors import Newest
 from tests.jobs.work import Deadly, Failing, Square
@@ -137,6 +137,9 @@ def test_what_cannot_be_pickled_is_refused_with_a_reason() -> None:
         list(in_order(ThreadPoolExecutor(1), lambda: str, [1]))
 
 
-def test_what_is_no_executor_is_refused() -> None:
-    with pytest.raises(TypeError, match="executor is an int"):
-        in_order(4, Square(), [1])  # type: ignore[arg-type]  # the claim
+@pytest.mark.parametrize(
+    ("given", "said"), [(4, "is an int"), (ThreadPoolExecutor, "is the class ThreadPoolExecutor")]
+)
+def test_what_is_no_executor_is_refused(given: Any, said: str) -> None:
+    with pytest.raises(QConfigError, match=f"executor {said}; wanted a concurrent.futures.Exec"):
+        in_order(given, Square(), [1])

@@ -2,14 +2,14 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import onnx
 import onnx_ir as ir
 import pytest
 
-from onnxq.errors import CalibrationError
+from onnxq.errors import CalibrationError, QConfigError
 from onnxq.graph.io import model_hash
 from onnxq.observers import (
     FloatHistogramObserver,
@@ -389,6 +389,12 @@ def test_a_checkpoint_of_another_model_or_damaged_is_named(tmp_path: Path) -> No
         calibrate(other, _batches(1), checkpoint=kept)
     with pytest.raises(CalibrationError, match="wanted 0 or more"):
         Checkpoint(kept, every_s=float("nan"))
+
+
+def test_a_checkpoint_is_a_path() -> None:
+    given = cast("Any", 5)
+    with pytest.raises(QConfigError, match="checkpoint is an int; wanted the path of a file"):
+        calibrate(_prepared(NET, MINMAX, "a"), [], checkpoint=given)
 
 
 def test_a_checkpoint_of_another_shard_is_refused(tmp_path: Path) -> None:

@@ -175,6 +175,7 @@ def test_drop_of_a_metric_that_float_has_no_value_of_is_refused(files: tuple[Pat
         ({"qconfig": "a.yaml"}, "a.yaml"),
         ({"costs": "costs.csv"}, r"costs are a str; .* Costs\.load"),
         ({"progress": 3}, "progress is an int"),
+        ({"journal": 5}, "journal is an int; wanted the path of a file"),
     ],
 )
 def test_argument_of_another_kind_is_refused_before_the_model_is_read(
