@@ -65,6 +65,8 @@ class OutputFinding:
         max_error: largest absolute difference.
         max_error_steps: the same in multiples of the scale; None where the output has no codes.
         top1_agreement: share of rows with the same argmax; None unless 2-D with 2 columns or more.
+        agreement: share of equal elements of an output of integers or booleans, on which no bound
+            in dB is; None: it is of floats.
     """
 
     name: str
@@ -74,6 +76,7 @@ class OutputFinding:
     max_error: float
     max_error_steps: float | None
     top1_agreement: float | None
+    agreement: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +187,9 @@ class Findings(Saved):
         self._reported.write(Path(path))
 
     def check(self, min_sqnr_db: float | None = None, max_steps: float | None = None) -> None:
-        """Returns if every compared tensor and output keeps the bounds; NaN keeps none.
+        """Returns if every compared tensor and float output keeps the bounds; NaN keeps none.
+
+        Indices and classes have no decibels: outputs of integers keep any bound on the SQNR.
 
         Raises:
             VerificationError: a bound is broken, or nothing was compared that it could hold for.
@@ -218,7 +223,7 @@ class Findings(Saved):
 
     def _sqnr(self) -> Iterator[tuple[str, float]]:
         yield from ((_place(t), t.sqnr_db) for t in self.tensors)
-        yield from ((f"output '{o.name}'", o.sqnr_db) for o in self.outputs)
+        yield from ((f"output '{o.name}'", o.sqnr_db) for o in self.outputs if o.agreement is None)
 
     def _steps(self) -> Iterator[tuple[str, float]]:
         yield from ((_place(t), t.max_error_steps) for t in self.tensors)
@@ -235,7 +240,7 @@ def _place(tensor: TensorFinding) -> str:
 
 def _below(bound: float, got: list[tuple[str, float]]) -> list[str]:
     if not got:
-        return [f"min SQNR {bound:g} dB: nothing was compared"]
+        return [f"min SQNR {bound:g} dB: nothing of floats was compared"]
     return [
         f"{where}: SQNR {v:.2f} dB, wanted at least {bound:g}" for where, v in got if not v >= bound
     ]

@@ -36,17 +36,28 @@ class Sums:
         compared: sums over the elements.
         top1: agreement of rows.
         differing: batches in which the shapes differed, so that nothing could be compared.
+        integers: of an output of integers or booleans, elements of the longer side.
+        equal: those among them that are equal; where shapes differ, none of a batch are.
     """
 
     compared: Comparison = field(default_factory=Comparison)
     top1: Agreement = field(default_factory=Agreement)
     differing: int = 0
+    integers: int = 0
+    equal: int = 0
 
     def add(self, other: Sums) -> None:
         """Adds those of the next batch; batch by batch, so that the order of additions is one."""
         self.compared.add(other.compared)
         self.top1.add(other.top1)
         self.differing += other.differing
+        self.integers += other.integers
+        self.equal += other.equal
+
+    @property
+    def agreement(self) -> float | None:
+        """Share of integers that are equal; None: the output is of floats."""
+        return self.equal / self.integers if self.integers else None
 
 
 @dataclass(slots=True)
@@ -79,7 +90,11 @@ class Pair:
             y = self.coded.decode(y)
         if self.channels is not None and y.ndim > CHANNEL_AXIS:
             y = y[:, : self.channels]
-        if x.shape != y.shape:
+        is_alike = x.shape == y.shape
+        if self.qparams is None and x.dtype.kind in "biu":
+            sums.integers = max(x.size, y.size)
+            sums.equal = int(np.count_nonzero(x == y)) if is_alike else 0
+        if not is_alike:
             sums.differing = 1
             return sums
         if self.gain is not None:

@@ -136,4 +136,5 @@ def _output_finding(pair: Pair, scale: float | None) -> OutputFinding:
         error,
         None if scale is None else error / scale,
         pair.sums.top1.share,
+        pair.sums.agreement,
     )

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     "--min-sqnr",
     type=Bound(),
     metavar="DB",
-    help="Fail (exit code 8) where a tensor or output has a lower SQNR; see --only.",
+    help="Fail (exit code 8) where a tensor or float output has a lower SQNR; see --only.",
 )
 @click.option(
     "--max-steps",
@@ -99,7 +99,8 @@ def verify(
 ) -> None:
     """Run both models on SAMPLES side by side: what did quantization change?
 
-    The bounds hold for every tensor and output that is compared; --only narrows that down.
+    The bounds hold for every tensor and output that is compared; --only narrows that down. No
+    SQNR is asked of outputs of integers, such as indices.
 
     `onnxq cross-check` compares the integers with exact ones, `onnxq predict` other machines.
     """

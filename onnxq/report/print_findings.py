@@ -58,11 +58,14 @@ def _print_outputs(console: Console, outputs: tuple[OutputFinding, ...]) -> None
             f"{o.max_error:.6g}",
             "-" if o.max_error_steps is None else f"{o.max_error_steps:.2f}",
             "-" if o.top1_agreement is None else f"{o.top1_agreement:.2%}",
+            "-" if o.agreement is None else f"{o.agreement:.2%}",
         )
         for o in outputs
     ]
-    header = ("output", "SQNR dB", "cosine", "max error", "in steps", "same top-1")
-    print_table(console, "", header, rows, numbers=(1, 2, 3, 4, 5))
+    header = ("output", "SQNR dB", "cosine", "max error", "in steps", "same top-1", "equal")
+    columns = len(header) if any(o.agreement is not None for o in outputs) else len(header) - 1
+    shown = [row[:columns] for row in rows]
+    print_table(console, "", header[:columns], shown, numbers=range(1, columns))
 
 
 def _print_tensors(

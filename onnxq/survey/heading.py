@@ -31,7 +31,7 @@ class Bounds:
     """Bounds that a report shows, and that its command fails by.
 
     Attributes:
-        min_sqnr_db: of every tensor and output; None: none.
+        min_sqnr_db: of every tensor and float output; None: none.
         max_steps: largest error, in steps; None: none.
     """
 
@@ -79,7 +79,7 @@ def heading(
         times: of both; None: not measured.
         notes: for a reader.
     """
-    floats = [o for o in findings.outputs if not math.isnan(o.sqnr_db)]
+    floats = [o for o in _floats(findings) if not math.isnan(o.sqnr_db)]
     worst = min(floats, key=lambda o: o.sqnr_db, default=None)
     runs = findings.execution
     integers, others = sum(runs.integer_nodes.values()), sum(runs.float_nodes.values())
@@ -165,14 +165,19 @@ def _warning(worst: OutputFinding | None) -> str:
     )
 
 
+def _floats(findings: Findings) -> list[OutputFinding]:
+    """Outputs that have decibels."""
+    return [output for output in findings.outputs if output.agreement is None]
+
+
 def _bounds(findings: Findings, bounds: Bounds) -> list[Bound]:
     """Each bound beside the worst that was got."""
     said = []
-    every: list[OutputFinding | TensorFinding] = [*findings.outputs, *findings.tensors]
+    every: list[OutputFinding | TensorFinding] = [*_floats(findings), *findings.tensors]
     if bounds.min_sqnr_db is not None:
         got = min((_as_worst(f.sqnr_db) for f in every), default=-math.inf)
         words = (
-            f"every tensor and output at {bounds.min_sqnr_db:g} dB or more: worst {decibels(got)}"
+            f"every tensor and float output at {bounds.min_sqnr_db:g} dB or more: worst {decibels(got)}"
         )
         said.append(Bound(words, got >= bounds.min_sqnr_db))
     if bounds.max_steps is not None:

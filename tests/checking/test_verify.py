@@ -180,6 +180,31 @@ def test_an_output_of_another_shape_keeps_no_bound() -> None:
         findings.check(min_sqnr_db=-1000)
 
 
+def test_indices_of_another_number_are_no_loss_of_decibels() -> None:
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "s", "z"], ["x_quantized"], "q"),
+        helper.make_node("DequantizeLinear", ["x_quantized", "s", "z"], ["xd"], "dq"),
+        helper.make_node("NonZero", ["xd"], ["i"], "nonzero"),
+        helper.make_node("Neg", ["xd"], ["y"], "neg"),
+    ]
+    constants: dict[str, Array] = {"s": np.array(1, np.float32), "z": np.array(0, np.uint8)}
+    outputs = {"i": onnx.TensorProto.INT64, "y": onnx.TensorProto.FLOAT}
+    quantized = model(nodes, constants, {"x": ["N", 4]}, outputs, opset=21)
+    nodes[2].input[0] = nodes[3].input[0] = "x"
+    source = model(nodes[2:], {}, {"x": ["N", 4]}, outputs, opset=21)
+    # 2 * 3 indices of 2 * 4 are lost with the first row, 2 * 4 of 2 * 4 are equal in the second
+    findings = verify(source, quantized, {"x": np.array([[0.1, 1, 2, 3], [4, 1, 2, 3]], "f4")})
+    indices, numbers = findings.outputs
+    assert (indices.agreement, numbers.agreement) == (0.5, None)
+    assert "shapes differed in 1 batch" in findings.unmatched[0].reason
+    findings.check(min_sqnr_db=20)
+    with pytest.raises(VerificationError, match="output 'y': SQNR") as error:
+        findings.check(min_sqnr_db=100)
+    assert "output 'i'" not in str(error.value)
+    with pytest.raises(VerificationError, match="nothing of floats was compared"):
+        verify(source, quantized, {"x": np.ones((1, 4), "f4")}, only=["i"]).check(min_sqnr_db=0)
+
+
 def branches() -> onnx.ModelProto:
     """If mean(x) > 0: Conv by w, else Conv by v."""
     make = helper.make_node

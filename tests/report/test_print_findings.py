@@ -42,6 +42,17 @@ def test_without_a_tensor_of_fixed_scale_there_is_no_table_of_tensors() -> None:
     assert "saturated" not in printed(())
 
 
+def test_outputs_of_integers_show_how_many_are_equal() -> None:
+    assert "equal" not in printed(())
+    file = io.StringIO()
+    classes = replace(OUTPUT, name="classes", agreement=0.75)
+    findings = Findings("a" * 64, "b" * 64, 2, (), (OUTPUT, classes), (), EXECUTION)
+    print_findings(open_console(file), findings)
+    lines = file.getvalue().splitlines()
+    assert lines[0].endswith("equal")
+    assert [line.split()[-1] for line in lines[1:3]] == ["-", "75.00%"]
+
+
 def test_the_worst_tensor_is_first_and_nan_is_worse() -> None:
     text = printed((tensor("good", 40.0), tensor("bad", 20.0), tensor("nan", math.nan)))
     assert text.index("nan ") < text.index("bad ") < text.index("good ")

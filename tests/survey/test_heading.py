@@ -42,6 +42,20 @@ def test_a_slower_model_is_called_so() -> None:
     )
 
 
+def test_outputs_of_integers_are_neither_the_worst_nor_bounded() -> None:
+    found = findings(40.0)
+    classes = dataclasses.replace(found.outputs[0], name="i", sqnr_db=math.nan, agreement=0.5)
+    low = dataclasses.replace(classes, name="j", sqnr_db=-20.0)
+    head = heading(
+        SUBJECT,
+        dataclasses.replace(found, outputs=(*found.outputs, classes, low)),
+        Bounds(min_sqnr_db=20.0),
+        None,
+    )
+    assert head.verdict.startswith("1.00% away from float")
+    assert [bound.is_kept for bound in head.bounds] == [True]
+
+
 def test_a_low_output_is_warned_of() -> None:
     assert "below 15" in heading(SUBJECT, findings(5.0), NO_BOUNDS, None).warning
     assert "bit for bit" in heading(SUBJECT, findings(math.inf), NO_BOUNDS, None).verdict
