@@ -177,7 +177,8 @@ def _bounds(findings: Findings, bounds: Bounds) -> list[Bound]:
     if bounds.min_sqnr_db is not None:
         got = min((_as_worst(f.sqnr_db) for f in every), default=-math.inf)
         words = (
-            f"every tensor and float output at {bounds.min_sqnr_db:g} dB or more: worst {decibels(got)}"
+            f"every tensor and float output at {bounds.min_sqnr_db:g} dB or more: "
+            f"worst {decibels(got)}"
         )
         said.append(Bound(words, got >= bounds.min_sqnr_db))
     if bounds.max_steps is not None:
