@@ -28,6 +28,7 @@ from onnxq.ort.types_by_run import types_by_run
 from onnxq.qconfig.excluded import excluding
 from onnxq.samples import is_one_shot, open_samples
 from onnxq.samples.held_apart import held_apart
+from onnxq.samples.ignored import check_ignored
 from onnxq.static.arguments import check_decibels, check_prepared
 from onnxq.static.calibrate import Statistics, calibrate
 from onnxq.static.plan import Plan, plan
@@ -187,6 +188,7 @@ def quantize(
         prepared = replace(prepared, qconfig=prepared.qconfig.set_improve(improve))
     if hold_apart is not None:
         opened = open_samples(_shareable(samples, check), prepared.inputs, batch_size, ignore)
+        check_ignored(ignore, samples)
         samples, check = held_apart(opened, hold_apart)
     again = prepared.target.range_reduction is RangeReduction.OBSERVED or prepared.qconfig.improve
     if again and is_one_shot(samples):

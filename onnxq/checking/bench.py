@@ -18,6 +18,7 @@ from onnxq.ort import runtime
 from onnxq.ort.timing import paired_times
 from onnxq.page.card import card_of
 from onnxq.samples import InputSpec, Samples, as_taken, input_specs, open_samples
+from onnxq.samples.ignored import check_ignored
 from onnxq.samples.made_up import random_batch, with_shapes
 
 if TYPE_CHECKING:
@@ -106,6 +107,7 @@ def bench(
     else:
         _refuse_shapes(shapes)
         batch = _one_batch(theirs_takes, samples, batch_size, ignore)
+        check_ignored(ignore, samples)
     with (
         runtime.open_session(_source(model, ours_model), threads=1) as ours,
         runtime.open_session(_source(quantized, theirs_model), threads=1) as theirs,

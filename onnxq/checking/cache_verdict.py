@@ -15,6 +15,7 @@ from onnxq.language.decoder import LOGITS, Decoder
 from onnxq.ort.runtime import open_session
 from onnxq.quantized.verdict import OutputVerdict
 from onnxq.samples import input_specs, open_samples
+from onnxq.samples.ignored import check_ignored
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -75,6 +76,7 @@ def cache_verdict(
         CalibrationError: unusable samples, or none.
     """
     opened = open_samples(samples, input_specs(source), batch_size, ignore)
+    check_ignored(ignore, samples)
     sums, hits, rows, batches = Comparison(), 0, 0, 0
     with open_session(source, threads=1) as one, open_session(made, threads=1) as other:
         place = list(one.outputs).index(LOGITS)

@@ -24,6 +24,7 @@ from onnxq.graph.portable import PortableModel
 from onnxq.graph.weights import hold_as_arrays
 from onnxq.ort import runtime
 from onnxq.samples import input_specs, open_samples
+from onnxq.samples.ignored import check_ignored
 from onnxq.samples.shared_out import over_batches, without_state
 from onnxq.samples.state import State, as_feedback, check_feedback
 
@@ -79,6 +80,7 @@ def cross_check(
     check_feedback(target, state)
     inputs = input_specs(target, state.values())
     batches = open_samples(samples, inputs, batch_size, ignore)
+    check_ignored(ignore, samples)
     chosen = without_state(executor, state)
     count = 0
     with _Comparing(target, state, threads) as run:

@@ -18,6 +18,7 @@ from onnxq.errors import QConfigError, kind_of
 from onnxq.graph.io import load, model_hash
 from onnxq.graph.portable import PortableModel
 from onnxq.samples import open_samples
+from onnxq.samples.ignored import check_ignored
 from onnxq.samples.shared_out import over_batches, without_state
 from onnxq.samples.state import as_feedback, check_feedback
 from onnxq.targets.accumulation import Arithmetic
@@ -82,6 +83,7 @@ def predict(
     count, counts = 0, run.nothing()
     if samples is not None:
         batches = open_samples(samples, run.inputs, batch_size, ignore)
+        check_ignored(ignore, samples)
         workers = without_state(executor, state)
         away = run.open
         if workers is not None:

@@ -13,6 +13,7 @@ from onnxq.improve.carry_out import check_samples, improve_model, improve_weight
 from onnxq.improve.improvement import Improved
 from onnxq.qdq.qoperator import check_format
 from onnxq.samples import open_samples
+from onnxq.samples.ignored import check_ignored
 from onnxq.static.observed_range import plan_as_targeted
 
 if TYPE_CHECKING:
@@ -75,6 +76,7 @@ def carry_out(job: StaticJob, observe: Observe) -> tuple[Made[Plan], Statistics]
     check_format(job.form)
     names = job.prepared.qconfig.improve
     check_samples(names, job.samples)
+    check_ignored(job.ignore, job.samples, None if isinstance(job.check, Check) else job.check)
     prepared, excerpt = job.prepared, job.prepared.new_excerpt()
     unseen = None
     if not isinstance(job.check, Check):

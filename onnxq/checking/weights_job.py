@@ -29,6 +29,7 @@ from onnxq.in_blocks.block_spec import Method
 from onnxq.quantized.verdict import Evidence
 from onnxq.samples import input_specs, is_one_shot, open_samples
 from onnxq.samples.excerpt import Excerpt
+from onnxq.samples.ignored import check_ignored
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -91,6 +92,7 @@ def plan_job(job: WeightsJob) -> tuple[WeightPlan, Mixed | None]:
         CalibrationError: unusable samples, or none to measure by what bits cost.
         QConfigError: an aim that cannot be met.
     """
+    check_ignored(job.ignore, job.samples, None if isinstance(job.check, Check) else job.check)
     plan = plan_weights(job.model, job.request)
     if job.aim is None:
         return _readable(plan, job.form), None

@@ -13,6 +13,7 @@ from onnxq.errors import QConfigError
 from onnxq.improve.improvement import Improved
 from onnxq.quantized.verdict import Evidence
 from onnxq.samples import input_specs, open_samples
+from onnxq.samples.ignored import check_ignored
 from onnxq.samples.state import as_feedback, check_feedback
 from onnxq.static.placing.decision import Quantize
 from onnxq.static.rewrite import rewrite
@@ -147,6 +148,7 @@ def dynamic_trial(
     if check is Check.CALIBRATION:
         return on_made_up_inputs(source, begun_s)
     batches = open_samples(check, input_specs(source, state.values()), batch_size, ignore)
+    check_ignored(ignore, check)
     return Trial(source, Evidence.UNSEEN, batches, None, state, begun_s)
 
 

@@ -102,11 +102,13 @@ def calibrate(
     outputs = [output, *given(checkpoint)]
     claim_beside(model, outputs, [samples, *given(qconfig)])
     source = load_model(model, outputs)
+    from onnxq.samples.ignored import check_ignored
     from onnxq.static.calibrate import Checkpoint, Statistics
 
     prepared = prepare_model(source, qconfig, overrides, target, feedback, choice=choice, ends=ends)
     prepared = prepared.read_from(model)
     kept = Checkpoint(checkpoint, checkpoint_every) if checkpoint else None
+    check_ignored(ignore, samples)
     previous = Statistics.load(output) if resume and output.exists() else None
     with signals.stoppable() as stopped:
         statistics = calibrate_model(

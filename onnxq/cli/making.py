@@ -149,6 +149,7 @@ def quantize(
     from onnxq.graph.saving import save
     from onnxq.samples import open_samples
     from onnxq.samples.held_apart import held_apart
+    from onnxq.samples.ignored import check_ignored
     from onnxq.survey.survey import Beside
 
     aim = as_objective(objective)
@@ -160,6 +161,7 @@ def quantize(
     to_check: object = asked.source
     if hold_apart is not None:
         opened = open_samples(samples, prepared.inputs, batch_size, ignore)
+        check_ignored(ignore, samples)
         to_see, to_check = held_apart(opened, hold_apart)
 
     def observe(prepared: Prepared, excerpt: Excerpt) -> tuple[Statistics, Excerpt]:

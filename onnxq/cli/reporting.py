@@ -77,11 +77,13 @@ def report(
     of `verify`: the report shows them, is written all the same, and the command fails by them.
     """
     from onnxq.cli.steps import claim_beside, given
+    from onnxq.samples.ignored import check_ignored
     from onnxq.static.plan import Plan
     from onnxq.survey.heading import Bounds
     from onnxq.survey.survey import Beside
 
     claim_beside(model, [output], [quantized, samples, *given(plan)])
+    check_ignored(reading.ignore, samples)
     bounds = Bounds(min_sqnr, max_steps)
     beside = Beside(None if plan is None else Plan.load(plan), bounds=bounds)
     with workers.executor() as executor:

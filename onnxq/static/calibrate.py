@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from onnxq.errors import WorkerError
 from onnxq.samples import input_specs, open_samples
+from onnxq.samples.ignored import check_ignored
 from onnxq.samples.shared_out import without_state
 from onnxq.static.arguments import check_path, check_prepared
 from onnxq.static.by_parts import ObservingWorker, seen_by_parts
@@ -94,6 +95,7 @@ def calibrate(
         statistics = keeper.load(prepared.model_hash, shards) or statistics
     inputs = input_specs(prepared.model, optional=set(prepared.feedback.values()))
     batches = open_samples(samples, inputs, batch_size, ignore)
+    check_ignored(ignore, samples)
     before = begun(prepared, statistics, shard)
     job = _Job(prepared, batches, first, shard, before, keeper, progress)
     workers = without_state(executor, prepared.feedback)

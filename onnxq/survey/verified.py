@@ -14,6 +14,7 @@ from onnxq.page.render import write_page
 from onnxq.report.quantized_file import TARGET_KEY
 from onnxq.samples import input_specs
 from onnxq.samples.excerpt import Excerpt
+from onnxq.samples.ignored import check_ignored
 from onnxq.samples.state import as_feedback
 from onnxq.survey.heading import Subject
 from onnxq.survey.survey import NOTHING_BESIDE, Beside, survey
@@ -138,6 +139,7 @@ def verify(
     """
     sides, state = sides_of(model, quantized, only), as_feedback(feedback)
     batches = open_for(sides, samples, batch_size, ignore, state)
+    check_ignored(ignore, samples)
     found = compared(sides, batches, state, progress, executor)
     return found.findings.reported_by(found)
 

@@ -149,6 +149,18 @@ def test_labels_in_the_samples_are_ignored_on_request(
     assert run("quantize", model_path, path, "-o", output, "--ignore", "labels").exit_code == 0
 
 
+@pytest.mark.parametrize("command", ["quantize", "calibrate", "report"])
+def test_a_name_to_ignore_that_no_array_has_is_refused(
+    run: Run, model_path: Path, samples_path: Path, tmp_path: Path, command: str
+) -> None:
+    paths: tuple[Path, ...] = (model_path, samples_path)
+    if command == "report":
+        paths = (model_path, model_path, samples_path)
+    refused = run(command, *paths, "-o", tmp_path / "out", "--ignore", "labels")
+    assert refused.exit_code == 6
+    assert "no array 'labels' is there to ignore" in refused.stderr
+
+
 def test_a_qconfig_file_leaves_a_node_in_float(run: Run, model_path: Path, tmp_path: Path) -> None:
     qconfig = tmp_path / "q.yaml"
     qconfig.write_text("nodes:\n  conv2: null\n")

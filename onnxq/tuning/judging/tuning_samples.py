@@ -12,6 +12,7 @@ from onnxq.samples import Samples, as_taken
 from onnxq.samples.excerpt import rows_of
 from onnxq.samples.fingerprint import crc_of
 from onnxq.samples.held_apart import EVERY, held_apart
+from onnxq.samples.ignored import check_ignored
 from onnxq.samples.labelled import open_labelled
 
 if TYPE_CHECKING:
@@ -131,6 +132,7 @@ def open_tuning_samples(
     Raises:
         CalibrationError: unusable samples, too few to hold some apart, or more than fit in memory.
     """
+    check_ignored(ignore, samples, check)
     opened = open_labelled(samples, inputs, batch_size, ignore)
     if check is None:
         parts = held_apart(opened, every)
