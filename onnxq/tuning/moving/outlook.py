@@ -204,10 +204,15 @@ class Outlook:
 
 
 def _policy(position: Position, form: NodeForm, closed: set[tuple[str, NodeForm]]) -> Position:
-    """The position in which each unit has the form, where it can and has weights; else float."""
+    """The position in which each unit has the form, where it can and has weights; else float.
+
+    Where both are closed, it keeps the form that it has.
+    """
 
     def chosen(unit: Unit) -> NodeForm:
         fits = form in unit.forms and (unit.weights > 0 or form is NodeForm.INTEGER)
-        return form if fits and (unit.anchor.name, form) not in closed else NodeForm.FLOAT
+        ways = (form, NodeForm.FLOAT) if fits else (NodeForm.FLOAT,)
+        opened = (way for way in ways if (unit.anchor.name, way) not in closed)
+        return next(opened, position.form(unit))
 
     return position.moved(FormMove(unit, chosen(unit)) for unit in position.units)

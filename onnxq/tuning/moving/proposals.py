@@ -100,14 +100,24 @@ class Proposals:
         then = self.time_of(point.position.moved(batch))
         return batch if then is not None and then <= now - LEAST_SAVING else ()
 
-    def into_float(self, point: Point) -> Batch:
-        """Moves of all units into float, those with the most noise for their time first."""
-        options = [m for m in options_of(point.position, ()) if m.form is NodeForm.FLOAT]
+    def into_float(self, point: Point, closed: Container[tuple[str, NodeForm]]) -> Batch:
+        """Moves of units into float, those with the most noise for their time first.
+
+        Args:
+            point: that they start from.
+            closed: (anchor, form) of moves that are left out.
+        """
+        options = [m for m in options_of(point.position, closed) if m.form is NodeForm.FLOAT]
         return self._quieter(point, options, 0.0, math.inf)
 
-    def back(self, point: Point) -> Batch:
-        """A move of each unit towards the objective, those with the least noise for it first."""
-        options = options_of(point.position, ())
+    def back(self, point: Point, closed: Container[tuple[str, NodeForm]]) -> Batch:
+        """A move of each unit towards the objective, those with the least noise for it first.
+
+        Args:
+            point: that they start from.
+            closed: (anchor, form) of moves that are left out.
+        """
+        options = options_of(point.position, closed)
         if self.standing.goal.objective is Aim.SIZE:
             costs = bytes_alone(point.position, options)
         elif self.time_of(point.position) is not None:

@@ -109,6 +109,7 @@ class Descent:
     _refused: dict[tuple[str, ...], str] = field(default_factory=dict)  # moves in words -> why
     _taken: int = 0  # runs, those that gave no model among them
     _closed: set[tuple[str, NodeForm]] = field(default_factory=set)  # tried alone, for nothing
+    _impossible: set[tuple[str, NodeForm]] = field(default_factory=set)  # alone, and no model
     _probed: set[str] = field(default_factory=set)  # anchors of units whose noise was asked for
     _is_halved: bool = field(default=False)  # on the way back, which is gone once
 
@@ -141,7 +142,7 @@ class Descent:
                 found = self._try(best, batch)
             elif failures < MOST_FAILURES and (probe := self._probe(best)):
                 found = probe
-            elif (found := self._by_halves(best)) is best:
+            elif (found := self._by_halves(best)) is best and self._left > 0:
                 return self._found(best, NO_MOVE if failures < MOST_FAILURES else NO_GAIN)
             is_failure = found is best and batch and refused == len(self._refused)
             failures = failures + 1 if is_failure else 0
@@ -254,14 +255,15 @@ class Descent:
         """The best that halves find, where estimates find no more."""
         standing, goal = self.proposals.standing, self.proposals.standing.goal
         if standing.lacking_db(point.score):
-            way = self.proposals.into_float(point)
-            point = nearest_kept(point, way, self._measured, standing) or point
+            way = self.proposals.into_float(point, self._impossible)
+            point = self._best([nearest_kept(point, way, self._measured, standing)], point)
         if self._is_halved or goal.max_drop is None or goal.objective is Aim.ACCURACY:
             return point
         if standing.lacks(point.score):
             return point
         self._is_halved = True
-        return back(point, self.proposals, self._measured)
+        way = self.proposals.back(point, self._impossible)
+        return back(point, way, self._measured, self.proposals, lambda: self._left > 0)
 
     def _measured(self, position: Position) -> Point | None:
         return self._measure([position])[0]
@@ -275,6 +277,7 @@ class Descent:
         position = point.position.moved(batch)
         if len(batch) == 1:
             self._close(batch, is_better=False)
+            self._impossible |= {(move.unit.anchor.name, move.form) for move in batch}
             self._rename(position, batch)
         if len(batch) == 1 or self._left <= 0:
             return point

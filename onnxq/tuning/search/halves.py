@@ -23,11 +23,14 @@ Measure = Callable[["Position"], "Point | None"]
 
 
 def nearest_kept(point: Point, way: Batch, measure: Measure, standing: Standing) -> Point | None:
-    """A point that keeps its bounds with as few of the moves as halves tell; None: none is found.
+    """A point as accurate as is wanted by as few moves as halves tell; None: none is found.
+
+    A bound on time is not asked for: what lies nearer to float is slower. What gives no model gives
+    none with more of the moves.
 
     Args:
-        point: that does not keep them.
-        way: moves, in whose order they are taken; all of them together are taken to keep them.
+        point: that lacks accuracy.
+        way: moves, in whose order they are taken; all of them together are taken not to lack any.
         measure: measures.
         standing: what is wanted.
     """
@@ -35,14 +38,22 @@ def nearest_kept(point: Point, way: Batch, measure: Measure, standing: Standing)
     while enough - short > 1:
         middle = (short + enough) // 2
         found = measure(point.position.moved(way[:middle]))
-        if found is not None and not standing.lacks(found.score):
-            kept, enough = found, middle
-        else:
+        if found is None:
+            enough = middle
+        elif standing.lacking_db(found.score):
             short = middle
+        else:
+            kept, enough = found, middle
     return kept
 
 
-def back(point: Point, proposals: Proposals, measure: Measure) -> Point:
+def back(
+    point: Point,
+    way: Batch,
+    measure: Measure,
+    proposals: Proposals,
+    has_runs: Callable[[], bool] = lambda: True,
+) -> Point:
     """The best of a point and those in which parts of its moves towards the objective are taken.
 
     All of them are tried at once, then halves of what made nothing better, as long as these should
@@ -50,14 +61,18 @@ def back(point: Point, proposals: Proposals, measure: Measure) -> Point:
 
     Args:
         point: that keeps its bounds.
-        proposals: of moves.
+        way: moves, in whose order they are halved.
         measure: measures.
+        proposals: of moves.
+        has_runs: whether any are left.
     """
     order = proposals.standing.order
-    parts = [proposals.back(point)]
+    parts = [way]
     while parts:
         at_fault: list[Batch] = []
         for part in parts:
+            if not has_runs():
+                return point
             if not proposals.is_saving(point, part):
                 continue
             found = measure(point.position.moved(part))

@@ -18,7 +18,7 @@ from onnxq.tuning.moving.position import FormMove
 from onnxq.tuning.moving.proposals import Proposals
 from onnxq.tuning.search.descent import Descent
 from onnxq.tuning.search.front import front_of
-from tests.tuning.made_up import FLOAT, INTEGER, Layer, Network, drawn, drawn_chain
+from tests.tuning.made_up import FLOAT, INTEGER, Classifier, Layer, Network, drawn, drawn_chain
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -184,6 +184,27 @@ def test_the_better_of_two_beginnings_is_gone_on_from() -> None:
     assert [point.position.name for point in found.points[:2]] == ["", "another"]
     assert found.best.position.words[0] == "another"
     assert _descent(network, goal, None).run(other, network.start).best.position.name == "another"
+
+
+@pytest.mark.parametrize(("seed", "at_fault"), [(2, 6), (6, 2), (7, 3)])
+def test_a_move_that_is_refused_alone_is_never_tried_again(seed: int, at_fault: int) -> None:
+    """Neither where a position is looked for afresh, nor on the way to float by halves."""
+    network, wrong = Classifier.drawn(seed)
+    asked: list[int] = []
+
+    def measured(mappings: Sequence[QConfigMapping]) -> list[Score | Refusal]:
+        found: list[Score | Refusal] = []
+        for mapping in mappings:
+            forms = [form_in(mapping, unit) for unit in network.units]
+            is_refused = forms[at_fault] is FLOAT
+            asked.extend([forms.count(FLOAT)] if is_refused else [])
+            found.append(Refusal("does not run") if is_refused else network.score(forms))
+        return found
+
+    proposals = network.proposals(network.standing(Goal(max_drop=0.001)), wrong)
+    found = Descent(proposals, measured, (), 40).run(network.start)
+    assert [moves for moves, _ in found.refused] == [(f"float: Conv, /layer{at_fault}",)]
+    assert asked.index(1) == len(asked) - 1
 
 
 def test_start_that_is_refused_is_an_error() -> None:
