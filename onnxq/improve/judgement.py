@@ -121,10 +121,15 @@ def _chance_of(differences: Reals) -> float:
 
 
 def _is_beyond_chance(differences: Reals) -> bool:
-    """Whether their mean is above its standard error; one has none, and is above 0."""
+    """Whether their mean is above its standard error; one has none, and is above 0.
+
+    NaN is: nothing is known of a model that gives it.
+    """
     if differences.size < 2:
-        return bool(differences.sum() > 0)
-    return bool(differences.mean() > differences.std(ddof=1) / np.sqrt(differences.size))
+        return not differences.sum() <= 0
+    with np.errstate(invalid="ignore"):
+        error = differences.std(ddof=1) / np.sqrt(differences.size)
+    return not differences.mean() <= error
 
 
 def judgement_of(batches: Iterable[Compared]) -> Judgement | None:
@@ -143,14 +148,16 @@ def powers_of(batches: Iterable[Compared]) -> Reals | None:
         batches: of the same number of models each, and the same outputs.
 
     Returns:
-        (models, samples), sums over the outputs; None where there is no output of floats.
+        (models, samples), sums over the outputs, of which one that float gives as zeros, or
+        not finite, adds nothing: it has no units; None where there is no output of floats.
     """
     parts = [_squares(batch) for batch in batches if batch[1]]
     if not parts:
         return None
     squares = np.concatenate(parts, axis=2)
     power = squares[:, 0].sum(axis=1)[:, np.newaxis, np.newaxis]
-    shares = np.divide(squares, power, out=np.zeros_like(squares), where=power > 0)
+    has_units = (power > 0) & np.isfinite(power)
+    shares = np.divide(squares, power, out=np.zeros_like(squares), where=has_units)
     return np.asarray(shares.sum(axis=0), np.float64)
 
 
@@ -171,4 +178,5 @@ def _squares(batch: Compared) -> Reals:
 def _errors(output: tuple[Array, ...]) -> list[Reals]:
     """The output of the float model, and what the others miss of it."""
     wanted, *others = (np.asarray(array, np.float64) for array in output)
-    return [wanted, *(wanted - got for got in others)]
+    with np.errstate(invalid="ignore"):  # infinities of masks are no numbers to compare
+        return [wanted, *(wanted - got for got in others)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -113,11 +114,23 @@ def test_an_output_of_few_small_numbers_counts_as_much_as_one_of_many() -> None:
     assert found.after_db == pytest.approx(19.03, abs=0.01)
 
 
-def test_an_output_of_zeros_says_nothing() -> None:
-    zeros, ones = np.zeros((2, 3)), np.ones((2, 3))
-    found = judgement_of([(2, [(zeros, zeros + 1, zeros), (ones, ones, ones + 1)])])
+@pytest.mark.parametrize("number", [0.0, math.nan, -math.inf])
+def test_an_output_of_zeros_or_of_no_numbers_says_nothing(number: float) -> None:
+    empty, ones = np.full((2, 3), number), np.ones((2, 3))
+    found = judgement_of([(2, [(empty, empty + 1, empty), (ones, ones, ones + 1)])])
     assert found is not None
     assert found.before.tolist() == [0.0, 0.0]
+    assert found.after.tolist() == [0.5, 0.5]
+
+
+@pytest.mark.parametrize("samples", [1, 4])
+@pytest.mark.parametrize("number", [math.nan, math.inf])
+def test_a_change_that_gives_no_numbers_is_a_loss(number: float, samples: int) -> None:
+    ones = np.ones((samples, 3))
+    found = judgement_of([(samples, [(ones, ones + 1, ones * number)])])
+    assert found is not None
+    assert found.is_loss
+    assert not found.is_gain(1)
 
 
 def test_an_output_that_is_not_by_samples_makes_the_batch_one() -> None:
