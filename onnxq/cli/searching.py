@@ -298,13 +298,16 @@ def _check_reached(tuned: Tuned, output: Path) -> None:
 
 def _advice(tuned: Tuned) -> str:
     """Advice where the goal was not reached."""
+    from onnxq.tuning.tuned import option_to_go_on
+
     if not tuned.goal.missed(tuned.score, tuned.float_metric):
         return (
             "The samples of the search keep it, those held apart do not: give more samples, or ask "
             "for more than you need."
         )
-    runs = "" if tuned.spent.runs < tuned.goal.max_runs - 1 else "allow more --max-runs, "
-    return f"Set a wider bound, {runs}name more of --improve, or take a point of --front."
+    more = option_to_go_on(tuned)
+    allow = f"allow {more}, " if more else ""
+    return f"Set a wider bound, {allow}name more of --improve, or take a point of --front."
 
 
 def _measure_files(tuned: Tuned, model: Path, output: Path | None) -> None:

@@ -235,7 +235,7 @@ def print_tuned(console: Console, tuned: Tuned) -> None:
         print_group_times(console, tuned.times, tuned.kinds)
     print_steps(console, tuned.steps, tuned.metric_digits)
     print_front(console, tuned.front, tuned.qconfig, tuned.metric_digits)
-    more = _more(tuned)
+    more = option_to_go_on(tuned)
     print_left_in_float(console, tuned.left_in_float, tuned.score, tuned.goal, more=more)
     for move in _chosen_moves(tuned):
         console.print(f"chosen: {move}")
@@ -251,8 +251,8 @@ def print_tuned(console: Console, tuned: Tuned) -> None:
     _print_notes(console, tuned, more)
 
 
-def _more(tuned: Tuned) -> str:
-    """Option by which a search would have gone on; empty: it had tried all that is worth a run."""
+def option_to_go_on(tuned: Tuned) -> str:
+    """Option by which the search goes on; empty: it had tried all that is worth a run."""
     if tuned.why == NO_RUN:
         return f"--max-runs {2 * tuned.goal.max_runs} (there was no run left)"
     return "a larger --max-seconds (the time was up)" if tuned.why == LATE else ""

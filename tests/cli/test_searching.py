@@ -81,6 +81,18 @@ def test_goal_out_of_reach_writes_no_model_but_the_front(
     assert any(f"--qconfig {tmp_path / 'front' / point['file']} " in again for point in chosen)
 
 
+def test_a_search_that_ends_late_is_not_advised_to_take_more_runs(
+    run: Run, folder: Path, tmp_path: Path
+) -> None:
+    command = ["tune", folder / "m.onnx", folder / "x.npz", "-o", tmp_path / "q.onnx"]
+    times = ["--target", "x86-vnni", "--costs", folder / "costs.csv"]
+    result = run(*command, *times, "--min-sqnr", 200, "--max-runs", 2, "--max-seconds", 0.001)
+    assert result.exit_code == 8
+    assert "allow a larger --max-seconds" in result.stderr.replace("\n", " ")
+    assert "--max-runs" not in result.stderr
+
+
+
 def test_front_that_cannot_be_written_is_refused_before_the_search(
     run: Run, folder: Path, tmp_path: Path
 ) -> None:

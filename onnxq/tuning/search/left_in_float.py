@@ -174,7 +174,7 @@ def why_float(scores: Sequence[Score], goal: Goal, *, more: str) -> str:
         why = f"no quantized model of {len(scores)} keeps the bound and is {better}"
     else:
         why = f"no quantized model of {len(scores)} is better by this goal"
-    lower = "a lower bound" if goal.bounds_accuracy else ""
+    wider = "a wider bound" if goal.bounds_accuracy else ""
     size = "" if goal.objective is Aim.SIZE else "--objective size (a smaller file)"
-    ways = [more, lower, "--improve bias,smooth,round", size]
+    ways = [more, wider, "--improve bias,smooth,round", size]
     return f"{why}. Try {', or '.join(way for way in ways if way)}"

@@ -115,9 +115,9 @@ def test_nothing_left_is_no_table() -> None:
     ("db", "goal", "more", "words"),
     [
         (30.0, GOAL, "--max-runs 10", "quantized model of 1 keeps 30.0 dB of the 40 dB"),
-        (30.0, GOAL, "--max-runs 10", "Try --max-runs 10, or a lower bound"),
+        (30.0, GOAL, "--max-runs 10", "Try --max-runs 10, or a wider bound"),
         (50.0, GOAL, "", "keeps the bound and is faster"),
-        (50.0, GOAL, "", "Try a lower bound"),
+        (50.0, GOAL, "", "Try a wider bound"),
         (50.0, Goal(), "", "better by this goal. Try --improve"),
     ],
 )
