@@ -29,7 +29,7 @@ from onnxq.qconfig.excluded import excluding
 from onnxq.samples import is_one_shot, open_samples
 from onnxq.samples.held_apart import held_apart
 from onnxq.samples.ignored import check_ignored
-from onnxq.static.arguments import check_decibels, check_prepared
+from onnxq.static.arguments import check_decibels, check_prepared, check_progress
 from onnxq.static.calibrate import Statistics, calibrate
 from onnxq.static.plan import Plan, plan
 from onnxq.static.prepare import prepare
@@ -163,6 +163,7 @@ def quantize(
     """
     begun_s = time.process_time()
     check_decibels(min_sqnr_db)
+    check_progress(progress)
     if (samples is None) == (statistics is None):
         raise CalibrationError(
             "quantize wants either samples or statistics of an earlier calibration."

@@ -27,6 +27,7 @@ from onnxq.samples import input_specs, open_samples
 from onnxq.samples.ignored import check_ignored
 from onnxq.samples.shared_out import over_batches, without_state
 from onnxq.samples.state import State, as_feedback, check_feedback
+from onnxq.static.arguments import check_progress
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -75,6 +76,7 @@ def cross_check(
         CalibrationError: unusable samples.
         QConfigError: a feedback that the model does not have, or fewer than 1 thread.
     """
+    check_progress(progress)
     target = _loaded(model)
     state = as_feedback(feedback)
     check_feedback(target, state)

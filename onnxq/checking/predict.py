@@ -21,6 +21,7 @@ from onnxq.samples import open_samples
 from onnxq.samples.ignored import check_ignored
 from onnxq.samples.shared_out import over_batches, without_state
 from onnxq.samples.state import as_feedback, check_feedback
+from onnxq.static.arguments import check_progress
 from onnxq.targets.accumulation import Arithmetic
 
 if TYPE_CHECKING:
@@ -75,6 +76,7 @@ def predict(
     Warns:
         UserWarning: an executor is given, and feedback.
     """
+    check_progress(progress)
     kinds = _kinds(machines)
     target = load(model)
     state = as_feedback(feedback)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -26,7 +27,7 @@ from onnxq.ort.types_by_run import types_by_run
 from onnxq.samples import input_specs
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Mapping
 
     from onnxq.graph.coded import Coded
     from onnxq.static.prepared import ModelSource
@@ -82,6 +83,8 @@ def sides_of(model: ModelSource, quantized: ModelSource, only: Sequence[str] = E
         ModelError: a model cannot be read, or the two are swapped or do not belong together.
         QConfigError: a glob of `only` that matches nothing.
     """
+    if isinstance(only, str) or not isinstance(only, Sequence):
+        raise QConfigError(f"only: got {only!r}; wanted a list of globs, such as ['logits'].")
     loaded = load(quantized)
     given = load(model)
     _check_order(given, loaded)

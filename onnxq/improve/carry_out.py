@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
 
 from onnxq.dynamic.dynamic_decision import Objective
-from onnxq.errors import CalibrationError
+from onnxq.errors import (
+    CalibrationError,
+    OnnxqError,
+    QConfigError,
+    UnsupportedError,
+    first_line,
+    kind_of,
+)
 from onnxq.improve.improvement import (
+    EqualModel,
     Improved,
     Improvement,
     ModelImprovement,
@@ -19,11 +28,14 @@ from onnxq.static.choosing.again import chosen_again
 from onnxq.static.prepare import prepared_again
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from onnxq.samples import Samples
     from onnxq.static.plan import Plan
     from onnxq.static.prepared import Prepared
+
+Made = TypeVar("Made", EqualModel, Improved)
+OURS = __name__.partition(".")[0]
 
 
 def wanted(names: Sequence[str]) -> tuple[Improvement, ...]:
@@ -65,7 +77,8 @@ def improve_model(
     """The Prepared of a model that its ModelImprovements made; itself where it asks for none."""
     for improvement in wanted(prepared.qconfig.improve):
         if isinstance(improvement, ModelImprovement):
-            made = improvement.improve(prepared, samples, objective)
+            work = partial(improvement.improve, prepared, samples, objective)
+            made = _result(improvement, work, EqualModel)
             prepared = prepared_again(prepared, made.model, made.outcomes)
             if made.naming:
                 prepared = chosen_again(prepared, made.naming)
@@ -77,6 +90,34 @@ def improve_weights(prepared: Prepared, plan: Plan, samples: Samples) -> Improve
     improved = Improved(prepared, plan)
     for improvement in wanted(prepared.qconfig.improve):
         if isinstance(improvement, WeightImprovement):
-            improved = improvement.improve(improved.prepared, improved.plan, samples)
+            work = partial(improvement.improve, improved.prepared, improved.plan, samples)
+            improved = _result(improvement, work, Improved)
     notes = (*improved.plan.notes, *summaries(improved.outcomes))
     return Improved(improved.prepared, dataclasses.replace(improved.plan, notes=notes))
+
+
+def _result(improvement: Improvement, work: Callable[[], object], kind: type[Made]) -> Made:
+    """What the improvement makes; one of a user's own may fail, or give something else.
+
+    Raises:
+        UnsupportedError: it fails, with an error that is none of ours.
+        QConfigError: it gives something else than that kind.
+    """
+    module = type(improvement).__module__
+    where = f"improvement '{improvement.name}' (module {module})"
+    try:
+        made = work()
+    except OnnxqError:
+        raise
+    except Exception as error:
+        if module.partition(".")[0] == OURS:  # our own fault, to be reported as such
+            raise
+        raise UnsupportedError(
+            f"{where} fails: {type(error).__name__}: {first_line(error)}. Repair it, or leave it "
+            "out of the improvements."
+        ) from error
+    if not isinstance(made, kind):
+        raise QConfigError(
+            f"{where} gives {kind_of(made)}; wanted an onnxq.improve.{kind.__name__}."
+        )
+    return made

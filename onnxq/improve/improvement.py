@@ -127,8 +127,14 @@ def register(cls: ImprovementClass) -> ImprovementClass:
     """Class decorator: makes the improvement known under its name.
 
     Raises:
+        TypeError: it has no name.
         ValueError: another one has that name.
     """
+    if not isinstance(getattr(cls, "name", None), str):
+        raise TypeError(
+            f"improvement {cls!r} has no name; wanted a class with name = 'something', under which "
+            "it is asked for."
+        )
     if cls.name in registry:
         raise ValueError(f"improvement '{cls.name}' is registered twice")
     registry[cls.name] = cls()

@@ -99,6 +99,18 @@ def check_path(name: str, value: object) -> None:
     )
 
 
+def check_progress(value: object) -> None:
+    """Passes a function, or None.
+
+    Raises:
+        QConfigError: anything else.
+    """
+    if value is not None and not callable(value):
+        raise QConfigError(
+            f"progress is {kind_of(value)}; wanted a function(done, total), or None."
+        )
+
+
 def check_bound(name: str, value: float | None) -> None:
     """Passes a bound that a number of steps or a share can keep: 0 or more, or None for no bound.
 

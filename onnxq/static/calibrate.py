@@ -11,7 +11,7 @@ from onnxq.errors import WorkerError
 from onnxq.samples import input_specs, open_samples
 from onnxq.samples.ignored import check_ignored
 from onnxq.samples.shared_out import without_state
-from onnxq.static.arguments import check_path, check_prepared
+from onnxq.static.arguments import check_path, check_prepared, check_progress
 from onnxq.static.by_parts import ObservingWorker, seen_by_parts
 from onnxq.static.calibration import Calibration, begun
 from onnxq.static.checkpoint import Checkpoint, Keeper, as_checkpoint
@@ -84,6 +84,7 @@ def calibrate(
         UserWarning: an executor is given for a model whose state goes round.
     """
     check_prepared(prepared, "calibrate")
+    check_progress(progress)
     if not isinstance(checkpoint, Checkpoint):
         check_path("checkpoint", checkpoint)
     keeper = None if checkpoint is None else Keeper(as_checkpoint(checkpoint))

@@ -16,6 +16,7 @@ from onnxq.samples import input_specs
 from onnxq.samples.excerpt import Excerpt
 from onnxq.samples.ignored import check_ignored
 from onnxq.samples.state import as_feedback
+from onnxq.static.arguments import check_progress
 from onnxq.survey.heading import Subject
 from onnxq.survey.survey import NOTHING_BESIDE, Beside, survey
 
@@ -137,6 +138,7 @@ def verify(
     Warns:
         UserWarning: an executor is given, and feedback.
     """
+    check_progress(progress)
     sides, state = sides_of(model, quantized, only), as_feedback(feedback)
     batches = open_for(sides, samples, batch_size, ignore, state)
     check_ignored(ignore, samples)

@@ -20,7 +20,8 @@ from onnxq.improve import wanted
 from onnxq.qconfig import default_qconfig_mapping
 from onnxq.qconfig.excluded import excluding
 from onnxq.samples.held_apart import EVERY
-from onnxq.static.arguments import check_costs, check_path, mapping_from
+from onnxq.samples.state import as_feedback, check_feedback
+from onnxq.static.arguments import check_costs, check_path, check_progress, mapping_from
 from onnxq.static.prepare import backend_of
 from onnxq.tuning.defaults import IMPROVE
 from onnxq.tuning.evaluating.evaluations import Evaluations
@@ -122,7 +123,7 @@ def tune(
     """
     settings = Settings(
         target,
-        dict(feedback or {}),
+        as_feedback(feedback),
         range_reduction,
         input_codes,
         output_codes,
@@ -134,10 +135,10 @@ def tune(
     given = mapping_from(qconfig, backend_of(target))
     check_costs(costs)
     check_path("journal", journal)
-    if progress is not None and not callable(progress):
-        raise QConfigError(f"progress is {kind_of(progress)}; wanted a function(done, most).")
+    check_progress(progress)
     wanted(default_qconfig_mapping().set_improve(improve).improve)
     subject = Subject.of(model, settings)
+    check_feedback(subject.canonical.model, settings.feedback)
     search, apart = open_tuning_samples(
         samples, check, subject.inputs, every=hold_apart, batch_size=batch_size, ignore=ignore
     )

@@ -11,6 +11,7 @@ from onnxq.qconfig import QConfigMapping, get_default_qconfig
 from tests.examples import images, network
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 pytestmark = pytest.mark.oracle
@@ -93,3 +94,20 @@ def test_runs_of_bench_are_a_whole_number(runs: object) -> None:
 def test_options_of_stored_weights_of_a_wrong_type_are_refused(option: str, value: object) -> None:
     with pytest.raises(QConfigError, match=r"got|is not known; known: "):
         onnxq.quantize_weights(network(), SAMPLES, **cast("Any", {option: value}))
+
+
+def test_progress_is_a_function_and_only_a_list_wherever_they_are_given() -> None:
+    model, given = network(), cast("Any", 3)
+    calls: list[Callable[[], object]] = [
+        lambda: onnxq.quantize(model, SAMPLES, progress=given),
+        lambda: onnxq.calibrate(onnxq.prepare(model), SAMPLES, progress=given),
+        lambda: onnxq.verify(model, model, SAMPLES, progress=given),
+        lambda: onnxq.cross_check(model, SAMPLES, progress=given),
+        lambda: onnxq.predict(model, SAMPLES, progress=given),
+    ]
+    for call in calls:
+        with pytest.raises(QConfigError, match="progress is an int; wanted a function"):
+            call()
+    for only in (given, "y"):
+        with pytest.raises(QConfigError, match=r"only: got .*; wanted a list of globs"):
+            onnxq.verify(model, model, SAMPLES, only=only)
