@@ -92,7 +92,6 @@ def test_a_search_that_ends_late_is_not_advised_to_take_more_runs(
     assert "--max-runs" not in result.stderr
 
 
-
 def test_front_that_cannot_be_written_is_refused_before_the_search(
     run: Run, folder: Path, tmp_path: Path
 ) -> None:
