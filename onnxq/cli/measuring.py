@@ -88,8 +88,9 @@ def bench(
 def costs(output: Path, target: str | None, passes: int) -> None:
     """Measure how long this machine takes for each kind of node, in float and in integers.
 
-    Takes some three minutes a pass, on one thread. Other programs disturb it: more passes help. The
-    table is a CSV file, for --costs; --target is this machine's, unless you know better.
+    Takes 2 to 8 minutes a pass, on one thread. Other programs disturb it: more passes help. The
+    table is a CSV file, for --costs; --target is this machine's, unless you know better. For one
+    model, `onnxq tune` without --costs measures its own nodes.
     """
     from onnxq.cli.steps import claim
     from onnxq.clock import measure_costs

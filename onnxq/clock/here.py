@@ -32,7 +32,7 @@ DECIDING = ("avx2", "avx_vnni", "avx512f", "avx512_vnni", "amx_int8", "asimd", "
 def measure_costs(
     target: str = AUTO, passes: int = PASSES, progress: Progress | None = None
 ) -> Costs:
-    """Times of all kinds of nodes on this machine, one thread; takes some three minutes a pass.
+    """Times of all kinds of nodes on this machine, one thread; takes 2 to 8 minutes a pass.
 
     Args:
         target: name of the target that the table is of; this machine's, unless you know better.
