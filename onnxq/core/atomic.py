@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from onnxq.core.brief import size_text
 from onnxq.core.owner import Owner, this_process
-from onnxq.errors import OutputError
+from onnxq.errors import OutputError, kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -129,8 +129,12 @@ def check_writable(path: str | Path) -> Path:
 
     Raises:
         OutputError: the folder is missing, or path is a folder, a device, a pipe or a socket, or
-            the folder takes no new file, or no file may have that name.
+            the folder takes no new file, or no file may have that name; or it is no path.
     """
+    if not isinstance(path, str | os.PathLike):
+        raise OutputError(
+            f"the path of the file to write is {kind_of(path)}; wanted a text or a Path."
+        )
     target = Path(path).absolute()
     _refuse_bad_names(target)
     if str(target).startswith(_STREAMS):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import stat
-from typing import TYPE_CHECKING
+from pathlib import Path
 
-if TYPE_CHECKING:
-    from pathlib import Path
+from onnxq.errors import kind_of
 
 _KINDS = {
     stat.S_IFDIR: "it is a folder",
@@ -17,11 +17,14 @@ _KINDS = {
 }
 
 
-def why_no_file(path: Path) -> str:
+def why_no_file(path: str | Path) -> str:
     """Reason why the path is no regular file, links followed; empty where it is one.
 
     It stands behind a colon: f"'{path}' cannot be read: {why}."
     """
+    if not isinstance(path, str | os.PathLike):
+        return f"it is {kind_of(path)}, and no path"
+    path = Path(path)
     try:
         kind = stat.S_IFMT(path.stat().st_mode)
     except FileNotFoundError:

@@ -89,7 +89,7 @@ class Saved:
             OutputError: the path cannot be written.
         """
         text = self.to_json()
-        write_atomically(Path(path), lambda file: file.write(text.encode()))
+        write_atomically(path, lambda file: file.write(text.encode()))
 
     @classmethod
     def from_dict(cls, data: Mapping[str, object]) -> Self:
@@ -110,7 +110,7 @@ class Saved:
         Raises:
             CalibrationError: the file is missing, or of another form or version.
         """
-        if why := why_no_file(Path(path)):
+        if why := why_no_file(path):
             raise CalibrationError(f"'{path}' cannot be read: {why}. {cls.ANEW}")
         try:
             return cls._read(json.loads(Path(path).read_text("utf-8")))

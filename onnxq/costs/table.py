@@ -236,7 +236,7 @@ class Costs:
         Raises:
             QConfigError: the file is missing, or is no table of costs.
         """
-        if why := why_no_file(Path(path)):
+        if why := why_no_file(path):
             raise QConfigError(f"costs '{path}': {why}. {ANEW}")
         try:
             return cls.from_csv(Path(path).read_text("utf-8"))

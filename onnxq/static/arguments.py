@@ -111,6 +111,17 @@ def check_progress(value: object) -> None:
         )
 
 
+def check_threads(value: object) -> None:
+    """Passes a number of threads of one inference, or None for one per core.
+
+    Raises:
+        QConfigError: anything else.
+    """
+    if value is None or (isinstance(value, int) and not isinstance(value, bool) and value > 0):
+        return
+    raise QConfigError(f"threads: got {value!r}; wanted a whole number from 1, or None.")
+
+
 def check_bound(name: str, value: float | None) -> None:
     """Passes a bound that a number of steps or a share can keep: 0 or more, or None for no bound.
 

@@ -11,7 +11,7 @@ from onnxq.errors import WorkerError
 from onnxq.samples import input_specs, open_samples
 from onnxq.samples.ignored import check_ignored
 from onnxq.samples.shared_out import without_state
-from onnxq.static.arguments import check_path, check_prepared, check_progress
+from onnxq.static.arguments import check_path, check_prepared, check_progress, check_threads
 from onnxq.static.by_parts import ObservingWorker, seen_by_parts
 from onnxq.static.calibration import Calibration, begun
 from onnxq.static.checkpoint import Checkpoint, Keeper, as_checkpoint
@@ -76,7 +76,7 @@ def calibrate(
             model or other observers; a checkpoint of another shard; a batch that differs from the
             one that they have seen under its number. NaN or Inf in an input; in an activation, they
             make its readers float.
-        QConfigError: the checkpoint is no path, or the executor no Executor.
+        QConfigError: the checkpoint is no path, the executor no Executor, or fewer than 1 thread.
         OutputError: the checkpoint cannot be written.
         WorkerError: workers died, more often than it was tried; the checkpoint has what was seen.
 
@@ -85,6 +85,7 @@ def calibrate(
     """
     check_prepared(prepared, "calibrate")
     check_progress(progress)
+    check_threads(threads)
     if not isinstance(checkpoint, Checkpoint):
         check_path("checkpoint", checkpoint)
     keeper = None if checkpoint is None else Keeper(as_checkpoint(checkpoint))

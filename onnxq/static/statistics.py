@@ -250,7 +250,7 @@ class Statistics:
             CalibrationError: the file is missing, damaged, no .stats file, or of a newer onnxq.
             QConfigError: it names an observer class that is not imported.
         """
-        if why := why_no_file(Path(path)):
+        if why := why_no_file(path):
             raise CalibrationError(f"statistics '{path}': {why}. Give a .stats file.")
         with Path(path).open("rb") as file:
             return _read(lambda: _arrays(file, f"'{path}'"), f"'{path}'")

@@ -6,8 +6,11 @@ import pytest
 import torch
 
 import onnxq
-from onnxq.errors import CalibrationError, ModelError, QConfigError
+from onnxq.checking.findings import Findings
+from onnxq.costs import Costs
+from onnxq.errors import CalibrationError, ModelError, OutputError, QConfigError
 from onnxq.qconfig import QConfigMapping, get_default_qconfig
+from onnxq.static.statistics import Statistics
 from tests.examples import images, network
 
 if TYPE_CHECKING:
@@ -108,6 +111,19 @@ def test_progress_is_a_function_and_only_a_list_wherever_they_are_given() -> Non
     for call in calls:
         with pytest.raises(QConfigError, match="progress is an int; wanted a function"):
             call()
+    for threads in (0, "4", True, 1.5):
+        with pytest.raises(QConfigError, match=r"threads: got .*; wanted a whole number from 1"):
+            onnxq.calibrate(onnxq.prepare(model), SAMPLES, threads=cast("Any", threads))
     for only in (given, "y"):
         with pytest.raises(QConfigError, match=r"only: got .*; wanted a list of globs"):
             onnxq.verify(model, model, SAMPLES, only=only)
+
+
+def test_what_is_no_path_is_told_so_where_files_are_read_and_written() -> None:
+    given = cast("Any", 5)
+    for write in (onnxq.quantize(network(), SAMPLES).save, onnxq.Goal().save):
+        with pytest.raises(OutputError, match="the file to write is an int; wanted a text or a"):
+            write(given)
+    for read in (Costs.load, Statistics.load, Findings.load):
+        with pytest.raises((QConfigError, CalibrationError), match="it is an int, and no path"):
+            read(given)
