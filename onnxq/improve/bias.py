@@ -43,6 +43,7 @@ class Bias(WeightImprovement):
 
     name = "bias"
     biases_alone = True
+    corrects_biases = True
 
     def improve(self, prepared: Prepared, plan: Plan, samples: Samples) -> Improved:
         """Layer by layer; see the module."""

@@ -6,7 +6,7 @@ not seen it, as those of samples to come, which cut off what is beyond them; and
 all samples, as calibration will have. Where one of them has more in a channel than its factor was
 made for, these grow for the whole tensor, which the others alone would not show.
 
-Where improvements of weights follow, biases are corrected here, too. The error of a quantized model
+Where `bias` or `round` follow, biases are corrected here, too. The error of a quantized model
 has a part that is the same for all samples; which way it falls is luck, and it hides what factors
 do: with factors from each of four quarters of the samples, a ViT's outputs gain 2.6, -0.3, 1.7 and
 0.6 dB. `bias` and `round` take that part away, with factors or without.
@@ -103,9 +103,9 @@ class Flow:
 
     @property
     def corrects_biases(self) -> bool:
-        """Whether an improvement of weights follows: ours take means to the float model's."""
+        """Whether an improvement follows that does."""
         asked = map(find, self.prepared.qconfig.improve)
-        return any(isinstance(each, WeightImprovement) for each in asked)
+        return any(isinstance(each, WeightImprovement) and each.corrects_biases for each in asked)
 
     def written(self, made: Prepared, plan: Plan, batches: Sequence[Batch]) -> ir.Model:
         """A quantized model of the flow, with biases from these batches where they follow."""

@@ -96,9 +96,12 @@ class WeightImprovement(Improvement):
         biases_alone: whether it leaves weights as they are. It then goes behind those that choose
             them, whatever the order in which they are asked for: what a bias makes up for is the
             error of the weights that are there at last.
+        corrects_biases: whether it takes the mean of what a layer gives to the float model's. What
+            is left of an error then is what factors are chosen by.
     """
 
     biases_alone: ClassVar[bool] = False
+    corrects_biases: ClassVar[bool] = False
 
     @abstractmethod
     def improve(self, prepared: Prepared, plan: Plan, samples: Samples) -> Improved:

@@ -67,6 +67,7 @@ class Round(WeightImprovement):
     """GPTQ towards the float model's outputs."""
 
     name = "round"
+    corrects_biases = True
 
     def improve(self, prepared: Prepared, plan: Plan, samples: Samples) -> Improved:
         """Layer by layer; see the module."""

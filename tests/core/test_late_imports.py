@@ -47,7 +47,7 @@ def test_onnx_ir_is_loaded_as_ever() -> None:
 
 
 def test_other_finders_of_onnx_ir_are_asked_in_their_order() -> None:
-    """As of a frozen application, whose finder stands first, or of an editable installation."""
+    """A frozen application has one ahead of all others, an editable installation one behind."""
     finder = (
         "from importlib.machinery import PathFinder",
         "class Finder:",

@@ -14,6 +14,7 @@ from onnxq import targets
 from onnxq.dynamic.dynamic_decision import Objective
 from onnxq.improve.factor_sites import sites_of
 from onnxq.improve.factor_trial import Flow, trial_of
+from onnxq.improve.improvement import Improved, WeightImprovement, registry
 from onnxq.operator import DynamicForm
 from onnxq.qconfig import QConfigMapping, onnxq_default_dynamic_qconfig
 from onnxq.targets.range_reduction import RangeReduction
@@ -21,7 +22,10 @@ from tests.examples import ALL_INTEGERS, model, weights
 
 if TYPE_CHECKING:
     from onnxq.core.arrays import Singles
+    from onnxq.samples import Samples
     from onnxq.samples.inputs import Batch
+    from onnxq.static.plan import Plan
+    from onnxq.static.prepared import Prepared
 
 IN_INTEGERS = replace(onnxq_default_dynamic_qconfig, form=DynamicForm.INTEGER)
 CHANNELS = np.array([40.0, *[1.0] * 11], np.float32)
@@ -101,3 +105,24 @@ def test_what_improvements_of_weights_will_take_away_is_no_error_of_a_trial() ->
     assert noise("smooth") == noise()
     assert noise("smooth", "bias") < noise() / 4
     assert noise("round") == noise("bias")
+
+
+class Rounds(WeightImprovement):
+    """Chooses weights, and leaves biases as they are."""
+
+    name = "rounds"
+
+    def improve(self, prepared: Prepared, plan: Plan, samples: Samples) -> Improved:
+        raise NotImplementedError
+
+
+@pytest.mark.parametrize(
+    ("improve", "corrects"),
+    [(("bias",), True), (("round",), True), (("rounds",), False), (("rounds", "bias"), True)],
+)
+def test_biases_are_corrected_where_an_improvement_follows_that_does(
+    improve: tuple[str, ...], corrects: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(registry, "rounds", Rounds())
+    flow = product_flow(rows_of_noise(), ALL_INTEGERS.set_improve(["smooth", *improve]))
+    assert flow.corrects_biases is corrects
