@@ -97,7 +97,7 @@ def improve_weights(prepared: Prepared, plan: Plan, samples: Samples) -> Improve
 
 
 def _result(improvement: Improvement, work: Callable[[], object], kind: type[Made]) -> Made:
-    """What the improvement makes; one of a user's own may fail, or give something else.
+    """Result of the improvement; one of a user's own may fail, or give something else.
 
     Raises:
         UnsupportedError: it fails, with an error that is none of ours.
