@@ -74,8 +74,8 @@ def judged(flow: Flow, name: str, factors: Mapping[Site, Reals]) -> EqualModel:
     with workers(1):
         plain, tried = (trial_of(flow, each, {}) for each in (NO_FACTORS, factors))
     judgement = tried.beside(plain)
-    verdict = _Verdict(judgement, is_sure=judgement.is_gain(1), needs_proof=True)
-    whole = verdict.outcome(name, plain.products - tried.products)
+    ruling = _Ruling(judgement, is_sure=judgement.is_gain(1), needs_proof=True)
+    whole = ruling.outcome(name, plain.products - tried.products)
     kept = whole.kept
     places = [Outcome(name, site.tensor, kept, why="" if kept else NO_GAIN) for site in factors]
     return EqualModel((tried if kept else plain).model, (*places, whole))
@@ -101,8 +101,8 @@ def _judged(flow: Flow, name: str, choices: Sequence[SiteChoice]) -> EqualModel:
     least = min(tried, key=lambda trial: (len(plain.products - trial.products), trial.errors.sum()))
     is_corrected = all(c.is_corrected for c in choices if c.site in least.sites)
     judgement, needs_proof = least.beside(plain), not is_corrected or len(tried) > 1
-    verdict = _Verdict(judgement, judgement.is_gain(len(tried)), needs_proof)
-    whole = verdict.outcome(name, plain.products - least.products)
+    ruling = _Ruling(judgement, judgement.is_gain(len(tried)), needs_proof)
+    whole = ruling.outcome(name, plain.products - least.products)
     best = least if whole.kept else plain
     outcomes = [c.outcome(name, kept=c.site in best.sites) for c in choices]
     products = [product for choice in choices for product in choice.site.readers]
@@ -113,7 +113,7 @@ def _judged(flow: Flow, name: str, choices: Sequence[SiteChoice]) -> EqualModel:
 
 
 @dataclass(frozen=True, slots=True)
-class _Verdict:
+class _Ruling:
     """A judgement, and what it takes to stay.
 
     Attributes:
