@@ -117,7 +117,7 @@ class _Piece:
     name: str
     data: bytes
     number: int
-    future: Future[Outcome] | None = None
+    future: Future[bytes] | None = None
     outcome: Outcome | None = None
     losses: int = 0
 
@@ -199,10 +199,11 @@ class _Run(Generic[Item, Result]):
     def _settle(self, piece: _Piece, future: Future[Outcome]) -> None:
         """Takes the outcome of a piece whose future is done, or submits it again."""
         try:
-            outcome = future.result()
+            data = future.result()
         except Exception as error:  # of whatever class an Executor has
             self._lost(piece, error)
             return
+        outcome = _read(data, piece.name)
         if outcome is Lacking.WORK:
             self._submit(piece, self.work)
         else:
@@ -256,6 +257,21 @@ def _pickled(value: object, name: str) -> bytes:
             f"{name} cannot be sent to workers: {first_line(error)}. Use classes and functions "
             "that a module defines, or run without workers (executor=None)."
         ) from error
+
+
+def _read(data: bytes, name: str) -> Outcome:
+    """The outcome that a worker sent; an error of its own where this process cannot read it."""
+    try:
+        outcome: Outcome = pickle.loads(data)
+    except Exception as error:  # reading calls the value's own code
+        why = WorkerError(
+            f"{name}: what its worker sent cannot be read here ({type(error).__name__}: "
+            f"{first_line(error)}). Are the same versions of onnxq, and of the packages that it "
+            "uses, on both sides?"
+        )
+        why.__cause__ = error
+        return Raised(why, is_of_item=False)
+    return outcome
 
 
 def _add_name(error: Exception, name: str) -> None:

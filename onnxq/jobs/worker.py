@@ -1,8 +1,9 @@
 """A worker's side: made ready once for a kind of work, then item by item.
 
-Work and items come as bytes, so that every Executor carries the same thing. What the work raised
-goes back as a value: an exception of a future is then always the Executor's own, of whatever class,
-and says that the worker was lost.
+Work and items come as bytes, so that every Executor carries the same thing, and so do outcomes go
+back: what cannot be read again, as of another version of onnxq, is an error of ours, and no thread
+of an Executor's dies of it. What the work raised goes back as a value: an exception of a future is
+then always the Executor's own, of whatever class, and says that the worker was lost.
 """
 
 from __future__ import annotations
@@ -67,8 +68,8 @@ class _Ready(threading.local):
 _ready = _Ready()
 
 
-def carry_out(_serial: int, key: str, item: bytes, work: bytes | None) -> Outcome:
-    """Outcome of one item.
+def carry_out(_serial: int, key: str, item: bytes, work: bytes | None) -> bytes:
+    """Outcome of one item, pickled.
 
     Args:
         _serial: another number with each submission: Dask takes equal calls for one.
@@ -80,9 +81,11 @@ def carry_out(_serial: int, key: str, item: bytes, work: bytes | None) -> Outcom
     function = None
     try:  # whatever work raises belongs to who asked for it
         function = _function(key, work)
-        return Lacking.WORK if function is None else Done(function(pickle.loads(item)))
+        outcome = Lacking.WORK if function is None else Done(function(pickle.loads(item)))
+        return pickle.dumps(outcome, pickle.HIGHEST_PROTOCOL)
     except Exception as error:
-        return Raised(_portable(error), is_of_item=function is not None)
+        raised = Raised(_portable(error), is_of_item=function is not None)
+        return pickle.dumps(raised, pickle.HIGHEST_PROTOCOL)
 
 
 def _function(key: str, work: bytes | None) -> Callable[[Any], Any] | None:

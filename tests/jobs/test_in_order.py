@@ -8,7 +8,7 @@ import pytest
 from onnxq.errors import CalibrationError, QConfigError, UnsupportedError, WorkerError
 from onnxq.jobs import Processes, in_order
 from tests.jobs.executors import Newest
-from tests.jobs.work import Deadly, Failing, Square
+from tests.jobs.work import Deadly, Failing, MakingForeign, MakingGenerator, Square
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -143,3 +143,16 @@ def test_what_cannot_be_pickled_is_refused_with_a_reason() -> None:
 def test_what_is_no_executor_is_refused(given: Any, said: str) -> None:
     with pytest.raises(QConfigError, match=f"executor {said}; wanted a concurrent.futures.Exec"):
         in_order(given, Square(), [1])
+
+
+def test_result_of_a_worker_with_another_version_is_an_error_behind_those_before_it() -> None:
+    results = in_order(Newest(2), MakingForeign(2), range(4), named=named)
+    assert [next(results), next(results)] == [0, 1]
+    with pytest.raises(WorkerError, match=r"^number 2: .* cannot be read here \(Attr.*versions"):
+        next(results)
+
+
+def test_result_that_cannot_be_sent_is_named() -> None:
+    with pytest.raises(Exception, match="pickle") as caught:
+        list(in_order(Newest(2), MakingGenerator(), range(2), named=named))
+    assert "while onnxq worked on number 0" in "".join(caught.value.__notes__)

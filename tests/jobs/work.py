@@ -76,3 +76,38 @@ class Failing:
         if self.kind == "odd":
             raise OddError(x, "is odd")
         raise ValueError("wrong") if self.kind == "value" else CalibrationError("unusable")
+
+
+class Foreign:
+    """A result that only its worker can read: elsewhere its class is missing."""
+
+    def __reduce__(self) -> tuple[Callable[[], object], tuple[()]]:
+        return _missing_here, ()
+
+
+def _missing_here() -> object:
+    raise AttributeError("module 'onnxq' has no attribute 'Agreement'")
+
+
+@dataclass(frozen=True)
+class MakingForeign:
+    """Squares, but for one number, whose result is Foreign."""
+
+    number: int
+
+    def __call__(self) -> Callable[[int], object]:
+        return self._square
+
+    def _square(self, x: int) -> object:
+        return Foreign() if x == self.number else x * x
+
+
+@dataclass(frozen=True)
+class MakingGenerator:
+    """Gives what pickle does not take."""
+
+    def __call__(self) -> Callable[[int], object]:
+        return self._endless
+
+    def _endless(self, x: int) -> object:
+        return (y for y in (x,))
