@@ -196,7 +196,7 @@ class _Run(Generic[Item, Result]):
         for future in wait(running, return_when=FIRST_COMPLETED).done:
             self._settle(running[future], future)
 
-    def _settle(self, piece: _Piece, future: Future[Outcome]) -> None:
+    def _settle(self, piece: _Piece, future: Future[bytes]) -> None:
         """Takes the outcome of a piece whose future is done, or submits it again."""
         try:
             data = future.result()
