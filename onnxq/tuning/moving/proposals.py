@@ -87,8 +87,9 @@ class Proposals:
         No estimate of noise says that they are wrong, however little it gives of it: in a network
         whose errors do not add up, 0.1 dB by the estimates were 3.6.
         """
-        now, goal = self.time_of(point.position), self.standing.goal
-        if now is None or goal.objective is Aim.SIZE or not self.standing.lacking_db(point.score):
+        is_timed = self.time_of(point.position) is not None
+        is_size = self.standing.goal.objective is Aim.SIZE
+        if not is_timed or is_size or not self.standing.lacking_db(point.score):
             return ()
         options = options_of(point.position, ())
         costs = times_alone(point.position, options, self.time_of)
@@ -97,8 +98,7 @@ class Proposals:
         for move in sorted((m for m in quieter if costs[m] < 0), key=lambda m: costs[m]):
             taken.setdefault(move.unit, move)
         batch = tuple(taken.values())
-        then = self.time_of(point.position.moved(batch))
-        return batch if then is not None and then <= now - LEAST_SAVING else ()
+        return batch if self.is_saving(point, batch) else ()
 
     def into_float(self, point: Point, closed: Container[tuple[str, NodeForm]]) -> Batch:
         """Moves of units into float, those with the most noise for their time first.

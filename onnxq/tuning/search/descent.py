@@ -1,9 +1,9 @@
 """Search for a mapping that reaches a goal: moves in batches, each of them measured.
 
-    lacking accuracy   improvements that the user named, for they cost no time and no bytes; moves
-                       that save time by the way; moves that take away the most noise for the
-                       time that they cost, as many as should do, at once; near the goal, those of
-                       the whole model before
+    lacking accuracy   improvements that the user named, for they cost no time and no bytes; near
+                       the goal, those of the whole model; moves that save time by the way; moves
+                       that take away the most noise for the time that they cost, as many as should
+                       do, at once
     lacking time       moves that save the most time for the noise that they add, likewise
     lacking nothing    moves towards the objective that should keep the bounds, among them those
                        back to the form that a unit began with; for the most accurate within a time,
@@ -126,10 +126,7 @@ class Descent:
         best = self._best(beside, best)
         if self.first and self.proposals.standing.lacking_db(best.score) > 0:
             best = self._best(self._with_ways(best, [(move,) for move in self.first]), best)
-        if self._left > 0 and (free := self.proposals.free(best)):
-            self.proposals.estimates.meet(best.position, best.score)
-            best = self._try(best, free)
-        failures = 0
+        failures, is_free_tried = 0, False
         whole = [move for move in self.whole if move not in best.position.whole]
         while self._left > 0:
             self.proposals.estimates.meet(best.position, best.score)
@@ -138,6 +135,8 @@ class Descent:
             if whole and self._is_near(best):
                 ways = [*((move,) for move in whole), *self._ways_of_parts(best.position)]
                 found, whole = self._best(self._with_ways(best, ways), best), []
+            elif not is_free_tried and (free := self.proposals.free(best)):
+                found, is_free_tried = self._try(best, free), True
             elif failures < MOST_FAILURES and (batch := self.proposals.batch(best, self._closed)):
                 found = self._try(best, batch)
             elif failures < MOST_FAILURES and (probe := self._probe(best)):

@@ -285,3 +285,22 @@ def test_what_is_faster_in_float_is_tried_first_however_little_noise_it_is_said_
     found = Descent(network.proposals(standing), measured, (), 10).run(network.start)
     assert [found.best.position.form(unit) for unit in network.units] == [FLOAT, *4 * [INTEGER]]
     assert len(found.points) == 2
+
+
+def test_near_the_goal_moves_of_the_whole_come_before_what_is_faster_in_float() -> None:
+    """They cost no time, and few runs may be left."""
+    network = Network((Layer(1e-9, 0.1, 0.2), Layer(1e-3, 0.9, 0.3)))
+
+    def measured(mappings: Sequence[QConfigMapping]) -> list[Score | Refusal]:
+        found: list[Score | Refusal] = []
+        for mapping in mappings:
+            score = network.score([form_in(mapping, unit) for unit in network.units])
+            db = score.worst_db + (3.0 if "bias" in mapping.improve else 0.0)
+            found.append(replace(score, metric=db, sqnr_db={"y": db}))
+        return found
+
+    standing = Standing(Goal(min_sqnr_db=31), math.inf)  # begun with 30
+    whole = (ImproveMove("bias"),)
+    found = Descent(network.proposals(standing), measured, whole, 2).run(network.start)
+    assert found.best.position.whole == whole
+    assert standing.lacks(found.best.score) == 0
