@@ -288,7 +288,7 @@ def test_what_is_faster_in_float_is_tried_first_however_little_noise_it_is_said_
 
 
 def test_near_the_goal_moves_of_the_whole_come_before_what_is_faster_in_float() -> None:
-    """They cost no time, and few runs may be left."""
+    """A bias costs no time, and few runs may be left, so it is tried before a group in float."""
     network = Network((Layer(1e-9, 0.1, 0.2), Layer(1e-3, 0.9, 0.3)))
 
     def measured(mappings: Sequence[QConfigMapping]) -> list[Score | Refusal]:
