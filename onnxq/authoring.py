@@ -5,7 +5,7 @@ change, the names here stay. Examples: examples/onnxq-example, and every file of
 
     the node     has_input, is_constant, constant, shape: for a rule
     formulas     function: an operator that is a formula of Reals, element by element; for its cases
-                 anywhere, positive. selection: an operator that moves codes
+                 anywhere, positive, within. selection: an operator that moves codes
     functions    lower_function, table_kernel: a function of one operand as a table of 256 codes
     float        lower_around: DequantizeLinear, the operator itself, QuantizeLinear
     products     centred, product, integer_matmul: exact modulo 2^32, at the speed of BLAS
@@ -28,6 +28,7 @@ from onnxq.operators._function import (
     lower_function,
     positive,
     table_kernel,
+    within,
 )
 from onnxq.operators._gemm import centred, integer_matmul, product
 from onnxq.operators._select import selection
@@ -50,4 +51,5 @@ __all__ = [
     "selection",
     "shape",
     "table_kernel",
+    "within",
 ]

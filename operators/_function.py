@@ -122,6 +122,10 @@ class Function(Formula):
         variants: attributes of one example more each.
         written: writes 8-bit codes in an operator that has a kernel for them; None: there is none.
         exponent: p where it is x^p; else None.
+        defined: between which numbers it has a value. A grid has codes at 0 and at whole steps from
+            there, so that of 1, the largest number that has an arcsine, the code may stand for
+            1.004. What has a code beyond an end lies within half a step of that end, and has its
+            value.
     """
 
     ns_around: float = math.inf
@@ -129,6 +133,7 @@ class Function(Formula):
     variants: Sequence[Mapping[str, float | str]] = ()
     written: Callable[[Site], Sequence[ir.Value]] | None = None
     exponent: float | None = None
+    defined: tuple[float, float] = (-math.inf, math.inf)
 
     @property
     def form(self) -> Form:
@@ -153,8 +158,8 @@ class Function(Formula):
         one that only changes signs the error itself. A sine has slopes up to 1, but a bounded
         result: of an input in the hundreds, whose step is a radian, nothing is left.
         """
-        curve = self.with_attributes(call_of(node))
-        slopes = _slopes(curve)
+        curve = self._on_codes(call_of(node))
+        slopes = _slopes(curve, self.defined)
         if slopes.max(initial=0.0) > STEEP or _turns(curve) > MOST_TURNS:
             return (Curve(0, curve, self.exponent),)
         return (Linear((0,), 1.0),) if np.all(slopes == 1) else ()
@@ -169,23 +174,33 @@ class Function(Formula):
     def lower(self, site: Site) -> Sequence[ir.Value]:
         """The form; wide codes go around float."""
         if self.form is Form.FLOAT or not is_tabulable(site.plan):
-            return lower_around(site)
+            return lower_around(site, self.defined)
         if self.written is not None:
             return self.written(site)
-        return lower_function(site, self.with_attributes(call_of(site.node)))
+        return lower_function(site, self._on_codes(call_of(site.node)))
 
     def kernel(self, call: Call) -> tuple[Array, ...]:
         """Codes of Y. Raises ShapeError where dtypes or qparams do not fit."""
-        return (table_kernel(call, self.with_attributes(call)),)
+        return (table_kernel(call, self._on_codes(call)),)
+
+    def _on_codes(self, call: NodeCall) -> Callable[[Reals], Reals]:
+        """The function of what codes stand for: beyond an end of `defined`, its value there."""
+        function = self.with_attributes(call)
+        return lambda x: function(np.clip(x, *self.defined))
 
 
-def _slopes(function: Callable[[Reals], Reals]) -> Reals:
-    """|f(2x) - f(x)| / |x| over 12 decades of both signs, where it is finite."""
-    positive_x = np.ldexp(1.0, np.arange(-20, 20))
-    x: Reals = np.concatenate([-positive_x, positive_x])
+def _slopes(function: Callable[[Reals], Reals], defined: tuple[float, float]) -> Reals:
+    """|f(e + 2d) - f(e + d)| / |d| over 12 decades of d of both signs, where it is finite.
+
+    e is 0, and each of the ends between which the function is defined.
+    """
+    distances = np.ldexp(1.0, np.arange(-20, 20))
+    d: Reals = np.concatenate([-distances, distances])
+    ends = [0.0, *(end for end in defined if math.isfinite(end))]
     with np.errstate(all="ignore"):
-        slopes = np.abs((function(2.0 * x) - function(x)) / x)
-    return np.asarray(slopes[np.isfinite(slopes)])
+        slopes = [np.abs((function(e + 2.0 * d) - function(e + d)) / d) for e in ends]
+    found = np.concatenate(slopes)
+    return np.asarray(found[np.isfinite(found)])
 
 
 def _turns(function: Callable[[Reals], Reals]) -> int:
@@ -203,6 +218,15 @@ def anywhere(widest: float = 100.0) -> Iterable[Case]:
     yield Case("wide", (np.float32(widest) * normal(2, 3, 4),))
     yield Case("rank 0", (normal(),))
     yield Case("empty batch", (normal(0, 3),))
+
+
+def within(low: float, high: float) -> Iterable[Case]:
+    """Examples of a function that is defined between two numbers, a little way inside of them."""
+    share = np.linspace(0.05, 0.95, 24, dtype=np.float32).reshape(2, 3, 4)
+    x = np.float32(low) + share * np.float32(high - low)
+    yield Case("plain", (x,))
+    yield Case("rank 0", (x[0, 0, 0, ...],))
+    yield Case("empty batch", (x[:0],))
 
 
 def positive() -> Iterable[Case]:
@@ -227,6 +251,7 @@ def function(
     variants: Sequence[Mapping[str, float | str]] = (),
     written: Callable[[Site], Sequence[ir.Value]] | None = None,
     exponent: float | None = None,
+    defined: tuple[float, float] = (-math.inf, math.inf),
 ) -> Callable[[Decorated], Decorated]:
     """Makes the formula known as an operator; arguments as `Function` has them.
 
@@ -235,14 +260,21 @@ def function(
 
     def known(formula: Decorated) -> Decorated:
         made = Function(op_type, formula, cases, domain, ns_around, output_range, variants, written)
-        enter(replace(made, exponent=exponent))
+        enter(replace(made, exponent=exponent, defined=defined))
         return formula
 
     return known
 
 
-def lower_around(site: Site) -> list[ir.Value]:
-    """DequantizeLinear -> the operator -> QuantizeLinear; per-tensor qparams only."""
+def lower_around(
+    site: Site, defined: tuple[float, float] = (-math.inf, math.inf)
+) -> list[ir.Value]:
+    """DequantizeLinear -> the operator -> QuantizeLinear; per-tensor qparams only.
+
+    Args:
+        site: of the node.
+        defined: between which numbers it has a value: a Clip holds the first operand there.
+    """
     reals = [
         value
         if value is None or site.plan.inputs[i] is None
@@ -253,6 +285,8 @@ def lower_around(site: Site) -> list[ir.Value]:
         )
         for i, value in enumerate(site.inputs)
     ]
+    if any(map(math.isfinite, defined)):
+        reals[0] = _within(site, reals[0], defined)
     results = site.float_node(reals)
     outputs = []
     for i, (value, old) in enumerate(zip(results, site.node.outputs, strict=True)):
@@ -266,6 +300,14 @@ def lower_around(site: Site) -> list[ir.Value]:
         codes_out.type, codes_out.shape = ir.TensorType(ir.DataType[qparams.dtype.onnx]), old.shape
         outputs.append(codes_out)
     return outputs
+
+
+def _within(site: Site, x: ir.Value | None, defined: tuple[float, float]) -> ir.Value:
+    ends = [
+        site.constant(name, np.array(end, np.float32)) if math.isfinite(end) else None
+        for name, end in zip(("low", "high"), defined, strict=True)
+    ]
+    return site.tape.op("Clip", [x, *ends], name=f"{site.node.name}_defined")
 
 
 def lower_function(site: Site, function: Callable[[Reals], Reals]) -> list[ir.Value]:

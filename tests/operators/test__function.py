@@ -146,6 +146,16 @@ def test_wide_codes_are_lowered_around_float(op_type: str) -> None:
     assert np.array_equal(got, operator.kernel(Call(operator.op_type, [x], plan))[0])
 
 
+@pytest.mark.parametrize("op_type", ["Asin", "Acosh", "Atanh"])
+def test_wide_codes_beyond_the_ends_have_the_result_of_the_ends(op_type: str) -> None:
+    operator = builder.operator(op_type)
+    x, wide = np.array([0, 300, 1000, 1001], np.uint16), per_tensor(0.004, 500, UINT16)
+    case, plan = Case("", (x.astype(np.float32),)), NodePlan((wide,), (wide,))
+    (got,) = builder.run(builder.lowered_model(operator, case, plan, [x]), case, [x])
+    assert np.array_equal(got, operator.kernel(Call(operator.op_type, [x], plan))[0])
+    assert got[0] == operator.kernel(Call(op_type, [x[:1] + np.uint16(250)], plan))[0][0]
+
+
 def test_operands_may_be_codes_or_reals() -> None:
     plan = NodePlan((P, None), (P,))
     got = around_kernel(Call("Div", [u8([9]), np.array(2, np.float32)], plan), np.divide)
@@ -195,6 +205,13 @@ def test_activations_and_steps_need_not_be_followed_value_by_value(op_type: str)
     function = operator(op_type)
     assert isinstance(function, Function)
     assert _turns(function.formula) <= MOST_TURNS
+
+
+@pytest.mark.parametrize("op_type", ["Asin", "Acos", "Atanh", "Acosh"])
+def test_functions_that_are_steep_where_they_end_are_followed_value_by_value(op_type: str) -> None:
+    (case, *_) = operator(op_type).cases()
+    (response,) = operator(op_type).responses(builder.node_of(operator(op_type), case))
+    assert isinstance(response, Curve)
 
 
 @pytest.mark.parametrize("op_type", ["Sin", "Cos"])

@@ -25,13 +25,13 @@ OTHER = MinMaxObserver.with_args(dtype="int8")
 
 
 def network() -> onnx.ModelProto:
-    """x -> Conv -> Relu -> MaxPool -> Conv -> Asinh -> y."""
+    """x -> Conv -> Relu -> MaxPool -> Conv -> Shrink -> y."""
     nodes = [
         helper.make_node("Conv", ["x", "w", "b"], ["c"], "conv"),
         helper.make_node("Relu", ["c"], ["r"], "relu"),
         helper.make_node("MaxPool", ["r"], ["m"], "pool", kernel_shape=[2, 2]),
         helper.make_node("Conv", ["m", "w2"], ["d"], "last"),
-        helper.make_node("Asinh", ["d"], ["y"], "asinh"),
+        helper.make_node("Shrink", ["d"], ["y"], "shrink"),
     ]
     constants = {"w": weights(1, 4, 3, 1, 1), "b": weights(2, 4), "w2": weights(3, 4, 4, 1, 1)}
     return model(nodes, constants, {"x": ["N", 3, 8, 8]})
@@ -104,23 +104,23 @@ def test_a_named_observer_replaces_the_range_that_an_operator_guarantees() -> No
 @pytest.mark.parametrize(
     "mapping",
     [
-        QConfigMapping(onnxq_default_qconfig).set_op_type("Asinh", onnxq_default_qconfig),
-        QConfigMapping(None).set_node("asinh", onnxq_default_qconfig),
+        QConfigMapping(onnxq_default_qconfig).set_op_type("Shrink", onnxq_default_qconfig),
+        QConfigMapping(None).set_node("shrink", onnxq_default_qconfig),
     ],
     ids=["op type", "node"],
 )
 def test_a_named_node_that_stays_in_float_is_noted_with_the_reason(mapping: QConfigMapping) -> None:
     assert prepare(network(), mapping).notes == (
-        "Asinh 'asinh': asked for by the qconfig, but stays in float: "
-        "onnxq has no integer form of Asinh: codes would take 2 conversions",
+        "Shrink 'shrink': asked for by the qconfig, but stays in float: "
+        "onnxq has no integer form of Shrink: codes would take 2 conversions",
     )
 
 
 @pytest.mark.parametrize(
     "mapping",
     [
-        QConfigMapping(onnxq_default_qconfig).set_op_type("Asinh", None),
-        QConfigMapping(onnxq_default_qconfig).set_node("as*", onnxq_default_qconfig),
+        QConfigMapping(onnxq_default_qconfig).set_op_type("Shrink", None),
+        QConfigMapping(onnxq_default_qconfig).set_node("sh*", onnxq_default_qconfig),
         QConfigMapping(onnxq_default_qconfig),
     ],
     ids=["float as asked", "glob", "not named"],
