@@ -13,7 +13,6 @@ import numpy as np
 from onnxq.blocks.gptq_rows import Compensated
 from onnxq.blocks.hqq import HalfQuadratic
 from onnxq.blocks.rtn import Nearest
-from onnxq.blocks.seen_inputs import SeenInputs
 from onnxq.dynamic.known_inputs import UNKNOWN
 from onnxq.errors import CalibrationError
 from onnxq.in_blocks.block_codes import beside
@@ -22,8 +21,8 @@ from onnxq.in_blocks.block_spec import Method
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from onnxq.blocks.input_moments import InputMoments
-    from onnxq.core.arrays import Reals, Singles
+    from onnxq.blocks.seen_inputs import SeenInputs
+    from onnxq.core.arrays import Singles
     from onnxq.dynamic.known_inputs import Known
     from onnxq.in_blocks.block_codes import BlockCodes
     from onnxq.in_blocks.block_spec import BlockSpec
@@ -81,26 +80,3 @@ def prepared(method: Method, inputs: SeenInputs | None = None, known: Known = UN
         power = np.concatenate([inputs.sums(part).power for part in inputs.parts])
         return Nearest(np.asarray(power, np.float32))
     return HalfQuadratic(known) if method is Method.HQQ else Nearest(alike=known.alike)
-
-
-def solve(
-    weight: Singles, spec: BlockSpec, method: Method, moments: InputMoments | None = None
-) -> BlockCodes:
-    """Codes of a whole weight, float32 (outputs, inputs); raises as `prepared`."""
-    inputs = None if moments is None else SeenInputs.whole(moments)
-    return prepared(method, inputs)(weight, spec)
-
-
-def noise_of(weight: Singles, codes: BlockCodes, moments: InputMoments | None) -> float:
-    """Mean square of the error of the product, summed over its outputs.
-
-    tr((W - Q) H (W - Q)'), H the moments of the input; the identity where there are none.
-
-    Args:
-        weight: float32 (outputs, inputs).
-        codes: of it.
-        moments: of its input; None: none were seen.
-    """
-    left = np.asarray(weight, np.float64) - codes.reals
-    seen: Reals = left if moments is None else left @ moments.own
-    return float(np.einsum("oi,oi->", seen, left))

@@ -110,13 +110,3 @@ def beside(parts: Sequence[BlockCodes]) -> BlockCodes:
         np.concatenate([part.scale for part in parts], axis=1),
         np.concatenate([part.zero_point for part in parts], axis=1),
     )
-
-
-def stacked(parts: Sequence[BlockCodes]) -> BlockCodes:
-    """The codes of a weight from those of its rows, part after part; one spec for all."""
-    return BlockCodes(
-        parts[0].spec,
-        np.concatenate([part.codes for part in parts]),
-        np.concatenate([part.scale for part in parts]),
-        np.concatenate([part.zero_point for part in parts]),
-    )

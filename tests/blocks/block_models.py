@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from onnxq.blocks.seen_inputs import SeenInputs
+from onnxq.blocks.solve import prepared
 from onnxq.graph.canonical import canonicalize
 from onnxq.graph.io import load
 from onnxq.ort.types_by_run import types_by_run
@@ -14,7 +16,10 @@ if TYPE_CHECKING:
     import onnx
     import onnx_ir as ir
 
+    from onnxq.blocks.input_moments import InputMoments
     from onnxq.core.arrays import Singles
+    from onnxq.in_blocks.block_codes import BlockCodes
+    from onnxq.in_blocks.block_spec import BlockSpec, Method
 
 
 def weight(outputs: int, inputs: int, seed: int = 0) -> Singles:
@@ -22,6 +27,14 @@ def weight(outputs: int, inputs: int, seed: int = 0) -> Singles:
     generator = np.random.default_rng(seed)
     w = generator.standard_normal((outputs, inputs)).astype(np.float32)
     return w * (1 + 4 * (generator.random(w.shape) < 0.01).astype(np.float32))
+
+
+def solved(
+    w: Singles, spec: BlockSpec, method: Method, moments: InputMoments | None = None
+) -> BlockCodes:
+    """Codes of a whole weight (outputs, inputs), from the moments of its inputs."""
+    inputs = None if moments is None else SeenInputs.whole(moments)
+    return prepared(method, inputs)(w, spec)
 
 
 def canonical(proto: onnx.ModelProto) -> ir.Model:

@@ -14,7 +14,7 @@ from onnxq.blocks import find_codes as module
 from onnxq.blocks.codes_file import CodesFile, CodesHead
 from onnxq.blocks.find_codes import find_codes
 from onnxq.blocks.plan_weights import WeightPlan, WeightRequest, plan_weights
-from onnxq.blocks.solve import solve
+from onnxq.blocks.solve import prepared
 from onnxq.errors import OutputError
 from onnxq.graph.canonical import canonicalize
 from onnxq.in_blocks.block_codes import PackedBlocks
@@ -55,7 +55,7 @@ def test_codes_without_samples_are_those_of_the_whole_weight(
     found = find_codes(source, plan, (), CodesFile())
     assert [*found] == [*plan.quantized]
     weight = tensor_of(source.graph.initializers["wg0"]).numpy()
-    whole = solve(np.ascontiguousarray(weight.T), BlockSpec(), Method.RTN).packed()
+    whole = prepared(Method.RTN)(np.ascontiguousarray(weight.T), BlockSpec()).packed()
     assert isinstance(whole, PackedBlocks)
     for name, array in whole.arrays.items():
         assert np.array_equal(found["MatMul_g0"][name].numpy(), array)

@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 from onnxq.blocks.hqq import POWER
-from onnxq.blocks.solve import solve
 from onnxq.in_blocks.block_spec import BlockSpec, Method, Scheme
 from onnxq.in_blocks.ranges import rounded, search_ranges, unshrunk
-from tests.blocks.block_models import weight
+from tests.blocks.block_models import solved, weight
 
 
 @pytest.mark.parametrize("bits", [2, 4])
@@ -17,11 +16,11 @@ from tests.blocks.block_models import weight
 def test_real_zero_points_are_others_with_a_smaller_sum_of_powers(bits: int, inputs: int) -> None:
     w, spec = weight(64, inputs), BlockSpec(bits, 32, Scheme.REAL)
     nearest = unshrunk(w, rounded(w, spec, *search_ranges(w, spec)))
-    made = solve(w, spec, Method.HQQ)
+    made = solved(w, spec, Method.HQQ)
     costs = [(np.abs(c.reals - w) ** POWER).sum() for c in (nearest, made)]
     assert costs[1] < costs[0]
 
 
 def test_symmetric_codes_have_no_zero_point_to_move() -> None:
     w, spec = weight(4, 32), BlockSpec(4, 32, Scheme.SYMMETRIC)
-    assert (solve(w, spec, Method.HQQ).zero_point == spec.middle).all()
+    assert (solved(w, spec, Method.HQQ).zero_point == spec.middle).all()

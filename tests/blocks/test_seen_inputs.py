@@ -60,6 +60,12 @@ def test_codes_of_parts_stand_beside_each_other(method: Method, block: int) -> N
     assert made.codes.shape == w.shape
 
 
+def test_noise_is_the_mean_square_of_what_the_product_loses() -> None:
+    rows, left = normal(50, 192), normal(5, 192, seed=1).astype(np.float64)
+    lost = np.square(rows @ left.T).sum(1).mean()
+    assert noise_in(left, [(slice(None), InputMoments.of_rows(rows))]) == pytest.approx(lost)
+
+
 def test_gptq_in_parts_is_nearly_as_good_as_of_the_whole() -> None:
     rows, w, spec = normal(400, 192) @ normal(192, 192, seed=1), weight(16, 192), BlockSpec(4, 32)
     whole = InputMoments.of_rows(rows)

@@ -7,7 +7,7 @@ import pytest
 
 from onnxq.core.packing import unpacked_rows
 from onnxq.errors import ShapeError
-from onnxq.in_blocks.block_codes import BlockCodes, stacked
+from onnxq.in_blocks.block_codes import BlockCodes
 from onnxq.in_blocks.block_spec import BlockSpec
 
 SPEC = BlockSpec(4, 16)
@@ -36,15 +36,6 @@ def test_a_short_block_is_filled_up_with_its_zero_point() -> None:
     rows = unpacked_rows(made.packed().codes.reshape(3, -1), 4)
     assert np.array_equal(rows[:, :20], made.codes)
     assert (rows[:, 20:] == made.zero_point[:, 1:]).all()
-
-
-def test_rows_that_were_solved_apart_are_stacked() -> None:
-    whole = codes(4)
-    parts = [
-        BlockCodes(SPEC, whole.codes[i], whole.scale[i], whole.zero_point[i])
-        for i in (slice(0, 1), slice(1, 4))
-    ]
-    assert np.array_equal(stacked(parts).reals, whole.reals)
 
 
 def test_scales_that_do_not_fit_are_refused() -> None:

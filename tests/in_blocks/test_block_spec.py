@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from onnxq.blocks.solve import solve
 from onnxq.errors import QConfigError, UnsupportedError
 from onnxq.in_blocks.block_spec import BlockSpec, Method, Scheme
-from tests.blocks.block_models import weight
+from tests.blocks.block_models import solved, weight
 
 if TYPE_CHECKING:
     from onnxq.in_blocks.block_codes import BlockCodes
@@ -43,6 +42,6 @@ def test_real_zero_points_of_8_bits_are_refused_and_become_whole_in_a_mix() -> N
 @pytest.mark.parametrize(("bits", "scheme"), FORMS)
 def test_size_is_that_of_the_arrays(bits: int, scheme: Scheme) -> None:
     spec = BlockSpec(bits, 16, scheme)
-    codes: BlockCodes = solve(weight(3, 70), spec, Method.RTN)
+    codes: BlockCodes = solved(weight(3, 70), spec, Method.RTN)
     arrays = codes.packed().arrays
     assert sum(a.nbytes for a in arrays.values()) == spec.size_bytes(3, 70)
