@@ -82,10 +82,6 @@ class Formula(Operator):
     examples: Callable[[], Iterable[Case]]
     domain: str = ""
 
-    def definition(self) -> Callable[..., Reals]:
-        """The formula."""
-        return self.formula
-
     def cases(self) -> Iterable[Case]:
         """The examples."""
         return self.examples()

@@ -45,10 +45,6 @@ class Reduction(Operator):
     formula: Callable[[Reals, tuple[int, ...]], Reals]
     answer: Response
 
-    def definition(self) -> Callable[[Reals, tuple[int, ...]], Reals]:
-        """The formula."""
-        return self.formula
-
     def rule(self, node: ir.Node) -> Rule | Float:
         """Computed in float32, along axes that are known."""
         found = axes_of_node(node)

@@ -48,10 +48,6 @@ class Selection(Operator):
     selects: bool = False
     carried: Carried | None = None
 
-    def definition(self) -> Callable[[Call, IntArray], Array]:
-        """The formula."""
-        return self.formula
-
     def rule(self, node: ir.Node) -> Rule | Float:
         """Copies codes, so the output has the input's qparams."""
         return Rule(
@@ -116,10 +112,6 @@ class Extremum(Operator):
 
     op_type: str
     formula: Callable[[IntArray, IntArray], IntArray]
-
-    def definition(self) -> Callable[[IntArray, IntArray], IntArray]:
-        """The formula."""
-        return self.formula
 
     def rule(self, node: ir.Node) -> Rule | Float:
         """Selects codes, so operands and result have the same qparams."""

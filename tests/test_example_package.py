@@ -87,7 +87,7 @@ def test_the_catalog_finds_both_operators(folder: Path) -> None:
     assert run_json(
         folder,
         "import json; from onnxq import catalog\n"
-        "print(json.dumps([catalog.find('QuickGelu', 'com.microsoft').definition().__module__,"
+        "print(json.dumps([catalog.find('QuickGelu', 'com.microsoft').formula.__module__,"
         " type(catalog.find_integer('MatMulInteger16', 'com.microsoft')).__module__]))",
     ) == ["onnxq_example.quick_gelu", "onnxq_example.mat_mul_integer16"]
 
@@ -181,7 +181,7 @@ def test_the_operators_in_the_text_run_as_they_stand_there(folder: Path) -> None
         "call = operator.Call('Reverse', codes, plan, attributes={'axis': -1})\n"
         "names = [case.name for case in reverse.cases()]\n"
         "y = reverse.kernel(call)[0].tolist()\n"
-        "print(json.dumps([gelu.definition().__module__, names, y]))"
+        "print(json.dumps([gelu.formula.__module__, names, y]))"
     )
     assert json.loads(run(folder, "-c", code, installed=False, PYTHONPATH=".")) == [
         "documented0",

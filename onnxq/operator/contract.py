@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, ClassVar, TypeVar
 from onnxq.operator.rule import Float
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     import onnx_ir as ir
 
@@ -42,10 +42,6 @@ class Operator(ABC):
         May look at attributes, at the constant values, types and ranks of inputs; never at
         neighbours.
         """
-
-    def definition(self) -> type | Callable[..., object]:
-        """The class or decorated function that an author wrote; its docstring has the equation."""
-        return type(self)
 
     def fused_rule(self, node: ir.Node) -> Rule | Float:
         """The rule of a node between DQ and Q: ONNX Runtime may fuse what `rule` leaves float."""

@@ -25,6 +25,7 @@ from onnxq.ort.version import installed
 from onnxq.qparams import PerChannel, QParams
 from tests.operators import builder
 from tests.operators.builder import Types
+from tests.operators.definitions import definition, module
 
 OPERATORS = catalog.all_operators()
 FOLDER = Path(catalog.__file__).parent / "operators"
@@ -367,13 +368,12 @@ def name(operator: Operator) -> str:
 
 def home(operator: Operator | IntegerOperator) -> str:
     """Name of the file that defines it."""
-    made = operator.definition() if isinstance(operator, Operator) else type(operator)
-    return made.__module__.rpartition(".")[2]
+    return module(operator).rpartition(".")[2]
 
 
 def test_every_operator_states_its_equation_and_onnx_version() -> None:
     for operator in OPERATORS:
-        text = operator.definition().__doc__
+        text = definition(operator).__doc__
         wanted = f"{operator.domain or 'ONNX'} {operator.op_type}-"
         assert text is not None, operator.op_type
         assert wanted in text, operator.op_type
