@@ -1,10 +1,8 @@
-"""A decoder that runs on ONNX Runtime: logits of windows, with the cache, and greedy text."""
+"""A decoder that runs on ONNX Runtime: logits of windows, whole or with the cache."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Self
-
-import numpy as np
 
 from onnxq.errors import CalibrationError
 from onnxq.graph import io
@@ -76,19 +74,3 @@ class TokenRun:
             outputs = self._session.run(feeds)
             past = self.decoder.kept(self._session.outputs, outputs)
             yield outputs[self._session.outputs.index(LOGITS)]
-
-    def greedy(self, prompt: Array, count: int) -> Array:
-        """The likeliest tokens behind a prompt (tokens,), int64 (count,); a tie takes the first.
-
-        Raises:
-            CalibrationError: tokens or positions that the model does not know.
-        """
-        self.decoder.check_length(len(prompt) + count)
-        past, tokens, found = self.decoder.empty(1), prompt[None], []
-        for _ in range(count):
-            outputs = self._session.run(self.decoder.feeds(tokens, past))
-            past = self.decoder.kept(self._session.outputs, outputs)
-            logits = outputs[self._session.outputs.index(LOGITS)]
-            found.append(int(logits[0, -1].argmax()))
-            tokens = np.array([found[-1:]], np.int64)
-        return np.array(found, np.int64)

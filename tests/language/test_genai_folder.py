@@ -13,8 +13,8 @@ import onnxq
 from models.genai_decoder import load_genai_decoder
 from onnxq.errors import ModelError, OutputError, QConfigError
 from onnxq.language.genai_folder import Tokens, genai_folder
-from onnxq.language.token_run import TokenRun
 from onnxq.metrics import as_samples, bytes_of, windows
+from tests.language.greedy_text import greedy
 from tests.tiny_decoder import TINY, tiny_decoder
 
 if TYPE_CHECKING:
@@ -108,8 +108,7 @@ def test_genai_writes_the_tokens_of_our_own_loop(kind: str, tmp_path: Path) -> N
     made = source if kind == "float" else onnxq.quantize_dynamic(source, objective="size")
     folder = genai_folder(made, tmp_path / "made")
     prompt = np.frombuffer(PROMPT.encode(), np.uint8).astype(np.int64)
-    with TokenRun(folder / "model.onnx", threads=1) as run:
-        own = run.greedy(prompt, COUNT)
+    own = greedy(folder / "model.onnx", prompt, COUNT)
     generated = written(folder, COUNT)
     assert generated == own[: len(generated)].tolist()
     assert len(generated) == COUNT or generated[-1] == 0
@@ -137,8 +136,7 @@ def test_genai_writes_200_tokens_of_the_trained_decoder_as_our_own_loop(
     pytest.importorskip("onnxruntime_genai")
     folder = genai_folder(make(load_genai_decoder()), tmp_path / "made", tokens=Tokens(end=0))
     prompt = np.frombuffer(PROMPT.encode(), np.uint8).astype(np.int64)
-    with TokenRun(folder / "model.onnx", threads=1) as run:
-        own = run.greedy(prompt, 200)
+    own = greedy(folder / "model.onnx", prompt, 200)
     assert written(folder, 200) == own.tolist()
 
 
