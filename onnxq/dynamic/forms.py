@@ -216,9 +216,9 @@ def matrix_sizes(node: ir.Node, rule: DynamicRule) -> tuple[int, int]:
 
 def known_rows(node: ir.Node, rule: DynamicRule) -> int | None:
     """Rows of the activation in one product, as the rule counts them; None: not known."""
-    sizes = _rows(node, rule)
-    known = [size for size in sizes or () if isinstance(size, int)]
-    return math.prod(known) if sizes is not None and len(known) == len(sizes) else None
+    counted = _rows(node, rule)
+    known = [size for size in counted or () if isinstance(size, int)]
+    return math.prod(known) if counted is not None and len(known) == len(counted) else None
 
 
 def least_rows(node: ir.Node, rule: DynamicRule) -> int:
@@ -234,11 +234,11 @@ def _rows(node: ir.Node, rule: DynamicRule) -> list[int | ir.SymbolicDim] | None
     value = None if slot is None else node.inputs[slot]
     if value is None or value.shape is None:
         return None
-    sizes = list(value.shape)
-    if len(sizes) <= 1:  # a vector is one row, whichever side of the product it stands on
+    rank = len(value.shape)
+    if rank <= 1:  # a vector is one row, whichever side of the product it stands on
         return []
-    skipped = {axis % len(sizes) for axis in rule.not_rows}
-    return [size for axis, size in enumerate(sizes) if axis not in skipped]
+    skipped = {axis % rank for axis in rule.not_rows}
+    return [size for axis, size in enumerate(value.shape) if axis not in skipped]
 
 
 def _names(forms: Sequence[DynamicForm]) -> str:
