@@ -30,12 +30,10 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
-    from onnxq.blocks.input_moments import InputMoments
     from onnxq.blocks.plan_weights import InBlocks, WeightPlan
+    from onnxq.blocks.seen_inputs import PartMoments
     from onnxq.core.arrays import Reals
     from onnxq.samples.inputs import Batch
-
-    Moments = Sequence[tuple[slice, InputMoments]]
 
 EXPONENTS = (0.25, 0.5, 0.75, 1.0)
 """Exponents that are tried beside 0, which leaves the input as it is."""
@@ -85,7 +83,7 @@ def _site(members: Sequence[ir.Node]) -> Site | None:
     return Site(value_name(x), LAST, tuple(map(node_name, members)), folds=True)
 
 
-def _factors(members: Sequence[ir.Node], plan: WeightPlan, moments: Moments) -> Reals | None:
+def _factors(members: Sequence[ir.Node], plan: WeightPlan, moments: PartMoments) -> Reals | None:
     """The factors of the best exponent, (inputs,); None: it is 0."""
     seen = _power(moments)
     power = np.maximum(seen, QUIET * max(float(seen.mean()), 1e-30))
@@ -96,7 +94,9 @@ def _factors(members: Sequence[ir.Node], plan: WeightPlan, moments: Moments) -> 
     return tried[best] if noise[best] < none else None
 
 
-def _noise(members: Sequence[ir.Node], plan: WeightPlan, moments: Moments, factors: Reals) -> float:
+def _noise(
+    members: Sequence[ir.Node], plan: WeightPlan, moments: PartMoments, factors: Reals
+) -> float:
     """Mean square of what the readers lose with these factors."""
     return sum(
         _lost(input_at(node, plan.quantized[node_name(node)].slot), decision, moments, factors)
@@ -105,7 +105,7 @@ def _noise(members: Sequence[ir.Node], plan: WeightPlan, moments: Moments, facto
     )
 
 
-def _lost(value: ir.Value, decision: InBlocks, moments: Moments, factors: Reals) -> float:
+def _lost(value: ir.Value, decision: InBlocks, moments: PartMoments, factors: Reals) -> float:
     rows = rows_of(value, decision, 0, decision.outputs)[:: max(1, decision.outputs // MOST_ROWS)]
     scale = factors.astype(np.float32)
     importance = np.asarray(_power(moments) / np.square(factors), np.float32)
@@ -114,6 +114,6 @@ def _lost(value: ir.Value, decision: InBlocks, moments: Moments, factors: Reals)
     return noise_in(left, moments) * decision.outputs / len(rows)
 
 
-def _power(moments: Moments) -> Reals:
+def _power(moments: PartMoments) -> Reals:
     """float64 (inputs,): mean square of each input."""
     return np.concatenate([each.power for _, each in moments])

@@ -35,15 +35,14 @@ from onnxq.in_blocks.block_spec import BITS, Method
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from onnxq.blocks.input_moments import InputMoments
     from onnxq.blocks.plan_weights import InBlocks, WeightPlan
+    from onnxq.blocks.seen_inputs import PartMoments
     from onnxq.core.arrays import Reals, Singles
     from onnxq.improve.segments import Segment
     from onnxq.in_blocks.block_spec import BlockSpec
     from onnxq.samples.inputs import Batch
 
     Codes = Mapping[str, Mapping[str, ir.TensorProtocol]]
-    Moments = Sequence[tuple[slice, InputMoments]]
 
 REFERENCE = 4
 """Bits whose noise is measured: enough to stand out of rounding, too few to be lost in it."""
@@ -104,7 +103,7 @@ def own_noise(
     return found
 
 
-def _own(node: ir.Node, decision: InBlocks, moments: Moments | None) -> dict[int, float]:
+def _own(node: ir.Node, decision: InBlocks, moments: PartMoments | None) -> dict[int, float]:
     signal, noise = 0.0, dict.fromkeys(BITS, 0.0)
     solve = Nearest()
     with workers(1):
@@ -116,7 +115,7 @@ def _own(node: ir.Node, decision: InBlocks, moments: Moments | None) -> dict[int
     return {bits: each / signal if signal else 0.0 for bits, each in noise.items()}
 
 
-def _power(rows: Singles, moments: Moments | None) -> float:
+def _power(rows: Singles, moments: PartMoments | None) -> float:
     """tr(W H W'), H the moments of the inputs; the identity where there are none."""
     seen: Reals = rows.astype(np.float64)
     return float(np.square(seen).sum()) if moments is None else noise_in(seen, moments)

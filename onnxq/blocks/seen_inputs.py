@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from onnxq.blocks.input_moments import InputMoments
     from onnxq.core.arrays import Reals
 
+    PartMoments = Sequence[tuple[slice, InputMoments]]
+    """(part, its moments) of all parts of a group's inputs."""
+
 MOST_BYTES = 1_500_000_000
 """Bytes of moments and solvers of one group."""
 SOLVER_BYTES, MAKING_BYTES = 12, 24
@@ -52,7 +55,7 @@ class SeenInputs:
         return [(part, self.sums(part)) for part in self.parts]
 
 
-def noise_in(left: Reals, moments: Sequence[tuple[slice, InputMoments]]) -> float:
+def noise_in(left: Reals, moments: PartMoments) -> float:
     """tr(D H D'), H the moments of the parts: what an error D of a weight is in its results.
 
     Args:
