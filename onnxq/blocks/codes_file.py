@@ -11,7 +11,6 @@ what a model of any size needs in memory is the record that is being written.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
 import os
@@ -23,7 +22,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxq.core.atomic import as_output_error, check_writable, is_temporary
-from onnxq.core.locked import open_journal
+from onnxq.core.locked import OpenJournal, open_journal
 from onnxq.core.regular import why_no_file
 from onnxq.core.saved import UNREADABLE, Saved
 from onnxq.errors import CalibrationError
@@ -95,8 +94,10 @@ class _Placed:
     nbytes: int
 
 
-class CodesFile:
+class CodesFile(OpenJournal):
     """Arrays of products by key, in a file that can be gone on with, or in memory.
+
+    Its tensors stay readable when it is closed, for as long as the file is there.
 
     Args:
         path: of the file; None: in memory alone.
@@ -167,19 +168,6 @@ class CodesFile:
 
     def __len__(self) -> int:
         return len(self._found)
-
-    def close(self) -> None:
-        """Closes the file; tensors stay readable as long as it is there."""
-        if self._file is not None:
-            with contextlib.suppress(OSError):  # of a record that did not fit, which `append` said
-                self._file.close()
-            self._file = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def _record(self, key: str, arrays: Mapping[str, Array]) -> list[_Placed]:
         assert self._file is not None

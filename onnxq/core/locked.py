@@ -1,9 +1,10 @@
-"""Locks on open files, which one process at a time may write; they end with the process."""
+"""Journals that one process at a time may write, and their locks, which end with the process."""
 
 from __future__ import annotations
 
+import contextlib
 import importlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from onnxq.core.atomic import as_output_error
 from onnxq.errors import OutputError
@@ -35,6 +36,25 @@ def open_journal(path: Path, command: str) -> BufferedRandom:
             "give another file."
         ) from error
     return file
+
+
+class OpenJournal:
+    """A journal that is written to, or one in memory; also a context manager that closes it."""
+
+    _file: BufferedRandom | None = None
+
+    def close(self) -> None:
+        """Closes the file, and so gives it free for other processes."""
+        if self._file is not None:
+            with contextlib.suppress(OSError):  # of a record that did not fit, which `append` said
+                self._file.close()
+            self._file = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 def lock(file: IO[bytes]) -> None:

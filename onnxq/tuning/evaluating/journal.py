@@ -11,7 +11,6 @@ up in place of being measured again, so that a search goes on where it stopped.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import json
 import os
@@ -20,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Self, TypeVar
 
 from onnxq.core.atomic import as_output_error, check_writable
-from onnxq.core.locked import open_journal
+from onnxq.core.locked import OpenJournal, open_journal
 from onnxq.core.regular import why_no_file
 from onnxq.core.saved import UNREADABLE, Saved, plain
 from onnxq.errors import CalibrationError
@@ -67,7 +66,7 @@ BEGINNING = json.dumps({"format": JournalHead.FORMAT}).encode().removesuffix(b"}
 """First bytes of every journal."""
 
 
-class Journal:
+class Journal(OpenJournal):
     """Measurements of one search that can go on after any end of its process.
 
     Args:
@@ -156,19 +155,6 @@ class Journal:
             self._file.write(line)
             self._file.flush()
             os.fsync(self._file.fileno())
-
-    def close(self) -> None:
-        """Closes the file."""
-        if self._file is not None:
-            with contextlib.suppress(OSError):  # of a line that did not fit, which `append` said
-                self._file.close()
-            self._file = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def _read(
