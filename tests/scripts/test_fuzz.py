@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import time
+from concurrent.futures import ProcessPoolExecutor
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -56,37 +58,64 @@ CALLS: dict[str, tuple[Callable[[Scratch], object], Outcome]] = {
 }
 
 
-def results(case: Callable[[Scratch], Case], monkeypatch: pytest.MonkeyPatch) -> workers.Result:
-    def make_case(_kind: str) -> Callable[[np.random.Generator, Scratch], Case]:
-        return lambda _rng, scratch: case(scratch)
+def cases(kind: str) -> Callable[[np.random.Generator, Scratch], Case]:
+    """Stands in for `inside.make_case`: a call of the table above, or one of two kinds."""
+    if kind == "dies alone":
+        return lambda _rng, _scratch: Case("one", (Call("call", died),), alone=died)
+    if kind == "runs alone":
+        return lambda _rng, _scratch: Case("one", (Call("call", refused),), alone=lambda: None)
+    run, _ = CALLS[kind]
+    return lambda _rng, scratch: Case("one", (Call(kind, lambda: run(scratch)),))
 
-    monkeypatch.setattr(inside, "make_case", make_case)
-    monkeypatch.setattr(workers, "WALL_LIMIT_S", 1.5)
-    (result,) = workers.run([Job("models", 0, 0)], processes=1)
-    return result
+
+def found(jobs: list[Job], wall_limit_s: float) -> list[workers.Result]:
+    """What comes of jobs whose kinds are those of `cases`; changes the modules of this process."""
+    inside.make_case = cases
+    workers.WALL_LIMIT_S = wall_limit_s
+    return list(workers.run(jobs, processes=1))
+
+
+def apart(run: Callable[..., list[workers.Result]], *arguments: object) -> list[workers.Result]:
+    """What `run` returns in a process of its own.
+
+    Workers are forked, and a fork takes locks along that threads hold which it leaves behind: other
+    tests of this process may have left threads (Dask, Ray), and then its children wait for ever.
+    """
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as fresh:
+        return fresh.submit(run, *arguments).result()
+
+
+def of_kinds(jobs: list[Job]) -> list[workers.Result]:
+    """What comes of jobs of the script's own kinds."""
+    return list(workers.run(jobs, processes=1))
+
+
+@pytest.fixture(scope="module")
+def results() -> dict[str, workers.Result]:
+    jobs = [Job(kind, 0, 0) for kind in (*CALLS, "dies alone", "runs alone")]
+    return {result.job.kind: result for result in apart(found, jobs, 1.5)}
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_outcome_of_a_call_is_known(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    run, outcome = CALLS[name]
-    result = results(lambda scratch: Case("one", (Call(name, lambda: run(scratch)),)), monkeypatch)
+def test_outcome_of_a_call_is_known(name: str, results: dict[str, workers.Result]) -> None:
+    _, outcome = CALLS[name]
+    result = results[name]
     assert [(e.call, e.outcome) for e in result.calls] == [(name, outcome)]
     assert bool(table.failures([result])) is (outcome not in inside.GOOD)
 
 
-def test_what_onnxruntime_alone_dies_of_is_counted_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    result = results(lambda _: Case("one", (Call("call", died),), alone=died), monkeypatch)
+def test_what_onnxruntime_alone_dies_of_is_counted_apart(
+    results: dict[str, workers.Result],
+) -> None:
+    result = results["dies alone"]
     assert result.alone is not None
     assert result.alone.outcome is Outcome.CRASH
     assert not table.failures([result])
-    assert "| models | call | 1 | 0 | 0 | 0 | 0 | 0 | 0 | 0 | 1 |" in table.lines([result])
+    assert "| dies alone | call | 1 | 0 | 0 | 0 | 0 | 0 | 0 | 0 | 1 |" in table.lines([result])
 
 
-def test_refusal_of_what_onnxruntime_runs_is_listed(monkeypatch: pytest.MonkeyPatch) -> None:
-    result = results(
-        lambda _: Case("one", (Call("call", refused),), alone=lambda: None), monkeypatch
-    )
-    assert "| 1 | call | input '...' of N is wrong |" in table.lines([result])
+def test_refusal_of_what_onnxruntime_runs_is_listed(results: dict[str, workers.Result]) -> None:
+    assert "| 1 | call | input '...' of N is wrong |" in table.lines([results["runs alone"]])
 
 
 def test_a_kinds_cases_do_not_depend_on_the_other_kinds() -> None:
@@ -115,8 +144,8 @@ def test_a_seed_gives_one_mutation(name: str) -> None:
 def test_nothing_that_must_never_happen_does(count: int, seed: int) -> None:
     """Traceback, crash, hang, memory, a file outside: scripts/fuzz.md is the table of all cases."""
     jobs = [Job(kind, number, seed) for kind, number in numbered(list(KINDS), count)]
-    found = list(workers.run(jobs, processes=1))
-    assert len(found) == len(jobs)
+    ended = apart(of_kinds, jobs)
+    assert len(ended) == len(jobs)
     assert [
-        (r.job.name, r.words, e.call, e.outcome, e.detail) for r, e in table.failures(found)
+        (r.job.name, r.words, e.call, e.outcome, e.detail) for r, e in table.failures(ended)
     ] == []
