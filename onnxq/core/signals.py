@@ -51,16 +51,18 @@ def exit_code() -> int | None:
 def stoppable() -> Iterator[threading.Event]:
     """An event that the first Ctrl-C or SIGTERM sets, so that what was seen is saved.
 
-    A further one does what it did before.
+    A further one does what it did before. The event is set from the start where one came already:
+    Python drops a KeyboardInterrupt that is raised in a finalizer.
     """
     stopped = threading.Event()
+    if _came:
+        stopped.set()
 
     def stop(number: int, _frame: FrameType | None) -> None:
         _came.append(number)
         stopped.set()
         signal.signal(number, before[signal.Signals(number)])
 
-    forget()
     before = {n: signal.getsignal(n) for n in ENDING if signal.getsignal(n) is not signal.SIG_IGN}
     for number in before:
         signal.signal(number, stop)

@@ -8,6 +8,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from onnxq.cli import main
+from onnxq.core import signals
 from tests.examples import images, network, quantized_matmul, save, weights
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ def run() -> Run:
 
     def invoke(*args: object) -> Result:
         result = CliRunner().invoke(main, [str(a) for a in args])
+        signals.forget()  # a signal ends one command, and its process with it
         if result.exception is not None and not isinstance(result.exception, SystemExit):
             raise result.exception
         assert "This is a fault of onnxq" not in result.stderr

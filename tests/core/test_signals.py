@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -57,4 +58,21 @@ def test_sigterm_asks_too() -> None:
     with stoppable() as stopped:
         signal.raise_signal(signal.SIGTERM)
     assert stopped.is_set()
+    assert signals.exit_code() == 143
+
+
+def test_a_signal_that_a_finalizer_swallowed_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python prints "Exception ignored" there, and goes on."""
+
+    class Dropped:
+        def __del__(self) -> None:
+            signal.raise_signal(signal.SIGTERM)
+
+    ignored = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda it: ignored.append(it.exc_type))
+    signals.hear()
+    Dropped()
+    assert ignored == [KeyboardInterrupt]
+    with stoppable() as stopped:
+        assert stopped.is_set()
     assert signals.exit_code() == 143

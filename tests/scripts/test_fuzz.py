@@ -69,14 +69,14 @@ def cases(kind: str) -> Callable[[np.random.Generator, Scratch], Case]:
 
 
 def found(jobs: list[Job], wall_limit_s: float) -> list[workers.Result]:
-    """What comes of jobs whose kinds are those of `cases`; changes the modules of this process."""
+    """Results of jobs whose kinds are those of `cases`; changes the modules of this process."""
     inside.make_case = cases
     workers.WALL_LIMIT_S = wall_limit_s
     return list(workers.run(jobs, processes=1))
 
 
 def apart(run: Callable[..., list[workers.Result]], *arguments: object) -> list[workers.Result]:
-    """What `run` returns in a process of its own.
+    """Results of `run` in a process of its own.
 
     Workers are forked, and a fork takes locks along that threads hold which it leaves behind: other
     tests of this process may have left threads (Dask, Ray), and then its children wait for ever.
@@ -86,7 +86,7 @@ def apart(run: Callable[..., list[workers.Result]], *arguments: object) -> list[
 
 
 def of_kinds(jobs: list[Job]) -> list[workers.Result]:
-    """What comes of jobs of the script's own kinds."""
+    """Results of jobs of the script's own kinds."""
     return list(workers.run(jobs, processes=1))
 
 
