@@ -69,10 +69,11 @@ def cases(kind: str) -> Callable[[np.random.Generator, Scratch], Case]:
 
 
 def found(jobs: list[Job], wall_limit_s: float) -> list[workers.Result]:
-    """Results of jobs whose kinds are those of `cases`; changes the modules of this process."""
-    inside.make_case = cases
-    workers.WALL_LIMIT_S = wall_limit_s
-    return list(workers.run(jobs, processes=1))
+    """Results of jobs whose kinds are those of `cases`."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(inside, "make_case", cases)
+        patch.setattr(workers, "WALL_LIMIT_S", wall_limit_s)
+        return list(workers.run(jobs, processes=1))
 
 
 def apart(run: Callable[..., list[workers.Result]], *arguments: object) -> list[workers.Result]:
