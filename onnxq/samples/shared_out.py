@@ -30,7 +30,7 @@ ONE_BY_ONE = (
 
 
 @dataclass(frozen=True, slots=True)
-class SampleRun:
+class SamplePart:
     """Consecutive batches of the samples.
 
     Attributes:
@@ -52,7 +52,7 @@ class SampleRun:
         return f"{self.samples.where}, {numbers}"
 
 
-def parts(samples: Samples, workers: int, first: int = 0) -> Iterator[SampleRun]:
+def parts(samples: Samples, workers: int, first: int = 0) -> Iterator[SamplePart]:
     """Parts of the samples, in order.
 
     Args:
@@ -64,7 +64,7 @@ def parts(samples: Samples, workers: int, first: int = 0) -> Iterator[SampleRun]
     if samples.count is not None:
         size = max(1, min(size, -(-samples.count // (PARTS_EACH * workers))))
     for each in samples.parts(size):
-        part = SampleRun(first, each)
+        part = SamplePart(first, each)
         yield part
         first = part.numbers.stop
 
@@ -131,6 +131,6 @@ class _OverParts(Generic[Result]):
 
     make: Callable[[], Callable[[Batch], Result]]
 
-    def __call__(self) -> Callable[[SampleRun], list[Result]]:
+    def __call__(self) -> Callable[[SamplePart], list[Result]]:
         function = self.make()
         return lambda part: [function(batch) for batch in part.samples]

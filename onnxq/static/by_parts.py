@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from onnxq.errors import CalibrationError
 from onnxq.jobs import in_order, slots
-from onnxq.samples.shared_out import SampleRun, parts
+from onnxq.samples.shared_out import SamplePart, parts
 from onnxq.static.calibration import Calibration, check_same
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class Known:
         seen: number -> CRC-32 of those that were observed before.
     """
 
-    part: SampleRun
+    part: SamplePart
     seen: Mapping[int, int] = field(default_factory=dict)
 
     def __str__(self) -> str:
