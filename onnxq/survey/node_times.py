@@ -13,7 +13,7 @@ from onnxq.samples import as_taken, input_specs
 from onnxq.samples.inputs import has_dynamic_batch
 from onnxq.tuning.evaluating.timed_runs import profiled
 from onnxq.tuning.search.finalists import WholeTime
-from onnxq.tuning.timing.attribution import Owner, Part, owners, with_unnamed
+from onnxq.tuning.timing.attribution import TimeOwner, TimePart, owners, with_unnamed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -101,6 +101,6 @@ def _sums(
     known = owners(source, run.optimized, forms)
     sums: dict[tuple[bool, str], float] = defaultdict(float)
     for name, ns in with_unnamed(without_writing(run.nodes, run.whole_ns), known).items():
-        owner = known.get(name, Owner(name, Part.OTHER))
-        sums[owner.part is not Part.OTHER, owner.name] += ns / NS_IN_US
+        owner = known.get(name, TimeOwner(name, TimePart.OTHER))
+        sums[owner.part is not TimePart.OTHER, owner.name] += ns / NS_IN_US
     return sums

@@ -23,7 +23,7 @@ from onnxq.ort.version import installed
 from onnxq.qconfig import Choice, QConfig, QConfigMapping, onnxq_default_dynamic_qconfig
 from onnxq.tuning.evaluating.evaluations import REFUSALS
 from onnxq.tuning.evaluating.timed_runs import check_runs, one_row, profiled
-from onnxq.tuning.timing.attribution import Owner, Part, owners, with_unnamed
+from onnxq.tuning.timing.attribution import TimeOwner, TimePart, owners, with_unnamed
 from onnxq.tuning.timing.change_times import change_times, changes_of
 from onnxq.tuning.timing.run_sizes import every_size, known_shapes
 from onnxq.tuning.timing.time_model import IN_FLOAT, TimeModel, form_ahead, forms_of
@@ -44,7 +44,7 @@ LEAST_CHANGING = 0.02
 """Share of a run that changes take at least, for it to tell what they cost."""
 FLOAT = "float"
 RUN = "run"
-Sums = Mapping[tuple[Part, str], float]
+Sums = Mapping[tuple[TimePart, str], float]
 """(part, name of a node of the float model) -> nanoseconds."""
 
 
@@ -84,7 +84,7 @@ def measure_times(
     found = _Found(source, sums[0])
     for each, sum_of in zip(timed[1:], sums[1:], strict=True):
         found.add(each.forms, sum_of)
-    others = {name: took for (part, name), took in sums[0].items() if part is Part.OTHER}
+    others = {name: took for (part, name), took in sums[0].items() if part is TimePart.OTHER}
     others[RUN] = max(whole[0] - sum(sums[0].values()), 0.0)
     times = Times(
         here(), known_shapes(source, feeds), found.nodes(), change_times(), others, whole[0], notes
@@ -146,8 +146,8 @@ class _Found:
     def __init__(self, source: ir.Model, sums: Sums) -> None:
         self._source = source
         self._nodes = [str(node.name) for node in source.graph.all_nodes()]
-        self._ns = {n: {FLOAT: sums.get((Part.KERNEL, n), 0.0)} for n in self._nodes}
-        self._around = {n: {FLOAT: sums.get((Part.AROUND, n), 0.0)} for n in self._nodes}
+        self._ns = {n: {FLOAT: sums.get((TimePart.KERNEL, n), 0.0)} for n in self._nodes}
+        self._around = {n: {FLOAT: sums.get((TimePart.AROUND, n), 0.0)} for n in self._nodes}
         self._behind: dict[str, dict[str, float]] = defaultdict(dict)
 
     def add(self, forms: Forms, sums: Sums) -> None:
@@ -155,13 +155,13 @@ class _Found:
         for name in self._nodes:
             form = forms.get(name, NodeForm.FLOAT)
             if form is not None and form not in IN_FLOAT:
-                self._ns[name].setdefault(form.value, sums.get((Part.KERNEL, name), 0.0))
-                self._around[name].setdefault(form.value, sums.get((Part.AROUND, name), 0.0))
+                self._ns[name].setdefault(form.value, sums.get((TimePart.KERNEL, name), 0.0))
+                self._around[name].setdefault(form.value, sums.get((TimePart.AROUND, name), 0.0))
         for node in self._source.graph:
             name = str(node.name)
             if forms.get(name, NodeForm.FLOAT) in IN_FLOAT:
                 ahead = form_ahead(node, forms).value
-                self._behind[name].setdefault(ahead, sums.get((Part.KERNEL, name), 0.0))
+                self._behind[name].setdefault(ahead, sums.get((TimePart.KERNEL, name), 0.0))
 
     def nodes(self) -> dict[str, NodeTimes]:
         """Node name -> its times."""
@@ -223,8 +223,8 @@ def _sums(source: ir.Model, timed: _Timed, runs: Profiled) -> Sums:
     """Nanoseconds by part and name, of the times of an optimized graph's nodes."""
     known = owners(source, runs.optimized, timed.forms)
     ns = without_writing(runs.nodes, runs.whole_ns)
-    sums: dict[tuple[Part, str], float] = defaultdict(float)
+    sums: dict[tuple[TimePart, str], float] = defaultdict(float)
     for name, took in with_unnamed(ns, known).items():
-        owner = known.get(name, Owner(name, Part.OTHER))
+        owner = known.get(name, TimeOwner(name, TimePart.OTHER))
         sums[owner.part, owner.name] += took
     return sums

@@ -37,7 +37,7 @@ _STEPS = 4
 """Nodes behind a convolution that are computed with it: a sum, an activation, a bound."""
 
 
-class Part(enum.Enum):
+class TimePart(enum.Enum):
     """Part that a node of ONNX Runtime's has in the time of one of the float model."""
 
     KERNEL = "kernel"
@@ -49,7 +49,7 @@ class Part(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Owner:
+class TimeOwner:
     """Where the time of a node of ONNX Runtime's belongs.
 
     Attributes:
@@ -58,12 +58,12 @@ class Owner:
     """
 
     name: str
-    part: Part
+    part: TimePart
 
 
 def owners(
     source: ir.Model, optimized: ir.Model, forms: Mapping[str, NodeForm | None]
-) -> dict[str, Owner]:
+) -> dict[str, TimeOwner]:
     """Name of each node in the profile of a model -> whose time it is.
 
     Args:
@@ -91,7 +91,7 @@ class _Attribution:
         self._forms = forms
         self._kernels: dict[ir.Node, str] = {}
 
-    def owners(self) -> dict[str, Owner]:
+    def owners(self) -> dict[str, TimeOwner]:
         waiting = []
         for node in self._optimized:
             name = self._kernel_of(node)
@@ -99,7 +99,7 @@ class _Attribution:
                 self._kernels[node] = name
             else:
                 waiting.append(node)
-        found = {node: Owner(name, Part.KERNEL) for node, name in self._kernels.items()}
+        found = {node: TimeOwner(name, TimePart.KERNEL) for node, name in self._kernels.items()}
         found |= {node: self._between(node) for node in waiting}
         names = _profiled_names(self._optimized)
         return {names[node]: owner for node, owner in found.items()}
@@ -146,24 +146,30 @@ class _Attribution:
                 return found
         return ""
 
-    def _between(self, node: ir.Node) -> Owner:
+    def _between(self, node: ir.Node) -> TimeOwner:
         """Owner of a conversion or a change of layout, or of what nobody knows."""
         producers = list(self._beside(node, _producers))
         readers = list(self._beside(node, _readers))
         if node.op_type == QUANTIZE:
             if producers and self._form(producers[0]) is NodeForm.INTEGER:
-                return Owner(producers[0], Part.KERNEL)  # it computed in float, between codes
+                return TimeOwner(
+                    producers[0], TimePart.KERNEL
+                )  # it computed in float, between codes
             needing = [*readers, *producers]
         elif node.op_type == DEQUANTIZE:
             if readers and self._form(readers[0]) in READS_CODES:
-                return Owner(readers[0], Part.KERNEL)
+                return TimeOwner(readers[0], TimePart.KERNEL)
             needing = [*producers, *readers]
         elif node.op_type in CHANGES_LAYOUT:
             into = [*readers, *producers]
             needing = sorted(into, key=lambda name: self._nodes[name].op_type != CONVOLUTION)
         else:
-            return Owner(node.op_type, Part.OTHER)
-        return Owner(needing[0], Part.AROUND) if needing else Owner(node.op_type, Part.OTHER)
+            return TimeOwner(node.op_type, TimePart.OTHER)
+        return (
+            TimeOwner(needing[0], TimePart.AROUND)
+            if needing
+            else TimeOwner(node.op_type, TimePart.OTHER)
+        )
 
     def _beside(self, node: ir.Node, step: Callable[[ir.Node], list[ir.Node]]) -> Iterator[str]:
         """Names of the float nodes next to a node, behind other conversions."""
@@ -206,7 +212,7 @@ def unnamed(op_type: str, number: int) -> str:
     return f"<{op_type} {number}>"
 
 
-def with_unnamed(ns: Mapping[str, float], known: Mapping[str, Owner]) -> dict[str, float]:
+def with_unnamed(ns: Mapping[str, float], known: Mapping[str, TimeOwner]) -> dict[str, float]:
     """The times by the names that `owners` uses: "Mul_68" of the profile is "<Mul 0>"."""
     counts: dict[str, int] = defaultdict(int)
     found = {name: time for name, time in ns.items() if name in known}
