@@ -14,7 +14,7 @@ from onnxq.page.wording import counting, decibels, number, tenth
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from onnxq.page.content import FrontPoint, Grid, Histogram, WeightPart
+    from onnxq.page.content import FrontPoint, Histogram, TensorGrid, WeightPart
 
 WIDE, HIGH = 360.0, 110.0
 MOST_CHANNELS = 180
@@ -52,7 +52,7 @@ class Chart:
     steps: str = ""
 
 
-def histogram_chart(histogram: Histogram, grid: Grid | None) -> Chart:
+def histogram_chart(histogram: Histogram, grid: TensorGrid | None) -> Chart:
     """The float values of a tensor, with the range and the grid of its codes.
 
     Heights are square roots of counts, so that tails are seen.
@@ -83,7 +83,7 @@ def histogram_chart(histogram: Histogram, grid: Grid | None) -> Chart:
     )
 
 
-def _steps(grid: Grid, zero: float, span: float) -> str:
+def _steps(grid: TensorGrid, zero: float, span: float) -> str:
     """A line at each step, where they are few."""
     apart = grid.scale / span * WIDE
     if WIDE / apart > MOST_STEPS:

@@ -36,7 +36,7 @@ class Figure:
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
+class CheckedBound:
     """A bound that was asked for.
 
     Attributes:
@@ -66,7 +66,7 @@ class Head:
     title: str
     verdict: str
     warning: str = ""
-    bounds: tuple[Bound, ...] = ()
+    bounds: tuple[CheckedBound, ...] = ()
     figures: tuple[Figure, ...] = ()
     origin: tuple[Fact, ...] = ()
     command: str = ""
@@ -88,7 +88,7 @@ class Histogram:
 
 
 @dataclass(frozen=True, slots=True)
-class Grid:
+class TensorGrid:
     """Grid that a tensor's codes lie on.
 
     Attributes:
@@ -131,7 +131,7 @@ class TensorPart:
     inherited_db: float | None = None
     max_steps: float | None = None
     saturated_share: float | None = None
-    grid: Grid | None = None
+    grid: TensorGrid | None = None
     histogram: Histogram | None = None
     is_output: bool = False
     sampled_db: float | None = None
@@ -193,7 +193,7 @@ class MachineColumn:
 
     Attributes:
         names: of the targets.
-        cells: of each layer of `Machines.layers`: what it does there, in words; empty: exact.
+        cells: of each layer of `MachineTable.layers`: what it does there, in words; empty: exact.
     """
 
     names: tuple[str, ...]
@@ -201,7 +201,7 @@ class MachineColumn:
 
 
 @dataclass(frozen=True, slots=True)
-class Machines:
+class MachineTable:
     """Layers whose integers depend on the machine.
 
     Attributes:
@@ -268,7 +268,7 @@ class Page:
     unmatched: tuple[Fact, ...] = ()
     unassigned: tuple[tuple[str, float, float], ...] = ()
     whole_us: tuple[float, float] | None = None
-    machines: Machines | None = None
+    machines: MachineTable | None = None
     front: tuple[FrontPoint, ...] = ()
     missing: tuple[Fact, ...] = ()
     goal_db: float | None = None

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from onnxq.core.brief import size_text
 from onnxq.core.processor import processor_name
 from onnxq.core.version import VERSION
-from onnxq.page.content import Bound, Fact, Figure, Head
+from onnxq.page.content import CheckedBound, Fact, Figure, Head
 from onnxq.page.wording import decibels, microseconds, share_away
 from onnxq.quantized.verdict import LOW_SQNR_DB
 
@@ -170,7 +170,7 @@ def _floats(findings: Findings) -> list[OutputFinding]:
     return [output for output in findings.outputs if output.agreement is None]
 
 
-def _bounds(findings: Findings, bounds: Bounds) -> list[Bound]:
+def _bounds(findings: Findings, bounds: Bounds) -> list[CheckedBound]:
     """Each bound beside the worst that was got."""
     said = []
     every: list[OutputFinding | TensorFinding] = [*_floats(findings), *findings.tensors]
@@ -180,12 +180,12 @@ def _bounds(findings: Findings, bounds: Bounds) -> list[Bound]:
             f"every tensor and float output at {bounds.min_sqnr_db:g} dB or more: "
             f"worst {decibels(got)}"
         )
-        said.append(Bound(words, got >= bounds.min_sqnr_db))
+        said.append(CheckedBound(words, got >= bounds.min_sqnr_db))
     if bounds.max_steps is not None:
         steps = [f.max_error_steps for f in every if f.max_error_steps is not None]
         most = max(steps, default=math.inf)
         words = f"no error beyond {bounds.max_steps:g} steps: largest {most:.1f}"
-        said.append(Bound(words, most <= bounds.max_steps))
+        said.append(CheckedBound(words, most <= bounds.max_steps))
     return said
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from onnxq.checking.predict import predict
-from onnxq.page.content import MachineColumn, Machines
+from onnxq.page.content import MachineColumn, MachineTable
 from onnxq.page.wording import counting
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 KNOWN_AT_RUN_TIME = "may differ: its weights are known at run time"
 
 
-def layers_on_machines(target: ir.Model) -> Machines:
+def layers_on_machines(target: ir.Model) -> MachineTable:
     """Layers whose integers can differ from exact ones, by machine.
 
     Raises:
@@ -39,7 +39,7 @@ def layers_on_machines(target: ir.Model) -> Machines:
     if found.floats:
         ops = ", ".join(f"{op} {count}" for op, count in found.floats.items())
         said += f" What is computed in floats may differ in last bits: {ops}."
-    return Machines(tuple(names), columns, said)
+    return MachineTable(tuple(names), columns, said)
 
 
 def _layers_add(count: int) -> str:

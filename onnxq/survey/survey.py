@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from onnxq.core.brief import size_text
 from onnxq.errors import OnnxqError, first_line
-from onnxq.page.content import Fact, FrontPoint, Grid, Page, TensorPart
+from onnxq.page.content import Fact, FrontPoint, Page, TensorGrid, TensorPart
 from onnxq.page.drawing import ENDS
 from onnxq.survey.channel_reaches import median_share
 from onnxq.survey.file_forms import forms_in, planned, shown_by_file, with_reasons
@@ -189,12 +189,12 @@ def _channel_share(one: TensorErrors, p: QParams | None) -> float | None:
     return None if p is None or one.reaches is None else median_share(one.reaches, p)
 
 
-def _grid(p: QParams | None) -> Grid | None:
+def _grid(p: QParams | None) -> TensorGrid | None:
     if p is None:
         return None
     scale, zero = float(p.scale), int(p.zero_point)
     low, high = ((code - zero) * scale for code in (p.dtype.qmin, p.dtype.qmax))
-    return Grid(str(p.dtype), scale, zero, low, high)
+    return TensorGrid(str(p.dtype), scale, zero, low, high)
 
 
 def _joined(

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from onnxq.page.content import (
-    Bound,
+    CheckedBound,
     Fact,
     Figure,
     FrontPoint,
-    Grid,
     Head,
     Histogram,
     MachineColumn,
-    Machines,
+    MachineTable,
     NodePart,
     Page,
+    TensorGrid,
     TensorPart,
     WeightPart,
 )
@@ -39,12 +39,15 @@ def example_page(nodes: int = 3) -> Page:
         for place in range(nodes)
     )
     histogram = Histogram(-1.0, 1.0, tuple(range(72)))
-    grid = Grid("uint8", 0.01, 128, -1.28, 1.27)
+    grid = TensorGrid("uint8", 0.01, 128, -1.28, 1.27)
     return Page(
         Head(
             "m.onnx → q.onnx",
             "It is 1% away from float.",
-            bounds=(Bound("20 dB or more: worst 31.0 dB", True), Bound("2 steps: 9.0", False)),
+            bounds=(
+                CheckedBound("20 dB or more: worst 31.0 dB", True),
+                CheckedBound("2 steps: 9.0", False),
+            ),
             figures=(Figure("size", "1 kB", "float 4 kB"),),
             origin=(Fact("float model", "c0ffee"),),
             command="onnxq report m.onnx q.onnx x.npz -o report.html",
@@ -66,7 +69,7 @@ def example_page(nodes: int = 3) -> Page:
         (Fact("lost", "no sample reached it"),),
         (("Reorder", 1.0, 2.0),),
         (100.0, 60.0),
-        Machines(("node_1",), (MachineColumn(("x86-avx2",), ("can differ",)),), "One layer."),
+        MachineTable(("node_1",), (MachineColumn(("x86-avx2",), ("can differ",)),), "One layer."),
         (
             FrontPoint("point-1", 0.9, 31.0, 0.6, "1.00 kB", "where it began", True, True),
             FrontPoint("point-2", 0.8, 25.0, 0.5, "900 B", "all int4", True, False),

@@ -12,7 +12,7 @@ from onnxq.page.charts import (
     front_chart,
     histogram_chart,
 )
-from onnxq.page.content import FrontPoint, Grid, Histogram, WeightPart
+from onnxq.page.content import FrontPoint, Histogram, TensorGrid, WeightPart
 from tests.page.example_page import example_page
 
 
@@ -24,7 +24,7 @@ def test_bars_reach_from_the_axis_to_the_top() -> None:
 
 
 def test_the_band_is_the_range_of_the_codes() -> None:
-    grid = Grid("uint8", 0.1, 0, 0.0, 0.5)
+    grid = TensorGrid("uint8", 0.1, 0, 0.0, 0.5)
     chart = histogram_chart(Histogram(-1.0, 1.0, (1, 2)), grid)
     assert chart.band is not None
     start, length = chart.band
@@ -33,7 +33,9 @@ def test_the_band_is_the_range_of_the_codes() -> None:
 
 
 def test_steps_that_lie_too_close_are_not_drawn() -> None:
-    assert histogram_chart(Histogram(-1.0, 1.0, (1,)), Grid("uint8", 0.01, 0, 0, 1)).steps == ""
+    assert (
+        histogram_chart(Histogram(-1.0, 1.0, (1,)), TensorGrid("uint8", 0.01, 0, 0, 1)).steps == ""
+    )
 
 
 def test_each_channel_has_a_bar_up_to_where_they_are_gathered() -> None:
