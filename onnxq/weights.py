@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from onnxq.blocks.mixed_bits import Aim
+from onnxq.blocks.mixed_bits import SizeAim
 from onnxq.blocks.plan_weights import WeightRequest
 from onnxq.blocks.write_products import ACCURACIES, INT8_ACCURACY
 from onnxq.blocks.write_weights import ProductForm
@@ -178,9 +178,9 @@ def _of_tables(spec: BlockSpec, bits: int | None, form: ProductForm) -> BlockSpe
     return BlockSpec(bits, spec.block, whole)
 
 
-def as_aim(bits_average: float | None, size: float | None) -> Aim | None:
+def as_aim(bits_average: float | None, size: float | None) -> SizeAim | None:
     """Aim of these arguments of `quantize_weights`; None: bits are not mixed."""
-    return None if bits_average is None and size is None else Aim(bits_average, size)
+    return None if bits_average is None and size is None else SizeAim(bits_average, size)
 
 
 def check_accuracy(level: int) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import onnxq
 from models.transformer import example_inputs
-from onnxq.blocks.mixed_bits import Aim
+from onnxq.blocks.mixed_bits import SizeAim
 from onnxq.blocks.plan_weights import WeightRequest
 from onnxq.blocks.write_products import FLOAT_ACCURACY
 from onnxq.checking.weights_job import WeightsJob, carry_out_weights, plan_job
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from onnxq.core.arrays import Singles
 
 WEIGHTS = ROOT / "models" / "transformer.safetensors"
-MIXES = tuple(Aim(bits_average=average) for average in (2.5, 3.0, 3.5, 4.0, 4.5, 5.0, 6.0))
+MIXES = tuple(SizeAim(bits_average=average) for average in (2.5, 3.0, 3.5, 4.0, 4.5, 5.0, 6.0))
 BATCH = 16
 
 
@@ -51,7 +51,7 @@ def logits(model: ir.Model, images: Singles) -> Singles:
 
 
 def row(
-    model: ir.Model, seen: Singles, unseen: Singles, labels: Labels, bits: int, aim: Aim | None
+    model: ir.Model, seen: Singles, unseen: Singles, labels: Labels, bits: int, aim: SizeAim | None
 ) -> str:
     """Line of the table: these bits everywhere, or mixed for an aim."""
     request = WeightRequest(BlockSpec(bits), Method.GPTQ)

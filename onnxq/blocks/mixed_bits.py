@@ -1,6 +1,6 @@
-"""Mixed bits: 2, 4, 8 or float for each product, so that a bound is met with the least noise.
+"""Mixed bits: 2, 4, 8 or float for each product, so that a budget is met with the least noise.
 
-    least sum of noise(n, b)    where the sizes of all products together are at most the bound
+    least sum of noise(n, b)    where the sizes of all products together are at most the budget
 
 Noises of products add up at the outputs, as they are small and independent; what is chosen so is
 run beside the same bits everywhere, and the better of the two is taken.
@@ -41,7 +41,7 @@ LEFT = "its error is dearer than its size: the bound on bits leaves it in float"
 
 
 @dataclass(frozen=True, slots=True)
-class Aim:
+class SizeAim:
     """Size that is asked for; one of the two is given.
 
     Attributes:
@@ -68,23 +68,23 @@ class Aim:
                 "at most 1."
             )
 
-    def bound(self, model: ir.Model, plan: WeightPlan) -> Bound:
-        """The bound that the products have to keep.
+    def budget(self, model: ir.Model, plan: WeightPlan) -> BitBudget:
+        """The budget that the products have to keep.
 
         Raises:
             QConfigError: nothing can meet it.
         """
         if self.size is None:
-            return Bound(average=self.bits_average)
+            return BitBudget(average=self.bits_average)
         whole = saved_bytes(model)
         floats = {d.tensor: d.outputs * d.inputs * FLOAT_BYTES for d in plan.quantized.values()}
         tables = {d.table: d for d in plan.quantized.values() if d.table}
         stored = sum(d.spec.size_bytes(d.outputs, d.inputs) for d in tables.values())
-        return Bound(size_bytes=self.size * whole - (whole - sum(floats.values())) - stored)
+        return BitBudget(size_bytes=self.size * whole - (whole - sum(floats.values())) - stored)
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
+class BitBudget:
     """Most that products may take; one of the two is given.
 
     Attributes:
@@ -105,7 +105,7 @@ class Bound:
             )
 
     def cost(self, decision: InBlocks, bits: int) -> float:
-        """Part of the bound that a product takes with so many bits."""
+        """Part of the budget that a product takes with so many bits."""
         weights = decision.outputs * decision.inputs
         if self.average is not None:
             return float(bits * weights)
@@ -114,7 +114,7 @@ class Bound:
         return float(decision.spec.at(bits).size_bytes(decision.outputs, decision.inputs))
 
     def most(self, plan: WeightPlan) -> float:
-        """The bound in the unit of `cost`."""
+        """The budget in the unit of `cost`."""
         if self.average is not None:
             return self.average * sum(d.outputs * d.inputs for d in plan.quantized.values())
         assert self.size_bytes is not None
@@ -157,7 +157,7 @@ class Mixed:
         chosen: its bits.
         front: mixes with the least noise for their size, small ones first.
         measured: noise of the outputs over their power, of the mix and of the same bits
-            everywhere; None: there are none within the bound, or nothing to run.
+            everywhere; None: there are none within the budget, or nothing to run.
     """
 
     plan: WeightPlan
@@ -166,31 +166,33 @@ class Mixed:
     measured: tuple[float, float] | None
 
 
-def mixed_bits(model: ir.Model, plan: WeightPlan, batches: Iterable[Batch], bound: Bound) -> Mixed:
-    """The plan with the bits of each product chosen within a bound.
+def mixed_bits(
+    model: ir.Model, plan: WeightPlan, batches: Iterable[Batch], budget: BitBudget
+) -> Mixed:
+    """The plan with the bits of each product chosen within a budget.
 
     Args:
         model: canonical float model.
         plan: of it; blocks, symmetry and methods stay.
         batches: of samples, one at least; they are gone through twice.
-        bound: on bits or bytes.
+        budget: of bits or bytes.
 
     Raises:
-        QConfigError: products take more than the bound even in 2 bits.
+        QConfigError: products take more than the budget even in 2 bits.
         CalibrationError: samples that the model does not run on.
     """
-    _check(plan, bound)
+    _check(plan, budget)
     few = list(itertools.islice(batches, MEASURED_BATCHES))
     noise = bit_noise(model, plan, batches, few)
-    best = _Search(plan, noise, bound).mix(bound.most(plan))
-    even = _even(plan, noise, bound)
+    best = _Search(plan, noise, budget).mix(budget.most(plan))
+    even = _even(plan, noise, budget)
     measured = None
     if even is not None and even.bits != best.bits:
         variants = [_specs(plan, mix) for mix in (best, even)]
         first, second = output_noise(model, plan, few, variants)
         measured = first, second
         best = even if second < first else best
-    by_bits = _Search(plan, noise, Bound(average=FLOAT_BITS))
+    by_bits = _Search(plan, noise, BitBudget(average=FLOAT_BITS))
     total = sum(d.outputs * d.inputs for d in plan.quantized.values())
     front = tuple(by_bits.mix(average * total) for average in SHOWN)
     return Mixed(_with_bits(plan, best), best, front, measured)
@@ -200,11 +202,11 @@ def _room(size_bytes: float) -> str:
     return size_text(int(size_bytes)) if size_bytes > 0 else "nothing"
 
 
-def _check(plan: WeightPlan, bound: Bound) -> None:
-    least = sum(bound.cost(d, BITS[0]) for d in plan.quantized.values())
-    if bound.size_bytes is not None and bound.size_bytes < least:
+def _check(plan: WeightPlan, budget: BitBudget) -> None:
+    least = sum(budget.cost(d, BITS[0]) for d in plan.quantized.values())
+    if budget.size_bytes is not None and budget.size_bytes < least:
         raise QConfigError(
-            f"the size asked for leaves {_room(bound.size_bytes)} for the weights of products; in "
+            f"the size asked for leaves {_room(budget.size_bytes)} for the weights of products; in "
             f"{BITS[0]} bits they take {size_text(int(least))}. Ask for more, or for larger blocks."
         )
 
@@ -212,10 +214,10 @@ def _check(plan: WeightPlan, bound: Bound) -> None:
 class _Search:
     """Knapsack of one plan, and the mixes on its front."""
 
-    def __init__(self, plan: WeightPlan, noise: Mapping[str, BitNoise], bound: Bound) -> None:
+    def __init__(self, plan: WeightPlan, noise: Mapping[str, BitNoise], budget: BitBudget) -> None:
         self._plan, self._noise = plan, noise
         things = [
-            [Option(bound.cost(d, b), _noise(noise[n], b)) for b in CHOICES]
+            [Option(budget.cost(d, b), _noise(noise[n], b)) for b in CHOICES]
             for n, d in plan.quantized.items()
         ]
         self._allotment = Allotment(things)
@@ -233,7 +235,7 @@ def _noise(noise: BitNoise, bits: int) -> float:
 
 def _mix(plan: WeightPlan, noise: Mapping[str, BitNoise], bits: Mapping[str, int]) -> Mix:
     weights = {n: d.outputs * d.inputs for n, d in plan.quantized.items()}
-    size = Bound(size_bytes=math.inf)
+    size = BitBudget(size_bytes=math.inf)
     return Mix(
         bits,
         sum(bits[n] * count for n, count in weights.items()) / sum(weights.values()),
@@ -242,10 +244,10 @@ def _mix(plan: WeightPlan, noise: Mapping[str, BitNoise], bits: Mapping[str, int
     )
 
 
-def _even(plan: WeightPlan, noise: Mapping[str, BitNoise], bound: Bound) -> Mix | None:
-    """The most bits that all products can have within the bound; None: not even 2."""
+def _even(plan: WeightPlan, noise: Mapping[str, BitNoise], budget: BitBudget) -> Mix | None:
+    """The most bits that all products can have within the budget; None: not even 2."""
     for bits in reversed(CHOICES):
-        if sum(bound.cost(d, bits) for d in plan.quantized.values()) <= bound.most(plan):
+        if sum(budget.cost(d, bits) for d in plan.quantized.values()) <= budget.most(plan):
             return _mix(plan, noise, dict.fromkeys(plan.quantized, bits))
     return None
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
-    from onnxq.blocks.mixed_bits import Aim
+    from onnxq.blocks.mixed_bits import SizeAim
     from onnxq.blocks.plan_weights import WeightRequest
     from onnxq.operator import Float
     from onnxq.quantized.quantized_model import QuantizedModel
@@ -74,7 +74,7 @@ class WeightsJob:
     ignore: Collection[str] = ()
     min_sqnr_db: float | None = None
     begun_s: float = field(default_factory=time.process_time)
-    aim: Aim | None = None
+    aim: SizeAim | None = None
 
     def opened(self) -> Samples | None:
         """The samples, which can be gone through again and again; None: there are none."""
@@ -102,7 +102,7 @@ def plan_job(job: WeightsJob) -> tuple[WeightPlan, Mixed | None]:
             "bits are mixed by what they cost on samples, and none are given. Give some, or the "
             "same bits for all products."
         )
-    mixed = mixed_bits(job.model, plan.products, samples, job.aim.bound(job.model, plan))
+    mixed = mixed_bits(job.model, plan.products, samples, job.aim.budget(job.model, plan))
     return _readable(mixed.plan.with_tables_of(plan), job.form), mixed
 
 

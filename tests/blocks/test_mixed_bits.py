@@ -1,4 +1,4 @@
-"""Mixed bits: never worse than the same bits everywhere, and within the bound."""
+"""Mixed bits: never worse than the same bits everywhere, and within the budget."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from onnxq.blocks.bit_noise import output_noise
-from onnxq.blocks.mixed_bits import FLOAT_BITS, Bound, Mixed, mixed_bits
+from onnxq.blocks.mixed_bits import FLOAT_BITS, BitBudget, Mixed, mixed_bits
 from onnxq.blocks.plan_weights import WeightPlan, WeightRequest, plan_weights
 from onnxq.errors import QConfigError
 from onnxq.graph.canonical import canonicalize
@@ -24,7 +24,7 @@ PLAN = plan_weights(SOURCE, WeightRequest(method=Method.RTN))
 
 @cache
 def mixed(average: float) -> Mixed:
-    return mixed_bits(SOURCE, PLAN, BATCHES, Bound(average=average))
+    return mixed_bits(SOURCE, PLAN, BATCHES, BitBudget(average=average))
 
 
 def noise_of(plan: WeightPlan) -> float:
@@ -62,7 +62,7 @@ def test_the_front_has_less_noise_with_every_bit() -> None:
 
 def test_a_bound_in_bytes_counts_scales_and_may_leave_products_in_float() -> None:
     whole = sum(d.outputs * d.inputs * 4 for d in PLAN.quantized.values())
-    made = mixed_bits(SOURCE, PLAN, BATCHES, Bound(size_bytes=0.9 * whole))
+    made = mixed_bits(SOURCE, PLAN, BATCHES, BitBudget(size_bytes=0.9 * whole))
     assert made.chosen.size_bytes <= 0.9 * whole
     left = [n for n, bits in made.chosen.bits.items() if bits == FLOAT_BITS]
     assert left
@@ -71,11 +71,11 @@ def test_a_bound_in_bytes_counts_scales_and_may_leave_products_in_float() -> Non
 
 def test_bounds_that_nothing_meets_are_refused_with_the_least() -> None:
     with pytest.raises(QConfigError, match="wanted 2 to 32"):
-        Bound(average=1.5)
+        BitBudget(average=1.5)
     with pytest.raises(QConfigError, match="in 2 bits they take"):
-        mixed_bits(SOURCE, PLAN, BATCHES, Bound(size_bytes=10))
+        mixed_bits(SOURCE, PLAN, BATCHES, BitBudget(size_bytes=10))
 
 
 def test_a_size_that_leaves_nothing_is_said_so() -> None:
     with pytest.raises(QConfigError, match=r"leaves nothing for .* they take \d+\.\d\d kB"):
-        mixed_bits(SOURCE, PLAN, BATCHES, Bound(size_bytes=-5))
+        mixed_bits(SOURCE, PLAN, BATCHES, BitBudget(size_bytes=-5))
