@@ -152,9 +152,8 @@ class _Attribution:
         readers = list(self._beside(node, _readers))
         if node.op_type == QUANTIZE:
             if producers and self._form(producers[0]) is NodeForm.INTEGER:
-                return TimeOwner(
-                    producers[0], TimePart.KERNEL
-                )  # it computed in float, between codes
+                # it computed in float, between codes
+                return TimeOwner(producers[0], TimePart.KERNEL)
             needing = [*readers, *producers]
         elif node.op_type == DEQUANTIZE:
             if readers and self._form(readers[0]) in READS_CODES:
@@ -165,11 +164,9 @@ class _Attribution:
             needing = sorted(into, key=lambda name: self._nodes[name].op_type != CONVOLUTION)
         else:
             return TimeOwner(node.op_type, TimePart.OTHER)
-        return (
-            TimeOwner(needing[0], TimePart.AROUND)
-            if needing
-            else TimeOwner(node.op_type, TimePart.OTHER)
-        )
+        if not needing:
+            return TimeOwner(node.op_type, TimePart.OTHER)
+        return TimeOwner(needing[0], TimePart.AROUND)
 
     def _beside(self, node: ir.Node, step: Callable[[ir.Node], list[ir.Node]]) -> Iterator[str]:
         """Names of the float nodes next to a node, behind other conversions."""
