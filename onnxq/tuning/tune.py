@@ -29,7 +29,7 @@ from onnxq.tuning.evaluating.evaluator import Evaluator
 from onnxq.tuning.judging.baseline import baseline_of
 from onnxq.tuning.judging.goal import Goal
 from onnxq.tuning.judging.metric import as_metric
-from onnxq.tuning.judging.subject import Settings, Subject
+from onnxq.tuning.judging.subject import Subject, Wishes
 from onnxq.tuning.judging.tuning_samples import open_tuning_samples
 from onnxq.tuning.moving.kinds import by_kind
 from onnxq.tuning.moving.whole_moves import moves_of_the_whole
@@ -121,7 +121,7 @@ def tune(
         MissedGoalWarning: the goal was not reached; `missed` of the result says what of it.
         UserWarning: an output of what was chosen is far from the float model's.
     """
-    settings = Settings(
+    wishes = Wishes(
         target,
         as_feedback(feedback),
         range_reduction,
@@ -137,8 +137,8 @@ def tune(
     check_path("journal", journal)
     check_progress(progress)
     wanted(default_qconfig_mapping().set_improve(improve).improve)
-    subject = Subject.of(model, settings)
-    check_feedback(subject.canonical.model, settings.feedback)
+    subject = Subject.of(model, wishes)
+    check_feedback(subject.canonical.model, wishes.feedback)
     search, apart = open_tuning_samples(
         samples, check, subject.inputs, every=hold_apart, batch_size=batch_size, ignore=ignore
     )

@@ -10,7 +10,7 @@ from onnx import helper
 from onnxq.tuning.evaluating.evaluator import Evaluator
 from onnxq.tuning.judging.baseline import baseline_of
 from onnxq.tuning.judging.metric import as_metric
-from onnxq.tuning.judging.subject import NO_WISHES, Settings, Subject
+from onnxq.tuning.judging.subject import NO_WISHES, Subject, Wishes
 from onnxq.tuning.judging.tuning_samples import open_tuning_samples
 from tests.examples import images, network, weights
 from tests.examples import model as example
@@ -40,10 +40,10 @@ def evaluator_of(
     model: onnx.ModelProto | None = None,
     samples: object = None,
     metric: object = None,
-    settings: Settings = NO_WISHES,
+    wishes: Wishes = NO_WISHES,
 ) -> Evaluator:
     """An evaluator on the samples that it calibrates on."""
-    subject = Subject.of(network() if model is None else model, settings)
+    subject = Subject.of(network() if model is None else model, wishes)
     search, _ = open_tuning_samples(
         labelled() if samples is None else samples, None, subject.inputs
     )

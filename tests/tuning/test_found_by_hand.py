@@ -23,7 +23,7 @@ from onnxq.tuning.evaluating.evaluator import Evaluator
 from onnxq.tuning.judging.baseline import baseline_of
 from onnxq.tuning.judging.metric import as_metric
 from onnxq.tuning.judging.standing import MARGIN_DB
-from onnxq.tuning.judging.subject import Settings, Subject
+from onnxq.tuning.judging.subject import Subject, Wishes
 from onnxq.tuning.judging.tuning_samples import open_tuning_samples
 from onnxq.tuning.timing.time_model import forms_of
 from onnxq.tuning.tuned import MissedGoalWarning
@@ -58,7 +58,7 @@ def searched(case: Case) -> tuple[Tuned, Subject, dict[str, NodeForm | None]]:
     Half a decibel less than the default's is asked for, beside the margin that a search keeps:
     another form is as good by a hair.
     """
-    subject = Subject.of(case.model, Settings(TARGET))
+    subject = Subject.of(case.model, Wishes(TARGET))
     search, _ = open_tuning_samples(case.calibration, case.test, subject.inputs)
     metric = as_metric(None)
     evaluator = Evaluator(subject, search, baseline_of(subject, search, metric), metric)

@@ -42,7 +42,7 @@ class Evaluator:
     """Scores of mappings of one model: `score = evaluator(mapping)`.
 
     Args:
-        subject: the float model and its settings.
+        subject: the float model and its wishes.
         samples: to calibrate on.
         baseline: the float model on the samples to score on: these, or others.
         metric: to score by.
@@ -157,7 +157,7 @@ class Evaluator:
         return self._made(mapping, apart.taken_by(self.subject.calibrated_inputs()))
 
     def _made(self, mapping: QConfigMapping, check: object) -> Made[Plan]:
-        wishes = self.subject.settings
+        wishes = self.subject.wishes
         prepared = self.prepared(mapping)
         job = StaticJob(prepared, wishes.form, check, self._calibration, wishes.objective)
         made, _ = carry_out(job, self.observations.beside)
@@ -195,12 +195,12 @@ class Evaluator:
         subject = self.subject
         coded = read_coded(made.model, INPUTS_KEY)
         inputs = input_specs(
-            subject.canonical.model, tuple(subject.settings.feedback.values()), coded
+            subject.canonical.model, tuple(subject.wishes.feedback.values()), coded
         )
         return ModelRun(
             session,
             input_specs(made.model),
             inputs,
             subject.outputs,
-            subject.settings.feedback,
+            subject.wishes.feedback,
         )

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class Settings:
+class Wishes:
     """Wishes that every candidate shares: arguments of `quantize` by their names there.
 
     Attributes:
@@ -71,7 +71,7 @@ def _hash_of(costs: Costs) -> str:
     return hashlib.blake2b(costs.to_csv().encode(), digest_size=8).hexdigest()
 
 
-NO_WISHES = Settings()
+NO_WISHES = Wishes()
 MOST_BEGUN = 4
 """Mappings whose Prepared with all forms open is kept: candidates differ in named forms, and a few
 nodes that are dynamic at most. Each has a graph of its own over the same weights."""
@@ -83,19 +83,19 @@ class Subject:
 
     Attributes:
         canonical: its canonical form, made once.
-        settings: of every candidate.
+        wishes: of every candidate.
         model_hash: of the canonical model.
         float_bytes: size of its file.
     """
 
     canonical: Canonical = field(repr=False)
-    settings: Settings
+    wishes: Wishes
     model_hash: str
     float_bytes: int
     _begun: dict[QConfigMapping, Prepared] = field(default_factory=dict, repr=False)
 
     @classmethod
-    def of(cls, model: ModelSource, settings: Settings = NO_WISHES) -> Subject:
+    def of(cls, model: ModelSource, wishes: Wishes = NO_WISHES) -> Subject:
         """The subject of a model in any form that `prepare` takes.
 
         Raises:
@@ -103,12 +103,12 @@ class Subject:
         """
         canonical = canonicalize(load(model), types_by_run)
         found = canonical.model
-        return cls(canonical, settings, model_hash(found), saved_bytes(found))
+        return cls(canonical, wishes, model_hash(found), saved_bytes(found))
 
     @property
     def default(self) -> QConfigMapping:
         """The mapping that `quantize` takes where it is given none."""
-        return default_qconfig_mapping(backend_of(self.settings.target))
+        return default_qconfig_mapping(backend_of(self.wishes.target))
 
     def prepared(self, mapping: QConfigMapping) -> Prepared:
         """Prepared with that mapping, as `prepare` gives it.
@@ -126,7 +126,7 @@ class Subject:
         return begun if mapping == open_forms else prepared_with(begun, mapping)
 
     def _prepared(self, mapping: QConfigMapping) -> Prepared:
-        wishes = self.settings
+        wishes = self.wishes
         return prepare(
             self.canonical,
             mapping,
@@ -141,13 +141,13 @@ class Subject:
     @property
     def inputs(self) -> tuple[InputSpec, ...]:
         """Inputs that samples hold, as pixels too where these are asked for; state is optional."""
-        fed_back = as_feedback(self.settings.feedback).values()
-        pixels = coded_pixels(self.canonical.model, as_input_codes(self.settings.input_codes))
+        fed_back = as_feedback(self.wishes.feedback).values()
+        pixels = coded_pixels(self.canonical.model, as_input_codes(self.wishes.input_codes))
         return input_specs(self.canonical.model, set(fed_back), pixels or None)
 
     def calibrated_inputs(self) -> tuple[InputSpec, ...]:
         """Inputs of the model that is calibrated, which takes pixels where these are asked for."""
-        return self.prepared(self.default).inputs if self.settings.input_codes else self.inputs
+        return self.prepared(self.default).inputs if self.wishes.input_codes else self.inputs
 
     @property
     def outputs(self) -> tuple[str, ...]:
@@ -164,11 +164,11 @@ class Subject:
 
     def first_feeds(self, batch: Batch) -> Batch:
         """The batch, with zeros for state that goes round."""
-        return State(self.inputs, as_feedback(self.settings.feedback)).feeds(batch)
+        return State(self.inputs, as_feedback(self.wishes.feedback)).feeds(batch)
 
     def float_run(self, session: Session) -> ModelRun:
         """The float model in that session, as a metric runs it."""
-        return ModelRun(session, self.inputs, self.inputs, self.outputs, self.settings.feedback)
+        return ModelRun(session, self.inputs, self.inputs, self.outputs, self.wishes.feedback)
 
     def __reduce__(self) -> tuple[Callable[..., Subject], tuple[object, ...]]:
         """Pickles with the bytes of its model.
@@ -177,16 +177,16 @@ class Subject:
             ModelError: the model is too large for protobuf; tune it in one process.
         """
         model = PortableModel.of(self.canonical.model, self.canonical.model)
-        others = (self.canonical.notes, self.settings, self.model_hash, self.float_bytes)
+        others = (self.canonical.notes, self.wishes, self.model_hash, self.float_bytes)
         return _restored, (model, *others)
 
 
 def _restored(
     model: PortableModel,
     notes: tuple[str, ...],
-    settings: Settings,
+    wishes: Wishes,
     known_hash: str,
     float_bytes: int,
 ) -> Subject:
     """The Subject whose parts `__reduce__` gave."""
-    return Subject(Canonical(model.load(), notes), settings, known_hash, float_bytes)
+    return Subject(Canonical(model.load(), notes), wishes, known_hash, float_bytes)

@@ -278,7 +278,7 @@ def _errors(
     source = evaluator.prepared(mapping).model
     results = {group.name: results_of(source, group) for group in groups}
     tensors = list(dict.fromkeys(tensor for each in results.values() for tensor in each))
-    feedback = evaluator.subject.settings.feedback
+    feedback = evaluator.subject.wishes.feedback
     errors = errors_inside(source, made.model, tensors, samples, feedback)
     return {name: worst(errors, tensors) for name, tensors in results.items()}
 

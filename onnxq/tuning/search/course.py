@@ -92,7 +92,7 @@ def open_journal(
         subject.model_hash,
         samples.fingerprint,
         f"{metric.name} {metric.fingerprint}".strip(),
-        str(subject.settings),
+        str(subject.wishes),
         f"onnxq {VERSION}, onnxruntime {runtime}",
         str(goal),
     )

@@ -21,7 +21,7 @@ from onnxq.qconfig import (
 )
 from onnxq.samples.held_apart import held_apart
 from onnxq.tuning.judging.metric import SQNR
-from onnxq.tuning.judging.subject import Settings, Subject
+from onnxq.tuning.judging.subject import Subject, Wishes
 from onnxq.tuning.moving.coded import Coded
 from onnxq.tuning.moving.kinds import Alike
 from onnxq.tuning.moving.units import units_of
@@ -190,8 +190,8 @@ def test_other_networks_are_made_byte_for_byte_too(make: object) -> None:
 
 
 def test_settings_reach_every_candidate() -> None:
-    settings = Settings(target="x86-vnni", form="qoperator", output_codes=("y",))
-    evaluator = evaluator_of(settings=settings)
+    wishes = Wishes(target="x86-vnni", form="qoperator", output_codes=("y",))
+    evaluator = evaluator_of(wishes=wishes)
     made = evaluator.quantized(ALL_INTEGERS).model
     assert made.metadata_props["onnxq.target"] == "x86-vnni"
     assert any(node.op_type == "QLinearConv" for node in made.graph)
@@ -220,7 +220,7 @@ def test_a_model_that_takes_pixels_is_scored_on_pixels_and_on_numbers(dtype: typ
     pixels = Pixels((128.0,) * 3, (16.0,) * 3, 1.0)
     codes = np.clip(np.round(images(12) * 16 + 128), 0, 255).astype(np.uint8)
     x = codes if dtype is np.uint8 else ((codes.astype(np.float32) - 128) / 16).astype(np.float32)
-    evaluator = evaluator_of(samples={"x": x}, settings=Settings(input_codes={"x": pixels}))
+    evaluator = evaluator_of(samples={"x": x}, wishes=Wishes(input_codes={"x": pixels}))
     (taken,) = evaluator.quantized(ALL_INTEGERS).model.graph.inputs
     assert taken.dtype is not None
     assert taken.dtype.numpy() == np.uint8

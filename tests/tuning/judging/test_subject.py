@@ -8,7 +8,7 @@ import onnxq
 from onnxq import costs
 from onnxq.operator import NodeForm
 from onnxq.qconfig import default_qconfig_mapping, onnxq_default_qconfig
-from onnxq.tuning.judging.subject import Settings, Subject
+from onnxq.tuning.judging.subject import Subject, Wishes
 from tests.examples import ALL_INTEGERS, network
 from tests.small_networks import encoder_block
 
@@ -17,13 +17,13 @@ MODELS = ("model", "_calibration", "_excerpt")  # objects, of each its own
 
 
 def test_settings_with_other_times_have_other_words() -> None:
-    """A journal tells by them whether its scores are of the same settings."""
+    """A journal tells by them whether its scores are of the same wishes."""
     table = costs.of("x86-vnni")
     assert table is not None
     other = replace(table, timings=table.timings[1:])
-    words = {str(Settings(costs=each)) for each in (None, table, other)}
+    words = {str(Wishes(costs=each)) for each in (None, table, other)}
     assert len(words) == 3
-    assert str(Settings(costs=replace(table))) in words
+    assert str(Wishes(costs=replace(table))) in words
 
 
 @pytest.mark.parametrize("make", [network, encoder_block])

@@ -7,7 +7,7 @@ from onnx import helper
 from onnxq.checking.side_by_side import SideBySide
 from onnxq.errors import CalibrationError, ModelError
 from onnxq.qconfig.input_codes import Pixels
-from onnxq.tuning.judging.subject import Settings, Subject
+from onnxq.tuning.judging.subject import Subject, Wishes
 from onnxq.tuning.measuring.group_errors import errors_inside, results_of
 from onnxq.tuning.timing.node_group import NodeGroup
 from tests.examples import ALL_INTEGERS, model
@@ -28,7 +28,7 @@ def test_results_of_a_group_stand_in_graph_order_without_those_that_it_keeps() -
 
 def test_errors_inside_of_a_model_that_takes_pixels_are_those_of_codes() -> None:
     pixels = np.random.default_rng(0).integers(0, 256, (12, 3, 8, 8), dtype=np.uint8)
-    found = evaluator_of(samples={"x": pixels}, settings=Settings(input_codes={"x": Pixels()}))
+    found = evaluator_of(samples={"x": pixels}, wishes=Wishes(input_codes={"x": Pixels()}))
     made = found.quantized(ALL_INTEGERS).model
     source = found.subject.prepared(ALL_INTEGERS).model
     errors = errors_inside(source, made, ["r1", "y"], found.baseline.samples, {})
