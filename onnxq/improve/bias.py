@@ -10,7 +10,7 @@ whose earlier layers are corrected already, so that what they leave over is corr
 Where a Relu or Clip alone reads the result, errors beyond its bounds are cut off, and a mean over
 them would spoil the rest. There the mean is taken over the places where the float result, or that
 of the layer as it is, lies within the bounds: a Newton step towards the least square of
-clip(y) - clip(yq). ResNet-20 gains 0.9 dB by it, and 0.1 by the mean over all places.
+clip(y) - clip(yq).
 """
 
 from __future__ import annotations

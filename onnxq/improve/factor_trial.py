@@ -8,8 +8,8 @@ made for, these grow for the whole tensor, which the others alone would not show
 
 Where `bias` or `round` follow, biases are corrected here, too. The error of a quantized model
 has a part that is the same for all samples; which way it falls is luck, and it hides what factors
-do: with factors from each of four quarters of the samples, a ViT's outputs gain 2.6, -0.3, 1.7 and
-0.6 dB. `bias` and `round` take that part away, with factors or without.
+do: from another part of the same samples, they may lose where these gain. `bias` and `round` take
+that part away, with factors or without.
 """
 
 from __future__ import annotations

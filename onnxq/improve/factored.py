@@ -8,11 +8,10 @@ What loses least at the outputs, on samples held back, stays if it gains more th
 it gains by float says nothing for its factors.
 
 Where the biases of all products are corrected behind, and one model was tried, a gain in sum is
-enough: luck is gone from the outputs then, and each site has been judged by thousands of rows. Of
-38 such trials on 17 networks, with 4 to 32 samples held back, 26 gain 20.0 dB beyond the bias
-correction on samples that nothing had seen, and 8 lose 2.7. A gain in sum keeps 18 of them, 16.5
-dB, and 4 losses of 0.9 dB together, 0.37 the worst. One that chance does not explain keeps 6, 10.3
-dB, and no loss: ten numbers a sample, as of a classifier, tell half a dB from 200 samples on.
+enough: luck is gone from the outputs then, and each site has been judged by thousands of rows. One
+that chance does not explain would be too much to ask: the few numbers that a classifier gives for a
+sample tell a small gain from luck by hundreds of samples, and a few are held back.
+scripts/bench_improve.md has what `smooth, bias` gains on samples that nothing had seen.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Judgement of a change at the outputs of a model, by samples that it was not made from.
 
-Few samples tell little: their noise differs much from one to the next. By 64 images, a change of
-MobileNetV2's biases that gains 0.57 dB on 3,000 others lost 0.06. So the two models are compared
-sample by sample, and what counts as a loss is one beyond its standard error:
+Few samples tell little: their noise differs much from one to the next, so that a change that helps
+on thousands of others may lose on them. So the two models are compared sample by sample, and what
+counts as a loss is one beyond its standard error:
 
     d = after - before          mean(d) > std(d) / sqrt(n)
 
@@ -11,25 +11,15 @@ expected, and a loss that chance alone explains is no reason against it. Factors
 have it the other way round: they change which grids, forms and patterns the whole flow finds, which
 nothing before the outputs has judged. So there a gain is asked for that chance does not explain.
 
-Errors of samples differ by a factor of ten and more, so that a few samples make up the mean of d
-and most of its spread, and the others are not heard. A gain shows in each sample's own measure:
+Errors of samples may differ by a factor of ten and more, so that a few samples make up the mean of
+d and most of its spread, and the others are not heard. A gain shows in each sample's own measure:
 
     u = (before - after) / (before + after)       tanh of half of log(before / after); 1 dB is 0.115
     t = mean(u) / (std(u) / sqrt(n))         P(T > t) < CHANCE, T of Student's t with n - 1 degrees
 
-and the sum of the errors, which SQNR is made of, has to be less, too. Of factors for 20 networks,
-80 times, from three quarters of 16 to 256 samples each, 46 gain on 64 to 1,000 samples that nothing
-had seen, 37.0 dB together, and 24 lose 6.7. By the rest, 4 to 64 samples, a judge keeps
-
-                                        gains     dB    losses    dB    worst
-    what loses less in sum                 32   31.6         8   2.0    -0.56
-    mean(d) beyond its standard error      26   28.5         3   0.7    -0.50
-    mean(d) by t at 1/60 (up to 0.2.0)     16   24.0         0
-    mean(d) by t at 5%                     18   24.8         2   0.15   -0.09
-    mean(u) by t at 5%, this one           21   26.3         2   0.15   -0.09
-
-With errors spread over decades (lognormal, sigma 1.2) and each model's own 1.4 dB, 64 samples keep
-a gain of 0.6 dB three times in four; by mean(d) at 5% 0.44, at 1/60 0.23.
+and the sum of the errors, which SQNR is made of, has to be less, too. So 64 samples keep two of
+three gains of 0.6 dB where errors are spread over decades (tests/improve/test_judgement.py).
+scripts/bench_improve.md says which networks keep `smooth`, and of which it is withdrawn.
 """
 
 from __future__ import annotations

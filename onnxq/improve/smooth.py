@@ -2,7 +2,7 @@
 
 `smoothing` has the derivation, `factored` chooses the exponent of each site by measured error, and
 `factor_sites` finds who takes the factors: the normalization or the weight ahead, at no cost, or a
-Mul, at about 1% of an encoder's time.
+Mul, which takes a pass over the tensor beside the product's many.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@
 One scale holds all channels of X, so that a few large ones leave the others few codes; W has a
 scale per column, which a large row widens. With a = 1 all channels of X get one range, with a = 0
 all rows of W. (Xiao et al. 2022, "SmoothQuant", equation 4.) Which a is best depends on both
-distributions: behind a normalization about 0.8, behind a Gelu often 1 or none at all. So each is
-tried with the very quantizers, and what decides is the error of the rounded product, row by row
+distributions: what activations gain, weights pay for (scripts/bench_smooth.md). So each is tried
+with the very quantizers, and what decides is the error of the rounded product, row by row
 
     mean over rows r of |Yq[r] - Y[r]|^2 / |Y[r]|^2
 
@@ -18,8 +18,7 @@ weight's: X has a mean, and rounding W errs on it in every row alike. What is le
 
     mean over rows r of |E[r] - mean(E)|^2 / |Y[r]|^2        E = Yq - Y
 
-which leaves more to the weight: exponents come out larger. Behind a bias correction, a gated ViT
-gains 1.2 and 1.4 dB by two draws of the samples, where 0.7 and 0.9 were gained by all of E.
+which leaves more to the weight: exponents come out larger.
 """
 
 from __future__ import annotations

@@ -85,7 +85,7 @@ class Proposals:
         """Moves that take noise and time away, of a point that lacks accuracy; empty: none do.
 
         No estimate of noise says that they are wrong, however little it gives of it: in a network
-        whose errors do not add up, 0.1 dB by the estimates were 3.6.
+        whose errors do not add up, a node that is next to nothing alone may be much among others.
         """
         is_timed = self.time_of(point.position) is not None
         is_size = self.standing.goal.objective is Aim.SIZE
