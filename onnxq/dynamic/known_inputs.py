@@ -38,8 +38,9 @@ if TYPE_CHECKING:
 ALIKE = 1.0
 """Power that raw data has in common, over what each number has of its own."""
 TRUST = 0.5
-"""Exponent of the power: 4-bit logits of models/decoder and models/transformer get no worse with
-it (34.46 -> 34.49, 21.64 -> 21.67 dB); with 1, they do (34.39, 21.50)."""
+"""Exponent of the power: the whole power would trust what layers leave of raw data as if samples
+had shown it. 4-bit logits of models/decoder and models/transformer get no worse by hqq with it than
+they are by rtn (scripts/bench_weights.md)."""
 PROBE = 2
 """Channels of a factor that asks which parameters carry one."""
 

@@ -1,12 +1,8 @@
 """One scale in place of one per column, where that costs little and the objective is speed.
 
-ONNX Runtime multiplies x_scale by each column's w_scale whenever a product runs, 1.7 ns a column on
-AVX512-VNNI. With one per column, an encoder layer (widths 384 and 768, two runs) takes longer by
-
-    rows    2          4          8          16        32        64
-            10 to 16%  8 to 41%   8 to 18%   4 to 9%   -2 to 4%  0 to 2%
-
-Seven models with 32 to 784 rows took 1 to 7% longer; six of them gained 0 to 3.7 dB, one lost 2.3.
+ONNX Runtime multiplies x_scale by each column's w_scale whenever a product runs, a time per column
+that all rows share: much of a product of a few rows, and little of one of FEW_ROWS and more, where
+a scale per column is nearly always worth it (scripts/bench_dynamic.md).
 """
 
 from __future__ import annotations

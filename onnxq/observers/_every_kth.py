@@ -14,10 +14,10 @@ mean is E, and what is counted in full has no variance. The rest of a batch has
     variance <= (k - 1) sum e^2
 
 - *Clipping* at t adds (|x| - t)^2 of the values beyond it. A grid of 8 bits cuts off less than what
-  is counted in full, so that its clipping is exact. Otherwise a few far values would decide: the
-  range found in one batch cost 0.3 dB on average, up to 2 dB. Later batches count far values as all
-  others: of b batches, b - 16 have a variance, 1/64 of that in one at most (b = 32), and what is
-  lost beside the least error grows with the square of the deviation.
+  is counted in full, so that its clipping is exact. Otherwise a few far values would decide, each
+  counted k times or not at all. Later batches count far values as all others: of b batches, b - 16
+  have a variance, 1/64 of that in one at most (b = 32), and what is lost beside the least error
+  grows with the square of the deviation.
 - A grid of fewer bits clips more. Let m values that are counted in full lie beyond u > t, and B be
   the error of the others. Then E >= m (u - t)^2 + B, with a variance of (k - 1) (u - t)^2 B at
   most: the deviation is at most sqrt((k - 1) / (4 m)) of E, whatever the distribution.

@@ -3,9 +3,9 @@
     c' = f c + i g    the cell of an LSTM that is written out: f is near 1 while it remembers
 
 Codes of c leave an error of up to half a step each time, which f carries on: 1 / (1 - f) of them
-add up, and changes of less than half a step are lost whole. Silero's voice detector of opset 18
-kept 19.9 dB so, and 37.2 with these nodes in float (scripts/corpus.py). A product on the way
-begins anew, and what only copies codes rounds nothing.
+add up, and changes of less than half a step are lost whole: half the decibels of Silero's voice
+detector of opset 18 (scripts/corpus.md, "all integers"). A product on the way begins anew, and what
+only copies codes rounds nothing.
 """
 
 from __future__ import annotations

@@ -143,8 +143,8 @@ def _demand(
 def _is_idle(candidate: Candidate, demand: _Demand) -> bool:
     """Whether a cheap node that is written on codes (Sub, Tanh) has float readers only.
 
-    Between codes and float it saves little, and costs accuracy: a difference x - mean(x) in a
-    LayerNorm of single nodes lost 2 dB by it, scores ahead of a float Softmax 1 dB.
+    Between codes and float it saves little, and costs accuracy: one more rounding of a difference
+    x - mean(x) in a LayerNorm of single nodes, or of the scores ahead of a float Softmax.
     """
     rule = candidate.rule
     written = rule.role is Role.ELEMENTWISE and rule.form is Form.CODES
