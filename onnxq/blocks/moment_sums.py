@@ -78,7 +78,7 @@ class MomentSums:
         for sums in (self._own, self._cross):
             if sums is not None:
                 sums /= self.count
-        return InputMoments(self.count, self._own, self._cross)
+        return InputMoments(self._own, self._cross)
 
 
 def can_be_summed(rows: Singles) -> bool:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from onnxq.blocks.input_moments import InputMoments
 from onnxq.blocks.seen_inputs import SeenInputs
 from onnxq.blocks.solve import prepared
 from onnxq.graph.canonical import canonicalize
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     import onnx
     import onnx_ir as ir
 
-    from onnxq.blocks.input_moments import InputMoments
     from onnxq.core.arrays import Singles
     from onnxq.in_blocks.block_codes import BlockCodes
     from onnxq.in_blocks.block_spec import BlockSpec, Method
@@ -27,6 +27,13 @@ def weight(outputs: int, inputs: int, seed: int = 0) -> Singles:
     generator = np.random.default_rng(seed)
     w = generator.standard_normal((outputs, inputs)).astype(np.float32)
     return w * (1 + 4 * (generator.random(w.shape) < 0.01).astype(np.float32))
+
+
+def moments_of(seen: Singles, wanted: Singles | None = None) -> InputMoments:
+    """Moments of rows (rows, inputs), all at once; `wanted`: of the float model."""
+    own = np.asarray(seen.T @ seen, np.float64) / len(seen)
+    cross = None if wanted is None else np.asarray(wanted.T @ seen, np.float64) / len(seen)
+    return InputMoments(own, cross)
 
 
 def solved(

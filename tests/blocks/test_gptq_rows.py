@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from onnxq.blocks.gptq_rows import Compensated
-from onnxq.blocks.input_moments import InputMoments
 from onnxq.blocks.seen_inputs import noise_in
 from onnxq.in_blocks.block_spec import BlockSpec, Method, Scheme
-from tests.blocks.block_models import solved, weight
+from tests.blocks.block_models import moments_of, solved, weight
 
 if TYPE_CHECKING:
+    from onnxq.blocks.input_moments import InputMoments
     from onnxq.core.arrays import Singles
     from onnxq.in_blocks.block_codes import BlockCodes
 
@@ -40,7 +40,7 @@ def least(row: np.ndarray, moments: np.ndarray, point: int) -> float:
 
 
 def test_the_cost_is_near_the_least_of_all_codes() -> None:
-    moments = InputMoments.of_rows(correlated(INPUTS))
+    moments = moments_of(correlated(INPUTS))
     solver = Compensated.of(moments)
     found = best = 0.0
     for row in weight(10, INPUTS):
@@ -58,7 +58,7 @@ def noise(w: Singles, codes: BlockCodes, moments: InputMoments) -> float:
 
 @pytest.mark.parametrize("bits", [2, 4])
 def test_products_lose_half_or_less_of_what_rounding_loses(bits: int) -> None:
-    w, moments = weight(32, 96), InputMoments.of_rows(correlated(96))
+    w, moments = weight(32, 96), moments_of(correlated(96))
     spec = BlockSpec(bits, 32)
     nearest, made = (solved(w, spec, m, moments) for m in (Method.RTN, Method.GPTQ))
     assert noise(w, made, moments) < noise(w, nearest, moments) / 2
@@ -68,8 +68,8 @@ def test_errors_of_inputs_are_made_up_for() -> None:
     wanted = correlated(64)
     seen = wanted + np.float32(0.2) * correlated(64)[::-1]
     w, spec = weight(16, 64), BlockSpec(4, 32)
-    aware = solved(w, spec, Method.GPTQ, InputMoments.of_rows(seen, wanted))
-    blind = solved(w, spec, Method.GPTQ, InputMoments.of_rows(seen))
+    aware = solved(w, spec, Method.GPTQ, moments_of(seen, wanted))
+    blind = solved(w, spec, Method.GPTQ, moments_of(seen))
     errors = [np.square(seen @ c.reals.T - wanted @ w.T).sum() for c in (blind, aware)]
     assert errors[1] < errors[0]
 
@@ -77,19 +77,19 @@ def test_errors_of_inputs_are_made_up_for() -> None:
 def test_inputs_that_are_always_zero_do_no_harm() -> None:
     rows = correlated(40)
     rows[:, 7] = 0
-    made = solved(weight(4, 40), BlockSpec(4, 16), Method.GPTQ, InputMoments.of_rows(rows))
+    made = solved(weight(4, 40), BlockSpec(4, 16), Method.GPTQ, moments_of(rows))
     assert np.isfinite(made.reals).all()
 
 
 def test_an_input_that_is_nothing_but_zeros_gives_the_nearest_codes() -> None:
     w, zeros = weight(4, 40), np.zeros((8, 40), np.float32)
-    made = solved(w, BlockSpec(8, 16), Method.GPTQ, InputMoments.of_rows(zeros))
+    made = solved(w, BlockSpec(8, 16), Method.GPTQ, moments_of(zeros))
     assert np.abs(made.reals - w).max() < np.abs(w).max() / 100
 
 
 @pytest.mark.parametrize("scheme", [*Scheme])
 def test_every_scheme_loses_less_than_rounding(scheme: Scheme) -> None:
-    w, moments = weight(16, 72), InputMoments.of_rows(correlated(72))
+    w, moments = weight(16, 72), moments_of(correlated(72))
     spec = BlockSpec(4, 32, scheme)
     nearest, made = (solved(w, spec, m, moments) for m in (Method.RTN, Method.GPTQ))
     assert noise(w, made, moments) < noise(w, nearest, moments) / 2

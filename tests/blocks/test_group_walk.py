@@ -13,7 +13,6 @@ import pytest
 from onnxq.blocks.codes_file import CodesFile
 from onnxq.blocks.find_codes import find_codes
 from onnxq.blocks.group_walk import GroupWalk
-from onnxq.blocks.input_moments import InputMoments
 from onnxq.blocks.plan_weights import WeightPlan, WeightRequest, plan_weights
 from onnxq.blocks.write_products import FLOAT_ACCURACY, ProductWriter
 from onnxq.errors import CalibrationError
@@ -25,7 +24,7 @@ from onnxq.in_blocks.block_spec import Method
 from onnxq.ort import runtime
 from onnxq.ort.expose import expose
 from scripts._decoder import Sizes, decoder, tokens
-from tests.blocks.block_models import canonical
+from tests.blocks.block_models import canonical, moments_of
 
 if TYPE_CHECKING:
     from onnxq.core.arrays import Array, Singles
@@ -64,7 +63,7 @@ def test_moments_are_those_of_both_models(monkeypatch: pytest.MonkeyPatch) -> No
     assert len(found) == 5
     wanted, seen = rows(source, [*found]), rows(quantized, [*found])
     for name, moments in found.items():
-        whole = InputMoments.of_rows(seen[name], wanted[name])
+        whole = moments_of(seen[name], wanted[name])
         assert moments.cross is not None
         assert whole.cross is not None
         # the same numbers in segments, which ONNX Runtime fuses otherwise: float32 rounding

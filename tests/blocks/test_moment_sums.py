@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from onnxq.blocks import moment_sums
-from onnxq.blocks.input_moments import InputMoments
 from onnxq.blocks.moment_sums import MomentSums
 from onnxq.errors import CalibrationError
+from tests.blocks.block_models import moments_of
 
 
 def test_sums_of_batches_are_the_moments_of_all_rows(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -17,8 +17,8 @@ def test_sums_of_batches_are_the_moments_of_all_rows(monkeypatch: pytest.MonkeyP
     sums = MomentSums("x", 12, has_cross=True)
     for start in range(0, 40, 16):
         sums.add(seen[start : start + 16], wanted[start : start + 16])
-    made, whole = sums.moments(), InputMoments.of_rows(seen, wanted)
-    assert made.count == 40
+    made, whole = sums.moments(), moments_of(seen, wanted)
+    assert sums.count == 40
     # float32 products of at most 40 rows, in another order
     np.testing.assert_allclose(made.own, whole.own, atol=1e-6)
     assert np.array_equal(made.own, made.own.T)

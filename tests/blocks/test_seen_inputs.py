@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import onnxq
-from onnxq.blocks.input_moments import InputMoments
 from onnxq.blocks.seen_inputs import (
     MAKING_BYTES,
     MOST_BYTES,
@@ -19,7 +18,7 @@ from onnxq.blocks.seen_inputs import (
 )
 from onnxq.blocks.solve import prepared
 from onnxq.in_blocks.block_spec import BlockSpec, Method
-from tests.blocks.block_models import weight
+from tests.blocks.block_models import moments_of, weight
 from tests.dynamic_models import normal, parsed
 
 HALVES = (slice(0, 128), slice(128, 192))
@@ -42,7 +41,7 @@ def test_there_are_as_few_parts_as_fit(inputs: int, count: int) -> None:
 
 
 def moments(rows: np.ndarray[tuple[int, ...], np.dtype[np.float32]]) -> SeenInputs:
-    return SeenInputs(HALVES, lambda part: InputMoments.of_rows(rows[:, part]))
+    return SeenInputs(HALVES, lambda part: moments_of(rows[:, part]))
 
 
 @pytest.mark.parametrize("method", [Method.GPTQ, Method.AWQ])
@@ -51,7 +50,7 @@ def test_codes_of_parts_stand_beside_each_other(method: Method, block: int) -> N
     rows, w, spec = normal(300, 192), weight(6, 192), BlockSpec(4, block)
     made = prepared(method, moments(rows))(w, spec)
     for part in HALVES:
-        alone = SeenInputs.whole(InputMoments.of_rows(rows[:, part]))
+        alone = SeenInputs.whole(moments_of(rows[:, part]))
         wanted = prepared(method, alone)(np.ascontiguousarray(w[:, part]), spec)
         blocks = slice(part.start // block, -(-part.stop // block))
         if method is Method.GPTQ:
@@ -63,12 +62,12 @@ def test_codes_of_parts_stand_beside_each_other(method: Method, block: int) -> N
 def test_noise_is_the_mean_square_of_what_the_product_loses() -> None:
     rows, left = normal(50, 192), normal(5, 192, seed=1).astype(np.float64)
     lost = np.square(rows @ left.T).sum(1).mean()
-    assert noise_in(left, [(slice(None), InputMoments.of_rows(rows))]) == pytest.approx(lost)
+    assert noise_in(left, [(slice(None), moments_of(rows))]) == pytest.approx(lost)
 
 
 def test_gptq_in_parts_is_nearly_as_good_as_of_the_whole() -> None:
     rows, w, spec = normal(400, 192) @ normal(192, 192, seed=1), weight(16, 192), BlockSpec(4, 32)
-    whole = InputMoments.of_rows(rows)
+    whole = moments_of(rows)
 
     def noise(inputs: SeenInputs | None, method: Method) -> float:
         left = np.asarray(w - prepared(method, inputs)(w, spec).reals, np.float64)

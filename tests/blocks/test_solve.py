@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import pickle
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
-from onnxq.blocks.input_moments import InputMoments
 from onnxq.blocks.seen_inputs import SeenInputs
 from onnxq.blocks.solve import prepared
 from onnxq.errors import CalibrationError
 from onnxq.in_blocks.block_spec import BlockSpec, Method
-from tests.blocks.block_models import solved, weight
+from tests.blocks.block_models import moments_of, solved, weight
+
+if TYPE_CHECKING:
+    from onnxq.blocks.input_moments import InputMoments
 
 SPEC = BlockSpec(4, 16)
 
@@ -21,7 +24,7 @@ def moments(inputs: int = 48) -> InputMoments:
     generator = np.random.default_rng(1)
     mixed = generator.standard_normal((400, 8)) @ generator.standard_normal((8, inputs))
     rows = mixed + 0.3 * generator.standard_normal((400, inputs))
-    return InputMoments.of_rows(rows.astype(np.float32))
+    return moments_of(rows.astype(np.float32))
 
 
 @pytest.mark.parametrize("method", Method)

@@ -8,13 +8,12 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from onnxq.blocks.input_moments import InputMoments
 from onnxq.blocks.plan_weights import WeightRequest, plan_weights
 from onnxq.blocks.write_products import FLOAT_ACCURACY, ProductWriter
 from onnxq.blocks.write_weights import write_weights
 from onnxq.in_blocks.block_codes import BlockCodes
 from onnxq.in_blocks.block_spec import BlockSpec, Method, Scheme
-from tests.blocks.block_models import canonical, solved
+from tests.blocks.block_models import canonical, moments_of, solved
 from tests.dynamic_models import normal, op_types, parsed, run
 
 ON_GRID = np.round(normal(24, 40) * 2).clip(-8, 7)
@@ -77,7 +76,7 @@ def test_onnx_runtime_reads_codes_of_every_scheme(scheme: Scheme, inputs: int) -
     source = canonical(parsed(text, {"w": w.T.copy()}))
     plan = plan_weights(source, WeightRequest(BlockSpec(4, 32, scheme)))
     (name, decision), *_ = plan.quantized.items()
-    made = solved(w, decision.spec, Method.GPTQ, InputMoments.of_rows(normal(200, inputs)))
+    made = solved(w, decision.spec, Method.GPTQ, moments_of(normal(200, inputs)))
     tensors = {kind: ir.tensor(array) for kind, array in made.packed().arrays.items()}
     written = write_weights(source, plan, {name: tensors}, FLOAT_ACCURACY)
     x = normal(3, inputs, seed=1)
