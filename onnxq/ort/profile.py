@@ -44,19 +44,18 @@ class NodeTime:
     written: int = 1
 
 
-def node_times(profile: Path, warm_up: int = WARM_UP) -> dict[str, NodeTime]:
-    """Name of a node -> its time in one run.
+def node_times(profile: Path) -> dict[str, NodeTime]:
+    """Name of a node -> its time in one run behind the first WARM_UP.
 
     Args:
         profile: what `Session.end_profile` gives.
-        warm_up: runs that are left out.
 
     Raises:
         ModelError: the profile is none, or has no run.
     """
     try:
         events = json.loads(profile.read_text("utf-8"))
-        runs = _runs(events)[warm_up:]
+        runs = _runs(events)[WARM_UP:]
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         raise ModelError(f"ONNX Runtime's profile '{profile}' cannot be read: {error}.") from error
     if not runs:
