@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 NOT_SLOWER = 1.03  # a median up to this is no slower than float
 TIME_S = 0.002  # of one variant in one round, at least
-LEAST_ROUNDS = 7  # however slow
 
 
 def one_thread() -> onnxruntime.SessionOptions:
@@ -103,11 +102,9 @@ class Ratio:
         return f"{self.median:.2f} ({self.low:.2f}..{self.high:.2f})"
 
 
-def ratio_of(
-    ours: Callable[[], object], theirs: Callable[[], object], rounds: int, least_s: float = TIME_S
-) -> Ratio:
+def ratio_of(ours: Callable[[], object], theirs: Callable[[], object], rounds: int) -> Ratio:
     """Time of `ours` over that of `theirs`; they take turns, so that both find the same caches."""
-    times = taking_turns({"ours": ours, "theirs": theirs}, rounds, least_s)
+    times = taking_turns({"ours": ours, "theirs": theirs}, rounds)
     return paired_ratio(times["ours"], times["theirs"])
 
 
@@ -128,22 +125,18 @@ def runs_on(sessions: Sessions, feeds: Mapping[str, npt.NDArray[np.generic]]) ->
     return {name: functools.partial(each.run, None, feeds) for name, each in sessions.items()}
 
 
-def median_seconds(runs: Runs, rounds: int, limit_s: float = math.inf) -> dict[str, float]:
+def median_seconds(runs: Runs, rounds: int) -> dict[str, float]:
     """{name: median of the process's CPU seconds}, after a round to warm up.
 
     Args:
         runs: each runs once in a round.
-        rounds: at most.
-        limit_s: wall time after which no round begins, but for the first LEAST_ROUNDS.
+        rounds: behind the first one, which warms up.
     """
     times: dict[str, list[float]] = {name: [] for name in runs}
-    end = time.monotonic() + limit_s
     for turn in range(rounds + 1):
         for name, run in runs.items():
             start = time.process_time()
             run()
             if turn:
                 times[name].append(time.process_time() - start)
-        if time.monotonic() > end and turn >= LEAST_ROUNDS:
-            break
     return {name: statistics.median(each) for name, each in times.items()}

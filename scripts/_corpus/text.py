@@ -25,6 +25,8 @@ CALIBRATED, SCORED = 12, 48
 """Pictures that are calibrated on, and others that are scored."""
 PAGES, WORDS = 24, 4
 """Pages that are scored, and words on each of them."""
+BLANK = 0
+"""Character of a step that says none."""
 SAME_WORD = 0.5
 """Overlap from which a found box is the drawn word's, as in ICDAR's contests."""
 
@@ -69,11 +71,11 @@ def line_pixels(image: Image.Image, width: int) -> Singles:
     return padded
 
 
-def decoded(scores: Singles, characters: Sequence[str], blank: int = 0) -> str:
+def decoded(scores: Singles, characters: Sequence[str]) -> str:
     """Text of connectionist scores (steps, characters): repeats once, blanks not at all."""
     best = scores.argmax(-1)
     kept = [
-        i for i, before in zip(best, [blank, *best[:-1]], strict=True) if i not in (blank, before)
+        i for i, before in zip(best, [BLANK, *best[:-1]], strict=True) if i not in (BLANK, before)
     ]
     return "".join(characters[i] for i in kept)
 
