@@ -32,7 +32,7 @@ from onnxq.checking.sides import sides_of
 from onnxq.checking.verify import open_for
 from onnxq.page.render import html_of
 from onnxq.qconfig import Choice, default_qconfig_mapping
-from onnxq.survey.heading import Subject
+from onnxq.survey.heading import ReportSubject
 from onnxq.survey.survey import survey
 from onnxq.survey.verified import compared
 from scripts._tables import head, line, publish, versions
@@ -132,7 +132,7 @@ def row(case: Case, folder: Path) -> str:
     int8 = onnxq.quantize(case.model, case.samples, qconfig=case.qconfig, check=onnxq.Check.NONE)
     sides = sides_of(case.model, int8)
     found = compared(sides, open_for(sides, case.samples, None, (), {}), {})
-    subject = Subject("m.onnx", "m.int8.onnx", (1, 1))
+    subject = ReportSubject("m.onnx", "m.int8.onnx", (1, 1))
     batches = found.excerpt.chosen()
     looking_s, page = taken(
         lambda: survey(subject, found.sides, found.findings, batches, found.feedback)

@@ -150,7 +150,7 @@ def quantize(
     from onnxq.samples import open_samples
     from onnxq.samples.held_apart import held_apart
     from onnxq.samples.ignored import check_ignored
-    from onnxq.survey.survey import Beside
+    from onnxq.survey.survey import BesideFiles
 
     aim = as_objective(objective)
     prepared = prepare_model(
@@ -185,7 +185,7 @@ def quantize(
     report_quantization(prepared, made.plan, Written(made, model, output), as_json)
     if report is not None:
         reading = Reading(batch_size, ignore, feedback)
-        write_report((model, output, check or samples), report, reading, Beside(made.plan))
+        write_report((model, output, check or samples), report, reading, BesideFiles(made.plan))
 
 
 @click.command("quantize-dynamic")
@@ -233,7 +233,7 @@ def quantize_dynamic(
     from onnxq.checking.with_verdict import dynamic_trial, make_dynamic
     from onnxq.graph.annotations import Annotations
     from onnxq.graph.saving import save
-    from onnxq.survey.survey import Beside
+    from onnxq.survey.survey import BesideFiles
 
     canonical, plan = plan_dynamic_model(source, qconfig, overrides, target, objective, dtype)
     trial = dynamic_trial(canonical, asked.source, begun_s, batch_size, ignore, feedback)
@@ -244,5 +244,5 @@ def quantize_dynamic(
     report_dynamic(canonical, made.plan, Written(made, model, output), as_json)
     if report is not None:
         reading = Reading(batch_size, ignore, feedback)
-        beside = Beside(weights=made.plan.decisions)
+        beside = BesideFiles(weights=made.plan.decisions)
         write_report((model, output, check), report, reading, beside)

@@ -154,7 +154,7 @@ def quantize_weights(
     from onnxq.graph.canonical import canonicalize
     from onnxq.graph.saving import save
     from onnxq.ort.types_by_run import types_by_run
-    from onnxq.survey.survey import Beside
+    from onnxq.survey.survey import BesideFiles
 
     canonical = canonicalize(source, types_by_run)
     job = WeightsJob(
@@ -179,6 +179,6 @@ def quantize_weights(
         save(made.model, output, Annotations(annotations))
         report_weights(canonical, made.plan, mixed, Written(made, model, output), as_json)
     if report is not None:
-        beside = Beside(weights=made.plan.dynamic_decisions)
+        beside = BesideFiles(weights=made.plan.dynamic_decisions)
         reading = Reading(batch_size, ignore, {})
         write_report((model, output, check or samples), report, reading, beside)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from onnxq.static.prepared import ModelSource
-    from onnxq.survey.survey import Beside
+    from onnxq.survey.survey import BesideFiles
 
 report_option = click.option(
     "--report", type=PATH, help="Write an HTML report on the result, which opens offline."
@@ -80,12 +80,12 @@ def report(
     from onnxq.samples.ignored import check_ignored
     from onnxq.static.plan import Plan
     from onnxq.survey.heading import Bounds
-    from onnxq.survey.survey import Beside
+    from onnxq.survey.survey import BesideFiles
 
     claim_beside(model, [output], [quantized, samples, *given(plan)])
     check_ignored(reading.ignore, samples)
     bounds = Bounds(min_sqnr, max_steps)
-    beside = Beside(None if plan is None else Plan.load(plan), bounds=bounds)
+    beside = BesideFiles(None if plan is None else Plan.load(plan), bounds=bounds)
     with workers.executor() as executor:
         write_report((model, quantized, samples), output, reading, beside, executor)
 
@@ -94,7 +94,7 @@ def write_report(
     compared_ones: tuple[ModelSource, ModelSource, object],
     path: Path,
     reading: Reading,
-    beside: Beside,
+    beside: BesideFiles,
     executor: Executor | None = None,
 ) -> None:
     """Runs both models, writes their report, and fails by the bounds.

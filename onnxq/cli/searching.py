@@ -277,10 +277,10 @@ def _write_page(tuned: Tuned, kept: SearchFiles, read: tuple[Path, Path], readin
         read: the float model, and the samples that both are run on.
         reading: how samples are read.
     """
-    from onnxq.survey.survey import Beside
+    from onnxq.survey.survey import BesideFiles
 
     assert kept.report is not None
-    beside = Beside(tuned.plan, tuned=tuned, notes=tuned.missed)
+    beside = BesideFiles(tuned.plan, tuned=tuned, notes=tuned.missed)
     best = tuned.model if tuned.missed else kept.output
     write_report((read[0], best, read[1]), kept.report, reading, beside)
 

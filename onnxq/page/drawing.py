@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from onnxq.page.content import NodePart, Page
-    from onnxq.page.layering import Layout, Point
+    from onnxq.page.layering import GraphLayout, Point
 
 BOX_HIGH = 50
 """Height of a box: three lines."""
@@ -192,7 +192,7 @@ def _time_words(node: NodePart) -> str:
     return "–" if value is None or not takes_time(node) else change(value)
 
 
-def _line(layout: Layout, place: int) -> str:
+def _line(layout: GraphLayout, place: int) -> str:
     """Path of an edge: from below its node, by its lanes, to above its reader."""
     points, gutters = layout.routes[place], layout.gutters[place]
     drawn = [f"M{tenth(points[0][0])} {tenth(points[0][1] + BOX_HIGH / 2)}"]

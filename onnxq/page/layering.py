@@ -39,7 +39,7 @@ LANES_A_NODE, LANES_AT_LEAST = 8, 2_000
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class GraphLayout:
     """Places of nodes and edges.
 
     Attributes:
@@ -57,7 +57,7 @@ class Layout:
     height: float
 
 
-def layout_of(widths: Sequence[float], edges: Sequence[Edge], shape: float = 1.6) -> Layout:
+def layout_of(widths: Sequence[float], edges: Sequence[Edge], shape: float = 1.6) -> GraphLayout:
     """Places of a graph's nodes.
 
     Args:
@@ -66,7 +66,7 @@ def layout_of(widths: Sequence[float], edges: Sequence[Edge], shape: float = 1.6
         shape: width over height that the drawing should have.
     """
     if not widths:
-        return Layout((), (), (), 0.0, 0.0)
+        return GraphLayout((), (), (), 0.0, 0.0)
     graph = _Layered(widths, edges)
     graph.sort()
     graph.place()
@@ -76,7 +76,7 @@ def layout_of(widths: Sequence[float], edges: Sequence[Edge], shape: float = 1.6
     points = [columns.point(graph.layer[item], graph.x[item]) for item in range(len(graph.x))]
     routes = [[points[item] for item in graph.way(edge)] for edge in edges]
     gutters = [_gutters(graph, columns, edge) for edge in edges]
-    return Layout(
+    return GraphLayout(
         tuple(points[: len(widths)]),
         tuple(map(tuple, routes)),
         tuple(gutters),

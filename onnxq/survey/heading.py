@@ -43,7 +43,7 @@ NO_BOUNDS = Bounds()
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
+class ReportSubject:
     """Names of what a report is about.
 
     Attributes:
@@ -64,7 +64,7 @@ class Subject:
 
 
 def heading(
-    subject: Subject,
+    subject: ReportSubject,
     findings: Findings,
     bounds: Bounds,
     times: PairedNodeTimes | None,

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from onnxq.qparams import QParams
     from onnxq.samples.inputs import Batch
     from onnxq.static.plan import Plan
-    from onnxq.survey.heading import Subject
+    from onnxq.survey.heading import ReportSubject
     from onnxq.tuning.search.milestone import Milestone
     from onnxq.tuning.tuned import Tuned
 
@@ -39,7 +39,7 @@ MOST_MOVES = 4
 
 
 @dataclass(frozen=True)
-class Beside:
+class BesideFiles:
     """Knowledge beside the two files.
 
     Attributes:
@@ -57,16 +57,16 @@ class Beside:
     notes: tuple[str, ...] = ()
 
 
-NOTHING_BESIDE = Beside()
+NOTHING_BESIDE = BesideFiles()
 
 
 def survey(
-    subject: Subject,
+    subject: ReportSubject,
     sides: Sides,
     findings: Findings,
     batches: Sequence[Batch],
     feedback: Mapping[str, str],
-    beside: Beside = NOTHING_BESIDE,
+    beside: BesideFiles = NOTHING_BESIDE,
 ) -> Page:
     """The page of a report; what cannot be measured is left out, and the page says why.
 
@@ -114,7 +114,7 @@ def survey(
 class _Missing:
     """Sections that are not there, and why."""
 
-    def __init__(self, beside: Beside) -> None:
+    def __init__(self, beside: BesideFiles) -> None:
         self.said: dict[str, str] = {}
         if beside.plan is None and beside.weights is None:
             self.said["decisions"] = (

@@ -17,8 +17,8 @@ from onnxq.samples.excerpt import Excerpt
 from onnxq.samples.ignored import check_ignored
 from onnxq.samples.state import as_feedback
 from onnxq.static.arguments import check_progress
-from onnxq.survey.heading import Subject
-from onnxq.survey.survey import NOTHING_BESIDE, Beside, survey
+from onnxq.survey.heading import ReportSubject
+from onnxq.survey.survey import NOTHING_BESIDE, BesideFiles, survey
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -46,7 +46,7 @@ class Compared:
     excerpt: Excerpt
     feedback: Mapping[str, str]
 
-    def write(self, path: Path, beside: Beside = NOTHING_BESIDE, command: str = "") -> None:
+    def write(self, path: Path, beside: BesideFiles = NOTHING_BESIDE, command: str = "") -> None:
         """Writes the report.
 
         Args:
@@ -58,7 +58,7 @@ class Compared:
             OutputError: the path cannot be written; nothing is left behind.
         """
         sides = self.sides
-        subject = Subject(
+        subject = ReportSubject(
             _label(sides.model, "the float model"),
             _label(sides.quantized, "the quantized model"),
             (_size(sides.model, sides), _size(sides.quantized, sides)),

@@ -4,10 +4,10 @@ import dataclasses
 import math
 
 from onnxq.checking.findings import Execution, Findings, OutputFinding, TensorFinding
-from onnxq.survey.heading import NO_BOUNDS, Bounds, Subject, heading
+from onnxq.survey.heading import NO_BOUNDS, Bounds, ReportSubject, heading
 from onnxq.survey.node_times import PairedNodeTimes
 
-SUBJECT = Subject("m.onnx", "q.onnx", (1000, 250))
+SUBJECT = ReportSubject("m.onnx", "q.onnx", (1000, 250))
 
 
 def findings(db: float, top1: float | None = None) -> Findings:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 from onnxq.checking.verify import findings_of, open_for
 from onnxq.errors import UnsupportedError
 from onnxq.survey import survey as module
-from onnxq.survey.heading import Subject
-from onnxq.survey.survey import Beside, survey
+from onnxq.survey.heading import ReportSubject
+from onnxq.survey.survey import BesideFiles, survey
 from tests.survey.pair import BATCH, pair
 
 if TYPE_CHECKING:
@@ -15,17 +15,17 @@ if TYPE_CHECKING:
 
     from onnxq.page.content import Page
 
-SUBJECT = Subject("m", "q", (2, 1))
+SUBJECT = ReportSubject("m", "q", (2, 1))
 
 
-def surveyed(beside: Beside) -> Page:
+def surveyed(beside: BesideFiles) -> Page:
     sides = pair().sides()
     findings = findings_of(sides, open_for(sides, [BATCH], None, (), {}), {})
     return survey(SUBJECT, sides, findings, [BATCH], {}, beside)
 
 
 def test_parts_name_each_other_by_their_places() -> None:
-    page = surveyed(Beside(pair().plan))
+    page = surveyed(BesideFiles(pair().plan))
     assert {t.name for t in page.tensors} >= {"x", "r1", "y"}
     for place, node in enumerate(page.nodes):
         makers = [page.tensors[t].node for t in node.tensors]
@@ -45,11 +45,11 @@ def test_what_cannot_be_measured_says_why(monkeypatch: pytest.MonkeyPatch) -> No
         raise UnsupportedError("operator 'Foo' is not known here")
 
     monkeypatch.setattr(module, "layers_on_machines", refused)
-    missing = {fact.name: fact.value for fact in surveyed(Beside()).missing}
+    missing = {fact.name: fact.value for fact in surveyed(BesideFiles()).missing}
     assert missing["machines"] == "Not measured: operator 'Foo' is not known here"
     assert "--save-plan" in missing["decisions"]
 
 
 def test_pages_are_values() -> None:
-    page = surveyed(Beside(pair().plan))
+    page = surveyed(BesideFiles(pair().plan))
     assert dataclasses.replace(page) == page
