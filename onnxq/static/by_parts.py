@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownPart:
     """A part of the samples, and what is known of its batches.
 
     Attributes:
@@ -69,11 +69,11 @@ class ObservingWorker:
     shard: Shard
     threads: int
 
-    def __call__(self) -> Callable[[Known], Seen]:
+    def __call__(self) -> Callable[[KnownPart], Seen]:
         """Function of a part."""
         run = Calibration(self.prepared, shard=self.shard, threads=self.threads)
 
-        def observe(known: Known) -> Seen:
+        def observe(known: KnownPart) -> Seen:
             run.begin_anew()
             for number, batch in zip(known.part.numbers, known.part.samples, strict=True):
                 if number in known.seen:
@@ -110,7 +110,7 @@ def seen_by_parts(
         WorkerError: workers died, more often than it was tried.
     """
     known = (
-        Known(part, {n: before.batches[n] for n in part.numbers if n in before.batches})
+        KnownPart(part, {n: before.batches[n] for n in part.numbers if n in before.batches})
         for part in parts(samples, slots(executor), first)
     )
     return in_order(executor, observing, known)

@@ -105,7 +105,7 @@ def layer_by_layer(module: fx.GraphModule, model: ir.Model, bound: BoundInputs) 
 
 
 @contextlib.contextmanager
-def beside(module: fx.GraphModule, model: ir.Model, feeding: Feeding) -> Iterator[Beside]:
+def beside(module: fx.GraphModule, model: ir.Model, feeding: Feeding) -> Iterator[ModulePair]:
     """Module and model, to be run on the same batches.
 
     Args:
@@ -115,10 +115,10 @@ def beside(module: fx.GraphModule, model: ir.Model, feeding: Feeding) -> Iterato
     """
     exposed = expose(model, list(_quantized(model)))
     with runtime.open_session(exposed.model, threads=1) as session, torch.no_grad():
-        yield Beside(module, model, exposed.outputs, session, feeding)
+        yield ModulePair(module, model, exposed.outputs, session, feeding)
 
 
-class Beside:
+class ModulePair:
     """A module and its exported model, side by side.
 
     Attributes:
@@ -182,7 +182,7 @@ class _Codes:
 class _Runner(fx.Interpreter):
     """Runs the module and compares where it rounds; may go on from there with the model's codes."""
 
-    def __init__(self, module: fx.GraphModule, found: Beside, codes: _Codes) -> None:
+    def __init__(self, module: fx.GraphModule, found: ModulePair, codes: _Codes) -> None:
         super().__init__(module)
         self._found = found
         self._codes = codes

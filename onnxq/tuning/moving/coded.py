@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Coded:
+class CodedMappings:
     """Mappings in which units are in their forms with the most integers, alone or together.
 
     Attributes:

@@ -21,7 +21,7 @@ from onnxq.tuning.judging.score import Score
 from onnxq.tuning.judging.standing import Standing, noise_of
 from onnxq.tuning.measuring.measure_sensitivity import sensitivity_of
 from onnxq.tuning.measuring.measure_times import measure_times, times_of
-from onnxq.tuning.moving.coded import Coded
+from onnxq.tuning.moving.coded import CodedMappings
 from onnxq.tuning.moving.estimates import Estimates, spread
 from onnxq.tuning.moving.kinds import Alike, apart, by_kind, dearest_parts
 from onnxq.tuning.moving.moves import (
@@ -134,7 +134,7 @@ class Course:
         self._spent = 0.0  # runs of the sensitivity
         self._estimating = evaluations
         self._measured: tuple[Alike, ...] = ()
-        self._coded: Coded | None = None
+        self._coded: CodedMappings | None = None
         self._proposals: Proposals | None = None
 
     @property
@@ -179,7 +179,7 @@ class Course:
         Where there are too few runs for all, kinds with the least weights are not measured.
         """
         kinds = tuple(sorted(by_kind(units), key=lambda kind: -kind.weights))
-        coded = Coded(asked, tuple(units))
+        coded = CodedMappings(asked, tuple(units))
         self._estimating = self._covering(coded.together)
         found = self._costs(coded, kinds)
         parts = dearest_parts(kinds, {cost.group: cost.noise for cost in found.costs})
@@ -203,7 +203,7 @@ class Course:
         except REFUSALS:  # which the sensitivity says
             return evaluations
 
-    def _costs(self, coded: Coded, groups: Sequence[Alike]) -> Sensitivity:
+    def _costs(self, coded: CodedMappings, groups: Sequence[Alike]) -> Sensitivity:
         most = min(MOST_SHARE * self._goal.max_runs, self._goal.max_runs - 1) - self._spent
         found = sensitivity_of(
             self._estimating, coded.alone, groups, coded.together, self._executor, most

@@ -22,7 +22,7 @@ from onnxq.qconfig import (
 from onnxq.samples.held_apart import held_apart
 from onnxq.tuning.judging.metric import SQNR
 from onnxq.tuning.judging.subject import Subject, Wishes
-from onnxq.tuning.moving.coded import Coded
+from onnxq.tuning.moving.coded import CodedMappings
 from onnxq.tuning.moving.kinds import Alike
 from onnxq.tuning.moving.units import units_of
 from tests.examples import ALL_INTEGERS, images, network
@@ -232,7 +232,7 @@ def test_estimates_share_the_calibration_of_what_covers_them() -> None:
     asked = evaluator.subject.default
     prepared = evaluator.subject.prepared(asked.without_forms().set_choice(Choice.ALL_INTEGERS))
     units = units_of(prepared.model, prepared.decisions, asked)
-    coded = Coded(asked, units)
+    coded = CodedMappings(asked, units)
     groups = [Alike((unit,)) for unit in units]
     exact = {group.name: evaluator.quantized(coded.alone(group)).plan for group in groups}
     apart = evaluator.observations.calibrations

@@ -10,7 +10,7 @@ from onnxq.operator import NodeForm
 from onnxq.qconfig import Choice, QConfig
 from onnxq.tuning.evaluating.evaluations import Evaluations
 from onnxq.tuning.evaluating.journal import Journal, JournalHead
-from onnxq.tuning.moving.coded import Coded
+from onnxq.tuning.moving.coded import CodedMappings
 from onnxq.tuning.moving.kinds import Alike
 from onnxq.tuning.moving.moves import ActivationObserver, with_form
 from onnxq.tuning.moving.part_moves import Changed, PartMoves
@@ -33,14 +33,14 @@ def evaluator() -> Evaluator:
     return evaluator_of(chain(), {"x": x})
 
 
-def begun(evaluator: Evaluator) -> Coded:
+def begun(evaluator: Evaluator) -> CodedMappings:
     """A start with a bad observer everywhere."""
     asked = LOSSY.applied(evaluator.subject.default.set_choice(Choice.ALL_INTEGERS))
     prepared = evaluator.subject.prepared(asked)
-    return Coded(asked, units_of(prepared.model, prepared.decisions, asked))
+    return CodedMappings(asked, units_of(prepared.model, prepared.decisions, asked))
 
 
-def offering(evaluator: Evaluator, coded: Coded) -> PartMoves:
+def offering(evaluator: Evaluator, coded: CodedMappings) -> PartMoves:
     groups = [Alike((unit,)) for unit in coded.units]
     evaluations = Evaluations(evaluator, Journal.open(None, HEAD))
     return PartMoves(evaluations, groups, [WHOLE, LOSSY], coded.alone, None)
