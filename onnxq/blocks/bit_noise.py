@@ -28,7 +28,7 @@ from onnxq.blocks.stages import last_reads, stages_of
 from onnxq.blocks.write_products import FLOAT_ACCURACY, ProductWriter
 from onnxq.core.threads import workers
 from onnxq.graph.walk import node_name, value_name, walk
-from onnxq.improve.kept import Kept
+from onnxq.improve.kept import KeptArrays
 from onnxq.improve.segments import cut
 from onnxq.in_blocks.block_spec import BITS, Method
 
@@ -162,7 +162,7 @@ class _Variants:
         self.last = last_reads(self.stages)
         self.outputs = judged_outputs(model)
         self.nodes = {node_name(node): node for node in model.graph}
-        feeds = stack.enter_context(Kept())
+        feeds = stack.enter_context(KeptArrays())
         for batch in batches:
             for tensor, array in batch.items():
                 feeds.add(tensor, array)

@@ -22,7 +22,7 @@ from onnxq.blocks.write_products import FLOAT_ACCURACY, ProductWriter
 from onnxq.core.threads import workers
 from onnxq.errors import CalibrationError, listed
 from onnxq.graph.walk import node_name, value_name, walk
-from onnxq.improve.kept import Kept
+from onnxq.improve.kept import KeptArrays
 from onnxq.improve.segments import cut
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ class _Run:
         self.ended: dict[int, list[str]] = {}
         for tensor, index in self.last.items():
             self.ended.setdefault(index, []).append(tensor)
-        feeds, self.batches = stack.enter_context(Kept()), 0
+        feeds, self.batches = stack.enter_context(KeptArrays()), 0
         for batch in walked.batches:
             self.batches += 1
             for tensor, array in batch.items():

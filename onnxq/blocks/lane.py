@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Self
 
-from onnxq.improve.kept import Kept
+from onnxq.improve.kept import KeptArrays
 from onnxq.ort import runtime
 
 if TYPE_CHECKING:
@@ -22,8 +22,8 @@ class Lane:
         share: part of the memory for lanes that is this one's.
     """
 
-    def __init__(self, feeds: Kept | Lane, batches: int, share: float = 1.0) -> None:
-        self._feeds, self._batches, self._made = feeds, batches, Kept(share)
+    def __init__(self, feeds: KeptArrays | Lane, batches: int, share: float = 1.0) -> None:
+        self._feeds, self._batches, self._made = feeds, batches, KeptArrays(share)
 
     def get(self, tensor: str, batch: int) -> Array:
         """The tensor's array of a batch."""

@@ -27,7 +27,7 @@ class _Place:
     shape: tuple[int, ...]
 
 
-class Kept:
+class KeptArrays:
     """Arrays of tensors, by batch; a context manager that closes its files.
 
     Args:

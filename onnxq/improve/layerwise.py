@@ -25,7 +25,7 @@ from onnxq.improve.constants import Constants
 from onnxq.improve.held_back import ENOUGH_SAMPLES, enough, is_held_back, too_few
 from onnxq.improve.improvement import Improved
 from onnxq.improve.judgement import judgement_of
-from onnxq.improve.kept import Kept
+from onnxq.improve.kept import KeptArrays
 from onnxq.improve.layers import layers_of
 from onnxq.improve.segments import cut, segments_of, with_folded_behind
 from onnxq.ort import runtime
@@ -106,7 +106,7 @@ def layerwise(
     if why := too_few(batches):
         return with_outcomes(Improved(prepared, plan), (Outcome(name, "", False, why=why),))
     # sums are the same whatever the number of cores, with one BLAS thread
-    with workers(1), Kept() as floats, Kept() as quantized:
+    with workers(1), KeptArrays() as floats, KeptArrays() as quantized:
         walk = _Walk(prepared, plan, batches, name, begin, floats, quantized)
         outcomes = walk.through()
         better = dataclasses.replace(prepared, model=walk.now.model, aim=walk.aim)
@@ -153,8 +153,8 @@ class _Walk:
         batches: Sequence[Batch],
         name: str,
         begin: Begin,
-        floats: Kept,
-        quantized: Kept,
+        floats: KeptArrays,
+        quantized: KeptArrays,
     ) -> None:
         self.prepared, self.batches, self.name, self.begin = prepared, batches, name, begin
         self.planned = plan
@@ -262,7 +262,7 @@ class _Walk:
                 )
 
 
-def _results(session: runtime.Session, kept: Kept, batch: int) -> dict[str, Array]:
+def _results(session: runtime.Session, kept: KeptArrays, batch: int) -> dict[str, Array]:
     """Results of a segment for a batch, by name."""
     feeds = {name: kept.get(name, batch) for name in session.inputs}
     return dict(zip(session.outputs, session.run(feeds), strict=True))

@@ -6,7 +6,7 @@ import numpy as np
 from onnx import helper
 
 from onnxq.blocks.lane import Lane
-from onnxq.improve.kept import Kept
+from onnxq.improve.kept import KeptArrays
 from tests.examples import as_ir, model, weights
 
 
@@ -14,7 +14,7 @@ def test_outputs_are_kept_for_every_batch_until_they_are_dropped() -> None:
     part = as_ir(
         model([helper.make_node("Add", ["x", "w"], ["y"])], {"w": weights(0, 3)}, {"x": ["N", 3]})
     )
-    feeds = Kept()
+    feeds = KeptArrays()
     batches = [np.full((size, 3), size, np.float32) for size in (1, 2)]
     for batch in batches:
         feeds.add("x", batch)

@@ -9,7 +9,7 @@ import pytest
 
 from onnxq.errors import OutputError
 from onnxq.improve import kept
-from onnxq.improve.kept import Kept
+from onnxq.improve.kept import KeptArrays
 
 
 class Full(io.BytesIO):
@@ -27,5 +27,5 @@ class Full(io.BytesIO):
 def test_a_full_disk_names_the_folder_and_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kept, "MOST_IN_MEMORY", 0)
     monkeypatch.setattr("tempfile.TemporaryFile", Full)
-    with Kept() as between, pytest.raises(OutputError, match="set TMPDIR to another folder"):
+    with KeptArrays() as between, pytest.raises(OutputError, match="set TMPDIR to another folder"):
         between.add("t", np.zeros(3))

@@ -10,7 +10,7 @@ from onnx import helper
 
 import onnxq
 from onnxq.improve import kept
-from onnxq.improve.kept import Kept
+from onnxq.improve.kept import KeptArrays
 from onnxq.improve.layers import layers_of
 from onnxq.improve.layerwise import Proposal, layerwise
 from onnxq.ort import runtime
@@ -122,7 +122,7 @@ def test_layers_see_what_the_whole_quantized_model_gives_them(
 
 def test_arrays_come_back_from_memory_and_from_files(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kept, "MOST_IN_MEMORY", 100)
-    between = Kept()
+    between = KeptArrays()
     arrays = [np.full((3, 4), i, np.float32) for i in range(5)]
     for array in arrays:
         between.add("t", array)
