@@ -12,6 +12,7 @@ from onnxq.operator import (
     Call,
     Case,
     Curve,
+    Factored,
     Float,
     Form,
     Linear,
@@ -58,10 +59,10 @@ class Div(Operator):
         return Rule(Role.ELEMENTWISE, activations=varying, form=Form.FLOAT)
 
     def responses(self, node: ir.Node) -> tuple[Response, ...]:
-        """Constant divisors are factors; small divisors that vary magnify their errors."""
+        """Constant divisors are factors; small divisors that vary magnify all errors."""
         divisor = constant(node, 1)
         if divisor is None:
-            return (Curve(1, np.reciprocal, -1.0),)
+            return (Curve(1, np.reciprocal, -1.0), Factored(0, 1, -1.0))
         return (Linear((0,), float((1 / np.square(divisor, dtype=np.float64)).mean())),)
 
     def scaled(self, node: ir.Node, factor: Reals) -> tuple[Mapping[int, Reals], ...]:

@@ -12,6 +12,7 @@ from onnxq.operator import (
     Call,
     Case,
     Curve,
+    Factored,
     Float,
     Ints,
     Linear,
@@ -48,14 +49,14 @@ class Mul(Operator):
         return infinite_operand(node, (0, 1)) or Rule(Role.ELEMENTWISE, activations=(0, 1))
 
     def responses(self, node: ir.Node) -> tuple[Response, ...]:
-        """A square, or factors that are constants; errors behind two tensors are not followed."""
+        """A square, factors that are constants, or two tensors, each of them the other's factor."""
         if node.inputs[0] is node.inputs[1]:
             return (Curve(0, np.square, 2.0),)
         for slot in (0, 1):
             factors = constant(node, 1 - slot)
             if factors is not None and not is_constant(node, slot):
                 return (Linear((slot,), float(np.square(factors, dtype=np.float64).mean())),)
-        return ()
+        return (Factored(0, 1), Factored(1, 0))
 
     def scaled(self, node: ir.Node, factor: Reals) -> tuple[Mapping[int, Reals], ...]:
         """Either operand carries it."""

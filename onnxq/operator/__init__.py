@@ -31,7 +31,7 @@ from onnxq.operator.contract import (
 from onnxq.operator.integer_call import IntegerCall
 from onnxq.operator.node_form import NodeForm
 from onnxq.operator.node_plan import DynamicForm, DynamicNodePlan, NodePlan
-from onnxq.operator.response import Curve, Linear, Normalizing, Response, Weighted
+from onnxq.operator.response import Curve, Factored, Linear, Normalizing, Response, Weighted
 from onnxq.operator.rule import (
     Case,
     DynamicRule,
@@ -56,6 +56,7 @@ __all__ = [
     "DynamicRule",
     "DynamicSite",
     "DynamicWeight",
+    "Factored",
     "Float",
     "Form",
     "IntegerCall",

@@ -80,4 +80,19 @@ class Weighted:
     rows: Array
 
 
-Response = Linear | Curve | Normalizing | Weighted
+@dataclass(frozen=True, slots=True)
+class Factored:
+    """The error of one input, times another that varies, or over it.
+
+    Attributes:
+        slot: of the input.
+        by: slot of the other.
+        power: of the other: 1, or -1 where it divides.
+    """
+
+    slot: int
+    by: int
+    power: float = 1.0
+
+
+Response = Linear | Curve | Normalizing | Weighted | Factored

@@ -16,6 +16,16 @@ with q = 1 (powers of a spectrum, summed by a filter bank of weights from 0 on) 
 a (sum of w^2) / (sum of w). Sums, copies and bounds leave it as it is. Both take the summands of a
 band for as large as each other. So a band is lost whole where its sum is below half a step times
 (sum of w).
+
+A quotient y = x / d has errors that differ from value to value, by how large the divisor is there:
+
+    a |x|^q  ->  a |d|^(q - 2) |y|^q, and y is dead below half a step of x over |d|
+
+What is divided by a measure of its own loudness is as large where it is quiet, so that y and d are
+taken for independent: the noise behind is the mean over the divisors that the samples have. A
+product with another tensor is that with 1 / d, where the samples tell it.
+
+Over 300 lines, because what a step makes of an error is the equations above, one function each.
 """
 
 from __future__ import annotations
@@ -30,13 +40,14 @@ from onnxq import catalog
 from onnxq.graph.walk import node_name, value_name, walk
 from onnxq.graph.weights import constant_array
 from onnxq.observers import FloatHistogramObserver, NormalizationObserver
-from onnxq.observers.tensor_noise import TensorNoise, decibels
-from onnxq.operator import Curve, Linear, Normalizing, Weighted, WeightSlot
+from onnxq.observers.tensor_noise import TensorNoise, decibels, noise_at
+from onnxq.operator import Curve, Factored, Linear, Normalizing, Weighted, WeightSlot
 from onnxq.operator.carried_errors import carried_errors
 from onnxq.operator.nodes import constant, find_input, input_at
+from onnxq.static.noise.watched import responses
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     import onnx_ir as ir
 
@@ -44,8 +55,12 @@ if TYPE_CHECKING:
     from onnxq.observers import Observer
     from onnxq.operator.carried_errors import CarriedError
 
+    Change = Callable[["Error"], "Error"]
+
+
 MOST_MAGNIFIERS = 8  # kept per tensor; those behind have been counted on the way
 SECOND_ORDER = 3.0  # E e^4 / (E e^2)^2 of a normal distribution
+MOST_FACTORS = 16  # of the sizes that a tensor of factors has: as many quantiles
 SQUARE = 2.0
 # Gauss-Hermite: five errors of a normal distribution of variance 1 with their shares
 _ERRORS, _SHARES = np.polynomial.hermite_e.hermegauss(5)
@@ -105,12 +120,18 @@ class Magnifier:
         return ours == (other.node, other.reader, other.products)
 
     def through(
-        self, node: ir.Node, change: Callable[[Error], Error] | None = None, products: int = 0
+        self, node: ir.Node, changes: Sequence[Change] = (), products: int = 0
     ) -> Magnifier:
-        """The same one, seen from ahead of a node; None: that leaves errors as they are."""
+        """The same one, seen from ahead of a node that does these to as many shares of an error.
+
+        Without any, it leaves errors as they are.
+        """
 
         def sqnr_db(error: Error) -> float:
-            return self.sqnr_db(error if change is None else change(error))
+            if not changes:
+                return self.sqnr_db(error)
+            noises = [noise_at(self.sqnr_db(change(error))) for change in changes]
+            return decibels(1.0, sum(noises) / len(noises))
 
         products += self.products
         return Magnifier(self.node, self.tensor, node_name(node), products, sqnr_db)
@@ -156,9 +177,11 @@ def _steps(
         return
     for step in carried_errors(operator, node) if behind else ():
         followed = [magnifier for magnifier in behind if step.is_followed(magnifier.products)]
-        change = _change(node, step, positive) if followed else None
+        changes = _changes(node, step, observers, positive) if followed else None
+        if changes is None:
+            continue
         for magnifier in followed:
-            yield step.value, magnifier.through(node, change, step.products)
+            yield step.value, magnifier.through(node, changes, step.products)
     for response in operator.responses(node):
         match response:
             case Curve():
@@ -167,21 +190,27 @@ def _steps(
                 yield from _ahead_of_normalization(node, response, observers)
 
 
-def _change(
-    node: ir.Node, step: CarriedError, positive: Collection[str]
-) -> Callable[[Error], Error] | None:
-    """Error of the input -> error of the result; None: the same."""
+def _changes(
+    node: ir.Node, step: CarriedError, observers: Mapping[str, Observer], positive: Collection[str]
+) -> tuple[Change, ...] | None:
+    """Error of the input -> error of the result, of as many shares; empty: the same.
+
+    None: what becomes of it is not known.
+    """
     adds = value_name(step.value) in positive
     match step.through:
+        case Factored(by=by, power=power):
+            factors = _factors(node, by, power, observers)
+            return None if factors is None else tuple(map(_times, factors))
         case Linear():
-            return _scaled(step.through)
+            return (_scaled(step.through),)
         case Curve(exponent=exponent) if exponent is not None:
-            return _raised(exponent)
+            return (_raised(exponent),)
         case Weighted(rows=rows):
-            return _summed(rows, adds=adds)
+            return (_summed(rows, adds=adds),)
         case WeightSlot(slot=slot, axis=axis):
-            return _multiplied(constant_array(input_at(node, slot)), axis, adds=adds)
-    return None if step.bounds is None else _bounded(*step.bounds)
+            return (_multiplied(constant_array(input_at(node, slot)), axis, adds=adds),)
+    return () if step.bounds is None else (_bounded(*step.bounds),)
 
 
 def _ahead_of_curve(
@@ -190,7 +219,21 @@ def _ahead_of_curve(
     value = _varying(node, curve.slot)
     seen = None if value is None else observers.get(value_name(value))
     if value is not None and isinstance(seen, FloatHistogramObserver):
-        yield value, _magnifier(node, value, _of_curve(curve, seen))
+        yield value, _magnifier(node, value, _of_curve(curve, seen, _origins(node, curve)))
+
+
+def _origins(node: ir.Node, curve: Curve) -> tuple[float, ...]:
+    """Numbers from which the signal of what the function gives may count; none: from its mean.
+
+    The mean of a power is signal, as a factor or a divisor is; but not what its only reader takes
+    from it: (x + 2)^0.5 - 2^0.5. That of a logarithm is none: it is how loud the samples are.
+    """
+    if curve.exponent is None:
+        return ()
+    readers = list(node.outputs[0].consumers())
+    found = responses(readers[0]) if len(readers) == 1 else ()
+    lines = [each for each in found if isinstance(each, Linear) and each.offset]
+    return (0.0, *(-float(each.offset or 0.0) / each.gain**0.5 for each in lines))
 
 
 def _ahead_of_normalization(
@@ -215,7 +258,52 @@ def _varying(node: ir.Node, slot: int) -> ir.Value | None:
     return None if value is None or value.is_initializer() else value
 
 
-def _scaled(linear: Linear) -> Callable[[Error], Error]:
+def _factors(
+    node: ir.Node, slot: int, power: float, observers: Mapping[str, Observer]
+) -> list[float] | None:
+    """Sizes of an input to that power, from the smallest on, for equal shares of its values.
+
+    None: they are not known, as it is neither watched nor a function of what is.
+    """
+    value = _varying(node, slot)
+    found = None if value is None else _seen(value, observers)
+    if found is None:
+        return None
+    values, counts = found
+    with np.errstate(all="ignore"):
+        sizes = np.abs(values) ** power
+    good = np.isfinite(sizes) & (sizes > 0)  # a factor of 0 leaves no error
+    order = np.argsort(sizes[good])
+    sizes, shares = sizes[good][order], np.cumsum(counts[good][order])
+    if not sizes.size:
+        return None
+    wanted = (np.arange(MOST_FACTORS) + 0.5) / MOST_FACTORS * shares[-1]
+    return [float(size) for size in sizes[np.searchsorted(shares, wanted)]]
+
+
+def _seen(value: ir.Value, observers: Mapping[str, Observer]) -> tuple[Reals, Reals] | None:
+    """(values, counts) of a watched tensor, or of a Curve of one; None: neither."""
+    seen = observers.get(value_name(value))
+    if isinstance(seen, FloatHistogramObserver):
+        return seen.occupied()
+    producer = value.producer()
+    if producer is None:
+        return None
+    for response in responses(producer):
+        read = find_input(producer, response.slot) if isinstance(response, Curve) else None
+        seen = None if read is None else observers.get(value_name(read))
+        if isinstance(response, Curve) and isinstance(seen, FloatHistogramObserver):
+            x, counts = seen.occupied()
+            with np.errstate(all="ignore"):
+                return response.function(x), counts
+    return None
+
+
+def _times(factor: float) -> Change:
+    return _scaled(Linear((0,), factor * factor))
+
+
+def _scaled(linear: Linear) -> Change:
     """Times factors c: a |x|^q becomes c^2 a |y / c|^q."""
     factor = linear.gain**0.5
 
@@ -228,7 +316,7 @@ def _scaled(linear: Linear) -> Callable[[Error], Error]:
     return change
 
 
-def _bounded(low: float, high: float) -> Callable[[Error], Error]:
+def _bounded(low: float, high: float) -> Change:
     """Within bounds, which leave fewer values that are dead where they are beyond the floor."""
 
     def change(error: Error) -> Error:
@@ -241,7 +329,7 @@ def _bounded(low: float, high: float) -> Callable[[Error], Error]:
     return change
 
 
-def _raised(p: float) -> Callable[[Error], Error]:
+def _raised(p: float) -> Change:
     def change(error: Error) -> Error:
         raised = tuple((p * p * a, (q + 2 * (p - 1)) / p) for a, q in error.terms)
         if p == SQUARE:
@@ -255,7 +343,7 @@ def _raised(p: float) -> Callable[[Error], Error]:
     return change
 
 
-def _multiplied(weight: Array, axis: int, *, adds: bool) -> Callable[[Error], Error]:
+def _multiplied(weight: Array, axis: int, *, adds: bool) -> Change:
     """Times a constant weight: per channel of the result, sum over k of a_k w_k^2.
 
     What is dead is known where no summand takes from another: weights and values are from 0 on.
@@ -283,7 +371,7 @@ def _multiplied(weight: Array, axis: int, *, adds: bool) -> Callable[[Error], Er
     return change
 
 
-def _summed(rows: Array, *, adds: bool) -> Callable[[Error], Error]:
+def _summed(rows: Array, *, adds: bool) -> Change:
     """Times the rows of a constant, in the mean of its sums: these may lie on any axis."""
     change = _multiplied(rows.reshape(-1, rows.shape[-1]), 0, adds=adds)
 
@@ -294,12 +382,10 @@ def _summed(rows: Array, *, adds: bool) -> Callable[[Error], Error]:
     return in_the_mean
 
 
-def _of_curve(curve: Curve, seen: FloatHistogramObserver) -> Callable[[Error], float]:
-    """SQNR of f(x + e); e is normal, and x + e stays within the range that x had.
-
-    The mean of a power is signal, as a factor or a divisor is. That of a logarithm is none: it is
-    how loud the samples are.
-    """
+def _of_curve(
+    curve: Curve, seen: FloatHistogramObserver, origins: tuple[float, ...]
+) -> Callable[[Error], float]:
+    """SQNR of f(x + e); e is normal, and x + e stays within the range that x had."""
 
     def sqnr_db(error: Error) -> float:
         x, counts = seen.occupied()
@@ -317,10 +403,10 @@ def _of_curve(curve: Curve, seen: FloatHistogramObserver) -> Callable[[Error], f
         total = counts[good].sum()
         if not total:
             return decibels(1.0, 0.0)
-        mean = float((counts[good] * right[good]).sum() / total)
-        mean = mean if curve.exponent is None else 0.0
-        signal = float((counts[good] * np.square(right[good] - mean)).sum() / total)
-        return decibels(signal, float((counts[good] * squares[good]).sum() / total))
+        shares, results = counts[good] / total, right[good]
+        away = origins or (float(shares @ results),)
+        signal = min(float(shares @ np.square(results - origin)) for origin in away)
+        return decibels(signal, float(shares @ squares[good]))
 
     return sqnr_db
 

@@ -181,6 +181,53 @@ def filter_bank_on_the_left() -> onnx.ModelProto:
     return made
 
 
+def levelled(*, divides: bool) -> onnx.ModelProto:
+    """Bands over a mean of each that goes round in a Scan, and a root: PCEN of Wang et al. 2017.
+
+    Args:
+        divides: by the mean; else times its power.
+    """
+    made = filter_bank()
+    nodes = {node.name: node for node in made.graph.node}
+    step = helper.make_graph(
+        [
+            helper.make_node("Sub", ["now", "before"], ["d"]),
+            helper.make_node("Mul", ["d", "share"], ["part"]),
+            helper.make_node("Add", ["before", "part"], ["after"]),
+            helper.make_node("Identity", ["after"], ["mean"]),
+        ],
+        "smoothed",
+        [helper.make_tensor_value_info(n, TensorProto.FLOAT, None) for n in ("before", "now")],
+        [helper.make_tensor_value_info(n, TensorProto.FLOAT, None) for n in ("after", "mean")],
+    )
+    weights = {"share": 0.1, "floor": 1e-3, "gain": 0.98 if divides else -0.98}
+    weights |= {"delta": 2.0, "half": 0.5, "root_of_delta": 2.0**0.5}
+    inits = [numpy_helper.from_array(np.asarray(w, np.float32), n) for n, w in weights.items()]
+    kept = [x for x in made.graph.initializer if x.name not in weights]
+    del made.graph.initializer[:]
+    made.graph.initializer.extend([*kept, *inits, numpy_helper.from_array(np.array(0), "first")])
+    between = [
+        helper.make_node("Transpose", ["sums"], ["frames"], name="frames", perm=[1, 0, 2]),
+        helper.make_node("Gather", ["frames", "first"], ["begin"], name="begin"),
+        helper.make_node(
+            "Scan", ["begin", "frames"], ["end", "means"], "mean", body=step, num_scan_inputs=1
+        ),
+        helper.make_node("Transpose", ["means"], ["m"], name="turned", perm=[1, 0, 2]),
+        helper.make_node("Add", ["m", "floor"], ["mf"], name="floored"),
+        helper.make_node("Pow", ["mf", "gain"], ["loud"], name="loudness"),
+        helper.make_node("Div" if divides else "Mul", ["sums", "loud"], ["even"], name="levelled"),
+        helper.make_node("Add", ["even", "delta"], ["raised"], name="raised"),
+        helper.make_node("Pow", ["raised", "half"], ["roots"], name="compressed"),
+        helper.make_node("Sub", ["roots", "root_of_delta"], ["features"], name="features"),
+        helper.make_node("Transpose", ["features"], ["l"], name="back", perm=[0, 2, 1]),
+    ]
+    order = [n for n in made.graph.node if n.name not in ("floored", "log", "back")]
+    at = order.index(nodes["bank_sums"]) + 1
+    del made.graph.node[:]
+    made.graph.node.extend([*order[:at], *between, *order[at:]])
+    return made
+
+
 def sounds(count: int) -> list[dict[str, Singles]]:
     """Tones that fade, with noise 50 dB below."""
     rng, t = np.random.default_rng(8), np.arange(SAMPLES) / 8000

@@ -21,6 +21,7 @@ from tests.static.noise.nets import (
     filter_bank,
     filter_bank_on_the_left,
     frequencies,
+    levelled,
     norms,
     sounds,
     spectral,
@@ -74,6 +75,14 @@ def test_a_spectrum_ahead_of_a_filter_bank_is_unfit_alike_on_either_side_of_it()
     right, left = (found(model, sounds(8)) for model in (filter_bank(), filter_bank_on_the_left()))
     assert "behind Log 'log'" in left["magnitude"].reason
     assert left["magnitude"].loss.worst_db == pytest.approx(right["magnitude"].loss.worst_db)
+
+
+@pytest.mark.parametrize("divides", [True, False])
+def test_bands_that_are_divided_by_their_own_loudness_are_unfit(divides: bool) -> None:
+    reasons = found(levelled(divides=divides), sounds(8))
+    assert {"x", "c", "re2", "im2", "p", "magnitude"} <= set(reasons)
+    assert "behind Pow 'compressed'" in reasons["p"].reason
+    assert not {"even", "raised", "features"} & set(reasons)
 
 
 def test_what_is_steps_of_radians_ahead_of_a_sine_is_unfit_with_the_product_before_it() -> None:
@@ -134,6 +143,11 @@ def output(model: onnx.ModelProto, samples: Samples, name: str) -> Reals:
         (filter_bank(), sounds(8), "magnitude", "l", 4.5),
         (filter_bank_on_the_left(), sounds(8), "magnitude", "l", 4.5),
         (clipped_filter_bank(), sounds(8), "magnitude", "l", 4.5),
+        # behind a quotient, or a product with a power; of the sum that is read, 2^0.5 is no signal
+        (levelled(divides=True), sounds(8), "magnitude", "features", 1.0),
+        (levelled(divides=False), sounds(8), "sums", "features", 2.5),
+        (levelled(divides=False), sounds(8), "even", "features", 0.5),
+        (levelled(divides=False), sounds(8), "raised", "features", 0.5),
     ],
 )
 def test_the_figure_is_what_rounding_that_tensor_alone_does_there(
