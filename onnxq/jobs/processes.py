@@ -10,6 +10,7 @@ from concurrent.futures import BrokenExecutor, Executor, ProcessPoolExecutor
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from onnxq.errors import QConfigError
+from onnxq.jobs.fork_server import wait_for_server
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -43,7 +44,8 @@ class Processes(Executor):
         self.max_workers = count
         self._preload = tuple(preload)
         self._lock = threading.Lock()
-        self._pool: ProcessPoolExecutor | None = self._new_pool()
+        self._is_shut_down = False
+        self._pool: ProcessPoolExecutor | None = None  # until the first submission
 
     def submit(
         self, fn: Callable[P, Result], /, *args: P.args, **kwargs: P.kwargs
@@ -54,8 +56,10 @@ class Processes(Executor):
             RuntimeError: the Executor was shut down.
         """
         with self._lock:
-            if self._pool is None:
+            if self._is_shut_down:
                 raise RuntimeError("these processes were shut down; make new ones.")
+            if self._pool is None:
+                self._pool = self._new_pool()
             try:
                 return self._pool.submit(fn, *args, **kwargs)
             except BrokenExecutor:
@@ -67,6 +71,7 @@ class Processes(Executor):
         """Ends the processes, as `Executor.shutdown` documents."""
         with self._lock:
             pool, self._pool = self._pool, None
+            self._is_shut_down = True
         if pool is not None:
             pool.shutdown(wait=wait, cancel_futures=cancel_futures)
 
@@ -92,7 +97,7 @@ def _context(preload: Sequence[str]) -> BaseContext:
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(list(preload))
+    wait_for_server(context, preload)
     return context
 
 

@@ -5,11 +5,16 @@ import signal
 import subprocess
 import sys
 import time
+from typing import TYPE_CHECKING
 
 import pytest
 
 from onnxq.errors import QConfigError
 from onnxq.jobs import Processes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
 
 WAIT_S = 60.0
 
@@ -81,3 +86,46 @@ def test_workers_end_when_their_parent_is_killed() -> None:
         worker = int(parent.stdout.readline())
         parent.kill()
     wait_for_end(worker)
+
+
+def test_workers_can_be_told_to_answer_ctrl_c() -> None:
+    """Other pools' processes come from that server, too; a mask would be theirs for good."""
+    with Processes(1) as executor:
+        masked = executor.submit(signal.pthread_sigmask, signal.SIG_BLOCK, ()).result()
+    assert signal.SIGINT not in masked
+
+
+@pytest.mark.parametrize("stop", [os.kill, os.killpg])
+def test_ctrl_c_while_workers_import_prints_nothing(
+    tmp_path: Path, stop: Callable[[int, int], None]
+) -> None:
+    """To the program alone, as a notebook sends it, or to all of its processes, as a terminal."""
+    begun = tmp_path / "begun"
+    (tmp_path / "slow_import.py").write_text(
+        f"import pathlib, time\npathlib.Path({str(begun)!r}).touch()\ntime.sleep(1)\n"
+    )
+    code = (
+        "import os\n"
+        "from onnxq.jobs import Processes\n"
+        "if __name__ == '__main__':\n"
+        "    try:\n"
+        "        with Processes(1, ['slow_import']) as executor:\n"
+        "            executor.submit(os.getpid).result()\n"
+        "    except KeyboardInterrupt:\n"
+        "        print('stopped')\n"
+    )
+    paths = os.pathsep.join([str(tmp_path), *sys.path])
+    with subprocess.Popen(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": paths},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    ) as program:
+        end = time.monotonic() + WAIT_S
+        while not begun.exists():
+            assert time.monotonic() < end, "the server imports nothing"
+            time.sleep(0.02)
+        stop(program.pid, signal.SIGINT)
+        out, err = program.communicate(timeout=WAIT_S)  # ends with the last of its processes
+    assert (out, err) == (b"stopped\n", b"")
