@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -22,6 +23,15 @@ def axes_of_node(node: ir.Node) -> tuple[int, list[int]] | None:
         return None
     axes = None if given is None else [int(axis) for axis in given.ravel()]
     return len(sizes), axes_of(call_of(node), len(sizes), axes)
+
+
+def summands(node: ir.Node) -> int | None:
+    """How many elements of x a number of the result is made of; None: the node does not tell."""
+    found, sizes = axes_of_node(node), shape(node, 0)
+    if found is None or sizes is None:
+        return None
+    counts = [size for axis in found[1] if (size := sizes[axis]) is not None]
+    return math.prod(counts) if len(counts) == len(found[1]) else None
 
 
 def axes_of(call: NodeCall, rank: int, given: Sequence[int] | None) -> list[int]:

@@ -19,15 +19,17 @@ from onnxq.operator import (
     NodeCall,
     NodePlan,
     Operator,
+    Response,
     Role,
     Rule,
     Site,
+    Summed,
     register,
 )
 from onnxq.operator.examples import ints, normal
 from onnxq.operators._function import lower_around
 from onnxq.operators._qlinear import channels_first, channels_last
-from onnxq.operators._reduce import NOT_KNOWN, axes_of, axes_of_node
+from onnxq.operators._reduce import NOT_KNOWN, axes_of, axes_of_node, summands
 from onnxq.operators._sums import count_over, sum_over
 from onnxq.operators.global_average_pool import GlobalAveragePool
 
@@ -54,6 +56,11 @@ class ReduceMean(Operator):
             return NOT_KNOWN
         form = Form.FLOAT if pool_layout(*found) is None else Form.CODES
         return Rule(Role.ELEMENTWISE, form=form)
+
+    def responses(self, node: ir.Node) -> tuple[Response, ...]:
+        """Errors of all elements, which even each other out; of an unknown number, nothing."""
+        count = summands(node)
+        return (Summed(0, count, 1.0 / count),) if count else ()
 
     def cases(self) -> Iterable[Case]:
         """Pools of either layout; other axes by input, attribute or not at all; no rows."""

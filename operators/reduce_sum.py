@@ -13,17 +13,17 @@ from onnxq.operator import (
     Case,
     Float,
     Form,
-    Linear,
     Operator,
     Response,
     Role,
     Rule,
     Site,
+    Summed,
     register,
 )
 from onnxq.operator.examples import ints, normal
 from onnxq.operators._function import lower_around
-from onnxq.operators._reduce import NOT_KNOWN, axes_of, axes_of_node
+from onnxq.operators._reduce import NOT_KNOWN, axes_of, axes_of_node, summands
 from onnxq.operators._sums import sum_over
 
 
@@ -44,8 +44,8 @@ class ReduceSum(Operator):
         return NOT_KNOWN if found is None else Rule(Role.ELEMENTWISE, form=Form.FLOAT)
 
     def responses(self, node: ir.Node) -> tuple[Response, ...]:
-        """At least the error of one of the summands."""
-        return (Linear((0,), 1.0),)
+        """Errors of all summands; of an unknown number, at least that of one."""
+        return (Summed(0, summands(node) or 1),)
 
     def cases(self) -> Iterable[Case]:
         """Axes by input, attribute or not at all; dropped; no rows."""

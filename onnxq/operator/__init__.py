@@ -31,7 +31,15 @@ from onnxq.operator.contract import (
 from onnxq.operator.integer_call import IntegerCall
 from onnxq.operator.node_form import NodeForm
 from onnxq.operator.node_plan import DynamicForm, DynamicNodePlan, NodePlan
-from onnxq.operator.response import Curve, Factored, Linear, Normalizing, Response, Weighted
+from onnxq.operator.response import (
+    Curve,
+    Factored,
+    Linear,
+    Normalizing,
+    Response,
+    Summed,
+    Weighted,
+)
 from onnxq.operator.rule import (
     Case,
     DynamicRule,
@@ -75,6 +83,7 @@ __all__ = [
     "Rule",
     "Singles",
     "Site",
+    "Summed",
     "Unfolded",
     "WeightSlot",
     "Weighted",

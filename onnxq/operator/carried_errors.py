@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from onnxq.operator.nodes import find_input, is_constant
-from onnxq.operator.response import Curve, Factored, Linear, Weighted
+from onnxq.operator.response import Curve, Factored, Linear, Summed, Weighted
 from onnxq.operator.rule import Role, Rule, WeightSlot
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class CarriedError:
     """
 
     value: ir.Value
-    through: Linear | Curve | Weighted | Factored | WeightSlot | None
+    through: Linear | Curve | Weighted | Factored | Summed | WeightSlot | None
     bounds: tuple[float, float] | None = None
 
     @property
@@ -60,7 +60,7 @@ def carried_errors(operator: Operator, node: ir.Node) -> Iterator[CarriedError]:
         match response:
             case Linear(slots=slots):
                 yield from _carried(node, slots, response)
-            case Weighted(slot=slot) | Factored(slot=slot):
+            case Weighted(slot=slot) | Factored(slot=slot) | Summed(slot=slot):
                 yield from _carried(node, (slot,), response)
             case Curve(slot=slot, exponent=exponent) if exponent is not None:
                 yield from _carried(node, (slot,), response)
@@ -76,7 +76,7 @@ def carried_errors(operator: Operator, node: ir.Node) -> Iterator[CarriedError]:
 def _carried(
     node: ir.Node,
     slots: tuple[int, ...],
-    through: Linear | Curve | Weighted | Factored | WeightSlot | None,
+    through: Linear | Curve | Weighted | Factored | Summed | WeightSlot | None,
     bounds: tuple[float, float] | None = None,
 ) -> Iterator[CarriedError]:
     for slot in slots:

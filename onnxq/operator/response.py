@@ -95,4 +95,19 @@ class Factored:
     power: float = 1.0
 
 
-Response = Linear | Curve | Normalizing | Weighted | Factored
+@dataclass(frozen=True, slots=True)
+class Summed:
+    """The errors of so many elements of one input, added up and multiplied.
+
+    Attributes:
+        slot: of the input.
+        count: of the elements.
+        factor: of their sum: 1, or 1 / count of a mean.
+    """
+
+    slot: int
+    count: int
+    factor: float = 1.0
+
+
+Response = Linear | Curve | Normalizing | Weighted | Factored | Summed

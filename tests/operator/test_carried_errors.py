@@ -6,7 +6,7 @@ import pytest
 from onnx import numpy_helper
 
 from onnxq import catalog
-from onnxq.operator import Curve, Factored, Linear, Weighted, WeightSlot
+from onnxq.operator import Curve, Factored, Linear, Summed, Weighted, WeightSlot
 from onnxq.operator.carried_errors import CarriedError, carried_errors
 from tests.examples import weights
 
@@ -32,6 +32,8 @@ def carried(text: str) -> list[CarriedError]:
         ("y = Sqrt(x)", "x", Curve),
         ("y = MatMul(x, w)", "x", WeightSlot),
         ("y = MatMul(w, x)", "x", Weighted),
+        ("y = ReduceSum(x)", "x", Summed),
+        ("y = ReduceMean(x)", "x", Summed),
         ("y = Transpose(x)", "x", type(None)),
         ("y = Relu(x)", "x", type(None)),
         ("y = Mul(x, z)", "xz", Factored),

@@ -7,7 +7,7 @@ import pytest
 
 from onnxq.dtypes import UINT8, UINT16
 from onnxq.errors import ShapeError
-from onnxq.operator import Call, Case, Float, Form, NodePlan
+from onnxq.operator import Call, Case, Float, Form, NodePlan, Summed
 from onnxq.operator.examples import codes, ints
 from onnxq.operators.reduce_mean import ReduceMean, pool_layout
 from onnxq.qparams import per_tensor
@@ -67,3 +67,10 @@ def test_nothing_to_average_is_refused() -> None:
 def test_axes_that_do_not_fit_are_refused() -> None:
     with pytest.raises(ShapeError, match="ReduceMean: axes"):
         copied(OP, codes(2, 3), ints(2))
+
+
+def test_errors_of_all_that_it_adds_come_out() -> None:
+    x = np.zeros((2, 3, 4), np.float32)
+    (response,) = OP.responses(builder.node_of(OP, Case("", (x, ints(0, 2)), (1,))))
+    assert response == Summed(0, 8, 1 / 8)
+    assert OP.responses(builder.node_of(OP, Case("", (x, ints(1))))) == ()

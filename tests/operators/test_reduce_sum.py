@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from onnxq.errors import ShapeError
-from onnxq.operator import Case, Float, Form
+from onnxq.operator import Case, Float, Form, Summed
 from onnxq.operator.examples import codes, ints
 from onnxq.operators.reduce_sum import ReduceSum
 from tests.operators import builder
@@ -36,3 +36,10 @@ def test_sums_count_from_the_zero_point() -> None:
 def test_axes_that_do_not_fit_are_refused(axes: Any) -> None:
     with pytest.raises(ShapeError, match="ReduceSum: axes"):
         copied(OP, codes(2, 3), ints(*axes))
+
+
+def test_errors_of_all_that_it_adds_come_out() -> None:
+    x = np.zeros((2, 3, 4), np.float32)
+    (response,) = OP.responses(builder.node_of(OP, Case("", (x, ints(0, 2)), (1,))))
+    assert response == Summed(0, 8)
+    assert OP.responses(builder.node_of(OP, Case("", (x, ints(1))))) == (Summed(0, 1),)

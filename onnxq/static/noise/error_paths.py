@@ -11,11 +11,11 @@ Rounding alone has one term, q = 0. A square y = x^2 makes 4 a |y| + 3 a^2 of it
 
     y = x^p:   a |x|^q  ->  p^2 a |y|^((q + 2 (p - 1)) / p)
 
-so that a root takes it back. A product with constant weights w makes a sum of w^2 of a; of terms
-with q = 1 (powers of a spectrum, summed by a filter bank of weights from 0 on) it makes
-a (sum of w^2) / (sum of w). Sums, copies and bounds leave it as it is. Both take the summands of a
-band for as large as each other. So a band is lost whole where its sum is below half a step times
-(sum of w).
+so that a root takes it back; a of the 3 a^2 is a mean, of which N squares that are added up have
+N a. A product with constant weights w makes a sum of w^2 of a; of terms with q = 1 (powers of a
+spectrum, summed by a filter bank of weights from 0 on) it makes a (sum of w^2) / (sum of w). Sums
+of two tensors, copies and bounds leave it as it is. All take the summands of a band for as large as
+each other. So a band is lost whole where its sum is below half a step times (sum of w).
 
 A quotient y = x / d has errors that differ from value to value, by how large the divisor is there:
 
@@ -41,7 +41,7 @@ from onnxq.graph.walk import node_name, value_name, walk
 from onnxq.graph.weights import constant_array
 from onnxq.observers import FloatHistogramObserver, NormalizationObserver
 from onnxq.observers.tensor_noise import TensorNoise, decibels, noise_at
-from onnxq.operator import Curve, Factored, Linear, Normalizing, Weighted, WeightSlot
+from onnxq.operator import Curve, Factored, Linear, Normalizing, Summed, Weighted, WeightSlot
 from onnxq.operator.carried_errors import carried_errors
 from onnxq.operator.nodes import constant, find_input, input_at
 from onnxq.static.noise.watched import responses
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 
 
 MOST_MAGNIFIERS = 8  # kept per tensor; those behind have been counted on the way
-SECOND_ORDER = 3.0  # E e^4 / (E e^2)^2 of a normal distribution
+SECOND_ORDER = 2.0  # variance of e^2 / (E e^2)^2 of a normal distribution
 MOST_FACTORS = 16  # of the sizes that a tensor of factors has: as many quantiles
 SQUARE = 2.0
 # Gauss-Hermite: five errors of a normal distribution of variance 1 with their shares
@@ -77,17 +77,20 @@ class Error:
         dead: what is nearer than that to the floor has become it; float64, () or (channels,).
         clipped: share of the power that lies on the largest values alone.
         floor: what dead values are; None: not known, though they are about 0.
+        shift: mean of the error, float64, () or (channels,); the terms are what varies.
     """
 
     terms: tuple[tuple[Reals, float], ...]
     dead: Reals = field(default_factory=lambda: np.zeros(()))
     clipped: float = 0.0
     floor: float | None = 0.0
+    shift: Reals = field(default_factory=lambda: np.zeros(()))
 
     @property
     def constant(self) -> Reals:
         """Power on a value that is 0; () or (channels,)."""
-        return np.asarray(sum((a for a, q in self.terms if q == 0), np.zeros(())))
+        varying = sum((a for a, q in self.terms if q == 0), np.zeros(()))
+        return np.asarray(varying + np.square(self.shift))
 
     def dead_share(self, x: Reals) -> Reals:
         """Share of the channels in which such a value is dead; shape of x."""
@@ -208,6 +211,8 @@ def _changes(
             return (_raised(exponent),)
         case Weighted(rows=rows):
             return (_summed(rows, adds=adds),)
+        case Summed():
+            return (_added(step.through, adds=adds),)
         case WeightSlot(slot=slot, axis=axis):
             return (_multiplied(constant_array(input_at(node, slot)), axis, adds=adds),)
     return () if step.bounds is None else (_bounded(*step.bounds),)
@@ -311,7 +316,7 @@ def _scaled(linear: Linear) -> Change:
         terms = tuple((a * linear.gain ** (1 - q / 2), q) for a, q in error.terms)
         known = error.floor is not None and linear.offset is not None
         floor = (error.floor or 0.0) * factor + (linear.offset or 0.0) if known else None
-        return Error(terms, error.dead * factor, error.clipped, floor)
+        return Error(terms, error.dead * factor, error.clipped, floor, error.shift * factor)
 
     return change
 
@@ -331,14 +336,17 @@ def _bounded(low: float, high: float) -> Change:
 
 def _raised(p: float) -> Change:
     def change(error: Error) -> Error:
-        raised = tuple((p * p * a, (q + 2 * (p - 1)) / p) for a, q in error.terms)
+        terms = (*error.terms, (np.square(error.shift), 0.0))
+        raised = tuple((p * p * a, (q + 2 * (p - 1)) / p) for a, q in terms)
+        shift = np.zeros(())
         if p == SQUARE:
             raised = (*raised, (SECOND_ORDER * error.constant**2, 0.0))
+            shift = error.constant
         if p <= 0:
             return Error(raised)
         nearest = abs(error.floor or 0.0)
         dead = (nearest + error.dead) ** p - nearest**p
-        return Error(raised, dead, floor=None if error.floor is None else nearest**p)
+        return Error(raised, dead, 0.0, None if error.floor is None else nearest**p, shift)
 
     return change
 
@@ -351,6 +359,7 @@ def _multiplied(weight: Array, axis: int, *, adds: bool) -> Change:
     columns = np.moveaxis(np.abs(weight.astype(np.float64)), axis, 0)
     columns = columns.reshape(*columns.shape[:2], -1)
     squares, sums = np.square(columns).sum(axis=2), columns.sum(axis=2)
+    signed = np.moveaxis(weight.astype(np.float64), axis, 0).reshape(columns.shape).sum(axis=2)
     linear = squares.sum() / max(float(columns.sum()), 1e-30)
     adds = adds and bool(weight.astype(np.float64).min(initial=0.0) >= 0)
 
@@ -363,10 +372,26 @@ def _multiplied(weight: Array, axis: int, *, adds: bool) -> Change:
 
     def change(error: Error) -> Error:
         terms = tuple((power(a, q), q) for a, q in error.terms)
+        shift = per_channel(signed, error.shift)
         if not adds:
-            return Error(terms)
+            return Error(terms, shift=shift)
         floor = None if error.floor is None else error.floor * float(sums.sum(axis=1).mean())
-        return Error(terms, per_channel(sums, error.dead), floor=floor)
+        return Error(terms, per_channel(sums, error.dead), floor=floor, shift=shift)
+
+    return change
+
+
+def _added(sums: Summed, *, adds: bool) -> Change:
+    """Sums of n elements, times c: a |x|^q becomes c^2 n a |y / (c n)|^q, x = y / (c n) each."""
+    n, c = sums.count, sums.factor
+
+    def change(error: Error) -> Error:
+        terms = tuple((a * c * c * n * (c * n) ** -q, q) for a, q in error.terms)
+        shift = error.shift * c * n
+        if not adds:
+            return Error(terms, shift=shift)
+        floor = None if error.floor is None else error.floor * c * n
+        return Error(terms, error.dead * c * n, error.clipped, floor, shift)
 
     return change
 
@@ -377,7 +402,8 @@ def _summed(rows: Array, *, adds: bool) -> Change:
 
     def in_the_mean(error: Error) -> Error:
         changed = change(error)
-        return replace(changed, terms=tuple((np.asarray(a.mean()), q) for a, q in changed.terms))
+        terms = tuple((np.asarray(a.mean()), q) for a, q in changed.terms)
+        return replace(changed, terms=terms, shift=np.asarray(changed.shift.mean()))
 
     return in_the_mean
 
@@ -394,7 +420,8 @@ def _of_curve(
             power = sum((a.mean() * np.abs(x) ** q for a, q in error.terms), np.zeros(x.shape))
             deviation = np.sqrt(np.where(np.isfinite(power), power, (high - low) ** 2))
             right = curve.function(x)
-            moved = np.clip(x[:, None] + deviation[:, None] * _ERRORS, low, high)
+            middle = x + error.shift.mean()
+            moved = np.clip(middle[:, None] + deviation[:, None] * _ERRORS, low, high)
             squares = np.square(curve.function(moved) - right[:, None]) @ _SHARES
             dead = error.dead_share(x)
             lost = np.square(_of_floor(curve, error.floor, low, high) - right)

@@ -114,6 +114,26 @@ def spectral(*, logarithm: bool) -> onnx.ModelProto:
     return made
 
 
+def energies(op_type: str) -> onnx.ModelProto:
+    """Logarithms of the energies of frames: ReduceSum or ReduceMean over squares of a transform."""
+    made = spectral(logarithm=True)
+    made.graph.initializer.append(numpy_helper.from_array(np.array([1]), "first_axis"))
+    for x in list(made.graph.initializer):
+        if x.name == "w":
+            made.graph.initializer.remove(x)
+    w = np.random.default_rng(6).normal(size=(8, 1, 3)).astype(np.float32)
+    made.graph.initializer.append(numpy_helper.from_array(w, "w"))
+    nodes = [
+        helper.make_node("Mul", ["c", "c"], ["c2"], name="squares"),
+        helper.make_node(op_type, ["c2", "first_axis"], ["p"], name="energy"),
+    ]
+    gone = ("split", "square_re", "square_im", "power")
+    order = [node for node in made.graph.node if node.name not in gone]
+    del made.graph.node[:]
+    made.graph.node.extend([order[0], *nodes, *order[1:]])
+    return made
+
+
 def norms() -> onnx.ModelProto:
     """Magnitudes of a spectrum as torch.norm of both halves gives them: Reshape, ReduceL2; Log."""
     made = spectral(logarithm=True)

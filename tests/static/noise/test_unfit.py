@@ -12,11 +12,14 @@ from onnx.reference import ReferenceEvaluator
 import onnxq
 from onnxq.observers import HistogramObserver
 from onnxq.observers.tensor_noise import TensorNoise, decibels, predicted_noise
+from onnxq.operator import Summed
+from onnxq.static.noise.error_paths import Error, _added, _raised
 from onnxq.static.noise.unfit import TYPICAL_DB, Budget, TensorLoss, tensor_losses, unfit
 from onnxq.static.planning.activation_qparams import tensor_qparams
 from tests.examples import ALL_INTEGERS
 from tests.static.noise.nets import (
     clipped_filter_bank,
+    energies,
     feed_forwards,
     filter_bank,
     filter_bank_on_the_left,
@@ -75,6 +78,27 @@ def test_a_spectrum_ahead_of_a_filter_bank_is_unfit_alike_on_either_side_of_it()
     right, left = (found(model, sounds(8)) for model in (filter_bank(), filter_bank_on_the_left()))
     assert "behind Log 'log'" in left["magnitude"].reason
     assert left["magnitude"].loss.worst_db == pytest.approx(right["magnitude"].loss.worst_db)
+
+
+@pytest.mark.parametrize("op_type", ["ReduceSum", "ReduceMean"])
+def test_squares_whose_sums_a_logarithm_reads_are_unfit_with_what_they_are_made_of(
+    op_type: str,
+) -> None:
+    reasons = found(energies(op_type), sounds(8))
+    assert {"c", "c2"} <= set(reasons)
+    assert "behind Log 'log'" in reasons["c"].reason
+
+
+def test_a_mean_of_many_squares_of_errors_is_left_where_it_is_quiet() -> None:
+    e = np.asarray(0.01)
+    squared = _raised(2.0)(Error(((e, 0.0),)))
+    assert squared.shift == e
+    summed = _added(Summed(0, 100), adds=True)(squared)
+    assert summed.shift == pytest.approx(100 * e)
+    assert summed.constant == pytest.approx(100 * 2 * e**2 + (100 * e) ** 2)
+    averaged = _added(Summed(0, 100, 0.01), adds=True)(squared)
+    assert averaged.shift == pytest.approx(e)
+    assert averaged.constant == pytest.approx(2 * e**2 / 100 + e**2)
 
 
 @pytest.mark.parametrize("divides", [True, False])
