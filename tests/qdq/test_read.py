@@ -51,10 +51,6 @@ class Legal:
         return self.scale.size == 1 and not self.in_blocks
 
     @property
-    def same_shapes(self) -> bool:
-        return self.zero_point is None or self.zero_point.shape == self.scale.shape
-
-    @property
     def in_blocks(self) -> bool:
         return "block_size" in self.attributes
 
