@@ -15,7 +15,7 @@ import numpy as np
 from onnxq import catalog
 from onnxq.catalog import has_dynamic_form
 from onnxq.dtypes import INT8
-from onnxq.dynamic.ahead_of_logs import ahead_of_logs
+from onnxq.dynamic.ahead_of_steep import ahead_of_steep
 from onnxq.dynamic.dynamic_decision import (
     DynamicDecision,
     DynamicPlan,
@@ -102,7 +102,7 @@ def dynamic_plan(
         [*notes],
         asked or qconfig,
         _alike(model),
-        ahead_of_logs(model) if objective is Objective.SPEED else {},
+        ahead_of_steep(model) if objective is Objective.SPEED else {},
     )
     decisions = planner.decide([node for node, _ in walk(model.graph)])
     return DynamicPlan(
@@ -153,7 +153,7 @@ class _Planner:
     notes: list[str]
     asked: QConfigMapping
     alike: Mapping[str, float]
-    ahead_of_logs: Mapping[ir.Node, str]
+    ahead_of_steep: Mapping[ir.Node, str]
     observed: dict[StorageKey, StoredScales] = field(default_factory=dict)
     limits: dict[StorageKey, int] = field(default_factory=dict)
     slower: list[str] = field(default_factory=list)
@@ -283,9 +283,9 @@ class _Planner:
             return rule
         if reason := self._why_weights_forbid(node, rule):
             return Float(reason)
-        if entry.form is None and node in self.ahead_of_logs:
+        if entry.form is None and node in self.ahead_of_steep:
             return Float(
-                f"Log '{self.ahead_of_logs[node]}' reads its results, and codes may lose all that "
+                f"{self.ahead_of_steep[node]} reads its results, and codes may lose all that "
                 "is quiet; samples (onnxq quantize) or a form in the qconfig decide otherwise"
             )
         form = self._form(node, rule, entry)

@@ -1,8 +1,8 @@
 """Inputs of a node whose errors come out of it, and as what: one step against the graph's order.
 
 Ahead of a function that magnifies errors, they are followed through moves, bounds, sums, powers and
-products with constants. Not further than MOST_PRODUCTS of these: a short-time Fourier transform and
-a filter bank behind it.
+products with constants. Not further than MOST_PRODUCTS of these: a short-time Fourier transform,
+a filter bank behind it, and the mean over time that levels its bands.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from onnxq.operator.contract import Operator
 
-MOST_PRODUCTS = 2
-"""Products with constants on one way: a Fourier transform, a filter bank."""
+MOST_PRODUCTS = 3
+"""Products with constants on one way: a Fourier transform, a filter bank, a mean over time."""
 
 
 @dataclass(frozen=True, slots=True)

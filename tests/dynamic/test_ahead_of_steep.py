@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
 import onnx
 import pytest
 from onnx import helper, numpy_helper
@@ -36,6 +37,44 @@ def test_transform_and_filter_bank_ahead_of_a_logarithm_stay_float(model: onnx.M
 def test_a_transform_ahead_of_the_logarithm_of_a_norm_stays_float() -> None:
     _, plan = planned(norms())
     assert floats(plan) == {"stft"}
+
+
+STEEP = {
+    "a cube root": ("y = Pow(p, third)", {"first", "second"}),
+    "a reciprocal": ("f = Add(p, floor) y = Reciprocal(f)", {"first", "second"}),
+    "a local mean": (
+        "m = MatMul(p, w) f = Add(m, floor) y = Div(p, f)",
+        {"first", "second", "third"},
+    ),
+    "a square root": ("y = Sqrt(p)", set()),
+    "a norm": ("n = ReduceSum(p, last) r = Sqrt(n) y = Div(p, r)", set()),
+    "a number that is no guard": ("f = Add(p, one) y = Div(p, f)", set()),
+}
+
+
+@pytest.mark.parametrize("behind", STEEP)
+def test_products_ahead_of_what_is_steep_where_it_is_quiet_stay_float(behind: str) -> None:
+    text, wanted = STEEP[behind]
+    model = onnx.parser.parse_model(
+        f"""<ir_version: 10, opset_import: ["" : 18]> g (float[N, 64] x) => (z) {{
+            a = MatMul(x, w) s = Mul(a, a) p = MatMul(s, w) {text}
+            z = MatMul(y, w)
+        }}"""
+    )
+    numbers = {"third": 1 / 3, "floor": 1e-6, "one": 1.0}
+    made = [numpy_helper.from_array(np.array(x, np.float32), n) for n, x in numbers.items()]
+    made.append(numpy_helper.from_array(np.array([-1]), "last"))
+    made.append(numpy_helper.from_array(weights(1, 64, 64), "w"))
+    model.graph.initializer.extend(made)
+    products = [node for node in model.graph.node if node.op_type == "MatMul"]
+    for node, name in zip(
+        products,
+        ("first", "second", *(["third"] if "MatMul" in text else []), "behind"),
+        strict=True,
+    ):
+        node.name = name
+    _, plan = planned(onnx.shape_inference.infer_shapes(model))
+    assert {n for n, d in plan.decisions.items() if "quiet" in str(d)} == wanted
 
 
 def test_the_nearest_logarithm_counts() -> None:
