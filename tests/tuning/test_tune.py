@@ -18,7 +18,7 @@ from onnxq.tuning.judging.goal import Aim
 from onnxq.tuning.tune import tune
 from onnxq.tuning.tuned import MissedGoalWarning
 from tests.examples import images, model, network, save, weights
-from tests.tuning.parts import rows
+from tests.tuning.parts import chain, rows
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -159,6 +159,23 @@ def test_goal_out_of_reach_warns_and_gives_the_best(files: tuple[Path, Path]) ->
         found = tune(files[0], {"x": np.load(files[1])}, goal=goal, target="x86-vnni", costs=TABLE)
     assert found.missed
     assert found.front
+
+
+@pytest.mark.parametrize(
+    ("least_db", "runs", "is_smaller"),
+    [(120.0, 4, False), (41.0, 8, True)],
+    ids=["float", "stored"],
+)
+def test_a_bound_that_no_integers_keep_is_kept_where_times_come_from_a_table(
+    least_db: float, runs: int, is_smaller: bool
+) -> None:
+    """By float, however few the runs; by stored weights, which take no longer and are smaller."""
+    goal = onnxq.Goal(min_sqnr_db=least_db, max_runs=runs)
+    float_model = chain()
+    found = tune(float_model, rows(float_model, 80), goal=goal, improve=(), costs=TABLE)
+    assert not found.missed
+    assert found.score.time_ratio == 1.0
+    assert (found.score.size_bytes < float_model.ByteSize()) is is_smaller
 
 
 def test_drop_of_a_metric_that_float_has_no_value_of_is_refused(files: tuple[Path, Path]) -> None:

@@ -37,7 +37,7 @@ from onnxq.tuning.moving.position import Point, Position
 from onnxq.tuning.moving.proposals import Proposals
 from onnxq.tuning.moving.units import units_of
 from onnxq.tuning.search.descent import Descent
-from onnxq.tuning.search.finalists import judged, reserves, stored_reserve
+from onnxq.tuning.search.finalists import best_predicted, judged, reserves, stored_reserve
 from onnxq.tuning.search.left_in_float import left_in_float
 from onnxq.tuning.timing.time_model import IN_FLOAT, forms_of
 from onnxq.tuning.timing.times import Times
@@ -255,7 +255,7 @@ class Course:
         if self._clock is not None:
             return self._judged(found, standing, search)
         wider = self._with_those_beside(found)
-        return replace(wider, best=min(wider.points, key=lambda point: standing.order(point.score)))
+        return replace(wider, best=best_predicted(wider.points, standing))
 
     def left_in_float(self, best: Point) -> tuple[LeftInFloat, ...]:
         """Layers that `descend` left in float in its best point, and why."""
@@ -300,12 +300,12 @@ class Course:
         says what that may lose. A convolution gains no time by it. Where bytes count, all weights
         stored: codes of activations and kernels of integers have bytes that no prediction counts.
         """
-        if self._clock is None:
-            return stored_reserve(start) if self._goal.objective is Aim.SIZE else []
         is_speed = self._goal.objective is Aim.SPEED
         found = stored_reserve(start) if self._goal.objective is Aim.SIZE else []
         if is_speed or self._goal.max_time is not None:
             found = reserves(start)
+        if self._clock is None:  # predicted times do not depend on scales
+            return found
         base = best.mapping.global_qconfig
         is_fine = base is not None and is_per_channel(base.weight_observer)
         products = by_kind(unit for unit in best.units if _is_product_in_integers(unit, best))

@@ -125,6 +125,12 @@ def judged(found: Found, clock: Clock, standing: Standing) -> Found:
     return replace(found, points=tuple(points.values()), best=best)
 
 
+def best_predicted(points: Sequence[Point], standing: Standing) -> Point:
+    """The best of the points where predicted times are all there is."""
+    fastest = min(points, key=lambda point: standing.order(point.score))
+    return _stored_as_fast(fastest, points, standing)
+
+
 def _quietest_as_fast(fastest: Point, timed: Sequence[Point], standing: Standing) -> Point:
     """The most accurate of the points in the same forms that are not known to take longer.
 
@@ -177,8 +183,12 @@ def _computes_in_float(point: Point) -> bool:
 
 
 def _interval(point: Point) -> tuple[float, float]:
-    assert point.score.time_range is not None, "it was not timed"
-    return point.score.time_range
+    """Bounds of its time; both are the prediction where it was not timed."""
+    score = point.score
+    if score.time_range is not None:
+        return score.time_range
+    ratio = math.inf if score.time_ratio is None else score.time_ratio
+    return ratio, ratio
 
 
 def finalists(points: Sequence[Point], standing: Standing) -> list[Point]:
