@@ -65,7 +65,7 @@ def check_every(every: object) -> None:
     """
     if not isinstance(every, int) or isinstance(every, bool) or every < 2:
         raise QConfigError(
-            f"every {every!r}th batch is to be held apart; wanted a whole number from 2 (4: a "
+            f"hold_apart is {every!r}; wanted a whole number from 2 (4: every fourth batch, a "
             "quarter of the samples)."
         )
 

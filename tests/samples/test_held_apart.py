@@ -29,5 +29,5 @@ def test_too_few_batches_are_refused_with_the_remedy() -> None:
 
 @pytest.mark.parametrize("every", [1, 0, 2.0, True])
 def test_only_whole_numbers_from_two_hold_apart(every: int) -> None:
-    with pytest.raises(QConfigError, match="whole number from 2"):
+    with pytest.raises(QConfigError, match=r"hold_apart is .*; wanted a whole number from 2"):
         held_apart(open_samples({"x": numbers(9)}, [X]), every)

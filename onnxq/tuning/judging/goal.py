@@ -68,7 +68,9 @@ class Goal(Saved):
         _check_number("max_time", self.max_time, 0.0)
         _check_number("max_seconds", self.max_seconds, 0.0)
         if not isinstance(self.max_runs, Integral) or isinstance(self.max_runs, bool):
-            raise QConfigError(f"goal: max_runs is {kind_of(self.max_runs)}; wanted a number >= 1.")
+            raise QConfigError(
+                f"goal: max_runs is {kind_of(self.max_runs)}; wanted a whole number from 1."
+            )
         if self.max_runs < 1:
             raise QConfigError(f"goal: max_runs is {self.max_runs}; wanted at least 1.")
         self._make_plain()

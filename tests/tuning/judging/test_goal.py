@@ -66,7 +66,7 @@ def test_infinite_sqnr_keeps_every_bound() -> None:
         ({"max_time": 0}, "max_time is 0, which no model reaches"),
         ({"max_time": True}, "max_time is True"),
         ({"max_runs": 0}, "wanted at least 1"),
-        ({"max_runs": 2.5}, "max_runs is a float"),
+        ({"max_runs": 2.5}, "max_runs is a float; wanted a whole number from 1"),
         ({"max_seconds": math.inf}, "max_seconds is inf"),
         ({"objective": "sped"}, "Did you mean 'speed'"),
     ],
