@@ -65,8 +65,14 @@ def shapes(
 
 
 def names(_ctx: click.Context, _param: click.Parameter, text: str) -> tuple[str, ...]:
-    """("left", "right") of "left,right"."""
-    return tuple(filter(None, map(str.strip, text.split(","))))
+    """("left", "right") of "left,right".
+
+    Where a name is missing, as in ",", one is empty: the error that it is not known lists those
+    that there are.
+    """
+    parts = [part.strip() for part in text.split(",")]
+    named = tuple(filter(None, parts))
+    return named if len(named) == len(parts) or not text.strip() else (*named, "")
 
 
 def shard(_ctx: click.Context, param: click.Parameter, text: str) -> tuple[int, int]:

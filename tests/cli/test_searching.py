@@ -102,6 +102,18 @@ def test_front_that_cannot_be_written_is_refused_before_the_search(
     assert "'file' is a file" in result.stderr.replace(f"{tmp_path}/", "")
 
 
+@pytest.mark.parametrize("names", [",", "bias,,round", "bias,"])
+def test_an_improvement_without_a_name_is_refused_with_those_there_are(
+    run: Run, folder: Path, tmp_path: Path, names: str
+) -> None:
+    for command in ("tune", "quantize"):
+        paths = [folder / "m.onnx", folder / "x.npz", "-o", tmp_path / "q.onnx"]
+        result = run(command, *paths, "--improve", names)
+        assert result.exit_code == 5
+        said = " ".join(result.stderr.split())
+        assert "improvement '' is not known; known: adaround, bias, " in said
+
+
 def test_drop_of_a_metric_without_a_float_value_is_refused(
     run: Run, folder: Path, tmp_path: Path
 ) -> None:
