@@ -62,14 +62,18 @@ def claim(outputs: Iterable[Path], inputs: Iterable[Path]) -> None:
 
 
 def claim_folder(folder: Path) -> None:
-    """Passes a folder that can be written to, or made.
+    """Passes a folder that can be written to, or made in one that is there.
 
     Raises:
         OutputError: with what is in the way, before any work is done.
     """
-    there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
-    if not there.is_dir():
+    there = folder if folder.exists() else folder.absolute().parent
+    if there.exists() and not there.is_dir():
         raise OutputError(f"'{folder}' cannot be made: '{there}' is a file; choose another folder.")
+    if not there.exists():
+        raise OutputError(
+            f"'{folder}' cannot be made: folder '{there}' does not exist. Make it, or give another."
+        )
     if not os.access(there, os.W_OK):
         raise OutputError(f"'{folder}' cannot be written to: folder '{there}' is read-only.")
 

@@ -100,6 +100,10 @@ def test_front_that_cannot_be_written_is_refused_before_the_search(
     result = run(*command, "--front", tmp_path / "file" / "front")
     assert result.exit_code == 9
     assert "'file' is a file" in result.stderr.replace(f"{tmp_path}/", "")
+    result = run(*command, "--front", tmp_path / "missing" / "front")
+    assert result.exit_code == 9
+    assert "folder 'missing' does not exist" in result.stderr.replace(f"{tmp_path}/", "")
+    assert not (tmp_path / "missing").exists()
 
 
 @pytest.mark.parametrize("names", [",", "bias,,round", "bias,"])

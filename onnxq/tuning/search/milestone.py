@@ -51,12 +51,12 @@ def save_milestones(folder: str | Path, points: Sequence[Milestone]) -> list[Pat
         the YAML files; `quantize --qconfig` makes the model of each.
 
     Raises:
-        OutputError: the folder cannot be made or written to.
+        OutputError: the folder cannot be made or written to; the one that it is in has to be there.
     """
     folder = Path(folder)
     files = [folder / f"point-{number}.yaml" for number in range(1, len(points) + 1)]
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(exist_ok=True)
         for old in [path for path in folder.iterdir() if _POINT.fullmatch(path.name)]:
             if old not in files:
                 old.unlink()

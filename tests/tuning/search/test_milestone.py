@@ -36,3 +36,5 @@ def test_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(OutputError, match="file"):
         save_milestones(tmp_path / "file", [POINT])
+    with pytest.raises(OutputError, match="front' cannot be made"):
+        save_milestones(tmp_path / "missing" / "front", [POINT])
