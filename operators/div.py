@@ -63,7 +63,9 @@ class Div(Operator):
         divisor = constant(node, 1)
         if divisor is None:
             return (Curve(1, np.reciprocal, -1.0), Factored(0, 1, -1.0))
-        return (Linear((0,), float((1 / np.square(divisor, dtype=np.float64)).mean())),)
+        with np.errstate(divide="ignore"):  # by 0: an infinite gain
+            gain = float((1 / np.square(divisor, dtype=np.float64)).mean())
+        return (Linear((0,), gain),)
 
     def scaled(self, node: ir.Node, factor: Reals) -> tuple[Mapping[int, Reals], ...]:
         """The dividend carries it."""

@@ -68,9 +68,9 @@ class Pow(Operator):
         return Rule(Role.ELEMENTWISE, activations=varying, form=Form.FLOAT, named_only=NAMED_ONLY)
 
     def responses(self, node: ir.Node) -> tuple[Response, ...]:
-        """The power of one constant exponent."""
+        """The power of one constant exponent; x^0 is 1, whatever x."""
         exponent = _exponent(constant(node, 1))
-        if exponent is None:
+        if exponent is None or exponent == 0:
             return ()
         return (Curve(0, functools.partial(_power, exponent), exponent),)
 

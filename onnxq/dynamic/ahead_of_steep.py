@@ -73,7 +73,7 @@ def _steep(node: ir.Node, operator: Operator) -> Iterator[tuple[ir.Value, tuple[
             continue
         exponent, value = response.exponent, find_input(node, response.slot)
         steep = node.op_type == LOGARITHM or (exponent is not None and exponent < SQUARE_ROOT)
-        if value is not None and not value.is_initializer() and steep and exponent != 0:
+        if value is not None and not value.is_initializer() and steep:
             name = f"{node.op_type} '{node_name(node)}'"
             yield value, (0, exponent is not None and exponent < 0, name)
 

@@ -7,6 +7,7 @@ a filter bank behind it, and the mean over time that levels its bands.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -55,10 +56,13 @@ class CarriedError:
 
 
 def carried_errors(operator: Operator, node: ir.Node) -> Iterator[CarriedError]:
-    """The inputs whose errors come out of a node, as far as its operator says."""
+    """The inputs whose errors come out of a node, as far as its operator says.
+
+    Times 0 or over 0, they come out as nothing that is left of the signal could be compared with.
+    """
     for response in operator.responses(node):
         match response:
-            case Linear(slots=slots):
+            case Linear(slots=slots, gain=gain) if 0 < gain < math.inf:
                 yield from _carried(node, slots, response)
             case Weighted(slot=slot) | Factored(slot=slot) | Summed(slot=slot):
                 yield from _carried(node, (slot,), response)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import numpy as np
 import onnx
 import onnx_ir as ir
 import pytest
@@ -12,12 +13,14 @@ from tests.examples import weights
 
 
 def carried(text: str) -> list[CarriedError]:
-    """The errors that a node of x and z, at run time, and a square constant w carries."""
+    """The errors that a node of x and z, at run time, and constants carries: w, zero, one ..."""
     model = onnx.parser.parse_model(
         f"""<ir_version: 10, opset_import: ["" : 18]>
         g (float[64, 64] x, float[64, 64] z) => (float[64, 64] y) {{ {text} }}"""
     )
-    model.graph.initializer.append(numpy_helper.from_array(weights(1, 64, 64), "w"))
+    numbers = {"zero": 0.0, "one": 1.0, "infinity": np.inf}
+    made = [numpy_helper.from_array(np.array(x, np.float32), n) for n, x in numbers.items()]
+    model.graph.initializer.extend([numpy_helper.from_array(weights(1, 64, 64), "w"), *made])
     node = ir.from_proto(onnx.shape_inference.infer_shapes(model)).graph[0]
     operator = catalog.find(node.op_type, node.domain)
     assert operator is not None
@@ -38,6 +41,11 @@ def carried(text: str) -> list[CarriedError]:
         ("y = Relu(x)", "x", type(None)),
         ("y = Mul(x, z)", "xz", Factored),
         ("y = Div(x, z)", "xz", (Factored, Curve)),
+        ("y = Pow(x, one)", "x", Curve),
+        ("y = Pow(x, zero)", "", type(None)),
+        ("y = Mul(x, zero)", "", type(None)),
+        ("y = Div(x, zero)", "", type(None)),
+        ("y = Div(x, infinity)", "", type(None)),
         ("y = MatMul(x, z)", "", type(None)),
         ("y = Log(x)", "", type(None)),
         ("y = Tanh(x)", "", type(None)),

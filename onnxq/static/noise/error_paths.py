@@ -133,7 +133,8 @@ class Magnifier:
         def sqnr_db(error: Error) -> float:
             if not changes:
                 return self.sqnr_db(error)
-            noises = [noise_at(self.sqnr_db(change(error))) for change in changes]
+            with np.errstate(all="ignore"):  # high roots: float64 may not hold the powers
+                noises = [noise_at(self.sqnr_db(change(error))) for change in changes]
             return decibels(1.0, sum(noises) / len(noises))
 
         products += self.products
@@ -313,7 +314,7 @@ def _scaled(linear: Linear) -> Change:
     factor = linear.gain**0.5
 
     def change(error: Error) -> Error:
-        terms = tuple((a * linear.gain ** (1 - q / 2), q) for a, q in error.terms)
+        terms = tuple((a * np.float64(linear.gain) ** (1 - q / 2), q) for a, q in error.terms)
         known = error.floor is not None and linear.offset is not None
         floor = (error.floor or 0.0) * factor + (linear.offset or 0.0) if known else None
         return Error(terms, error.dead * factor, error.clipped, floor, error.shift * factor)
@@ -386,7 +387,7 @@ def _added(sums: Summed, *, adds: bool) -> Change:
     n, c = sums.count, sums.factor
 
     def change(error: Error) -> Error:
-        terms = tuple((a * c * c * n * (c * n) ** -q, q) for a, q in error.terms)
+        terms = tuple((a * c * c * n * np.float64(c * n) ** -q, q) for a, q in error.terms)
         shift = error.shift * c * n
         if not adds:
             return Error(terms, shift=shift)

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx
+import onnx_ir as ir
 import pytest
 from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
@@ -13,7 +14,7 @@ import onnxq
 from onnxq.observers import HistogramObserver
 from onnxq.observers.tensor_noise import TensorNoise, decibels, predicted_noise
 from onnxq.operator import Summed
-from onnxq.static.noise.error_paths import Error, _added, _raised
+from onnxq.static.noise.error_paths import Error, Magnifier, _added, _raised, _times
 from onnxq.static.noise.unfit import TYPICAL_DB, Budget, TensorLoss, tensor_losses, unfit
 from onnxq.static.planning.activation_qparams import tensor_qparams
 from tests.examples import ALL_INTEGERS
@@ -99,6 +100,18 @@ def test_a_mean_of_many_squares_of_errors_is_left_where_it_is_quiet() -> None:
     averaged = _added(Summed(0, 100, 0.01), adds=True)(squared)
     assert averaged.shift == pytest.approx(e)
     assert averaged.constant == pytest.approx(2 * e**2 / 100 + e**2)
+
+
+def test_behind_a_high_root_no_factor_is_too_large() -> None:
+    """Errors behind y^0.02 have powers of |y| far from 0, and so of what y is multiplied by."""
+
+    def sqnr_db(error: Error) -> float:
+        return 0.0 if np.isinf(error.terms[0][0]) else np.inf
+
+    node = ir.Node("", "Div", [], name="div")
+    behind = Magnifier("Log 'log'", "y", "log", 0, sqnr_db).through(node, (_times(1e20),))
+    ahead = behind.through(node, (_raised(0.02),))
+    assert ahead.sqnr_db(Error(((np.asarray(0.01), 0.0),))) == pytest.approx(0.0)
 
 
 @pytest.mark.parametrize("divides", [True, False])
