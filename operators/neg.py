@@ -43,8 +43,8 @@ class Neg(Operator):
         return Rule(Role.ELEMENTWISE, form=Form.CODES)
 
     def responses(self, node: ir.Node) -> tuple[Response, ...]:
-        """An error comes out as large as it is."""
-        return (Linear((0,), 1.0),)
+        """An error comes out as large as it is, negated."""
+        return (Linear((0,), 1.0, sign=-1.0),)
 
     def cases(self) -> Iterable[Case]:
         """The plain one, the nasty ones, an empty batch."""

@@ -25,7 +25,7 @@ from onnxq.operator import (
     register,
 )
 from onnxq.operator.examples import normal
-from onnxq.operator.nodes import infinite_operand, is_constant, number_beside
+from onnxq.operator.nodes import infinite_operand, number_beside
 from onnxq.operator.site import MICROSOFT
 from onnxq.operators._factors import on_operands
 from onnxq.operators._function import lower_around
@@ -54,10 +54,10 @@ class Sub(Operator):
         )
 
     def responses(self, node: ir.Node) -> tuple[Response, ...]:
-        """Errors of both operands come out as they are."""
-        offset = number_beside(node)
-        sign = -1 if is_constant(node, 1) else 1
-        return (Linear((0, 1), 1.0, None if offset is None else sign * offset),)
+        """Errors of both operands come out as large as they are, those of the second negated."""
+        number = number_beside(node)
+        negated = None if number is None else -number
+        return (Linear((0,), 1.0, negated), Linear((1,), 1.0, number, -1.0))
 
     def scaled(self, node: ir.Node, factor: Reals) -> tuple[Mapping[int, Reals], ...]:
         """Both operands carry it."""

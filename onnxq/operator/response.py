@@ -24,11 +24,13 @@ class Linear:
         slots: of the inputs.
         gain: mean of the squared factors.
         offset: what is added to the products; None: not the same for all.
+        sign: of the factors; -1 where the inputs are subtracted.
     """
 
     slots: tuple[int, ...]
     gain: float
     offset: float | None = 0.0
+    sign: float = 1.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)

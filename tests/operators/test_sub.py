@@ -53,9 +53,9 @@ def test_wide_codes_go_around_float() -> None:
     assert [node.op_type for node in model.graph if node.op_type == "Sub"] == ["Sub"]
 
 
-@pytest.mark.parametrize(("constant", "offset"), [(1, -3.0), (0, 3.0)])
-def test_a_number_is_taken_from_what_became_zero(constant: int, offset: float) -> None:
+@pytest.mark.parametrize(("constant", "offset", "sign"), [(1, -3.0, 1.0), (0, 3.0, -1.0)])
+def test_a_number_is_taken_from_what_became_zero(constant: int, offset: float, sign: float) -> None:
     inputs = [np.zeros((2, 4), np.float32)] * 2
     inputs[constant] = np.array(3, np.float32)
-    (response,) = OP.responses(builder.node_of(OP, Case("", tuple(inputs), (constant,))))
-    assert response == Linear((0, 1), 1.0, offset)
+    first, second = OP.responses(builder.node_of(OP, Case("", tuple(inputs), (constant,))))
+    assert (first, second)[1 - constant] == Linear((1 - constant,), 1.0, offset, sign)

@@ -239,7 +239,7 @@ def _origins(node: ir.Node, curve: Curve) -> tuple[float, ...]:
     readers = list(node.outputs[0].consumers())
     found = responses(readers[0]) if len(readers) == 1 else ()
     lines = [each for each in found if isinstance(each, Linear) and each.offset]
-    return (0.0, *(-float(each.offset or 0.0) / each.gain**0.5 for each in lines))
+    return (0.0, *(-float(each.offset or 0.0) / _factor(each) for each in lines))
 
 
 def _ahead_of_normalization(
@@ -309,15 +309,21 @@ def _times(factor: float) -> Change:
     return _scaled(Linear((0,), factor * factor))
 
 
+def _factor(linear: Linear) -> float:
+    """Factor that an input is multiplied by, of one number for all."""
+    return linear.sign * math.sqrt(linear.gain)
+
+
 def _scaled(linear: Linear) -> Change:
     """Times factors c: a |x|^q becomes c^2 a |y / c|^q."""
-    factor = linear.gain**0.5
+    factor = _factor(linear)
 
     def change(error: Error) -> Error:
         terms = tuple((a * np.float64(linear.gain) ** (1 - q / 2), q) for a, q in error.terms)
         known = error.floor is not None and linear.offset is not None
         floor = (error.floor or 0.0) * factor + (linear.offset or 0.0) if known else None
-        return Error(terms, error.dead * factor, error.clipped, floor, error.shift * factor)
+        dead = error.dead * abs(factor)
+        return Error(terms, dead, error.clipped, floor, error.shift * factor)
 
     return change
 

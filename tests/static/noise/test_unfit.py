@@ -13,9 +13,18 @@ from onnx.reference import ReferenceEvaluator
 import onnxq
 from onnxq.observers import HistogramObserver
 from onnxq.observers.tensor_noise import TensorNoise, decibels, predicted_noise
-from onnxq.operator import Summed
-from onnxq.static.noise.error_paths import Error, Magnifier, _added, _raised, _times
+from onnxq.operator import Curve, Linear, Summed
+from onnxq.static.noise.error_paths import (
+    Error,
+    Magnifier,
+    _added,
+    _origins,
+    _raised,
+    _scaled,
+    _times,
+)
 from onnxq.static.noise.unfit import TYPICAL_DB, Budget, TensorLoss, tensor_losses, unfit
+from onnxq.static.noise.watched import responses
 from onnxq.static.planning.activation_qparams import tensor_qparams
 from tests.examples import ALL_INTEGERS
 from tests.static.noise.nets import (
@@ -112,6 +121,30 @@ def test_behind_a_high_root_no_factor_is_too_large() -> None:
     behind = Magnifier("Log 'log'", "y", "log", 0, sqnr_db).through(node, (_times(1e20),))
     ahead = behind.through(node, (_raised(0.02),))
     assert ahead.sqnr_db(Error(((np.asarray(0.01), 0.0),))) == pytest.approx(0.0)
+
+
+def test_what_is_subtracted_from_a_number_begins_where_that_is_left_of_it() -> None:
+    error = Error(((np.asarray(0.01), 0.0),), floor=1.0, shift=np.asarray(0.1))
+    changed = _scaled(Linear((1,), 1.0, 3.0, -1.0))(error)
+    assert changed.floor == 2.0
+    assert changed.shift == -0.1
+
+
+@pytest.mark.parametrize("operands", ["roots, delta", "delta, roots"])
+def test_a_number_that_a_root_is_less_is_no_signal_on_either_side(operands: str) -> None:
+    model = onnx.parser.parse_model(
+        f"""<ir_version: 10, opset_import: ["" : 18]> g (float[4] x) => (float[4] y) {{
+            roots = Pow(x, half) y = Sub({operands})
+        }}"""
+    )
+    for name, shape in (("half", ()), ("delta", (4,))):
+        model.graph.initializer.append(
+            numpy_helper.from_array(np.full(shape, 0.5, np.float32), name)
+        )
+    root = ir.from_proto(model).graph[0]
+    (curve,) = responses(root)
+    assert isinstance(curve, Curve)
+    assert set(_origins(root, curve)) == {0.0, 0.5}
 
 
 @pytest.mark.parametrize("divides", [True, False])
