@@ -14,7 +14,8 @@ it divides (a norm), and a sum with a number that is more than a guard against 0
 
 from __future__ import annotations
 
-from operator import itemgetter
+from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from onnxq import catalog
@@ -37,36 +38,52 @@ GUARD = 1e-2
 """Largest summand of a divisor that is there against zeros: epsilons are 1e-3 or less."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """Way from a value to a steep node.
+
+    Attributes:
+        products: with constants, on it.
+        divides: whether the node divides by what it reads.
+        steep: the node, in words.
+    """
+
+    products: int
+    divides: bool
+    steep: str
+
+
 def ahead_of_steep(model: ir.Model) -> dict[ir.Node, str]:
     """Product with a constant -> the steep node that reads sums, powers or moves of it, in words.
 
-    One sweep against the graph's order, by the way with the fewest products; of ways with as many,
-    by one to a logarithm. Nodes of loops and branches are not looked at.
+    One sweep against the graph's order, by the way with the fewest products; ways to divisors apart
+    from others, as they may end on the way. Nodes of loops are not looked at.
 
     Args:
         model: canonical.
     """
     found: dict[ir.Node, str] = {}
-    read: dict[ir.Value, tuple[int, bool, str]] = {}  # products, by a divisor, the steep node
+    read: dict[tuple[ir.Value, bool], _Way] = {}
     for node, loop in reversed(list(walk(model.graph))):
         operator = catalog.find(node.op_type, node.domain)
         if loop is not None or operator is None:
             continue
-        behind = [read[value] for value in node.outputs if value in read]
-        ways = list(_steep(node, operator))
-        for products, divides, steep in sorted(behind, key=itemgetter(0, 1))[:1]:
+        behind = [read[key] for v in node.outputs for key in ((v, False), (v, True)) if key in read]
+        ahead = list(_steep(node, operator))
+        for way in behind:
             for step in carried_errors(operator, node):
-                if not step.is_followed(products) or (divides and _is_loud(node, step)):
+                if not step.is_followed(way.products) or (way.divides and _is_loud(node, step)):
                     continue
                 if step.products:
-                    found[node] = steep
-                ways.append((step.value, (products + step.products, divides, steep)))
-        for value, way in ways:
-            read[value] = min(way, read.get(value, way), key=itemgetter(0, 1))
+                    found.setdefault(node, way.steep)
+                ahead.append((step.value, replace(way, products=way.products + step.products)))
+        for value, way in ahead:
+            key = value, way.divides
+            read[key] = min(way, read.get(key, way), key=attrgetter("products"))
     return found
 
 
-def _steep(node: ir.Node, operator: Operator) -> Iterator[tuple[ir.Value, tuple[int, bool, str]]]:
+def _steep(node: ir.Node, operator: Operator) -> Iterator[tuple[ir.Value, _Way]]:
     """The input that a steep node reads, with no products on the way; nothing for other nodes."""
     for response in operator.responses(node):
         if not isinstance(response, Curve):
@@ -75,7 +92,7 @@ def _steep(node: ir.Node, operator: Operator) -> Iterator[tuple[ir.Value, tuple[
         steep = node.op_type == LOGARITHM or (exponent is not None and exponent < SQUARE_ROOT)
         if value is not None and not value.is_initializer() and steep:
             name = f"{node.op_type} '{node_name(node)}'"
-            yield value, (0, exponent is not None and exponent < 0, name)
+            yield value, _Way(0, exponent is not None and exponent < 0, name)
 
 
 def _is_loud(node: ir.Node, step: CarriedError) -> bool:

@@ -77,6 +77,40 @@ def test_products_ahead_of_what_is_steep_where_it_is_quiet_stay_float(behind: st
     assert {n for n, d in plan.decisions.items() if "quiet" in str(d)} == wanted
 
 
+def test_a_divisor_that_is_a_norm_hides_no_logarithm_behind_a_product() -> None:
+    text = """<ir_version: 10, opset_import: ["" : 18]>
+    g (float[N, 64] x) => (float[N, 64] o, float[N, 64] y, float[N, 64] z) {
+        o = MatMul(x, w)
+        a = MatMul(x, w) s = Mul(a, a) n = ReduceSum(s, last)
+        y = Div(a, n) b = MatMul(n, v) z = Log(b)
+    }"""
+    model = onnx.parser.parse_model(text)
+    made = {"w": weights(1, 64, 64), "v": weights(2, 1, 64), "last": np.array([-1])}
+    model.graph.initializer.extend(numpy_helper.from_array(x, name) for name, x in made.items())
+    _, plan = planned(onnx.shape_inference.infer_shapes(model))
+    assert ["quiet" in str(plan.decisions[f"MatMul_{name}"]) for name in "oab"] == [
+        False,
+        True,
+        True,
+    ]
+
+
+def test_a_logarithm_in_a_branch_counts() -> None:
+    text = """<ir_version: 10, opset_import: ["" : 18]>
+    g (float[N, 64] x, bool c) => (float[N, 64] o, float[N, 64] y) {
+        o = MatMul(x, w)
+        a = MatMul(x, w)
+        y = If(c) <
+            then_branch = t () => (float[N, 64] l) { l = Log(a) },
+            else_branch = e () => (float[N, 64] k) { k = Identity(a) }
+        >
+    }"""
+    model = onnx.parser.parse_model(text)
+    model.graph.initializer.append(numpy_helper.from_array(weights(1, 64, 64), "w"))
+    _, plan = planned(model)
+    assert ["quiet" in str(plan.decisions[f"MatMul_{name}"]) for name in "oa"] == [False, True]
+
+
 def test_the_nearest_logarithm_counts() -> None:
     """Behind a Relu only a logarithm that reads it without another product is followed."""
     text = """<ir_version: 10, opset_import: ["" : 18]>
