@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
@@ -25,7 +26,7 @@ from onnxq.operator import (
     register,
 )
 from onnxq.operator.examples import normal
-from onnxq.operator.nodes import constant, infinite_operand, is_constant
+from onnxq.operator.nodes import constant, infinite_operand, is_constant, number_beside
 from onnxq.operators._factors import on_operands
 from onnxq.operators._function import around_kernel, lower_around
 from onnxq.operators._number import is_scale, lower_with_number, number_kernel, product_agrees
@@ -60,7 +61,9 @@ class Div(Operator):
 
     def responses(self, node: ir.Node) -> tuple[Response, ...]:
         """Constant divisors are factors; small divisors that vary magnify all errors."""
-        divisor = constant(node, 1)
+        divisor, dividend = constant(node, 1), number_beside(node)
+        if divisor is None and dividend is not None:
+            return (Curve(1, functools.partial(np.divide, dividend), -1.0),)
         if divisor is None:
             return (Curve(1, np.reciprocal, -1.0), Factored(0, 1, -1.0))
         with np.errstate(divide="ignore"):  # by 0: an infinite gain

@@ -288,21 +288,20 @@ def _factors(
 
 
 def _seen(value: ir.Value, observers: Mapping[str, Observer]) -> tuple[Reals, Reals] | None:
-    """(values, counts) of a watched tensor, or of a Curve of one; None: neither."""
+    """(values, counts) of a watched tensor, or of what is a Curve of one alone; None: neither."""
     seen = observers.get(value_name(value))
     if isinstance(seen, FloatHistogramObserver):
         return seen.occupied()
     producer = value.producer()
-    if producer is None:
+    found = () if producer is None else responses(producer)
+    if producer is None or len(found) != 1 or not isinstance(curve := found[0], Curve):
         return None
-    for response in responses(producer):
-        read = find_input(producer, response.slot) if isinstance(response, Curve) else None
-        seen = None if read is None else observers.get(value_name(read))
-        if isinstance(response, Curve) and isinstance(seen, FloatHistogramObserver):
-            x, counts = seen.occupied()
-            with np.errstate(all="ignore"):
-                return response.function(x), counts
-    return None
+    seen = observers.get(value_name(input_at(producer, curve.slot)))
+    if not isinstance(seen, FloatHistogramObserver):
+        return None
+    x, counts = seen.occupied()
+    with np.errstate(all="ignore"):
+        return curve.function(x), counts
 
 
 def _times(factor: float) -> Change:

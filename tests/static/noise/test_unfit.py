@@ -11,13 +11,14 @@ from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 import onnxq
-from onnxq.observers import HistogramObserver
+from onnxq.observers import FloatHistogramObserver, HistogramObserver
 from onnxq.observers.tensor_noise import TensorNoise, decibels, predicted_noise
 from onnxq.operator import Curve, Linear, Summed
 from onnxq.static.noise.error_paths import (
     Error,
     Magnifier,
     _added,
+    _factors,
     _origins,
     _raised,
     _scaled,
@@ -145,6 +146,25 @@ def test_a_number_that_a_root_is_less_is_no_signal_on_either_side(operands: str)
     (curve,) = responses(root)
     assert isinstance(curve, Curve)
     assert set(_origins(root, curve)) == {0.0, 0.5}
+
+
+@pytest.mark.parametrize(
+    ("dividend", "sizes"), [("two", pytest.approx([0.5, 0.5], rel=0.1)), ("x", None)]
+)
+def test_factors_are_known_of_a_function_of_what_is_watched_and_of_nothing_else(
+    dividend: str, sizes: object
+) -> None:
+    """A quotient of two tensors is as large as both make it, not as the divisor alone."""
+    model = onnx.parser.parse_model(
+        f"""<ir_version: 10, opset_import: ["" : 18]> g (float[4] x, float[4] d) => (float[4] y) {{
+            q = Div({dividend}, d) y = Mul(x, q)
+        }}"""
+    )
+    model.graph.initializer.append(numpy_helper.from_array(np.array(2, np.float32), "two"))
+    seen = FloatHistogramObserver()
+    seen.observe(np.full(4, 4.0, np.float32), 0)
+    found = _factors(ir.from_proto(model).graph[1], 1, 1.0, {"d": seen})
+    assert (found if found is None else [found[0], found[-1]]) == sizes
 
 
 @pytest.mark.parametrize("divides", [True, False])
