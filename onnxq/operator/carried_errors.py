@@ -1,8 +1,8 @@
 """Inputs of a node whose errors come out of it, and as what: one step against the graph's order.
 
-Ahead of a function that magnifies errors, they are followed through moves, bounds, sums, powers and
-products with constants. Not further than MOST_PRODUCTS of these: a short-time Fourier transform,
-a filter bank behind it, and the mean over time that levels its bands.
+Ahead of a function that magnifies errors, they are followed through moves, bounds, sums, means,
+powers, products and quotients. Not further than MOST_PRODUCTS of those with constants: a short-time
+Fourier transform, a filter bank behind it, and the mean over time that levels its bands.
 """
 
 from __future__ import annotations
