@@ -61,6 +61,7 @@ if TYPE_CHECKING:
 MOST_MAGNIFIERS = 8  # kept per tensor; those behind have been counted on the way
 SECOND_ORDER = 2.0  # variance of e^2 / (E e^2)^2 of a normal distribution
 MOST_FACTORS = 16  # of the sizes that a tensor of factors has: as many quantiles
+MOST_SHARES = 256  # of an error, behind all factors on its way: two tensors of them
 SQUARE = 2.0
 # Gauss-Hermite: five errors of a normal distribution of variance 1 with their shares
 _ERRORS, _SHARES = np.polynomial.hermite_e.hermegauss(5)
@@ -109,6 +110,7 @@ class Magnifier:
         reader: name of the node that the error goes through first.
         products: with constant weights on the way.
         sqnr_db: of what it gives, for an error of the tensor.
+        shares: of the error, each of which is followed to the node.
     """
 
     node: str
@@ -116,6 +118,7 @@ class Magnifier:
     reader: str
     products: int
     sqnr_db: Callable[[Error], float]
+    shares: int = 1
 
     def is_twin_of(self, other: Magnifier) -> bool:
         """Whether both are of one node, by way of the same reader and as many products."""
@@ -127,8 +130,11 @@ class Magnifier:
     ) -> Magnifier:
         """The same one, seen from ahead of a node that does these to as many shares of an error.
 
-        Without any, it leaves errors as they are.
+        Without any, it leaves errors as they are. Shares multiply from node to node: behind
+        MOST_SHARES, some stand for all.
         """
+        apart = -(-len(changes) * self.shares // MOST_SHARES)
+        changes = changes[apart // 2 :: apart] if apart > 1 else changes
 
         def sqnr_db(error: Error) -> float:
             if not changes:
@@ -138,7 +144,8 @@ class Magnifier:
             return decibels(1.0, sum(noises) / len(noises))
 
         products += self.products
-        return Magnifier(self.node, self.tensor, node_name(node), products, sqnr_db)
+        shares = self.shares * max(len(changes), 1)
+        return Magnifier(self.node, self.tensor, node_name(node), products, sqnr_db, shares)
 
 
 def of_codes(noise: TensorNoise, step: float) -> Error:

@@ -15,6 +15,8 @@ from onnxq.observers import FloatHistogramObserver, HistogramObserver
 from onnxq.observers.tensor_noise import TensorNoise, decibels, predicted_noise
 from onnxq.operator import Curve, Linear, Summed
 from onnxq.static.noise.error_paths import (
+    MOST_FACTORS,
+    MOST_SHARES,
     Error,
     Magnifier,
     _added,
@@ -146,6 +148,16 @@ def test_a_number_that_a_root_is_less_is_no_signal_on_either_side(operands: str)
     (curve,) = responses(root)
     assert isinstance(curve, Curve)
     assert set(_origins(root, curve)) == {0.0, 0.5}
+
+
+def test_quotients_of_quotients_take_no_more_time_than_the_first_two() -> None:
+    runs = []
+    node = ir.Node("", "Div", [], name="div")
+    behind = Magnifier("Log 'log'", "y", "log", 0, lambda error: runs.append(error) or 20.0)
+    for _ in range(6):
+        behind = behind.through(node, tuple(map(_times, np.linspace(0.5, 1.5, MOST_FACTORS))))
+    assert behind.sqnr_db(Error(((np.asarray(0.01), 0.0),))) == pytest.approx(20.0)
+    assert len(runs) == behind.shares == MOST_SHARES
 
 
 @pytest.mark.parametrize(
