@@ -44,7 +44,7 @@ class OpenJournal:
     _file: BufferedRandom | None = None
 
     def close(self) -> None:
-        """Closes the file, and so gives it free for other processes."""
+        """Closes the file, which other processes may write to from then on; once is enough."""
         if self._file is not None:
             with contextlib.suppress(OSError):  # of a record that did not fit, which `append` said
                 self._file.close()

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from onnxq.core.locked import lock, open_journal
+from onnxq.core.locked import OpenJournal, lock, open_journal
 from onnxq.errors import OutputError
 
 if TYPE_CHECKING:
@@ -35,6 +35,23 @@ def test_a_journal_is_one_process_s_at_a_time_and_keeps_what_it_holds(tmp_path: 
             open_journal(path, "tune")
     with open_journal(path, "tune") as file:
         assert file.read() == b"line"
+
+
+class Written(OpenJournal):
+    def __init__(self, path: Path) -> None:
+        self._file = open_journal(path, "tune")
+
+
+def test_a_journal_is_free_behind_an_error_in_the_body_and_may_be_closed_again(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "tune.journal"
+    with pytest.raises(KeyError, match="of the body"), Written(path) as journal:
+        raise KeyError("of the body")
+    journal.close()
+    with Written(path) as again:
+        again.close()
+        open_journal(path, "tune").close()
 
 
 def test_a_folder_that_is_not_there_is_an_error_in_words(tmp_path: Path) -> None:
