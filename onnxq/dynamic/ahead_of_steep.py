@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from onnxq.operator import Operator
     from onnxq.operator.carried_errors import CarriedError
 
-LOGARITHM, REDUCTIONS = "Log", "Reduce"
+LOGARITHM = "Log"
+REDUCTION = "Reduce"  # ONNX's names of all of them begin so
 SQUARE_ROOT = 0.5
 GUARD = 1e-2
 """Largest summand of a divisor that is there against zeros: epsilons are 1e-3 or less."""
@@ -89,14 +90,15 @@ def _steep(node: ir.Node, operator: Operator) -> Iterator[tuple[ir.Value, _Way]]
         if not isinstance(response, Curve):
             continue
         exponent, value = response.exponent, find_input(node, response.slot)
-        steep = node.op_type == LOGARITHM or (exponent is not None and exponent < SQUARE_ROOT)
-        if value is not None and not value.is_initializer() and steep:
+        is_high_root = exponent is not None and exponent < SQUARE_ROOT
+        is_steep = node.op_type == LOGARITHM or is_high_root
+        if is_steep and value is not None and not value.is_initializer():
             name = f"{node.op_type} '{node_name(node)}'"
             yield value, _Way(0, exponent is not None and exponent < 0, name)
 
 
 def _is_loud(node: ir.Node, step: CarriedError) -> bool:
     """Whether a divisor that the node gives stays large where its input is quiet."""
-    if node.op_type.startswith(REDUCTIONS):
+    if node.op_type.startswith(REDUCTION):
         return True
     return isinstance(step.through, Linear) and abs(step.through.offset or 0.0) > GUARD
