@@ -58,9 +58,9 @@ class ReduceMean(Operator):
         return Rule(Role.ELEMENTWISE, form=form)
 
     def responses(self, node: ir.Node) -> tuple[Response, ...]:
-        """Errors of all elements, which even each other out; of an unknown number, nothing."""
-        count = summands(node)
-        return (Summed(0, count, 1.0 / count),) if count else ()
+        """Errors of all elements, which even each other out; of an unknown number, that of one."""
+        count = summands(node) or 1
+        return (Summed(0, count, 1.0 / count),)
 
     def cases(self) -> Iterable[Case]:
         """Pools of either layout; other axes by input, attribute or not at all; no rows."""

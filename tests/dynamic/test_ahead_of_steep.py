@@ -41,6 +41,10 @@ def test_a_transform_ahead_of_the_logarithm_of_a_norm_stays_float() -> None:
 
 STEEP = {
     "a cube root": ("y = Pow(p, third)", {"first", "second"}),
+    "a cube root of a mean over unknown time": (
+        "m = ReduceMean(p, rows) y = Pow(m, third)",
+        {"first", "second"},
+    ),
     "a reciprocal": ("f = Add(p, floor) y = Reciprocal(f)", {"first", "second"}),
     "a local mean": (
         "m = MatMul(p, w) f = Add(m, floor) y = Div(p, f)",
@@ -64,6 +68,7 @@ def test_products_ahead_of_what_is_steep_where_it_is_quiet_stay_float(behind: st
     numbers = {"third": 1 / 3, "floor": 1e-6, "one": 1.0}
     made = [numpy_helper.from_array(np.array(x, np.float32), n) for n, x in numbers.items()]
     made.append(numpy_helper.from_array(np.array([-1]), "last"))
+    made.append(numpy_helper.from_array(np.array([0]), "rows"))
     made.append(numpy_helper.from_array(weights(1, 64, 64), "w"))
     model.graph.initializer.extend(made)
     products = [node for node in model.graph.node if node.op_type == "MatMul"]
