@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from onnxq.errors import UnsupportedError
+from onnxq.pytorch.exporting.even_bounds import EvenBounds
 from onnxq.pytorch.exporting.optimized import name_ends, optimize
 from onnxq.pytorch.exporting.quiet import quiet_exporter
 from onnxq.pytorch.exporting.reshaped import FAILED_VIEW, name_sizes, reshaped_program
@@ -72,7 +73,7 @@ def trace(
     except torch.onnx.OnnxExporterError as error:
         if FAILED_VIEW not in _reasons(error)[-1]:
             raise UnsupportedError(_explained(module, error)) from error
-    with quiet_exporter(module), WholeLayers():
+    with quiet_exporter(module), WholeLayers(), EvenBounds():
         reshaped = reshaped_program(module, bound, axes)
     try:
         model = _written(reshaped, bound, axes, opset, output_names)
@@ -93,7 +94,7 @@ def _written(
     by_name = {name: axes.of.get(name) or None for name in bound.tensors}
     # by place where it can be: a name that was asked for need not be a parameter's (past.0.key)
     shapes = by_name if bound.kwargs else tuple(by_name.values())
-    with quiet_exporter(source), WholeLayers():
+    with quiet_exporter(source), WholeLayers(), EvenBounds():
         program = torch.onnx.export(
             source,
             bound.args,

@@ -27,6 +27,7 @@ from onnxq.pytorch.arguments.cache import without_cache
 from onnxq.pytorch.arguments.flat import flattened
 from onnxq.pytorch.arguments.forward import first_run
 from onnxq.pytorch.arguments.length_axes import length_axes
+from onnxq.pytorch.exporting.even_bounds import EvenBounds
 from onnxq.pytorch.exporting.exporter import eval_mode, traceable
 from onnxq.pytorch.exporting.quiet import quiet_exporter
 from onnxq.pytorch.exporting.users_line import users_line
@@ -125,6 +126,7 @@ def program_of(
             marked_identities(model, bound),
             quiet_exporter(flat),
             WholeLayers(),
+            EvenBounds(),
             _explained(model),
             OwnGradients() as own_gradients,
         ):
@@ -163,7 +165,7 @@ def _updates(
         return ()
     flat = flattened(twin_without_shortcuts(copy.deepcopy(model).train()), bound)
     try:
-        with quiet_exporter(flat), WholeLayers():
+        with quiet_exporter(flat), WholeLayers(), EvenBounds():
             trained = _exported(flat, bound, Axes({}, {}), {})
     except Exception:  # of many kinds; programs.train_mode says what is not updated then
         return ()
