@@ -25,6 +25,9 @@ def main() -> None:
         code = None
         signals.ignore()  # and taken back
     _clean()
+    # An interrupt inside an exec of text, as dataclasses do it, leaves a note that it was not
+    # handled, though it was; `python -m` then ends with Ctrl-C's code. The next exec takes it back.
+    exec("")
     sys.exit(signals.exit_code() or code)
 
 
