@@ -22,6 +22,11 @@ pytestmark = [pytest.mark.isa, pytest.mark.usefixtures("emulators")]
 
 OPERATORS = [operator.op_type for operator in catalog.all_integer_operators()]
 PRODUCTS = [op.op_type for op in catalog.all_integer_operators() if op.has_products()]
+NASTY = {
+    "QLinearAdd": (Arithmetic.UNFUSED, Arithmetic.WRAPS),
+    "QLinearMul": (Arithmetic.DIVIDES,),
+}
+"""Arithmetic that rounds results otherwise; of other operators, that whose sums overflow."""
 
 
 @pytest.fixture(scope="session")
