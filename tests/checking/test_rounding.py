@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
@@ -9,6 +9,7 @@ import pytest
 from onnx import TensorProto, helper
 
 import onnxq
+from onnxq import reference
 from onnxq.checking import rounding
 from onnxq.checking.cross_check import cross_check
 from onnxq.errors import VerificationError
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     import onnx_ir as ir
+    from onnx.reference.op_run import OpRun
 
-    from onnxq import reference
     from onnxq.core.arrays import Array
 
 make = helper.make_node
@@ -219,6 +220,37 @@ def test_a_node_in_a_body_that_is_wrong_by_a_tenth_is_not(
     scale(monkeypatch, "Erf_e", 1.1)
     with pytest.raises(VerificationError, match="output 'y', end to end"):
         cross_check(made, feeds).check()
+
+
+def runs_in_branches(depth: int, monkeypatch: pytest.MonkeyPatch) -> int:
+    """How often nodes of branches run for the bounds of a cross-check."""
+    text = "h = MatMul(x, w)  e = Erf(h)  p = Mul(h, e)  b0 = MatMul(p, v)"
+    for i in range(depth):
+        text = f"""c{i} = Constant<value = bool {{1}}>()  b{i + 1} = If (c{i}) <
+          then_branch = t{i} () => (float[n,4,32] b{i}) {{ {text} }},
+          else_branch = f{i} () => (float[n,4,32] m{i}) {{ m{i} = Neg(x) }}>"""
+    text = f"g (float[n,4,32] x) => (float[n,4,32] b{depth}) {{ {text} }}"
+    source = parsed(text, {n: weights(i, 32, 32) for i, n in enumerate("wv")})
+    made = onnxq.quantize_weights(source, method="rtn")
+    ran: list[str] = []
+    once = reference.run_node
+
+    def counted(node: OpRun, *args: Any) -> tuple[Any, ...]:
+        ran.append(node.op_type)
+        return once(node, *args)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(reference, "run_node", counted)
+        scale(patch, "Erf_e", 1 + 2**-22)
+        cross_check(made, {"x": weights(7, 64, 4, 32)})
+    return len(ran)
+
+
+def test_branches_in_branches_run_as_often_as_those_around(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    few, many = (runs_in_branches(depth, monkeypatch) for depth in (2, 6))
+    assert 0 < many <= 4 * few
 
 
 def test_the_bound_of_a_product_in_blocks_goes_through_what_is_behind_it() -> None:

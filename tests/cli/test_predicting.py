@@ -46,7 +46,7 @@ def test_a_machine_that_is_not_known_is_refused(run: Run, quantized_path: Path) 
     assert "target 'avx2' is not known" in result.stderr
 
 
-def test_an_empty_name_of_a_machine_is_refused(run: Run, quantized_path: Path) -> None:
+def test_no_machine_is_refused(run: Run, quantized_path: Path) -> None:
     result = run("predict", quantized_path, "--machines", ",")
     assert result.exit_code == 5
     assert "target '' is not known" in result.stderr
