@@ -83,6 +83,6 @@ def test_the_plan_says_which_weights_are_solved_in_parts(monkeypatch: pytest.Mon
     text = "g (float[n, 256] x) => (float[n, 8] y) { h = Tanh(x)  y = MatMul(h, w) }"
     made = onnxq.quantize_weights(parsed(text, {"w": normal(256, 8)}), {"x": normal(64, 256)})
     assert made.verdict is not None
-    [note] = made.verdict.notes
+    (note,) = (note for note in made.verdict.notes if "in parts" in note)  # beside one on speed
     assert "1 weights have so many inputs that gptq solves them in parts, each by itself" in note
     assert "('MatMul_y': 256 inputs, 2 parts)" in note
