@@ -1,21 +1,7 @@
 """Where an error of a tensor goes, and what is left of the signal there: one sweep backwards.
 
-The power of an error is a function of the value that it sits on,
-
-    E[e^2 | x] = sum_i a_i |x|^(q_i)
-
-and values below half a step, which become 0 whatever they were: their logarithms are lost whole.
-What is 0 then may get a number added, or be bounded: the floor of a logarithm.
-
-Rounding alone has one term, q = 0. A square y = x^2 makes 4 a |y| + 3 a^2 of it, and in general
-
-    y = x^p:   a |x|^q  ->  p^2 a |y|^((q + 2 (p - 1)) / p)
-
-so that a root takes it back; a of the 3 a^2 is a mean, of which N squares that are added up have
-N a. A product with constant weights w makes a sum of w^2 of a; of terms with q = 1 (powers of a
-spectrum, summed by a filter bank of weights from 0 on) it makes a (sum of w^2) / (sum of w). Sums
-of two tensors, copies and bounds leave it as it is. All take the summands of a band for as large as
-each other. So a band is lost whole where its sum is below half a step times (sum of w).
+What a step makes of an error is onnxq.static.noise.error; what is left behind a function that
+magnifies it, onnxq.static.noise.signal_left.
 
 A quotient y = x / d has errors that differ from value to value, by how large the divisor is there:
 
@@ -24,14 +10,11 @@ A quotient y = x / d has errors that differ from value to value, by how large th
 What is divided by a measure of its own loudness is as large where it is quiet, so that y and d are
 taken for independent: the noise behind is the mean over the divisors that the samples have. A
 product with another tensor is that with 1 / d, where the samples tell it.
-
-Over 300 lines, because what a step makes of an error is the equations above, one function each.
 """
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -40,10 +23,21 @@ from onnxq import catalog
 from onnxq.graph.walk import node_name, value_name, walk
 from onnxq.graph.weights import constant_array
 from onnxq.observers import FloatHistogramObserver, NormalizationObserver
-from onnxq.observers.tensor_noise import TensorNoise, decibels, noise_at
+from onnxq.observers.tensor_noise import decibels, noise_at
 from onnxq.operator import Curve, Factored, Linear, Normalizing, Summed, Weighted, WeightSlot
 from onnxq.operator.carried_errors import carried_errors
 from onnxq.operator.nodes import constant, find_input, input_at
+from onnxq.static.noise.error import (
+    added,
+    bounded,
+    factor_of,
+    multiplied,
+    raised,
+    scaled,
+    summed,
+    times,
+)
+from onnxq.static.noise.signal_left import of_curve, of_normalization
 from onnxq.static.noise.watched import responses
 
 if TYPE_CHECKING:
@@ -51,53 +45,14 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
-    from onnxq.core.arrays import Array, Reals
+    from onnxq.core.arrays import Reals
     from onnxq.observers import Observer
     from onnxq.operator.carried_errors import CarriedError
-
-    Change = Callable[["Error"], "Error"]
-
+    from onnxq.static.noise.error import Change, Error
 
 MOST_MAGNIFIERS = 8  # kept per tensor; those behind have been counted on the way
-SECOND_ORDER = 2.0  # variance of e^2 / (E e^2)^2 of a normal distribution
 MOST_FACTORS = 16  # of the sizes that a tensor of factors has: as many quantiles
 MOST_SHARES = 256  # of an error, behind all factors on its way: two tensors of them
-SQUARE = 2.0
-# Gauss-Hermite: five errors of a normal distribution of variance 1 with their shares
-_ERRORS, _SHARES = np.polynomial.hermite_e.hermegauss(5)
-_SHARES = _SHARES / _SHARES.sum()
-
-
-@dataclass(frozen=True, slots=True)
-class Error:
-    """Error of a tensor.
-
-    Attributes:
-        terms: ((a, q), ...): its power on a value x is the sum of a |x|^q; a is float64, () or
-            (channels,) behind a product, whose columns are of different sizes.
-        dead: what is nearer than that to the floor has become it; float64, () or (channels,).
-        clipped: share of the power that lies on the largest values alone.
-        floor: what dead values are; None: not known, though they are about 0.
-        shift: mean of the error, float64, () or (channels,); the terms are what varies.
-    """
-
-    terms: tuple[tuple[Reals, float], ...]
-    dead: Reals = field(default_factory=lambda: np.zeros(()))
-    clipped: float = 0.0
-    floor: float | None = 0.0
-    shift: Reals = field(default_factory=lambda: np.zeros(()))
-
-    @property
-    def constant(self) -> Reals:
-        """Power on a value that is 0; () or (channels,)."""
-        varying = sum((a for a, q in self.terms if q == 0), np.zeros(()))
-        return np.asarray(varying + np.square(self.shift))
-
-    def dead_share(self, x: Reals) -> Reals:
-        """Share of the channels in which such a value is dead; shape of x."""
-        limits = np.sort(self.dead.reshape(-1))
-        distance = np.abs(x - (self.floor or 0.0))
-        return 1.0 - np.searchsorted(limits, distance, side="right") / limits.size
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,11 +101,6 @@ class Magnifier:
         products += self.products
         shares = self.shares * max(len(changes), 1)
         return Magnifier(self.node, self.tensor, node_name(node), products, sqnr_db, shares)
-
-
-def of_codes(noise: TensorNoise, step: float) -> Error:
-    """The error of codes: the noise on every value, and 0 for less than half a step."""
-    return Error(((np.asarray(noise.power), 0.0),), np.asarray(step / 2), noise.clipped_share)
 
 
 def magnifiers(
@@ -212,18 +162,18 @@ def _changes(
     match step.through:
         case Factored(by=by, power=power):
             factors = _factors(node, by, power, observers)
-            return None if factors is None else tuple(map(_times, factors))
+            return None if factors is None else tuple(map(times, factors))
         case Linear():
-            return (_scaled(step.through),)
+            return (scaled(step.through),)
         case Curve(exponent=exponent) if exponent is not None:
-            return (_raised(exponent),)
+            return (raised(exponent),)
         case Weighted(rows=rows):
-            return (_summed(rows, adds=adds),)
+            return (summed(rows, adds=adds),)
         case Summed():
-            return (_added(step.through, adds=adds),)
+            return (added(step.through, adds=adds),)
         case WeightSlot(slot=slot, axis=axis):
-            return (_multiplied(constant_array(input_at(node, slot)), axis, adds=adds),)
-    return () if step.bounds is None else (_bounded(*step.bounds),)
+            return (multiplied(constant_array(input_at(node, slot)), axis, adds=adds),)
+    return () if step.bounds is None else (bounded(*step.bounds),)
 
 
 def _ahead_of_curve(
@@ -232,7 +182,7 @@ def _ahead_of_curve(
     value = _varying(node, curve.slot)
     seen = None if value is None else observers.get(value_name(value))
     if value is not None and isinstance(seen, FloatHistogramObserver):
-        yield value, _magnifier(node, value, _of_curve(curve, seen, _origins(node, curve)))
+        yield value, _magnifier(node, value, of_curve(curve, seen, _origins(node, curve)))
 
 
 def _origins(node: ir.Node, curve: Curve) -> tuple[float, ...]:
@@ -246,7 +196,7 @@ def _origins(node: ir.Node, curve: Curve) -> tuple[float, ...]:
     readers = list(node.outputs[0].consumers())
     found = responses(readers[0]) if len(readers) == 1 else ()
     lines = [each for each in found if isinstance(each, Linear) and each.offset]
-    return (0.0, *(-float(each.offset or 0.0) / _factor(each) for each in lines))
+    return (0.0, *(-float(each.offset or 0.0) / factor_of(each) for each in lines))
 
 
 def _ahead_of_normalization(
@@ -257,7 +207,7 @@ def _ahead_of_normalization(
     if value is not None and isinstance(seen, NormalizationObserver):
         slot = normalizing.gain_slot
         gain = None if slot is None else constant(node, slot)
-        yield value, _magnifier(node, value, _of_normalization(seen, gain))
+        yield value, _magnifier(node, value, of_normalization(seen, gain))
 
 
 def _magnifier(node: ir.Node, value: ir.Value, sqnr_db: Callable[[Error], float]) -> Magnifier:
@@ -309,170 +259,3 @@ def _seen(value: ir.Value, observers: Mapping[str, Observer]) -> tuple[Reals, Re
     x, counts = seen.occupied()
     with np.errstate(all="ignore"):
         return curve.function(x), counts
-
-
-def _times(factor: float) -> Change:
-    return _scaled(Linear((0,), factor * factor))
-
-
-def _factor(linear: Linear) -> float:
-    """Factor that an input is multiplied by, of one number for all."""
-    return linear.sign * math.sqrt(linear.gain)
-
-
-def _scaled(linear: Linear) -> Change:
-    """Times factors c: a |x|^q becomes c^2 a |y / c|^q."""
-    factor = _factor(linear)
-
-    def change(error: Error) -> Error:
-        terms = tuple((a * np.float64(linear.gain) ** (1 - q / 2), q) for a, q in error.terms)
-        known = error.floor is not None and linear.offset is not None
-        floor = (error.floor or 0.0) * factor + (linear.offset or 0.0) if known else None
-        dead = error.dead * abs(factor)
-        return Error(terms, dead, error.clipped, floor, error.shift * factor)
-
-    return change
-
-
-def _bounded(low: float, high: float) -> Change:
-    """Within bounds, which leave fewer values that are dead where they are beyond the floor."""
-
-    def change(error: Error) -> Error:
-        if error.floor is None:
-            return error
-        floor = min(max(error.floor, low), high)
-        dead = np.maximum(error.dead - abs(floor - error.floor), 0.0)
-        return replace(error, dead=dead, floor=floor)
-
-    return change
-
-
-def _raised(p: float) -> Change:
-    def change(error: Error) -> Error:
-        terms = (*error.terms, (np.square(error.shift), 0.0))
-        raised = tuple((p * p * a, (q + 2 * (p - 1)) / p) for a, q in terms)
-        shift = np.zeros(())
-        if p == SQUARE:
-            raised = (*raised, (SECOND_ORDER * error.constant**2, 0.0))
-            shift = error.constant
-        if p <= 0:
-            return Error(raised)
-        nearest = abs(error.floor or 0.0)
-        dead = (nearest + error.dead) ** p - nearest**p
-        return Error(raised, dead, 0.0, None if error.floor is None else nearest**p, shift)
-
-    return change
-
-
-def _multiplied(weight: Array, axis: int, *, adds: bool) -> Change:
-    """Times a constant weight: per channel of the result, sum over k of a_k w_k^2.
-
-    What is dead is known where no summand takes from another: weights and values are from 0 on.
-    """
-    columns = np.moveaxis(np.abs(weight.astype(np.float64)), axis, 0)
-    columns = columns.reshape(*columns.shape[:2], -1)
-    squares, sums = np.square(columns).sum(axis=2), columns.sum(axis=2)
-    signed = np.moveaxis(weight.astype(np.float64), axis, 0).reshape(columns.shape).sum(axis=2)
-    linear = squares.sum() / max(float(columns.sum()), 1e-30)
-    adds = adds and bool(weight.astype(np.float64).min(initial=0.0) >= 0)
-
-    def per_channel(factors: Reals, a: Reals) -> Reals:
-        per_input = a if a.size == factors.shape[1] else a.mean()
-        return np.asarray((factors * per_input).sum(axis=1))
-
-    def power(a: Reals, q: float) -> Reals:
-        return np.asarray(a.mean() * linear) if q == 1 else per_channel(squares, a)
-
-    def change(error: Error) -> Error:
-        terms = tuple((power(a, q), q) for a, q in error.terms)
-        shift = per_channel(signed, error.shift)
-        if not adds:
-            return Error(terms, shift=shift)
-        floor = None if error.floor is None else error.floor * float(sums.sum(axis=1).mean())
-        return Error(terms, per_channel(sums, error.dead), floor=floor, shift=shift)
-
-    return change
-
-
-def _added(sums: Summed, *, adds: bool) -> Change:
-    """Sums of n elements, times c: a |x|^q becomes c^2 n a |y / (c n)|^q, x = y / (c n) each."""
-    n, c = sums.count, sums.factor
-
-    def change(error: Error) -> Error:
-        terms = tuple((a * c * c * n * np.float64(c * n) ** -q, q) for a, q in error.terms)
-        shift = error.shift * c * n
-        if not adds:
-            return Error(terms, shift=shift)
-        floor = None if error.floor is None else error.floor * c * n
-        return Error(terms, error.dead * c * n, error.clipped, floor, shift)
-
-    return change
-
-
-def _summed(rows: Array, *, adds: bool) -> Change:
-    """Times the rows of a constant, in the mean of its sums: these may lie on any axis."""
-    change = _multiplied(rows.reshape(-1, rows.shape[-1]), 0, adds=adds)
-
-    def in_the_mean(error: Error) -> Error:
-        changed = change(error)
-        terms = tuple((np.asarray(a.mean()), q) for a, q in changed.terms)
-        return replace(changed, terms=terms, shift=np.asarray(changed.shift.mean()))
-
-    return in_the_mean
-
-
-def _of_curve(
-    curve: Curve, seen: FloatHistogramObserver, origins: tuple[float, ...]
-) -> Callable[[Error], float]:
-    """SQNR of f(x + e); e is normal, and x + e stays within the range that x had."""
-
-    def sqnr_db(error: Error) -> float:
-        x, counts = seen.occupied()
-        low, high = float(seen.min_val), float(seen.max_val)
-        with np.errstate(all="ignore"):
-            power = sum((a.mean() * np.abs(x) ** q for a, q in error.terms), np.zeros(x.shape))
-            deviation = np.sqrt(np.where(np.isfinite(power), power, (high - low) ** 2))
-            right = curve.function(x)
-            middle = x + error.shift.mean()
-            moved = np.clip(middle[:, None] + deviation[:, None] * _ERRORS, low, high)
-            squares = np.square(curve.function(moved) - right[:, None]) @ _SHARES
-            dead = error.dead_share(x)
-            lost = np.square(_of_floor(curve, error.floor, low, high) - right)
-            squares = squares + dead * (lost - squares)
-        good = np.isfinite(right) & np.isfinite(squares)
-        total = counts[good].sum()
-        if not total:
-            return decibels(1.0, 0.0)
-        shares, results = counts[good] / total, right[good]
-        away = origins or (float(shares @ results),)
-        signal = min(float(shares @ np.square(results - origin)) for origin in away)
-        return decibels(signal, float(shares @ squares[good]))
-
-    return sqnr_db
-
-
-def _of_floor(curve: Curve, floor: float | None, low: float, high: float) -> float:
-    """f(floor); where that has no bound, or the floor is not known, of the range's nearest end."""
-    known = floor is not None and (curve.exponent is None or curve.exponent > 0)
-    found = float(curve.function(np.asarray(floor))) if known else math.inf
-    if math.isfinite(found):
-        return found
-    return float(curve.function(np.clip(floor or 0.0, low, high)))
-
-
-def _of_normalization(seen: NormalizationObserver, gain: Array | None) -> Callable[[Error], float]:
-    """SQNR behind the normalization and its gain, for an error alike in all channels."""
-    gains = np.ones(()) if gain is None else _per_channel(gain, seen.channel_power.size)
-
-    def sqnr_db(error: Error) -> float:
-        return decibels(*seen.behind(error.constant, gains, error.clipped))
-
-    return sqnr_db
-
-
-def _per_channel(gain: Array, channels: int) -> Reals:
-    """Root mean square of the gain for each channel; one for all where it does not fit."""
-    squares = np.square(gain.astype(np.float64))
-    if gain.shape[-1:] == (channels,):
-        return np.asarray(np.sqrt(squares.reshape(-1, channels).mean(axis=0)))
-    return np.asarray(np.sqrt(squares.mean()))

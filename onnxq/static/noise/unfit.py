@@ -23,7 +23,8 @@ from onnxq.graph.walk import node_name, value_name, walk
 from onnxq.observers import HistogramObserver, NormalizationObserver
 from onnxq.observers.tensor_noise import TensorNoise, noise_at, predicted_noise
 from onnxq.operator import Float
-from onnxq.static.noise.error_paths import Magnifier, magnifiers, of_codes
+from onnxq.static.noise.error import of_codes
+from onnxq.static.noise.error_paths import Magnifier, magnifiers
 from onnxq.static.planning.activation_qparams import tensor_qparams
 
 if TYPE_CHECKING:

@@ -14,17 +14,13 @@ import onnxq
 from onnxq.observers import FloatHistogramObserver, HistogramObserver
 from onnxq.observers.tensor_noise import TensorNoise, decibels, predicted_noise
 from onnxq.operator import Curve, Linear, Summed
+from onnxq.static.noise.error import Error, added, raised, scaled, times
 from onnxq.static.noise.error_paths import (
     MOST_FACTORS,
     MOST_SHARES,
-    Error,
     Magnifier,
-    _added,
     _factors,
     _origins,
-    _raised,
-    _scaled,
-    _times,
 )
 from onnxq.static.noise.unfit import TYPICAL_DB, Budget, TensorLoss, tensor_losses, unfit
 from onnxq.static.noise.watched import responses
@@ -104,12 +100,12 @@ def test_squares_whose_sums_a_logarithm_reads_are_unfit_with_what_they_are_made_
 
 def test_a_mean_of_many_squares_of_errors_is_left_where_it_is_quiet() -> None:
     e = np.asarray(0.01)
-    squared = _raised(2.0)(Error(((e, 0.0),)))
+    squared = raised(2.0)(Error(((e, 0.0),)))
     assert squared.shift == e
-    summed = _added(Summed(0, 100), adds=True)(squared)
+    summed = added(Summed(0, 100), adds=True)(squared)
     assert summed.shift == pytest.approx(100 * e)
     assert summed.constant == pytest.approx(100 * 2 * e**2 + (100 * e) ** 2)
-    averaged = _added(Summed(0, 100, 0.01), adds=True)(squared)
+    averaged = added(Summed(0, 100, 0.01), adds=True)(squared)
     assert averaged.shift == pytest.approx(e)
     assert averaged.constant == pytest.approx(2 * e**2 / 100 + e**2)
 
@@ -121,14 +117,14 @@ def test_behind_a_high_root_no_factor_is_too_large() -> None:
         return 0.0 if np.isinf(error.terms[0][0]) else np.inf
 
     node = ir.Node("", "Div", [], name="div")
-    behind = Magnifier("Log 'log'", "y", "log", 0, sqnr_db).through(node, (_times(1e20),))
-    ahead = behind.through(node, (_raised(0.02),))
+    behind = Magnifier("Log 'log'", "y", "log", 0, sqnr_db).through(node, (times(1e20),))
+    ahead = behind.through(node, (raised(0.02),))
     assert ahead.sqnr_db(Error(((np.asarray(0.01), 0.0),))) == pytest.approx(0.0)
 
 
 def test_what_is_subtracted_from_a_number_begins_where_that_is_left_of_it() -> None:
     error = Error(((np.asarray(0.01), 0.0),), floor=1.0, shift=np.asarray(0.1))
-    changed = _scaled(Linear((1,), 1.0, 3.0, -1.0))(error)
+    changed = scaled(Linear((1,), 1.0, 3.0, -1.0))(error)
     assert changed.floor == 2.0
     assert changed.shift == -0.1
 
@@ -160,7 +156,7 @@ def test_quotients_of_quotients_take_no_more_time_than_the_first_two() -> None:
     node = ir.Node("", "Div", [], name="div")
     behind = Magnifier("Log 'log'", "y", "log", 0, sqnr_db)
     for _ in range(6):
-        behind = behind.through(node, tuple(map(_times, np.linspace(0.5, 1.5, MOST_FACTORS))))
+        behind = behind.through(node, tuple(map(times, np.linspace(0.5, 1.5, MOST_FACTORS))))
     assert behind.sqnr_db(Error(((np.asarray(0.01), 0.0),))) == pytest.approx(20.0)
     assert len(runs) == behind.shares == MOST_SHARES
 
