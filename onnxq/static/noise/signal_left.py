@@ -1,4 +1,4 @@
-"""What is left of the signal behind a node that magnifies errors: SQNR of what it gives."""
+"""SQNR behind a node that magnifies errors: what is left of the signal there."""
 
 from __future__ import annotations
 
