@@ -9,10 +9,10 @@ import onnx
 import pytest
 from onnx import numpy_helper
 
-from onnxq import reference
 from onnxq.checking.cross_check import cross_check
 from onnxq.dynamic.dynamic_decision import Objective
 from onnxq.pipeline import quantize_dynamic
+from tests import this_machine
 from tests.cell_bounds import GATES, Cell
 from tests.dynamic_models import F32, op_types, parsed, quantized, run, stored
 
@@ -134,7 +134,7 @@ def test_cells_are_quantized_near_float_and_exact(
         wanted, bound = cell.bound(x.astype(np.float64))
         assert (np.abs(y - run(proto, {"x": x})) <= bound).all()
         assert (np.abs(y - wanted) <= bound).all()
-        assert np.array_equal(reference.evaluator(made).run(None, {"x": x})[0], y)
+        assert np.array_equal(this_machine.evaluator(made).run(None, {"x": x})[0], y)
     assert bound.max() < 0.5 or kind == "RNN"  # says something: h reaches 1
 
 
@@ -146,7 +146,7 @@ def test_no_steps_no_rows_and_one(kind: str, steps: int, batch: int) -> None:
     x = draw(steps, batch)
     y = run(made, {"x": x})
     assert y.shape == run(proto, {"x": x}).shape == (batch, HIDDEN)
-    assert np.array_equal(reference.evaluator(made).run(None, {"x": x})[0], y)
+    assert np.array_equal(this_machine.evaluator(made).run(None, {"x": x})[0], y)
 
 
 @pytest.mark.parametrize("kind", GATES)
@@ -182,5 +182,5 @@ def test_the_weights_of_a_body_may_be_those_of_the_model_around_it() -> None:
     assert sorted(stored(made).values()).count("INT8") == 2
     feeds = {"x": draw(3), "first": draw(1)[0]}
     wanted = feeds["first"] @ numpy_helper.to_array(proto.graph.initializer[0]).T
-    before = reference.evaluator(made).run(["before"], feeds)[0]
+    before = this_machine.evaluator(made).run(["before"], feeds)[0]
     assert np.abs(before - wanted).max() < 0.1

@@ -7,12 +7,12 @@ import onnx_ir as ir
 import pytest
 from onnx_ir.tape import Tape
 
-from onnxq import reference
 from onnxq.dynamic.outermost import Outermost
 from onnxq.observers import MinMaxObserver
 from onnxq.operator import DynamicForm
 from onnxq.ort import runtime
 from onnxq.qconfig import QConfigDynamic, float16_dynamic_qconfig, onnxq_default_dynamic_qconfig
+from tests import this_machine
 from tests.dynamic.test_cells_in_loops import around, body_of, constants, inside, looped
 from tests.dynamic_models import SIDE, normal, op_types, parsed, quantized, run, stored
 
@@ -79,7 +79,7 @@ def test_weights_of_a_body_are_dequantized_in_front_of_the_loop(
     x = normal(3, 2, 8)
     y = run(made, {"x": x})
     assert np.abs(y - run(proto, {"x": x})).max() < 0.02
-    assert np.allclose(reference.evaluator(made).run(None, {"x": x})[0], y, atol=1e-6)
+    assert np.allclose(this_machine.evaluator(made).run(None, {"x": x})[0], y, atol=1e-6)
 
 
 @pytest.mark.parametrize("taken", [True, False])
@@ -122,7 +122,7 @@ def test_the_codes_of_a_recurrence_are_cut_in_front_of_the_loop_around_it() -> N
     x = normal(5, 2, 8)
     y = run(made, {"x": x})
     assert np.abs(y - run(source, {"x": x})).max() < 0.05
-    assert np.array_equal(reference.evaluator(made).run(None, {"x": x})[0], y)
+    assert np.array_equal(this_machine.evaluator(made).run(None, {"x": x})[0], y)
 
 
 def test_blocks_stay_where_onnx_runtime_looks_for_them() -> None:

@@ -6,10 +6,11 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from onnxq import catalog, reference
+from onnxq import catalog
 from onnxq.operator import Case, Form, Operator, Role, Rule, Site
 from onnxq.ort import runtime
 from onnxq.qdq.fuse import Fused, fuse
+from tests import this_machine
 from tests.examples import images, network, save
 from tests.graph.qdq import SHAPE, Graph, kernels, run
 from tests.op_types import op_types
@@ -382,7 +383,7 @@ def test_gemm_takes_a_bias_of_any_scale_as_onnx_runtime_does(factor: float) -> N
     assert computing(fused.model) == ["QGemm"]
     assert_same_integers(model, fused, (4, 6))
     x = np.random.default_rng(0).standard_normal((4, 6)).astype(np.float32) * 2
-    (y,) = reference.evaluator(model).run(None, {"x": x})
+    (y,) = this_machine.evaluator(model).run(None, {"x": x})
     np.testing.assert_array_equal(y, run(model, (4, 6))[0])
 
 
@@ -403,7 +404,7 @@ def test_an_int32_bias_that_is_added_behind_matmul_is_taken_as_onnx_runtime_does
     assert_same_integers(model, fused, sizes)
     assert kernels(fused.model) == kernels(model)
     x = np.random.default_rng(0).standard_normal(sizes).astype(np.float32) * 2
-    (got,) = reference.evaluator(model).run(None, {"x": x})
+    (got,) = this_machine.evaluator(model).run(None, {"x": x})
     # sums of floats in another order, where ONNX Runtime computes in float32
     np.testing.assert_allclose(got, run(model, sizes)[0], rtol=1e-5, atol=1e-5)
 
@@ -445,7 +446,7 @@ def test_softmax_is_fused_over_the_axes_of_its_opset(
     fused = fuse(model)
     assert computing(fused.model) == ["QLinearSoftmax"]
     assert_same_integers(model, fused)
-    session = reference.evaluator(model)
+    session = this_machine.evaluator(model)
     x = np.random.default_rng(0).standard_normal(SHAPE).astype(np.float32) * 2
     np.testing.assert_array_equal(session.run(None, {"x": x})[0], run(model, SHAPE)[0])
 

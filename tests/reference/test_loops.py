@@ -8,7 +8,7 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper
 
-from onnxq import reference
+from tests import this_machine
 
 if TYPE_CHECKING:
     from onnxq.core.arrays import Singles
@@ -67,7 +67,7 @@ def scan(x: Singles, attributes: dict[str, list[int]]) -> tuple[list[Singles], l
     session = onnxruntime.InferenceSession(
         proto.SerializeToString(), providers=["CPUExecutionProvider"]
     )
-    return reference.evaluator(proto).run(None, feeds), session.run(None, feeds)
+    return this_machine.evaluator(proto).run(None, feeds), session.run(None, feeds)
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_loop_stacks_what_it_collects_in_so_many_turns(
     session = onnxruntime.InferenceSession(
         proto.SerializeToString(), providers=["CPUExecutionProvider"]
     )
-    ours = reference.evaluator(proto).run(None, feeds)
+    ours = this_machine.evaluator(proto).run(None, feeds)
     for y, wanted in zip(ours, session.run(None, feeds), strict=True):
         assert np.array_equal(y, wanted)
         assert (y.shape, y.dtype) == (wanted.shape, wanted.dtype)

@@ -19,6 +19,7 @@ from onnxq.ort import runtime
 from onnxq.ort.runtime import Optimization
 from onnxq.reference.float_nodes import FloatNodes
 from onnxq.targets.accumulation import Arithmetic, Effect, Overflows
+from tests import this_machine
 from tests.examples import as_ir, model, quantized_matmul, weights
 from tests.reference.on_codes import (
     CONVOLUTION,
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 
 
 def assert_equals_onnx_runtime(source: onnx.ModelProto | ir.Model, feeds: dict[str, Array]) -> None:
-    got = reference.evaluator(source).run(None, feeds)
+    got = this_machine.evaluator(source).run(None, feeds)
     target = source if isinstance(source, ir.Model) else as_ir(source)
     with runtime.open_session(target, threads=1) as session:
         wanted = session.run(feeds)
@@ -59,7 +60,7 @@ def test_a_qdq_model_is_no_float_simulation(qdq: ir.Model) -> None:
     x = {"x": images(64, 1)}
     with runtime.open_session(qdq, optimization=Optimization.NONE) as session:
         (simulated,) = session.run(x)
-    (got,) = reference.evaluator(qdq).run(None, x)
+    (got,) = this_machine.evaluator(qdq).run(None, x)
     assert not np.array_equal(simulated, got)
 
 
@@ -79,7 +80,7 @@ def test_the_graph_that_onnx_runtime_optimized_runs(qdq: ir.Model) -> None:
     x = {"x": images(4, 2)}
     with runtime.open_session(qdq) as session:
         (wanted,) = session.run(x)
-    np.testing.assert_array_equal(reference.evaluator(optimized).run(None, x)[0], wanted)
+    np.testing.assert_array_equal(this_machine.evaluator(optimized).run(None, x)[0], wanted)
 
 
 def test_a_mixed_model_runs() -> None:

@@ -17,9 +17,9 @@ import pytest
 from onnx import helper
 
 import onnxq
-from onnxq import reference
 from onnxq.ort import runtime
 from scripts._peer import quantize_static
+from tests import this_machine
 from tests.examples import model, save, weights
 
 if TYPE_CHECKING:
@@ -223,7 +223,7 @@ def test_the_bias_is_what_the_float_model_adds(way: Way, case: Case, static: boo
     y, wanted = run(qdq, x), run(source, x)
     np.testing.assert_array_equal(run(onnxq.rewrite(prepared, made, format="qoperator"), x), y)
     onnxq.cross_check(qdq, [{"x": x}]).check()
-    (got,) = reference.evaluator(qdq).run(None, {"x": x})
+    (got,) = this_machine.evaluator(qdq).run(None, {"x": x})
     np.testing.assert_allclose(got, y, rtol=1e-6, atol=0)
     # a step of 8 bits is 48 dB below the range, and a sum of nine may be small beside its terms
     assert sqnr_db(y, wanted) > 25

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from onnxq import reference
 from onnxq.qdq.fuse import fuse, fuse_as_loaded
+from tests import this_machine
 from tests.graph.qdq import SHAPE, Graph, kernels, run
 from tests.op_types import op_types
 
@@ -25,7 +25,7 @@ def assert_same(model: ir.Model, shape: Sequence[int] = SHAPE) -> None:
     """The fused file gives ONNX Runtime's integers exactly, the evaluator but for float sums."""
     fused = fuse_as_loaded(model).model
     exact = any(op.startswith("Q") and op != "QuantizeLinear" for op in op_types(fused))
-    evaluator = reference.evaluator(model)
+    evaluator = this_machine.evaluator(model)
     for seed in range(4):
         x = np.random.default_rng(seed).standard_normal(shape).astype(np.float32) * 2
         (wanted,), (got,) = run(model, shape, seed), evaluator.run(None, {"x": x})
