@@ -13,7 +13,7 @@ scripts/bench_defaults.py and scripts/bench_architectures.py: 32 to calibrate on
 of weights can do more, unless it makes up for the activations, too. "kept": places of all places,
 then what was withdrawn at the outputs. "median": gain of the sample in the middle; where the sum
 over all samples, which is what SQNR sees, says otherwise, a few samples have large errors. "CPU s":
-of the improvements, one thread; of `smooth` and `equalize` with the calibration behind. 4 bits are
+of the improvements, one thread; of `smooth` with the calibration behind. 4 bits are
 those of the weights (NarrowRangeObserver, a scale per channel); activations have 8. AdaRound takes
 1,000 steps per layer, which are minutes: on one network. With --results, the rows of a model and a
 form go into a file, and those that are there are not measured again.
@@ -69,12 +69,12 @@ if TYPE_CHECKING:
     Way = tuple[str, ...]
 
 WEIGHTS: tuple[Way, ...] = (("bias",), ("round",))
-FACTORS: tuple[Way, ...] = (("smooth",), ("equalize",))
+FACTORS: tuple[Way, ...] = (("smooth",),)
 BATCH, AT_ONCE = 8, 100
 IMBALANCED = "mobilenetv2-imbalanced"
 TRAINED = ("resnet20", "mobilenetv2", IMBALANCED, "transformer")
 WITH_TORCH = ("resnet20",)
-OF_MODELS = {"smooth", "equalize"}
+OF_MODELS = {"smooth"}
 SMALL = ("lcnet", "tcn", "bert")
 ENCODERS = ("transformer", "vit_stem", "sentence_encoder", "bert")
 

@@ -9,7 +9,6 @@
 
 from onnxq.improve.bias import Bias
 from onnxq.improve.carry_out import improve_model, improve_weights, wanted
-from onnxq.improve.equalize import Equalize
 from onnxq.improve.improvement import (
     EqualModel,
     Improved,
@@ -25,7 +24,6 @@ from onnxq.improve.smooth import Smooth
 __all__ = [
     "Bias",
     "EqualModel",
-    "Equalize",
     "Improved",
     "Improvement",
     "ModelImprovement",

@@ -24,16 +24,15 @@ from onnxq.graph.walk import node_name, walk
 from onnxq.improve.factor_trial import NO_FACTORS, trial_of
 from onnxq.improve.held_back import too_few
 from onnxq.improve.improvement import EqualModel
-from onnxq.improve.site_choice import NO_GAIN, site_choices
+from onnxq.improve.site_choice import site_choices
 from onnxq.operator import Float, NodeForm
 from onnxq.quantized.outcome import Outcome
 from onnxq.static.choosing.named_forms import NamedForm
 from onnxq.static.choosing.rules import open_entry
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Sequence
 
-    from onnxq.core.arrays import Reals
     from onnxq.improve.factor_sites import Site
     from onnxq.improve.factor_trial import FactorTrial, Flow
     from onnxq.improve.judgement import Judgement
@@ -58,26 +57,6 @@ def factored(flow: Flow, name: str, sites: Sequence[Site], none: str) -> EqualMo
         return EqualModel(flow.prepared.model, (Outcome(name, "", False, why=why),))
     with workers(1):  # sums are the same on every machine with one BLAS thread
         return _judged(flow, name, site_choices(flow, sites))
-
-
-def judged(flow: Flow, name: str, factors: Mapping[Site, Reals]) -> EqualModel:
-    """The model with all of these factors if the outputs lose less then.
-
-    Args:
-        flow: that the model will be made by.
-        name: of the improvement.
-        factors: (channels,) by site.
-    """
-    if why := too_few(flow.batches):
-        return EqualModel(flow.prepared.model, (Outcome(name, "", False, why=why),))
-    with workers(1):
-        plain, tried = (trial_of(flow, each, {}) for each in (NO_FACTORS, factors))
-    judgement = tried.beside(plain)
-    ruling = _Ruling(judgement, is_sure=judgement.is_gain(1), needs_proof=True)
-    whole = ruling.outcome(name, plain.products - tried.products)
-    kept = whole.kept
-    places = [Outcome(name, site.tensor, kept, why="" if kept else NO_GAIN) for site in factors]
-    return EqualModel((tried if kept else plain).model, (*places, whole))
 
 
 def _judged(flow: Flow, name: str, choices: Sequence[SiteChoice]) -> EqualModel:
