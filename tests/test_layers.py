@@ -21,7 +21,7 @@ ROOMS = (
 """Folders and single files of onnxq, lowest first: each is named by what it knows."""
 TORCH_ROOMS = (
     "arguments", "numerics", "modules", "tensor_quant", "nn", "train", "exporting", "programs",
-    "placing", "importers", "eager", "quantization", "deployed", "adaround",
+    "placing", "importers", "eager", "quantization", "deployed",
 )
 TUNING_ROOMS = (
     "defaults", "judging", "timing", "evaluating", "measuring", "moving", "search", "tuned", "tune",

@@ -9,14 +9,13 @@ that onnxq loads as it loads operators: an entry point `onnxq.operators`, or ONN
 
 from __future__ import annotations
 
-import importlib
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from onnxq.core import plugins
 from onnxq.dynamic.dynamic_decision import Objective
-from onnxq.errors import QConfigError, UnsupportedError, nearest
+from onnxq.errors import QConfigError, nearest
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -120,9 +119,6 @@ class WeightImprovement(Improvement):
 registry: dict[str, Improvement] = {}
 """Name -> improvement; filled by `register`."""
 
-WITH_TORCH = {"adaround": "onnxq.pytorch.adaround"}
-"""Name -> module of those that only an extra has, imported when they are asked for."""
-
 ImprovementClass = TypeVar("ImprovementClass", bound=type[Improvement])
 
 
@@ -150,28 +146,11 @@ def find(name: str) -> Improvement:
     Raises:
         QConfigError: there is none; names those that there are, and the nearest.
     """
-    if name not in registry and name in WITH_TORCH:
-        _import_with_torch(name)
     if name not in registry:
         plugins.load()
     if name not in registry:
-        known = ", ".join(sorted({*registry, *WITH_TORCH}))
+        known = ", ".join(sorted(registry))
         raise QConfigError(
             f"improvement '{name}' is not known; known: {known}.{nearest(name, registry)}"
         )
     return registry[name]
-
-
-def _import_with_torch(name: str) -> None:
-    """Imports the module that registers the improvement.
-
-    Raises:
-        QConfigError: torch is not installed.
-    """
-    try:
-        importlib.import_module(WITH_TORCH[name])
-    except (ImportError, UnsupportedError) as error:
-        raise QConfigError(
-            f"improvement '{name}' needs torch ({error}). Install it: pip install 'onnxq[torch]'; "
-            "'round' does without."
-        ) from error
