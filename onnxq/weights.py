@@ -61,13 +61,13 @@ def quantize_weights(
 
     Args:
         model: path, ModelProto or onnx_ir.Model of the float model; it is not changed.
-        samples: that gptq and awq look at: a file or folder, arrays, or batches.
+        samples: that gptq looks at: a file or folder, arrays, or batches.
         bits: 2, 4 or 8 per weight.
         block: inputs that share a scale: 16, 32, 64 or 128.
         scheme: "affine": each block has a zero point; "symmetric": smaller by a code per block, and
             less accurate; "real": zero points are float32, which is nearer, larger, and computed
             in float32 at any accuracy_level.
-        method: "rtn", "hqq", "gptq" or "awq"; None: gptq where samples are given, hqq without.
+        method: "rtn", "hqq" or "gptq"; None: gptq where samples are given, hqq without.
         accuracy_level: 4: ONNX Runtime rounds activations to int8 in the product, which is its
             fastest; 0: it computes in float32.
         form: "matmulnbits", or "dequantize": DequantizeLinear ahead of the product, for runtimes

@@ -12,8 +12,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 if TYPE_CHECKING:
     from onnxq.core.arrays import Reals
 
@@ -29,8 +27,3 @@ class InputMoments:
 
     own: Reals
     cross: Reals | None = None
-
-    @property
-    def power(self) -> Reals:
-        """float64 (inputs,): mean square of each input."""
-        return np.asarray(np.diagonal(self.own))

@@ -75,8 +75,4 @@ def prepared(method: Method, inputs: SeenInputs | None = None, known: Known = UN
     if method is Method.GPTQ:
         assert inputs is not None, "just looked"
         return _in_parts([(part, Compensated.of(inputs.sums(part))) for part in inputs.parts])
-    if method is Method.AWQ:
-        assert inputs is not None, "just looked"
-        power = np.concatenate([inputs.sums(part).power for part in inputs.parts])
-        return Nearest(np.asarray(power, np.float32))
     return HalfQuadratic(known) if method is Method.HQQ else Nearest(alike=known.alike)

@@ -9,10 +9,9 @@ place for them is named.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from onnxq.blocks.awq_folds import folded
 from onnxq.blocks.codes_file import CodesFile
 from onnxq.blocks.codes_head import codes_head
 from onnxq.blocks.find_codes import find_codes
@@ -25,7 +24,6 @@ from onnxq.checking.runnable import Made, runnable
 from onnxq.checking.trial import Trial, on_made_up_inputs
 from onnxq.checking.with_verdict import Check, check_bound_is_seen
 from onnxq.errors import CalibrationError, ModelError
-from onnxq.in_blocks.block_spec import Method
 from onnxq.quantized.verdict import Evidence
 from onnxq.samples import input_specs, is_one_shot, open_samples
 from onnxq.samples.excerpt import Excerpt
@@ -152,15 +150,12 @@ def carry_out_weights(
         check_bound_is_seen(None, job.min_sqnr_db)
     if plan is None:
         plan, _ = plan_job(job)
-    source = job.model
-    if job.request.method is Method.AWQ and samples is not None:
-        source = folded(source, plan, samples)
     batches = () if samples is None else excerpt.watching(samples)
-    found = _codes(replace(job, model=source), plan, batches, place, executor)
+    found = _codes(job, plan, batches, place, executor)
 
     def make(floats: Mapping[str, Float]) -> tuple[WeightPlan, QuantizedModel]:
         left = plan.leaving(floats)
-        return left, write_weights(source, left, found, job.accuracy, job.form)
+        return left, write_weights(job.model, left, found, job.accuracy, job.form)
 
     trial = unseen or _seen(job, excerpt)
     check_bound_is_seen(trial, job.min_sqnr_db)

@@ -52,8 +52,8 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--method",
-    metavar="rtn|hqq|gptq|awq",
-    help="How codes are found; gptq and awq look at SAMPLES. Default: gptq with SAMPLES, else hqq.",
+    metavar="rtn|hqq|gptq",
+    help="How codes are found; gptq looks at SAMPLES. Default: gptq with SAMPLES, else hqq.",
 )
 @click.option(
     "--accuracy-level",

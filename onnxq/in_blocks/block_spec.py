@@ -40,13 +40,11 @@ class Method(enum.Enum):
     """Round to nearest by what norms tell of inputs; half-quadratic real zero points; no data."""
     GPTQ = "gptq"
     """Columns one after the other, each making up for the errors so far; from samples."""
-    AWQ = "awq"
-    """Inputs with large channels are divided, their weights multiplied; from samples."""
 
     @property
     def needs_moments(self) -> bool:
         """Whether it sees the layer's inputs."""
-        return self in (Method.GPTQ, Method.AWQ)
+        return self is Method.GPTQ
 
 
 @dataclass(frozen=True, slots=True)
