@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from onnxq.improve.inverse_factor import inverse_factor
+from onnxq.improve.gptq import BLOCK_SIZE, gptq, inverse_factor
 from onnxq.in_blocks.block_codes import BlockCodes
 from onnxq.in_blocks.block_spec import Scheme
 from onnxq.in_blocks.ranges import search_ranges
@@ -29,15 +29,13 @@ from onnxq.qparams import MIN_SCALE
 if TYPE_CHECKING:
     from onnxq.blocks.input_moments import InputMoments
     from onnxq.core.arrays import Singles
-    from onnxq.improve.inverse_factor import Places
+    from onnxq.improve.gptq import Places
     from onnxq.in_blocks.block_spec import BlockSpec
 
 RIDGE = 0.01
 """Share of the mean power of an input by which H is raised: the samples are not the world."""
 LEAST_POWER = 1e-30
 """Power that an input which is always 0 counts with: its weights are rounded to the nearest."""
-TOGETHER = 128
-"""Columns that are rounded before the others hear of it."""
 STRIPE = 512
 """Rows of moments that are divided together: what is in between is no larger than they are."""
 ROUNDS = 4
@@ -75,7 +73,7 @@ class Compensated:
         upper = np.asarray(factor.upper, np.float32)
         raised = own.astype(np.float32)
         np.fill_diagonal(raised, (np.diagonal(own) + held).astype(np.float32))
-        return cls(raised, factor.order, upper, towards)
+        return cls(raised, factor.act_order, upper, towards)
 
     def __call__(self, rows: Singles, spec: BlockSpec) -> BlockCodes:
         """Codes of float32 (rows, inputs)."""
@@ -110,18 +108,14 @@ class _Work:
 
     def compensate(self, order: Places, upper: Singles) -> None:
         """GPTQ on the ranges as they are."""
-        w = self._target[:, order].T.copy()  # columns are rows here: each is worked on as a whole
-        for start in range(0, len(w), TOGETHER):
-            end = min(start + TOGETHER, len(w))
-            errors = np.zeros((end - start, w.shape[1]), np.float32)
-            for j in range(start, end):
-                i = order[j]
-                q = self._nearest(w[j], self._block_of[i])
-                self._centred[:, i] = q
-                error = (w[j] - q * self._scale[:, self._block_of[i]]) / upper[j, j]
-                w[j + 1 : end] -= upper[j, j + 1 : end, np.newaxis] * error
-                errors[j - start] = error
-            w[end:] -= upper[start:end, end:].T @ errors
+
+        def round_column(j: int, column: Singles) -> Singles:
+            i = order[j]
+            q = self._nearest(column, self._block_of[i])
+            self._centred[:, i] = q
+            return q * self._scale[:, self._block_of[i]]
+
+        gptq(self._target, order, upper, round_column)
 
     def _nearest(self, column: Singles, block: int) -> Singles:
         """Centred codes of a column."""
@@ -138,8 +132,8 @@ class _Work:
         left = self._target - self._centred * scale
         gradient = (left @ moments).T.copy()
         power = np.diagonal(moments)
-        for start in range(0, len(order), TOGETHER):
-            some = order[start : start + TOGETHER]
+        for start in range(0, len(order), BLOCK_SIZE):
+            some = order[start : start + BLOCK_SIZE]
             part = gradient[some]
             near = moments[np.ix_(some, some)]
             moved = np.zeros_like(part)

@@ -27,19 +27,19 @@ import numpy as np
 
 from onnxq.dtypes import INT8
 from onnxq.improve.constants import NewConstants
-from onnxq.improve.gptq import CodedRows, error_of, gptq
+from onnxq.improve.gptq import error_of, gptq, inverse_factor
 from onnxq.improve.held_back import is_held_back
 from onnxq.improve.improvement import Improved, WeightImprovement, register
-from onnxq.improve.inverse_factor import inverse_factor
 from onnxq.improve.layer import MOST_PLACES
 from onnxq.improve.layerwise import NO_ELEMENTS, SHARED, Proposal, layerwise
 from onnxq.improve.moments import Sums
 from onnxq.observers.tensor_noise import decibels
+from onnxq.targets.kept_sums import LARGEST_SUM
 from onnxq.targets.range_reduction import RangeReduction
 
 if TYPE_CHECKING:
     from onnxq.core.arrays import Ints, Reals, Singles
-    from onnxq.improve.inverse_factor import InverseFactor, Places
+    from onnxq.improve.gptq import InverseFactor, Places
     from onnxq.improve.layer import Layer
     from onnxq.improve.moments import Means
     from onnxq.samples import Samples
@@ -95,7 +95,7 @@ class _Rounding:
 
     def __init__(self, layer: Layer, batches: int, partners: Places | None) -> None:
         self._layer, self._batches = layer, batches
-        self._grid = CodedRows(layer.scale, *layer.ends, partners)
+        self._grid = IntegerRows(layer.scale, *layer.ends, partners)
         self._stored = layer.stored
         self._bias = layer.bias[:, np.newaxis]
         self._sums = tuple(Sums(*self._stored.shape) for _ in range(2))
@@ -181,11 +181,64 @@ class _Rounded:
     shift: Reals
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class IntegerRows:
+    """Integers of a stack of matrices, and the numbers that they stand for: integer * scale.
+
+    Attributes:
+        scale: float64, broadcasts to (..., rows, 1).
+        low: int32, smallest integer, broadcasts to (..., rows).
+        high: int32, largest integer, likewise.
+        partner: int64 (columns,): the column whose integer is added to this one's in int16, its
+            own where none is: two integers of one sign then add up to LARGEST_SUM at most. None:
+            no sums are bounded.
+    """
+
+    scale: Reals
+    low: Ints
+    high: Ints
+    partner: Places | None = None
+
+    def by_gptq(self, weight: Reals, factor: InverseFactor) -> Ints:
+        """Integers of the weights by GPTQ, int32.
+
+        Args:
+            weight: float64 (..., rows, columns).
+            factor: of the Hessian.
+        """
+        rounded = np.zeros(weight.shape, np.int32)  # in act_order
+        scale = np.broadcast_to(self.scale, (*weight.shape[:-1], 1))[..., 0]
+        partner = None if self.partner is None else _moved(self.partner, factor.act_order)
+
+        def round_column(j: int, column: Reals) -> Reals:
+            raw = np.clip(np.rint(column / scale), self.low, self.high)
+            if partner is not None:
+                raw = _beside(raw, rounded, partner[..., j])
+            rounded[..., j] = raw
+            return np.asarray(raw * scale, np.float64)
+
+        gptq(weight, factor.act_order, factor.upper, round_column)
+        return factor.as_given(rounded)
+
+
+def _moved(partner: Places, act_order: Places) -> Places:
+    """Partners of the columns in that order, by their places in it."""
+    place = np.argsort(act_order, axis=-1)
+    return np.take_along_axis(place, partner[act_order], -1)
+
+
+def _beside(raw: Reals, rounded: Ints, partner: Places) -> Reals:
+    """The integers of a column, within what its partner's leave; 0 of one still to come."""
+    index = np.broadcast_to(partner[..., np.newaxis, np.newaxis], (*raw.shape, 1))
+    other = np.take_along_axis(rounded, index, -1)[..., 0]
+    return np.clip(raw, -LARGEST_SUM - np.minimum(other, 0), LARGEST_SUM - np.maximum(other, 0))
+
+
 def _with_scales(
     target: Reals,
     moments: Reals,
     inverse: InverseFactor,
-    grid: CodedRows,
+    grid: IntegerRows,
     factors: tuple[float, ...],
 ) -> tuple[Ints, Reals]:
     """(codes, factor of each row's scale) with the least error of the rows' products.
@@ -197,7 +250,7 @@ def _with_scales(
     every_scale = [np.broadcast_to(grid.scale * f, (groups, outputs, 1)) for f in factors]
     scale = np.concatenate(every_scale, axis=1)
     low, high = (np.tile(end, (1, len(factors))) for end in (grid.low, grid.high))
-    codes = gptq(wide, inverse, CodedRows(scale, low, high, grid.partner))
+    codes = IntegerRows(scale, low, high, grid.partner).by_gptq(wide, inverse)
     errors = error_of(wide - codes * scale, moments).reshape(groups, len(factors), outputs)
     best = errors.argmin(axis=1)  # the first among equals: the plan's own scale
     every = codes.reshape(groups, len(factors), outputs, inputs)

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from onnxq.improve.gptq import CodedRows, error_of, gptq
-from onnxq.improve.inverse_factor import inverse_factor
+from onnxq.improve.gptq import error_of, inverse_factor
+from onnxq.improve.round import IntegerRows
 
 if TYPE_CHECKING:
     from onnxq.core.arrays import Ints, Reals
 
 
-def grid(rows: int, bits: int, scale: float = 0.25) -> CodedRows:
+def grid(rows: int, bits: int, scale: float = 0.25) -> IntegerRows:
     limit = 2 ** (bits - 1) - 1
     low, high = (np.full(rows, end, np.int32) for end in (-limit, limit))
-    return CodedRows(np.full((rows, 1), scale), low, high)
+    return IntegerRows(np.full((rows, 1), scale), low, high)
 
 
 def correlated(columns: int, seed: int) -> Reals:
@@ -27,10 +27,10 @@ def correlated(columns: int, seed: int) -> Reals:
     return np.asarray(x @ x.T / x.shape[1] + 0.01 * np.eye(columns))
 
 
-def published(weight: Reals, moments: Reals, on: CodedRows) -> Ints:
+def published(weight: Reals, hessian: Reals, on: IntegerRows) -> Ints:
     """Frantar et al. 2022, algorithm 1 with act-order: column by column, Hinv eliminated anew."""
-    order = np.argsort(-np.diag(moments), kind="stable")
-    w, h = weight[:, order].copy(), moments[np.ix_(order, order)]
+    order = np.argsort(-np.diag(hessian), kind="stable")
+    w, h = weight[:, order].copy(), hessian[np.ix_(order, order)]
     inverse = np.linalg.inv(h)
     codes = np.zeros(w.shape, np.int32)
     for j in range(w.shape[1]):
@@ -44,7 +44,7 @@ def published(weight: Reals, moments: Reals, on: CodedRows) -> Ints:
     return made
 
 
-def nearest(weight: Reals, on: CodedRows) -> Ints:
+def nearest(weight: Reals, on: IntegerRows) -> Ints:
     return np.clip(
         np.rint(weight / on.scale), on.low[:, np.newaxis], on.high[:, np.newaxis]
     ).astype(np.int32)
@@ -53,14 +53,16 @@ def nearest(weight: Reals, on: CodedRows) -> Ints:
 @pytest.mark.parametrize(("columns", "bits"), [(1, 8), (5, 8), (40, 4), (300, 2)])
 def test_codes_are_those_of_the_published_loop(columns: int, bits: int) -> None:
     weight = np.random.default_rng(columns).normal(size=(6, columns))
-    moments, on = correlated(columns, columns + 1), grid(6, bits)
-    assert np.array_equal(gptq(weight, inverse_factor(moments), on), published(weight, moments, on))
+    hessian, on = correlated(columns, columns + 1), grid(6, bits)
+    assert np.array_equal(
+        on.by_gptq(weight, inverse_factor(hessian)), published(weight, hessian, on)
+    )
 
 
 def test_inputs_that_know_nothing_of_each_other_are_rounded_to_the_nearest() -> None:
     weight = np.random.default_rng(0).normal(size=(4, 9))
-    on, moments = grid(4, 4), np.diag(np.arange(1.0, 10.0))
-    assert np.array_equal(gptq(weight, inverse_factor(moments), on), nearest(weight, on))
+    on, hessian = grid(4, 4), np.diag(np.arange(1.0, 10.0))
+    assert np.array_equal(on.by_gptq(weight, inverse_factor(hessian)), nearest(weight, on))
 
 
 def test_errors_lie_between_those_of_the_best_codes_and_of_the_nearest() -> None:
@@ -69,10 +71,12 @@ def test_errors_lie_between_those_of_the_best_codes_and_of_the_nearest() -> None
     every = np.array(list(itertools.product((-1, 0, 1), repeat=7)))
     for seed in range(40):
         weight = np.random.default_rng(seed).normal(0, 0.5, (1, 7))
-        moments = correlated(7, seed)
-        ours.append(error_of(weight - gptq(weight, inverse_factor(moments), on) * 0.7, moments)[0])
-        plain.append(error_of(weight - nearest(weight, on) * 0.7, moments)[0])
-        best.append(error_of(weight - every * 0.7, moments).min())
+        hessian = correlated(7, seed)
+        ours.append(
+            error_of(weight - on.by_gptq(weight, inverse_factor(hessian)) * 0.7, hessian)[0]
+        )
+        plain.append(error_of(weight - nearest(weight, on) * 0.7, hessian)[0])
+        best.append(error_of(weight - every * 0.7, hessian).min())
     assert (np.array(ours) >= np.array(best) - 1e-12).all()
     assert np.mean(ours) < 0.7 * np.mean(plain)
     assert np.mean(ours) < 2 * np.mean(best)
@@ -80,10 +84,10 @@ def test_errors_lie_between_those_of_the_best_codes_and_of_the_nearest() -> None
 
 def test_a_stack_of_groups_is_each_group_alone() -> None:
     weight = np.random.default_rng(1).normal(size=(3, 2, 9))
-    moments = np.stack([correlated(9, seed) for seed in range(3)])
+    hessian = np.stack([correlated(9, seed) for seed in range(3)])
     on = grid(2, 4)
-    alone = [gptq(w, inverse_factor(h), on) for w, h in zip(weight, moments, strict=True)]
-    assert np.array_equal(gptq(weight, inverse_factor(moments), on), np.stack(alone))
+    alone = [on.by_gptq(w, inverse_factor(h)) for w, h in zip(weight, hessian, strict=True)]
+    assert np.array_equal(on.by_gptq(weight, inverse_factor(hessian)), np.stack(alone))
 
 
 def test_pairs_of_codes_stay_within_what_int16_holds() -> None:
@@ -91,11 +95,10 @@ def test_pairs_of_codes_stay_within_what_int16_holds() -> None:
     weight = np.abs(np.random.default_rng(2).normal(0, 20, (8, columns)))
     partner = np.arange(columns) ^ 1
     partner[-1] = columns - 1  # alone
-    moments = correlated(columns, 3)
+    hessian = correlated(columns, 3)
     plain = grid(8, 8)
-    free = gptq(weight, inverse_factor(moments), plain)
-    bounded = gptq(
-        weight, inverse_factor(moments), CodedRows(plain.scale, plain.low, plain.high, partner)
-    )
+    free = plain.by_gptq(weight, inverse_factor(hessian))
+    bounds = IntegerRows(plain.scale, plain.low, plain.high, partner)
+    bounded = bounds.by_gptq(weight, inverse_factor(hessian))
     assert (free[:, 0:32:2] + free[:, 1:32:2] > 128).any()
     assert (bounded[:, 0:32:2] + bounded[:, 1:32:2] <= 128).all()
