@@ -39,8 +39,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # run as a file
 
 import onnxq
 from onnxq.graph.io import save
-from onnxq.improve import Improved, WeightImprovement, improve_model, wanted
-from onnxq.improve.layers import layers_of
 from onnxq.operator import DynamicForm
 from onnxq.qconfig import (
     Choice,
@@ -50,6 +48,8 @@ from onnxq.qconfig import (
 )
 from onnxq.samples import open_samples
 from onnxq.samples.excerpt import rows_of
+from onnxq.weights import Improved, WeightImprovement, improve_model, wanted
+from onnxq.weights.layers import layers_of
 from scripts._architectures import Size, build
 from scripts._architectures._parts import batches
 from scripts._defaults import SUBJECTS

@@ -12,11 +12,11 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 # fmt: off
 ROOMS = (
-    "errors", "core", "page", "jobs", "dtypes", "qparams", "affine", "in_blocks", "observers",
+    "errors", "core", "page", "jobs", "dtypes", "qparams", "affine", "observers",
     "targets", "operator", "operators", "catalog", "authoring", "qconfig", "graph", "quantized",
     "samples", "ort", "language", "metrics", "costs", "clock", "qdq", "qtensor", "functional",
-    "reference", "dynamic", "static", "improve", "blocks", "checking", "report", "pipeline",
-    "weights", "tuning", "survey", "pytorch", "cli", "__main__",
+    "reference", "dynamic", "static", "weights", "checking", "report", "pipeline",
+    "weight_only", "tuning", "survey", "pytorch", "cli", "__main__",
 )
 """Folders and single files of onnxq, lowest first: each is named by what it knows."""
 TORCH_ROOMS = (

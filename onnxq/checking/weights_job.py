@@ -12,14 +12,6 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from onnxq.blocks.codes_file import CodesFile
-from onnxq.blocks.codes_head import codes_head
-from onnxq.blocks.find_codes import find_codes
-from onnxq.blocks.mixed_bits import Mixed, mixed_bits
-from onnxq.blocks.plan_weights import WeightPlan, plan_weights
-from onnxq.blocks.write_dequantized import misread
-from onnxq.blocks.write_products import INT8_ACCURACY
-from onnxq.blocks.write_weights import ProductForm, write_weights
 from onnxq.checking.runnable import Made, runnable
 from onnxq.checking.trial import Trial, on_made_up_inputs
 from onnxq.checking.with_verdict import Check, check_bound_is_seen
@@ -28,6 +20,14 @@ from onnxq.quantized.verdict import Evidence
 from onnxq.samples import input_specs, is_one_shot, open_samples
 from onnxq.samples.excerpt import Excerpt
 from onnxq.samples.ignored import check_ignored
+from onnxq.weights.codes_file import CodesFile
+from onnxq.weights.codes_head import codes_head
+from onnxq.weights.find_codes import find_codes
+from onnxq.weights.mixed_bits import Mixed, mixed_bits
+from onnxq.weights.plan_weights import WeightPlan, plan_weights
+from onnxq.weights.write_dequantized import misread
+from onnxq.weights.write_products import INT8_ACCURACY
+from onnxq.weights.write_weights import ProductForm, write_weights
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -36,12 +36,12 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
-    from onnxq.blocks.mixed_bits import SizeAim
-    from onnxq.blocks.plan_weights import WeightRequest
     from onnxq.operator import Float
     from onnxq.quantized.quantized_model import QuantizedModel
     from onnxq.samples import Samples
     from onnxq.samples.inputs import Batch
+    from onnxq.weights.mixed_bits import SizeAim
+    from onnxq.weights.plan_weights import WeightRequest
 
 
 @dataclass(frozen=True, slots=True)

@@ -137,9 +137,9 @@ def quantize_weights(
     check_report(report, check or samples)
     outputs = [output, *given(journal, report)]
     claim_beside(model, outputs, given(samples, check))
-    from onnxq.blocks.write_weights import ProductForm
     from onnxq.errors import member
-    from onnxq.weights import as_aim, as_request, check_accuracy
+    from onnxq.weight_only import as_aim, as_request, check_accuracy
+    from onnxq.weights.write_weights import ProductForm
 
     written_as = member(ProductForm, form, "form")
     request, aim = (

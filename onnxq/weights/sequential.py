@@ -1,0 +1,210 @@
+"""Walk through a model, group after group: moments of their inputs, in memory of a few layers.
+
+    float model        segment k  ->  x of group k         x in float
+    quantized model    segment k  ->  xq of group k        what the codes found so far make of it
+
+Both run batch by batch on weights that are mapped from disk. Behind each group, whoever walks adds
+its codes, and the next segment of the quantized model runs with them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from onnxq.core.threads import workers
+from onnxq.errors import CalibrationError, listed
+from onnxq.graph.walk import node_name, value_name, walk
+from onnxq.weights.activation_cache import KeptArrays
+from onnxq.weights.lane import Lane
+from onnxq.weights.moment_sums import MomentSums, can_be_summed
+from onnxq.weights.seen_inputs import SeenInputs, parts_of_inputs
+from onnxq.weights.stages import last_reads, stages_of
+from onnxq.weights.subgraphs import cut
+from onnxq.weights.write_products import FLOAT_ACCURACY, ProductWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+
+    import onnx_ir as ir
+
+    from onnxq.samples.inputs import Batch
+    from onnxq.weights.input_moments import InputMoments
+    from onnxq.weights.plan_weights import WeightPlan
+    from onnxq.weights.stages import Group, Stage
+    from onnxq.weights.subgraphs import Segment
+
+    Codes = Mapping[str, Mapping[str, ir.TensorProtocol]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GroupWalk:
+    """A model, and what is walked through it.
+
+    Attributes:
+        model: canonical float model.
+        plan: names the products.
+        batches: of samples, read once; none: no group has moments.
+        codes: product -> tensors of its codes, which grow while the walk goes on. None: the float
+            model alone is walked through.
+    """
+
+    model: ir.Model
+    plan: WeightPlan
+    batches: Iterable[Batch]
+    codes: Codes | None = None
+
+    def groups(self, seen: Sequence[str]) -> Iterator[tuple[Group, SeenInputs | None]]:
+        """Every group in order, with what is seen of its inputs.
+
+        Args:
+            seen: products whose moments are wanted; behind the last one, nothing runs.
+
+        Raises:
+            CalibrationError: samples that the model does not run on, or that make NaN or Inf.
+            OutputError: what is between the layers does not fit on the disk.
+        """
+        stages = stages_of(self.model, self.plan)
+        wanted = [i for i, stage in enumerate(stages) if _wants(stage, seen)]
+        with contextlib.ExitStack() as stack:
+            # sums are the same whatever the number of cores, with one BLAS thread
+            stack.enter_context(workers(1))
+            run = _Run(self, stages, seen, stack) if wanted else None
+            for index, stage in enumerate(stages):
+                runs = run is not None and index <= wanted[-1]
+                inputs = run.seen_at(index) if run is not None and runs else None
+                if stage.group is not None:
+                    yield stage.group, inputs
+                if run is not None and runs:
+                    run.drop_ended(index)
+
+
+def _wants(stage: Stage, seen: Sequence[str]) -> bool:
+    """Whether moments are wanted of the stage's group."""
+    group = stage.group
+    return group is not None and group.inputs is not None and not {*seen}.isdisjoint(group.nodes)
+
+
+class _Run:
+    """Lanes of one walk.
+
+    Args:
+        walk: of it.
+        stages, seen: of the model, and as of `groups`.
+        stack: closes what is opened.
+    """
+
+    def __init__(
+        self,
+        walked: GroupWalk,
+        stages: Sequence[Stage],
+        seen: Sequence[str],
+        stack: contextlib.ExitStack,
+    ) -> None:
+        self.walked, self.stages, self.seen = walked, stages, seen
+        self.nodes = {node_name(node): node for node in walked.model.graph}
+        self.last = last_reads(stages)
+        self.ended: dict[int, list[str]] = {}
+        for tensor, index in self.last.items():
+            self.ended.setdefault(index, []).append(tensor)
+        feeds, self.batches = stack.enter_context(KeptArrays()), 0
+        for batch in walked.batches:
+            self.batches += 1
+            for tensor, array in batch.items():
+                feeds.add(tensor, array)
+        self.floats = stack.enter_context(Lane(feeds, self.batches))
+        self.quantized = None
+        if walked.codes is not None:
+            self.quantized = stack.enter_context(Lane(feeds, self.batches))
+
+    def seen_at(self, index: int) -> SeenInputs | None:
+        """Inputs of a stage's group, behind its segment; None: none are wanted."""
+        stage = self.stages[index]
+        if stage.segment is not None:
+            self._advance(stage.segment)
+        if stage.group is None or not _wants(stage, self.seen):
+            return None
+        group = stage.group
+        parts = parts_of_inputs(self.walked.plan.quantized[group.nodes[0]].inputs)
+        if len(parts) > 1:
+            return SeenInputs(parts, functools.partial(self._summed, group))
+        found = SeenInputs.whole(self._summed(group, parts[0]))
+        self.drop_ended(index)  # their room is the solver's
+        return found
+
+    def drop_ended(self, index: int) -> None:
+        """Forgets tensors that no stage behind this one reads."""
+        for tensor in self.ended.pop(index, ()):
+            self.floats.drop(tensor)
+            if self.quantized is not None:
+                self.quantized.drop(tensor)
+
+    def _advance(self, segment: Segment) -> None:
+        gives = [tensor for tensor in segment.gives if tensor in self.last]
+        if not gives:
+            return
+        part = cut(self.walked.model, self.nodes, segment, gives)
+        self.floats.advance(part)
+        if self.quantized is not None:
+            self._write_codes(part)
+            self.quantized.advance(part)
+
+    def _write_codes(self, part: ir.Model) -> None:
+        """Gives the products of a part the codes that were found."""
+        writer, codes = ProductWriter(part, FLOAT_ACCURACY), self.walked.codes or {}
+        for node, _ in list(walk(part.graph)):
+            name = node_name(node)
+            if name in codes:
+                writer.write(node, codes[name], self.walked.plan.quantized[name])
+
+    def _summed(self, group: Group, part: slice) -> InputMoments:
+        inputs = group.inputs
+        assert inputs is not None
+        size = part.stop - part.start
+        sums = MomentSums(inputs.tensor, size, has_cross=self.quantized is not None)
+        for batch in range(self.batches):
+            wanted = inputs.rows(self.floats.get(inputs.tensor, batch))[:, part]
+            if self.quantized is None:
+                sums.add(wanted, None)
+                continue
+            seen = inputs.rows(self.quantized.get(inputs.tensor, batch))[:, part]
+            if can_be_summed(wanted) and not can_be_summed(seen):
+                raise CalibrationError(self._spoilt(inputs.tensor))
+            sums.add(seen, wanted)
+        return sums.moments()
+
+    def _spoilt(self, tensor: str) -> str:
+        """The remedy for a tensor that is finite in the float model alone."""
+        ahead = products_ahead(self.walked.model, tensor, self.walked.codes or {})
+        return (
+            f"tensor '{tensor}', which products read, is finite in the float model, and NaN, Inf "
+            f"or huge behind the codes of {listed(ahead)}: a function between them, such as Log, "
+            "takes no rounded weights. Leave them in float: "
+            f"{' '.join(f'--exclude {name}' for name in ahead)}"
+        )
+
+
+def products_ahead(model: ir.Model, tensor: str, products: Collection[str]) -> list[str]:
+    """The nearest products ahead of a tensor: those that it depends on by other nodes alone.
+
+    Args:
+        model: canonical float model.
+        tensor: name of a node's output.
+        products: names of nodes.
+    """
+    made = {value_name(value): node for node in model.graph for value in node.outputs}
+    found: dict[str, None] = {}
+    todo, seen = [tensor], {tensor}
+    while todo:
+        node = made.get(todo.pop())
+        if node is None:
+            continue
+        if node_name(node) in products:
+            found[node_name(node)] = None
+            continue
+        inputs = {value_name(value) for value in node.inputs if value is not None}
+        todo.extend(inputs - seen)
+        seen |= inputs
+    return [*found]
