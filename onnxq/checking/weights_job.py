@@ -20,14 +20,12 @@ from onnxq.quantized.verdict import Evidence
 from onnxq.samples import input_specs, is_one_shot, open_samples
 from onnxq.samples.excerpt import Excerpt
 from onnxq.samples.ignored import check_ignored
-from onnxq.weights.codes_file import CodesFile
-from onnxq.weights.codes_head import codes_head
+from onnxq.weights.codes_file import CodesFile, codes_head
 from onnxq.weights.find_codes import find_codes
 from onnxq.weights.mixed_bits import Mixed, mixed_bits
 from onnxq.weights.plan_weights import WeightPlan, plan_weights
-from onnxq.weights.write_dequantized import misread
 from onnxq.weights.write_products import INT8_ACCURACY
-from onnxq.weights.write_weights import ProductForm, write_weights
+from onnxq.weights.write_weights import ProductForm, misread, write_weights
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping

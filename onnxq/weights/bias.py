@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from onnxq.samples import Samples
     from onnxq.static.plan import Plan
     from onnxq.static.prepared import Prepared
-    from onnxq.weights.layer import Layer
+    from onnxq.weights.layers import Layer
 
 NO_BIAS = "it has no bias, and none can be added for nothing"
 

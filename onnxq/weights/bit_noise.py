@@ -21,14 +21,12 @@ import onnx_ir as ir
 from onnxq.core.threads import workers
 from onnxq.graph.walk import node_name, value_name, walk
 from onnxq.qparams.group_spec import BITS, Method
-from onnxq.weights.activation_cache import KeptArrays
+from onnxq.weights.activation_cache import KeptArrays, Lane, opened
 from onnxq.weights.codes_file import CodesFile
 from onnxq.weights.find_codes import find_codes, parts_of
-from onnxq.weights.lane import Lane, opened
 from onnxq.weights.rtn import Nearest
 from onnxq.weights.seen_inputs import noise_in
-from onnxq.weights.sequential import GroupWalk
-from onnxq.weights.stages import last_reads, stages_of
+from onnxq.weights.sequential import GroupWalk, last_reads, stages_of
 from onnxq.weights.subgraphs import cut
 from onnxq.weights.write_products import FLOAT_ACCURACY, ProductWriter
 

@@ -11,11 +11,13 @@ what a model of any size needs in memory is the record that is being written.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import os
 import zlib
 from dataclasses import dataclass
+from importlib.metadata import version
 from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
@@ -25,14 +27,20 @@ from onnxq.core.atomic import as_output_error, check_writable, is_temporary
 from onnxq.core.locked import OpenJournal, open_journal
 from onnxq.core.regular import why_no_file
 from onnxq.core.saved import UNREADABLE, Saved
+from onnxq.core.version import VERSION
 from onnxq.errors import CalibrationError
+from onnxq.graph.hashing import model_hash
+from onnxq.samples.fingerprint import crc_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from io import BufferedRandom
     from pathlib import Path
 
     from onnxq.core.arrays import Array
+    from onnxq.samples.inputs import Batch
+    from onnxq.weights.plan_weights import WeightPlan
+
 
 ALIGNMENT = 64
 """Bytes of a cache line: kernels read arrays that begin at one."""
@@ -302,3 +310,23 @@ def _crc(file: BufferedRandom, placed: Sequence[_Placed]) -> int:
         for start in range(0, each.nbytes, CHUNK_BYTES):
             crc = zlib.crc32(file.read(min(CHUNK_BYTES, each.nbytes - start)), crc)
     return crc
+
+
+def codes_head(model: ir.Model, plan: WeightPlan, batches: Iterable[Batch]) -> CodesHead:
+    """Head of the codes that a plan wants; every weight and every sample is read.
+
+    Args:
+        model: canonical float model.
+        plan: of it; codes depend on the specs of all products ahead of theirs.
+        batches: of samples that the methods see; none where they see none.
+    """
+    crc = 0
+    for batch in batches:
+        crc = crc_of(batch, crc)
+    asked = repr(sorted((name, decision.how) for name, decision in plan.quantized.items()))
+    return CodesHead(
+        model_hash(model),
+        f"{crc:08x}" if crc else "",
+        hashlib.blake2b(asked.encode(), digest_size=16).hexdigest(),
+        f"onnxq {VERSION}, onnxruntime {version('onnxruntime')}",
+    )

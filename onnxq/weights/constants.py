@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from onnxq.qparams import QParams
     from onnxq.static.plan import Plan
     from onnxq.static.prepared import Prepared
-    from onnxq.weights.layer import BiasSlot, Layer
+    from onnxq.weights.layers import BiasSlot, Layer
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from onnxq.samples.inputs import Batch
     from onnxq.weights.codes_file import CodesFile
     from onnxq.weights.plan_weights import InBlocks, WeightPlan
+    from onnxq.weights.sequential import Group
     from onnxq.weights.solve import RowSolver
-    from onnxq.weights.stages import Group
 
     Codes = Mapping[str, Mapping[str, ir.TensorProtocol]]
     Packed = dict[str, Array]

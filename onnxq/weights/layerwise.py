@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from onnxq.static.prepared import Prepared
     from onnxq.weights.constants import NewConstants
     from onnxq.weights.judgement import Compared
-    from onnxq.weights.layer import Layer
+    from onnxq.weights.layers import Layer
     from onnxq.weights.subgraphs import Segment
 
 

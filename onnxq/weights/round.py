@@ -33,7 +33,7 @@ from onnxq.weights.constants import NewConstants
 from onnxq.weights.gptq import error_of, gptq, inverse_factor
 from onnxq.weights.held_back import is_held_back
 from onnxq.weights.improvement import Improved, WeightImprovement, register
-from onnxq.weights.layer import MOST_PLACES
+from onnxq.weights.layers import MOST_PLACES
 from onnxq.weights.layerwise import NO_ELEMENTS, SHARED, Proposal, layerwise
 from onnxq.weights.moments import Sums
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from onnxq.static.plan import Plan
     from onnxq.static.prepared import Prepared
     from onnxq.weights.gptq import InverseFactor, Places
-    from onnxq.weights.layer import Layer
+    from onnxq.weights.layers import Layer
     from onnxq.weights.moments import Means
 
 RIDGES = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)

@@ -23,19 +23,48 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxq.graph.edit import FreeNames, graph_of, new_constant, new_initializer, replace
-from onnxq.graph.walk import node_name
+from onnxq.graph.walk import node_name, value_name
 from onnxq.graph.weights import derived, renamed
 from onnxq.operator.nodes import find_input, input_at, shape
 from onnxq.operator.site import MICROSOFT
 from onnxq.ort.node_kinds import PRODUCT_OF_BLOCKS, ROWS_OF_BLOCKS
 from onnxq.qparams.groups import CODES
-from onnxq.weights.stored_codes import StoredCodes, drop_if_unread
 from onnxq.weights.tables import is_lookup
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from onnxq.weights.plan_weights import InBlocks
+
+
+class StoredCodes:
+    """Initializers of codes, scales and zero points, by graph and by what they are of."""
+
+    def __init__(self) -> None:
+        self._made: dict[tuple[ir.Graph, str], Sequence[ir.Value]] = {}
+
+    def of(
+        self, graph: ir.Graph, decision: InBlocks, make: Callable[[], Sequence[ir.Value]]
+    ) -> Sequence[ir.Value]:
+        """Initializers of the graph; those that are not there yet are made.
+
+        Args:
+            graph: of the node that reads them.
+            decision: on the node; decisions of one `stored_as` share them.
+            make: adds them to the graph.
+        """
+        key = (graph, decision.stored_as)
+        if key not in self._made:
+            self._made[key] = make()
+        return self._made[key]
+
+
+def drop_if_unread(weight: ir.Value) -> None:
+    """Removes a float weight that no node reads any more, and that is no output of its graph."""
+    kept = weight.uses() or weight.is_graph_output() or not weight.is_initializer()
+    if not kept and weight.graph is not None:
+        weight.graph.initializers.pop(value_name(weight), None)
+
 
 MATRIX = 2
 GEMM_BIAS = 2  # slot

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import onnx
 
     from onnxq.core.arrays import Singles
-    from onnxq.weights.layer import Layer
+    from onnxq.weights.layers import Layer
 
 
 def attention() -> onnx.ModelProto:

@@ -9,25 +9,70 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 import pytest
+from onnx import helper
 
 from onnxq.errors import CalibrationError
 from onnxq.graph.canonical import canonicalize
+from onnxq.graph.io import load
 from onnxq.graph.walk import node_name
 from onnxq.ort import runtime
 from onnxq.ort.expose import expose
-from onnxq.qparams.group_spec import Method
+from onnxq.qparams.group_spec import BlockSpec, Method
 from onnxq.qparams.groups import SCALES
 from onnxq.weights import activation_cache
 from onnxq.weights.codes_file import CodesFile
 from onnxq.weights.find_codes import find_codes
 from onnxq.weights.plan_weights import WeightPlan, WeightRequest, plan_weights
-from onnxq.weights.sequential import GroupWalk
+from onnxq.weights.sequential import Group, GroupWalk, Inputs, last_reads, stages_of
 from onnxq.weights.write_products import FLOAT_ACCURACY, ProductWriter
 from scripts._decoder import Sizes, decoder, tokens
+from tests.examples import model, weights
 from tests.weights.block_models import canonical, moments_of
 
 if TYPE_CHECKING:
     from onnxq.core.arrays import Array, Singles
+
+
+def test_products_of_one_tensor_are_a_group_and_each_node_runs_once() -> None:
+    source = canonicalize(decoder(Sizes())).model
+    stages = stages_of(source, plan_weights(source, WeightRequest()))
+    groups = [stage.group.nodes for stage in stages if stage.group]
+    assert groups[:4] == [
+        ("MatMul_pq0", "MatMul_pk0", "MatMul_pv0"),
+        ("MatMul_o0",),
+        ("MatMul_g0", "MatMul_u0"),
+        ("MatMul_d0",),
+    ]
+    run = [name for stage in stages if stage.segment for name in stage.segment.nodes]
+    assert run == [node_name(node) for node in source.graph]
+
+
+def test_tensors_are_kept_until_the_last_stage_that_reads_them() -> None:
+    source = canonicalize(decoder(Sizes(depth=1))).model
+    stages = stages_of(source, plan_weights(source, WeightRequest()))
+    last = last_reads(stages)
+    assert last["x0"] == 1  # seen behind stage 0, run in stage 1
+    assert last["h0"] == 2  # added behind the attention
+    assert last["tokens"] == 0
+
+
+def test_a_matrix_on_the_left_multiplies_columns() -> None:
+    node = helper.make_node
+    source = model(
+        [node("MatMul", ["w", "x"], ["a"], "left"), node("MatMul", ["x", "v"], ["b"], "right")],
+        {"w": weights(0, 6, 32), "v": weights(1, 16, 4)},
+        {"x": [32, 16]},
+        {"a": 1, "b": 1},
+    )
+    made = canonicalize(load(source)).model
+    stages = stages_of(made, plan_weights(made, WeightRequest(BlockSpec(block=16))))
+    assert [stage.group for stage in stages[:2]] == [
+        Group(Inputs("x", turned=True), ("left",)),
+        Group(Inputs("x", turned=False), ("right",)),
+    ]
+    x = np.arange(12).reshape(3, 4)
+    assert np.array_equal(Inputs("x", turned=True).rows(x), x.T.astype(np.float32))
+
 
 SIZES = Sizes(depth=1)
 BATCHES = list(tokens(SIZES, 3, 6))

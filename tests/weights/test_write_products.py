@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import onnx_ir as ir
@@ -10,8 +11,8 @@ import pytest
 
 from onnxq.qparams.group_spec import BlockSpec, Method, Scheme
 from onnxq.qparams.groups import BlockCodes
-from onnxq.weights.plan_weights import WeightRequest, plan_weights
-from onnxq.weights.write_products import FLOAT_ACCURACY, ProductWriter
+from onnxq.weights.plan_weights import InBlocks, WeightRequest, plan_weights
+from onnxq.weights.write_products import FLOAT_ACCURACY, ProductWriter, StoredCodes, drop_if_unread
 from onnxq.weights.write_weights import write_weights
 from tests.dynamic_models import normal, op_types, parsed, run
 from tests.weights.block_models import canonical, moments_of, solved
@@ -83,3 +84,39 @@ def test_onnx_runtime_reads_codes_of_every_scheme(scheme: Scheme, inputs: int) -
     # each of some 70 sums rounds a few times; 1e-5 is 80 ulps
     bound = 1e-5 * np.abs(x) @ np.abs(made.reals.T) + 1e-6
     assert (np.abs(run(written, {"x": x}) - x @ made.reals.T) <= bound).all()
+
+
+DECISION = InBlocks(BlockSpec(), Method.RTN, 1, "w", inputs_first=True, outputs=8, inputs=32)
+
+
+def graph() -> ir.Graph:
+    return ir.from_onnx_text(
+        '<ir_version: 10, opset_import: ["": 21]> g (float[2, 2] x) => (float[2, 2] y)'
+        " <float[2, 2] w = {1, 2, 3, 4}> { y = MatMul(x, w) }"
+    ).graph
+
+
+def test_codes_of_one_weight_are_made_once_in_each_graph() -> None:
+    stored, first, second = StoredCodes(), graph(), graph()
+    calls = []
+
+    def make() -> list[ir.Value]:
+        calls.append(1)
+        return [ir.val("codes", const_value=ir.tensor(np.zeros(2, np.uint8)))]
+
+    others = replace(DECISION, slot=0), replace(DECISION, tensor="v")
+    codes = stored.of(first, DECISION, make)
+    assert stored.of(first, others[0], make) is codes
+    assert stored.of(first, others[1], make) is not codes
+    assert stored.of(second, DECISION, make) is not codes
+    assert len(calls) == 3
+
+
+def test_a_weight_goes_when_nothing_reads_it() -> None:
+    found = graph()
+    weight = found.initializers["w"]
+    drop_if_unread(weight)
+    assert "w" in found.initializers
+    found.node(0).replace_input_with(1, found.inputs[0])
+    drop_if_unread(weight)
+    assert "w" not in found.initializers

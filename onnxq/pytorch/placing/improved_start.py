@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from onnxq.qconfig import Entry, QConfigMapping
     from onnxq.targets import Target
     from onnxq.weights.improvement import Improved
-    from onnxq.weights.layer import Layer
+    from onnxq.weights.layers import Layer
 
 NO_LAYER = "its weight is computed, and no parameter"
 NO_BIAS = "it has no bias to take what rounding moves, and none can be added to a bare weight"
