@@ -148,7 +148,7 @@ def as_request(
     chosen = Method.HQQ if samples is None else Method.GPTQ
     if method is not None:
         chosen = member(Method, method, "method")
-    if chosen.needs_moments and samples is None:
+    if chosen.needs_samples and samples is None:
         raise CalibrationError(
             f"method '{chosen.value}' looks at samples, and none are given. Give some, or ask for "
             "'hqq' or 'rtn', which need none."

@@ -170,7 +170,7 @@ def _codes(
     executor: Executor | None,
 ) -> Mapping[str, Mapping[str, ir.TensorProtocol]]:
     """Product -> tensors of its codes; all batches are gone through once more for the verdict."""
-    sees = any(decision.method.needs_moments for decision in plan.quantized.values())
+    sees = any(decision.method.needs_samples for decision in plan.quantized.values())
     if not sees:
         for _ in batches:  # seen for the verdict alone
             pass

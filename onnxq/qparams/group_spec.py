@@ -42,7 +42,7 @@ class Method(enum.Enum):
     """Columns one after the other, each making up for the errors so far; from samples."""
 
     @property
-    def needs_moments(self) -> bool:
+    def needs_samples(self) -> bool:
         """Whether it sees the layer's inputs."""
         return self is Method.GPTQ
 

@@ -1,7 +1,7 @@
 """Noise that each product brings to the outputs, by the bits of its weight: measured and predicted.
 
     carried(n)    noise of the outputs where product n alone has codes of REFERENCE bits, measured
-    own(n, b)     tr((W - Q) H (W - Q)'), noise at the product itself, from the moments H
+    own(n, b)     tr((W - Q) H (W - Q)'), noise at the product itself, from the Hessian H
     noise(n, b)   carried(n) * own(n, b) / own(n, REFERENCE)
 
 One walk measures `carried` of all products: each has a lane of its own, which leaves the float
@@ -24,8 +24,8 @@ from onnxq.qparams.group_spec import BITS, Method
 from onnxq.weights.activation_cache import KeptArrays, Lane, opened
 from onnxq.weights.codes_file import CodesFile
 from onnxq.weights.find_codes import find_codes, parts_of
+from onnxq.weights.hessian import noise_in
 from onnxq.weights.rtn import Nearest
-from onnxq.weights.seen_inputs import noise_in
 from onnxq.weights.sequential import GroupWalk, last_reads, stages_of
 from onnxq.weights.subgraphs import cut
 from onnxq.weights.write_products import FLOAT_ACCURACY, ProductWriter
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from onnxq.core.arrays import Reals, Singles
     from onnxq.qparams.group_spec import BlockSpec
     from onnxq.samples.inputs import Batch
+    from onnxq.weights.hessian import PartHessians
     from onnxq.weights.plan_weights import InBlocks, WeightPlan
-    from onnxq.weights.seen_inputs import PartMoments
     from onnxq.weights.subgraphs import Segment
 
     Codes = Mapping[str, Mapping[str, ir.TensorProtocol]]
@@ -74,7 +74,7 @@ def bit_noise(
     Args:
         model: canonical float model.
         plan: names the products; their blocks are those of their specs.
-        batches: of samples, for the moments.
+        batches: of samples, for the Hessians.
         few: some of them, that the lanes run: each product costs as many runs of what is behind
             it.
 
@@ -95,28 +95,28 @@ def own_noise(
     nodes = {node_name(node): node for node, _ in walk(model.graph)}
     found = {}
     for group, inputs in GroupWalk(model, plan, batches).groups([*plan.quantized]):
-        moments = None if inputs is None else inputs.moments()
+        hessians = None if inputs is None else inputs.all()
         for name in group.nodes:
-            found[name] = _own(nodes[name], plan.quantized[name], moments)
+            found[name] = _own(nodes[name], plan.quantized[name], hessians)
     return found
 
 
-def _own(node: ir.Node, decision: InBlocks, moments: PartMoments | None) -> dict[int, float]:
+def _own(node: ir.Node, decision: InBlocks, hessians: PartHessians | None) -> dict[int, float]:
     signal, noise = 0.0, dict.fromkeys(BITS, 0.0)
     solve = Nearest()
     with workers(1):
         for part in parts_of(node, decision):
-            signal += _power(part.rows, moments)
+            signal += _power(part.rows, hessians)
             for bits in BITS:
                 codes = solve(part.rows, part.spec.at(bits))
-                noise[bits] += _power(part.rows - codes.reals, moments)
+                noise[bits] += _power(part.rows - codes.reals, hessians)
     return {bits: each / signal if signal else 0.0 for bits, each in noise.items()}
 
 
-def _power(rows: Singles, moments: PartMoments | None) -> float:
-    """tr(W H W'), H the moments of the inputs; the identity where there are none."""
+def _power(rows: Singles, hessians: PartHessians | None) -> float:
+    """tr(W H W'), H the Hessian of the inputs; the identity where there are none."""
     seen: Reals = rows.astype(np.float64)
-    return float(np.square(seen).sum()) if moments is None else noise_in(seen, moments)
+    return float(np.square(seen).sum()) if hessians is None else noise_in(seen, hessians)
 
 
 def output_noise(

@@ -1,6 +1,6 @@
 """Codes of every product of a plan, group after group, by whoever does the work.
 
-    moments of the group's inputs  ->  a solver, once      onnxq.weights.solve
+    Hessian of the group's inputs  ->  a solver, once      onnxq.weights.solve
     rows of its weights, PART_BYTES at a time  ->  codes   any Executor
     codes of a whole weight  ->  the CodesFile             before the next weight is begun
 
@@ -115,7 +115,7 @@ def find_codes(
         if (tensors := codes.find(key)) is not None:
             found[name] = tensors
     missing = [name for name in first.values() if name not in found]
-    seen = [name for name in missing if plan.quantized[name].method.needs_moments]
+    seen = [name for name in missing if plan.quantized[name].method.needs_samples]
     raw = raw_tensors(model)
     values = {str(value.name): value for value in all_values(model.graph)}
     for group, inputs in GroupWalk(model, plan, batches, found).groups(seen):

@@ -27,7 +27,7 @@ from onnxq.operator.nodes import input_at, is_constant, tensor_of
 from onnxq.page.card import card_of, counts
 from onnxq.qparams.group_spec import BlockSpec, Method
 from onnxq.targets.gains import PRODUCT_OPS
-from onnxq.weights.seen_inputs import parts_of_inputs
+from onnxq.weights.hessian import parts_of_inputs
 from onnxq.weights.tables import find_ties, is_lookup, notes_on_no_tables, why_no_rows
 
 if TYPE_CHECKING:
@@ -174,7 +174,7 @@ def plan_weights(model: ir.Model, request: WeightRequest) -> WeightPlan:
     ties = find_ties(nodes)
     decisions = {node_name(node): _decision(node, request, ties, excluded) for node in nodes}
     decisions |= _shared(decisions, _kept_tables(nodes, decisions))
-    hidden = _hidden(nodes, decisions, model.graph) if request.method.needs_moments else {}
+    hidden = _hidden(nodes, decisions, model.graph) if request.method.needs_samples else {}
     decisions |= hidden
     plan = WeightPlan(decisions)
     if not plan.quantized:

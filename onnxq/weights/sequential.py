@@ -1,4 +1,4 @@
-"""Walk through a model, group after group: moments of their inputs, in memory of a few layers.
+"""Walk through a model, group after group: Hessians of their inputs, in memory of a few layers.
 
     float model        segment k  ->  x of group k         x in float
     quantized model    segment k  ->  xq of group k        what the codes found so far make of it
@@ -29,8 +29,7 @@ from onnxq.errors import CalibrationError, listed
 from onnxq.graph.walk import node_name, value_name, walk
 from onnxq.operator.nodes import input_at
 from onnxq.weights.activation_cache import KeptArrays, Lane
-from onnxq.weights.moment_sums import MomentSums, can_be_summed
-from onnxq.weights.seen_inputs import SeenInputs, parts_of_inputs
+from onnxq.weights.hessian import InputHessians, InputSums, can_be_summed, parts_of_inputs
 from onnxq.weights.subgraphs import Segment, cut, segments_of
 from onnxq.weights.write_products import FLOAT_ACCURACY, ProductWriter
 
@@ -41,7 +40,7 @@ if TYPE_CHECKING:
 
     from onnxq.core.arrays import Array, Singles
     from onnxq.samples.inputs import Batch
-    from onnxq.weights.input_moments import InputMoments
+    from onnxq.weights.hessian import Hessian
     from onnxq.weights.plan_weights import InBlocks, WeightPlan
     from onnxq.weights.subgraphs import Segment
 
@@ -146,7 +145,7 @@ class GroupWalk:
     Attributes:
         model: canonical float model.
         plan: names the products.
-        batches: of samples, read once; none: no group has moments.
+        batches: of samples, read once; none: no group has Hessians.
         codes: product -> tensors of its codes, which grow while the walk goes on. None: the float
             model alone is walked through.
     """
@@ -156,11 +155,11 @@ class GroupWalk:
     batches: Iterable[Batch]
     codes: Codes | None = None
 
-    def groups(self, seen: Sequence[str]) -> Iterator[tuple[Group, SeenInputs | None]]:
+    def groups(self, seen: Sequence[str]) -> Iterator[tuple[Group, InputHessians | None]]:
         """Every group in order, with what is seen of its inputs.
 
         Args:
-            seen: products whose moments are wanted; behind the last one, nothing runs.
+            seen: products whose Hessians are wanted; behind the last one, nothing runs.
 
         Raises:
             CalibrationError: samples that the model does not run on, or that make NaN or Inf.
@@ -182,7 +181,7 @@ class GroupWalk:
 
 
 def _wants(stage: Stage, seen: Sequence[str]) -> bool:
-    """Whether moments are wanted of the stage's group."""
+    """Whether a Hessian is wanted of the stage's group."""
     group = stage.group
     return group is not None and group.inputs is not None and not {*seen}.isdisjoint(group.nodes)
 
@@ -219,7 +218,7 @@ class _Run:
         if walked.codes is not None:
             self.quantized = stack.enter_context(Lane(feeds, self.batches))
 
-    def seen_at(self, index: int) -> SeenInputs | None:
+    def seen_at(self, index: int) -> InputHessians | None:
         """Inputs of a stage's group, behind its segment; None: none are wanted."""
         stage = self.stages[index]
         if stage.segment is not None:
@@ -229,8 +228,8 @@ class _Run:
         group = stage.group
         parts = parts_of_inputs(self.walked.plan.quantized[group.nodes[0]].inputs)
         if len(parts) > 1:
-            return SeenInputs(parts, functools.partial(self._summed, group))
-        found = SeenInputs.whole(self._summed(group, parts[0]))
+            return InputHessians(parts, functools.partial(self._summed, group))
+        found = InputHessians.whole(self._summed(group, parts[0]))
         self.drop_ended(index)  # their room is the solver's
         return found
 
@@ -259,11 +258,11 @@ class _Run:
             if name in codes:
                 writer.write(node, codes[name], self.walked.plan.quantized[name])
 
-    def _summed(self, group: Group, part: slice) -> InputMoments:
+    def _summed(self, group: Group, part: slice) -> Hessian:
         inputs = group.inputs
         assert inputs is not None
         size = part.stop - part.start
-        sums = MomentSums(inputs.tensor, size, has_cross=self.quantized is not None)
+        sums = InputSums(inputs.tensor, size, has_cross=self.quantized is not None)
         for batch in range(self.batches):
             wanted = inputs.rows(self.floats.get(inputs.tensor, batch))[:, part]
             if self.quantized is None:
@@ -273,7 +272,7 @@ class _Run:
             if can_be_summed(wanted) and not can_be_summed(seen):
                 raise CalibrationError(self._spoilt(inputs.tensor))
             sums.add(seen, wanted)
-        return sums.moments()
+        return sums.hessian()
 
     def _spoilt(self, tensor: str) -> str:
         """The remedy for a tensor that is finite in the float model alone."""

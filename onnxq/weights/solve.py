@@ -14,7 +14,7 @@ from onnxq.dynamic.known_inputs import UNKNOWN
 from onnxq.errors import CalibrationError
 from onnxq.qparams.group_spec import Method
 from onnxq.qparams.groups import beside
-from onnxq.weights.gptq_groups import Compensated
+from onnxq.weights.gptq_groups import GroupwiseGPTQ
 from onnxq.weights.hqq import HalfQuadratic
 from onnxq.weights.rtn import Nearest
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from onnxq.dynamic.known_inputs import Known
     from onnxq.qparams.group_spec import BlockSpec
     from onnxq.qparams.groups import BlockCodes
-    from onnxq.weights.seen_inputs import SeenInputs
+    from onnxq.weights.hessian import InputHessians
 
 
 class RowSolver(Protocol):
@@ -57,22 +57,24 @@ def _in_parts(solvers: Sequence[tuple[slice, RowSolver]]) -> RowSolver:
     return solvers[0][1] if len(solvers) == 1 else InParts(solvers)
 
 
-def prepared(method: Method, inputs: SeenInputs | None = None, known: Known = UNKNOWN) -> RowSolver:
+def prepared(
+    method: Method, inputs: InputHessians | None = None, known: Known = UNKNOWN
+) -> RowSolver:
     """The solver of all weights that read one input.
 
     Args:
         method: how codes are found.
-        inputs: as samples show them; None: nothing was seen of them.
+        inputs: Hessians that samples show; None: nothing was seen of them.
         known: of the input, without samples.
 
     Raises:
         CalibrationError: the method needs samples, and there are none.
     """
-    if method.needs_moments and inputs is None:
+    if method.needs_samples and inputs is None:
         raise CalibrationError(
             f"method '{method.value}' needs samples; give some, or ask for hqq or rtn."
         )
     if method is Method.GPTQ:
         assert inputs is not None, "just looked"
-        return _in_parts([(part, Compensated.of(inputs.sums(part))) for part in inputs.parts])
+        return _in_parts([(part, GroupwiseGPTQ.of(inputs.of_part(part))) for part in inputs.parts])
     return HalfQuadratic(known) if method is Method.HQQ else Nearest(alike=known.alike)

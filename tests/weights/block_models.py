@@ -9,8 +9,7 @@ import numpy as np
 from onnxq.graph.canonical import canonicalize
 from onnxq.graph.io import load
 from onnxq.ort.types_by_run import types_by_run
-from onnxq.weights.input_moments import InputMoments
-from onnxq.weights.seen_inputs import SeenInputs
+from onnxq.weights.hessian import Hessian, InputHessians
 from onnxq.weights.solve import prepared
 
 if TYPE_CHECKING:
@@ -29,18 +28,18 @@ def weight(outputs: int, inputs: int, seed: int = 0) -> Singles:
     return w * (1 + 4 * (generator.random(w.shape) < 0.01).astype(np.float32))
 
 
-def moments_of(seen: Singles, wanted: Singles | None = None) -> InputMoments:
-    """Moments of rows (rows, inputs), all at once; `wanted`: of the float model."""
+def hessian_of(seen: Singles, wanted: Singles | None = None) -> Hessian:
+    """The Hessian of rows (rows, inputs), all at once; `wanted`: of the float model."""
     own = np.asarray(seen.T @ seen, np.float64) / len(seen)
     cross = None if wanted is None else np.asarray(wanted.T @ seen, np.float64) / len(seen)
-    return InputMoments(own, cross)
+    return Hessian(own, cross)
 
 
 def solved(
-    w: Singles, spec: BlockSpec, method: Method, moments: InputMoments | None = None
+    w: Singles, spec: BlockSpec, method: Method, hessian: Hessian | None = None
 ) -> BlockCodes:
-    """Codes of a whole weight (outputs, inputs), from the moments of its inputs."""
-    inputs = None if moments is None else SeenInputs.whole(moments)
+    """Codes of a whole weight (outputs, inputs), from the Hessian of its inputs."""
+    inputs = None if hessian is None else InputHessians.whole(hessian)
     return prepared(method, inputs)(w, spec)
 
 

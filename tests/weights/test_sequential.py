@@ -1,4 +1,4 @@
-"""Moments of a walk are those of the whole models, whatever lies in files meanwhile."""
+"""Hessians of a walk are those of the whole models, whatever lies in files meanwhile."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from onnxq.weights.sequential import Group, GroupWalk, Inputs, last_reads, stage
 from onnxq.weights.write_products import FLOAT_ACCURACY, ProductWriter
 from scripts._decoder import Sizes, decoder, tokens
 from tests.examples import model, weights
-from tests.weights.block_models import canonical, moments_of
+from tests.weights.block_models import canonical, hessian_of
 
 if TYPE_CHECKING:
     from onnxq.core.arrays import Array, Singles
@@ -90,7 +90,7 @@ def rows(source: ir.Model, names: list[str]) -> dict[str, Singles]:
     return {n: np.concatenate([m[n].reshape(-1, m[n].shape[-1]) for m in made]) for n in names}
 
 
-def test_moments_are_those_of_both_models(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hessians_are_those_of_both_models(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(activation_cache, "MOST_IN_MEMORY", 4096)  # the rest goes through files
     source, plan = planned()
     codes = find_codes(source, plan, (), CodesFile())
@@ -101,20 +101,20 @@ def test_moments_are_those_of_both_models(monkeypatch: pytest.MonkeyPatch) -> No
             writer.write(node, codes[name], plan.quantized[name])
     walk = GroupWalk(source, plan, BATCHES, codes)
     found = {
-        group.inputs.tensor: inputs.sums(inputs.parts[0])
+        group.inputs.tensor: inputs.of_part(inputs.parts[0])
         for group, inputs in walk.groups([*plan.quantized])
         if group.inputs and inputs
     }
     assert len(found) == 5
     wanted, seen = rows(source, [*found]), rows(quantized, [*found])
-    for name, moments in found.items():
-        whole = moments_of(seen[name], wanted[name])
-        assert moments.cross is not None
+    for name, hessian in found.items():
+        whole = hessian_of(seen[name], wanted[name])
+        assert hessian.cross is not None
         assert whole.cross is not None
         # the same numbers in segments, which ONNX Runtime fuses otherwise: float32 rounding
-        bound = 1e-4 * float(np.abs(whole.own).max())
-        np.testing.assert_allclose(moments.own, whole.own, atol=bound)
-        np.testing.assert_allclose(moments.cross, whole.cross, atol=bound)
+        bound = 1e-4 * float(np.abs(whole.matrix).max())
+        np.testing.assert_allclose(hessian.matrix, whole.matrix, atol=bound)
+        np.testing.assert_allclose(hessian.cross, whole.cross, atol=bound)
 
 
 def test_nothing_runs_behind_the_last_product_that_is_seen() -> None:
@@ -123,27 +123,27 @@ def test_nothing_runs_behind_the_last_product_that_is_seen() -> None:
     inputs = [found for _, found in walk.groups(["MatMul_o0"])]
     assert [found is not None for found in inputs] == [False, True, False, False, False]
     assert inputs[1] is not None
-    assert inputs[1].moments()[0][1].cross is None
+    assert inputs[1].all()[0][1].cross is None
 
 
-def test_parts_of_wide_inputs_have_the_moments_that_the_whole_has_there(
+def test_parts_of_wide_inputs_have_the_hessians_that_the_whole_has_there(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     source, plan = planned()
     codes = find_codes(source, plan, (), CodesFile())
     walk = GroupWalk(source, plan, BATCHES, codes)
-    wanted = [inputs and inputs.moments() for _, inputs in walk.groups(["MatMul_d0"])]
+    wanted = [inputs and inputs.all() for _, inputs in walk.groups(["MatMul_d0"])]
     halves = (slice(0, 32), slice(32, 64))
     monkeypatch.setattr("onnxq.weights.sequential.parts_of_inputs", lambda _: halves)
-    found = [inputs and inputs.moments() for _, inputs in walk.groups(["MatMul_d0"])]
+    found = [inputs and inputs.all() for _, inputs in walk.groups(["MatMul_d0"])]
     [whole], [parts] = ([each for each in some if each] for some in (wanted, found))
     assert [part for part, _ in parts] == [*halves]
     cross = whole[0][1].cross
     assert cross is not None
-    for part, moments in parts:
-        assert moments.cross is not None
-        np.testing.assert_allclose(moments.own, whole[0][1].own[part, part], rtol=1e-6)
-        np.testing.assert_allclose(moments.cross, cross[part, part], rtol=1e-5, atol=1e-7)
+    for part, hessian in parts:
+        assert hessian.cross is not None
+        np.testing.assert_allclose(hessian.matrix, whole[0][1].matrix[part, part], rtol=1e-6)
+        np.testing.assert_allclose(hessian.cross, cross[part, part], rtol=1e-5, atol=1e-7)
 
 
 def test_samples_are_not_read_where_nothing_is_to_be_seen() -> None:

@@ -10,29 +10,29 @@ import pytest
 
 from onnxq.errors import CalibrationError
 from onnxq.qparams.group_spec import BlockSpec, Method
-from onnxq.weights.seen_inputs import SeenInputs
+from onnxq.weights.hessian import InputHessians
 from onnxq.weights.solve import prepared
-from tests.weights.block_models import moments_of, solved, weight
+from tests.weights.block_models import hessian_of, solved, weight
 
 if TYPE_CHECKING:
-    from onnxq.weights.input_moments import InputMoments
+    from onnxq.weights.hessian import Hessian
 
 SPEC = BlockSpec(4, 16)
 
 
-def moments(inputs: int = 48) -> InputMoments:
+def hessians(inputs: int = 48) -> Hessian:
     generator = np.random.default_rng(1)
     mixed = generator.standard_normal((400, 8)) @ generator.standard_normal((8, inputs))
     rows = mixed + 0.3 * generator.standard_normal((400, inputs))
-    return moments_of(rows.astype(np.float32))
+    return hessian_of(rows.astype(np.float32))
 
 
 @pytest.mark.parametrize("method", Method)
 def test_rows_are_solved_apart_from_each_other(method: Method) -> None:
     w = weight(7, 48)
-    solver = pickle.loads(pickle.dumps(prepared(method, SeenInputs.whole(moments()))))
+    solver = pickle.loads(pickle.dumps(prepared(method, InputHessians.whole(hessians()))))
     parts = [solver(w[:3], SPEC), solver(w[3:], SPEC)]
-    whole = solved(w, SPEC, method, moments())
+    whole = solved(w, SPEC, method, hessians())
     assert np.array_equal(np.concatenate([part.codes for part in parts]), whole.codes)
     assert np.array_equal(np.concatenate([part.scale for part in parts]), whole.scale)
 

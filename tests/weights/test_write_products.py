@@ -15,7 +15,7 @@ from onnxq.weights.plan_weights import InBlocks, WeightRequest, plan_weights
 from onnxq.weights.write_products import FLOAT_ACCURACY, ProductWriter, StoredCodes, drop_if_unread
 from onnxq.weights.write_weights import write_weights
 from tests.dynamic_models import normal, op_types, parsed, run
-from tests.weights.block_models import canonical, moments_of, solved
+from tests.weights.block_models import canonical, hessian_of, solved
 
 ON_GRID = np.round(normal(24, 40) * 2).clip(-8, 7)
 """Whole numbers, which 4 bits hold: what is written must give what the float model gives."""
@@ -77,7 +77,7 @@ def test_onnx_runtime_reads_codes_of_every_scheme(scheme: Scheme, inputs: int) -
     source = canonical(parsed(text, {"w": w.T.copy()}))
     plan = plan_weights(source, WeightRequest(BlockSpec(4, 32, scheme)))
     (name, decision), *_ = plan.quantized.items()
-    made = solved(w, decision.spec, Method.GPTQ, moments_of(normal(200, inputs)))
+    made = solved(w, decision.spec, Method.GPTQ, hessian_of(normal(200, inputs)))
     tensors = {kind: ir.tensor(array) for kind, array in made.packed().arrays.items()}
     written = write_weights(source, plan, {name: tensors}, FLOAT_ACCURACY)
     x = normal(3, inputs, seed=1)
