@@ -12,6 +12,7 @@ what a model of any size needs in memory is the record that is being written.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import math
 import os
@@ -23,12 +24,9 @@ from typing import TYPE_CHECKING, ClassVar, Self
 import numpy as np
 import onnx_ir as ir
 
-from onnxq.core.atomic import as_output_error, check_writable, is_temporary
-from onnxq.core.locked import OpenJournal, open_journal
-from onnxq.core.regular import why_no_file
-from onnxq.core.saved import UNREADABLE, Saved
+from onnxq.core.append_only import AppendOnlyFile, RecordsHead, begin
+from onnxq.core.saved import UNREADABLE
 from onnxq.core.version import VERSION
-from onnxq.errors import CalibrationError
 from onnxq.graph.hashing import model_hash
 from onnxq.samples.fingerprint import crc_of
 
@@ -45,13 +43,12 @@ if TYPE_CHECKING:
 ALIGNMENT = 64
 """Bytes of a cache line: kernels read arrays that begin at one."""
 CHUNK_BYTES = 1 << 24
-ANEW = "Give another file, or remove this one to begin anew."
 
 Tensors = dict[str, ir.TensorProtocol]
 
 
 @dataclass(frozen=True)
-class CodesHead(Saved):
+class CodesHead(RecordsHead):
     """First line of the file: what its codes are of.
 
     Attributes:
@@ -63,24 +60,20 @@ class CodesHead(Saved):
 
     FORMAT: ClassVar[str] = "onnxq codes 1"
     NOUN: ClassVar[str] = "a journal of quantize-weights"
-    ANEW: ClassVar[str] = ANEW
 
     model_hash: str
     samples: str
     plan: str
     versions: str
 
-    def differences(self, other: CodesHead) -> list[str]:
-        """Names of the fields that differ, each with both values."""
-        mine, theirs = self.to_dict(), other.to_dict()
-        apart = {k: f"{k}: {mine[k]}, and now {theirs[k]}" for k in mine if mine[k] != theirs[k]}
-        if "plan" in apart:
-            apart["plan"] = "plan: other bits, block, scheme, method, or nodes"
-        return [*apart.values()]
-
-
-BEGINNING = json.dumps({"format": CodesHead.FORMAT}).encode().removesuffix(b"}")
-"""First bytes of every such file."""
+    def differences(self, other: Self) -> list[str]:
+        """Words on each field that differs; the plan's digest says nothing."""
+        return [
+            "plan: other bits, block, scheme, method, or nodes"
+            if said.startswith("plan:")
+            else said
+            for said in super().differences(other)
+        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +95,7 @@ class _Placed:
     nbytes: int
 
 
-class CodesFile(OpenJournal):
+class CodesFile(AppendOnlyFile):
     """Arrays of products by key, in a file that can be gone on with, or in memory.
 
     Its tensors stay readable when it is closed, for as long as the file is there.
@@ -119,7 +112,7 @@ class CodesFile(OpenJournal):
         file: BufferedRandom | None = None,
         records: Mapping[str, Sequence[_Placed]] | None = None,
     ) -> None:
-        self._path, self._file = path, file
+        super().__init__(path, file)
         self._found = {key: self._tensors(placed) for key, placed in (records or {}).items()}
 
     @classmethod
@@ -137,17 +130,17 @@ class CodesFile(OpenJournal):
         """
         if path is None:
             return cls()
-        target = check_writable(path)
-        _refuse_others(target, head)
-        file = open_journal(target, "quantize-weights")
-        _refuse_others(target, head)  # what was written until it was ours
-        records, length = _whole_records(file)
+        records: dict[str, list[_Placed]] = {}
+
+        def whole(file: BufferedRandom) -> int:
+            found, length = _whole_records(file)
+            records.update(found)
+            return length
+
+        target, file = begin(path, head, "quantize-weights", whole)
         made = cls(target, file, records)
-        with as_output_error(target):
-            file.truncate(length)
-            file.seek(length)
-        if not length:
-            made._write(_line(head.to_dict(), 0))
+        if not file.tell():
+            made.write(_line(head.to_dict(), 0))
         return made
 
     def find(self, key: str) -> Tensors | None:
@@ -189,20 +182,9 @@ class CodesFile(OpenJournal):
             crc = zlib.crc32(array.reshape(-1).view(np.uint8).data, crc)
         rows = [[p.name, p.dtype, list(p.shape), p.offset, p.nbytes] for p in placed]
         line = _line({"key": key, "arrays": rows, "bytes": end, "crc": crc}, start)
-        self._write(line, *flat.values())
+        pieces = [(x.reshape(-1).view(np.uint8).data, _filling(x.nbytes)) for x in flat.values()]
+        self.write(line, *itertools.chain.from_iterable(pieces))
         return _moved(placed, start + len(line))
-
-    def _write(self, line: bytes, *arrays: Array) -> None:
-        assert self._file is not None
-        assert self._path is not None
-        needed = len(line) + sum(_filled(array.nbytes) for array in arrays)
-        with as_output_error(self._path, lambda: needed, _then(self._path)):
-            self._file.write(line)
-            for array in arrays:
-                self._file.write(array.reshape(-1).view(np.uint8).data)
-                self._file.write(bytes(_filled(array.nbytes) - array.nbytes))
-            self._file.flush()
-            os.fsync(self._file.fileno())
 
     def _tensors(self, placed: Sequence[_Placed]) -> Tensors:
         assert self._path is not None
@@ -220,14 +202,12 @@ class CodesFile(OpenJournal):
         }
 
 
-def _then(path: Path) -> str:
-    """Words on how the file goes on when there is room."""
-    kept = "The codes in it are kept, and the next run goes on from them."
-    return "" if is_temporary(path) else kept
-
-
 def _filled(nbytes: int) -> int:
     return -(-nbytes // ALIGNMENT) * ALIGNMENT
+
+
+def _filling(nbytes: int) -> bytes:
+    return bytes(_filled(nbytes) - nbytes)
 
 
 def _moved(placed: Sequence[_Placed], start: int) -> list[_Placed]:
@@ -238,32 +218,6 @@ def _line(data: Mapping[str, object], start: int) -> bytes:
     """The data as a line that begins at `start` and ends at a multiple of ALIGNMENT."""
     text = json.dumps(data, allow_nan=False).encode()
     return text.ljust(_filled(start + len(text) + 1) - start - 1) + b"\n"
-
-
-def _refuse_others(path: Path, head: CodesHead) -> None:
-    """Passes a file that is not there, is empty, or begins with this head or a part of it.
-
-    Raises:
-        CalibrationError: it is another file.
-    """
-    if not path.exists():
-        return
-    if why := why_no_file(path):
-        raise CalibrationError(f"journal '{path}': {why}. {ANEW}")
-    with path.open("rb") as file:
-        line = file.readline(CHUNK_BYTES)
-    if line[: len(BEGINNING)] != BEGINNING[: len(line)]:
-        raise CalibrationError(f"journal '{path}': it does not begin like a journal. {ANEW}")
-    if not line.endswith(b"\n"):
-        return  # torn: nothing stands behind it
-    try:
-        apart = CodesHead.from_dict(json.loads(line)).differences(head)
-    except UNREADABLE as error:
-        raise CalibrationError(f"journal '{path}', first line: {error!r:.200}. {ANEW}") from error
-    if apart:
-        raise CalibrationError(
-            f"journal '{path}' is of something else ({'; '.join(apart)}). {ANEW}"
-        )
 
 
 def _whole_records(file: BufferedRandom) -> tuple[dict[str, list[_Placed]], int]:
