@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from onnxq.survey.verified import verify
     from onnxq.tuning.judging.goal import Goal
     from onnxq.tuning.tune import tune
-    from onnxq.weights import quantize_weights
+    from onnxq.weight_only import quantize_weights
 
 __version__ = _version.VERSION
 
@@ -109,7 +109,7 @@ _HOMES = {
     "quantize": "onnxq.pipeline",
     "quantize_cache": "onnxq.language.quantized_cache",
     "quantize_dynamic": "onnxq.pipeline",
-    "quantize_weights": "onnxq.weights",
+    "quantize_weights": "onnxq.weight_only",
     "rewrite": "onnxq.static.rewrite",
     "save": "onnxq.graph.saving",
     "tune": "onnxq.tuning.tune",

@@ -23,7 +23,6 @@ from onnxq.dynamic.spec import as_dtype, check_names, mapping_of
 from onnxq.errors import CalibrationError
 from onnxq.graph.canonical import canonicalize
 from onnxq.graph.io import load
-from onnxq.improve.carry_out import check_samples
 from onnxq.ort.types_by_run import types_by_run
 from onnxq.qconfig.excluded import excluding
 from onnxq.samples import is_one_shot, open_samples
@@ -34,6 +33,7 @@ from onnxq.static.calibrate import Statistics, calibrate
 from onnxq.static.plan import Plan, plan
 from onnxq.static.prepare import prepare
 from onnxq.targets.range_reduction import RangeReduction
+from onnxq.weights.carry_out import check_samples
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence

@@ -10,13 +10,13 @@ import onnx_ir as ir
 
 from onnxq.core.packing import packed_rows
 from onnxq.errors import UnsupportedError
-from onnxq.in_blocks.block_spec import is_scrambled
 from onnxq.operator import DynamicForm, DynamicRule, DynamicSite, DynamicWeight, Float, NodeSite
 from onnxq.operator.nodes import is_constant, shape
 from onnxq.operator.readers import is_clipped, readers
 from onnxq.operator.site import MICROSOFT
 from onnxq.operators._dynamic import block_reals, integer_product, quantized_at_run_time
 from onnxq.qparams import PerBlock, QParams
+from onnxq.qparams.group_spec import is_scrambled
 
 ALL_FORMS = (DynamicForm.INTEGER, DynamicForm.BLOCKS, DynamicForm.STORED, DynamicForm.HALF)
 CLIPS = ("Relu", "Clip")

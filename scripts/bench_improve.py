@@ -13,10 +13,10 @@ scripts/bench_defaults.py and scripts/bench_architectures.py: 32 to calibrate on
 of weights can do more, unless it makes up for the activations, too. "kept": places of all places,
 then what was withdrawn at the outputs. "median": gain of the sample in the middle; where the sum
 over all samples, which is what SQNR sees, says otherwise, a few samples have large errors. "CPU s":
-of the improvements, one thread; of `smooth` and `equalize` with the calibration behind. 4 bits are
-those of the weights (NarrowRangeObserver, a scale per channel); activations have 8. AdaRound takes
-1,000 steps per layer, which are minutes: on one network. With --results, the rows of a model and a
-form go into a file, and those that are there are not measured again.
+of the improvements, one thread; of `smooth` with the calibration behind. 4 bits are
+those of the weights (NarrowRangeObserver, a scale per channel); activations have 8. With
+--results, the rows of a model and a form go into a file, and those that are there are not measured
+again.
 """
 
 from __future__ import annotations
@@ -39,8 +39,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # run as a file
 
 import onnxq
 from onnxq.graph.io import save
-from onnxq.improve import Improved, WeightImprovement, improve_model, wanted
-from onnxq.improve.layers import layers_of
 from onnxq.operator import DynamicForm
 from onnxq.qconfig import (
     Choice,
@@ -50,6 +48,8 @@ from onnxq.qconfig import (
 )
 from onnxq.samples import open_samples
 from onnxq.samples.excerpt import rows_of
+from onnxq.weights import Improved, WeightImprovement, improve_model, wanted
+from onnxq.weights.layers import layers_of
 from scripts._architectures import Size, build
 from scripts._architectures._parts import batches
 from scripts._defaults import SUBJECTS
@@ -69,12 +69,11 @@ if TYPE_CHECKING:
     Way = tuple[str, ...]
 
 WEIGHTS: tuple[Way, ...] = (("bias",), ("round",))
-FACTORS: tuple[Way, ...] = (("smooth",), ("equalize",))
+FACTORS: tuple[Way, ...] = (("smooth",),)
 BATCH, AT_ONCE = 8, 100
 IMBALANCED = "mobilenetv2-imbalanced"
 TRAINED = ("resnet20", "mobilenetv2", IMBALANCED, "transformer")
-WITH_TORCH = ("resnet20",)
-OF_MODELS = {"smooth", "equalize"}
+OF_MODELS = {"smooth"}
 SMALL = ("lcnet", "tcn", "bert")
 ENCODERS = ("transformer", "vit_stem", "sentence_encoder", "bert")
 
@@ -118,9 +117,7 @@ def kinds(name: str) -> Iterator[Kind]:
         return
     yield Kind("portable", default, "portable", WEIGHTS)
     narrow = "global={weight: {observer: NarrowRangeObserver, dtype: int4, quant_max: 7}}"
-    learned: tuple[Way, ...] = (("adaround",),) if name in WITH_TORCH else ()
-    ways = (("bias",), ("round",), *learned)
-    yield Kind("4 bits", default.with_overrides([narrow]), "x86-vnni", ways)
+    yield Kind("4 bits", default.with_overrides([narrow]), "x86-vnni", WEIGHTS)
 
 
 def trained(data: Path | None, folder: Path) -> dict[str, Callable[[], Case]]:

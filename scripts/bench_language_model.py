@@ -49,7 +49,7 @@ def ours(bits: int, method: str, scheme: str = "affine") -> Maker:
     """Our weights in blocks, the table and the head in float."""
 
     def make(model: ir.Model, samples: dict[str, Array]) -> ir.Model:
-        given = samples if method in ("gptq", "awq") else None
+        given = samples if method == "gptq" else None
         return onnxq.quantize_weights(
             model,
             given,

@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING
 
 import onnxq
 from models.transformer import example_inputs
-from onnxq.blocks.mixed_bits import SizeAim
-from onnxq.blocks.plan_weights import WeightRequest
-from onnxq.blocks.write_products import FLOAT_ACCURACY
 from onnxq.checking.weights_job import WeightsJob, carry_out_weights, plan_job
 from onnxq.checking.with_verdict import Check
 from onnxq.graph.canonical import canonicalize
-from onnxq.in_blocks.block_spec import BITS, BlockSpec, Method
 from onnxq.ort import runtime
 from onnxq.pytorch import load_module
+from onnxq.qparams.group_spec import BITS, BlockSpec, Method
+from onnxq.weights.mixed_bits import SizeAim
+from onnxq.weights.plan_weights import WeightRequest
+from onnxq.weights.write_products import FLOAT_ACCURACY
 from scripts._models import ROOT, Labels, evaluation_data
 from scripts._tables import head, line, publish, sqnr_db
 

@@ -99,7 +99,7 @@ class Reader:
 
 def ours(subject: Subject, out: Path, *, bits: int, method: str, scheme: str = "affine") -> None:
     """Writes onnxq's file."""
-    samples = subject.calibration if method in ("gptq", "awq") else None
+    samples = subject.calibration if method == "gptq" else None
     made = onnxq.quantize_weights(
         subject.model,
         samples,
@@ -159,7 +159,6 @@ WAYS: dict[str, Callable[[Subject, Path], None]] = {
     "onnxq 4 bits, rtn, symmetric": partial(ours, bits=4, method="rtn", scheme="symmetric"),
     "onnxq 4 bits, hqq": partial(ours, bits=4, method="hqq"),
     "onnxq 4 bits, hqq, real": partial(ours, bits=4, method="hqq", scheme="real"),
-    "onnxq 4 bits, awq": partial(ours, bits=4, method="awq"),
     "onnxq 4 bits, gptq": partial(ours, bits=4, method="gptq"),
     "onnxq 4 bits, gptq, symmetric": partial(ours, bits=4, method="gptq", scheme="symmetric"),
     "ORT 4 bits, default": partial(theirs, bits=4, method="default", symmetric=False),

@@ -20,14 +20,14 @@ import tempfile
 import time
 from pathlib import Path
 
-from onnxq.blocks.plan_weights import WeightRequest
 from onnxq.checking.weights_job import WeightsJob, carry_out_weights
 from onnxq.checking.with_verdict import Check
 from onnxq.graph.canonical import canonicalize
 from onnxq.graph.io import load
 from onnxq.graph.saving import save
-from onnxq.in_blocks.block_spec import BlockSpec, Method
 from onnxq.ort.types_by_run import types_by_run
+from onnxq.qparams.group_spec import BlockSpec, Method
+from onnxq.weights.plan_weights import WeightRequest
 from scripts._decoder import Sizes, decoder, tokens
 from scripts._tables import head, line, publish
 from scripts.bench_memory import PEAK, Peak

@@ -12,16 +12,16 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 # fmt: off
 ROOMS = (
-    "errors", "core", "page", "jobs", "dtypes", "qparams", "affine", "in_blocks", "observers",
+    "errors", "core", "page", "jobs", "dtypes", "qparams", "affine", "observers",
     "targets", "operator", "operators", "catalog", "authoring", "qconfig", "graph", "quantized",
     "samples", "ort", "language", "metrics", "costs", "clock", "qdq", "qtensor", "functional",
-    "reference", "dynamic", "static", "improve", "blocks", "checking", "report", "pipeline",
-    "weights", "tuning", "survey", "pytorch", "cli", "__main__",
+    "reference", "dynamic", "static", "weights", "checking", "report", "pipeline",
+    "weight_only", "tuning", "survey", "pytorch", "cli", "__main__",
 )
 """Folders and single files of onnxq, lowest first: each is named by what it knows."""
 TORCH_ROOMS = (
     "arguments", "numerics", "modules", "tensor_quant", "nn", "train", "exporting", "programs",
-    "placing", "importers", "eager", "quantization", "deployed", "adaround",
+    "placing", "importers", "eager", "quantization", "deployed",
 )
 TUNING_ROOMS = (
     "defaults", "judging", "timing", "evaluating", "measuring", "moving", "search", "tuned", "tune",

@@ -127,8 +127,7 @@ def test_the_commands_are_all_that_take_a_model() -> None:
 
 @pytest.mark.parametrize(
     "words",
-    [(name, *words) for name, words in COMMANDS.items()]
-    + [("verify", "--reference", "MODEL", "SAMPLES"), ("verify", "--isa", "all", "MODEL")],
+    [(name, *words) for name, words in COMMANDS.items()],
 )
 def test_command_asks_the_door(words: tuple[str, ...], tmp_path: Path) -> None:
     path = save(network(), tmp_path / "m.onnx")

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 from onnxq.checking.with_verdict import Check, make_static, static_trial
 from onnxq.dynamic.dynamic_decision import Objective
-from onnxq.improve.carry_out import check_samples, improve_model, improve_weights
-from onnxq.improve.improvement import Improved
 from onnxq.qdq.qoperator import check_format
 from onnxq.samples import open_samples
 from onnxq.samples.ignored import check_ignored
 from onnxq.static.observed_range import plan_as_targeted
+from onnxq.weights.carry_out import check_samples, improve_model, improve_weights
+from onnxq.weights.improvement import Improved
 
 if TYPE_CHECKING:
     from collections.abc import Collection

@@ -9,27 +9,23 @@ place for them is named.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from onnxq.blocks.awq_folds import folded
-from onnxq.blocks.codes_file import CodesFile
-from onnxq.blocks.codes_head import codes_head
-from onnxq.blocks.find_codes import find_codes
-from onnxq.blocks.mixed_bits import Mixed, mixed_bits
-from onnxq.blocks.plan_weights import WeightPlan, plan_weights
-from onnxq.blocks.write_dequantized import misread
-from onnxq.blocks.write_products import INT8_ACCURACY
-from onnxq.blocks.write_weights import ProductForm, write_weights
 from onnxq.checking.runnable import Made, runnable
 from onnxq.checking.trial import Trial, on_made_up_inputs
 from onnxq.checking.with_verdict import Check, check_bound_is_seen
 from onnxq.errors import CalibrationError, ModelError
-from onnxq.in_blocks.block_spec import Method
 from onnxq.quantized.verdict import Evidence
 from onnxq.samples import input_specs, is_one_shot, open_samples
 from onnxq.samples.excerpt import Excerpt
 from onnxq.samples.ignored import check_ignored
+from onnxq.weights.codes_file import CodesFile, codes_head
+from onnxq.weights.find_codes import find_codes
+from onnxq.weights.mixed_bits import Mixed, mixed_bits
+from onnxq.weights.plan_weights import WeightPlan, plan_weights
+from onnxq.weights.write_products import INT8_ACCURACY
+from onnxq.weights.write_weights import ProductForm, misread, write_weights
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -38,12 +34,12 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
-    from onnxq.blocks.mixed_bits import SizeAim
-    from onnxq.blocks.plan_weights import WeightRequest
     from onnxq.operator import Float
     from onnxq.quantized.quantized_model import QuantizedModel
     from onnxq.samples import Samples
     from onnxq.samples.inputs import Batch
+    from onnxq.weights.mixed_bits import SizeAim
+    from onnxq.weights.plan_weights import WeightRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,15 +148,12 @@ def carry_out_weights(
         check_bound_is_seen(None, job.min_sqnr_db)
     if plan is None:
         plan, _ = plan_job(job)
-    source = job.model
-    if job.request.method is Method.AWQ and samples is not None:
-        source = folded(source, plan, samples)
     batches = () if samples is None else excerpt.watching(samples)
-    found = _codes(replace(job, model=source), plan, batches, place, executor)
+    found = _codes(job, plan, batches, place, executor)
 
     def make(floats: Mapping[str, Float]) -> tuple[WeightPlan, QuantizedModel]:
         left = plan.leaving(floats)
-        return left, write_weights(source, left, found, job.accuracy, job.form)
+        return left, write_weights(job.model, left, found, job.accuracy, job.form)
 
     trial = unseen or _seen(job, excerpt)
     check_bound_is_seen(trial, job.min_sqnr_db)
@@ -177,7 +170,7 @@ def _codes(
     executor: Executor | None,
 ) -> Mapping[str, Mapping[str, ir.TensorProtocol]]:
     """Product -> tensors of its codes; all batches are gone through once more for the verdict."""
-    sees = any(decision.method.needs_moments for decision in plan.quantized.values())
+    sees = any(decision.method.needs_samples for decision in plan.quantized.values())
     if not sees:
         for _ in batches:  # seen for the verdict alone
             pass

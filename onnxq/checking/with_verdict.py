@@ -10,13 +10,13 @@ from onnxq.checking.runnable import Made, runnable
 from onnxq.checking.trial import Trial, on_made_up_inputs
 from onnxq.dynamic.rewrite_dynamic import rewrite_dynamic
 from onnxq.errors import QConfigError
-from onnxq.improve.improvement import Improved
 from onnxq.quantized.verdict import Evidence
 from onnxq.samples import input_specs, open_samples
 from onnxq.samples.ignored import check_ignored
 from onnxq.samples.state import as_feedback, check_feedback
 from onnxq.static.placing.decision import Quantize
 from onnxq.static.rewrite import rewrite
+from onnxq.weights.improvement import Improved
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping

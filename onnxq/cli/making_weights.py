@@ -52,8 +52,8 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--method",
-    metavar="rtn|hqq|gptq|awq",
-    help="How codes are found; gptq and awq look at SAMPLES. Default: gptq with SAMPLES, else hqq.",
+    metavar="rtn|hqq|gptq",
+    help="How codes are found; gptq looks at SAMPLES. Default: gptq with SAMPLES, else hqq.",
 )
 @click.option(
     "--accuracy-level",
@@ -137,9 +137,9 @@ def quantize_weights(
     check_report(report, check or samples)
     outputs = [output, *given(journal, report)]
     claim_beside(model, outputs, given(samples, check))
-    from onnxq.blocks.write_weights import ProductForm
     from onnxq.errors import member
-    from onnxq.weights import as_aim, as_request, check_accuracy
+    from onnxq.weight_only import as_aim, as_request, check_accuracy
+    from onnxq.weights.write_weights import ProductForm
 
     written_as = member(ProductForm, form, "form")
     request, aim = (

@@ -112,7 +112,6 @@ def asked_mapping(
     Names are checked here, so that a typing error does not wait for a model of gigabytes.
     """
     from onnxq import targets
-    from onnxq.improve import wanted
     from onnxq.qconfig import (
         Choice,
         QConfigMapping,
@@ -121,6 +120,7 @@ def asked_mapping(
         get_default_qconfig,
     )
     from onnxq.static.prepare import backend_of
+    from onnxq.weights import wanted
 
     if target is not None:
         targets.find(target)

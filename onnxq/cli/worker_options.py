@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 PRELOAD = (
     "onnxq.pipeline",
-    "onnxq.weights",
+    "onnxq.weight_only",
     "onnxq.checking.cross_check",
     "onnxq.checking.predict",
     "onnxq.tuning.tune",

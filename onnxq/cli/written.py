@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
-    from onnxq.blocks.mixed_bits import Mixed
-    from onnxq.blocks.plan_weights import WeightPlan
     from onnxq.checking.runnable import Made
     from onnxq.dynamic.dynamic_decision import DynamicPlan
     from onnxq.graph.canonical import Canonical
     from onnxq.quantized.verdict import Verdict
     from onnxq.static.plan import Plan
     from onnxq.static.prepared import Prepared
+    from onnxq.weights.mixed_bits import Mixed
+    from onnxq.weights.plan_weights import WeightPlan
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,12 +13,12 @@ from onnxq.dynamic.dynamic_decision import DynamicWeightPlan
 from onnxq.errors import ModelError, QConfigError
 from onnxq.graph.walk import value_name
 from onnxq.graph.weights import constant_array
-from onnxq.in_blocks.block_spec import BITS, BLOCKS, BlockSpec, Scheme
-from onnxq.in_blocks.ranges import rounded, search_ranges, unshrunk
 from onnxq.observers import LeastErrorObserver
 from onnxq.observers.weight_observation import WeightKey, observe_weight
 from onnxq.operator import DynamicWeight, Float
 from onnxq.qparams import PerBlock, PerChannel, PerTensor, QParams
+from onnxq.qparams.group_ranges import rounded, search_ranges, unshrunk
+from onnxq.qparams.group_spec import BITS, BLOCKS, BlockSpec, Scheme
 
 if TYPE_CHECKING:
     import numpy.typing as npt

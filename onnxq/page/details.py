@@ -67,7 +67,7 @@ def _tensor(tensor: TensorPart) -> Json:
         facts.append(("beyond its range", share(tensor.saturated_share)))
     if tensor.channel_share is not None:
         words = f"reaches {share(tensor.channel_share)} of the range"
-        advice = "; unlike channels: --improve equalize" if is_unlike(tensor.channel_share) else ""
+        advice = "; unlike channels" if is_unlike(tensor.channel_share) else ""
         facts.append(("median channel", words + advice))
     grid = tensor.grid
     if grid is not None:

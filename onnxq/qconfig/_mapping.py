@@ -80,7 +80,7 @@ class QConfigMapping:
         nodes: node name or glob (*, ?, [...]) -> entry.
         tensors: tensor name or glob -> observer; None leaves the tensor in float.
         choice: forms of the nodes for which no entry names one.
-        improve: names of the improvements of weights that are carried out (onnxq.improve).
+        improve: names of the improvements of weights that are carried out (onnxq.weights).
 
     Raises:
         QConfigError: a value is no QConfig, observer or None, the choice is none, or `improve` is

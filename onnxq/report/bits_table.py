@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from onnxq.blocks.mixed_bits import CHOICES, FLOAT_BITS
+from onnxq.weights.mixed_bits import CHOICES, FLOAT_BITS
 
 if TYPE_CHECKING:
-    from onnxq.blocks.mixed_bits import Mix, Mixed
+    from onnxq.weights.mixed_bits import Mix, Mixed
 
 CHOSEN = "chosen"
 

@@ -9,10 +9,9 @@ import numpy as np
 from onnxq import catalog
 from onnxq.checking.codes import SUFFIX
 from onnxq.graph.walk import walk
-from onnxq.in_blocks import block_codes
 from onnxq.page.content import WeightPart
 from onnxq.qdq.read import Unread, is_constant, is_dequantize, qparams_from, qparams_of
-from onnxq.qparams import PerBlock, PerChannel
+from onnxq.qparams import PerBlock, PerChannel, groups
 from onnxq.survey.block_ranges import (
     CODES,
     DEFAULT_BITS,
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     from onnxq.qparams import QParams
 
 LEAST_RANK, MOST_BITS = 2, 8
-IN_BLOCKS = f"_{block_codes.CODES}"
+IN_BLOCKS = f"_{groups.CODES}"
 """End of the name of codes in blocks."""
 
 

@@ -16,7 +16,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from onnxq.errors import QConfigError, kind_of
-from onnxq.improve import wanted
 from onnxq.qconfig import default_qconfig_mapping
 from onnxq.qconfig.excluded import excluding
 from onnxq.samples.held_apart import EVERY
@@ -39,6 +38,7 @@ from onnxq.tuning.search.front import front_of
 from onnxq.tuning.search.milestone import Milestone
 from onnxq.tuning.timing.time_model import TimeModel
 from onnxq.tuning.tuned import Checked, MissedGoalWarning, Spent, Tuned
+from onnxq.weights import wanted
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -105,7 +105,7 @@ def tune(
         hold_apart: one batch in so many chooses nothing; for where `check` is None.
         input_codes: as of `quantize`.
         output_codes: as of `quantize`.
-        improve: improvements of weights that the search may use (see onnxq.improve).
+        improve: improvements of weights that the search may use (see onnxq.weights).
         costs: times of nodes, from `onnxq costs`; None: they are measured on this machine.
         journal: file that keeps what was measured, from which a search that was stopped goes on.
         executor: runs candidates beside each other; the result is the same. None: this process.

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from onnxq.blocks.plan_weights import WeightRequest
 from onnxq.checking.weights_job import WeightsJob, carry_out_weights
 from onnxq.checking.with_verdict import Check
 from onnxq.errors import QConfigError, VerificationError
-from onnxq.in_blocks.block_spec import Method
+from onnxq.qparams.group_spec import Method
 from onnxq.quantized.verdict import Evidence
-from tests.blocks.block_models import canonical
+from onnxq.weights.plan_weights import WeightRequest
 from tests.dynamic_models import normal, parsed
+from tests.weights.block_models import canonical
 
 MODEL = canonical(
     parsed("g (float[n, 32] x) => (float[n, 8] y) { y = MatMul(x, w) }", {"w": normal(32, 8)})

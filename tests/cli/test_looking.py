@@ -58,9 +58,6 @@ def test_inspect_says_which_nodes_are_left_to_dynamic_quantization(
     assert "dynamic 1 quantized dynamically" in text
 
 
-# --- verify --isa
-
-
 def test_inspect_with_statistics_names_the_forms_and_what_runs(
     run: Run, model_path: Path, samples_path: Path, tmp_path: Path
 ) -> None:

@@ -24,11 +24,11 @@ from onnxq.dynamic.dynamic_weights import (
     unpermuted,
 )
 from onnxq.errors import ModelError, QConfigError
-from onnxq.in_blocks.block_spec import BlockSpec, Scheme
-from onnxq.in_blocks.ranges import rounded, search_ranges
 from onnxq.observers import LeastErrorObserver, MinMaxObserver, NarrowRangeObserver
 from onnxq.operator import DynamicWeight, Float
 from onnxq.qparams import PerBlock, PerChannel, PerTensor, QParams
+from onnxq.qparams.group_ranges import rounded, search_ranges
+from onnxq.qparams.group_spec import BlockSpec, Scheme
 from tests.examples import weights
 
 if TYPE_CHECKING:

@@ -8,11 +8,11 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from onnxq import quantize_weights
-from onnxq.blocks.rtn import Nearest
-from onnxq.blocks.solve import prepared
 from onnxq.dynamic.known_inputs import Known, power_behind_norm, raw_tensors
-from onnxq.in_blocks.block_spec import BlockSpec, Method
-from tests.blocks.block_models import weight
+from onnxq.qparams.group_spec import BlockSpec, Method
+from onnxq.weights.rtn import Nearest
+from onnxq.weights.solve import prepared
+from tests.weights.block_models import weight
 
 
 def _model() -> ir.Model:

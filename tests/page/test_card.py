@@ -7,11 +7,11 @@ import pytest
 
 import onnxq
 from onnxq import costs, samples
-from onnxq.blocks.plan_weights import WeightRequest, plan_weights
 from onnxq.observers import MinMaxObserver
 from onnxq.page.card import MOST_ROWS, Table, card, card_of, counts
 from onnxq.page.content import Fact
 from onnxq.report.inspection import inspect
+from onnxq.weights.plan_weights import WeightRequest, plan_weights
 from tests.page.example_page import HOSTILE
 from tests.survey.pair import BATCH, pair
 

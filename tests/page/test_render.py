@@ -116,7 +116,7 @@ def test_unlike_channels_are_named_with_what_makes_them_alike(text: str) -> None
     (warning,) = re.findall(r'<p class="warning"><strong>Unlike channels.*?</p>', text)
     assert "in 1 tensor," in warning
     assert "2.00% of the range" in warning
-    assert "--improve equalize" in warning
+    assert "--improve smooth" in warning
 
 
 def test_a_page_without_anything_says_so() -> None:

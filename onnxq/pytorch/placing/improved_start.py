@@ -1,7 +1,7 @@
 """The start of training from improved weights: those that `onnxq.quantize(improve=...)` writes.
 
     prepared module      scales of the example inputs, weights of the float model
-    its ONNX form        calibrated on the same inputs, planned, improved (onnxq.improve)
+    its ONNX form        calibrated on the same inputs, planned, improved (onnxq.weights)
     parameters, scales   <--  weights and biases on their grids, scales and zero points of the plan
 
 Converted without a step of training, the module has the codes of the improved plan; training goes
@@ -21,9 +21,6 @@ from torch import fx, nn
 from onnxq.affine import quantize
 from onnxq.errors import QConfigError, listed
 from onnxq.graph.canonical import canonicalize_module
-from onnxq.improve.carry_out import improve_weights, wanted
-from onnxq.improve.improvement import WeightImprovement
-from onnxq.improve.layers import layers_of
 from onnxq.observers import NarrowRangeObserver, StepSizeObserver
 from onnxq.ort.types_by_run import types_by_run
 from onnxq.pytorch.modules.given_weight import GivenWeight
@@ -39,6 +36,9 @@ from onnxq.static.plan import plan
 from onnxq.static.prepare import prepare
 from onnxq.targets import resolve
 from onnxq.targets.range_reduction import RangeReduction
+from onnxq.weights.carry_out import improve_weights, wanted
+from onnxq.weights.improvement import WeightImprovement
+from onnxq.weights.layers import layers_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -46,13 +46,13 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from onnxq.core.arrays import Singles
-    from onnxq.improve.improvement import Improved
-    from onnxq.improve.layer import Layer
     from onnxq.pytorch.numerics.fake_quantize import FakeQuantize
     from onnxq.pytorch.programs.program import Program
     from onnxq.pytorch.train.placements import PlacedWeight, Placements
     from onnxq.qconfig import Entry, QConfigMapping
     from onnxq.targets import Target
+    from onnxq.weights.improvement import Improved
+    from onnxq.weights.layers import Layer
 
 NO_LAYER = "its weight is computed, and no parameter"
 NO_BIAS = "it has no bias to take what rounding moves, and none can be added to a bare weight"

@@ -59,7 +59,7 @@ def rewrite(prepared: Prepared, plan: Plan, format: str = "qdq") -> QuantizedMod
     if plan.improvements != prepared.improvements:
         raise CalibrationError(
             "the plan is of improved weights, which the prepared model does not have: rewrite what "
-            "onnxq.improve returned, the Prepared and its Plan; or leave out `improve`, and plan."
+            "onnxq.weights returned, the Prepared and its Plan; or leave out `improve`, and plan."
         )
     LOG.info("rewriting as %s", format)
     check_plan(prepared.model, plan)

@@ -182,7 +182,7 @@ def _everywhere(move: EntryMove, mapping: QConfigMapping) -> QConfigMapping:
 
 @dataclass(frozen=True, slots=True)
 class ImproveMove:
-    """Improvement of the weights, which judges itself layer by layer (see onnxq.improve).
+    """Improvement of the weights, which judges itself layer by layer (see onnxq.weights).
 
     Attributes:
         which: its name.

@@ -7,11 +7,11 @@ import pytest
 import torch
 
 from onnxq import catalog
-from onnxq.in_blocks.block_codes import BlockCodes
-from onnxq.in_blocks.block_spec import BlockSpec, Scheme
 from onnxq.operator import IntegerCall
 from onnxq.operator.site import MICROSOFT
 from onnxq.pytorch.numerics.block_ops import matmul_n_bits, real_weight
+from onnxq.qparams.group_spec import BlockSpec, Scheme
+from onnxq.qparams.groups import BlockCodes
 
 
 @pytest.mark.parametrize("bits", [2, 4, 8])

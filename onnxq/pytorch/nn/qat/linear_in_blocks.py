@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 import torch.nn.functional as F  # noqa: N812  # its usual name
 
 from onnxq.errors import QConfigError
-from onnxq.in_blocks.block_spec import BITS, BLOCKS
 from onnxq.pytorch.modules.torch_qconfig import own_entry
 from onnxq.pytorch.nn.qat.linear import Linear
 from onnxq.pytorch.numerics.fake_quantize import fake_quantize_module
 from onnxq.qconfig import FakeQuantSpec, QConfigDynamic
+from onnxq.qparams.group_spec import BITS, BLOCKS
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -8,13 +8,13 @@ import numpy as np
 import torch
 
 from onnxq.errors import UnsupportedError
-from onnxq.in_blocks.block_codes import BlockCodes
-from onnxq.in_blocks.block_spec import BlockSpec, Scheme
 from onnxq.pytorch.nn.qat.linear_in_blocks import LinearInBlocks as Trained
 from onnxq.pytorch.nn.quantized.prepared import having_seen
 from onnxq.pytorch.nn.quantized.stored import Stored
 from onnxq.pytorch.numerics.block_ops import matmul_n_bits, real_weight
 from onnxq.pytorch.numerics.half_inputs import takes_halves
+from onnxq.qparams.group_spec import BlockSpec, Scheme
+from onnxq.qparams.groups import BlockCodes
 
 if TYPE_CHECKING:
     from torch import Tensor, nn

@@ -1,0 +1,247 @@
+"""Range of each block with the least squared error: scales are searched, then fitted.
+
+    least over (s, z) of    sum_i p_i e_i^2 + a (sum_i e_i)^2        e_i = w_i - (q_i - z) s
+    q_i = clip(rint(w_i / s + z), 0, 2^bits - 1)
+
+A range that holds every weight is too wide for the many that lie in its middle. So narrower ones
+are tried, each with the two whole zero points around its centre, or with the centre itself where
+zero points are real; symmetric ones with scales of both signs. Of the best one, the scale becomes
+that of least squares for its codes, and so does a real zero point; then these are rounded again.
+
+Inputs that are alike, as the pixels of a patch, add the errors of their weights up before they are
+squared: that is what `a` counts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from onnxq.qparams import MIN_SCALE
+from onnxq.qparams.group_spec import Scheme
+from onnxq.qparams.groups import BlockCodes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from onnxq.core.arrays import Singles
+    from onnxq.qparams.group_spec import BlockSpec
+    from onnxq.qparams.groups import Points
+
+SHARES = {
+    2: np.linspace(0.35, 1.0, 9, dtype=np.float32),
+    4: np.linspace(0.64, 1.0, 7, dtype=np.float32),
+    8: np.ones(1, np.float32),  # 256 codes hold the largest weight for next to nothing
+}
+"""Parts of the whole range that are tried, by bits."""
+NEAR = {
+    2: np.linspace(0.94, 1.06, 5, dtype=np.float32),
+    4: np.linspace(0.94, 1.06, 7, dtype=np.float32),
+    8: np.linspace(0.97, 1.03, 13, dtype=np.float32),
+}
+"""Factors of the best scale that are tried then, each with the zero points beside the best one."""
+SHIFTS = {
+    Scheme.AFFINE: (0.0, -1.0, 1.0),
+    Scheme.SYMMETRIC: (0.0,),
+    Scheme.REAL: (0.0, -0.25, 0.25),
+}
+"""Distances from the best zero point that are tried with them."""
+FITS = 2
+"""Times that the scale is fitted and codes are rounded again; the error never grows."""
+CHUNK = 1 << 15
+"""Weights that are looked at together: the arrays of a try stay in a core's cache."""
+
+
+def search_ranges(
+    weight: Singles, spec: BlockSpec, importance: Singles | None = None, alike: float = 0.0
+) -> tuple[Singles, Points]:
+    """(scale, zero point) of each block, float32 and as in `BlockCodes` (rows, blocks).
+
+    Args:
+        weight: float32 (rows, inputs).
+        spec: form of the codes.
+        importance: float32 (inputs,), p above; None: 1.
+        alike: a above, for inputs that are much the same.
+    """
+    w, p = in_blocks(weight, spec.block), None
+    is_short = spec.scheme is Scheme.REAL and weight.shape[1] % spec.block
+    if importance is not None or is_short:  # a real zero point gives what fills blocks up an error
+        p = np.ones(weight.shape[1], np.float32) if importance is None else importance
+        p = in_blocks(p[np.newaxis], spec.block)
+    scale = np.empty(w.shape[:2], np.float32)
+    is_real = spec.scheme is Scheme.REAL
+    point: Points = np.empty(w.shape[:2], np.float32 if is_real else np.uint8)
+    rows = max(1, CHUNK // max(1, w[0].size)) if len(w) else 1
+    for start in range(0, len(w), rows):
+        part = slice(start, start + rows)
+        scale[part], point[part] = _searched(w[part], p, spec, alike)
+    return scale, point
+
+
+def rounded(weight: Singles, spec: BlockSpec, scale: Singles, point: Points) -> BlockCodes:
+    """Codes nearest to a weight (rows, inputs) in given ranges."""
+    block_of = np.arange(weight.shape[1]) // spec.block
+    steps, zero = weight / scale[:, block_of], point[:, block_of]
+    # whole zero points are added behind the rounding, as QuantizeLinear has it
+    raw = np.rint(steps + zero) if spec.scheme is Scheme.REAL else np.rint(steps) + zero
+    return BlockCodes(spec, np.clip(raw, 0, spec.most).astype(np.uint8), scale, point)
+
+
+def unshrunk(weight: Singles, codes: BlockCodes, importance: Singles | None = None) -> BlockCodes:
+    """The same codes with the scales of each row raised, so that its errors are none of its own.
+
+        f = sum_i p_i w_i^2 / sum_i p_i w_i v_i        v_i the number of code i; then v_i f
+
+    Least squares leaves e orthogonal to v, so that v is w times 1 - |e|^2 / |w|^2 and something
+    unlike w. Errors that are unlike cancel out from layer to layer; those that make every weight
+    smaller do not, and 2 bits lose a tenth in each.
+
+    Args:
+        weight: float32 (rows, inputs) that the codes are of.
+        codes: in ranges of least squares.
+        importance: float32 (inputs,), p above; None: 1.
+    """
+    w, v = weight.astype(np.float64), codes.reals
+    weighted = w if importance is None else w * importance
+    over, under = (np.einsum("ri,ri->r", weighted, x) for x in (w, v))
+    factor = np.divide(over, under, out=np.ones_like(over), where=(under > 0) & (over > 0))
+    scale = np.asarray(codes.scale * factor[:, np.newaxis], np.float32)
+    return replace(codes, scale=scale)
+
+
+def in_blocks(weight: Singles, block: int) -> Singles:
+    """float32 (rows, blocks, block), the last block filled up with zeros."""
+    rows, inputs = weight.shape
+    count = -(-inputs // block)
+    if count * block == inputs:
+        return np.asarray(weight, np.float32).reshape(rows, count, block)
+    padded = np.zeros((rows, count * block), np.float32)
+    padded[:, :inputs] = weight
+    return padded.reshape(rows, count, block)
+
+
+def _not_zero(scale: Singles) -> Singles:
+    """Scales at least MIN_SCALE away from 0, float32; of -0.0, too, a positive one."""
+    least = np.where(scale < 0, -MIN_SCALE, MIN_SCALE)
+    return np.asarray(np.where(np.abs(scale) < MIN_SCALE, least, scale), np.float32)
+
+
+class _Best:
+    """The range with the least error of each block so far; float32 (rows, blocks, 1).
+
+    Args:
+        w: float32 (rows, blocks, block).
+        p: what errors count, broadcasts to w; None: all the same.
+        spec: form of the codes.
+        alike: what the square of a block's summed errors counts.
+    """
+
+    def __init__(self, w: Singles, p: Singles | None, spec: BlockSpec, alike: float) -> None:
+        self._w, self._p, self._most = w, p, np.float32(spec.most)
+        self._is_real, self._alike = spec.scheme is Scheme.REAL, np.float32(alike)
+        self._work = np.empty_like(w)
+        self.error = np.full((*w.shape[:2], 1), np.inf, np.float32)
+        self.scale = np.ones_like(self.error)
+        self.point = np.zeros_like(self.error)
+
+    def codes(self, scale: Singles, point: Singles) -> Singles:
+        """Centred codes, q - z; overwritten by the next call."""
+        work = self._work
+        np.multiply(self._w, np.float32(1) / scale, out=work)
+        work += point
+        np.rint(work, out=work)
+        np.clip(work, 0, self._most, out=work)
+        work -= point
+        return work
+
+    def offer(self, scale: Singles, point: Singles) -> None:
+        """Takes the range where it is better."""
+        left = self.codes(scale, point)
+        left *= scale
+        left -= self._w
+        weighted = left if self._p is None else left * self._p
+        error = np.einsum("rbi,rbi->rb", weighted, left)[..., np.newaxis]
+        if self._alike:
+            total = (left if self._p is None else left * (self._p > 0)).sum(-1, keepdims=True)
+            error += self._alike * np.square(total)
+        better = error < self.error
+        np.copyto(self.error, error, where=better)
+        np.copyto(self.scale, scale, where=better)
+        np.copyto(self.point, point, where=better)
+
+    def fit(self) -> None:
+        """Offers the ranges of least squares for the codes of the best ones."""
+        if self._is_real:
+            self._fit_both()
+            return
+        q = self.codes(self.scale, self.point)
+        weighted = q if self._p is None else q * self._p
+        over = np.einsum("rbi,rbi->rb", weighted, self._w)[..., np.newaxis]
+        under = np.einsum("rbi,rbi->rb", weighted, q)[..., np.newaxis]
+        good = (over * self.scale > 0) & (under > 0)
+        fitted = np.divide(over, under, out=self.scale.copy(), where=good)
+        self.offer(_not_zero(fitted), self.point)
+
+    def _fit_both(self) -> None:
+        """Offers scales and zero points: the line of least squares, w = scale q - offset."""
+        q = self.codes(self.scale, self.point) + self.point
+        p = np.ones_like(q) if self._p is None else np.broadcast_to(self._p, q.shape)
+        total = np.maximum(p.sum(-1, keepdims=True), MIN_SCALE)
+        middle, centre = (
+            np.einsum("rbi,rbi->rb", p, x)[..., np.newaxis] / total for x in (q, self._w)
+        )
+        apart = (q - middle) * p
+        over = np.einsum("rbi,rbi->rb", apart, self._w - centre)[..., np.newaxis]
+        under = np.einsum("rbi,rbi->rb", apart, q - middle)[..., np.newaxis]
+        fitted = np.divide(over, under, out=self.scale.copy(), where=(over > 0) & (under > 0))
+        scale = _not_zero(fitted)
+        self.offer(scale, middle - centre / scale)
+
+
+def _searched(
+    w: Singles, p: Singles | None, spec: BlockSpec, alike: float
+) -> tuple[Singles, Points]:
+    best = _Best(w, p, spec, alike)
+    low, high = w.min(-1, keepdims=True), w.max(-1, keepdims=True)
+    if spec.scheme is not Scheme.REAL:  # whole zero points lie among the codes
+        low, high = np.minimum(low, 0), np.maximum(high, 0)
+    with np.errstate(over="ignore"):
+        for share in SHARES[spec.bits]:
+            for scale, point in _ranges(low, high, share, spec):
+                best.offer(_not_zero(scale), point)
+        scale, point = best.scale.copy(), best.point.copy()
+        for factor in NEAR[spec.bits]:
+            for shift in SHIFTS[spec.scheme]:
+                moved = point + np.float32(shift)
+                if spec.scheme is Scheme.REAL:  # the centre of the range stays
+                    moved = spec.most / 2 + (moved - spec.most / 2) / factor
+                else:
+                    moved = np.clip(moved, 0, spec.most)
+                best.offer(_not_zero(scale * factor), moved)
+        for _ in range(FITS):
+            best.fit()
+    point = best.point[..., 0]
+    return best.scale[..., 0], point if spec.scheme is Scheme.REAL else point.astype(np.uint8)
+
+
+def _ranges(
+    low: Singles, high: Singles, share: np.float32, spec: BlockSpec
+) -> Iterator[tuple[Singles, Singles]]:
+    """(scale, zero point) of that share of the whole range, around its centre."""
+    if spec.symmetric:
+        above, below = np.float32(spec.middle - 1), np.float32(spec.middle)
+        middle = np.full_like(high, spec.middle)
+        yield share * np.maximum(high / above, -low / below), middle
+        if spec.signed:
+            yield -share * np.maximum(high / below, -low / above), middle
+        return
+    scale = np.maximum(share * (high - low) / np.float32(spec.most), MIN_SCALE)
+    centre = spec.most / 2 - (low + high) / 2 / scale
+    if spec.scheme is Scheme.REAL:
+        yield scale, centre
+        return
+    centre = np.clip(centre, 0, spec.most)
+    yield scale, np.floor(centre)
+    yield scale, np.ceil(centre)

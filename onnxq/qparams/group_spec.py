@@ -1,0 +1,156 @@
+"""Form of a weight in blocks: bits, block size, symmetry; and the methods that find codes."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, replace
+from numbers import Real
+
+from onnxq.dtypes import INT2, INT4, INT8, UINT2, UINT4, UINT8, QDType
+from onnxq.errors import QConfigError, UnsupportedError
+
+BITS = (2, 4, 8)
+BLOCKS = (16, 32, 64, 128)
+ODD_BITS = (3, 5, 6, 7)
+"""Widths between those that ONNX Runtime's products have kernels for."""
+TYPES = {2: (UINT2, INT2), 4: (UINT4, INT4), 8: (UINT8, INT8)}
+"""Bits -> types of affine and of symmetric codes."""
+POINT_BITS = 8  # rows of zero points end on a byte
+SCALE_BYTES = 4  # float32
+TWO_BITS, CODES_IN_A_BYTE = 2, 4
+
+
+class Scheme(enum.Enum):
+    """Zero points of codes."""
+
+    AFFINE = "affine"
+    """Each block has its own, a whole number that is packed like the codes."""
+    SYMMETRIC = "symmetric"
+    """All lie in the middle of the codes, and are not stored."""
+    REAL = "real"
+    """Each block has its own, any float32: nearer, larger, and computed in float32."""
+
+
+class Method(enum.Enum):
+    """How codes are found."""
+
+    RTN = "rtn"
+    """Round to nearest, in the range with the least error."""
+    HQQ = "hqq"
+    """Round to nearest by what norms tell of inputs; half-quadratic real zero points; no data."""
+    GPTQ = "gptq"
+    """Columns one after the other, each making up for the errors so far; from samples."""
+
+    @property
+    def needs_samples(self) -> bool:
+        """Whether it sees the layer's inputs."""
+        return self is Method.GPTQ
+
+
+@dataclass(frozen=True, slots=True)
+class BlockSpec:
+    """Form of a weight in blocks.
+
+    Attributes:
+        bits: 2, 4 or 8 per code.
+        block: inputs that share a scale: 16, 32, 64 or 128. The last block of a row is filled up
+            where the inputs do not divide.
+        scheme: of zero points. Symmetric ones are 2^(bits - 1); -2^(bits - 1) is a code as any
+            other.
+        signed: whether scales of symmetric codes may be negative. The lowest code lies one step
+            further from zero than the highest; so it is the weight of largest magnitude, be it
+            above or below zero. DequantizeLinear wants positive scales.
+
+    Raises:
+        UnsupportedError: 3, 5, 6 or 7 bits, or 8 with real zero points, which ONNX Runtime has no
+            kernels for.
+        QConfigError: other bits, or another block size.
+    """
+
+    bits: int = 4
+    block: int = 32
+    scheme: Scheme = Scheme.AFFINE
+    signed: bool = True
+
+    def __post_init__(self) -> None:
+        if self.bits in ODD_BITS:
+            raise UnsupportedError(
+                f"bits: got {self.bits}. ONNX Runtime packs whole codes into bytes: its "
+                "MatMulNBits takes 2, 4 or 8 bits ('Only 2b, 4b and 8b quantization is "
+                "supported'). Ask for 2, 4 or 8."
+            )
+        if type(self.bits) is not int or self.bits not in BITS:
+            raise QConfigError(f"bits: got {self.bits!r}; wanted 2, 4 or 8.")
+        if type(self.block) is not int or self.block not in BLOCKS:
+            raise QConfigError(
+                f"block: got {self.block!r}; wanted 16, 32, 64 or 128.{_nearest_block(self.block)}"
+            )
+        if self.scheme is Scheme.REAL and self.bits == BITS[-1]:
+            raise UnsupportedError(
+                "scheme 'real' with 8 bits: ONNX Runtime's MatMulNBits has float zero points for "
+                "2 and 4 bits alone. Ask for 'affine'."
+            )
+
+    @property
+    def symmetric(self) -> bool:
+        """Whether zero points are not stored."""
+        return self.scheme is Scheme.SYMMETRIC
+
+    @property
+    def words(self) -> str:
+        """The form in words; other forms have others."""
+        kind = self.scheme.value
+        if self.symmetric and not self.signed:
+            kind += " with positive scales"
+        return f"{self.bits} bits in blocks of {self.block}, {kind}"
+
+    def at(self, bits: int) -> BlockSpec:
+        """The form with other bits; 8 have no real zero points, and take whole ones."""
+        real = self.scheme is Scheme.REAL and bits == BITS[-1]
+        return replace(self, bits=bits, scheme=Scheme.AFFINE if real else self.scheme)
+
+    @property
+    def dtype(self) -> QDType:
+        """Type of the codes where they have one of their own (DequantizeLinear)."""
+        return TYPES[self.bits][self.symmetric]
+
+    @property
+    def most(self) -> int:
+        """The largest unsigned code."""
+        return (1 << self.bits) - 1
+
+    @property
+    def middle(self) -> int:
+        """The zero point of symmetric codes."""
+        return 1 << (self.bits - 1)
+
+    def blocks(self, inputs: int) -> int:
+        """How many blocks a row of so many inputs has."""
+        return -(-inputs // self.block)
+
+    def size_bytes(self, rows: int, inputs: int) -> int:
+        """Bytes of a weight in the file."""
+        count = self.blocks(inputs)
+        points = {
+            Scheme.AFFINE: rows * -(-count * self.bits // POINT_BITS),
+            Scheme.SYMMETRIC: 0,
+            Scheme.REAL: rows * count * SCALE_BYTES,
+        }
+        codes = rows * count * (self.block * self.bits // POINT_BITS + SCALE_BYTES)
+        return codes + points[self.scheme]
+
+
+def _nearest_block(size: object) -> str:
+    """A phrase to end a message with; empty where a number of blocks is not what was given."""
+    if not isinstance(size, Real):
+        return ""
+    return f" The nearest is {min(BLOCKS, key=lambda known: abs(known - float(size)))}."
+
+
+def is_scrambled(bits: int, outputs: int) -> bool:
+    """Whether ONNX Runtime misreads DequantizeLinear's codes of a (inputs, outputs) matrix.
+
+    It turns the matrix over for MatMulNBits; 2-bit rows that do not end with a byte come out wrong
+    (1.31.1: results are off by more than their largest, and change from session to session).
+    """
+    return bits == TWO_BITS and outputs % CODES_IN_A_BYTE != 0

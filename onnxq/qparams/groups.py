@@ -1,0 +1,112 @@
+"""A weight in blocks: codes, scales and zero points, and the bytes that ONNX Runtime reads.
+
+w[o, i] = (codes[o, i] - zero_point[o, b]) * scale[o, b]        b = i // block
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from onnxq.core.packing import packed_rows
+from onnxq.errors import ShapeError
+from onnxq.qparams.group_spec import Scheme
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from onnxq.core.arrays import Singles
+    from onnxq.qparams.group_spec import BlockSpec
+
+CODES, SCALES, POINTS = "codes", "scales", "zero_points"
+"""Names of the arrays of `PackedBlocks`."""
+
+Bytes = npt.NDArray[np.uint8]
+Points = npt.NDArray[np.uint8] | npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PackedBlocks:
+    """Arrays of a com.microsoft MatMulNBits.
+
+    Attributes:
+        codes: uint8 (outputs, blocks, block * bits / 8), the first code in the low bits.
+        scales: float32 (outputs * blocks,).
+        zero_points: uint8, packed like the codes, each row to whole bytes; float32
+            (outputs * blocks,) of scheme real; None: 2^(bits - 1).
+    """
+
+    codes: Bytes
+    scales: Singles
+    zero_points: Points | None
+
+    @property
+    def arrays(self) -> dict[str, npt.NDArray[np.generic]]:
+        """Name -> array, of those that there are."""
+        found: dict[str, npt.NDArray[np.generic]] = {CODES: self.codes, SCALES: self.scales}
+        return found if self.zero_points is None else found | {POINTS: self.zero_points}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BlockCodes:
+    """Codes of a weight (outputs, inputs), and what they stand for.
+
+    Attributes:
+        spec: their form.
+        codes: uint8 (outputs, inputs), unsigned whatever the spec.
+        scale: float32 (outputs, blocks), not 0; positive, but where the spec is signed.
+        zero_point: uint8 (outputs, blocks); float32 of scheme real.
+
+    Raises:
+        ShapeError: shapes that do not fit together.
+    """
+
+    spec: BlockSpec
+    codes: Bytes
+    scale: Singles
+    zero_point: Points
+
+    def __post_init__(self) -> None:
+        rows, inputs = self.codes.shape
+        wanted = (rows, self.spec.blocks(inputs))
+        if self.scale.shape != wanted or self.zero_point.shape != wanted:
+            raise ShapeError(
+                f"codes {self.codes.shape} in blocks of {self.spec.block} want scales and zero "
+                f"points of shape {wanted}; got {self.scale.shape} and {self.zero_point.shape}."
+            )
+
+    @property
+    def reals(self) -> Singles:
+        """float32 (outputs, inputs): the weight that they stand for."""
+        block_of = np.arange(self.codes.shape[1]) // self.spec.block
+        centred = self.codes.astype(np.float32) - self.zero_point.astype(np.float32)[:, block_of]
+        return np.asarray(centred * self.scale[:, block_of], np.float32)
+
+    def packed(self) -> PackedBlocks:
+        """The arrays that MatMulNBits reads; a short last block is filled up with zero points."""
+        spec, (rows, inputs) = self.spec, self.codes.shape
+        count = spec.blocks(inputs)
+        nearest = np.clip(np.rint(self.zero_point), 0, spec.most).astype(np.uint8)
+        padded = np.repeat(nearest, spec.block, axis=1)
+        padded[:, :inputs] = self.codes
+        codes = packed_rows(padded, spec.bits).reshape(rows, count, -1)
+        points: dict[Scheme, Points | None] = {
+            Scheme.AFFINE: packed_rows(nearest, spec.bits).reshape(-1),
+            Scheme.SYMMETRIC: None,
+            Scheme.REAL: np.asarray(self.zero_point, np.float32).reshape(-1),
+        }
+        scales = np.ascontiguousarray(self.scale).reshape(-1)
+        return PackedBlocks(codes, scales, points[spec.scheme])
+
+
+def beside(parts: Sequence[BlockCodes]) -> BlockCodes:
+    """The codes of rows from those of parts of their inputs, which end with a block."""
+    return BlockCodes(
+        parts[0].spec,
+        np.concatenate([part.codes for part in parts], axis=1),
+        np.concatenate([part.scale for part in parts], axis=1),
+        np.concatenate([part.zero_point for part in parts], axis=1),
+    )

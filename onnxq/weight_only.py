@@ -1,0 +1,191 @@
+"""Weights in blocks of 2, 4 or 8 bits as one call, and as its steps."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from onnxq.checking.weights_job import WeightsJob, carry_out_weights
+from onnxq.checking.with_verdict import Check
+from onnxq.errors import CalibrationError, QConfigError, member
+from onnxq.graph.canonical import canonicalize
+from onnxq.graph.io import load
+from onnxq.ort.types_by_run import types_by_run
+from onnxq.qparams.group_spec import BlockSpec, Method, Scheme
+from onnxq.static.arguments import check_decibels
+from onnxq.weights.mixed_bits import SizeAim
+from onnxq.weights.plan_weights import WeightRequest
+from onnxq.weights.write_products import ACCURACIES, INT8_ACCURACY
+from onnxq.weights.write_weights import ProductForm
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from concurrent.futures import Executor
+
+    from onnxq.core.arrays import Array
+    from onnxq.quantized.quantized_model import QuantizedModel
+    from onnxq.samples import Samples
+    from onnxq.static.prepared import ModelSource
+
+    Batch = Mapping[str, Array]
+
+
+def quantize_weights(
+    model: ModelSource,
+    samples: str | Path | Samples | Batch | Iterable[Batch] | None = None,
+    *,
+    bits: int = 4,
+    block: int = 32,
+    scheme: Scheme | str = Scheme.AFFINE,
+    method: Method | str | None = None,
+    accuracy_level: int = INT8_ACCURACY,
+    form: ProductForm | str = ProductForm.MATMULNBITS,
+    table_bits: int | None = None,
+    exclude: Sequence[str] = (),
+    batch_size: int | None = None,
+    ignore: Collection[str] = (),
+    check: object = Check.CALIBRATION,
+    min_sqnr_db: float | None = None,
+    bits_average: float | None = None,
+    size: float | None = None,
+    journal: str | Path | None = None,
+    executor: Executor | None = None,
+) -> QuantizedModel:
+    """The model with the weights of its products in blocks of a few bits, and a verdict on it.
+
+    Every MatMul and Gemm with a constant matrix becomes com.microsoft MatMulNBits. Activations stay
+    in float; ONNX Runtime rounds them to int8 inside a product at accuracy level 4.
+
+    Args:
+        model: path, ModelProto or onnx_ir.Model of the float model; it is not changed.
+        samples: that gptq looks at: a file or folder, arrays, or batches.
+        bits: 2, 4 or 8 per weight.
+        block: inputs that share a scale: 16, 32, 64 or 128.
+        scheme: "affine": each block has a zero point; "symmetric": smaller by a code per block, and
+            less accurate; "real": zero points are float32, which is nearer, larger, and computed
+            in float32 at any accuracy_level.
+        method: "rtn", "hqq" or "gptq"; None: gptq where samples are given, hqq without.
+        accuracy_level: 4: ONNX Runtime rounds activations to int8 in the product, which is its
+            fastest; 0: it computes in float32.
+        form: "matmulnbits", or "dequantize": DequantizeLinear ahead of the product, for runtimes
+            that have operators of ai.onnx alone (opset 21; 25 for 2 bits). ONNX Runtime makes
+            MatMulNBits of some of them, and dequantizes the others in every run.
+        table_bits: 2, 4 or 8 per number of an embedding, and of an output matrix that is one, which
+            share their codes; None: they stay in float. Found without samples.
+        exclude: names or globs of products and lookups that stay in float.
+        batch_size: samples per run; None: the model's static batch, else 1.
+        ignore: names of arrays in the samples that are no inputs (labels).
+        check: what to try the result on: samples that it was not made from, as `samples`; or a
+            Check.
+        min_sqnr_db: bound on every float output, in dB; None: none.
+        bits_average: bits per weight on the average, such as 4.5: each product gets 2, 4 or 8, or
+            stays in float, by what that costs on the samples. Scales come on top.
+        size: likewise, so that the file is this part of the float model's.
+        journal: file that codes are written to as they are found. A call that ends anywhere goes on
+            from it, and comes to the same model. The model reads it: keep it until it is saved.
+            None: codes stay in memory.
+        executor: whose workers find the codes; the result is the same. None: this process.
+
+    Raises:
+        ModelError: the model is unreadable, quantized already, has no products with constant
+            matrices, or NaN or Inf in one; ONNX Runtime does not run it.
+        CalibrationError: unusable samples, or none where the method needs some; a journal of
+            another model, samples, plan or version.
+        QConfigError: bits, block, method, accuracy level or a name in `exclude` is not known; a
+            bound without samples; or a size that 2 bits do not reach.
+        OutputError: the journal cannot be written, or the disk is full.
+        UnsupportedError: 3 bits, which ONNX Runtime has no products for.
+        VerificationError: an output is below min_sqnr_db; the error has the verdict.
+        WorkerError: workers died, more often than it was tried.
+
+    Warns:
+        UserWarning: an output is far from the float model's.
+    """
+    begun_s = time.process_time()
+    check_decibels(min_sqnr_db)
+    written_as = member(ProductForm, form, "form")
+    request = as_request(bits, block, scheme, method, exclude, samples, written_as, table_bits)
+    check_accuracy(accuracy_level)
+    canonical = canonicalize(load(model), types_by_run)
+    job = WeightsJob(
+        canonical.model,
+        request,
+        samples,
+        accuracy_level,
+        written_as,
+        check,
+        batch_size,
+        ignore,
+        min_sqnr_db,
+        begun_s,
+        as_aim(bits_average, size),
+    )
+    place = None if journal is None else Path(journal)
+    made = carry_out_weights(job, place=place, executor=executor)
+    verdict = made.model.verdict
+    if verdict is not None:
+        notes = (*verdict.notes, *canonical.notes, *made.plan.notes)
+        made.model.attach(replace(verdict, notes=notes))
+        if verdict.warning:
+            warnings.warn(verdict.warning, UserWarning, stacklevel=2)
+    return made.model
+
+
+def as_request(
+    bits: int,
+    block: int,
+    scheme: Scheme | str,
+    method: Method | str | None,
+    exclude: Sequence[str],
+    samples: object,
+    form: ProductForm = ProductForm.MATMULNBITS,
+    table_bits: int | None = None,
+) -> WeightRequest:
+    """Request that these arguments of `quantize_weights` make; raises as it does."""
+    chosen = Method.HQQ if samples is None else Method.GPTQ
+    if method is not None:
+        chosen = member(Method, method, "method")
+    if chosen.needs_samples and samples is None:
+        raise CalibrationError(
+            f"method '{chosen.value}' looks at samples, and none are given. Give some, or ask for "
+            "'hqq' or 'rtn', which need none."
+        )
+    if isinstance(exclude, str):
+        raise QConfigError(f"exclude: got {exclude!r}; wanted a list of names of nodes.")
+    zero_points = member(Scheme, scheme, "scheme")
+    if zero_points is Scheme.REAL and form is ProductForm.DEQUANTIZE:
+        raise QConfigError(
+            "scheme 'real' with form 'dequantize': zero points of DequantizeLinear are codes. Ask "
+            "for scheme 'affine', or for form 'matmulnbits'."
+        )
+    spec = BlockSpec(bits, block, zero_points, signed=form is ProductForm.MATMULNBITS)
+    return WeightRequest(spec, chosen, tuple(exclude), _of_tables(spec, table_bits, form))
+
+
+def _of_tables(spec: BlockSpec, bits: int | None, form: ProductForm) -> BlockSpec | None:
+    """Form of tables beside that of products; whole zero points, which lookups want."""
+    if bits is None:
+        return None
+    if form is ProductForm.DEQUANTIZE:
+        raise QConfigError(
+            "table_bits with form 'dequantize': rows of blocks are looked up by an operator of "
+            "com.microsoft alone. Leave tables in float, or ask for form 'matmulnbits'."
+        )
+    whole = Scheme.AFFINE if spec.scheme is Scheme.REAL else spec.scheme
+    return BlockSpec(bits, spec.block, whole)
+
+
+def as_aim(bits_average: float | None, size: float | None) -> SizeAim | None:
+    """Aim of these arguments of `quantize_weights`; None: bits are not mixed."""
+    return None if bits_average is None and size is None else SizeAim(bits_average, size)
+
+
+def check_accuracy(level: int) -> None:
+    """Raises QConfigError for an accuracy_level that is not one of MatMulNBits' on CPUs."""
+    if type(level) is not int or level not in ACCURACIES:
+        raise QConfigError(
+            f"accuracy_level: got {level!r}; wanted 0 (float32) or 4 (int8 activations)."
+        )

@@ -1,0 +1,38 @@
+"""Improvements of weights: values in, values out, each judged on samples held back.
+
+    quantize(model, samples, improve=("bias", "round"))
+    better = Bias().improve(prepared, plan, samples)
+    rewrite(better.prepared, better.plan)
+
+`docs/guides/improve.md` has the derivations, and what each gives.
+"""
+
+from onnxq.weights.bias import Bias
+from onnxq.weights.carry_out import improve_model, improve_weights, wanted
+from onnxq.weights.improvement import (
+    EqualModel,
+    Improved,
+    Improvement,
+    ModelImprovement,
+    WeightImprovement,
+    find,
+    register,
+)
+from onnxq.weights.round import Round
+from onnxq.weights.smooth import Smooth
+
+__all__ = [
+    "Bias",
+    "EqualModel",
+    "Improved",
+    "Improvement",
+    "ModelImprovement",
+    "Round",
+    "Smooth",
+    "WeightImprovement",
+    "find",
+    "improve_model",
+    "improve_weights",
+    "register",
+    "wanted",
+]

@@ -1,0 +1,255 @@
+"""Noise that each product brings to the outputs, by the bits of its weight: measured and predicted.
+
+    carried(n)    noise of the outputs where product n alone has codes of REFERENCE bits, measured
+    own(n, b)     tr((W - Q) H (W - Q)'), noise at the product itself, from the Hessian H
+    noise(n, b)   carried(n) * own(n, b) / own(n, REFERENCE)
+
+One walk measures `carried` of all products: each has a lane of its own, which leaves the float
+model's behind that product. All are rounded to nearest: it is their order that matters.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxq.core.threads import workers
+from onnxq.graph.walk import node_name, value_name, walk
+from onnxq.qparams.group_spec import BITS, Method
+from onnxq.weights.activation_cache import KeptArrays, Lane, opened
+from onnxq.weights.codes_file import CodesFile
+from onnxq.weights.find_codes import find_codes, parts_of
+from onnxq.weights.hessian import noise_in
+from onnxq.weights.rtn import Nearest
+from onnxq.weights.sequential import GroupWalk, last_reads, stages_of
+from onnxq.weights.subgraphs import cut
+from onnxq.weights.write_products import FLOAT_ACCURACY, ProductWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from onnxq.core.arrays import Reals, Singles
+    from onnxq.qparams.group_spec import BlockSpec
+    from onnxq.samples.inputs import Batch
+    from onnxq.weights.hessian import PartHessians
+    from onnxq.weights.plan_weights import InBlocks, WeightPlan
+    from onnxq.weights.subgraphs import Segment
+
+    Codes = Mapping[str, Mapping[str, ir.TensorProtocol]]
+
+REFERENCE = 4
+"""Bits whose noise is measured: enough to stand out of rounding, too few to be lost in it."""
+MEASURED_BATCHES = 2
+"""Batches that lanes run where there are many."""
+
+
+@dataclass(frozen=True, slots=True)
+class BitNoise:
+    """Noise of a product by the bits of its weight.
+
+    Attributes:
+        own: bits -> mean square of the error of its results, over their own.
+        carried: noise of the outputs over their power, with REFERENCE bits.
+    """
+
+    own: Mapping[int, float]
+    carried: float
+
+    def at(self, bits: int) -> float:
+        """Noise of the outputs over their power."""
+        reference = self.own[REFERENCE]
+        return self.carried * self.own[bits] / reference if reference else 0.0
+
+
+def bit_noise(
+    model: ir.Model, plan: WeightPlan, batches: Iterable[Batch], few: Sequence[Batch]
+) -> dict[str, BitNoise]:
+    """Product -> its noise by bits.
+
+    Args:
+        model: canonical float model.
+        plan: names the products; their blocks are those of their specs.
+        batches: of samples, for the Hessians.
+        few: some of them, that the lanes run: each product costs as many runs of what is behind
+            it.
+
+    Raises:
+        CalibrationError: samples that the model does not run on.
+    """
+    own = own_noise(model, plan, batches)
+    alone = [{name: plan.quantized[name].spec} for name in plan.quantized]
+    reference = [{n: s.at(REFERENCE) for n, s in each.items()} for each in alone]
+    measured = output_noise(model, plan, few, reference)
+    return {n: BitNoise(own[n], c) for n, c in zip(plan.quantized, measured, strict=True)}
+
+
+def own_noise(
+    model: ir.Model, plan: WeightPlan, batches: Iterable[Batch]
+) -> dict[str, dict[int, float]]:
+    """Product -> bits -> mean square of the error of its results, over their own; rounded."""
+    nodes = {node_name(node): node for node, _ in walk(model.graph)}
+    found = {}
+    for group, inputs in GroupWalk(model, plan, batches).groups([*plan.quantized]):
+        hessians = None if inputs is None else inputs.all()
+        for name in group.nodes:
+            found[name] = _own(nodes[name], plan.quantized[name], hessians)
+    return found
+
+
+def _own(node: ir.Node, decision: InBlocks, hessians: PartHessians | None) -> dict[int, float]:
+    signal, noise = 0.0, dict.fromkeys(BITS, 0.0)
+    solve = Nearest()
+    with workers(1):
+        for part in parts_of(node, decision):
+            signal += _power(part.rows, hessians)
+            for bits in BITS:
+                codes = solve(part.rows, part.spec.at(bits))
+                noise[bits] += _power(part.rows - codes.reals, hessians)
+    return {bits: each / signal if signal else 0.0 for bits, each in noise.items()}
+
+
+def _power(rows: Singles, hessians: PartHessians | None) -> float:
+    """tr(W H W'), H the Hessian of the inputs; the identity where there are none."""
+    seen: Reals = rows.astype(np.float64)
+    return float(np.square(seen).sum()) if hessians is None else noise_in(seen, hessians)
+
+
+def output_noise(
+    model: ir.Model,
+    plan: WeightPlan,
+    batches: Sequence[Batch],
+    variants: Sequence[Mapping[str, BlockSpec]],
+) -> list[float]:
+    """Noise of the outputs over their power, of each variant of the model.
+
+    Args:
+        model: canonical float model.
+        plan: names the products.
+        batches: to be run.
+        variants: product -> spec of its codes, rounded to nearest; all others stay in float.
+    """
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(workers(1))
+        return _Variants(model, plan, batches, variants, stack).noises()
+
+
+class _Variants:
+    """Lanes of all variants, beside that of the float model.
+
+    Args:
+        model, plan, batches, variants: as of `output_noise`.
+        stack: closes the lanes.
+    """
+
+    def __init__(
+        self,
+        model: ir.Model,
+        plan: WeightPlan,
+        batches: Sequence[Batch],
+        variants: Sequence[Mapping[str, BlockSpec]],
+        stack: contextlib.ExitStack,
+    ) -> None:
+        self.model, self.plan, self.batches = model, plan, batches
+        self.variants, self.stack = variants, stack
+        self.stages = stages_of(model, plan)
+        self.last = last_reads(self.stages)
+        self.outputs = judged_outputs(model)
+        self.nodes = {node_name(node): node for node in model.graph}
+        feeds = stack.enter_context(KeptArrays())
+        for batch in batches:
+            for tensor, array in batch.items():
+                feeds.add(tensor, array)
+        self.floats = stack.enter_context(Lane(feeds, len(batches)))
+        self.lanes: dict[int, Lane] = {}
+
+    def noises(self) -> list[float]:
+        """Noise of each variant at the outputs."""
+        for index, stage in enumerate(self.stages):
+            if stage.segment is None:
+                continue
+            gives = [t for t in stage.segment.gives if t in self.last or t in self.outputs]
+            if gives:
+                self._advance(stage.segment, gives)
+            for tensor in stage.segment.reads:
+                if self.last[tensor] == index and tensor not in self.outputs:
+                    self._drop(tensor)
+        return [self._noise(self.lanes.get(i)) for i in range(len(self.variants))]
+
+    def _advance(self, segment: Segment, gives: Sequence[str]) -> None:
+        part = cut(self.model, self.nodes, segment, gives)
+        inside = {node_name(node) for node, _ in walk(part.graph)}
+        with opened(part) as session:
+            self.floats.run(session)
+            for index, lane in self.lanes.items():
+                if not inside.intersection(self.variants[index]):
+                    lane.run(session)
+        for index, specs in enumerate(self.variants):
+            changed = {name: spec for name, spec in specs.items() if name in inside}
+            if changed:
+                self._lane(index).advance(self._rounded(segment, gives, changed))
+
+    def _lane(self, index: int) -> Lane:
+        """The lane of a variant, begun where its first product runs."""
+        if index not in self.lanes:
+            lane = Lane(self.floats, len(self.batches), 1 / len(self.variants))
+            self.lanes[index] = self.stack.enter_context(lane)
+        return self.lanes[index]
+
+    def _rounded(
+        self, segment: Segment, gives: Sequence[str], specs: Mapping[str, BlockSpec]
+    ) -> ir.Model:
+        """The segment with these products in blocks."""
+        decisions = {
+            name: replace(self.plan.quantized[name], spec=spec, method=Method.RTN)
+            for name, spec in specs.items()
+        }
+        codes = find_codes(self.model, replace(self.plan, decisions=decisions), (), CodesFile())
+        part = cut(self.model, self.nodes, segment, gives)
+        writer = ProductWriter(part, FLOAT_ACCURACY)
+        for node, _ in list(walk(part.graph)):
+            if (name := node_name(node)) in codes:
+                writer.write(node, codes[name], decisions[name])
+        return part
+
+    def _drop(self, tensor: str) -> None:
+        for lane in (self.floats, *self.lanes.values()):
+            lane.drop(tensor)
+
+    def _noise(self, lane: Lane | None) -> float:
+        """Mean over outputs of noise over power; 0 where no output has any."""
+        if lane is None:
+            return 0.0
+        shares = []
+        for tensor in self.outputs:
+            noise, power = 0.0, 0.0
+            for batch in range(len(self.batches)):
+                wanted = self.floats.get(tensor, batch).astype(np.float64)
+                got = lane.get(tensor, batch).astype(np.float64)
+                noise += float(np.square(got - wanted).sum())
+                power += float(np.square(wanted).sum())
+            shares.append(noise / power if power else 0.0)
+        return float(np.mean(shares)) if shares else 0.0
+
+
+def judged_outputs(model: ir.Model) -> list[str]:
+    """Names of the outputs of floats that noise is judged by: all but state that goes round.
+
+    What a cache holds is seen in the other outputs. Where all look like state, these are all.
+    """
+    floats = [v for v in model.graph.outputs if v.dtype == ir.DataType.FLOAT]
+    final = [v for v in floats if not any(_may_feed(v, x) for x in model.graph.inputs)]
+    return [value_name(v) for v in final or floats]
+
+
+def _may_feed(output: ir.Value, given: ir.Value) -> bool:
+    """Whether an output has an input's type and sizes, sizes that grow aside."""
+    if output.shape is None or given.shape is None or output.dtype != given.dtype:
+        return False
+    pairs = list(itertools.zip_longest(output.shape, given.shape))
+    fixed = [(a, b) for a, b in pairs if isinstance(a, int) and isinstance(b, int)]
+    return len(output.shape) == len(given.shape) and all(a == b for a, b in fixed)

@@ -1,0 +1,123 @@
+"""Improvements that a qconfig asks for, carried out in the flow."""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+from onnxq.dynamic.dynamic_decision import Objective
+from onnxq.errors import (
+    CalibrationError,
+    OnnxqError,
+    QConfigError,
+    UnsupportedError,
+    first_line,
+    kind_of,
+)
+from onnxq.quantized.outcome import summaries
+from onnxq.static.choosing.again import chosen_again
+from onnxq.static.prepare import prepared_again
+from onnxq.weights.improvement import (
+    EqualModel,
+    Improved,
+    Improvement,
+    ModelImprovement,
+    WeightImprovement,
+    find,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from onnxq.samples import Samples
+    from onnxq.static.plan import Plan
+    from onnxq.static.prepared import Prepared
+
+Made = TypeVar("Made", EqualModel, Improved)
+OURS = __name__.partition(".")[0]
+
+
+def wanted(names: Sequence[str]) -> tuple[Improvement, ...]:
+    """The improvements of these names, in the order in which they are carried out.
+
+    Those of the model come first, then those of weights, then those of biases alone; else they
+    stand as they were given.
+
+    Raises:
+        QConfigError: a name is not known.
+    """
+    return tuple(sorted(map(find, names), key=_turn))
+
+
+def _turn(improvement: Improvement) -> int:
+    if isinstance(improvement, WeightImprovement):
+        return 2 if improvement.biases_alone else 1
+    return 0
+
+
+def check_samples(names: Sequence[str], samples: object | None) -> None:
+    """Passes where improvements have samples to work on.
+
+    Raises:
+        QConfigError: a name is not known.
+        CalibrationError: there are none.
+    """
+    wanted(names)
+    if names and samples is None:
+        raise CalibrationError(
+            f"improve: {', '.join(names)} need the samples, which statistics do not hold: give "
+            "SAMPLES in place of statistics (or of a run function), or leave `improve` out."
+        )
+
+
+def improve_model(
+    prepared: Prepared, samples: Samples, objective: Objective = Objective.SPEED
+) -> Prepared:
+    """The Prepared of a model that its ModelImprovements made; itself where it asks for none."""
+    for improvement in wanted(prepared.qconfig.improve):
+        if isinstance(improvement, ModelImprovement):
+            work = partial(improvement.improve, prepared, samples, objective)
+            made = _result(improvement, work, EqualModel)
+            prepared = prepared_again(prepared, made.model, made.outcomes)
+            if made.naming:
+                prepared = chosen_again(prepared, made.naming)
+    return prepared
+
+
+def improve_weights(prepared: Prepared, plan: Plan, samples: Samples) -> Improved:
+    """The plan that its WeightImprovements make, with notes; itself where it asks for none."""
+    improved = Improved(prepared, plan)
+    for improvement in wanted(prepared.qconfig.improve):
+        if isinstance(improvement, WeightImprovement):
+            work = partial(improvement.improve, improved.prepared, improved.plan, samples)
+            improved = _result(improvement, work, Improved)
+    notes = (*improved.plan.notes, *summaries(improved.outcomes))
+    return Improved(improved.prepared, dataclasses.replace(improved.plan, notes=notes))
+
+
+def _result(improvement: Improvement, work: Callable[[], object], kind: type[Made]) -> Made:
+    """Result of the improvement; one of a user's own may fail, or give something else.
+
+    Raises:
+        UnsupportedError: it fails, with an error that is none of ours.
+        QConfigError: it gives something else than that kind.
+    """
+    module = type(improvement).__module__
+    where = f"improvement '{improvement.name}' (module {module})"
+    try:
+        made = work()
+    except OnnxqError:
+        raise
+    except Exception as error:
+        if module.partition(".")[0] == OURS:  # our own fault, to be reported as such
+            raise
+        raise UnsupportedError(
+            f"{where} fails: {type(error).__name__}: {first_line(error)}. Repair it, or leave it "
+            "out of the improvements."
+        ) from error
+    if not isinstance(made, kind):
+        raise QConfigError(
+            f"{where} gives {kind_of(made)}; wanted an onnxq.weights.{kind.__name__}."
+        )
+    return made

@@ -1,0 +1,286 @@
+"""Codes of weights in one file, product after product, as they are made; a journal, too.
+
+    {"format": ..., "model_hash": ..., ...}          the head: what the codes are of
+    {"key": "node", "arrays": [...], "crc": ...}     a line, filled up with blanks
+    <bytes of the arrays>                            each at a multiple of ALIGNMENT
+
+A record is on the disk before the next product begins. A process that is killed leaves whole
+records, and perhaps a part of one, which the next `open` cuts off. Arrays are read where they lie:
+what a model of any size needs in memory is the record that is being written.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import math
+import os
+import zlib
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import TYPE_CHECKING, ClassVar, Self
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxq.core.append_only import AppendOnlyFile, RecordsHead, begin
+from onnxq.core.saved import UNREADABLE
+from onnxq.core.version import VERSION
+from onnxq.graph.hashing import model_hash
+from onnxq.samples.fingerprint import crc_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from io import BufferedRandom
+    from pathlib import Path
+
+    from onnxq.core.arrays import Array
+    from onnxq.samples.inputs import Batch
+    from onnxq.weights.plan_weights import WeightPlan
+
+
+ALIGNMENT = 64
+"""Bytes of a cache line: kernels read arrays that begin at one."""
+CHUNK_BYTES = 1 << 24
+
+Tensors = dict[str, ir.TensorProtocol]
+
+
+@dataclass(frozen=True)
+class CodesHead(RecordsHead):
+    """First line of the file: what its codes are of.
+
+    Attributes:
+        model_hash: of the canonical float model.
+        samples: fingerprint of the samples; empty: none were given.
+        plan: digest of what is asked of every node.
+        versions: of onnxq and of ONNX Runtime.
+    """
+
+    FORMAT: ClassVar[str] = "onnxq codes 1"
+    NOUN: ClassVar[str] = "a journal of quantize-weights"
+
+    model_hash: str
+    samples: str
+    plan: str
+    versions: str
+
+    def differences(self, other: Self) -> list[str]:
+        """Words on each field that differs; the plan's digest says nothing."""
+        return [
+            "plan: other bits, block, scheme, method, or nodes"
+            if said.startswith("plan:")
+            else said
+            for said in super().differences(other)
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Placed:
+    """An array of a record.
+
+    Attributes:
+        name: of the array.
+        dtype: ONNX's name of it.
+        shape: of it.
+        offset: in the file.
+        nbytes: of the array.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    offset: int
+    nbytes: int
+
+
+class CodesFile(AppendOnlyFile):
+    """Arrays of products by key, in a file that can be gone on with, or in memory.
+
+    Its tensors stay readable when it is closed, for as long as the file is there.
+
+    Args:
+        path: of the file; None: in memory alone.
+        file: open at its end; None likewise.
+        records: of the file, by key.
+    """
+
+    def __init__(
+        self,
+        path: Path | None = None,
+        file: BufferedRandom | None = None,
+        records: Mapping[str, Sequence[_Placed]] | None = None,
+    ) -> None:
+        super().__init__(path, file)
+        self._found = {key: self._tensors(placed) for key, placed in (records or {}).items()}
+
+    @classmethod
+    def open(cls, path: str | Path | None, head: CodesHead) -> Self:
+        """The codes in that file, begun where there is none.
+
+        Args:
+            path: of the file; None: in memory alone.
+            head: of the job at hand.
+
+        Raises:
+            CalibrationError: the file is no such journal, or is of another model, samples, plan or
+                version.
+            OutputError: the file cannot be written, or another process writes to it.
+        """
+        if path is None:
+            return cls()
+        records: dict[str, list[_Placed]] = {}
+
+        def whole(file: BufferedRandom) -> int:
+            found, length = _whole_records(file)
+            records.update(found)
+            return length
+
+        target, file = begin(path, head, "quantize-weights", whole)
+        made = cls(target, file, records)
+        if not file.tell():
+            made.write(_line(head.to_dict(), 0))
+        return made
+
+    def find(self, key: str) -> Tensors | None:
+        """Tensors of the key, by name; None: it has none yet."""
+        return self._found.get(key)
+
+    def append(self, key: str, arrays: Mapping[str, Array]) -> Tensors:
+        """Adds a record, which is on the disk when this returns.
+
+        Args:
+            key: of the product.
+            arrays: by name.
+
+        Returns:
+            The arrays as tensors, which a file is mapped for when they are read.
+
+        Raises:
+            OutputError: the disk is full.
+        """
+        if self._file is None:
+            made: Tensors = {name: ir.tensor(array, name=name) for name, array in arrays.items()}
+        else:
+            made = self._tensors(self._record(key, arrays))
+        self._found[key] = made
+        return made
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def _record(self, key: str, arrays: Mapping[str, Array]) -> list[_Placed]:
+        assert self._file is not None
+        start, placed, crc = self._file.tell(), [], 0
+        flat = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+        end = 0
+        for name, array in flat.items():
+            dtype = ir.DataType.from_numpy(array.dtype).name
+            placed.append(_Placed(name, dtype, array.shape, end, array.nbytes))
+            end += _filled(array.nbytes)
+            crc = zlib.crc32(array.reshape(-1).view(np.uint8).data, crc)
+        rows = [[p.name, p.dtype, list(p.shape), p.offset, p.nbytes] for p in placed]
+        line = _line({"key": key, "arrays": rows, "bytes": end, "crc": crc}, start)
+        pieces = [(x.reshape(-1).view(np.uint8).data, _filling(x.nbytes)) for x in flat.values()]
+        self.write(line, *itertools.chain.from_iterable(pieces))
+        return _moved(placed, start + len(line))
+
+    def _tensors(self, placed: Sequence[_Placed]) -> Tensors:
+        assert self._path is not None
+        return {
+            p.name: ir.ExternalTensor(
+                self._path.name,
+                p.offset,
+                p.nbytes,
+                ir.DataType[p.dtype],
+                shape=ir.Shape(p.shape),
+                name=p.name,
+                base_dir=str(self._path.parent),
+            )
+            for p in placed
+        }
+
+
+def _filled(nbytes: int) -> int:
+    return -(-nbytes // ALIGNMENT) * ALIGNMENT
+
+
+def _filling(nbytes: int) -> bytes:
+    return bytes(_filled(nbytes) - nbytes)
+
+
+def _moved(placed: Sequence[_Placed], start: int) -> list[_Placed]:
+    return [_Placed(p.name, p.dtype, p.shape, p.offset + start, p.nbytes) for p in placed]
+
+
+def _line(data: Mapping[str, object], start: int) -> bytes:
+    """The data as a line that begins at `start` and ends at a multiple of ALIGNMENT."""
+    text = json.dumps(data, allow_nan=False).encode()
+    return text.ljust(_filled(start + len(text) + 1) - start - 1) + b"\n"
+
+
+def _whole_records(file: BufferedRandom) -> tuple[dict[str, list[_Placed]], int]:
+    """(records by key, bytes up to the end of the last whole one); 0 where the head is torn."""
+    size = file.seek(0, os.SEEK_END)
+    file.seek(0)
+    head = file.readline()
+    records: dict[str, list[_Placed]] = {}
+    length = len(head) if head.endswith(b"\n") else 0
+    for key, placed, end in _records(file, size) if length else ():
+        records[key] = placed
+        length = end
+    return records, length
+
+
+def _records(file: BufferedRandom, size: int) -> Iterator[tuple[str, list[_Placed], int]]:
+    """(key, arrays, end) of each record up to the first that is not whole."""
+    while line := file.readline():
+        start = file.tell()
+        try:
+            data = json.loads(line)
+            placed = [_Placed(n, d, tuple(s), o, b) for n, d, s, o, b in data["arrays"]]
+            key, end, crc = str(data["key"]), start + int(data["bytes"]), int(data["crc"])
+        except UNREADABLE:
+            return
+        if not line.endswith(b"\n") or end > size:
+            return
+        if any(_is_apart(p) for p in placed) or crc != _crc(file, _moved(placed, start)):
+            return
+        file.seek(end)
+        yield key, _moved(placed, start), end
+
+
+def _is_apart(placed: _Placed) -> bool:
+    """Whether the array's size is not that of its type and shape."""
+    bits = ir.DataType[placed.dtype].bitwidth * math.prod(placed.shape)
+    return placed.nbytes != -(-bits // 8)
+
+
+def _crc(file: BufferedRandom, placed: Sequence[_Placed]) -> int:
+    crc = 0
+    for each in placed:
+        file.seek(each.offset)
+        for start in range(0, each.nbytes, CHUNK_BYTES):
+            crc = zlib.crc32(file.read(min(CHUNK_BYTES, each.nbytes - start)), crc)
+    return crc
+
+
+def codes_head(model: ir.Model, plan: WeightPlan, batches: Iterable[Batch]) -> CodesHead:
+    """Head of the codes that a plan wants; every weight and every sample is read.
+
+    Args:
+        model: canonical float model.
+        plan: of it; codes depend on the specs of all products ahead of theirs.
+        batches: of samples that the methods see; none where they see none.
+    """
+    crc = 0
+    for batch in batches:
+        crc = crc_of(batch, crc)
+    asked = repr(sorted((name, decision.how) for name, decision in plan.quantized.items()))
+    return CodesHead(
+        model_hash(model),
+        f"{crc:08x}" if crc else "",
+        hashlib.blake2b(asked.encode(), digest_size=16).hexdigest(),
+        f"onnxq {VERSION}, onnxruntime {version('onnxruntime')}",
+    )

@@ -1,0 +1,183 @@
+"""Codes of every product of a plan, group after group, by whoever does the work.
+
+    Hessian of the group's inputs  ->  a solver, once      onnxq.weights.solve
+    rows of its weights, PART_BYTES at a time  ->  codes   any Executor
+    codes of a whole weight  ->  the CodesFile             before the next weight is begun
+
+What the file holds is not made again: a job that was killed goes on behind its last record, and
+comes to the same bytes, as sums and solvers see the same numbers in the same order.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from onnxq.core.threads import workers
+from onnxq.dynamic.known_inputs import ALIKE, UNKNOWN, Known, power_behind_norm, raw_tensors
+from onnxq.graph.edit import all_values
+from onnxq.graph.walk import node_name, walk
+from onnxq.jobs import in_order
+from onnxq.operator.nodes import input_at
+from onnxq.weights.plan_weights import rows_of
+from onnxq.weights.sequential import GroupWalk
+from onnxq.weights.solve import prepared
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+    from concurrent.futures import Executor
+
+    import onnx_ir as ir
+
+    from onnxq.core.arrays import Array, Singles
+    from onnxq.qparams.group_spec import BlockSpec
+    from onnxq.samples.inputs import Batch
+    from onnxq.weights.codes_file import CodesFile
+    from onnxq.weights.plan_weights import InBlocks, WeightPlan
+    from onnxq.weights.sequential import Group
+    from onnxq.weights.solve import RowSolver
+
+    Codes = Mapping[str, Mapping[str, ir.TensorProtocol]]
+    Packed = dict[str, Array]
+
+PART_BYTES = 1 << 24
+"""Weights that are solved at a time, as float32; solvers need some 8 times as much in between."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WeightRows:
+    """Rows of a weight.
+
+    Attributes:
+        node: name of the product.
+        start: number of the first row.
+        spec: of its codes.
+        rows: float32 (rows, inputs).
+    """
+
+    node: str
+    start: int
+    spec: BlockSpec
+    rows: Singles
+
+    def __str__(self) -> str:
+        return f"rows {self.start} to {self.start + len(self.rows)} of the weight of '{self.node}'"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Solving:
+    """Work of a worker: packed codes of each part, as `PackedBlocks` has them.
+
+    Attributes:
+        solver: of the group.
+    """
+
+    solver: RowSolver
+
+    def __call__(self) -> Callable[[WeightRows], Packed]:
+        """Function of a part."""
+        return self._packed
+
+    def _packed(self, part: WeightRows) -> Packed:
+        with workers(1):  # sums are the same whoever makes them
+            return dict(self.solver(part.rows, part.spec).packed().arrays)
+
+
+def find_codes(
+    model: ir.Model,
+    plan: WeightPlan,
+    batches: Iterable[Batch],
+    codes: CodesFile,
+    executor: Executor | None = None,
+) -> Codes:
+    """Product -> tensors of its codes, which the file holds.
+
+    Args:
+        model: canonical float model.
+        plan: names the products, their specs and methods.
+        batches: of samples; read where a method needs to see inputs, and nowhere else.
+        codes: holds those that were found before; the others are added.
+        executor: whose workers solve; None: this process. The codes are the same.
+
+    Raises:
+        CalibrationError: a method needs samples and there are none; or they do not suit.
+        OutputError: the disk is full.
+        WorkerError: workers died, more often than it was tried.
+    """
+    nodes = {node_name(node): node for node, _ in walk(model.graph)}
+    keys = {name: decision.stored_as for name, decision in plan.quantized.items()}
+    first = {key: name for name, key in reversed(keys.items())}  # readers of one weight share codes
+    found: dict[str, Mapping[str, ir.TensorProtocol]] = {}
+    for name, key in keys.items():
+        if (tensors := codes.find(key)) is not None:
+            found[name] = tensors
+    missing = [name for name in first.values() if name not in found]
+    seen = [name for name in missing if plan.quantized[name].method.needs_samples]
+    raw = raw_tensors(model)
+    values = {str(value.name): value for value in all_values(model.graph)}
+    for group, inputs in GroupWalk(model, plan, batches, found).groups(seen):
+        left = [name for name in group.nodes if name in missing]
+        for method in dict.fromkeys(plan.quantized[name].method for name in left):
+            same = [n for n in left if plan.quantized[n].method is method]
+            parts = (p for n in same for p in parts_of(nodes[n], plan.quantized[n]))
+            solver = prepared(method, inputs, _known(group, values, raw))
+            for name, packed in _joined(_solved(executor, solver, parts)):
+                tensors = codes.append(keys[name], packed)
+                found |= {other: tensors for other, key in keys.items() if key == keys[name]}
+    return found
+
+
+def _known(group: Group, values: Mapping[str, ir.Value], raw: Collection[str]) -> Known:
+    """The model's word on the numbers that a group reads."""
+    inputs = group.inputs
+    if inputs is None:
+        return UNKNOWN
+    if inputs.tensor in raw:
+        return Known(alike=ALIKE)
+    return Known(power=None if inputs.turned else power_behind_norm(values[inputs.tensor]))
+
+
+def _solved(
+    executor: Executor | None, solver: RowSolver, parts: Iterable[WeightRows]
+) -> Iterator[tuple[str, Packed]]:
+    """(product, packed codes) of each part, in order."""
+    asked: list[str] = []
+
+    def noted() -> Iterator[WeightRows]:
+        for part in parts:
+            asked.append(part.node)
+            yield part
+
+    made = in_order(executor, Solving(solver), noted())
+    for index, packed in enumerate(made):
+        yield asked[index], packed
+
+
+def parts_of(node: ir.Node, decision: InBlocks) -> Iterator[WeightRows]:
+    """Parts of a product's weight, read as they are asked for.
+
+    Args:
+        node: the product.
+        decision: on it.
+    """
+    value = input_at(node, decision.slot)
+    rows = max(1, PART_BYTES // (decision.inputs * np.dtype(np.float32).itemsize))
+    for start in range(0, decision.outputs, rows):
+        stop = min(start + rows, decision.outputs)
+        yield WeightRows(
+            node_name(node), start, decision.spec, rows_of(value, decision, start, stop)
+        )
+
+
+def _joined(parts: Iterable[tuple[str, Packed]]) -> Iterator[tuple[str, Packed]]:
+    """(product, packed codes of all its rows), as soon as it has all."""
+    for name, packed in itertools.groupby(parts, key=lambda part: part[0]):
+        yield name, _stacked([arrays for _, arrays in packed])
+
+
+def _stacked(parts: Sequence[Packed]) -> Packed:
+    """The packed codes of a weight from those of its rows; each row ends on a byte."""
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}

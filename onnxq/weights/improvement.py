@@ -1,0 +1,156 @@
+"""Contracts of improvements, and the register of those that there are.
+
+    ModelImprovement     before `prepare`: an equal float model that quantizes better (smooth)
+    WeightImprovement    behind `plan`: other constants on their grids (bias, round)
+
+An improvement is asked for by its name. One of your own is a subclass with `@register`, in a module
+that onnxq loads as it loads operators: an entry point `onnxq.operators`, or ONNXQ_PLUGINS.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar, TypeVar
+
+from onnxq.core import plugins
+from onnxq.dynamic.dynamic_decision import Objective
+from onnxq.errors import QConfigError, nearest
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from onnxq.quantized.outcome import Outcome
+    from onnxq.samples import Samples
+    from onnxq.static.choosing.named_forms import Naming
+    from onnxq.static.plan import Plan
+    from onnxq.static.prepared import Prepared
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EqualModel:
+    """A canonical float model that computes what another one does, and how it came about.
+
+    Attributes:
+        model: with nodes of the same names, and perhaps more.
+        outcomes: what was tried.
+        naming: forms of nodes that the qconfig leaves open, found on the way.
+    """
+
+    model: ir.Model
+    outcomes: tuple[Outcome, ...]
+    naming: Naming = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Improved:
+    """A prepared model with other constants, and the plan that they lie on.
+
+    Attributes:
+        prepared: its constants are those that `rewrite` is to write.
+        plan: made for it; quantizing the constants by it gives the improved codes.
+    """
+
+    prepared: Prepared
+    plan: Plan
+
+    @property
+    def outcomes(self) -> tuple[Outcome, ...]:
+        """Outcomes of every improvement so far."""
+        return self.plan.improvements
+
+
+class Improvement(ABC):
+    """Base of both kinds.
+
+    Attributes:
+        name: under which it is asked for.
+    """
+
+    name: ClassVar[str]
+
+
+class ModelImprovement(Improvement):
+    """An improvement of the float model, which is calibrated and planned afterwards."""
+
+    @abstractmethod
+    def improve(
+        self, prepared: Prepared, samples: Samples, objective: Objective = Objective.SPEED
+    ) -> EqualModel:
+        """Another model in place of `prepared.model`, which stays as it is.
+
+        Judged place by place on samples held back; an outcome says why a place was left as it was.
+
+        Args:
+            prepared: the float model, and what is to become of it.
+            samples: of the float model; they can be gone through more than once.
+            objective: that the plan will have.
+        """
+
+
+class WeightImprovement(Improvement):
+    """An improvement of constants, on the grids of a plan.
+
+    Attributes:
+        biases_alone: whether it leaves weights as they are. It then goes behind those that choose
+            them, whatever the order in which they are asked for: what a bias makes up for is the
+            error of the weights that are there at last.
+        corrects_biases: whether it takes the mean of what a layer gives to the float model's. What
+            is left of an error then is what factors are chosen by.
+    """
+
+    biases_alone: ClassVar[bool] = False
+    corrects_biases: ClassVar[bool] = False
+
+    @abstractmethod
+    def improve(self, prepared: Prepared, plan: Plan, samples: Samples) -> Improved:
+        """The same model with other constants; `prepared.model` stays as it is.
+
+        The constants lie on the grids of the new plan. Judged layer by layer, and by the outputs,
+        on samples held back.
+
+        Args:
+            prepared: the float model with the constants so far.
+            plan: made from it.
+            samples: of the float model; they can be gone through more than once.
+        """
+
+
+registry: dict[str, Improvement] = {}
+"""Name -> improvement; filled by `register`."""
+
+ImprovementClass = TypeVar("ImprovementClass", bound=type[Improvement])
+
+
+def register(cls: ImprovementClass) -> ImprovementClass:
+    """Class decorator: makes the improvement known under its name.
+
+    Raises:
+        TypeError: it has no name.
+        ValueError: another one has that name.
+    """
+    if not isinstance(getattr(cls, "name", None), str):
+        raise TypeError(
+            f"improvement {cls!r} has no name; wanted a class with name = 'something', under which "
+            "it is asked for."
+        )
+    if cls.name in registry:
+        raise ValueError(f"improvement '{cls.name}' is registered twice")
+    registry[cls.name] = cls()
+    return cls
+
+
+def find(name: str) -> Improvement:
+    """The improvement of that name.
+
+    Raises:
+        QConfigError: there is none; names those that there are, and the nearest.
+    """
+    if name not in registry:
+        plugins.load()
+    if name not in registry:
+        known = ", ".join(sorted(registry))
+        raise QConfigError(
+            f"improvement '{name}' is not known; known: {known}.{nearest(name, registry)}"
+        )
+    return registry[name]

@@ -1,0 +1,172 @@
+"""Judgement of a change at the outputs of a model, by samples that it was not made from.
+
+Few samples tell little: their noise differs much from one to the next, so that a change that helps
+on thousands of others may lose on them. So the two models are compared sample by sample, and what
+counts as a loss is one beyond its standard error:
+
+    d = after - before          mean(d) > std(d) / sqrt(n)
+
+Each layer of such a change has been judged before, by thousands of places: that it helps is to be
+expected, and a loss that chance alone explains is no reason against it. Factors of a float model
+have it the other way round: they change which grids, forms and patterns the whole flow finds, which
+nothing before the outputs has judged. So there a gain is asked for that chance does not explain.
+
+Errors of samples may differ by a factor of ten and more, so that a few samples make up the mean of
+d and most of its spread, and the others are not heard. A gain shows in each sample's own measure:
+
+    u = (before - after) / (before + after)       tanh of half of log(before / after); 1 dB is 0.115
+    t = mean(u) / (std(u) / sqrt(n))         P(T > t) < CHANCE, T of Student's t with n - 1 degrees
+
+and the sum of the errors, which SQNR is made of, has to be less, too. So 64 samples keep two of
+three gains of 0.6 dB where errors are spread over decades (tests/weights/test_judgement.py).
+scripts/bench_improve.md says which networks keep `smooth`, and of which it is withdrawn.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from onnxq.observers.tensor_noise import decibels
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from onnxq.core.arrays import Array, Reals
+
+    Compared = tuple[int, Sequence[tuple[Array, ...]]]
+    """Samples of a batch, and per output of floats: the float model's, and those of the others."""
+
+
+CHANCE = 0.05
+"""Probability that a gain out of nothing counts, shared by the models of which one is the best."""
+ANGLES = 1 << 14  # of the integrals: enough for four digits
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Judgement:
+    """Errors of two models at the outputs, sample by sample.
+
+    Attributes:
+        signal: float64 (samples,), power of the float model's outputs, each in units of its own.
+        before: float64 (samples,), that of the error of the model as it was.
+        after: float64 (samples,), that of the changed one.
+    """
+
+    signal: Reals
+    before: Reals
+    after: Reals
+
+    @property
+    def before_db(self) -> float:
+        """SQNR of the model as it was, all samples together."""
+        return decibels(float(self.signal.sum()), float(self.before.sum()))
+
+    @property
+    def after_db(self) -> float:
+        """SQNR of the changed model."""
+        return decibels(float(self.signal.sum()), float(self.after.sum()))
+
+    @property
+    def is_loss(self) -> bool:
+        """Whether the changed model loses more than the standard error of so many samples."""
+        return _is_beyond_chance(self.after - self.before)
+
+    @property
+    def is_less(self) -> bool:
+        """Whether the changed model loses less in sum, by chance or not."""
+        return bool(self.after.sum() < self.before.sum())
+
+    def is_gain(self, tried: int) -> bool:
+        """Whether the best of so many models gains more than chance explains.
+
+        One sample cannot tell.
+        """
+        return self.is_less and _chance_of(_shares(self.before, self.after)) < CHANCE / tried
+
+
+def _shares(before: Reals, after: Reals) -> Reals:
+    """U = (before - after) / (before + after), from -1 to 1; 0 where there is no error at all."""
+    both = before + after
+    return np.divide(before - after, both, out=np.zeros_like(both), where=both > 0)
+
+
+def _chance_of(differences: Reals) -> float:
+    """Probability that so many numbers of mean 0 have a mean so far above 0, for its error.
+
+    The density of Student's t with v degrees is that of cos(a)^(v - 1), a = atan(t / sqrt(v)).
+    """
+    degrees = differences.size - 1
+    if degrees < 1 or not differences.mean() > 0:
+        return 1.0
+    error = differences.std(ddof=1) / np.sqrt(differences.size)
+    start, half = np.arctan2(differences.mean(), error * np.sqrt(degrees)), np.pi / 2
+    tail, whole = (
+        np.mean(np.cos(np.linspace(low, half, ANGLES)) ** (degrees - 1)) * (half - low)
+        for low in (start, -half)
+    )
+    return float(tail / whole)
+
+
+def _is_beyond_chance(differences: Reals) -> bool:
+    """Whether their mean is above its standard error; one has none, and is above 0.
+
+    NaN is: nothing is known of a model that gives it.
+    """
+    if differences.size < 2:
+        return not differences.sum() <= 0
+    with np.errstate(invalid="ignore"):
+        error = differences.std(ddof=1) / np.sqrt(differences.size)
+    return not differences.mean() <= error
+
+
+def judgement_of(batches: Iterable[Compared]) -> Judgement | None:
+    """The judgement of batches; None where they have no output of floats."""
+    found = powers_of(batches)
+    return None if found is None else Judgement(*found)
+
+
+def powers_of(batches: Iterable[Compared]) -> Reals | None:
+    """Squares sample by sample: of the float model's outputs, and of what each other model misses.
+
+    Each output is in units of its own power, all samples together: hidden states are thousands of
+    numbers and scores two, so that the sum of squares as they are would hear the states alone.
+
+    Args:
+        batches: of the same number of models each, and the same outputs.
+
+    Returns:
+        (models, samples), sums over the outputs, of which one that float gives as zeros, or
+        not finite, adds nothing: it has no units; None where there is no output of floats.
+    """
+    parts = [_squares(batch) for batch in batches if batch[1]]
+    if not parts:
+        return None
+    squares = np.concatenate(parts, axis=2)
+    power = squares[:, 0].sum(axis=1)[:, np.newaxis, np.newaxis]
+    has_units = (power > 0) & np.isfinite(power)
+    shares = np.divide(squares, power, out=np.zeros_like(squares), where=has_units)
+    return np.asarray(shares.sum(axis=0), np.float64)
+
+
+def _squares(batch: Compared) -> Reals:
+    """Squares of each output, and of what each other model misses of it.
+
+    Returns:
+        (outputs, models, samples); (outputs, models, 1) where an output is not by samples.
+    """
+    samples, outputs = batch
+    is_by_sample = all(a.ndim and len(a) == samples for each in outputs for a in each)
+    rows = samples if is_by_sample else 1
+    return np.array(
+        [[np.square(a).reshape(rows, -1).sum(axis=1) for a in _errors(each)] for each in outputs]
+    )
+
+
+def _errors(output: tuple[Array, ...]) -> list[Reals]:
+    """The output of the float model, and what the others miss of it."""
+    wanted, *others = (np.asarray(array, np.float64) for array in output)
+    with np.errstate(invalid="ignore"):  # infinities of masks are no numbers to compare
+        return [wanted, *(wanted - got for got in others)]

@@ -1,0 +1,288 @@
+"""Layer by layer: each sees what the quantized model, improved so far, makes of the samples.
+
+Both models run in segments (onnxq.weights.subgraphs), side by side, batch by batch:
+
+    float      segment k   ->  Y, the layer's result          quantized  segment k - 1  ->  X
+    the improvement looks at (X, Y) of every batch, and proposes constants
+    quantized  segment k, with these constants in place
+
+Each node runs once in each model, whatever the number of layers. Of X and Y, one batch is looked at
+at a time; tensors between segments are kept for all batches, in files where they are large.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from onnxq.core.threads import workers
+from onnxq.graph.walk import node_name
+from onnxq.ort import runtime
+from onnxq.quantized.outcome import Outcome
+from onnxq.samples import input_specs
+from onnxq.samples.excerpt import rows_of
+from onnxq.samples.state import State
+from onnxq.static.rewrite import rewrite, write_part
+from onnxq.weights.activation_cache import KeptArrays
+from onnxq.weights.constants import Constants
+from onnxq.weights.held_back import ENOUGH_SAMPLES, enough, is_held_back, too_few
+from onnxq.weights.improvement import Improved
+from onnxq.weights.judgement import judgement_of
+from onnxq.weights.layers import layers_of
+from onnxq.weights.subgraphs import cut, segments_of, with_folded_behind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from onnxq.core.arrays import Array, Singles
+    from onnxq.samples import Samples
+    from onnxq.samples.inputs import Batch
+    from onnxq.static.plan import Plan
+    from onnxq.static.prepared import Prepared
+    from onnxq.weights.constants import NewConstants
+    from onnxq.weights.judgement import Compared
+    from onnxq.weights.layers import Layer
+    from onnxq.weights.subgraphs import Segment
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Proposal:
+    """Constants for a layer, judged on samples that they were not made from.
+
+    Attributes:
+        new: the constants; None: there is nothing to propose.
+        before_db: SQNR of the layer's result, with the input that it gets, as it is; None: not
+            measured.
+        after_db: likewise with the new constants.
+        why: there is none; or what should be known of it.
+    """
+
+    new: NewConstants | None
+    before_db: float | None = None
+    after_db: float | None = None
+    why: str = ""
+
+
+class LayerWork(Protocol):
+    """The work on one layer: it looks at every batch, then proposes."""
+
+    def observe(self, x: Singles, y: Singles, index: int) -> None:
+        """Looks at a batch.
+
+        Args:
+            x: what the layer reads in the quantized model, in the float model's numbers.
+            y: its result in the float model, with the bias, ahead of a folded activation.
+            index: of the batch; `is_held_back(index)` says that it judges.
+        """
+
+    def proposal(self) -> Proposal:
+        """The proposal after all batches."""
+
+
+Begin = Callable[["Layer", int], LayerWork | str]
+"""Begins the work on a layer, for a number of batches; or says why there is none to do."""
+
+
+def layerwise(
+    prepared: Prepared, plan: Plan, samples: Samples, name: str, begin: Begin
+) -> Improved:
+    """The improvement that proposals for one layer after the other make up.
+
+    Args:
+        prepared: the float model with the constants so far.
+        plan: made from it.
+        samples: of the float model.
+        name: of the improvement.
+        begin: is asked for every layer, in the order in which they run.
+
+    Raises:
+        CalibrationError: unusable samples.
+    """
+    batches = enough(samples, prepared.inputs, prepared.feedback.values())
+    if why := too_few(batches):
+        return with_outcomes(Improved(prepared, plan), (Outcome(name, "", False, why=why),))
+    # sums are the same whatever the number of cores, with one BLAS thread
+    with workers(1), KeptArrays() as floats, KeptArrays() as quantized:
+        walk = _Walk(prepared, plan, batches, name, begin, floats, quantized)
+        outcomes = walk.through()
+        better = dataclasses.replace(prepared, model=walk.now.model, aim=walk.aim)
+        improved = Improved(better, walk.now.plan)
+        whole = walk.judged()
+    count = sum(map(rows_of, batches))
+    if count < ENOUGH_SAMPLES:
+        whole = dataclasses.replace(whole, why=FEW.format(count))
+    if not whole.kept:
+        improved = Improved(prepared, plan)
+        outcomes = [dataclasses.replace(o, kept=False, why=o.why or WHOLE) for o in outcomes]
+    return with_outcomes(improved, (*outcomes, whole))
+
+
+NO_HELP = "it does not help there"
+CHANCE = "{} samples cannot tell this loss from chance"
+FEW = f"made from {{}} samples, which is few: give {ENOUGH_SAMPLES} or more"
+WHOLE = "the outputs lose by it"
+NO_ELEMENTS = "the samples have no elements there"
+SHARED = "other nodes read its weight, too"
+
+
+def with_outcomes(improved: Improved, outcomes: tuple[Outcome, ...]) -> Improved:
+    """Both values with the outcomes of one more improvement."""
+    every = (*improved.plan.improvements, *outcomes)
+    return Improved(
+        dataclasses.replace(improved.prepared, improvements=every),
+        dataclasses.replace(improved.plan, improvements=every),
+    )
+
+
+class _Walk:
+    """Both models, walked through once.
+
+    Args:
+        prepared, plan, batches, name, begin: as of `layerwise`.
+        floats, quantized: what the segments of the two models have made of every batch.
+    """
+
+    def __init__(
+        self,
+        prepared: Prepared,
+        plan: Plan,
+        batches: Sequence[Batch],
+        name: str,
+        begin: Begin,
+        floats: KeptArrays,
+        quantized: KeptArrays,
+    ) -> None:
+        self.prepared, self.batches, self.name, self.begin = prepared, batches, name, begin
+        self.planned = plan
+        self.now = Constants(prepared, plan)
+        self.aim = prepared.model if prepared.aim is None else prepared.aim
+        self.floats = {node_name(node): node for node in self.aim.graph}
+        self.outputs = [str(v.name) for v in prepared.model.graph.outputs]
+        layers = layers_of(prepared.model, plan)
+        self.unknown = [name for name in plan.weights if name not in layers]
+        ordered = with_folded_behind(prepared.model, plan)
+        self.segments = segments_of(ordered, self.outputs, layers.keys())
+        self.last = {t: i for i, s in enumerate(self.segments) for t in s.reads}
+        self.lanes = floats, quantized
+        self.feeds = list(all_feeds(prepared, batches))
+        for feeds in self.feeds:
+            for lane in self.lanes:
+                for tensor, array in feeds.items():
+                    lane.add(tensor, array)
+
+    def through(self) -> list[Outcome]:
+        """Runs all segments; what became of every layer."""
+        outcomes = []
+        for index, segment in enumerate(self.segments):
+            layer = self.now.layer(segment.layer) if segment.layer else None
+            work = self.begin(layer, len(self.batches)) if layer else None
+            if layer is None or work is None or isinstance(work, str):
+                self._float_lane(segment, None, None)
+                if layer is not None:
+                    outcomes.append(Outcome(self.name, layer.name, False, why=str(work)))
+            else:
+                self._float_lane(segment, layer, work)
+                outcomes.append(self._outcome(layer, work.proposal()))
+            self._quantized_lane(segment)
+            self._drop(index)
+        why = "it stands in a branch or a loop, or no product of matrices is known of it"
+        return outcomes + [Outcome(self.name, name, False, why=why) for name in self.unknown]
+
+    def _outcome(self, layer: Layer, proposal: Proposal) -> Outcome:
+        before, after, why = proposal.before_db, proposal.after_db, proposal.why
+        if proposal.new is None:
+            return Outcome(self.name, layer.name, False, before, after, why)
+        if before is None or after is None or not after > before:
+            return Outcome(self.name, layer.name, False, before, after, why or NO_HELP)
+        refusal = self.now.replace(layer, proposal.new)
+        return Outcome(self.name, layer.name, not refusal, before, after, refusal or why)
+
+    def _float_lane(self, segment: Segment, layer: Layer | None, work: LayerWork | None) -> None:
+        """Runs the segment in float, and shows the layer's work what it needs."""
+        more = [layer.y] if layer is not None and layer.y not in segment.gives else []
+        outputs = [*segment.gives, *more]
+        if not outputs:
+            return
+        model = cut(self.aim, self.floats, segment, outputs)
+        floats, quantized = self.lanes
+        with runtime.open_session(model, threads=1) as session:
+            for batch in range(len(self.batches)):
+                made = _results(session, floats, batch)
+                if layer is not None and work is not None:
+                    x = quantized.get(layer.x, batch).astype(np.float32, copy=False)
+                    y = made[layer.y].astype(np.float32, copy=False)
+                    work.observe(layer.seen(x, self.now.plan), y, batch)
+                for tensor in segment.gives:
+                    floats.add(tensor, made[tensor])
+
+    def _quantized_lane(self, segment: Segment) -> None:
+        if not segment.gives:
+            return
+        model = cut(self.now.model, self.now.nodes, segment, segment.gives)
+        write_part(model, self.now.plan)
+        quantized = self.lanes[1]
+        with runtime.open_session(model, threads=1) as session:
+            for batch in range(len(self.batches)):
+                for tensor, array in _results(session, quantized, batch).items():
+                    quantized.add(tensor, array)
+
+    def _drop(self, index: int) -> None:
+        """Forgets what no later segment reads."""
+        for tensor, last in self.last.items():
+            if last != index or tensor in self.outputs:
+                continue
+            for lane in self.lanes:
+                if tensor in lane:
+                    lane.drop(tensor)
+
+    def judged(self) -> Outcome:
+        """Outcome at the outputs, on the batches held back."""
+        found = judgement_of(self._compared())
+        if found is None or not found.signal.sum():
+            return Outcome(self.name, "", True, why="no output of floats to judge by")
+        lost = found.after.sum() > found.before.sum()
+        why = CHANCE.format(found.after.size) if lost and not found.is_loss else ""
+        return Outcome(self.name, "", not found.is_loss, found.before_db, found.after_db, why)
+
+    def _compared(self) -> Iterator[Compared]:
+        """Outputs of the batches held back: of the float model, as planned, and as improved."""
+        plain = dataclasses.replace(self.prepared, input_codes={}, output_codes=())
+        floats, improved = self.lanes
+        with runtime.open_session(rewrite(plain, self.planned), threads=1) as session:
+            for batch in filter(is_held_back, range(len(self.batches))):
+                planned = dict(zip(session.outputs, session.run(self.feeds[batch]), strict=True))
+                names = [n for n in planned if n in floats and is_float(floats.get(n, batch))]
+                yield (
+                    rows_of(self.batches[batch]),
+                    [(floats.get(n, batch), planned[n], improved.get(n, batch)) for n in names],
+                )
+
+
+def _results(session: runtime.Session, kept: KeptArrays, batch: int) -> dict[str, Array]:
+    """Results of a segment for a batch, by name."""
+    feeds = {name: kept.get(name, batch) for name in session.inputs}
+    return dict(zip(session.outputs, session.run(feeds), strict=True))
+
+
+def is_float(array: Array) -> bool:
+    """Whether it holds floats; not a sequence, nor integers."""
+    return isinstance(array, np.ndarray) and array.dtype.kind == "f"
+
+
+def all_feeds(prepared: Prepared, batches: Sequence[Batch]) -> Iterator[Mapping[str, Array]]:
+    """Inputs of every batch, with the state that the float model hands on."""
+    inputs = input_specs(prepared.model, prepared.feedback.values())
+    if not prepared.feedback:
+        yield from batches
+        return
+    state = State(inputs, prepared.feedback)
+    model = prepared.model if prepared.aim is None else prepared.aim
+    with runtime.open_session(model, threads=1) as session:
+        for batch in batches:
+            feeds = state.feeds(batch)
+            yield feeds
+            state.keep(dict(zip(session.outputs, session.run(feeds), strict=True)))

@@ -1,0 +1,399 @@
+"""The plan of weights in blocks: a decision for every node that reads a constant matrix.
+
+Each node alone, bodies of If, Loop and Scan included. A weight that is, transposed or not, the
+table of an embedding too, stays in float with it unless tables are asked for: its codes would stand
+in the file beside the float table. Codes of a table come before any sample has gone through the
+model, so that they are found without; a product that shares them has the table's form.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from onnxq import catalog
+from onnxq.core.brief import brief
+from onnxq.dynamic.dynamic_decision import DynamicDecision, QuantizeDynamic
+from onnxq.dynamic.requests import without_form
+from onnxq.errors import ModelError, QConfigError, listed, nearest
+from onnxq.graph.walk import node_name, value_name, walk
+from onnxq.operator import DynamicForm, DynamicRule, Float
+from onnxq.operator.nodes import input_at, is_constant, tensor_of
+from onnxq.page.card import card_of, counts
+from onnxq.qparams.group_spec import BlockSpec, Method
+from onnxq.targets.gains import PRODUCT_OPS
+from onnxq.weights.hessian import parts_of_inputs
+from onnxq.weights.tables import find_ties, is_lookup, notes_on_no_tables, why_no_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    import onnx_ir as ir
+
+    from onnxq.core.arrays import Singles
+    from onnxq.weights.tables import Tie
+
+MATRIX = 2
+FINITE_ELEMENTS = 1 << 22
+"""Weights that are looked at together for NaN and Inf."""
+
+
+@dataclass(frozen=True, slots=True)
+class WeightRequest:
+    """Wishes of the user for all products of a model.
+
+    Attributes:
+        spec: form of the codes.
+        method: how they are found.
+        exclude: names or globs of nodes that stay in float.
+        tables: form of embeddings, and of products that are one; None: they stay in float.
+    """
+
+    spec: BlockSpec = field(default_factory=BlockSpec)
+    method: Method = Method.HQQ
+    exclude: tuple[str, ...] = ()
+    tables: BlockSpec | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class InBlocks:
+    """A product, or a lookup, whose weight is stored in blocks.
+
+    Attributes:
+        spec: form of its codes.
+        method: how they are found.
+        slot: of the weight.
+        tensor: name of the float initializer.
+        inputs_first: the initializer is (inputs, outputs); else (outputs, inputs).
+        outputs: rows of the weight as it is stored.
+        inputs: numbers that are summed; of a lookup, those of a row.
+        table: name of the table whose codes these are; empty: the weight has its own.
+        tied: whether a product and a lookup share the codes.
+    """
+
+    spec: BlockSpec
+    method: Method
+    slot: int
+    tensor: str
+    inputs_first: bool
+    outputs: int
+    inputs: int
+    table: str = ""
+    tied: bool = False
+
+    @property
+    def stored_as(self) -> str:
+        """Name of the codes: nodes that agree in it read the same ones."""
+        side = "inputs first" if self.inputs_first and not self.table else "outputs first"
+        return f"{self.table or self.tensor}, {side}: {self.how}"
+
+    @property
+    def how(self) -> str:
+        """In words, what becomes of the node."""
+        return f"{self.spec.words}, {self.method.value}"
+
+
+WeightDecision = InBlocks | Float
+
+
+@dataclass(frozen=True, slots=True)
+class WeightPlan:
+    """Every decision; what carries it out decides nothing.
+
+    Attributes:
+        decisions: node name -> InBlocks or Float(reason), in graph order, bodies included.
+        notes: what a user should know.
+    """
+
+    decisions: Mapping[str, WeightDecision]
+    notes: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return brief(self)
+
+    def _repr_html_(self) -> str:
+        ways = Counter("float" if isinstance(d, Float) else d.how for d in self.decisions.values())
+        return card_of(self, counts("weights", dict(ways.most_common())))
+
+    @property
+    def quantized(self) -> dict[str, InBlocks]:
+        """Node name -> decision of the nodes whose weights are stored in blocks."""
+        return {n: d for n, d in self.decisions.items() if isinstance(d, InBlocks)}
+
+    @property
+    def dynamic_decisions(self) -> dict[str, DynamicDecision]:
+        """Node name -> decision in the terms of dynamic quantization, for reports."""
+        return {
+            name: d if isinstance(d, Float) else QuantizeDynamic(DynamicForm.BLOCKS, d.how, ())
+            for name, d in self.decisions.items()
+        }
+
+    @property
+    def products(self) -> WeightPlan:
+        """The plan without tables, whose codes are not chosen by what products see."""
+        left: dict[str, WeightDecision] = {
+            name: Float("it is a table") if isinstance(d, InBlocks) and d.table else d
+            for name, d in self.decisions.items()
+        }
+        return dataclasses.replace(self, decisions=left)
+
+    def with_tables_of(self, other: WeightPlan) -> WeightPlan:
+        """The plan with another one's decisions on tables."""
+        tables = {n: d for n, d in other.quantized.items() if d.table}
+        return dataclasses.replace(self, decisions={**self.decisions, **tables})
+
+    def leaving(self, floats: Mapping[str, Float]) -> WeightPlan:
+        """The plan with these nodes left in float."""
+        return dataclasses.replace(self, decisions={**self.decisions, **floats})
+
+    def with_specs(self, specs: Mapping[str, BlockSpec | Float]) -> WeightPlan:
+        """The plan with other specs for the nodes named, or these left in float."""
+        changed: dict[str, WeightDecision] = dict(self.decisions)
+        for name, spec in specs.items():
+            decision = self.quantized[name]
+            changed[name] = (
+                spec if isinstance(spec, Float) else dataclasses.replace(decision, spec=spec)
+            )
+        return dataclasses.replace(self, decisions=changed)
+
+
+def plan_weights(model: ir.Model, request: WeightRequest) -> WeightPlan:
+    """A decision for every node of a canonical model, which is not changed.
+
+    Raises:
+        ModelError: no node has a weight that can be stored in blocks.
+        QConfigError: a node to be excluded that is not there.
+    """
+    nodes = [node for node, _ in walk(model.graph)]
+    excluded = _excluded(request.exclude, [node_name(node) for node in nodes])
+    ties = find_ties(nodes)
+    decisions = {node_name(node): _decision(node, request, ties, excluded) for node in nodes}
+    decisions |= _shared(decisions, _kept_tables(nodes, decisions))
+    hidden = _hidden(nodes, decisions, model.graph) if request.method.needs_samples else {}
+    decisions |= hidden
+    plan = WeightPlan(decisions)
+    if not plan.quantized:
+        raise ModelError(_nothing(decisions))
+    tables = [d.table for d in plan.quantized.values() if d.table]
+    notes = (
+        *_notes_on_hidden(hidden, request),
+        *_notes_on_short_blocks(plan),
+        *_notes_on_wide(plan),
+        *([] if request.tables is None else notes_on_no_tables(tables)),
+    )
+    return dataclasses.replace(plan, notes=notes)
+
+
+def rows_of(value: ir.Value, decision: InBlocks, start: int, stop: int) -> Singles:
+    """float32 (stop - start, inputs): rows of a weight, read from its initializer.
+
+    Args:
+        value: the initializer, mapped from disk where it is external.
+        decision: of its node.
+        start: the first output.
+        stop: the one behind the last.
+    """
+    array = tensor_of(value).numpy()
+    part = array[:, start:stop].T if decision.inputs_first else array[start:stop]
+    return np.ascontiguousarray(part, np.float32)
+
+
+def _excluded(patterns: Collection[str], names: Sequence[str]) -> set[str]:
+    """Names of the nodes that names or globs mean; raises QConfigError where they mean none."""
+    found: set[str] = set()
+    for pattern in patterns:
+        some = {pattern} & set(names) or {name for name in names if fnmatchcase(name, pattern)}
+        if not some:
+            raise QConfigError(
+                f"exclude: the model has no node '{pattern}'.{nearest(pattern, names)}"
+            )
+        found |= some
+    return found
+
+
+def _decision(
+    node: ir.Node,
+    request: WeightRequest,
+    ties: Mapping[str, Tie],
+    excluded: Collection[str],
+) -> WeightDecision:
+    if is_lookup(node):
+        return _lookup(node, request, excluded)
+    operator = catalog.find(node.op_type, node.domain)
+    if node.op_type not in PRODUCT_OPS or operator is None or not operator.has_dynamic_rule():
+        return _no_product(node)
+    rule = operator.dynamic_rule(node)
+    if isinstance(rule, Float):
+        return rule
+    if node_name(node) in excluded:
+        return Float("it is excluded")
+    if reason := _why_no_blocks(node, rule):
+        return Float(reason)
+    (weight,) = rule.weights
+    value = input_at(node, weight.slot)
+    name = value_name(value)
+    if name in ties and request.tables is None:
+        return _float_table(name, ties[name].lookup)
+    if not _is_finite(tensor_of(value).numpy()):
+        raise ModelError(f"weight '{name}' holds NaN or Inf; repair the model.")
+    made = _in_blocks(rule, value, request)
+    if name not in ties or request.tables is None:
+        return made
+    if made.inputs_first != ties[name].turned:
+        return Float(f"it sums over the rows of '{ties[name].table}', whose blocks run along them")
+    return dataclasses.replace(
+        made, spec=request.tables, method=Method.HQQ, table=ties[name].table, tied=True
+    )
+
+
+def _why_no_blocks(node: ir.Node, rule: DynamicRule) -> str:
+    """Why the weight cannot be stored in blocks, or the empty string."""
+    if DynamicForm.BLOCKS not in rule.forms:
+        return "its weight is no matrix, or the rank of its other operand is not known"
+    if is_constant(node, 1 - rule.weights[0].slot):
+        return "both of its matrices are constants: it is computed when the model is loaded"
+    return ""
+
+
+def _float_table(name: str, lookup: str) -> Float:
+    return Float(f"its weight '{name}' is the table of '{lookup}' too, which stays in float")
+
+
+def _lookup(node: ir.Node, request: WeightRequest, excluded: Collection[str]) -> WeightDecision:
+    if request.tables is None:
+        return Float("embeddings stay in float unless tables are asked for")
+    if node_name(node) in excluded:
+        return Float("it is excluded")
+    if reason := why_no_rows(node, request.tables.block):
+        return Float(reason)
+    value = input_at(node, 0)
+    name, (rows, width) = value_name(value), tensor_of(value).shape.numpy()
+    if not _is_finite(tensor_of(value).numpy()):
+        raise ModelError(f"table '{name}' holds NaN or Inf; repair the model.")
+    return InBlocks(request.tables, Method.HQQ, 0, name, False, rows, width, table=name)
+
+
+def _kept_tables(
+    nodes: Sequence[ir.Node], decisions: Mapping[str, WeightDecision]
+) -> dict[str, str]:
+    """Table -> a lookup that leaves it in float."""
+    return {
+        value_name(input_at(node, 0)): node_name(node)
+        for node in nodes
+        if is_lookup(node) and isinstance(decisions[node_name(node)], Float)
+    }
+
+
+def _shared(
+    decisions: Mapping[str, WeightDecision], kept: Mapping[str, str]
+) -> dict[str, WeightDecision]:
+    """Decisions that change as others read the same table: codes for all, or float for all."""
+    found: dict[str, WeightDecision] = {}
+    tables = {n: d for n, d in decisions.items() if isinstance(d, InBlocks) and d.table}
+    tied = {d.table for d in tables.values() if d.tied}
+    for name, decision in tables.items():
+        if decision.table in kept:
+            found[name] = _float_table(decision.tensor, kept[decision.table])
+        elif decision.table in tied:
+            found[name] = dataclasses.replace(decision, tied=True)
+    return found
+
+
+def _is_finite(array: Singles) -> bool:
+    """Looked at row by row: a head may be a gigabyte, mapped from disk."""
+    step = max(1, FINITE_ELEMENTS // max(1, array.shape[1]))
+    parts = (array[start : start + step] for start in range(0, len(array), step))
+    return all(bool(np.isfinite(part).all()) for part in parts)
+
+
+def _in_blocks(rule: DynamicRule, value: ir.Value, request: WeightRequest) -> InBlocks:
+    (weight,) = rule.weights
+    sizes = tensor_of(value).shape.numpy()
+    axis = weight.axis
+    assert axis is not None, "a rule with blocks has an axis of outputs"
+    outputs, inputs = sizes[axis], sizes[1 - axis % MATRIX]
+    return InBlocks(
+        request.spec,
+        request.method,
+        weight.slot,
+        value_name(value),
+        axis % MATRIX == 1,
+        outputs,
+        inputs,
+    )
+
+
+def _no_product(node: ir.Node) -> Float:
+    reason = without_form(node).reason
+    return Float(reason.replace("that dynamic quantization stores", "that are stored in blocks"))
+
+
+def _hidden(
+    nodes: Sequence[ir.Node], decisions: Mapping[str, WeightDecision], main: ir.Graph
+) -> dict[str, WeightDecision]:
+    """Products in bodies, whose inputs nobody sees, with a method that needs to see none."""
+    found: dict[str, WeightDecision] = {}
+    for name, decision in (
+        (node_name(n), decisions[node_name(n)]) for n in nodes if n.graph is not main
+    ):
+        if isinstance(decision, InBlocks):
+            found[name] = dataclasses.replace(decision, method=Method.HQQ)
+    return found
+
+
+def _notes_on_hidden(hidden: Collection[str], request: WeightRequest) -> list[str]:
+    if not hidden:
+        return []
+    return [
+        f"{listed(list(hidden))}: in the body of a Loop, Scan or If, whose inputs are not seen; "
+        f"codes are found by hqq in place of {request.method.value}"
+    ]
+
+
+def _nothing(decisions: Mapping[str, WeightDecision]) -> str:
+    reasons = {
+        d.reason: n
+        for n, d in decisions.items()
+        if isinstance(d, Float) and " no weights" not in d.reason
+    }
+    said = "; ".join(f"'{name}': {reason}" for reason, name in list(reasons.items())[:3])
+    return (
+        "the model has no product with a constant matrix (MatMul, Gemm) to store in blocks"
+        + (f" ({said})" if said else "")
+        + ". Quantize it with `onnxq quantize` or `onnxq quantize-dynamic`."
+    )
+
+
+def _notes_on_wide(plan: WeightPlan) -> list[str]:
+    """One note on weights that gptq solves in parts."""
+    parts = {
+        name: len(parts_of_inputs(d.inputs))
+        for name, d in plan.quantized.items()
+        if d.method is Method.GPTQ
+    }
+    wide = {name: count for name, count in parts.items() if count > 1}
+    if not wide:
+        return []
+    name, count = next(iter(wide.items()))
+    return [
+        f"{len(wide)} weights have so many inputs that gptq solves them in parts, each by itself "
+        f"('{name}': {plan.quantized[name].inputs:,} inputs, {count} parts): memory stays below "
+        "2 GiB, and errors in one part are not made up for in another"
+    ]
+
+
+def _notes_on_short_blocks(plan: WeightPlan) -> list[str]:
+    """One note on weights whose last block is filled up."""
+    short = {n: d for n, d in plan.quantized.items() if d.inputs % d.spec.block}
+    if not short:
+        return []
+    some = next(iter(short.values()))
+    return [
+        f"{len(short)} weights have inputs that blocks of {some.spec.block} do not divide "
+        f"({listed(list(short))}); the last block of each row is filled up with zeros"
+    ]

@@ -1,0 +1,356 @@
+"""Rounding towards the float model's outputs: GPTQ of a target that makes up for earlier layers.
+
+X is what a layer reads in the quantized model, Y what it gives in the float model; their means are
+taken off. The weight that comes nearest to Y from X, held to the float model's W by damping, is
+
+    W* = W + (Y X' - W X X') (X X' + percdamp mean(diag(X X')) I)^-1
+
+and minimizes |Y - V X|^2 + percdamp mean(diag) |V - W|^2 over V, whose Hessian is the matrix in
+brackets. GPTQ rounds W* by the same matrix onto the layer's own grid, so that what is rounded is
+that objective. Then the bias takes the means: b = mean(Y) - Wq mean(X). Nothing is trained.
+
+Y is taken ahead of a Relu or Clip: which places it cuts off differs from channel to channel, and
+with it would the matrix in brackets.
+
+The error of any weight and bias follows from sums over places. With r = y - Wq x - b, what the
+layer as it is leaves over, another weight Wq + D and bias b + d leave r - D x - d, whose mean
+square is
+
+    E[rr] - 2 D E[xr] + D E[xx'] D' - 2 d E[r - D x] + d d          per row
+
+Every term is of the size of the error, so that sums of float32 products are enough.
+
+The damping stands between samples and what they are drawn from: without any, W* fits the samples.
+It is chosen by the error on samples held back, as is each channel's scale where codes are few: a
+narrower grid that clips the largest weights, or the plan's own.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from onnxq.dtypes import INT8
+from onnxq.observers.tensor_noise import decibels
+from onnxq.targets.kept_sums import LARGEST_SUM
+from onnxq.targets.range_reduction import RangeReduction
+from onnxq.weights.constants import NewConstants
+from onnxq.weights.gptq import error_of, gptq, inverse_factor
+from onnxq.weights.held_back import is_held_back
+from onnxq.weights.hessian import HessianSum
+from onnxq.weights.improvement import Improved, WeightImprovement, register
+from onnxq.weights.layers import MOST_PLACES
+from onnxq.weights.layerwise import NO_ELEMENTS, SHARED, Proposal, layerwise
+
+if TYPE_CHECKING:
+    from onnxq.core.arrays import Ints, Reals, Singles
+    from onnxq.samples import Samples
+    from onnxq.static.plan import Plan
+    from onnxq.static.prepared import Prepared
+    from onnxq.weights.gptq import InverseFactor, Places
+    from onnxq.weights.layers import Layer
+
+PERCDAMPS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
+"""Damping, as multiples of the mean diagonal of the Hessian; the best was .1 to 1 at 8 bits, .01 to
+.3 at 4."""
+FEW_BITS = 4
+FACTORS = (1.0, 0.92, 0.85, 0.78, 0.71, 0.64)
+"""Scales that are tried where codes have FEW_BITS or fewer, as multiples of the plan's."""
+MOST_INPUTS = 8192
+"""Inputs of a layer, at most: its Hessian takes 512 MiB then, its inverse a minute."""
+LEAST_PLACES = 4
+"""Per input, so that the Hessian is of full rank with room to spare."""
+PRODUCTS = 1 << 37
+"""Products in the Hessian of a layer that are worth their time, a few seconds; from 1,400
+inputs on there are fewer places by it."""
+LEAST_DAMPING = 1e-30
+"""Of an input which is always 0: its weights are rounded to the nearest."""
+
+
+@register
+class Round(WeightImprovement):
+    """GPTQ towards the float model's outputs."""
+
+    name = "round"
+    corrects_biases = True
+
+    def improve(self, prepared: Prepared, plan: Plan, samples: Samples) -> Improved:
+        """Layer by layer; see the module."""
+        target = prepared.target
+
+        def begin(layer: Layer, batches: int) -> _Rounding | str:
+            if not layer.is_alone:
+                return SHARED
+            if layer.inputs > MOST_INPUTS:
+                return f"it has {layer.inputs} inputs, more than {MOST_INPUTS}"
+            summed_in_pairs = target.reduces_range and layer.rule.saturating_pairs
+            if not summed_in_pairs or layer.plan.qparams.dtype != INT8:
+                return _Rounding(layer, batches, None)
+            if target.range_reduction is RangeReduction.OBSERVED:
+                return "which of its products saturate is known of the codes that it has alone"
+            if layer.partners is None and layer.plan.code_limit != target.weight_qmax_saturating:
+                return "any two of its products may be added in int16"
+            return _Rounding(layer, batches, layer.partners)
+
+        return layerwise(prepared, plan, samples, self.name, begin)
+
+
+class _Rounding:
+    """The work on one layer: sums over its places, those of the batches held back apart."""
+
+    def __init__(self, layer: Layer, batches: int, partners: Places | None) -> None:
+        self._layer, self._batches = layer, batches
+        self._grid = IntegerRows(layer.scale, *layer.ends, partners)
+        self._stored = layer.stored
+        self._bias = layer.bias[:, np.newaxis]
+        self._sums = tuple(LayerSums(*self._stored.shape) for _ in range(2))
+        inputs = self._stored.shape[-1]
+        self._places = max(LEAST_PLACES * inputs, min(MOST_PLACES, PRODUCTS // inputs**2))
+
+    def observe(self, x: Singles, y: Singles, index: int) -> None:
+        """Adds a batch."""
+        stored = np.asarray(self._stored, np.float32).swapaxes(1, 2)
+        for rows, results in self._layer.pairs(x, y, index, self._batches, self._places):
+            left = results - rows @ stored - self._bias.astype(np.float32)
+            self._sums[is_held_back(index)].add(rows, results, left)
+
+    def proposal(self) -> Proposal:
+        """The constants of the damping with the least error on the batches held back."""
+        if not all(sums.count for sums in self._sums):
+            return Proposal(None, why=NO_ELEMENTS)
+        seen, held = (sums.means() for sums in self._sums)
+        found: tuple[float, _Rounded] | None = None
+        for percdamp in PERCDAMPS:
+            try:
+                made = self._rounded(seen, percdamp)
+            except np.linalg.LinAlgError:  # the damping is lost beside means that are large
+                continue
+            error = float(held.error(made.change, made.shift).sum())
+            if found is None or error < found[0]:
+                found = error, made
+        if found is None:
+            return Proposal(None, why="its inputs hardly vary")
+        error, made = found
+        signal = float(held.yy.sum())
+        before, after = decibels(signal, float(held.rr.sum())), decibels(signal, error)
+        return Proposal(self._constants(made), before, after)
+
+    def _rounded(self, seen: LayerMeans, percdamp: float) -> _Rounded:
+        """Codes that this damping gives, each row with the scale that suits it best."""
+        centred = seen if self._layer.bias_slot is None else seen.centred
+        weight = self._layer.matrix
+        cross = centred.rx + (self._stored - weight) @ centred.hessian
+        diagonal = np.trace(centred.hessian, axis1=1, axis2=2) / weight.shape[-1]
+        damping = np.maximum(percdamp * diagonal, LEAST_DAMPING)[:, np.newaxis, np.newaxis]
+        hessian = centred.hessian + damping * np.eye(weight.shape[-1])
+        inverse = inverse_factor(hessian)
+        target = weight + inverse.divided(cross)
+        codes, factors = _with_scales(target, hessian, inverse, self._grid, self._factors())
+        change = codes * (self._grid.scale * factors) - self._stored
+        shift = np.zeros(change.shape[:-1])
+        if self._layer.bias_slot is not None:
+            shift = seen.missing(change)
+        return _Rounded(codes, factors, change, shift)
+
+    def _factors(self) -> tuple[float, ...]:
+        qparams = self._layer.plan.qparams
+        few = qparams.dtype.bits <= FEW_BITS or self._grid.partner is not None
+        own = qparams.scale.size == self._grid.scale.size  # groups that share scales keep them
+        return FACTORS if few and own else FACTORS[:1]
+
+    def _constants(self, made: _Rounded) -> NewConstants:
+        layer = self._layer
+        qparams = layer.plan.qparams
+        if qparams.scale.size == made.factors.size:
+            scale = qparams.scale * made.factors.reshape(qparams.scale.shape)
+            qparams = dataclasses.replace(qparams, scale=scale.astype(np.float32))
+        weight = layer.on_grid(made.codes, qparams)
+        bias = None if layer.bias_slot is None else layer.bias + made.shift
+        return NewConstants(weight, qparams, bias)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LayerMeans:
+    """Means over places; groups g, outputs o, inputs i.
+
+    Attributes:
+        x: float64 (g, i).
+        r: float64 (g, o).
+        hessian: float64 (g, i, i), E[x x'].
+        rx: float64 (g, o, i).
+        rr: float64 (g, o).
+        yy: float64 (g, o), power of the results.
+    """
+
+    x: Reals
+    r: Reals
+    hessian: Reals
+    rx: Reals
+    rr: Reals
+    yy: Reals
+
+    @property
+    def centred(self) -> LayerMeans:
+        """The same with the means of x and r taken off."""
+        return LayerMeans(
+            np.zeros_like(self.x),
+            np.zeros_like(self.r),
+            self.hessian - self.x[:, :, np.newaxis] * self.x[:, np.newaxis, :],
+            self.rx - self.r[:, :, np.newaxis] * self.x[:, np.newaxis, :],
+            self.rr - np.square(self.r),
+            self.yy,
+        )
+
+    def missing(self, change: Reals) -> Reals:
+        """float64 (g, o): mean of what is left over with another weight, which a bias can add."""
+        return np.asarray(self.r - np.einsum("goi,gi->go", change, self.x))
+
+    def error(self, change: Reals, shift: Reals) -> Reals:
+        """float64 (g, o): mean square of what is left over.
+
+        Args:
+            change: float64 (g, o, i), new weight less the layer's own.
+            shift: float64 (g, o), likewise of the bias.
+        """
+        from_weight = np.einsum("goi,goi->go", change @ self.hessian - 2 * self.rx, change)
+        from_bias = np.square(shift) - 2 * shift * self.missing(change)
+        return np.asarray(self.rr + from_weight + from_bias)
+
+
+class LayerSums:
+    """Sums of rows and of what is left over, which `means` divides.
+
+    Args:
+        groups, outputs, inputs: of the layer.
+    """
+
+    def __init__(self, groups: int, outputs: int, inputs: int) -> None:
+        self._x, self._r = np.zeros((groups, inputs)), np.zeros((groups, outputs))
+        self._hessian = HessianSum(inputs, (groups,))
+        self._rx = np.zeros((groups, outputs, inputs))
+        self._rr, self._yy = np.zeros((groups, outputs)), np.zeros((groups, outputs))
+
+    def add(self, rows: Singles, results: Singles, left: Singles) -> None:
+        """Adds places.
+
+        Args:
+            rows: float32 (groups, places, inputs).
+            results: float32 (groups, places, outputs).
+            left: float32, of the same shape: what the layer as it is leaves over of them.
+        """
+        self._hessian.add(rows)
+        self._x += rows.sum(axis=1, dtype=np.float64)
+        self._r += left.sum(axis=1, dtype=np.float64)
+        self._rx += np.swapaxes(left, 1, 2) @ rows
+        self._rr += np.square(left, dtype=np.float64).sum(axis=1)
+        self._yy += np.square(results, dtype=np.float64).sum(axis=1)
+
+    @property
+    def count(self) -> int:
+        """Places so far."""
+        return self._hessian.count
+
+    def means(self) -> LayerMeans:
+        """The means over all places; the sums take no more of them."""
+        x, r, rx, rr, yy = (
+            total / self.count for total in (self._x, self._r, self._rx, self._rr, self._yy)
+        )
+        return LayerMeans(x, r, self._hessian.mean(), rx, rr, yy)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Rounded:
+    """Codes of a layer, and what they change.
+
+    Attributes:
+        codes: int32 (groups, outputs, inputs).
+        factors: float64 (groups, outputs, 1), of the plan's scales.
+        change: float64 (groups, outputs, inputs), of the weight.
+        shift: float64 (groups, outputs), of the bias.
+    """
+
+    codes: Ints
+    factors: Reals
+    change: Reals
+    shift: Reals
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class IntegerRows:
+    """Integers of a stack of matrices, and the numbers that they stand for: integer * scale.
+
+    Attributes:
+        scale: float64, broadcasts to (..., rows, 1).
+        low: int32, smallest integer, broadcasts to (..., rows).
+        high: int32, largest integer, likewise.
+        partner: int64 (columns,): the column whose integer is added to this one's in int16, its
+            own where none is: two integers of one sign then add up to LARGEST_SUM at most. None:
+            no sums are bounded.
+    """
+
+    scale: Reals
+    low: Ints
+    high: Ints
+    partner: Places | None = None
+
+    def by_gptq(self, weight: Reals, factor: InverseFactor) -> Ints:
+        """Integers of the weights by GPTQ, int32.
+
+        Args:
+            weight: float64 (..., rows, columns).
+            factor: of the Hessian.
+        """
+        rounded = np.zeros(weight.shape, np.int32)  # in act_order
+        scale = np.broadcast_to(self.scale, (*weight.shape[:-1], 1))[..., 0]
+        partner = None if self.partner is None else _moved(self.partner, factor.act_order)
+
+        def round_column(j: int, column: Reals) -> Reals:
+            raw = np.clip(np.rint(column / scale), self.low, self.high)
+            if partner is not None:
+                raw = _beside(raw, rounded, partner[..., j])
+            rounded[..., j] = raw
+            return np.asarray(raw * scale, np.float64)
+
+        gptq(weight, factor.act_order, factor.upper, round_column)
+        return factor.as_given(rounded)
+
+
+def _moved(partner: Places, act_order: Places) -> Places:
+    """Partners of the columns in that order, by their places in it."""
+    place = np.argsort(act_order, axis=-1)
+    return np.take_along_axis(place, partner[act_order], -1)
+
+
+def _beside(raw: Reals, rounded: Ints, partner: Places) -> Reals:
+    """The integers of a column, within what its partner's leave; 0 of one still to come."""
+    index = np.broadcast_to(partner[..., np.newaxis, np.newaxis], (*raw.shape, 1))
+    other = np.take_along_axis(rounded, index, -1)[..., 0]
+    return np.clip(raw, -LARGEST_SUM - np.minimum(other, 0), LARGEST_SUM - np.maximum(other, 0))
+
+
+def _with_scales(
+    target: Reals,
+    hessian: Reals,
+    inverse: InverseFactor,
+    grid: IntegerRows,
+    factors: tuple[float, ...],
+) -> tuple[Ints, Reals]:
+    """(codes, factor of each row's scale) with the least error of the rows' products.
+
+    All factors are tried in one run: rows are rounded apart from each other.
+    """
+    groups, outputs, inputs = target.shape
+    wide = np.tile(target, (1, len(factors), 1))
+    every_scale = [np.broadcast_to(grid.scale * f, (groups, outputs, 1)) for f in factors]
+    scale = np.concatenate(every_scale, axis=1)
+    low, high = (np.tile(end, (1, len(factors))) for end in (grid.low, grid.high))
+    codes = IntegerRows(scale, low, high, grid.partner).by_gptq(wide, inverse)
+    errors = error_of(wide - codes * scale, hessian).reshape(groups, len(factors), outputs)
+    best = errors.argmin(axis=1)  # the first among equals: the plan's own scale
+    every = codes.reshape(groups, len(factors), outputs, inputs)
+    index = best[:, np.newaxis, :, np.newaxis]
+    chosen = np.take_along_axis(every, index, 1)[:, 0]
+    return chosen, np.array(factors)[best][..., np.newaxis]

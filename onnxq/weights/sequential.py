@@ -1,0 +1,309 @@
+"""Walk through a model, group after group: Hessians of their inputs, in memory of a few layers.
+
+    float model        segment k  ->  x of group k         x in float
+    quantized model    segment k  ->  xq of group k        what the codes found so far make of it
+
+Both run batch by batch on weights that are mapped from disk. Behind each group, whoever walks adds
+its codes, and the next segment of the quantized model runs with them.
+
+Stages are nodes up to the next tensor that products read, then these products:
+
+    nodes ahead of group 1 | products of group 1 ... nodes up to group 2 | products of group 2 ...
+
+Products of one tensor are a group: they see the same inputs, and are quantized together as soon as
+these are known. A stage's nodes hold products of earlier groups alone, whose codes are final; each
+node runs once, so that the work is linear in the model.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from onnxq.core.threads import workers
+from onnxq.errors import CalibrationError, listed
+from onnxq.graph.walk import node_name, value_name, walk
+from onnxq.operator.nodes import input_at
+from onnxq.weights.activation_cache import KeptArrays, Lane
+from onnxq.weights.hessian import InputHessians, InputSums, can_be_summed, parts_of_inputs
+from onnxq.weights.subgraphs import Segment, cut, segments_of
+from onnxq.weights.write_products import FLOAT_ACCURACY, ProductWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+
+    import onnx_ir as ir
+
+    from onnxq.core.arrays import Array, Singles
+    from onnxq.samples.inputs import Batch
+    from onnxq.weights.hessian import Hessian
+    from onnxq.weights.plan_weights import InBlocks, WeightPlan
+    from onnxq.weights.subgraphs import Segment
+
+    Codes = Mapping[str, Mapping[str, ir.TensorProtocol]]
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """Tensor whose rows products multiply.
+
+    Attributes:
+        tensor: its name.
+        turned: whether its columns are these rows: the last axis but one is summed over.
+    """
+
+    tensor: str
+    turned: bool
+
+    def rows(self, array: Array) -> Singles:
+        """float32 (rows, inputs) of the tensor's array."""
+        last = np.swapaxes(array, -1, -2) if self.turned else array
+        flat = last.reshape(-1, last.shape[-1])
+        return np.ascontiguousarray(flat, np.float32)
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Products that are quantized together.
+
+    Attributes:
+        inputs: that they share; None: nothing can be known of them, as in bodies of loops, or
+            nothing has to be, as of tables.
+        nodes: their names, in the model's order.
+    """
+
+    inputs: Inputs | None
+    nodes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A group, and what has to run before its inputs are known.
+
+    Attributes:
+        segment: of nodes; None: none.
+        group: of products; None: the model ends behind the segment.
+    """
+
+    segment: Segment | None
+    group: Group | None
+
+
+def stages_of(model: ir.Model, plan: WeightPlan) -> list[Stage]:
+    """The stages of a model, in order.
+
+    Args:
+        model: canonical; its nodes are in an order in which they can run.
+        plan: names the products.
+    """
+    left = dict(plan.quantized)
+    grouped: dict[Inputs, list[str]] = {}
+    for node in model.graph:
+        decision = left.get(node_name(node))
+        if decision is not None and not decision.table:
+            del left[node_name(node)]
+            grouped.setdefault(inputs_of(node, decision), []).append(node_name(node))
+    groups = {nodes[0]: Group(inputs, tuple(nodes)) for inputs, nodes in grouped.items()}
+    found = [Stage(None, Group(None, tuple(left)))] if left else []
+    outputs = [value_name(value) for value in model.graph.outputs]
+    segments = segments_of(model.graph, outputs, groups)
+    if segments and segments[0].layer:  # a product comes first
+        found.append(Stage(None, groups[segments[0].layer]))
+    for segment, behind in zip(segments, [*segments[1:], None], strict=True):
+        found.append(Stage(segment, groups[behind.layer] if behind else None))
+    return found
+
+
+def inputs_of(node: ir.Node, decision: InBlocks) -> Inputs:
+    """The tensor beside a product's weight, and how it lies."""
+    left = decision.slot == 0
+    turned = left
+    if node.op_type == "Gemm":
+        turned = left != bool(node.attributes.get_int("transB" if left else "transA", 0))
+    return Inputs(value_name(input_at(node, 1 - decision.slot)), turned)
+
+
+def last_reads(stages: Sequence[Stage]) -> dict[str, int]:
+    """Tensor -> index of the last stage that reads it, to run or to see."""
+    found: dict[str, int] = {}
+    for index, stage in enumerate(stages):
+        if stage.segment is not None:
+            found |= dict.fromkeys(stage.segment.reads, index)
+        if stage.group is not None and stage.group.inputs is not None:
+            found[stage.group.inputs.tensor] = index
+    return found
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GroupWalk:
+    """A model, and what is walked through it.
+
+    Attributes:
+        model: canonical float model.
+        plan: names the products.
+        batches: of samples, read once; none: no group has Hessians.
+        codes: product -> tensors of its codes, which grow while the walk goes on. None: the float
+            model alone is walked through.
+    """
+
+    model: ir.Model
+    plan: WeightPlan
+    batches: Iterable[Batch]
+    codes: Codes | None = None
+
+    def groups(self, seen: Sequence[str]) -> Iterator[tuple[Group, InputHessians | None]]:
+        """Every group in order, with what is seen of its inputs.
+
+        Args:
+            seen: products whose Hessians are wanted; behind the last one, nothing runs.
+
+        Raises:
+            CalibrationError: samples that the model does not run on, or that make NaN or Inf.
+            OutputError: what is between the layers does not fit on the disk.
+        """
+        stages = stages_of(self.model, self.plan)
+        wanted = [i for i, stage in enumerate(stages) if _wants(stage, seen)]
+        with contextlib.ExitStack() as stack:
+            # sums are the same whatever the number of cores, with one BLAS thread
+            stack.enter_context(workers(1))
+            run = _Run(self, stages, seen, stack) if wanted else None
+            for index, stage in enumerate(stages):
+                runs = run is not None and index <= wanted[-1]
+                inputs = run.seen_at(index) if run is not None and runs else None
+                if stage.group is not None:
+                    yield stage.group, inputs
+                if run is not None and runs:
+                    run.drop_ended(index)
+
+
+def _wants(stage: Stage, seen: Sequence[str]) -> bool:
+    """Whether a Hessian is wanted of the stage's group."""
+    group = stage.group
+    return group is not None and group.inputs is not None and not {*seen}.isdisjoint(group.nodes)
+
+
+class _Run:
+    """Lanes of one walk.
+
+    Args:
+        walk: of it.
+        stages, seen: of the model, and as of `groups`.
+        stack: closes what is opened.
+    """
+
+    def __init__(
+        self,
+        walked: GroupWalk,
+        stages: Sequence[Stage],
+        seen: Sequence[str],
+        stack: contextlib.ExitStack,
+    ) -> None:
+        self.walked, self.stages, self.seen = walked, stages, seen
+        self.nodes = {node_name(node): node for node in walked.model.graph}
+        self.last = last_reads(stages)
+        self.ended: dict[int, list[str]] = {}
+        for tensor, index in self.last.items():
+            self.ended.setdefault(index, []).append(tensor)
+        feeds, self.batches = stack.enter_context(KeptArrays()), 0
+        for batch in walked.batches:
+            self.batches += 1
+            for tensor, array in batch.items():
+                feeds.add(tensor, array)
+        self.floats = stack.enter_context(Lane(feeds, self.batches))
+        self.quantized = None
+        if walked.codes is not None:
+            self.quantized = stack.enter_context(Lane(feeds, self.batches))
+
+    def seen_at(self, index: int) -> InputHessians | None:
+        """Inputs of a stage's group, behind its segment; None: none are wanted."""
+        stage = self.stages[index]
+        if stage.segment is not None:
+            self._advance(stage.segment)
+        if stage.group is None or not _wants(stage, self.seen):
+            return None
+        group = stage.group
+        parts = parts_of_inputs(self.walked.plan.quantized[group.nodes[0]].inputs)
+        if len(parts) > 1:
+            return InputHessians(parts, functools.partial(self._summed, group))
+        found = InputHessians.whole(self._summed(group, parts[0]))
+        self.drop_ended(index)  # their room is the solver's
+        return found
+
+    def drop_ended(self, index: int) -> None:
+        """Forgets tensors that no stage behind this one reads."""
+        for tensor in self.ended.pop(index, ()):
+            self.floats.drop(tensor)
+            if self.quantized is not None:
+                self.quantized.drop(tensor)
+
+    def _advance(self, segment: Segment) -> None:
+        gives = [tensor for tensor in segment.gives if tensor in self.last]
+        if not gives:
+            return
+        part = cut(self.walked.model, self.nodes, segment, gives)
+        self.floats.advance(part)
+        if self.quantized is not None:
+            self._write_codes(part)
+            self.quantized.advance(part)
+
+    def _write_codes(self, part: ir.Model) -> None:
+        """Gives the products of a part the codes that were found."""
+        writer, codes = ProductWriter(part, FLOAT_ACCURACY), self.walked.codes or {}
+        for node, _ in list(walk(part.graph)):
+            name = node_name(node)
+            if name in codes:
+                writer.write(node, codes[name], self.walked.plan.quantized[name])
+
+    def _summed(self, group: Group, part: slice) -> Hessian:
+        inputs = group.inputs
+        assert inputs is not None
+        size = part.stop - part.start
+        sums = InputSums(inputs.tensor, size, has_cross=self.quantized is not None)
+        for batch in range(self.batches):
+            wanted = inputs.rows(self.floats.get(inputs.tensor, batch))[:, part]
+            if self.quantized is None:
+                sums.add(wanted, None)
+                continue
+            seen = inputs.rows(self.quantized.get(inputs.tensor, batch))[:, part]
+            if can_be_summed(wanted) and not can_be_summed(seen):
+                raise CalibrationError(self._spoilt(inputs.tensor))
+            sums.add(seen, wanted)
+        return sums.hessian()
+
+    def _spoilt(self, tensor: str) -> str:
+        """The remedy for a tensor that is finite in the float model alone."""
+        ahead = products_ahead(self.walked.model, tensor, self.walked.codes or {})
+        return (
+            f"tensor '{tensor}', which products read, is finite in the float model, and NaN, Inf "
+            f"or huge behind the codes of {listed(ahead)}: a function between them, such as Log, "
+            "takes no rounded weights. Leave them in float: "
+            f"{' '.join(f'--exclude {name}' for name in ahead)}"
+        )
+
+
+def products_ahead(model: ir.Model, tensor: str, products: Collection[str]) -> list[str]:
+    """The nearest products ahead of a tensor: those that it depends on by other nodes alone.
+
+    Args:
+        model: canonical float model.
+        tensor: name of a node's output.
+        products: names of nodes.
+    """
+    made = {value_name(value): node for node in model.graph for value in node.outputs}
+    found: dict[str, None] = {}
+    todo, seen = [tensor], {tensor}
+    while todo:
+        node = made.get(todo.pop())
+        if node is None:
+            continue
+        if node_name(node) in products:
+            found[node_name(node)] = None
+            continue
+        inputs = {value_name(value) for value in node.inputs if value is not None}
+        todo.extend(inputs - seen)
+        seen |= inputs
+    return [*found]

@@ -1,0 +1,158 @@
+"""Smoothing: large channels of a product's input are divided, the weight's rows multiplied.
+
+`smoothing` has the derivation, and chooses the exponent of each site by measured error;
+`smoothing_sites` finds who takes the factors: the normalization or the weight ahead, at no cost, or
+a Mul, which takes a pass over the tensor beside the product's many.
+
+Sites are judged together in the whole flow.
+There they are calibrated, planned and run as asked for, since tensors that 8 bits could not hold
+before may fit now, so that nodes that the data left in float come back to integers. Tried are all
+sites, half of those that bring nodes back, and those alone whose products were in integers anyway.
+What loses least at the outputs, on samples held back, stays if it gains more than chance explains
+(onnxq.weights.judgement). A model that takes a product out of integers is none of them: what
+it gains by float says nothing for its factors.
+
+Where the biases of all products are corrected behind, and one model was tried, a gain in sum is
+enough: luck is gone from the outputs then, and each site has been judged by thousands of rows. One
+that chance does not explain would be too much to ask: the few numbers that a classifier gives for a
+sample tell a small gain from luck by hundreds of samples, and a few are held back.
+scripts/bench_improve.md has what `smooth, bias` gains on samples that nothing had seen.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from onnxq.core.threads import workers
+from onnxq.dynamic.dynamic_decision import Objective
+from onnxq.graph.walk import node_name, walk
+from onnxq.operator import Float, NodeForm
+from onnxq.quantized.outcome import Outcome
+from onnxq.static.choosing.named_forms import NamedForm
+from onnxq.static.choosing.rules import open_entry
+from onnxq.weights.held_back import too_few
+from onnxq.weights.improvement import EqualModel, ModelImprovement, register
+from onnxq.weights.smoothing import site_choices
+from onnxq.weights.smoothing_sites import sites_of
+from onnxq.weights.smoothing_trial import NO_FACTORS, Flow, trial_of
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from onnxq.samples import Samples
+    from onnxq.static.choosing.named_forms import Naming
+    from onnxq.static.prepared import Prepared
+    from onnxq.weights.judgement import Judgement
+    from onnxq.weights.smoothing import SiteChoice
+    from onnxq.weights.smoothing_sites import Site
+    from onnxq.weights.smoothing_trial import FactorTrial
+
+
+NO_SITES = "the model has no product of matrices whose input could be smoothed"
+
+
+@register
+class Smooth(ModelImprovement):
+    """SmoothQuant, its exponent chosen per site by measured error."""
+
+    name = "smooth"
+
+    def improve(
+        self, prepared: Prepared, samples: Samples, objective: Objective = Objective.SPEED
+    ) -> EqualModel:
+        """Site by site, then as a whole; see the module."""
+        flow = Flow.of(prepared, samples, objective)
+        return factored(flow, self.name, sites_of(prepared, -1, objective), NO_SITES)
+
+
+CHANCE = "{} samples cannot tell this gain from chance"
+LEAVES = "products that would leave integers: {}, '{}' among them"
+
+
+def factored(flow: Flow, name: str, sites: Sequence[Site], none: str) -> EqualModel:
+    """The model with factors at those of the sites where they help.
+
+    Args:
+        flow: that the model will be made by.
+        name: of the improvement.
+        sites: where factors can be.
+        none: what is said where there are no sites.
+    """
+    if why := too_few(flow.batches) if sites else none:
+        return EqualModel(flow.prepared.model, (Outcome(name, "", False, why=why),))
+    with workers(1):  # sums are the same on every machine with one BLAS thread
+        return _judged(flow, name, site_choices(flow, sites))
+
+
+def _judged(flow: Flow, name: str, choices: Sequence[SiteChoice]) -> EqualModel:
+    """The model with those sites that lose least at the outputs together."""
+    factors = {c.site: c.factors for c in choices if c.factors is not None}
+    if not factors:
+        return EqualModel(flow.prepared.model, tuple(c.outcome(name, kept=False) for c in choices))
+    plain = trial_of(flow, NO_FACTORS, {})
+    stayed = [s for s in factors if any(map(plain.runs_in_integers, s.readers))]
+    ordered = sorted(choices, key=lambda c: -c.after_db)
+    back = [c.site for c in ordered if c.site in factors and c.site not in stayed]
+    floats = _left_by_data(flow.prepared, plain, choices)
+    tried = []
+    for count in sorted({0, len(back) // 2, len(back)}):
+        sites = {site: factors[site] for site in (*stayed, *back[:count])}
+        divided = {product for site in sites for product in site.readers}
+        naming = {product: form for product, form in floats.items() if product not in divided}
+        if sites:
+            tried.append(trial_of(flow, sites, naming))
+    least = min(tried, key=lambda trial: (len(plain.products - trial.products), trial.errors.sum()))
+    is_corrected = all(c.is_corrected for c in choices if c.site in least.sites)
+    judgement, needs_proof = least.beside(plain), not is_corrected or len(tried) > 1
+    ruling = _Ruling(judgement, judgement.is_gain(len(tried)), needs_proof)
+    whole = ruling.outcome(name, plain.products - least.products)
+    best = least if whole.kept else plain
+    outcomes = [c.outcome(name, kept=c.site in best.sites) for c in choices]
+    products = [product for choice in choices for product in choice.site.readers]
+    more = sum(map(best.runs_in_integers, products)) - sum(map(plain.runs_in_integers, products))
+    if more:
+        whole = replace(whole, why=f"{more} more of {len(products)} products run in integers")
+    return EqualModel(best.model, (*outcomes, whole), best.naming)
+
+
+@dataclass(frozen=True, slots=True)
+class _Ruling:
+    """A judgement, and what it takes to stay.
+
+    Attributes:
+        judgement: at the outputs.
+        is_sure: whether it is a gain that chance does not explain.
+        needs_proof: whether it takes such a gain.
+    """
+
+    judgement: Judgement
+    is_sure: bool
+    needs_proof: bool
+
+    def outcome(self, name: str, lost: Collection[str]) -> Outcome:
+        """Outcome at the outputs; `lost` are products that leave integers."""
+        found, why = self.judgement, ""
+        kept = (self.is_sure or not self.needs_proof) and found.is_less and not lost
+        if found.is_less and not self.is_sure:
+            why = CHANCE.format(found.after.size)
+        if lost:
+            why = LEAVES.format(len(lost), min(lost))
+        return Outcome(name, "", kept, found.before_db, found.after_db, why)
+
+
+def _left_by_data(prepared: Prepared, plain: FactorTrial, choices: Sequence[SiteChoice]) -> Naming:
+    """Forms of products that the data leave in float: their own input is what codes cannot hold.
+
+    Smoothing other tensors does not make it fit, though it stands out less among what is left, or
+    more: so they stay where they are until their own input is smoothed.
+    """
+    nodes = {node_name(node): node for node, _ in walk(prepared.model.graph)}
+    naming: dict[str, NamedForm] = {}
+    for name in (name for choice in choices for name in choice.site.readers):
+        entry, decision = open_entry(nodes[name], prepared.qconfig), plain.decisions[name]
+        if plain.runs_in_integers(name) or entry is None:
+            continue
+        if isinstance(decision, Float):
+            naming[name] = NamedForm(replace(entry, form=NodeForm.FLOAT), decision.reason)
+    return naming

@@ -1,0 +1,363 @@
+"""Factors that smooth the input of products, and the exponent that serves a site best.
+
+    Y = X W = (X diag(1/s)) (diag(s) W),      s[j] = max|X[:, j]|^a / max|W[j, :]|^(1 - a)
+
+One scale holds all channels of X, so that a few large ones leave the others few codes; W has a
+scale per column, which a large row widens. With a = 1 all channels of X get one range, with a = 0
+all rows of W. (Xiao et al. 2022, "SmoothQuant", equation 4.) Which a is best depends on both
+distributions: what activations gain, weights pay for (scripts/bench_smooth.md). So each is tried
+with the very quantizers, and what decides is the error of the rounded product, row by row
+
+    mean over rows r of |Yq[r] - Y[r]|^2 / |Y[r]|^2
+
+since a normalization behind brings every row, which is a token, to one size: a few tokens with huge
+values would otherwise decide alone.
+
+Where a bias is corrected behind, it takes the mean of the errors away, most of which is the
+weight's: X has a mean, and rounding W errs on it in every row alike. What is left to decide by is
+
+    mean over rows r of |E[r] - mean(E)|^2 / |Y[r]|^2        E = Yq - Y
+
+which leaves more to the weight: exponents come out larger.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from onnxq import catalog
+from onnxq.affine import fake_quantize
+from onnxq.core.arrays import Singles
+from onnxq.graph.weights import constant_array
+from onnxq.observers.tensor_noise import decibels
+from onnxq.operator.nodes import input_at
+from onnxq.ort import runtime
+from onnxq.ort.expose import expose
+from onnxq.quantized.outcome import Outcome
+from onnxq.weights.held_back import is_held_back
+from onnxq.weights.integer_products import at_run_time, integer_products
+from onnxq.weights.layerwise import all_feeds
+from onnxq.weights.smoothing_sites import along
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from onnxq.core.arrays import Reals
+    from onnxq.samples.inputs import Batch
+    from onnxq.static.prepared import Prepared
+    from onnxq.weights.integer_products import IntegerProduct
+    from onnxq.weights.smoothing_sites import Site
+    from onnxq.weights.smoothing_trial import Flow
+
+
+Rounding = Callable[[Singles], Singles]
+"""Gives an array as its codes would have it."""
+Noise = Callable[[Singles, Singles], float]
+"""Error of rows, beside what was wanted."""
+
+EXPONENTS = (0.25, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
+"""Exponents that are tried beside none; errors change by less than half a dB between neighbours."""
+SMALLEST = 2.0**-20
+"""Share of the largest magnitude that a channel or a row counts as at least, for finite factors."""
+QUIET = 1e-3
+"""Share of the median row's power that a row counts as at least: below, its error is nothing."""
+
+OUTPUTS = 256
+"""Outputs of a weight that are looked at, evenly spread: an error of X is in all of them alike."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Product:
+    """One of the products that read X.
+
+    Attributes:
+        weight: float32, as its node has it.
+        undone: factors of the weight, which broadcast, that undo those that X is divided by.
+        rounded: the weight as its codes would have it.
+        rows: X in matrices (groups, places, inputs).
+        matrix: the weight in matrices (groups, outputs, inputs).
+        noise: of its results.
+    """
+
+    weight: Singles
+    undone: Callable[[Reals], Reals]
+    rounded: Rounding
+    rows: Callable[[Singles], Singles]
+    matrix: Callable[[Singles], Singles]
+    noise: Noise
+
+    def largest(self, channels: int) -> Reals:
+        """(channels,): largest magnitude that the weight has for each channel of X."""
+        labels = np.rint(self.undone(np.arange(1.0, channels + 1))).astype(np.int64) - 1
+        found = np.zeros(channels)
+        np.maximum.at(found, np.broadcast_to(labels, self.weight.shape), np.abs(self.weight))
+        return found
+
+
+def smoothing_factors(x_max: Reals, w_max: Reals, exponent: float) -> Reals:
+    """S = x_max^a / w_max^(1 - a), shape (channels,), all above 0.
+
+    Args:
+        x_max: (channels,), largest magnitude of each channel of X.
+        w_max: (channels,), largest magnitude in each row of W.
+        exponent: a, from 0 to 1.
+    """
+    x, w = (np.maximum(v, SMALLEST * max(float(v.max(initial=0.0)), 1e-30)) for v in (x_max, w_max))
+    return np.asarray(x**exponent / w ** (1 - exponent), np.float64)
+
+
+def reach(maxima: Reals) -> Reals:
+    """Magnitude that each channel may have in samples to come, (channels,).
+
+    Half as many samples found less, by some factor; as many again may find more by as much:
+
+        r[j] = m[j] * m[j] / l[j]        m, l: the larger and the smaller of the halves' maxima
+
+    A channel that speaks always has r = m, or little more. One that hardly ever does is not blown
+    up by what it happened to be, since a single sample with 30 times as much would then widen the
+    one range of the tensor; none is taken for larger than the largest is.
+
+    Args:
+        maxima: (batches, channels), largest magnitudes.
+    """
+    if len(maxima) < 2:
+        return np.asarray(maxima.max(0))
+    halves = np.stack([maxima[::2].max(0), maxima[1::2].max(0)])
+    most, least = halves.max(0), halves.min(0)
+    grown = np.divide(most * most, least, out=np.full_like(most, np.inf), where=least > 0)
+    return np.asarray(np.minimum(grown, most.max()), np.float64)
+
+
+def row_noise(wanted: Singles, got: Singles) -> float:
+    """Mean over rows of error power over power; arrays (rows, columns)."""
+    power = np.square(wanted, dtype=np.float64).sum(1)
+    error = np.square(got - wanted, dtype=np.float64).sum(1)
+    least = QUIET * float(np.median(power)) if power.size else 0.0
+    seen = power > 0
+    return float((error[seen] / np.maximum(power[seen], least)).mean()) if seen.any() else 0.0
+
+
+def varying_noise(wanted: Singles, got: Singles) -> float:
+    """`row_noise` of what is left when a bias has taken the mean of the errors away."""
+    return row_noise(wanted, got - (got - wanted).mean(0))
+
+
+def product_noise(
+    x: Singles, factors: Reals, rounded: Rounding, products: Sequence[Product], axis: int
+) -> float:
+    """Mean noise of the products of X / s by s W, both rounded.
+
+    Args:
+        x: with its channels on that axis.
+        factors: s, (channels,).
+        rounded: X / s as its codes would have it.
+        products: that read X.
+        axis: of the channels.
+    """
+    shape = [1] * x.ndim
+    shape[axis] = -1
+    x_rounded = rounded((x / factors.reshape(shape)).astype(np.float32))
+    noises = []
+    for product in products:
+        weight = product.rounded((product.weight * product.undone(factors)).astype(np.float32))
+        wanted, got = (
+            np.matmul(product.rows(seen), _some_outputs(product.matrix(w)).swapaxes(1, 2))
+            for seen, w in ((x, product.weight), (x_rounded, weight))
+        )
+        noises += [product.noise(*group) for group in zip(wanted, got, strict=True)]
+    return float(np.mean(noises))
+
+
+def _some_outputs(matrix: Singles) -> Singles:
+    return matrix[:, :: max(1, matrix.shape[1] // OUTPUTS)]
+
+
+MOST_ROWS = 1024
+"""Rows of all samples that a site looks at to choose, evenly spread; of images, places."""
+WINDOW = 16
+"""Pixels along each axis of an image, from its middle, that a site looks at."""
+MUL_GAIN_DB = 1.0
+"""Gain from which on a Mul, an element-wise pass over the tensor, is worth its time."""
+NO_HELP = "no exponent loses less"
+NO_GAIN = "the outputs do not gain by it"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SiteChoice:
+    """A site with the factors that serve it best.
+
+    Attributes:
+        site: where.
+        factors: (channels,); None: none help.
+        before_db: SQNR of its products without them, on samples held back.
+        after_db: likewise with them.
+        exponent: that gives them.
+        is_corrected: whether the biases of all its products are corrected behind.
+    """
+
+    site: Site
+    factors: Reals | None
+    before_db: float
+    after_db: float
+    exponent: float
+    is_corrected: bool
+
+    def outcome(self, improvement: str, *, kept: bool) -> Outcome:
+        """Outcome of the site."""
+        where = "folded into constants ahead" if self.site.folds else "a Mul ahead"
+        why = f"exponent {self.exponent:g}, {where}" if kept else NO_GAIN
+        if self.factors is None:
+            why = NO_HELP
+        return Outcome(improvement, self.site.tensor, kept, self.before_db, self.after_db, why)
+
+
+def site_choices(flow: Flow, sites: Sequence[Site]) -> list[SiteChoice]:
+    """The choice of every site, each on its own, with the others as they are.
+
+    Args:
+        flow: that the model will be made by.
+        sites: where factors can be.
+    """
+    found = integer_products(flow.prepared, flow.objective)
+    return [
+        _choice(site, seen, [found[name] for name in site.readers], flow)
+        for site, seen in _seen(flow.prepared, sites, flow.batches)
+    ]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Part:
+    """A tensor in some batches of the float model.
+
+    Attributes:
+        x: places of it, with the channels on the site's axis.
+        maxima: (batches, channels), largest magnitude of each channel, over all places.
+    """
+
+    x: Singles
+    maxima: Reals
+
+    @classmethod
+    def of(cls, x: Singles, axis: int, most: int) -> _Part:
+        """The part of one batch; at most about so many places of it are kept."""
+        others = tuple(a for a in range(x.ndim) if a != axis % x.ndim)
+        kept = _spread_rows(x, most) if axis == -1 else _cropped(x, most)
+        return cls(kept, np.abs(x).max(others).astype(np.float64)[np.newaxis])
+
+    @classmethod
+    def joined(cls, parts: Sequence[_Part]) -> _Part:
+        """All parts as one."""
+        x, maxima = ([getattr(part, name) for part in parts] for name in ("x", "maxima"))
+        return cls(np.concatenate(x), np.concatenate(maxima))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Seen:
+    """Parts of a tensor: two to choose an exponent by, and one that judges."""
+
+    first: _Part
+    second: _Part
+    held: _Part
+
+
+def _seen(
+    prepared: Prepared, sites: Sequence[Site], batches: Sequence[Batch]
+) -> Iterator[tuple[Site, _Seen]]:
+    """Each site with what its tensor is in the float model."""
+    inputs = {value.name for value in prepared.model.graph.inputs}
+    inner = [site.tensor for site in sites if site.tensor not in inputs]
+    exposed = expose(prepared.model, inner)
+    kept: list[tuple[list[_Part], list[_Part]]] = [([], []) for _ in sites]
+    held = sum(map(is_held_back, range(len(batches))))
+    with runtime.open_session(exposed.model, threads=1) as session:
+        for index, feeds in enumerate(all_feeds(prepared, batches)):
+            got = dict(zip(inner, session.run(feeds, list(exposed.outputs.values())), strict=True))
+            share = held if is_held_back(index) else len(batches) - held
+            most = -(-MOST_ROWS // max(share, 1))
+            for site, parts in zip(sites, kept, strict=True):
+                x = {**feeds, **got}[site.tensor].astype(np.float32, copy=False)
+                parts[is_held_back(index)].append(_Part.of(x, site.axis, most))
+    for site, (seen, judging) in zip(sites, kept, strict=True):
+        yield site, _Seen(*map(_Part.joined, (seen[::2], seen[1::2], judging)))
+
+
+def _spread_rows(x: Singles, most: int) -> Singles:
+    """Rows of x (rows, channels), evenly spread, and the one with the largest value of all."""
+    rows = x.reshape(-1, x.shape[-1])
+    if len(rows) <= most:
+        return np.array(rows, np.float32)
+    places = np.linspace(0, len(rows) - 1, most).astype(np.int64)
+    return np.array(rows[np.union1d(places, np.abs(rows).max(1).argmax())], np.float32)
+
+
+def _cropped(x: Singles, most: int) -> Singles:
+    """The middle of images (images, channels, *spatial): as many as give `most` places, or one."""
+    middle = tuple(slice((n - min(n, WINDOW)) // 2, (n + min(n, WINDOW)) // 2) for n in x.shape[2:])
+    part = x[(slice(None), slice(None), *middle)]
+    places = int(np.prod(part.shape[2:]))
+    return np.array(part[: max(1, most // max(places, 1))], np.float32)
+
+
+def _choice(site: Site, seen: _Seen, readers: Sequence[IntegerProduct], flow: Flow) -> SiteChoice:
+    """The exponent whose products lose least, judged on the part held back.
+
+    An exponent near 1 brings every channel to the very range that it had: what another sample has
+    beyond it is cut off. So each is tried on other samples than its factors and scales are made of.
+    """
+    products = [_product(reader, site.axis, _noise_of(reader, flow)) for reader in readers]
+    spec = next((r.observer for r in readers if r.observer is not None), None)
+    channels, rank = seen.first.maxima.shape[1], seen.first.x.ndim
+    w_max = np.max([p.largest(channels) for p in products], 0)
+
+    def made(part: _Part, exponent: float) -> tuple[Reals, Rounding]:
+        factors = np.ones(channels)
+        if exponent:
+            factors = smoothing_factors(reach(part.maxima), w_max, exponent)
+        if spec is None:
+            return factors, at_run_time
+        observer = spec()
+        observer.observe((part.x / along(factors, site.axis, rank)).astype(np.float32), 0)
+        grid = observer.calculate_qparams()
+        return factors, lambda values: fake_quantize(values, grid)
+
+    def noise(made_of: _Part, tried_on: _Part, exponent: float) -> float:
+        return product_noise(tried_on.x, *made(made_of, exponent), products, site.axis)
+
+    noises = {a: noise(seen.first, seen.second, a) for a in (0.0, *EXPONENTS)}
+    best = min(noises, key=lambda a: noises[a])
+    both = _Part.joined([seen.first, seen.second])
+    before, after = (decibels(1.0, noise(both, seen.held, a)) for a in (0.0, best))
+    helps = after - before > (0.0 if site.folds else MUL_GAIN_DB)
+    factors = made(both, best)[0] if helps else None
+    is_corrected = all(product.noise is varying_noise for product in products)
+    return SiteChoice(site, factors, before, after, best, is_corrected)
+
+
+def _noise_of(product: IntegerProduct, flow: Flow) -> Noise:
+    """The noise that counts: what is left behind the improvements that follow."""
+    return varying_noise if flow.corrects_biases and product.has_bias else row_noise
+
+
+def _product(found: IntegerProduct, axis: int, noise: Noise) -> Product:
+    node, slot = found.node, found.slot
+    operator = catalog.find(node.op_type, node.domain)
+    assert operator is not None
+    unfolded, x = operator.unfolded(node), input_at(node, 0)
+    assert unfolded is not None
+    assert x.shape is not None
+    rank = len(x.shape)
+
+    def undone(factors: Reals) -> Reals:
+        way = operator.undone(node, along(factors, axis, rank))
+        assert way is not None  # of a site
+        return way[slot]
+
+    def rows(seen: Singles) -> Singles:
+        return unfolded.rows(seen, slice(0, unfolded.places(seen)))
+
+    weight = np.asarray(constant_array(input_at(node, slot)), np.float32)
+    return Product(weight, undone, found.rounded, rows, unfolded.matrix, noise)

@@ -1,0 +1,166 @@
+"""Trials of factors: the float model with them, in the whole flow, and what its outputs lose.
+
+The flow is the one that the model will be made by: with its qconfig, target, range reduction and
+objective. Each sample that was held back is judged by the mean of two errors: with ranges that have
+not seen it, as those of samples to come, which cut off what is beyond them; and with the ranges of
+all samples, as calibration will have. Where one of them has more in a channel than its factor was
+made for, these grow for the whole tensor, which the others alone would not show.
+
+Where `bias` or `round` follow, biases are corrected here, too. The error of a quantized model
+has a part that is the same for all samples; which way it falls is luck, and it hides what factors
+do: from another part of the same samples, they may lose where these gain. `bias` and `round` take
+that part away, with factors or without.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from onnxq.ort import runtime
+from onnxq.samples import Samples
+from onnxq.samples.excerpt import rows_of
+from onnxq.static.calibrate import calibrate
+from onnxq.static.choosing.again import chosen_again
+from onnxq.static.observed_range import plan_as_targeted
+from onnxq.static.prepare import prepared_again
+from onnxq.static.rewrite import rewrite
+from onnxq.weights.bias import Bias
+from onnxq.weights.held_back import enough, is_held_back
+from onnxq.weights.improvement import WeightImprovement, find
+from onnxq.weights.judgement import Judgement, powers_of
+from onnxq.weights.layerwise import all_feeds, is_float
+from onnxq.weights.smoothing_sites import with_factors
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    import onnx_ir as ir
+
+    from onnxq.core.arrays import Reals
+    from onnxq.dynamic.dynamic_decision import Objective
+    from onnxq.samples.inputs import Batch
+    from onnxq.static.choosing.named_forms import Naming
+    from onnxq.static.placing.decision import Decision
+    from onnxq.static.plan import Plan
+    from onnxq.static.prepared import Prepared
+    from onnxq.weights.judgement import Compared
+    from onnxq.weights.smoothing_sites import Site
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FactorTrial:
+    """A model in the whole flow.
+
+    Attributes:
+        model: the float model.
+        naming: forms that go with it.
+        sites: that have factors.
+        signal: float64 (samples,), power of the float model's outputs, each in units of its own.
+        errors: float64 (samples,), that of what this one misses.
+        decisions: of the plan by all samples.
+        products: names of the nodes with a weight that run in integers then.
+    """
+
+    model: ir.Model
+    naming: Naming
+    sites: frozenset[Site]
+    signal: Reals
+    errors: Reals
+    decisions: Mapping[str, Decision]
+    products: frozenset[str]
+
+    def runs_in_integers(self, node: str) -> bool:
+        """Whether the plan has the product in integers."""
+        return node in self.products
+
+    def beside(self, plain: FactorTrial) -> Judgement:
+        """The judgement of this one beside the model as it is, on the same samples."""
+        return Judgement(plain.signal, plain.errors, self.errors)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Flow:
+    """The whole flow, as it will be carried out.
+
+    Attributes:
+        prepared: the float model, and what is to become of it.
+        batches: of the float model; some of them judge.
+        objective: of the plan.
+    """
+
+    prepared: Prepared
+    batches: Sequence[Batch]
+    objective: Objective
+
+    @classmethod
+    def of(cls, prepared: Prepared, samples: Samples, objective: Objective) -> Flow:
+        """The flow on as many of the samples as tell enough."""
+        batches = enough(samples, prepared.inputs, prepared.feedback.values())
+        return cls(prepared, batches, objective)
+
+    @property
+    def corrects_biases(self) -> bool:
+        """Whether an improvement follows that does."""
+        asked = map(find, self.prepared.qconfig.improve)
+        return any(isinstance(each, WeightImprovement) and each.corrects_biases for each in asked)
+
+    def written(self, made: Prepared, plan: Plan, batches: Sequence[Batch]) -> ir.Model:
+        """A quantized model of the flow, with biases from these batches where they follow."""
+        if not self.corrects_biases:
+            return rewrite(made, plan)
+        samples = Samples("samples of a trial", len(batches), lambda: iter(batches))
+        improved = Bias().improve(made, plan, samples)
+        return rewrite(improved.prepared, improved.plan)
+
+
+NO_FACTORS: Mapping[Site, Reals] = {}
+
+
+def trial_of(flow: Flow, factors: Mapping[Site, Reals], naming: Naming) -> FactorTrial:
+    """The model with these factors and forms, quantized, and judged on the batches held back."""
+    prepared, batches, made = flow.prepared, flow.batches, flow.prepared
+    if factors:
+        made = prepared_again(prepared, with_factors(prepared.model, factors))
+    if naming:
+        made = chosen_again(made, naming)
+    made = replace(made, input_codes={}, output_codes=())
+    some, held = ([b for i, b in enumerate(batches) if is_held_back(i) is k] for k in (False, True))
+    unseen = calibrate(made, some, threads=1)
+    seen = calibrate(made, held, statistics=unseen, threads=1)
+    before, planned = (
+        plan_as_targeted(made, statistics, batches, flow.objective)
+        for statistics, batches in ((unseen, some), (seen, batches))
+    )
+    with (
+        runtime.open_session(prepared.model, threads=1) as floats,
+        runtime.open_session(flow.written(made, before, some), threads=1) as without,
+        runtime.open_session(flow.written(made, planned, batches), threads=1) as session,
+    ):
+        found = powers_of(_compared(prepared, batches, floats, (without, session)))
+    signal, *errors = np.zeros((3, 1)) if found is None else found
+    return FactorTrial(
+        made.model,
+        naming,
+        frozenset(factors),
+        signal,
+        np.mean(errors, axis=0),
+        planned.decisions,
+        frozenset({*planned.weights, *planned.dynamic}),
+    )
+
+
+def _compared(
+    prepared: Prepared,
+    batches: Sequence[Batch],
+    floats: runtime.Session,
+    others: Sequence[runtime.Session],
+) -> Iterator[Compared]:
+    """Outputs of the batches held back: of the float model, and of the other ones."""
+    for index, feeds in enumerate(all_feeds(prepared, batches)):
+        if is_held_back(index):
+            results = [session.run(feeds, floats.outputs) for session in (floats, *others)]
+            outputs = zip(*results, strict=True)
+            yield rows_of(batches[index]), [each for each in outputs if is_float(each[0])]

@@ -1,0 +1,218 @@
+"""Writes nodes that read weights in blocks: com.microsoft MatMulNBits and GatherBlockQuantized.
+
+    Y = X W         ->  MatMulNBits(X, codes, scales, zero_points)
+    Y = W X         ->  Transpose(MatMulNBits(Transpose(X), ...))
+    Y = A' B' + beta C   ->  Add(MatMulNBits(A', ...), Mul(C, beta))
+
+    Y = Gather(T, ids)   ->  GatherBlockQuantized(Reshape(codes), ids, scales, zero_points)
+
+The two read codes in the same order, in blocks of a product and in rows of a lookup: a Reshape lets
+one table serve both. ONNX Runtime folds it when it loads the model. Codes of a table that no
+product reads are stored as rows.
+
+A constant C of one number per output is the bias of MatMulNBits; alpha is 1 in canonical graphs.
+No weight is read: codes come from whoever has them, in memory or on disk. ONNX Runtime looks for
+the codes in the graph of the product alone, so that they are initializers of that graph.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxq.graph.edit import FreeNames, graph_of, new_constant, new_initializer, replace
+from onnxq.graph.walk import node_name, value_name
+from onnxq.graph.weights import derived, renamed
+from onnxq.operator.nodes import find_input, input_at, shape
+from onnxq.operator.site import MICROSOFT
+from onnxq.ort.node_kinds import PRODUCT_OF_BLOCKS, ROWS_OF_BLOCKS
+from onnxq.qparams.groups import CODES
+from onnxq.weights.tables import is_lookup
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from onnxq.weights.plan_weights import InBlocks
+
+
+class StoredCodes:
+    """Initializers of codes, scales and zero points, by graph and by what they are of."""
+
+    def __init__(self) -> None:
+        self._made: dict[tuple[ir.Graph, str], Sequence[ir.Value]] = {}
+
+    def of(
+        self, graph: ir.Graph, decision: InBlocks, make: Callable[[], Sequence[ir.Value]]
+    ) -> Sequence[ir.Value]:
+        """Initializers of the graph; those that are not there yet are made.
+
+        Args:
+            graph: of the node that reads them.
+            decision: on the node; decisions of one `stored_as` share them.
+            make: adds them to the graph.
+        """
+        key = (graph, decision.stored_as)
+        if key not in self._made:
+            self._made[key] = make()
+        return self._made[key]
+
+
+def drop_if_unread(weight: ir.Value) -> None:
+    """Removes a float weight that no node reads any more, and that is no output of its graph."""
+    kept = weight.uses() or weight.is_graph_output() or not weight.is_initializer()
+    if not kept and weight.graph is not None:
+        weight.graph.initializers.pop(value_name(weight), None)
+
+
+MATRIX = 2
+GEMM_BIAS = 2  # slot
+BIAS_SLOT = 5  # of MatMulNBits; 4 is g_idx
+FLOAT_ACCURACY, INT8_ACCURACY = 0, 4
+"""accuracy_level: activations stay float32; or each block of a row becomes int8."""
+ACCURACIES = (FLOAT_ACCURACY, INT8_ACCURACY)
+
+
+class ProductWriter:
+    """Writer of one model's products; nodes that read one weight in one graph share its codes.
+
+    Args:
+        model: changed in place.
+        accuracy: accuracy_level of the products.
+    """
+
+    def __init__(self, model: ir.Model, accuracy: int = INT8_ACCURACY) -> None:
+        self._model = model
+        self._names = FreeNames(model)
+        self._accuracy = accuracy
+        self._stored = StoredCodes()
+
+    def write(
+        self, node: ir.Node, tensors: Mapping[str, ir.TensorProtocol], decision: InBlocks
+    ) -> None:
+        """Replaces a node.
+
+        Args:
+            node: MatMul or Gemm of the model.
+            tensors: arrays of `PackedBlocks` by their names, in memory or on disk.
+            decision: on the node.
+        """
+        self._model.opset_imports.setdefault(MICROSOFT, 1)
+        weight = input_at(node, decision.slot)
+        graph = graph_of(node)
+        stored = self._stored.of(graph, decision, lambda: self._add(graph, tensors, decision))
+        write = self._rows if is_lookup(node) else self._product
+        made = write(node, stored, decision)
+        replace(node, made, self._names)
+        made.name, node.name = node.name, None
+        drop_if_unread(weight)
+
+    def _add(
+        self, graph: ir.Graph, tensors: Mapping[str, ir.TensorProtocol], decision: InBlocks
+    ) -> list[ir.Value]:
+        """New initializers that hold the codes."""
+        made = []
+        for kind, tensor in tensors.items():
+            name = self._names.value(f"{decision.table or decision.tensor}_{kind}")
+            shape = _shape_of_table(kind, tensor, decision) if decision.table else None
+            stored = renamed(tensor, name) if shape is None else _shaped(tensor, shape, name)
+            made.append(new_initializer(graph, name, stored))
+        return made
+
+    def _rows(self, node: ir.Node, stored: Sequence[ir.Value], decision: InBlocks) -> ir.Node:
+        """The node that takes rows of a table; codes that a product shares have its shape."""
+        codes, *others = stored
+        if decision.tied:
+            shape = np.array([decision.outputs, -1], np.int64)
+            name = self._names.value(f"{decision.table}_rows")
+            codes = self._inserted(
+                node, ir.node("Reshape", [codes, new_constant(node, name, shape)])
+            )
+            codes.type = ir.TensorType(ir.DataType.UINT8)
+        attributes = {
+            "bits": decision.spec.bits,
+            "block_size": decision.spec.block,
+            "gather_axis": 0,
+            "quantize_axis": 1,
+        }
+        slots = [codes, input_at(node, 1), *others]
+        return ir.node(ROWS_OF_BLOCKS, slots, attributes, domain=MICROSOFT)
+
+    def _product(self, node: ir.Node, stored: Sequence[ir.Value], decision: InBlocks) -> ir.Node:
+        """The last node of what stands for the float one; those ahead of it are inserted."""
+        left = decision.slot == 0
+        x = input_at(node, 1 - decision.slot)
+        turned = left != bool(node.attributes.get_int("transB" if left else "transA", 0))
+        if turned:
+            x = self._inserted(node, _turn(x, _rank(node, 1 - decision.slot)))
+        bias = find_input(node, GEMM_BIAS)
+        inside = bias is not None and not left and _is_vector(node, decision)
+        slots: list[ir.Value | None] = [x, *stored]
+        if inside:
+            slots += [None] * (BIAS_SLOT - len(slots)) + [bias]
+        made = self._node(slots, decision)
+        if left:
+            made = _turn(self._inserted(node, made), _rank(node, 1 - decision.slot))
+        if bias is None or inside:
+            return made
+        added = bias
+        if node.attributes.get_float("beta", 1.0) != 1.0:
+            added = self._inserted(node, self._times_beta(node, bias))
+        return ir.node("Add", [self._inserted(node, made), added])
+
+    def _node(self, slots: Sequence[ir.Value | None], decision: InBlocks) -> ir.Node:
+        attributes = {
+            "K": decision.inputs,
+            "N": decision.outputs,
+            "bits": decision.spec.bits,
+            "block_size": decision.spec.block,
+            "accuracy_level": self._accuracy,
+        }
+        return ir.node(PRODUCT_OF_BLOCKS, slots, attributes, domain=MICROSOFT)
+
+    def _times_beta(self, node: ir.Node, value: ir.Value) -> ir.Node:
+        factor = np.float32(node.attributes.get_float("beta", 1.0))
+        name = self._names.value(f"{node_name(node)}_beta")
+        return ir.node("Mul", [value, new_constant(node, name, np.asarray(factor))])
+
+    def _inserted(self, node: ir.Node, made: ir.Node) -> ir.Value:
+        """The result of a node that is put before another one, both named."""
+        stem = f"{node_name(node)}_{made.op_type.lower()}"
+        made.name = self._names.node(stem)
+        (result,) = made.outputs
+        result.name = self._names.value(f"{stem}_output")
+        result.type = ir.TensorType(ir.DataType.FLOAT)
+        graph_of(node).insert_before(node, made)
+        return result
+
+
+def _shape_of_table(
+    kind: str, tensor: ir.TensorProtocol, decision: InBlocks
+) -> tuple[int, ...] | None:
+    """Shape in which a lookup, too, reads an array; None: as it is."""
+    if kind == CODES and decision.tied:
+        return None
+    return (decision.outputs, tensor.size // decision.outputs)
+
+
+def _shaped(tensor: ir.TensorProtocol, shape: tuple[int, ...], name: str) -> ir.TensorProtocol:
+    return derived(lambda: np.asarray(tensor.numpy()).reshape(shape), tensor.dtype, shape, name)
+
+
+def _turn(x: ir.Value, rank: int) -> ir.Node:
+    """Transpose of the last two axes."""
+    return ir.node("Transpose", [x], {"perm": [*range(rank - 2), rank - 1, rank - 2]})
+
+
+def _rank(node: ir.Node, slot: int) -> int:
+    """Rank of an operand that is to be turned: known of MatMul's, and 2 of Gemm's."""
+    return len(shape(node, slot) or ()) or MATRIX
+
+
+def _is_vector(node: ir.Node, decision: InBlocks) -> bool:
+    """Whether Gemm's C is one constant number per output, added as it is."""
+    bias = input_at(node, GEMM_BIAS)
+    constant = bias.const_value is not None and not bias.is_graph_input()
+    plain = node.attributes.get_float("beta", 1.0) == 1.0
+    return constant and plain and shape(node, GEMM_BIAS) == (decision.outputs,)

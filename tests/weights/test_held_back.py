@@ -1,0 +1,49 @@
+"""Samples that improvements look at: enough to judge by, and no more than fit into memory."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from onnxq.samples import InputSpec, Samples, open_samples
+from onnxq.weights import held_back
+from onnxq.weights.held_back import enough, is_held_back
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+    import pytest
+
+INPUTS = (InputSpec("x", np.dtype(np.float32), ("N", 2)),)
+
+
+def samples(count: int, batch_size: int = 1) -> Samples:
+    x = np.arange(2 * count, dtype=np.float32).reshape(count, 2)
+    return open_samples({"x": x}, INPUTS, batch_size)
+
+
+def firsts(batches: list[dict[str, npt.NDArray[np.generic]]]) -> list[float]:
+    return [float(batch["x"][0, 0].item()) / 2 for batch in batches]
+
+
+def test_a_quarter_judges_spread_evenly() -> None:
+    assert [i for i in range(9) if is_held_back(i)] == [3, 7]
+
+
+def test_few_batches_are_cut_where_that_can_be() -> None:
+    assert [len(b["x"]) for b in enough(samples(10, 10), INPUTS, ())] == [2, 3, 2, 3]
+    assert len(enough(samples(10, 10), INPUTS, ["x"])) == 1  # state goes from batch to batch
+    static = (InputSpec("x", np.dtype(np.float32), (10, 2)),)
+    assert len(enough(samples(10, 10), static, ())) == 1
+
+
+def test_of_many_samples_some_are_taken_evenly_and_of_states_the_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(held_back, "MOST_SAMPLES", 8)
+    assert firsts(enough(samples(20), INPUTS, ())) == [0, 3, 6, 9, 12, 15, 18]
+    assert firsts(enough(samples(20), INPUTS, ["x"])) == list(range(8))
+    zeros = np.zeros((1, 2), np.float32)
+    one_by_one = open_samples(lambda: ({"x": zeros} for _ in range(20)), INPUTS)
+    assert len(enough(one_by_one, INPUTS, ())) == 7
+    assert len(enough(samples(20, 5), INPUTS, ())) == 4  # no fewer than hold one back
