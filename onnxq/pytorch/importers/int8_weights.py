@@ -63,13 +63,15 @@ def warn_of_endangered(model: ir.Model, target: Target | None) -> None:
 
     Args:
         model: with Q/DQ, or dynamically quantized.
-        target: the machine that the model is for; None: it may be any.
+        target: the machine that the model is for, looked at beside this one; None: it may be any.
     """
     found = [(codes, saturates) for _, codes, saturates in _weights(model)]
     if not found:
         return
     machines = [t for t in targets.all_targets() if t.name != "portable"]
-    asked = machines if target is None or target.name == "portable" else [target]
+    asked = machines
+    if target is not None and target.name != "portable":
+        asked = list(dict.fromkeys((target, targets.detect())))
     endangered = [t for t in asked if any(_endangers(t, *pair) for pair in found)]
     if not endangered:
         return
