@@ -3,6 +3,7 @@
 Node by node: the graph that ONNX Runtime runs after its optimizations (fused nodes, other layouts)
 is run with every inner tensor visible. Each node that computes on integers gets the inputs that it
 really had, on its kernel. End to end: the reference evaluator runs the model file, fused by onnxq.
+Both add products as this machine does: without VNNI, x86 adds pairs in int16, which saturates.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from onnxq.graph.io import load, model_hash
 from onnxq.graph.portable import PortableModel
 from onnxq.graph.weights import hold_as_arrays
 from onnxq.ort import runtime
+from onnxq.ort.target_here import target_here
 from onnxq.samples import input_specs, open_samples
 from onnxq.samples.ignored import check_ignored
 from onnxq.samples.shared_out import over_batches, without_state
@@ -103,6 +105,7 @@ def cross_check(
         whole.counts.first_difference,
         whole.counts.problem,
         weights_alone(target),
+        target_here().name,
     )
 
 
@@ -147,8 +150,9 @@ class _Comparing:
         self._state = State(input_specs(target, feedback.values()), feedback)
         self._sessions: tuple[Session, ...] = ()
         with workers(threads):
-            self.nodes = NodeByNode(target)
-            self.whole = EndToEnd(target, threads)
+            arithmetic = target_here().arithmetic
+            self.nodes = NodeByNode(target, arithmetic)
+            self.whole = EndToEnd(target, threads, arithmetic)
 
     def open(self) -> Callable[[Batch], _Found]:
         """Makes it ready to run; the function of a batch, which takes what was found so far.

@@ -43,6 +43,8 @@ class NodeFinding:
         largest: difference in steps.
         unit: what a step is: a code, or for floats an ulp (see stages.differences).
         problem: shapes or dtypes that differ; empty: none.
+        overflows: sums in it that exact integers would not give, as this machine adds in int16, or
+            rounds otherwise; the kernel does likewise.
     """
 
     name: str
@@ -54,6 +56,7 @@ class NodeFinding:
     largest: int
     unit: str
     problem: str
+    overflows: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +132,7 @@ class CrossFindings(Saved):
         end_to_end: why the evaluator could not run the model file; empty: it did.
         weights_alone: by design no node computes in integers: onnxq wrote the file, and quantized
             weights in it at most. Only the outputs are compared.
+        machine: target whose arithmetic the kernels had, this machine's.
     """
 
     FORMAT: ClassVar[str] = "onnxq cross-check 2"
@@ -146,6 +150,7 @@ class CrossFindings(Saved):
     first_difference: str
     end_to_end: str
     weights_alone: bool = False
+    machine: str = ""
 
     def __repr__(self) -> str:
         return brief(self)
@@ -160,6 +165,11 @@ class CrossFindings(Saved):
         0 is no proof: what was not compared does not differ. See `exact` and `check`.
         """
         return sum(n.differing for n in self.nodes) + sum(o.differing for o in self.outputs)
+
+    @property
+    def overflows(self) -> int:
+        """Sums of all nodes that exact integers would not give; other machines differ there."""
+        return sum(n.overflows for n in self.nodes)
 
     @property
     def exact(self) -> bool:

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
+    from onnxq.targets.accumulation import Arithmetic
+
 Values = dict[str, Array]
 
 
@@ -69,7 +71,7 @@ class EndToEnd:
         counts: what was found, in the order of ONNX Runtime's graph.
     """
 
-    def __init__(self, target: ir.Model, threads: int) -> None:
+    def __init__(self, target: ir.Model, threads: int, arithmetic: Arithmetic) -> None:
         self._blank: dict[str, Differences] = {
             str(value.name): output_differences(value) for value in target.graph.outputs
         }
@@ -77,7 +79,10 @@ class EndToEnd:
         self._refused = ""
         try:
             self._evaluator = reference.evaluator(
-                target, threads=threads, float_nodes=FloatNodes(target)
+                target,
+                threads=threads,
+                float_nodes=FloatNodes(target),
+                arithmetic=arithmetic,
             )
         except OnnxqError as error:
             self._refused = str(error)

@@ -23,9 +23,11 @@ from onnxq.ort.runtime import NodeKind
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    import onnx
     from onnx.reference.op_run import OpRun
 
     from onnxq.checking.visible import Inner
+    from onnxq.targets.accumulation import Arithmetic, Overflows
 
 Values = dict[str, Array]
 
@@ -39,6 +41,7 @@ class NodeCounts:
         reached: how often it ran.
         integer: whether integers were seen.
         problem: why it could not be compared; batches behind such a one do not count.
+        overflows: sums that this machine's arithmetic changed.
         sums: all outputs together.
     """
 
@@ -46,6 +49,7 @@ class NodeCounts:
     reached: int = 0
     integer: bool = False
     problem: str = ""
+    overflows: int = 0
     sums: Differences = field(default_factory=Differences)
 
     def add(self, later: NodeCounts) -> None:
@@ -56,6 +60,7 @@ class NodeCounts:
         self.reached += later.reached
         self.integer |= later.integer
         self.problem = later.problem
+        self.overflows += later.overflows
         self.sums.add(later.sums)
 
 
@@ -64,11 +69,13 @@ class GraphCounts:
     """Counts of all nodes of one graph.
 
     Attributes:
+        arithmetic: of the machine that ran it.
         keys: name, op type and domain of each node.
         nodes: counts of each.
         instrumented: outputs that changed when inner tensors were read.
     """
 
+    arithmetic: Arithmetic
     keys: tuple[tuple[str, str, str], ...]
     nodes: tuple[NodeCounts, ...]
     instrumented: tuple[str, ...]
@@ -113,7 +120,10 @@ class NodeByNode:
         instrumented: outputs that changed by that.
     """
 
-    def __init__(self, target: ir.Model) -> None:
+    def __init__(self, target: ir.Model, arithmetic: Arithmetic) -> None:
+        self._arithmetic = arithmetic
+        self._heard: list[int] = []
+        self._classes = reference.on_machine(arithmetic, self._hear)
         optimized = runtime.optimized_graph(target)
         UniqueNames()(optimized)
         type_bodies(optimized)
@@ -134,6 +144,10 @@ class NodeByNode:
             entry.counts.problem = entry.hidden
             entry.stepwise = any(name in self._steps for name in entry.outputs)
         self._last = {name: i for i, entry in enumerate(self._nodes) for name in entry.inputs}
+
+    def _hear(self, _: onnx.NodeProto, found: Overflows) -> None:
+        """Takes down sums of the node that runs; from any thread."""
+        self._heard.append(int(found.count.sum()))
 
     def _why_hidden(self, entry: _Node, hidden: Mapping[str, str]) -> str:
         """Why the values of a node in a body cannot be read, or the empty string."""
@@ -227,11 +241,15 @@ class NodeByNode:
         self, entry: _Node, inputs: Sequence[Array | None]
     ) -> tuple[tuple[Array, ...], Array | None]:
         if entry.runner is None:
-            entry.runner = reference.node_runner(ir.to_proto(entry.node), self._opsets, inputs)
+            entry.runner = reference.node_runner(
+                ir.to_proto(entry.node), self._opsets, inputs, self._classes
+            )
         runner = entry.runner
         ours = isinstance(runner, reference.KernelOp) and runner.uses_kernel(inputs)
         entry.counts.kernel = "onnxq" if ours else "onnx.reference"
+        self._heard.clear()
         outputs = reference.run_node(runner, inputs, {})
+        entry.counts.overflows += sum(self._heard)
         bound = runner.bound(inputs) if ours and isinstance(runner, reference.KernelOp) else None
         return outputs, bound
 
@@ -246,6 +264,7 @@ class NodeByNode:
     def take(self) -> GraphCounts:
         """Counts since the last call, which are forgotten here."""
         found = GraphCounts(
+            self._arithmetic,
             tuple(entry.key for entry in self._nodes),
             tuple(entry.counts for entry in self._nodes),
             tuple(self.instrumented),
@@ -261,11 +280,12 @@ class NodeByNode:
         Raises:
             UnsupportedError: the graph is another one there.
         """
-        if later.keys != tuple(entry.key for entry in self._nodes):
+        keys = tuple(entry.key for entry in self._nodes)
+        if (later.arithmetic, later.keys) != (self._arithmetic, keys):
             raise UnsupportedError(
-                "ONNX Runtime makes another graph of the model on a worker than here: its version, "
-                "or the machine's instruction set, is another one. Use workers like this machine, "
-                "or run without workers (executor=None)."
+                "ONNX Runtime makes another graph of the model on a worker than here, or adds "
+                "products otherwise: its version, or the machine's instruction set, is another "
+                "one. Use workers like this machine, or run without workers (executor=None)."
             )
         self.instrumented |= dict.fromkeys(later.instrumented)
         for entry, counts in zip(self._nodes, later.nodes, strict=True):
@@ -282,6 +302,7 @@ class NodeByNode:
                 entry.counts.sums.largest,
                 entry.counts.sums.unit,
                 entry.counts.sums.problem,
+                entry.counts.overflows,
             )
             for entry in self._nodes
             if entry.counts.integer and (entry.counts.sums.elements or not entry.counts.problem)

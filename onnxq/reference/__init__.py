@@ -15,7 +15,16 @@ from onnxq.reference.beside import Beside, Evaluators
 from onnxq.reference.elsewhere import FloatNodes, RunNode
 from onnxq.reference.evaluation import Evaluator, bodies_run_by, run_node
 from onnxq.reference.node_runner import node_runner
-from onnxq.reference.ops import CODE_DTYPES, Hear, KernelOp, kernel, op_class, op_classes, where
+from onnxq.reference.ops import (
+    CODE_DTYPES,
+    Hear,
+    KernelOp,
+    kernel,
+    on_machine,
+    op_class,
+    op_classes,
+    where,
+)
 from onnxq.reference.session import evaluator, integer_evaluator, integer_form
 
 __all__ = [
@@ -33,6 +42,7 @@ __all__ = [
     "integer_form",
     "kernel",
     "node_runner",
+    "on_machine",
     "op_class",
     "op_classes",
     "run_node",

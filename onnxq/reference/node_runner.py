@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 
 def node_runner(
-    node: onnx.NodeProto, opsets: Mapping[str, int], inputs: Sequence[Array | None]
+    node: onnx.NodeProto,
+    opsets: Mapping[str, int],
+    inputs: Sequence[Array | None],
+    classes: Mapping[tuple[str, str], type[OpRun]] | None = None,
 ) -> OpRun:
     """The node ready to run: runner.run(*inputs) gives its outputs.
 
@@ -25,16 +28,18 @@ def node_runner(
         node: without graphs in its attributes.
         opsets: domain -> version.
         inputs: an example of what it will get.
+        classes: of `on_machine`; None: the kernels add exactly.
     Raises:
         UnsupportedError: neither onnxq nor onnx.reference has a kernel for it.
     """
+    known = by_name() if classes is None else classes
     params: dict[str, Any] = {
         "log": lambda *_: None,
         "opsets": dict(opsets),
         "verbose": 0,
-        "new_ops": dict(by_name()),
+        "new_ops": dict(known),
         "existing_functions": {},
         "evaluator_cls": Evaluator,
     }
-    cls = by_name().get((node.domain, node.op_type))
+    cls = known.get((node.domain, node.op_type))
     return load_plain(node, params, inputs) if cls is None else cls(node, params)

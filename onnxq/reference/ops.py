@@ -127,6 +127,10 @@ class MachineOp(KernelOp):
     hear: ClassVar[Hear | None]
     effect: ClassVar[Effect]
 
+    def bound(self, inputs: Sequence[Array | None]) -> Array | None:
+        """`IntegerOperator.bound_on` of this node."""
+        return self.operator.bound_on(self._call(inputs), Accumulator(type(self).arithmetic))
+
     def _compute(self, call: IntegerCall) -> tuple[Array, ...]:
         hear, node = type(self).hear, self.onnx_node
         note = None if hear is None else functools.partial(hear, node)

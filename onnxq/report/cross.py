@@ -7,11 +7,20 @@ from typing import TYPE_CHECKING
 
 from onnxq.report.detail import is_whole
 from onnxq.report.tables import print_table
+from onnxq.targets import find
+from onnxq.targets.accumulation import Arithmetic
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from onnxq.checking.cross_findings import CrossFindings, NodeFinding, OutputAgreement
+
+_VERBS = {
+    Arithmetic.SATURATES: "saturate",
+    Arithmetic.WRAPS: "wrap or round otherwise",
+    Arithmetic.WRAPS_DEPTHWISE: "wrap or round otherwise",
+}
+"""Effect of a machine's arithmetic on sums, where it is not rounding alone."""
 
 
 def print_cross_findings(console: Console, findings: CrossFindings) -> None:
@@ -60,6 +69,12 @@ def _print_sum(console: Console, findings: CrossFindings) -> None:
             f"{len(findings.nodes)} integer nodes, "
             f"{sum(node.elements for node in findings.nodes)} elements: "
             f"{sum(node.differing for node in findings.nodes)} differ"
+        )
+    if findings.overflows:
+        verb = _VERBS.get(find(findings.machine).arithmetic, "round otherwise")
+        console.print(
+            f"{findings.overflows} sums {verb} on {findings.machine}, this machine; the reference "
+            "computes likewise. `onnxq predict` says what other machines compute"
         )
     if unchecked := len(findings.unchecked) - len(findings.unreached):
         console.print(f"{unchecked} integer nodes were not checked")

@@ -21,18 +21,21 @@ from onnxq.errors import CalibrationError, ModelError, QConfigError, Verificatio
 from onnxq.operator import DynamicForm
 from onnxq.ort import runtime
 from onnxq.ort.expose import expose
+from onnxq.ort.target_here import target_here
 from onnxq.qconfig import QConfigDynamic, default_dynamic_qconfig, float16_dynamic_qconfig
 from onnxq.reference.float_nodes import FloatNodes
+from onnxq.targets import find
+from onnxq.targets.accumulation import Arithmetic
 from tests.dynamic_models import parsed
 from tests.dynamic_models import quantized as dynamic
 from tests.examples import as_ir, images, model, network, quantized_matmul, weights
+from tests.this_machine import SATURATES, kernel_called_here
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from onnxq.core.arrays import Array
-    from onnxq.operator import IntegerCall
 
 make = helper.make_node
 
@@ -63,13 +66,14 @@ def alter(monkeypatch: pytest.MonkeyPatch, op_type: str, domain: str) -> None:
     """From now on the kernel is off by one everywhere."""
     operator = catalog.find_integer(op_type, domain)
     assert operator is not None
-    kernel = operator.kernel
+    name = kernel_called_here(operator)
+    kernel = getattr(operator, name)
 
-    def broken(call: IntegerCall) -> tuple[Array, ...]:
-        y, *others = kernel(call)
+    def broken(*arguments: object) -> tuple[Array, ...]:
+        y, *others = kernel(*arguments)
         return y ^ np.array(1, y.dtype), *others
 
-    monkeypatch.setattr(operator, "kernel", broken)
+    monkeypatch.setattr(operator, name, broken)
 
 
 # --- what agrees
@@ -280,6 +284,41 @@ def test_float_operators_that_onnx_lacks_run_on_onnx_runtime() -> None:
     assert findings.end_to_end == ""
 
 
+# --- in the arithmetic of the machine
+
+
+def saturating() -> onnx.ModelProto:
+    """A MatMulInteger whose pairs of products int16 does not hold: 8 of its 12 columns."""
+    b = np.full((4, 12), 127, np.int8)
+    b[:, 8:] = 64
+    node = make("MatMulInteger", ["x", "b"], ["y"], "product")
+    uint8, int32 = TensorProto.UINT8, TensorProto.INT32
+    return model([node], {"b": b}, {"x": [3, 4]}, {"y": int32}, opset=21, dtype=uint8)
+
+
+FULL = np.full((3, 4), 255, np.uint8)
+
+
+def test_sums_that_saturate_on_this_machine_are_no_difference_and_are_counted() -> None:
+    findings = cross_check(saturating(), [{"x": FULL}])
+    assert findings.exact
+    assert findings.overflows == (3 * 8 * 2 if SATURATES else 0)
+    assert findings.machine == target_here().name
+
+
+@pytest.mark.parametrize("machine", ["x86-avx2", "x86-vnni"])
+def test_the_reference_has_the_arithmetic_of_the_machine_it_runs_on(
+    machine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("onnxq.checking.cross_check.target_here", lambda: find(machine))
+    findings = cross_check(saturating(), [{"x": FULL}])
+    saturates = find(machine).arithmetic is Arithmetic.SATURATES
+    assert findings.overflows == (3 * 8 * 2 if saturates else 0)
+    wrong = 0 if saturates is SATURATES else 3 * 8
+    assert [n.differing for n in findings.nodes] == [wrong]
+    assert [o.differing for o in findings.outputs] == [wrong]
+
+
 # --- what does not
 
 
@@ -328,7 +367,8 @@ def test_a_kernel_that_gives_another_shape_is_a_problem(
 ) -> None:
     operator = catalog.find_integer("QGemm", "com.microsoft")
     assert operator is not None
-    monkeypatch.setattr(operator, "kernel", lambda *_: (np.zeros((1, 1), np.float32),))
+    wrong = np.zeros((1, 1), np.float32)
+    monkeypatch.setattr(operator, kernel_called_here(operator), lambda *_: (wrong,))
     findings = cross_check(quantized, {"x": images(2)})
     with pytest.raises(VerificationError, match=r"the reference gives float32 \(1, 1\)"):
         findings.check(max_steps=1000)

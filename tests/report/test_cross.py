@@ -1,6 +1,9 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
+
+import pytest
 
 from onnxq.checking.cross_findings import (
     CrossFindings,
@@ -51,6 +54,21 @@ def test_every_finding_is_printed() -> None:
     assert "end to end, 10 elements: 1 differ" in text
     assert "in front of output 'y', in float: Softmax 's'" in text
     assert "batches: 4; model 0123456789ab" in text
+
+
+@pytest.mark.parametrize(
+    ("machine", "words"),
+    [
+        ("x86-avx2", "7 sums saturate on x86-avx2, this machine; the reference computes likewise."),
+        ("arm64", "7 sums wrap or round otherwise on arm64"),
+        ("x86-sse", "7 sums round otherwise on x86-sse"),
+    ],
+)
+def test_sums_that_this_machine_changes_are_counted(machine: str, words: str) -> None:
+    node = replace(GOOD, overflows=7)
+    findings = CrossFindings("h", 1, (node,), (), (), (), (), "", "", machine=machine)
+    assert words in " ".join(printed(findings).split())
+    assert "sums" not in printed(replace(findings, nodes=(GOOD,)))
 
 
 def test_nodes_that_differ_are_first_and_marked_and_all_are_there_if_asked_for() -> None:

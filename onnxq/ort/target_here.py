@@ -1,0 +1,39 @@
+"""Target of this machine, as ONNX Runtime's kernels compute here."""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxq.ort.runtime import open_session
+from onnxq.targets import Target, detect, find
+from onnxq.targets.accumulation import Arithmetic
+
+LARGEST = 255 * 127 * 2
+"""Sum of two products of uint8 by int8, which int16 does not hold."""
+
+
+@functools.cache
+def target_here() -> Target:
+    """`detect`, unless it says that pairs of products saturate and ONNX Runtime's do not.
+
+    Where a machine does not say what it has (Windows, macOS), `detect` names the most careful.
+    """
+    found = detect()
+    if found.arithmetic is Arithmetic.SATURATES and _pair_of_products() == LARGEST:
+        return find("x86-vnni")
+    return found
+
+
+def _pair_of_products() -> int:
+    """Result of [255, 255] by [127, 127]: LARGEST, or 32767 where it saturates."""
+    a = ir.Value(name="a", shape=ir.Shape([1, 2]), type=ir.TensorType(ir.DataType.UINT8))
+    b = ir.Value(name="b", const_value=ir.tensor(np.full((2, 1), 127, np.int8), name="b"))
+    y = ir.Value(name="y", shape=ir.Shape([1, 1]), type=ir.TensorType(ir.DataType.INT32))
+    node = ir.Node("", "MatMulInteger", [a, b], outputs=[y], name="product")
+    graph = ir.Graph([a], [y], nodes=[node], initializers=[b], opset_imports={"": 21})
+    with open_session(ir.Model(graph, ir_version=10), threads=1) as session:
+        (result,) = session.run({"a": np.full((1, 2), 255, np.uint8)})
+    return int(np.asarray(result).item())
