@@ -10,8 +10,8 @@ from __future__ import annotations
 import warnings
 from typing import TYPE_CHECKING
 
-from onnxq import targets
 from onnxq.errors import OnnxqError, VerificationError
+from onnxq.ort.target_here import target_here
 from onnxq.pytorch.exporting.check_quantized import difference
 from onnxq.pytorch.exporting.engines import onnx_runtime, reference_kernels
 from onnxq.qdq.tidy import output_scales
@@ -54,7 +54,7 @@ def check_here_or_exactly(
     try:
         check(onnx_runtime)
     except VerificationError as error:
-        machine = targets.detect()
+        machine = target_here()
         if machine.arithmetic not in _EFFECTS:
             raise
         try:

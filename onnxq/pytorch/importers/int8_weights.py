@@ -21,6 +21,7 @@ from onnxq.dtypes import INT8
 from onnxq.graph.edit import FreeNames, new_constant
 from onnxq.graph.passes.unused import RemoveUnused
 from onnxq.operator.nodes import find_input
+from onnxq.ort.target_here import target_here
 from onnxq.pytorch.importers.notes import note
 from onnxq.pytorch.importers.patterns import WEIGHTS
 from onnxq.qdq.read import BIAS, WEIGHT, array_of, dequantizer, is_constant
@@ -71,7 +72,7 @@ def warn_of_endangered(model: ir.Model, target: Target | None) -> None:
     machines = [t for t in targets.all_targets() if t.name != "portable"]
     asked = machines
     if target is not None and target.name != "portable":
-        asked = list(dict.fromkeys((target, targets.detect())))
+        asked = list(dict.fromkeys((target, target_here())))
     endangered = [t for t in asked if any(_endangers(t, *pair) for pair in found)]
     if not endangered:
         return

@@ -48,7 +48,7 @@ def on(machine: str, monkeypatch: pytest.MonkeyPatch) -> Target:
     """Stands for that machine: its kernels are the reference's, in its arithmetic."""
     target = targets.find(machine)
     engine = functools.partial(reference_kernels, arithmetic=target.arithmetic)
-    monkeypatch.setattr(targets, "detect", lambda: target)
+    monkeypatch.setattr(exact_sums, "target_here", lambda: target)
     monkeypatch.setattr(exact_sums, "onnx_runtime", engine)
     return target
 
@@ -89,7 +89,7 @@ def test_saturated_results_of_a_machine_that_adds_exactly_are_an_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     on("x86-avx2", monkeypatch)
-    monkeypatch.setattr(targets, "detect", lambda: targets.find("x86-vnni"))
+    monkeypatch.setattr(exact_sums, "target_here", lambda: targets.find("x86-vnni"))
     with pytest.raises(VerificationError, match="differs from the module by up to 64 steps"):
         export(Layer(127).eval(), torch.full((4, TERMS), 127.0))
 
