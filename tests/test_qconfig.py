@@ -74,6 +74,7 @@ def described_by_torch(factory: Any) -> tuple[object, ...]:
 
 
 @pytest.mark.oracle
+@pytest.mark.filterwarnings("ignore:Default qconfig of oneDNN:UserWarning")  # without VNNI
 @pytest.mark.parametrize("backend", ["fbgemm", "x86", "qnnpack", "onednn"])
 @pytest.mark.parametrize("part", ["activation", "weight"])
 def test_backend_defaults_are_those_of_torch(backend: str, part: str) -> None:

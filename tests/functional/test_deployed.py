@@ -6,12 +6,14 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import onnxruntime as ort
+import onnx_ir as ir
 import pytest
 from onnx import TensorProto, helper
 
 from onnxq import functional
+from onnxq.pytorch.exporting.engines import onnx_runtime
 from onnxq.qtensor import QTensor, qint8, quantize_per_channel, quantize_per_tensor, quint8
+from tests.exact_engine import exact
 
 MICROSOFT = "com.microsoft"
 RNG = np.random.default_rng(0)
@@ -45,8 +47,9 @@ def run(
     opsets = [helper.make_opsetid("", 21), helper.make_opsetid(MICROSOFT, 1)]
     graph = helper.make_graph([node], "g", values, [result])
     model = helper.make_model(graph, opset_imports=opsets, ir_version=10)
-    session = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
-    return np.asarray(session.run(None, dict(zip(names, inputs, strict=True)))[0], np.uint8)
+    engine = exact if op_type == "QLinearConv" else onnx_runtime
+    with engine(ir.from_proto(model)) as session:
+        return np.asarray(session.run(dict(zip(names, inputs, strict=True)))[0], np.uint8)
 
 
 def integer_bias(w: QTensor) -> npt.NDArray[np.int32]:

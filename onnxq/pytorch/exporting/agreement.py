@@ -21,9 +21,9 @@ from torch import fx
 from torch.utils._pytree import tree_leaves
 
 from onnxq.errors import UnsupportedError
-from onnxq.ort import runtime
 from onnxq.ort.expose import expose
 from onnxq.pytorch.arguments.forward import flatten
+from onnxq.pytorch.exporting.engines import onnx_runtime
 from onnxq.pytorch.nn.quantized import Requantize
 from onnxq.pytorch.numerics.fake_quantize import FakeQuantize
 from onnxq.pytorch.numerics.group import GroupMember
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from onnxq.core.arrays import Array
     from onnxq.pytorch.arguments.bound_inputs import BoundInputs
+    from onnxq.pytorch.exporting.engines import Engine, Runs
 
 _Y_SCALE = 6  # slot of QLinearConv
 _IN_PLACE = ("Reshape", "Transpose", "Slice", "Clip")
@@ -94,27 +95,32 @@ class Layers(NamedTuple):
     outputs: list[tuple[Array, Array]]
 
 
-def layer_by_layer(module: fx.GraphModule, model: ir.Model, bound: BoundInputs) -> Layers:
-    """How a batch compares, each layer given the codes that ONNX Runtime computed ahead of it.
+def layer_by_layer(
+    module: fx.GraphModule, model: ir.Model, engine: Engine, bound: BoundInputs
+) -> Layers:
+    """How a batch compares, each layer given the codes that the engine computed ahead of it.
 
     Raises:
         UnsupportedError: a tensor that the module rounds is not in the model.
     """
-    with beside(module, model, Feeding.LAYER_BY_LAYER) as both:
+    with beside(module, model, Feeding.LAYER_BY_LAYER, engine) as both:
         return both.run(bound)
 
 
 @contextlib.contextmanager
-def beside(module: fx.GraphModule, model: ir.Model, feeding: Feeding) -> Iterator[ModulePair]:
+def beside(
+    module: fx.GraphModule, model: ir.Model, feeding: Feeding, engine: Engine = onnx_runtime
+) -> Iterator[ModulePair]:
     """Module and model, to be run on the same batches.
 
     Args:
         module: prepared or converted, in eval mode.
         model: exported from it, as QDQ.
         feeding: what each part of the module is given.
+        engine: that runs the model.
     """
     exposed = expose(model, list(_quantized(model)))
-    with runtime.open_session(exposed.model, threads=1) as session, torch.no_grad():
+    with engine(exposed.model) as session, torch.no_grad():
         yield ModulePair(module, model, exposed.outputs, session, feeding)
 
 
@@ -131,7 +137,7 @@ class ModulePair:
         module: fx.GraphModule,
         model: ir.Model,
         exposed: Mapping[str, str],
-        session: runtime.Session,
+        session: Runs,
         feeding: Feeding,
     ) -> None:
         """Keeps what `beside` opened: codes are the outputs `exposed` of the session."""

@@ -83,7 +83,7 @@ def check_in_steps(
     noise: list[float] = []
     for index, ((name, scale), pair) in enumerate(zip(outputs, pairs, strict=True)):
         there = f"{where}, output '{name}'"
-        found = _difference(there, *pair, scale)
+        found = difference(there, *pair, scale)
         if found is None or found.is_within(sigma, tolerance):
             continue
         message = _message(there, found, sigma, tolerance)
@@ -120,7 +120,7 @@ def _check_layers(message: str, by_layer: ByLayer, inputs: BoundInputs) -> int:
             )
     for index, pair in enumerate(layers.outputs):
         there = f"{message} Given ONNX Runtime's codes ahead of it, output {index}"
-        found = _difference(there, *pair, None)
+        found = difference(there, *pair, None)
         if found is not None and not found.is_within(math.sqrt(1 / 6), None):
             raise VerificationError(f"{there} differs by up to {found.largest:.3g} steps.")
     return len(layers.tensors)
@@ -153,13 +153,19 @@ def _most(sigma: float) -> float:
     return 1 + SIGMAS * sigma
 
 
-def _difference(
+def difference(
     where: str,
     actual: npt.NDArray[np.generic],
     expected: npt.NDArray[np.generic],
     scale: float | None,
 ) -> Difference | None:
-    """The difference; None where there is nothing to compare.
+    """Differences of an output from the module's; None where there is nothing to compare.
+
+    Args:
+        where: begins the message.
+        actual: of the model.
+        expected: of the module, in the same shape and type.
+        scale: of the output; None: it is in float32.
 
     Raises:
         VerificationError: another shape or type.

@@ -9,22 +9,24 @@ from typing import TYPE_CHECKING, NamedTuple
 from torch import fx, nn
 
 from onnxq.errors import VerificationError
-from onnxq.ort import runtime
 from onnxq.pytorch.arguments.forward import FORWARD_RAISES, compute
 from onnxq.pytorch.exporting.agreement import layer_by_layer
 from onnxq.pytorch.exporting.check import check_against, relative_tolerance
 from onnxq.pytorch.exporting.check_quantized import check_in_steps
+from onnxq.pytorch.exporting.exact_sums import check_here_or_exactly
 from onnxq.pytorch.modules.transformers import zeroes_padding
-from onnxq.qdq.tidy import computes_in_threads, output_scales
+from onnxq.qdq.tidy import output_scales
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     import onnx_ir as ir
 
     from onnxq.pytorch.arguments.axes import Axes
     from onnxq.pytorch.arguments.bound_inputs import BoundInputs
     from onnxq.pytorch.exporting.check import Run
+    from onnxq.pytorch.exporting.check_quantized import ByLayer
+    from onnxq.pytorch.exporting.engines import Engine
 
 
 class Limits(NamedTuple):
@@ -54,10 +56,9 @@ def check_sizes(
         VerificationError: the model computes something else.
         ModelError: forward fails on the example inputs.
     """
-    threads = 1 if computes_in_threads(model) else None
-    with runtime.open_session(model, threads=threads) as session:
-        for trial in [bound, *_other_sizes(module, bound, axes)]:
-            _check_trial(module, model, session.run, trial, limits)
+    trials = [bound, *_other_sizes(module, bound, axes)]
+    check = functools.partial(_check_trials, module, model, trials, limits)
+    check_here_or_exactly(check, model, trials)
 
 
 def _other_sizes(module: nn.Module, bound: BoundInputs, axes: Axes) -> Iterator[BoundInputs]:
@@ -103,15 +104,32 @@ _PADDING = (
 )
 
 
+def _check_trials(
+    module: nn.Module,
+    model: ir.Model,
+    trials: Sequence[BoundInputs],
+    limits: Limits,
+    engine: Engine,
+) -> None:
+    with engine(model) as session:
+        by_layer = None
+        if isinstance(module, fx.GraphModule):
+            by_layer = functools.partial(layer_by_layer, module, model, engine)
+        for trial in trials:
+            _check_trial(module, model, session.run, trial, limits, by_layer)
+
+
 def _check_trial(
-    module: nn.Module, model: ir.Model, run: Run, trial: BoundInputs, limits: Limits
+    module: nn.Module,
+    model: ir.Model,
+    run: Run,
+    trial: BoundInputs,
+    limits: Limits,
+    by_layer: ByLayer | None,
 ) -> None:
     tolerance = limits.tolerance
     if limits.grids:
         outputs = output_scales(model)
-        by_layer = None
-        if isinstance(module, fx.GraphModule):
-            by_layer = functools.partial(layer_by_layer, module, model)
         check_in_steps(module, run, outputs, trial, limits.grids, tolerance, by_layer)
         return
     limit = relative_tolerance(module) if tolerance is None else tolerance

@@ -17,11 +17,11 @@ from onnxq import targets
 from onnxq.checking.trial_run import try_alone
 from onnxq.errors import QConfigError, UnsupportedError, kind_of, listed, nearest
 from onnxq.graph import io
-from onnxq.ort import runtime
 from onnxq.pytorch.arguments.bound_inputs import bind
 from onnxq.pytorch.arguments.example_inputs import example_inputs
 from onnxq.pytorch.arguments.forward import flatten
 from onnxq.pytorch.exporting.check_quantized import check_in_steps
+from onnxq.pytorch.exporting.exact_sums import check_here_or_exactly
 from onnxq.pytorch.exporting.exporter import DEFAULT_OPSET, export
 from onnxq.pytorch.importers.converted import is_converted, traceable
 from onnxq.pytorch.importers.copying import copy_structure
@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from onnxq.core.arrays import Array
     from onnxq.pytorch.arguments.axes import DynamicAxes
     from onnxq.pytorch.arguments.bound_inputs import BoundInputs, Inputs
+    from onnxq.pytorch.exporting.engines import Engine
     from onnxq.targets import Target
 
 # What torch says about itself, that a caller can do nothing about: message as a regex.
@@ -70,7 +71,9 @@ _NOISE = (
     "The current implementation of the .* module has poor numerical accuracy",
     ".*TypedStorage is deprecated",
     r"`isinstance\(treespec, LeafSpec\)`",
-    "(?s).*may round some of these sums",  # said below, with what an import can do about it
+    # said below, with what an import can do about it
+    "(?s).*may round some of these sums",
+    "on this machine .* pairs of products",
 )
 
 
@@ -361,8 +364,12 @@ def _note_sums(model: ir.Model) -> None:
 def _check(reference: nn.Module, exported: ir.Model, bound: BoundInputs, options: _Options) -> None:
     """Holds ONNX Runtime against the module that was imported, not only the one it became."""
     outputs, grids = output_scales(exported), count_grids(exported)
-    with runtime.open_session(exported, threads=1) as session:
-        check_in_steps(reference, session.run, outputs, bound, grids, options.tolerance)
+
+    def check(engine: Engine) -> None:
+        with engine(exported) as session:
+            check_in_steps(reference, session.run, outputs, bound, grids, options.tolerance)
+
+    check_here_or_exactly(check, exported, [bound])
 
 
 class _Dequantized(nn.Module):

@@ -21,6 +21,7 @@ from onnxq.dtypes import INT8
 from onnxq.graph.edit import FreeNames, new_constant
 from onnxq.graph.passes.unused import RemoveUnused
 from onnxq.operator.nodes import find_input
+from onnxq.ort.target_here import target_here
 from onnxq.pytorch.importers.notes import note
 from onnxq.pytorch.importers.patterns import WEIGHTS
 from onnxq.qdq.read import BIAS, WEIGHT, array_of, dequantizer, is_constant
@@ -63,13 +64,15 @@ def warn_of_endangered(model: ir.Model, target: Target | None) -> None:
 
     Args:
         model: with Q/DQ, or dynamically quantized.
-        target: the machine that the model is for; None: it may be any.
+        target: the machine that the model is for, looked at beside this one; None: it may be any.
     """
     found = [(codes, saturates) for _, codes, saturates in _weights(model)]
     if not found:
         return
     machines = [t for t in targets.all_targets() if t.name != "portable"]
-    asked = machines if target is None or target.name == "portable" else [target]
+    asked = machines
+    if target is not None and target.name != "portable":
+        asked = list(dict.fromkeys((target, target_here())))
     endangered = [t for t in asked if any(_endangers(t, *pair) for pair in found)]
     if not endangered:
         return

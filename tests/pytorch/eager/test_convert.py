@@ -8,7 +8,6 @@ import torch
 from torch import nn
 
 from onnxq.errors import CalibrationError, ModelError, QConfigError, UnsupportedError
-from onnxq.ort import runtime
 from onnxq.ort.runtime import NodeKind, integer_nodes, optimized_graph
 from onnxq.pytorch import (
     DeQuantStub,
@@ -32,6 +31,7 @@ from onnxq.qconfig import (
     get_default_qat_qconfig,
     get_default_qconfig,
 )
+from tests.exact_engine import exact
 
 pytestmark = pytest.mark.oracle
 
@@ -107,7 +107,7 @@ def test_export_of_a_prepared_model_runs_in_integers_and_leaves_it_as_it_was() -
     x = batch(64, 3)
     converted = convert(prepared)
     assert isinstance(converted.fc, nnq.Linear)
-    with torch.no_grad(), runtime.open_session(model) as session:
+    with torch.no_grad(), exact(model) as session:
         found = steps(session.run({"x": x.numpy()})[0], converted(x), converted.fc.scale)
     assert found.max() <= 1.01
     assert (found > 0.01).mean() <= 0.02  # a few layers behind one another

@@ -62,6 +62,7 @@ class Net(nn.Module):
         return self.dequant(self.add.add(self.relu(self.bn(self.conv(x))), x))
 
 
+@pytest.mark.filterwarnings("ignore:Default qconfig of oneDNN:UserWarning")  # without VNNI
 @pytest.mark.parametrize("backend", ["fbgemm", "qnnpack", "x86", "onednn"])
 def test_the_default_qconfigs_of_backends_are_onnxqs(backend: str) -> None:
     assert own_entry(theirs.get_default_qconfig(backend), "") == own_qconfig(backend)

@@ -11,11 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from onnxq.errors import VerificationError
-from onnxq.ort import runtime
 from onnxq.pytorch import convert, disable_observer, export, prepare_qat
 from onnxq.pytorch.arguments.bound_inputs import bind
 from onnxq.pytorch.exporting.agreement import layer_by_layer
 from onnxq.pytorch.exporting.check_quantized import check_in_steps
+from onnxq.pytorch.exporting.engines import Engine, onnx_runtime, reference_kernels
 from onnxq.qdq import tidy
 
 
@@ -47,14 +47,25 @@ def test_an_output_that_is_noise_is_exported_where_every_layer_is_right() -> Non
         export(module, x)
 
 
-def check(module: Any, model: ir.Model, x: Tensor) -> None:
+def check(module: Any, model: ir.Model, x: Tensor, engine: Engine) -> None:
     bound = bind(module, x)
-    by_layer = functools.partial(layer_by_layer, module, model)
-    with runtime.open_session(model, threads=1) as session:
+    by_layer = functools.partial(layer_by_layer, module, model, engine)
+    with engine(model) as session:
         scales = tidy.output_scales(model)
         check_in_steps(module, session.run, scales, bound, 1, None, by_layer)
 
 
+ENGINES = [onnx_runtime, reference_kernels]
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_layers_that_are_right_pass_on_either_engine(engine: Engine) -> None:
+    module, x = tied()
+    with pytest.warns(UserWarning, match=r"The layers are right: \d+ tensors agree"):
+        check(module, export(module, x, tolerance=1e6), x, engine)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize(
     ("weight", "named"),
     [
@@ -62,11 +73,11 @@ def check(module: Any, model: ir.Model, x: Tensor) -> None:
         ("last.weight_codes", "output 0 differs"),
     ],
 )
-def test_a_layer_that_is_wrong_is_named(weight: str, named: str) -> None:
+def test_a_layer_that_is_wrong_is_named(weight: str, named: str, engine: Engine) -> None:
     module, x = tied()
     model = export(module, x, tolerance=1e6).clone()
     codes = model.graph.initializers[weight]
     assert codes.const_value is not None
     codes.const_value = ir.Tensor(-codes.const_value.numpy(), name=codes.name)
     with pytest.raises(VerificationError, match=f"codes.* ahead of it, {named} by up to"):
-        check(module, model, x)
+        check(module, model, x, engine)

@@ -12,9 +12,9 @@ from torch import nn
 from torch.ao import quantization as tq
 
 from onnxq.errors import UnsupportedError
-from onnxq.ort import runtime
 from onnxq.pytorch.importers import import_quantized
 from onnxq.qdq.tidy import output_scales
+from tests.exact_engine import exact
 from tests.torch_ao_models import Operators, converted, eager, engine
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ WEIGHTED = (
 
 
 def run(model: ir.Model, x: torch.Tensor) -> list[np.ndarray]:
-    with runtime.open_session(model, threads=1) as session:
+    with exact(model) as session:
         return [np.asarray(y) for y in session.run({"x": x.numpy()})]
 
 

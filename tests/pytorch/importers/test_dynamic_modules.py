@@ -11,8 +11,8 @@ import torch
 from torch import nn
 from torch.ao import quantization as tq
 
-from onnxq.ort import runtime
 from onnxq.pytorch.importers import import_quantized
+from tests.exact_engine import exact
 from tests.torch_ao_models import Stubbed, eager, engine
 
 pytestmark = [
@@ -49,7 +49,7 @@ def quantized(model: nn.Module, backend: str, dtype: torch.dtype = torch.qint8) 
 
 def difference(model: nn.Module, backend: str) -> tuple[float, Counter[str]]:
     exported = import_quantized(model, X)
-    with runtime.open_session(exported, threads=1) as session:
+    with exact(exported) as session:
         got = session.run({exported.graph.inputs[0].name or "": X.numpy()})[0]
     with engine(backend), torch.no_grad():
         wanted = model(X).numpy()

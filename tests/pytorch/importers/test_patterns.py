@@ -11,9 +11,9 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from onnxq.ort import runtime
 from onnxq.pytorch.importers import import_quantized
 from onnxq.pytorch.importers.patterns import _step_of
+from tests.exact_engine import exact
 
 pytestmark = [
     pytest.mark.oracle,
@@ -68,7 +68,7 @@ def test_both_ranges_become_uint8_and_the_same_numbers(low: int, high: int) -> N
     counts = Counter(node.op_type for node in model.graph)
     assert counts["QLinearConv"] == 2
     assert counts["Round"] == 0
-    with runtime.open_session(model, threads=1) as session:
+    with exact(model) as session:
         got = session.run({"x": X.numpy()})[0]
     wanted = module(X).detach().numpy()
     off = np.rint(np.abs(got - wanted) / 0.03)

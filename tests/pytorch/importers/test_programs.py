@@ -18,6 +18,7 @@ from onnxq.errors import UnsupportedError
 from onnxq.ort import runtime
 from onnxq.pytorch.importers import ImportedModelWarning, import_quantized
 from onnxq.pytorch.importers.programs import convert_program
+from tests.exact_engine import exact
 from tests.torch_ao_models import IMAGES, Plain, seeded
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ def program(*, trained: bool = False, convert: bool = True, fold: bool = True) -
 
 
 def run(model: ir.Model) -> np.ndarray:
-    with runtime.open_session(model, threads=1) as session:
+    with exact(model) as session:
         return np.asarray(session.run({"x": IMAGES.numpy()})[0])
 
 
@@ -75,9 +76,9 @@ def test_programs_compute_what_torch_computes(trained: bool) -> None:
 def test_convolutions_with_float_results_run_in_integers_on_request(trained: bool) -> None:
     quantized = program(trained=trained)
     wanted = quantized(IMAGES).detach().numpy()
-    exact = import_quantized(quantized, IMAGES, float_results="integer")
-    np.testing.assert_allclose(run(exact), wanted, atol=1e-4)
-    assert Counter(n.op_type for n in exact.graph)["ConvInteger"] == 1
+    integer = import_quantized(quantized, IMAGES, float_results="integer")
+    np.testing.assert_allclose(run(integer), wanted, atol=1e-4)
+    assert Counter(n.op_type for n in integer.graph)["ConvInteger"] == 1
     fast = import_quantized(quantized, IMAGES, float_results="requantize", format="qoperator")
     assert Counter(n.op_type for n in fast.graph)["QLinearConv"] == 2
     assert np.abs(run(fast) - wanted).max() <= 0.02 * np.abs(wanted).max()

@@ -20,6 +20,7 @@ from onnxq.pytorch.importers.tensor_quantizers import (
     with_own_quantizers,
 )
 from onnxq.pytorch.tensor_quant import TensorQuantizer
+from tests.exact_engine import exact
 
 IMAGES = torch.randn(32, 3, 12, 12, generator=torch.Generator().manual_seed(4))
 
@@ -153,7 +154,7 @@ def test_runs_in_integers_and_equals_the_original(net: Net) -> None:
     assert not ops.keys() & {"Conv", "FusedConv", "Gemm", "BatchNormalization"}
     with torch.no_grad():
         wanted = net(IMAGES).numpy()
-    with runtime.open_session(model) as session:
+    with exact(model) as session:
         got = session.run({str(model.graph.inputs[0].name): IMAGES.numpy()})[0]
     assert np.abs(got - wanted).max() < 0.02 * np.abs(wanted).max()  # measured: 0.5%
     assert (got.argmax(1) == wanted.argmax(1)).mean() > 0.95

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import onnxruntime as ort
+import onnx_ir as ir
 import pytest
 import torch
 from onnx import TensorProto, helper
@@ -18,6 +18,7 @@ from onnxq.pytorch.nn import intrinsic
 from onnxq.pytorch.nn.intrinsic import qat as fused
 from onnxq.pytorch.nn.intrinsic import quantized as deployed
 from onnxq.qconfig import QConfig, onnxq_default_qat_qconfig
+from tests.exact_engine import exact
 
 MANY = 512  # channels: 4608 products per sum
 
@@ -36,8 +37,8 @@ def run(inputs: list[npt.NDArray[Any]], conv: nn.Conv2d) -> npt.NDArray[np.int64
     graph = helper.make_graph([node], "g", values, [result])
     opsets = [helper.make_opsetid("", 21)]
     model = helper.make_model(graph, opset_imports=opsets, ir_version=10)
-    session = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
-    return np.asarray(session.run(None, dict(zip(names, inputs, strict=True)))[0], np.int64)
+    with exact(ir.from_proto(model)) as session:
+        return np.asarray(session.run(dict(zip(names, inputs, strict=True)))[0], np.int64)
 
 
 def trained(conv: nn.Conv2d, qconfig: QConfig = onnxq_default_qat_qconfig) -> Any:

@@ -12,10 +12,10 @@ from torch import Tensor, nn
 
 import onnxq
 from onnxq.observers import StepSizeObserver
-from onnxq.ort import runtime
 from onnxq.pytorch import LearnableFakeQuantize, convert, export, prepare_qat
 from onnxq.pytorch.train.recipe import Recipe, finetune
 from onnxq.qconfig import QConfigMapping, learned_4bit_qat_qconfig, learned_qat_qconfig
+from tests.exact_engine import exact
 
 
 def paper(v: Tensor, s: Tensor, largest: int) -> Tensor:
@@ -80,7 +80,7 @@ def test_trained_with_learned_scales_is_converted_and_deployed(qconfig: Any) -> 
     converted = convert(model.eval())
     assert torch.equal(converted(images), model(images))
     exported = export(converted, images)
-    with runtime.open_session(exported) as session:
+    with exact(exported) as session:
         (found,) = session.run({"x": images.numpy()})
     np.testing.assert_allclose(
         found.astype(np.float32), model(images).detach().numpy(), rtol=1e-5, atol=1e-5

@@ -16,6 +16,7 @@ from onnxq.errors import UnsupportedError
 from onnxq.ort import runtime
 from onnxq.pytorch import export
 from onnxq.pytorch.tensor_quant import QuantDescriptor, TensorQuantizer
+from tests.exact_engine import exact
 from tests.pytorch.tensor_quant.nets import (
     Chain,
     QuantConv2d,
@@ -53,7 +54,7 @@ def ops(model: ir.Model) -> Counter[str]:
 
 
 def run(model: ir.Model, x: Tensor) -> npt.NDArray[Any]:
-    with runtime.open_session(model) as session:
+    with exact(model) as session:
         return session.run({str(model.graph.inputs[0].name): x.numpy()})[0]
 
 

@@ -20,6 +20,7 @@ from onnxq.pytorch.nn import quantized as nnq
 from onnxq.pytorch.nn.intrinsic import quantized as nniq
 from onnxq.pytorch.nn.quantized.weighted import Weighted
 from onnxq.qtensor import quantize_per_channel, quantize_per_tensor
+from tests.exact_engine import exact
 
 pytestmark = pytest.mark.oracle
 
@@ -101,7 +102,7 @@ def test_each_layer_equals_onnx_runtime_up_to_rare_ties() -> None:
     zoo, model, x = exported()
     with torch.no_grad():
         wanted = zoo(torch.from_numpy(x))
-    with runtime.open_session(model) as session:
+    with exact(model) as session:
         found = dict(zip(wanted, session.run({"x": x}, list(wanted)), strict=True))
     grids = {name: getattr(layer, "output", None) for name, layer in zoo.layers.items()}
     scales = {n: float(g.scale) for n, g in grids.items() if isinstance(g, nnq.Requantize)}

@@ -9,7 +9,6 @@ from torch import nn
 
 from onnxq.checking.cross_check import cross_check
 from onnxq.errors import QConfigError, ShapeError, UnsupportedError
-from onnxq.ort import runtime
 from onnxq.ort.runtime import integer_nodes, optimized_graph
 from onnxq.pytorch import export
 from onnxq.pytorch.eager.convert import convert
@@ -22,6 +21,7 @@ from onnxq.qconfig import (
     per_channel_dynamic_qconfig,
 )
 from onnxq.qtensor import quantize_per_tensor
+from tests.exact_engine import exact
 
 pytestmark = pytest.mark.oracle
 
@@ -67,7 +67,7 @@ def test_layers_stay_near_float_and_equal_onnx_runtime(qconfig: QConfigDynamic) 
     assert uses.count("DynamicQuantizeMatMul") + uses.count("MatMulIntegerToFloat") == 7
     stored = {v.name: str(v.dtype) for v in exported.graph.initializers.values()}
     assert stored["gru.w_0"] == "INT8"
-    with runtime.open_session(exported, threads=1) as session:
+    with exact(exported) as session:
         found = session.run({"x": x.numpy()})
     for a, b in zip(found, wanted, strict=True):
         # gates are float32, and a code may flip where they differ in the last bit
@@ -81,7 +81,7 @@ def test_integers_alone_are_equal_bit_for_bit() -> None:
     converted = convert(layer)
     x = torch.randn(4, 7)
     exported = export(converted, x)
-    with runtime.open_session(exported) as session:
+    with exact(exported) as session:
         np.testing.assert_array_equal(session.run({"input": x.numpy()})[0], converted(x).numpy())
     found = cross_check(exported, [{"input": x.numpy()}])
     assert all(node.differing == 0 for node in found.nodes)

@@ -1,0 +1,69 @@
+"""Engines that run an exported model: ONNX Runtime, and the reference kernels in any arithmetic."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Protocol
+
+from onnxq.ort import runtime
+from onnxq.qdq.tidy import computes_in_threads
+from onnxq.reference import integer_evaluator, integer_form
+from onnxq.reference.float_nodes import FloatNodes
+from onnxq.targets.accumulation import Arithmetic
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from onnxq.core.arrays import Array
+    from onnxq.reference import Evaluator
+
+
+class Runs(Protocol):
+    """A model that is ready to run."""
+
+    def run(self, feeds: Mapping[str, Array], outputs: Sequence[str] | None = None) -> list[Array]:
+        """One array per named output; None: all, in the model's order."""
+
+
+Engine = Callable[["ir.Model"], AbstractContextManager[Runs]]
+"""Opens a model."""
+
+
+def onnx_runtime(model: ir.Model) -> AbstractContextManager[Runs]:
+    """The model on ONNX Runtime, whose kernels add as this machine does.
+
+    Raises:
+        ModelError: ONNX Runtime does not load it.
+    """
+    return runtime.open_session(model, threads=1 if computes_in_threads(model) else None)
+
+
+def reference_kernels(
+    model: ir.Model, arithmetic: Arithmetic = Arithmetic.EXACT
+) -> AbstractContextManager[Runs]:
+    """The model on the reference kernels; its float nodes on ONNX Runtime.
+
+    Args:
+        model: quantized.
+        arithmetic: how products are added.
+
+    Raises:
+        UnsupportedError: operators that the reference cannot run.
+    """
+    integer = integer_form(model, arithmetic)
+    nodes = FloatNodes(integer)
+    evaluator = integer_evaluator(integer, float_nodes=nodes, arithmetic=arithmetic)
+    return contextlib.nullcontext(_Evaluated(evaluator))
+
+
+class _Evaluated:
+    """A reference evaluator, called as a session of ONNX Runtime."""
+
+    def __init__(self, evaluator: Evaluator) -> None:
+        self._evaluator = evaluator
+
+    def run(self, feeds: Mapping[str, Array], outputs: Sequence[str] | None = None) -> list[Array]:
+        arrays: list[Array] = self._evaluator.run(outputs, feeds)
+        return arrays
