@@ -256,7 +256,7 @@ def _swapped(
     mapping: Mapping[type[nn.Module], type[nn.Module]],
     done: dict[nn.Module, nn.Module],
 ) -> nn.Module:
-    """The module, or its counterpart; one that stands in two places has one counterpart."""
+    """The module, or the one that replaces it; a module in two places is replaced by one."""
     if module in done:
         return done[module]
     kind = mapping.get(type_before_parametrizations(module))

@@ -32,7 +32,7 @@ from onnxq.pytorch.modules.door import Model, in_float32, is_scripted, opened, r
 from onnxq.pytorch.modules.transformers import twin_without_shortcuts
 from onnxq.pytorch.numerics.fake_quantize import FakeQuantize
 from onnxq.pytorch.train.agreeing_sums import warn_of_sums
-from onnxq.pytorch.train.successors import check_prepared, convert_in_place
+from onnxq.pytorch.train.conversion import check_prepared, convert_in_place
 from onnxq.qdq.qoperator import check_format
 from onnxq.qdq.tidy import as_format, count_grids, holds_codes, tidy_quantized
 from onnxq.quantized.quantized_model import QuantizedModel

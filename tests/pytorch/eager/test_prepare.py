@@ -127,7 +127,7 @@ def test_the_model_itself_is_left_as_it_is_unless_in_place() -> None:
     assert type(stem) is fused.ConvBnReLU2d
 
 
-def test_a_layer_alone_becomes_its_counterpart() -> None:
+def test_a_layer_alone_becomes_its_quantized_module() -> None:
     layer: Any = nn.Linear(2, 2)
     layer.qconfig = get_default_qat_qconfig()
     assert type(prepare_qat(layer)) is qat.Linear

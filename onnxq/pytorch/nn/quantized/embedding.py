@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn import functional as F  # noqa: N812  # as everywhere
 
 from onnxq.errors import QConfigError
-from onnxq.pytorch.nn.counterpart import Counterpart
+from onnxq.pytorch.nn.mapped_module import MappedModule
 from onnxq.pytorch.nn.quantized.observed import output_fake_quantize
 from onnxq.pytorch.nn.quantized.optional_grid import OptionalGrid
 from onnxq.pytorch.nn.quantized.prepared import check_layer, float_weights
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 MODES = ("sum", "mean", "max")
 
 
-class _Table(OptionalGrid, Counterpart):
+class _Table(OptionalGrid, MappedModule):
     """A table of embeddings, looked up by index."""
 
     def make_buffers(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from onnxq.errors import QConfigError
-from onnxq.pytorch.nn.counterpart import Counterpart
+from onnxq.pytorch.nn.mapped_module import MappedModule
 
 if TYPE_CHECKING:
     import torch
@@ -54,7 +54,7 @@ class OutputGrid:
         self.output_grid().set_(zero_point=int(value))
 
 
-class OnGrid(OutputGrid, Counterpart):
+class OnGrid(OutputGrid, MappedModule):
     """y = output(computed(x)): a float function, and the grid of its result.
 
     Attributes:

@@ -10,7 +10,7 @@ import torch
 
 from onnxq.affine import quantize
 from onnxq.errors import ModelError, ShapeError
-from onnxq.pytorch.nn.counterpart import Counterpart
+from onnxq.pytorch.nn.mapped_module import MappedModule
 from onnxq.pytorch.nn.quantized.bias_codes import bias_codes, bias_scale, raised_scale
 from onnxq.pytorch.nn.quantized.observed import (
     check_observed,
@@ -40,7 +40,7 @@ class FloatWeights(NamedTuple):
     fake: FakeQuantize
 
 
-class Weighted(OutputGrid, OptionalGrid, Counterpart):
+class Weighted(OutputGrid, OptionalGrid, MappedModule):
     """y = [requantize](op(x, (weight_codes - zp) * weight_scale, bias_codes * bias_scale)).
 
     `op` ends in a ReLU where one is fused with the layer.

@@ -46,16 +46,16 @@ _FLOAT_BETWEEN_CODES = (nn.PReLU,)
 
 
 @dataclass(frozen=True, slots=True)
-class Successors:
-    """Module types and what takes their place.
+class ModuleMappings:
+    """Quantized types by module type.
 
     Attributes:
         static: {type: quantized type with from_float}.
         dynamic: the same for modules whose qconfig is a QConfigDynamic; empty: `static` holds for
             these, too.
         custom: {observed type: quantized type with from_observed}.
-        leaves_float: whether layers with weights and a qconfig that have no successor stay; else
-            they are refused.
+        leaves_float: whether layers with weights and a qconfig stay where no quantized type is
+            mapped to theirs; else they are refused.
     """
 
     static: Types
@@ -70,19 +70,19 @@ class Successors:
         return table.get(type_before_parametrizations(module))
 
 
-USUAL = Successors(STATIC_MAPPING, DYNAMIC_MAPPING)
+DEFAULT_MAPPINGS = ModuleMappings(STATIC_MAPPING, DYNAMIC_MAPPING)
 
 
-def check_prepared(module: nn.Module, successors: Successors = USUAL) -> None:
+def check_prepared(module: nn.Module, mappings: ModuleMappings = DEFAULT_MAPPINGS) -> None:
     """Passes a module in which something was prepared; warns where nothing of it is quantized.
 
     Raises:
         ModelError: it would come back in float, as it is.
         UnsupportedError: modules with weights and a qconfig that have no quantized form.
     """
-    if not successors.leaves_float:
-        _refuse_unsupported(module, successors)
-    if any(_is_convertible(part, successors) for part in module.modules()):
+    if not mappings.leaves_float:
+        _refuse_unsupported(module, mappings)
+    if any(_is_convertible(part, mappings) for part in module.modules()):
         return
     if any(_placements(part) is not None for part in module.modules()):
         warnings.warn(
@@ -101,12 +101,12 @@ def check_prepared(module: nn.Module, successors: Successors = USUAL) -> None:
     )
 
 
-def convert_in_place(module: nn.Module, successors: Successors = USUAL) -> nn.Module:
+def convert_in_place(module: nn.Module, mappings: ModuleMappings = DEFAULT_MAPPINGS) -> nn.Module:
     """The module with quantized modules in place of those that were observed or trained.
 
     Args:
         module: of `prepare` or `prepare_qat`, after it has seen data; passed by `check_prepared`.
-        successors: what takes the place of what.
+        mappings: quantized types by module type.
 
     Raises:
         CalibrationError: no data was seen, or values that are NaN or infinite; the message names
@@ -117,10 +117,10 @@ def convert_in_place(module: nn.Module, successors: Successors = USUAL) -> nn.Mo
     check_not_sharded(module, "convert")
     check_observed_values(module)
     check_parameters(module)
-    leave_float(module, successors.custom)
+    leave_float(module, mappings.custom)
     let_sums_agree(module)
     settle_weights(module)
-    result = _converted(module, successors, "", {})
+    result = _converted(module, mappings, "", {})
     forget_weights(result)
     _forget_folded(result)
     for part in result.modules():
@@ -144,16 +144,16 @@ def _are_nested(one: str, other: str) -> bool:
     return f"{one}.".startswith(f"{other}.") or f"{other}.".startswith(f"{one}.")
 
 
-def swapped(mod: nn.Module, successors: Successors) -> nn.Module:
-    """The module's quantized counterpart, if it has one and was prepared; else the module.
+def swapped(mod: nn.Module, mappings: ModuleMappings) -> nn.Module:
+    """The module's quantized module, if it has one and was prepared; else the module.
 
     Raises:
         CalibrationError: it was prepared, but has seen no data.
     """
-    own = successors.custom.get(type_before_parametrizations(mod))
+    own = mappings.custom.get(type_before_parametrizations(mod))
     if own is not None:
         return _with_hooks(mod, own.from_observed(mod))
-    kind = successors.of(mod)
+    kind = mappings.of(mod)
     if kind is None or not _is_prepared(mod):
         return mod
     if getattr(kind, "keeps_grid", False) and output_fake_quantize(mod) is not None:
@@ -188,7 +188,7 @@ def _is_prepared(mod: nn.Module) -> bool:
 
 def _converted(
     module: nn.Module,
-    successors: Successors,
+    mappings: ModuleMappings,
     path: str,
     done: dict[nn.Module, nn.Module],
 ) -> nn.Module:
@@ -196,14 +196,14 @@ def _converted(
     if module in done:
         return done[module]
     try:
-        result = swapped(module, successors)
+        result = swapped(module, mappings)
     except OnnxqError as error:
         raise type(error)(f"'{path or type(module).__name__}': {error}") from error
     done[module] = result
     if result is module and not isinstance(module, QatModule | FakeQuantize):
         for name, child in places(module):
             inner = f"{path}.{name}" if path else name
-            setattr(module, name, _converted(child, successors, inner, done))
+            setattr(module, name, _converted(child, mappings, inner, done))
         module.__dict__.pop("input_fake_quant", None)
     return result
 
@@ -212,26 +212,26 @@ def _placements(part: nn.Module) -> object:
     return part.meta.get(PLACEMENTS) if isinstance(part, fx.GraphModule) else None
 
 
-def _is_convertible(part: nn.Module, successors: Successors) -> bool:
+def _is_convertible(part: nn.Module, mappings: ModuleMappings) -> bool:
     """Whether it was prepared, is to be dynamic, or is quantized already."""
     kind = type_before_parametrizations(part)
-    quantized = {*STATIC_MAPPING.values(), *DYNAMIC_MAPPING.values(), *successors.static.values()}
-    if isinstance(part, FakeQuantize | QatModule) or kind in successors.custom:
+    quantized = {*STATIC_MAPPING.values(), *DYNAMIC_MAPPING.values(), *mappings.static.values()}
+    if isinstance(part, FakeQuantize | QatModule) or kind in mappings.custom:
         return True
     if kind in quantized - {DeQuantize}:  # a float module has DeQuantStubs, too
         return True
     qconfig = getattr(part, "qconfig", None)
     if isinstance(qconfig, QConfigDynamic) and kind in DYNAMIC_MAPPING:
         return True
-    return isinstance(qconfig, QConfig | QConfigDynamic) and kind in successors.static
+    return isinstance(qconfig, QConfig | QConfigDynamic) and kind in mappings.static
 
 
-def _refuse_unsupported(module: nn.Module, successors: Successors) -> None:
+def _refuse_unsupported(module: nn.Module, mappings: ModuleMappings) -> None:
     """Refuses leaves that have weights and a qconfig, and no quantized form."""
     found = [
         f"{name or type(part).__name__} ({type(part).__name__})"
         for name, part in module.named_modules()
-        if _is_unsupported(part, {**successors.static, **successors.custom})
+        if _is_unsupported(part, {**mappings.static, **mappings.custom})
     ]
     if found:
         raise UnsupportedError(

@@ -1,4 +1,4 @@
-"""Counterpart: a module that takes the place of a float one, which may be fused."""
+"""A module that replaces a float module, which may be fused, by the quantized module mapping."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import nn
 from onnxq.pytorch.nn.intrinsic import FusedModule
 
 
-class Counterpart(nn.Module):
+class MappedModule(nn.Module):
     """A module that computes what `float_type` computes, a fused ReLU too.
 
     The tables of `prepare_qat` and `convert` are computed from `float_type`
