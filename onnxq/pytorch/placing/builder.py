@@ -12,7 +12,7 @@ from torch import fx, nn
 
 from onnxq.errors import QConfigError, UnsupportedError
 from onnxq.pytorch.modules.folding import folded
-from onnxq.pytorch.modules.given_weight import GivenWeight
+from onnxq.pytorch.modules.parametrized_layer import ParametrizedLayer
 from onnxq.pytorch.modules.stubs import DeQuantStub
 from onnxq.pytorch.modules.transposed import WEIGHTED
 from onnxq.pytorch.nn.intrinsic import FUSED
@@ -105,8 +105,8 @@ class Builder:
     def _layer(self, weight: PlacedWeight) -> nn.Module:
         """The layer, with parameters; of zeros where it is given them."""
         called = self._called(self._nodes[weight.node])
-        if isinstance(called, GivenWeight) and called.takes_weight:
-            return called.filled()
+        if isinstance(called, ParametrizedLayer) and called.takes_weight:
+            return called.with_parameters()
         return self._traced.get_submodule(weight.path)
 
     def _called(self, node: fx.Node) -> nn.Module:
@@ -206,8 +206,8 @@ class Builder:
         """The module, with what the graph names and nothing else."""
         self._traced.graph.lint()
         for part in self._traced.modules():
-            if isinstance(part, GivenWeight) and part not in self._folded:
-                part.strip()
+            if isinstance(part, ParametrizedLayer) and part not in self._folded:
+                part.clear_parameters()
         made = TrainingGraph(self._traced, self._traced.graph, name)
         made.meta[PLACEMENTS] = self._found  # a deepcopy keeps meta, and no other attributes
         keep_sums(made, map(self._sum, self._found.sums))

@@ -23,8 +23,8 @@ from onnxq.pytorch.placing.improved_start import check_improve, improved_form, s
 from onnxq.pytorch.placing.search import place, training_mapping
 from onnxq.pytorch.programs.program import Open, program_of
 from onnxq.pytorch.programs.training_graph import training_graph
-from onnxq.pytorch.train.given_weights import settle_weights
 from onnxq.pytorch.train.modes import modes_of, restore_modes
+from onnxq.pytorch.train.parametrizations import materialize_weights
 from onnxq.pytorch.train.placements import PLACEMENTS
 from onnxq.qconfig import (
     QConfigMapping,
@@ -135,7 +135,7 @@ def _built(
     notes = kind.notes(model, traced, program)
     found = place(traced, program, qconfig, target)
     found = replace(found, notes=(*found.notes, *program.notes, *notes))
-    settle_weights(traced)  # of which folded ones are made
+    materialize_weights(traced)  # of which folded ones are made
     builder = kind(traced, found)
     for weight in found.weights:
         builder.weight(weight)

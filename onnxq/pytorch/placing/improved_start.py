@@ -26,12 +26,12 @@ from onnxq.improve.improvement import WeightImprovement
 from onnxq.improve.layers import layers_of
 from onnxq.observers import NarrowRangeObserver, StepSizeObserver
 from onnxq.ort.types_by_run import types_by_run
-from onnxq.pytorch.modules.given_weight import GivenWeight
+from onnxq.pytorch.modules.parametrized_layer import ParametrizedLayer
 from onnxq.pytorch.nn.intrinsic.qat import freeze_bn_stats
 from onnxq.pytorch.nn.qat.base import QatModule
 from onnxq.pytorch.placing.tensors import with_observer
 from onnxq.pytorch.programs.onnx_form import onnx_form
-from onnxq.pytorch.train.given_weights import given_to
+from onnxq.pytorch.train.parametrizations import computed_parameters
 from onnxq.qconfig import Choice, QConfig
 from onnxq.samples import open_samples
 from onnxq.static.calibrate import calibrate
@@ -175,15 +175,15 @@ class _Places:
         wrapper = self._prepared.get_submodule(weight.path.rpartition(".")[0])
         if not isinstance(module, QatModule):
             return NO_LAYER
-        if not isinstance(wrapper, GivenWeight):
+        if not isinstance(wrapper, ParametrizedLayer):
             return self._given(module, layer)
-        held, bias = given_to(self._prepared, self._nodes[weight.node])
+        held, bias = computed_parameters(self._prepared, self._nodes[weight.node])
         assert held is not None, "the first of a layer's values"
-        wrapper.give(held, bias)
+        wrapper.set_parameters(held, bias)
         try:
             return NO_BIAS if _lacks_bias(module, layer) else self._given(module, layer)
         finally:
-            wrapper.strip()
+            wrapper.clear_parameters()
 
     def _given(self, module: QatModule, layer: Layer) -> str:
         uses = self._uses[_address(module.weight)]

@@ -8,7 +8,7 @@ from torch import nn
 
 from onnxq.catalog import has_dynamic_form
 from onnxq.graph.walk import node_name
-from onnxq.pytorch.modules.given_weight import weighted_layer
+from onnxq.pytorch.modules.parametrized_layer import weighted_layer
 from onnxq.pytorch.nn.qat.linear_in_blocks import rounding_part
 from onnxq.pytorch.train.placements import PlacedWeight
 from onnxq.qconfig import FakeQuantSpec, QConfigDynamic

@@ -11,7 +11,7 @@ from onnxq.graph.walk import node_name, value_name
 from onnxq.observers.weight_observation import limited_to
 from onnxq.operator import Role
 from onnxq.operator.nodes import tensor_of
-from onnxq.pytorch.modules.given_weight import weighted_layer
+from onnxq.pytorch.modules.parametrized_layer import weighted_layer
 from onnxq.pytorch.modules.transposed import along_channels
 from onnxq.pytorch.nn.intrinsic import BATCH_NORMS
 from onnxq.pytorch.placing.names import is_tensor

@@ -28,10 +28,10 @@ from onnxq.pytorch.numerics.fake_quantize import FakeQuantize
 from onnxq.pytorch.numerics.ranks import check_not_sharded
 from onnxq.pytorch.train.agreeing_sums import let_sums_agree
 from onnxq.pytorch.train.finite_parameters import check_parameters
-from onnxq.pytorch.train.given_weights import forget_weights, settle_weights
 from onnxq.pytorch.train.grid_keeping import keep_rounding
 from onnxq.pytorch.train.mappings import DYNAMIC_MAPPING, STATIC_MAPPING
 from onnxq.pytorch.train.never_ran import leave_float
+from onnxq.pytorch.train.parametrizations import materialize_weights, remove_parametrizations
 from onnxq.pytorch.train.placements import PLACEMENTS
 from onnxq.pytorch.train.sources import is_watching
 from onnxq.qconfig import QConfig, QConfigDynamic
@@ -119,9 +119,9 @@ def convert_in_place(module: nn.Module, mappings: ModuleMappings = DEFAULT_MAPPI
     check_parameters(module)
     leave_float(module, mappings.custom)
     let_sums_agree(module)
-    settle_weights(module)
+    materialize_weights(module)
     result = _converted(module, mappings, "", {})
-    forget_weights(result)
+    remove_parametrizations(result)
     _forget_folded(result)
     for part in result.modules():
         remove_hooks(part, is_watching)

@@ -1,4 +1,4 @@
-"""A layer computes with the weight that it is given, float, in training, and quantized."""
+"""A layer computes with a weight that is an argument, float, in training, and quantized."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, fx, nn
 
-from onnxq.pytorch.modules.given_weight import GivenWeight, weighted_layer
+from onnxq.pytorch.modules.parametrized_layer import ParametrizedLayer, weighted_layer
 from onnxq.pytorch.nn import qat
 from onnxq.qconfig import get_default_qat_qconfig
 
@@ -25,18 +25,18 @@ LAYERS = [
 
 @pytest.mark.parametrize(("layer", "shape"), LAYERS)
 def test_the_result_is_the_layers(layer: nn.Module, shape: tuple[int, ...]) -> None:
-    x, given = torch.randn(shape), GivenWeight(copy.deepcopy(layer))
+    x, given = torch.randn(shape), ParametrizedLayer(copy.deepcopy(layer))
     weight, bias = layer.get_parameter("weight"), dict(layer.named_parameters()).get("bias")
     torch.testing.assert_close(given(x, weight, bias), layer(x), rtol=0, atol=0)
     assert not [*given.parameters()]
 
 
-def trained() -> GivenWeight:
-    given = GivenWeight(nn.Linear(4, 5))
-    layer = given.filled()
+def trained() -> ParametrizedLayer:
+    given = ParametrizedLayer(nn.Linear(4, 5))
+    layer = given.with_parameters()
     layer.qconfig = get_default_qat_qconfig()  # type: ignore[assignment]  # modules take any attribute
     given.layer = qat.Linear.from_float(layer)
-    given.strip()
+    given.clear_parameters()
     return given
 
 
@@ -52,9 +52,9 @@ def test_a_trained_layer_rounds_the_weight_where_it_is_used() -> None:
 
 
 def test_a_layer_with_a_weight_of_its_own_reads_that_one() -> None:
-    given = GivenWeight(nn.Linear(4, 5, bias=False))
-    given.give(torch.ones(5, 4), None)
-    given.layer = given.filled()
+    given = ParametrizedLayer(nn.Linear(4, 5, bias=False))
+    given.set_parameters(torch.ones(5, 4), None)
+    given.layer = given.with_parameters()
     assert given(torch.ones(1, 4), torch.zeros(5, 4)).tolist() == [[4.0] * 5]
 
 
@@ -64,7 +64,7 @@ def test_the_weighted_layer_of_a_node_is_found_in_either_form() -> None:
             super().__init__()
             self.own, self.given, self.act = (
                 nn.Linear(4, 4),
-                GivenWeight(nn.Linear(4, 4)),
+                ParametrizedLayer(nn.Linear(4, 4)),
                 nn.ReLU(),
             )
             self.w = nn.Parameter(torch.ones(4, 4))

@@ -1,10 +1,10 @@
-"""A layer whose weight and bias are arguments: computed by the model, bare parameters, or shared.
+"""A layer whose weight and bias are arguments: parametrizations, bare parameters, or shared ones.
 
-    y = layer(x, weight, bias)
+    y = layer(x, weight, bias)        weight: for example g * v / |v|, of torch's weight_norm
 
-The layer inside has no parameters of its own, so that those of the model keep their names. In
-training a trained layer takes its place, which rounds the weight where it is used. A quantized one
-takes the place of that, with the codes of the weight as it was then.
+The layer inside has no parameters of its own, so that those of the model keep their names.
+`prepare_qat` replaces the layer by one that fake-quantizes the weight in each forward pass,
+`convert` by a quantized layer that stores the weight.
 """
 
 from __future__ import annotations
@@ -29,15 +29,14 @@ _TRANSPOSED_CONVS = (
 )
 
 
-class GivenWeight(nn.Module):
-    """Calls a layer with the weight and bias that it is given.
+class ParametrizedLayer(nn.Module):
+    """Calls a layer with a weight and a bias that are arguments.
 
     Args:
         layer: a convolution, transposed or not, or a linear layer; its own parameters are not kept.
 
     Attributes:
-        layer: without parameters; once it is quantized, with codes that take the place of both
-            arguments.
+        layer: without parameters; once quantized, it stores both and does not read the arguments.
         shapes: of weight and bias; None: there is no bias.
     """
 
@@ -46,61 +45,61 @@ class GivenWeight(nn.Module):
         held = [layer._parameters[name] for name in _NAMES]  # noqa: SLF001  # by name
         self.shapes = tuple(None if x is None else tuple(x.shape) for x in held)
         self.layer = layer
-        self.strip()
+        self.clear_parameters()
 
     def forward(
         self, x: Tensor, weight: Tensor | None = None, bias: Tensor | None = None
     ) -> Tensor:
-        """The layer's result; a layer that holds a weight of its own reads that one."""
+        """Returns the layer's result; a layer with a weight of its own ignores the argument."""
         layer: Any = self.layer
         if not self.takes_weight or weight is None:
             y: Tensor = layer(x)
             return y
         if type(layer) in WEIGHTED:
             return _computed(layer, x, weight, bias)
-        self.give(weight, bias)
+        self.set_parameters(weight, bias)
         try:
             y = layer(x)
         finally:
-            self.strip()  # a tensor with a history cannot be copied
+            self.clear_parameters()  # a tensor with a history cannot be copied
         return y
 
     @property
     def takes_weight(self) -> bool:
-        """Whether the layer has neither codes nor a parameter."""
+        """Whether the layer reads the arguments: it stores no weight, quantized or float."""
         held = self.layer._parameters.get("weight")  # noqa: SLF001  # by name, None included
         return isinstance(self.layer, WEIGHTED) and held is None
 
-    def give(self, weight: Tensor, bias: Tensor | None) -> None:
-        """Lets the layer read these until `strip`."""
+    def set_parameters(self, weight: Tensor, bias: Tensor | None) -> None:
+        """Sets weight and bias as plain attributes, until `clear_parameters`."""
         for name, value in zip(_NAMES, (weight, bias), strict=True):
             setattr(self.layer, name, value)
 
-    def strip(self) -> None:
-        """Takes weight and bias off the layer."""
+    def clear_parameters(self) -> None:
+        """Removes weight and bias from the layer."""
         for name in _NAMES:
             self.layer._parameters.pop(name, None)  # noqa: SLF001  # by name, None included
             object.__setattr__(self.layer, name, None)
 
-    def filled(self) -> nn.Module:
-        """A copy of the layer with parameters, from which a trained layer is made.
+    def with_parameters(self) -> nn.Module:
+        """Copies the layer with weight and bias as nn.Parameters, as `from_float` wants them.
 
-        They are what `give` gave it; zeros where it gave nothing.
+        Their values are those of `set_parameters`; zeros where it was not called.
         """
         made = copy.copy(self.layer)
         made.__dict__["_parameters"] = dict(self.layer._parameters)  # noqa: SLF001  # by name, None included
         for name, shape in zip(_NAMES, self.shapes, strict=True):
-            given = made.__dict__.pop(name, None)
+            value = made.__dict__.pop(name, None)
             if shape is None:
                 made.register_parameter(name, None)
                 continue
-            filling = torch.zeros(shape) if given is None else given.detach().clone()
+            filling = torch.zeros(shape) if value is None else value.detach().clone()
             made.register_parameter(name, nn.Parameter(filling))
         return made
 
 
 def _computed(layer: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """Result of a layer of torch.nn with these parameters."""
+    """Computes a layer of torch.nn with these parameters."""
     if isinstance(layer, nn.Linear):
         return functional.linear(x, weight, bias)
     numbers = (layer.groups, layer.dilation)
@@ -117,7 +116,7 @@ def _computed(layer: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Ten
 def weighted_layer(graph: fx.GraphModule, node: fx.Node) -> tuple[str, nn.Module] | None:
     """Path and layer with a weight that a node calls; None: it calls none.
 
-    A layer that is given its weight is filled, so that it has one.
+    A parametrized layer is copied with parameters, so that it has a weight.
 
     Args:
         graph: whose node it is.
@@ -127,6 +126,6 @@ def weighted_layer(graph: fx.GraphModule, node: fx.Node) -> tuple[str, nn.Module
         return None
     path = str(node.target)
     module = graph.get_submodule(path)
-    if isinstance(module, GivenWeight):
-        return f"{path}.layer", module.filled()
+    if isinstance(module, ParametrizedLayer):
+        return f"{path}.layer", module.with_parameters()
     return (path, module) if isinstance(module, WEIGHTED) else None

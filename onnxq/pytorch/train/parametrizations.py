@@ -1,6 +1,6 @@
-"""Weights that a prepared model computes, as numbers: what conversion makes codes of.
+"""Parametrized weights are computed once, before conversion quantizes and stores them.
 
-w = g * v / |v|,  layer(x, w)   -->   layer(x) with the codes of w
+w = g * v / |v|,  layer(x, w)   -->   layer(x), which stores w quantized
 """
 
 from __future__ import annotations
@@ -10,40 +10,42 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import fx, nn
 
-from onnxq.pytorch.modules.given_weight import GivenWeight
+from onnxq.pytorch.modules.parametrized_layer import ParametrizedLayer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-def settle_weights(module: nn.Module) -> None:
-    """Gives every GivenWeight in a module the weight that it would be called with now.
+def materialize_weights(module: nn.Module) -> None:
+    """Stores each layer's computed weight, so that conversion can quantize it.
 
     Args:
-        module: with graphs of torch.fx in it, or none; its modes are as before afterwards.
+        module: every ParametrizedLayer in its torch.fx graphs is changed in place; train and eval
+            modes stay.
     """
     for root, node, wrapper in list(_calls(module)):
-        weight, bias = given_to(root, node)
+        weight, bias = computed_parameters(root, node)
         if wrapper.takes_weight:
             assert weight is not None, "the first of a layer's values"
-            wrapper.give(weight.clone(), None if bias is None else bias.clone())
+            wrapper.set_parameters(weight.clone(), None if bias is None else bias.clone())
 
 
-def forget_weights(module: nn.Module) -> None:
-    """Takes the computation of weights, of which quantized layers have codes, out of the graphs.
+def remove_parametrizations(module: nn.Module) -> None:
+    """Removes the computation of stored weights from the graphs.
 
-    A layer that stays float holds the numbers, where the parameters that it shared are codes now.
+    A quantized layer stores its weight. A float layer stores it too where the parameters behind it
+    are gone, because another layer shared and quantized them.
 
     Args:
-        module: converted, behind `settle_weights`; changed in place.
+        module: converted, after `materialize_weights`; changed in place.
     """
     changed: set[fx.GraphModule] = set()
     for root, node, wrapper in list(_calls(module)):
         if wrapper.takes_weight and not _has_lost(root, node):
-            wrapper.strip()
+            wrapper.clear_parameters()
             continue
         if wrapper.takes_weight:
-            wrapper.layer = wrapper.filled()
+            wrapper.layer = wrapper.with_parameters()
         node.args = node.args[:1]
         changed.add(root)
     for root in changed:
@@ -52,8 +54,8 @@ def forget_weights(module: nn.Module) -> None:
 
 
 def _has_lost(root: fx.GraphModule, node: fx.Node) -> bool:
-    """Whether a call reads parameters that the module no longer has."""
-    for one in _needed(_given(node)):
+    """Whether a call reads parameters that conversion removed from the module."""
+    for one in _needed(_parameter_nodes(node)):
         if one.op == "get_attr":
             parent, _, name = str(one.target).rpartition(".")
             held = getattr(root.get_submodule(parent), name, None)
@@ -62,7 +64,7 @@ def _has_lost(root: fx.GraphModule, node: fx.Node) -> bool:
     return False
 
 
-def _calls(module: nn.Module) -> Iterator[tuple[fx.GraphModule, fx.Node, GivenWeight]]:
+def _calls(module: nn.Module) -> Iterator[tuple[fx.GraphModule, fx.Node, ParametrizedLayer]]:
     for root in module.modules():
         if not isinstance(root, fx.GraphModule):
             continue
@@ -70,22 +72,22 @@ def _calls(module: nn.Module) -> Iterator[tuple[fx.GraphModule, fx.Node, GivenWe
             if node.op != "call_module":
                 continue
             called = root.get_submodule(str(node.target))
-            if isinstance(called, GivenWeight):
+            if isinstance(called, ParametrizedLayer):
                 yield root, node, called
 
 
-def given_to(
+def computed_parameters(
     root: fx.GraphModule, node: fx.Node
 ) -> tuple[torch.Tensor | None, torch.Tensor | None]:
-    """Weight and bias that a GivenWeight is called with, in eval mode, without gradients.
+    """Computes the weight and bias of one call, in eval mode, without gradients.
 
-    One that is a parameter, or moves one only, shares its storage.
+    A weight that is a parameter or a view of one shares its storage.
 
     Args:
-        root: as it is now; its modes are as before afterwards.
-        node: that calls it.
+        root: the graph; train and eval modes stay.
+        node: calls a ParametrizedLayer.
     """
-    needed = _needed(_given(node))
+    needed = _needed(_parameter_nodes(node))
     modes = {part: part.training for part in root.modules()}
     run = fx.Interpreter(root, garbage_collect_values=False)
     tensors = (*root.parameters(), *root.buffers())
@@ -104,13 +106,13 @@ def given_to(
     return weight, bias
 
 
-def _given(node: fx.Node) -> list[fx.Node]:
-    """Nodes of the weight and the bias of a call."""
+def _parameter_nodes(node: fx.Node) -> list[fx.Node]:
+    """Returns the nodes that compute the weight and the bias of a call."""
     return [x for x in node.args[1:] if isinstance(x, fx.Node)]
 
 
 def _needed(wanted: list[fx.Node]) -> set[fx.Node]:
-    """Nodes that compute these, and they themselves."""
+    """Returns these nodes and all that they are computed from."""
     needed, waiting = set[fx.Node](), list(wanted)
     while waiting:
         one = waiting.pop()

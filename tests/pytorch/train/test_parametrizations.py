@@ -10,10 +10,10 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrizations
 
 from onnxq.pytorch import convert, placements, prepare_qat
-from onnxq.pytorch.modules.given_weight import GivenWeight
+from onnxq.pytorch.modules.parametrized_layer import ParametrizedLayer
 from onnxq.pytorch.programs.program import program_of
 from onnxq.pytorch.programs.training_graph import training_graph
-from onnxq.pytorch.train.given_weights import forget_weights, settle_weights
+from onnxq.pytorch.train.parametrizations import materialize_weights, remove_parametrizations
 from onnxq.qconfig import QConfigMapping, get_default_qat_qconfig
 
 pytestmark = pytest.mark.oracle
@@ -38,11 +38,11 @@ class Computed(nn.Module):
 def test_weights_are_those_of_the_parameters_now() -> None:
     model = Computed()
     graph = training_graph(copy.deepcopy(model), program_of(model, torch.randn(2, 4)))
-    calls = {name: m for name, m in graph.named_modules() if isinstance(m, GivenWeight)}
+    calls = {name: m for name, m in graph.named_modules() if isinstance(m, ParametrizedLayer)}
     assert len(calls) == 3
     with torch.no_grad():
         graph.get_parameter("bare").zero_()
-    settle_weights(graph.train())
+    materialize_weights(graph.train())
     weights = {name: call.layer.weight for name, call in calls.items()}
     normed, bare, product = weights.values()
     torch.testing.assert_close(normed, model.normed.weight)
@@ -56,9 +56,9 @@ def test_a_quantized_layer_needs_no_computation() -> None:
     model = Computed()
     graph = training_graph(copy.deepcopy(model), program_of(model, torch.randn(2, 4)))
     for _, call in list(graph.named_modules()):
-        if isinstance(call, GivenWeight):
+        if isinstance(call, ParametrizedLayer):
             call.layer = nn.Identity()
-    forget_weights(graph)
+    remove_parametrizations(graph)
     assert "get_attr" not in {node.op for node in graph.graph.nodes}
     assert graph(torch.ones(2, 4)).tolist() == torch.ones(2, 4).tolist()
 
