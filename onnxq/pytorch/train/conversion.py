@@ -27,12 +27,12 @@ from onnxq.pytorch.numerics.check_observed import check_observed_values
 from onnxq.pytorch.numerics.fake_quantize import FakeQuantize
 from onnxq.pytorch.numerics.ranks import check_not_sharded
 from onnxq.pytorch.train.agreeing_sums import let_sums_agree
+from onnxq.pytorch.train.annotations import ANNOTATIONS
 from onnxq.pytorch.train.finite_parameters import check_parameters
 from onnxq.pytorch.train.grid_keeping import keep_rounding
 from onnxq.pytorch.train.mappings import DYNAMIC_MAPPING, STATIC_MAPPING
 from onnxq.pytorch.train.never_ran import leave_float
 from onnxq.pytorch.train.parametrizations import materialize_weights, remove_parametrizations
-from onnxq.pytorch.train.placements import PLACEMENTS
 from onnxq.pytorch.train.sources import is_watching
 from onnxq.qconfig import QConfig, QConfigDynamic
 
@@ -84,10 +84,10 @@ def check_prepared(module: nn.Module, mappings: ModuleMappings = DEFAULT_MAPPING
         _refuse_unsupported(module, mappings)
     if any(_is_convertible(part, mappings) for part in module.modules()):
         return
-    if any(_placements(part) is not None for part in module.modules()):
+    if any(_annotations(part) is not None for part in module.modules()):
         warnings.warn(
             f"convert: nothing in {type(module).__name__} is quantized, so that it stays in float. "
-            "print(onnxq.pytorch.placements(model, inputs, qconfig)) says why.",
+            "print(onnxq.pytorch.annotate(model, inputs, qconfig)) says why.",
             UserWarning,
             stacklevel=3,
         )
@@ -131,7 +131,7 @@ def convert_in_place(module: nn.Module, mappings: ModuleMappings = DEFAULT_MAPPI
 def _forget_folded(module: nn.Module) -> None:
     """Removes norms that no graph calls any more: layers hold their numbers by now."""
     for part in list(module.modules()):
-        if not isinstance(part, fx.GraphModule) or _placements(part) is None:
+        if not isinstance(part, fx.GraphModule) or _annotations(part) is None:
             continue
         read = {str(n.target) for n in part.graph.nodes if n.op in ("call_module", "get_attr")}
         for name, inner in list(part.named_modules(remove_duplicate=False)):
@@ -208,8 +208,8 @@ def _converted(
     return result
 
 
-def _placements(part: nn.Module) -> object:
-    return part.meta.get(PLACEMENTS) if isinstance(part, fx.GraphModule) else None
+def _annotations(part: nn.Module) -> object:
+    return part.meta.get(ANNOTATIONS) if isinstance(part, fx.GraphModule) else None
 
 
 def _is_convertible(part: nn.Module, mappings: ModuleMappings) -> bool:

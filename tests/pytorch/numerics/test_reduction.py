@@ -52,7 +52,7 @@ def test_other_types_come_as_float32(dtype: torch.dtype) -> None:
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
 @pytest.mark.parametrize("axis", [None, 1])
-def test_what_is_not_finite_is_counted_and_placed(value: float, axis: int | None) -> None:
+def test_what_is_not_finite_is_counted_and_annotated(value: float, axis: int | None) -> None:
     x = torch.zeros(2, 3)
     x[1, 2] = x[1, 1] = value
     with pytest.raises(CalibrationError, match=r"2 of 6 values are NaN .* at \[1, 1\] of shape"):

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrizations
 
-from onnxq.pytorch import convert, placements, prepare_qat
+from onnxq.pytorch import annotate, convert, prepare_qat
 from onnxq.pytorch.modules.parametrized_layer import ParametrizedLayer
 from onnxq.pytorch.programs.program import program_of
 from onnxq.pytorch.programs.training_graph import training_graph
@@ -101,7 +101,7 @@ class Twice(nn.Module):
 def test_a_layer_that_is_float_in_one_call_holds_the_numbers_of_its_weight(left: str) -> None:
     torch.manual_seed(0)
     model, x = Twice(), torch.randn(8, 4)
-    nodes = [weight.exported for weight in placements(model, x).weights]
+    nodes = [weight.exported for weight in annotate(model, x).weights]
     mapping = QConfigMapping(get_default_qat_qconfig())
     mapping = mapping.set_node(nodes[0 if left == "first" else -1], None)
     prepared = prepare_qat(model, inputs=x, qconfig=mapping).eval()

@@ -26,10 +26,10 @@ from onnxq.improve.improvement import WeightImprovement
 from onnxq.improve.layers import layers_of
 from onnxq.observers import NarrowRangeObserver, StepSizeObserver
 from onnxq.ort.types_by_run import types_by_run
+from onnxq.pytorch.insertion.tensors import with_observer
 from onnxq.pytorch.modules.parametrized_layer import ParametrizedLayer
 from onnxq.pytorch.nn.intrinsic.qat import freeze_bn_stats
 from onnxq.pytorch.nn.qat.base import QatModule
-from onnxq.pytorch.placing.tensors import with_observer
 from onnxq.pytorch.programs.onnx_form import onnx_form
 from onnxq.pytorch.train.parametrizations import computed_parameters
 from onnxq.qconfig import Choice, QConfig
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from onnxq.improve.layer import Layer
     from onnxq.pytorch.numerics.fake_quantize import FakeQuantize
     from onnxq.pytorch.programs.program import Program
-    from onnxq.pytorch.train.placements import PlacedWeight, Placements
+    from onnxq.pytorch.train.annotations import AnnotatedWeight, Annotations
     from onnxq.qconfig import Entry, QConfigMapping
     from onnxq.targets import Target
 
@@ -76,7 +76,7 @@ def check_improve(names: Sequence[str]) -> None:
 
 
 def improved_form(
-    program: Program, qconfig: QConfigMapping, target: str | Target | None, found: Placements
+    program: Program, qconfig: QConfigMapping, target: str | Target | None, found: Annotations
 ) -> Improved:
     """The ONNX form of a program, quantized and improved on its own example inputs.
 
@@ -87,10 +87,10 @@ def improved_form(
         program: with the float model's parameters.
         qconfig: names nodes and tensors of that form, and the improvements.
         target: as for onnxq.prepare.
-        found: what was placed; the same nodes stay float.
+        found: what was annotated; the same nodes stay float.
     """
     mapping = _from_the_largest(qconfig.set_choice(Choice.ALL_INTEGERS))
-    for name in (name for one in found.unplaced for name in one.nodes):
+    for name in (name for one in found.unannotated for name in one.nodes):
         mapping = mapping.set_node(name, None)
     # trained weights are held within the codes of EVERYWHERE: pairs of them are not looked at
     within = replace(resolve(target), range_reduction=RangeReduction.EVERYWHERE)
@@ -123,7 +123,7 @@ def _from_the_largest(qconfig: QConfigMapping) -> QConfigMapping:
 def start_improved(
     prepared: fx.GraphModule,
     made: Improved,
-    found: Placements,
+    found: Annotations,
     fakes: Mapping[str, FakeQuantize],
 ) -> tuple[str, ...]:
     """Gives a prepared module the weights, biases and scales of an improved plan; notes.
@@ -169,7 +169,7 @@ class _Places:
             if isinstance(held, nn.Parameter):
                 self._uses[_address(held)] += len(node.users) - 1
 
-    def give(self, weight: PlacedWeight, layer: Layer) -> str:
+    def give(self, weight: AnnotatedWeight, layer: Layer) -> str:
         """Gives one layer its numbers; why it cannot take them, or the empty string."""
         module = self._prepared.get_submodule(weight.path)
         wrapper = self._prepared.get_submodule(weight.path.rpartition(".")[0])

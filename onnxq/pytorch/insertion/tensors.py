@@ -9,7 +9,7 @@ from onnxq.graph.walk import value_name
 from onnxq.observers import ChannelHistogramObserver, HistogramObserver
 from onnxq.operator import Role
 from onnxq.ort import facts
-from onnxq.pytorch.train.placements import PlacedGroup, Unplaced, operand
+from onnxq.pytorch.train.annotations import AnnotatedGroup, Unannotated, operand
 from onnxq.qconfig import FakeQuantSpec, QConfig
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from torch import fx
 
     from onnxq.observers import ObserverSpec
-    from onnxq.pytorch.placing.view import View
+    from onnxq.pytorch.insertion.view import View
     from onnxq.qconfig import Part
     from onnxq.static.placing.groups import TensorGroup
 
@@ -31,7 +31,7 @@ OWN_BACKWARD = "a torch.autograd.Function, which trains with a backward of its o
 
 @dataclass(slots=True)
 class Group:
-    """A PlacedGroup that grows."""
+    """A AnnotatedGroup that grows."""
 
     group: TensorGroup
     nodes: dict[str, str] = field(default_factory=dict)
@@ -40,15 +40,15 @@ class Group:
 
     @property
     def tensors(self) -> set[str]:
-        """Tensors that have been placed."""
+        """Tensors that have been annotated."""
         return {*self.nodes.values(), *(name for _, _, name, _ in self.numbers)}
 
 
 class Tensors:
-    """The quantized tensors, as far as they have been placed.
+    """The quantized tensors, as far as they have been annotated.
 
     Args:
-        view: what is placed where.
+        view: what is annotated where.
     """
 
     def __init__(self, view: View) -> None:
@@ -57,22 +57,22 @@ class Tensors:
         self.of = {tensor: g for g in self.groups for tensor in g.group.members}
         self._taken: dict[str, Group] = {}
         self._hidden: list[str] = []
-        self._copied: dict[str, list[str]] = {}  # hidden tensor -> placed copies of it
+        self._copied: dict[str, list[str]] = {}  # hidden tensor -> annotated copies of it
 
-    def place(self) -> Iterator[Unplaced]:
+    def annotate(self) -> Iterator[Unannotated]:
         """Places what nodes compute; gives what they do not."""
         for tensor in self._view.values:  # graph order
             if tensor in self.of and tensor not in self._view.constants:
-                yield from self._place(tensor)
-        yield from self._place_hidden()
+                yield from self._annotate(tensor)
+        yield from self._annotate_hidden()
 
-    def place_rows(self) -> Iterator[Unplaced]:
+    def annotate_rows(self) -> Iterator[Unannotated]:
         """Sees to the constants that no node was found to read; gives those that it cannot."""
         constants = [tensor for tensor in self.of if tensor in self._view.constants]
         for tensor in constants:
-            if tensor not in self.of[tensor].tensors and not self._place_rows(tensor):
+            if tensor not in self.of[tensor].tensors and not self._annotate_rows(tensor):
                 reason = "no node that reads this constant was found"
-                yield Unplaced(tensor, reason, self._view.around(tensor))
+                yield Unannotated(tensor, reason, self._view.around(tensor))
 
     def put(self, node: fx.Node, tensor: str) -> None:
         """Notes that a node makes the tensor."""
@@ -88,12 +88,12 @@ class Tensors:
         self.groups.append(group)
         self._taken[node.name] = group
 
-    def placed(self, node: fx.Node) -> Group | None:
+    def group_of(self, node: fx.Node) -> Group | None:
         """The group of the tensor that a node makes; None: it is not rounded."""
         return self._taken.get(node.name)
 
     def source(self, node: fx.Node) -> fx.Node:
-        """The placed node that this one is a copy of, or the first of the copies.
+        """The annotated node that this one is a copy of, or the first of the copies.
 
         A Conv that pads by itself reads what the module pads ahead of it.
         """
@@ -110,13 +110,13 @@ class Tensors:
         numbers = [operand(node, position) for node, position, _, _ in group.numbers]
         return next(iter([*group.nodes, *numbers]), None)
 
-    def placed_groups(self) -> tuple[PlacedGroup, ...]:
-        """The groups of which something was placed."""
-        return tuple(self._placed(g) for g in self.groups if g.nodes or g.numbers)
+    def annotated_groups(self) -> tuple[AnnotatedGroup, ...]:
+        """The groups of which something was annotated."""
+        return tuple(self._annotated(g) for g in self.groups if g.nodes or g.numbers)
 
     # --- one tensor
 
-    def _place(self, tensor: str) -> Iterator[Unplaced]:
+    def _annotate(self, tensor: str) -> Iterator[Unannotated]:
         group = self.of[tensor]
         nodes = self._view.names.nodes(self._view.values[tensor])
         free = [node for node in nodes if node.name not in self._taken]
@@ -126,9 +126,9 @@ class Tensors:
             self._hidden.append(tensor)
         elif not any(self._taken[node.name] is group for node in nodes):
             reason = f"'{nodes[0].name}' is its result, and is another quantized tensor already"
-            yield Unplaced(tensor, reason, self._view.around(tensor))
+            yield Unannotated(tensor, reason, self._view.around(tensor))
 
-    def _place_hidden(self) -> Iterator[Unplaced]:
+    def _annotate_hidden(self) -> Iterator[Unannotated]:
         """Tensors that the module does not have, such as an LSTM's result before its transposition.
 
         Rounding the copies that it has is the same, where only copies are read.
@@ -142,7 +142,7 @@ class Tensors:
                     name for copy in copies for name in self._copied.get(copy, [copy])
                 ]
                 continue
-            yield Unplaced(tensor, self.where(tensor), self._view.around(tensor))
+            yield Unannotated(tensor, self.where(tensor), self._view.around(tensor))
         for tensor, copies in self._copied.items():
             group = self.of[tensor]
             if tensor in group.group.sources:
@@ -159,7 +159,7 @@ class Tensors:
                 return []
         return [] if value.is_graph_output() else readers
 
-    def _place_rows(self, tensor: str) -> bool:
+    def _annotate_rows(self, tensor: str) -> bool:
         """A table, of which the module has what is looked up: rounding that rounds the table."""
         group = self.of[tensor]
         results = set[str]()
@@ -188,10 +188,10 @@ class Tensors:
 
     # --- what becomes of a group
 
-    def _placed(self, group: Group) -> PlacedGroup:
+    def _annotated(self, group: Group) -> AnnotatedGroup:
         clamps = self._view.prepared.clamps
         found = [clamps[t] for t in group.group.members if t in clamps]
-        return PlacedGroup(
+        return AnnotatedGroup(
             dict(group.nodes),
             tuple(group.sources),
             tuple(group.numbers),

@@ -16,16 +16,16 @@ from torch import fx, nn
 
 from onnxq.errors import QConfigError, listed
 from onnxq.pytorch.arguments.bound_inputs import bind
+from onnxq.pytorch.insertion.annotate import annotate_program, training_mapping
+from onnxq.pytorch.insertion.builder import Builder, ObservingBuilder, TrainingBuilder
+from onnxq.pytorch.insertion.improved_start import check_improve, improved_form, start_improved
 from onnxq.pytorch.numerics.check_observed import check_observed_values
 from onnxq.pytorch.numerics.ranks import check_not_sharded
-from onnxq.pytorch.placing.builder import Builder, ObservingBuilder, TrainingBuilder
-from onnxq.pytorch.placing.improved_start import check_improve, improved_form, start_improved
-from onnxq.pytorch.placing.search import place, training_mapping
 from onnxq.pytorch.programs.program import Open, program_of
 from onnxq.pytorch.programs.training_graph import training_graph
+from onnxq.pytorch.train.annotations import ANNOTATIONS
 from onnxq.pytorch.train.modes import modes_of, restore_modes
 from onnxq.pytorch.train.parametrizations import materialize_weights
-from onnxq.pytorch.train.placements import PLACEMENTS
 from onnxq.qconfig import (
     QConfigMapping,
     default_qconfig_mapping,
@@ -55,7 +55,7 @@ def prepare_graph_qat(
         target: as for onnxq.prepare: decides which codes weights may use.
 
     Returns:
-        A GraphModule in train mode; its meta[PLACEMENTS] says what is quantized where.
+        A GraphModule in train mode; its meta[ANNOTATIONS] says what is quantized where.
 
     Raises:
         UnsupportedError: torch.export does not take the module.
@@ -74,13 +74,13 @@ def prepare_graph_qat(
     with torch.no_grad():
         prepared(*bound.args, **bound.kwargs)  # every FakeQuantize has seen data
     check_observed_values(prepared)
-    found = prepared.meta[PLACEMENTS]
+    found = prepared.meta[ANNOTATIONS]
     notes = found.notes
     if mapping.improve:
         made = improved_form(program, mapping, target, found)
         notes += start_improved(prepared, made, found, builder.fakes)
     restore_modes(prepared.train(), modes)
-    prepared.meta[PLACEMENTS] = replace(found, notes=(*notes, *modes.notes))
+    prepared.meta[ANNOTATIONS] = replace(found, notes=(*notes, *modes.notes))
     return prepared
 
 
@@ -133,7 +133,7 @@ def _built(
 ) -> Builder:
     traced = training_graph(copy.deepcopy(model), program)
     notes = kind.notes(model, traced, program)
-    found = place(traced, program, qconfig, target)
+    found = annotate_program(traced, program, qconfig, target)
     found = replace(found, notes=(*found.notes, *program.notes, *notes))
     materialize_weights(traced)  # of which folded ones are made
     builder = kind(traced, found)

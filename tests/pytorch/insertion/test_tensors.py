@@ -9,13 +9,13 @@ import torch
 from torch import Tensor, nn
 
 from onnxq.observers import HistogramObserver, MinMaxObserver
-from onnxq.pytorch.placing.operands import Operands
-from onnxq.pytorch.placing.tensors import Tensors, with_observer
+from onnxq.pytorch.insertion.operands import Operands
+from onnxq.pytorch.insertion.tensors import Tensors, with_observer
 from onnxq.qconfig import FakeQuantSpec
-from tests.pytorch.placing.viewed import small, viewed
+from tests.pytorch.insertion.viewed import small, viewed
 
 if TYPE_CHECKING:
-    from onnxq.pytorch.placing.view import View
+    from onnxq.pytorch.insertion.view import View
 
 pytestmark = pytest.mark.oracle
 
@@ -25,12 +25,12 @@ def view() -> View:
     return small()
 
 
-def test_tensors_are_placed_where_they_are_computed_and_copies_where_they_are_copied(
+def test_tensors_are_annotated_where_they_are_computed_and_copies_where_they_are_copied(
     view: View,
 ) -> None:
     tensors = Tensors(view)
-    assert not list(tensors.place())
-    groups = {tuple(group.nodes): group for group in tensors.placed_groups()}
+    assert not list(tensors.annotate())
+    groups = {tuple(group.nodes): group for group in tensors.annotated_groups()}
     pooled = groups["adaptive_avg_pool2d_default", "mean"]
     assert pooled.sources == ("adaptive_avg_pool2d_default",)
     assert groups["relu",].clamp == (0.0, float("inf"))
@@ -39,7 +39,7 @@ def test_tensors_are_placed_where_they_are_computed_and_copies_where_they_are_co
 
 def test_what_pads_and_what_drops_is_looked_through(view: View) -> None:
     tensors = Tensors(view)
-    list(tensors.place())
+    list(tensors.annotate())
     nodes = {node.name: node for node in view.traced.graph.nodes}
     assert tensors.source(nodes["pad"]).name == "relu"
     assert tensors.source(nodes["dropout"]).name == "mean"
@@ -47,8 +47,8 @@ def test_what_pads_and_what_drops_is_looked_through(view: View) -> None:
 
 def test_a_constant_that_nothing_was_found_to_read_is_said(view: View) -> None:
     tensors = Tensors(view)
-    list(tensors.place())
-    (left,) = tensors.place_rows()  # of nodes that were not gone through
+    list(tensors.annotate())
+    (left,) = tensors.annotate_rows()  # of nodes that were not gone through
     assert (left.name, left.nodes) == ("place", ("node_add_36",))
     assert "no node that reads this constant" in left.reason
 
@@ -71,8 +71,8 @@ def test_a_table_is_rounded_by_the_rows_that_are_looked_up() -> None:
     view = viewed(Lookup().eval(), torch.randint(0, 16, (2, 5)))
     tensors = Tensors(view)
     operands = Operands(view, tensors)
-    assert not [*tensors.place(), *operands.place(), *tensors.place_rows()]
-    groups = [group for group in tensors.placed_groups() if "table" in group.nodes]
+    assert not [*tensors.annotate(), *operands.annotate(), *tensors.annotate_rows()]
+    groups = [group for group in tensors.annotated_groups() if "table" in group.nodes]
     assert [group.sources for group in groups] == [("table",)]
 
 
@@ -95,8 +95,8 @@ def test_a_tensor_that_the_module_has_transposed_alone_is_rounded_there() -> Non
     view = viewed(Recurrent().eval(), torch.randn(2, 5, 4))
     tensors = Tensors(view)
     operands = Operands(view, tensors)
-    assert not [*tensors.place(), *operands.place(), *tensors.place_rows()]
-    assert all(group.sources for group in tensors.placed_groups())
+    assert not [*tensors.annotate(), *operands.annotate(), *tensors.annotate_rows()]
+    assert all(group.sources for group in tensors.annotated_groups())
 
 
 def test_a_part_keeps_rounding_with_another_observer() -> None:

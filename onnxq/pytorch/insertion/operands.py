@@ -11,12 +11,12 @@ from onnxq.graph.walk import node_name, value_name
 from onnxq.observers.weight_observation import limited_to
 from onnxq.operator import Role
 from onnxq.operator.nodes import tensor_of
+from onnxq.pytorch.insertion.names import is_tensor
+from onnxq.pytorch.insertion.tensors import OWN_BACKWARD, with_observer
 from onnxq.pytorch.modules.parametrized_layer import weighted_layer
 from onnxq.pytorch.modules.transposed import along_channels
 from onnxq.pytorch.nn.intrinsic import BATCH_NORMS
-from onnxq.pytorch.placing.names import is_tensor
-from onnxq.pytorch.placing.tensors import OWN_BACKWARD, with_observer
-from onnxq.pytorch.train.placements import PlacedWeight, Unplaced
+from onnxq.pytorch.train.annotations import AnnotatedWeight, Unannotated
 from onnxq.static.placing.decision import weight_observer
 
 if TYPE_CHECKING:
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from torch import nn
 
-    from onnxq.pytorch.placing.tensors import Tensors
-    from onnxq.pytorch.placing.view import View
+    from onnxq.pytorch.insertion.tensors import Tensors
+    from onnxq.pytorch.insertion.view import View
     from onnxq.qconfig import Part
     from onnxq.static.placing.decision import Quantize
 
@@ -37,11 +37,11 @@ class Operands:
     """Weights, activations and numbers that quantized nodes read.
 
     Args:
-        view: what is placed where.
-        tensors: placed already.
+        view: what is annotated where.
+        tensors: annotated already.
 
     Attributes:
-        weights: found by `place`, in graph order.
+        weights: found by `annotate`, in graph order.
     """
 
     def __init__(self, view: View, tensors: Tensors) -> None:
@@ -49,18 +49,18 @@ class Operands:
         self._tensors = tensors
         self._folded = _folded(view)
         self._taken: set[str] = set()  # nodes of weights
-        self.weights: list[PlacedWeight] = []
+        self.weights: list[AnnotatedWeight] = []
 
-    def place(self) -> Iterator[Unplaced]:
-        """Sees to each quantized node; gives what keeps it from being placed."""
+    def annotate(self) -> Iterator[Unannotated]:
+        """Sees to each quantized node; gives what keeps it from being annotated."""
         for node in self._view.nodes:
             decision = self._view.quantized(node)
             if decision is None or decision.folded_into is not None:
                 continue
             # what moves or clamps shares one grid with its input, which Tensors saw to
             if decision.rule.role not in (Role.MOVEMENT, Role.CLAMP):
-                for name, reason in self._place(node, decision):
-                    yield Unplaced(name, reason, (node_name(node),))
+                for name, reason in self._annotate(node, decision):
+                    yield Unannotated(name, reason, (node_name(node),))
 
     def core(self, node: ir.Node) -> fx.Node | None:
         """The node that computes the first of these: the ONNX node's result, then with its bias."""
@@ -77,7 +77,7 @@ class Operands:
     def _module(self, node: fx.Node) -> nn.Module | None:
         return module_of(self._view.traced, node)
 
-    def _place(self, node: ir.Node, decision: Quantize) -> Iterator[tuple[str, str]]:
+    def _annotate(self, node: ir.Node, decision: Quantize) -> Iterator[tuple[str, str]]:
         core = self.core(node)
         function = self._view.names.function_around(node.outputs[0])
         if function and (core is None or decision.rule.weight is not None):
@@ -91,17 +91,17 @@ class Operands:
         weight = self._weighted(node, core) if decision.rule.weight is not None else None
         if isinstance(weight, str):
             found = [(node_name(node), weight)]
-        numbers = [v for v in wanted if v.is_initializer() and not self._is_placed(v)]
+        numbers = [v for v in wanted if v.is_initializer() and not self._is_annotated(v)]
         found += [self._number(core, value) for value in numbers]
         missing = [one for one in found if one is not None]
         yield from missing
-        if isinstance(weight, PlacedWeight) and not missing:
+        if isinstance(weight, AnnotatedWeight) and not missing:
             self.weights.append(weight)
             self._taken.add(weight.node)
 
     # --- weights
 
-    def _weighted(self, node: ir.Node, core: fx.Node) -> PlacedWeight | str:
+    def _weighted(self, node: ir.Node, core: fx.Node) -> AnnotatedWeight | str:
         """The module with the weight, or why there is none."""
         called, norm = self._called(core)
         layer = weighted_layer(self._view.traced, called)
@@ -111,7 +111,7 @@ class Operands:
                 "call of a module with that weight"
             )
         part = self._weight_part(node, layer[1])
-        return PlacedWeight(called.name, layer[0], norm, node_name(node), part)
+        return AnnotatedWeight(called.name, layer[0], norm, node_name(node), part)
 
     def _called(self, core: fx.Node) -> tuple[fx.Node, str | None]:
         """The node that calls the layer, and that of the batch norm that is folded into it."""
@@ -153,10 +153,10 @@ class Operands:
         """Sees to it that an argument of a quantized node comes from one of the right groups."""
         groups = [self._tensors.of[value_name(v)] for v in wanted]
         source = self._tensors.source(argument)
-        if any(self._tensors.placed(source) is group for group in groups):
+        if any(self._tensors.group_of(source) is group for group in groups):
             return None
         for value in wanted:  # a constant
-            free = self._tensors.placed(argument) is None
+            free = self._tensors.group_of(argument) is None
             if free and argument in self._view.names.nodes(value):
                 self._tensors.put(argument, value_name(value))
                 return None
@@ -175,21 +175,21 @@ class Operands:
         """Sees to a parameter that equals another one, for which ONNX has one constant."""
         if not self._view.names.is_of_parameters(argument):
             return False
-        placed = self._tensors.placed(argument)
+        annotated = self._tensors.group_of(argument)
         shape = [str(size) for size in argument.meta["val"].shape]
         for value in wanted:
             tensor = value_name(value)
             alone = self._tensors.of[tensor].group.members == (tensor,)
             if not value.is_initializer() or not alone or value.shape is None:
                 continue
-            if placed is not None:
-                return tensor in placed.tensors
+            if annotated is not None:
+                return tensor in annotated.tensors
             if shape == [str(size) for size in value.shape]:
                 self._tensors.put_apart(argument, tensor)
                 return True
         return False
 
-    def _is_placed(self, value: ir.Value) -> bool:
+    def _is_annotated(self, value: ir.Value) -> bool:
         return value.name in self._tensors.of[value_name(value)].nodes.values()
 
     def _number(self, core: fx.Node, value: ir.Value) -> tuple[str, str] | None:

@@ -14,17 +14,17 @@ from torch.nn.utils import parametrizations
 
 import onnxq
 from onnxq.pytorch import (
+    annotate,
     convert,
     disable_observer,
     export,
-    placements,
     prepare,
     prepare_qat,
 )
-from onnxq.pytorch.train.placements import PLACEMENTS
+from onnxq.pytorch.train.annotations import ANNOTATIONS
 
 if TYPE_CHECKING:
-    from onnxq.pytorch.train.placements import Placements
+    from onnxq.pytorch.train.annotations import Annotations
 
 pytestmark = pytest.mark.oracle
 
@@ -201,7 +201,7 @@ def test_it_trains_and_is_deployed_as_trained(name: str) -> None:
     torch.manual_seed(0)
     model, x = make().train(), inputs()
     prepared = prepare_qat(model, inputs=x)
-    found: Placements = prepared.meta[PLACEMENTS]  # type: ignore[assignment,index]  # of a graph
+    found: Annotations = prepared.meta[ANNOTATIONS]  # type: ignore[assignment,index]  # of a graph
     assert found.weights, "the layers are quantized"
     names = dict(model.named_parameters())
     assert names.keys() <= dict(prepared.named_parameters(remove_duplicate=False)).keys()
@@ -231,9 +231,9 @@ def test_a_compiled_module_trains_as_the_module_in_it() -> None:
 
 def test_the_layer_behind_an_rms_norm_is_quantized() -> None:
     """The exporter ends such a norm with a CastLike, which its optimizer leaves out."""
-    placed = placements(sequential(nn.RMSNorm(8)), rows())
-    assert len(placed.weights) == 2
-    assert not any("has no place" in why for why in placed.floats.values())
+    annotated = annotate(sequential(nn.RMSNorm(8)), rows())
+    assert len(annotated.weights) == 2
+    assert not any("has no place" in why for why in annotated.floats.values())
 
 
 class Attentions(nn.Module):
@@ -251,7 +251,7 @@ class Attentions(nn.Module):
 
 
 def test_a_layer_behind_transposes_that_cancel_out_is_quantized() -> None:
-    assert len(placements(Attentions(), torch.randn(3, 5, 8)).weights) == 4
+    assert len(annotate(Attentions(), torch.randn(3, 5, 8)).weights) == 4
 
 
 def test_a_given_weight_with_batch_norm_is_folded_where_nothing_is_trained() -> None:

@@ -8,33 +8,33 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from onnxq.pytorch.placing.operands import Operands, module_of
-from onnxq.pytorch.placing.tensors import Tensors
-from tests.pytorch.placing.viewed import small, viewed
+from onnxq.pytorch.insertion.operands import Operands, module_of
+from onnxq.pytorch.insertion.tensors import Tensors
+from tests.pytorch.insertion.viewed import small, viewed
 
 if TYPE_CHECKING:
-    from onnxq.pytorch.placing.view import View
+    from onnxq.pytorch.insertion.view import View
 
 pytestmark = pytest.mark.oracle
 
 
-def placed(view: View) -> tuple[Tensors, Operands, list[str]]:
+def annotated(view: View) -> tuple[Tensors, Operands, list[str]]:
     tensors = Tensors(view)
     operands = Operands(view, tensors)
-    said = [*tensors.place(), *operands.place(), *tensors.place_rows()]
+    said = [*tensors.annotate(), *operands.annotate(), *tensors.annotate_rows()]
     return tensors, operands, [each.reason for each in said]
 
 
 def test_weights_are_those_of_layers_norms_folded_and_of_what_is_given_one() -> None:
-    _, operands, said = placed(small())
+    _, operands, said = annotated(small())
     assert not said
     found = [(weight.path, weight.norm) for weight in operands.weights]
     assert found == [("conv", "norm"), ("second", None), ("fc", None), ("matmul_1.layer", None)]
 
 
-def test_a_constant_is_placed_by_the_node_that_reads_it() -> None:
-    tensors, _, _ = placed(small())
-    assert {"place"} in [set(group.nodes) for group in tensors.placed_groups()]
+def test_a_constant_is_annotated_by_the_node_that_reads_it() -> None:
+    tensors, _, _ = annotated(small())
+    assert {"place"} in [set(group.nodes) for group in tensors.annotated_groups()]
 
 
 class Scaled(nn.Module):
@@ -58,15 +58,15 @@ def scaled() -> View:
 
 
 def test_a_number_is_an_operand_at_its_position(scaled: View) -> None:
-    tensors, _, said = placed(scaled)
+    tensors, _, said = annotated(scaled)
     assert not said
-    numbers = [number for group in tensors.placed_groups() for number in group.numbers]
+    numbers = [number for group in tensors.annotated_groups() for number in group.numbers]
     assert [(node, position) for node, position, _, _ in numbers] == [("mul", 1)]
     assert numbers[0][3] == pytest.approx(0.3)
 
 
 def test_each_call_of_a_layer_has_a_weight_of_its_own(scaled: View) -> None:
-    _, operands, _ = placed(scaled)
+    _, operands, _ = annotated(scaled)
     assert len({weight.node for weight in operands.weights}) == 2
     assert len({weight.exported for weight in operands.weights}) == 2
 
@@ -91,11 +91,11 @@ class Pooled(nn.Module):
         return scores
 
 
-def test_a_token_that_is_looked_up_by_its_index_is_placed() -> None:
-    tensors, operands, said = placed(viewed(Pooled(), torch.randn(2, 5, 8)))
+def test_a_token_that_is_looked_up_by_its_index_is_annotated() -> None:
+    tensors, operands, said = annotated(viewed(Pooled(), torch.randn(2, 5, 8)))
     assert not said
     assert len(operands.weights) == 2
-    assert any("index" in group.nodes for group in tensors.placed_groups())
+    assert any("index" in group.nodes for group in tensors.annotated_groups())
 
 
 class Bilinear(nn.Module):
@@ -112,7 +112,7 @@ class Bilinear(nn.Module):
 
 
 def test_the_reason_for_several_nodes_of_one_step_names_the_step() -> None:
-    _, _, said = placed(viewed(Bilinear(), torch.randn(2, 4)))
+    _, _, said = annotated(viewed(Bilinear(), torch.randn(2, 4)))
     wanted = "it lies inside 'aten.bilinear.default', which is one step of forward"
     assert len(said) > 3
     assert all(reason.startswith(wanted) for reason in said)

@@ -1,4 +1,4 @@
-"""Builders of prepared modules: a training graph is changed, one placement at a time."""
+"""Builders of prepared modules: a training graph is changed, one annotation at a time."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import torch
 from torch import fx, nn
 
 from onnxq.errors import QConfigError, UnsupportedError
+from onnxq.pytorch.insertion.operands import module_of
 from onnxq.pytorch.modules.folding import folded
 from onnxq.pytorch.modules.parametrized_layer import ParametrizedLayer
 from onnxq.pytorch.modules.stubs import DeQuantStub
@@ -20,13 +21,12 @@ from onnxq.pytorch.nn.qat.linear_in_blocks import LinearInBlocks
 from onnxq.pytorch.nn.quantized.observed import bind_input
 from onnxq.pytorch.numerics.fake_quantize import FakeQuantize, fake_quantize_module
 from onnxq.pytorch.numerics.group import GridCopy, GroupMember, WholeBatch
-from onnxq.pytorch.placing.operands import module_of
 from onnxq.pytorch.programs.gradient_notes import gradient_notes
 from onnxq.pytorch.programs.graph_module import FLOAT_STATE, TrainingGraph
 from onnxq.pytorch.programs.train_mode import check_same_form, train_mode_notes
 from onnxq.pytorch.train.agreeing_sums import keep_sums
+from onnxq.pytorch.train.annotations import ANNOTATIONS, operand
 from onnxq.pytorch.train.mappings import QAT_MAPPING
-from onnxq.pytorch.train.placements import PLACEMENTS, operand
 from onnxq.qconfig import (
     FakeQuantSpec,
     QConfig,
@@ -36,7 +36,7 @@ from onnxq.static.planning.activation_qparams import qparams_of_range
 
 if TYPE_CHECKING:
     from onnxq.pytorch.programs.program import Program
-    from onnxq.pytorch.train.placements import PlacedGroup, PlacedWeight, Placements
+    from onnxq.pytorch.train.annotations import AnnotatedGroup, AnnotatedWeight, Annotations
     from onnxq.qdq.sum_scales import Sum
 
 _FUSED: dict[tuple[type[nn.Module], ...], tuple[Any, Any]] = {
@@ -67,7 +67,7 @@ class Builder:
         """Notes on the module before it is changed."""
         return ()
 
-    def __init__(self, traced: fx.GraphModule, found: Placements) -> None:
+    def __init__(self, traced: fx.GraphModule, found: Annotations) -> None:
         self._traced = traced
         self._found = found
         self._nodes: dict[str, fx.Node] = {node.name: node for node in traced.graph.nodes}
@@ -82,7 +82,7 @@ class Builder:
             if group.clamp is not None
         }
 
-    def weight(self, weight: PlacedWeight) -> None:
+    def weight(self, weight: AnnotatedWeight) -> None:
         """Makes one module of a weighted module and what is folded into it."""
         node = self._nodes[weight.node]
         parts = [node, *([self._nodes[weight.norm]] if weight.norm else [])]
@@ -97,12 +97,12 @@ class Builder:
             self._traced.graph.erase_node(part)
 
     def _made(
-        self, weight: PlacedWeight, parts: list[fx.Node], modules: list[nn.Module]
+        self, weight: AnnotatedWeight, parts: list[fx.Node], modules: list[nn.Module]
     ) -> tuple[nn.Module, list[fx.Node]]:
         """The module that takes the place of these parts, and which parts it stands for."""
         raise NotImplementedError
 
-    def _layer(self, weight: PlacedWeight) -> nn.Module:
+    def _layer(self, weight: AnnotatedWeight) -> nn.Module:
         """The layer, with parameters; of zeros where it is given them."""
         called = self._called(self._nodes[weight.node])
         if isinstance(called, ParametrizedLayer) and called.takes_weight:
@@ -111,10 +111,10 @@ class Builder:
 
     def _called(self, node: fx.Node) -> nn.Module:
         module = module_of(self._traced, node)
-        assert module is not None, "placement looked at it"
+        assert module is not None, "annotation looked at it"
         return module
 
-    def _refused(self, weight: PlacedWeight, modules: list[nn.Module]) -> UnsupportedError:
+    def _refused(self, weight: AnnotatedWeight, modules: list[nn.Module]) -> UnsupportedError:
         names = ", ".join(type(module).__name__ for module in modules)
         return UnsupportedError(
             f"'{weight.path}' ({names}): there is no module that has a quantized weight in its "
@@ -125,7 +125,7 @@ class Builder:
         parent, _, name = path.rpartition(".")
         setattr(self._traced.get_submodule(parent), name, module)
 
-    def activation(self, group: PlacedGroup) -> None:
+    def activation(self, group: AnnotatedGroup) -> None:
         """Leads every tensor of a group through one FakeQuantize."""
         self._number_nodes(group)
         fake = self._fake_quantize(group)
@@ -164,7 +164,7 @@ class Builder:
         self._makers[rounding] = fake
         self._paths[name] = f"{path}.fake_quant" if isinstance(module, GroupMember) else path
 
-    def _number_nodes(self, group: PlacedGroup) -> None:
+    def _number_nodes(self, group: AnnotatedGroup) -> None:
         """Numbers among the arguments become buffers, so that they can be rounded."""
         for node, position, _, value in group.numbers:
             name = operand(node, position)
@@ -198,7 +198,7 @@ class Builder:
                 continue  # its input is float
             node = self._nodes[weight.node]
             source: Any = node.args[0]
-            while source not in self._makers:  # copies alone lie between, as placement checked
+            while source not in self._makers:  # copies alone lie between, as annotation checked
                 source = source.all_input_nodes[0]
             bind_input(self._traced.get_submodule(weight.path), self._makers[source])
 
@@ -209,7 +209,7 @@ class Builder:
             if isinstance(part, ParametrizedLayer) and part not in self._folded:
                 part.clear_parameters()
         made = TrainingGraph(self._traced, self._traced.graph, name)
-        made.meta[PLACEMENTS] = self._found  # a deepcopy keeps meta, and no other attributes
+        made.meta[ANNOTATIONS] = self._found  # a deepcopy keeps meta, and no other attributes
         keep_sums(made, map(self._sum, self._found.sums))
         return made
 
@@ -219,7 +219,7 @@ class Builder:
         )
         return replace(one, inputs=inputs, outputs=outputs)
 
-    def _fake_quantize(self, group: PlacedGroup) -> FakeQuantize:
+    def _fake_quantize(self, group: AnnotatedGroup) -> FakeQuantize:
         made = fake_quantize_module(group.part)
         if group.range is None:
             return made
@@ -230,7 +230,7 @@ class Builder:
 class TrainingBuilder(Builder):
     """Weights are rounded, and activations too."""
 
-    def __init__(self, traced: fx.GraphModule, found: Placements) -> None:
+    def __init__(self, traced: fx.GraphModule, found: Annotations) -> None:
         super().__init__(traced, found)
         self._float_state = tuple(traced.state_dict())
 
@@ -244,7 +244,7 @@ class TrainingBuilder(Builder):
         return found
 
     def _made(
-        self, weight: PlacedWeight, parts: list[fx.Node], modules: list[nn.Module]
+        self, weight: AnnotatedWeight, parts: list[fx.Node], modules: list[nn.Module]
     ) -> tuple[nn.Module, list[fx.Node]]:
         readers = list(parts[-1].users)
         if weight.block_size is None and len(readers) == 1 and self._is_folded_relu(readers[0]):
@@ -278,7 +278,7 @@ class TrainingBuilder(Builder):
             return False
         return node.target is _RELU or isinstance(module_of(self._traced, node), nn.ReLU)
 
-    def _fake_quantize(self, group: PlacedGroup) -> FakeQuantize:
+    def _fake_quantize(self, group: AnnotatedGroup) -> FakeQuantize:
         if isinstance(group.part, FakeQuantSpec):
             return super()._fake_quantize(group)
         raise QConfigError(
@@ -294,7 +294,7 @@ class ObservingBuilder(Builder):
     folds_norms = True
 
     def _made(
-        self, weight: PlacedWeight, parts: list[fx.Node], modules: list[nn.Module]
+        self, weight: AnnotatedWeight, parts: list[fx.Node], modules: list[nn.Module]
     ) -> tuple[nn.Module, list[fx.Node]]:
         made: Any = modules[0]
         if weight.block_size is not None:

@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from onnxq.pytorch.placing.names import is_tensor
+from onnxq.pytorch.insertion.names import is_tensor
 from onnxq.qdq.sum_scales import ADD
 from onnxq.static.planning.plan_sums import find_sums
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from onnxq.pytorch.placing.tensors import Tensors
-    from onnxq.pytorch.placing.view import View
+    from onnxq.pytorch.insertion.tensors import Tensors
+    from onnxq.pytorch.insertion.view import View
     from onnxq.qdq.sum_scales import Sum
 
 
@@ -25,7 +25,7 @@ def kept_float(view: View, tensors: Tensors) -> Iterator[str]:
         results = [v for v in node.outputs if v.name]
         cores = [n for v in results for n in view.names.nodes(v)]
         read = [n for n in cores[0].all_input_nodes if is_tensor(n)] if cores else []
-        rounded = [tensors.placed(tensors.source(n)) is not None for n in read]
+        rounded = [tensors.group_of(tensors.source(n)) is not None for n in read]
         quantized = any(v.name in tensors.of for v in results)
         if read and all(rounded) and (quantized or len(read) > 1):
             yield cores[0].name

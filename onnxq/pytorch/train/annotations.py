@@ -1,4 +1,4 @@
-"""Placements as values: which nodes of a traced module are quantized, and how."""
+"""Annotations: which nodes of a traced module are quantized, and how, as values."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class PlacedGroup:
+class AnnotatedGroup:
     """Tensors with one set of qparams, and the nodes that make them.
 
     Attributes:
@@ -43,7 +43,7 @@ class PlacedGroup:
 
 
 @dataclass(frozen=True, slots=True)
-class PlacedWeight:
+class AnnotatedWeight:
     """A module whose weight is quantized.
 
     Attributes:
@@ -66,12 +66,12 @@ class PlacedWeight:
 
 
 @dataclass(frozen=True, slots=True)
-class Unplaced:
-    """Something that onnxq.prepare quantizes and that no node of the training graph stands for.
+class Unannotated:
+    """A tensor or node that onnxq.prepare quantizes and that has no node in the training graph.
 
     Attributes:
         name: of the tensor or node of the exported model.
-        reason: why it has no place.
+        reason: why there is no node.
         nodes: of the exported model, which stay float for it.
     """
 
@@ -81,7 +81,7 @@ class Unplaced:
 
 
 @dataclass(frozen=True, slots=True)
-class Placements:
+class Annotations:
     """Decisions of onnxq.prepare on a module's ONNX form, in terms of its traced nodes.
 
     Attributes:
@@ -90,18 +90,18 @@ class Placements:
         kept_float: nodes that stay float between quantized tensors, where ONNX Runtime would run
             them in integers by itself.
         floats: ONNX node -> why it stays in float.
-        unplaced: what onnxq.prepare alone would quantize and the module cannot; it stays float in
-            both.
+        unannotated: what onnxq.prepare alone would quantize and the module cannot; it stays float
+            in both.
         notes: what onnxq.prepare says.
         sums: nodes that add codes, where the target wants sums to agree; their tensors are names of
             nodes of the traced module, one for each group.
     """
 
-    groups: tuple[PlacedGroup, ...]
-    weights: tuple[PlacedWeight, ...]
+    groups: tuple[AnnotatedGroup, ...]
+    weights: tuple[AnnotatedWeight, ...]
     kept_float: tuple[str, ...]
     floats: Mapping[str, str]
-    unplaced: tuple[Unplaced, ...]
+    unannotated: tuple[Unannotated, ...]
     notes: tuple[str, ...]
     sums: tuple[Sum, ...] = ()
 
@@ -136,5 +136,5 @@ def describe(part: Part) -> str:
     return f"{part.observer}" if part.scale is ScaleRule.OBSERVED else f"{part.observer}, learned"
 
 
-PLACEMENTS = "onnxq_placements"
-"""Key of the meta of a prepared module: its Placements."""
+ANNOTATIONS = "onnxq_annotations"
+"""Key of the meta of a prepared module: its Annotations."""

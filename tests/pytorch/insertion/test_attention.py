@@ -17,7 +17,7 @@ from onnxq.pytorch.deployed import Feeding, compare
 from onnxq.pytorch.programs.onnx_form import onnx_form
 from onnxq.pytorch.programs.parameters_apart import parameters_apart
 from onnxq.pytorch.programs.program import Open, program_of
-from onnxq.pytorch.train.placements import PLACEMENTS
+from onnxq.pytorch.train.annotations import ANNOTATIONS
 from onnxq.qconfig import Choice, QConfigMapping, get_default_qat_qconfig
 from onnxq.static.placing.decision import Quantize
 
@@ -94,17 +94,17 @@ def cross() -> Made:
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("make", [vit, encoder, cross])
-def test_what_is_trained_is_deployed_and_placed_as_post_training_places_it(
+def test_what_is_trained_is_deployed_and_annotated_as_post_training_places_it(
     make: Callable[[], Made],
 ) -> None:
     torch.manual_seed(0)
     model, inputs = make()
     model.eval()
     trained: Any = prepare_qat(model, inputs=inputs)
-    found = trained.meta[PLACEMENTS]
-    assert not found.unplaced
+    found = trained.meta[ANNOTATIONS]
+    assert not found.unannotated
     program = program_of(model, inputs, left_open=Open.LENGTHS)
-    with parameters_apart(program.exported):  # as placement names nodes
+    with parameters_apart(program.exported):  # as annotation names nodes
         form = canonicalize_module(onnx_form(program), types_by_run)
     decided = onnxq.prepare(form, MAPPING)
     tensors = [t for group in found.groups for t in group.nodes.values()]
@@ -138,11 +138,11 @@ def train(model: nn.Module, inputs: dict[str, Tensor]) -> None:
     assert not without
 
 
-def test_one_sequence_is_placed() -> None:
+def test_one_sequence_is_annotated() -> None:
     torch.manual_seed(0)
     trained: Any = prepare_qat(Options().eval(), inputs=torch.randn(6, 16))
-    found = trained.meta[PLACEMENTS]
-    assert not found.unplaced
+    found = trained.meta[ANNOTATIONS]
+    assert not found.unannotated
     assert len(found.weights) == 4  # query, key, value, output
 
 
@@ -191,4 +191,4 @@ class Options(nn.Module):
 @pytest.mark.nightly
 def test_options_that_one_layer_has_of_its_own_train() -> None:
     trained: Any = prepare_qat(Options(add_bias_kv=True), inputs=torch.randn(3, 6, 16))
-    assert trained.meta[PLACEMENTS].weights
+    assert trained.meta[ANNOTATIONS].weights

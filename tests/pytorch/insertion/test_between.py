@@ -6,25 +6,25 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from onnxq.pytorch.placing.between import kept_float, sums
-from onnxq.pytorch.placing.operands import Operands
-from onnxq.pytorch.placing.tensors import Tensors
-from onnxq.pytorch.placing.view import View
+from onnxq.pytorch.insertion.between import kept_float, sums
+from onnxq.pytorch.insertion.operands import Operands
+from onnxq.pytorch.insertion.tensors import Tensors
+from onnxq.pytorch.insertion.view import View
 from onnxq.static.prepare import prepare
-from tests.pytorch.placing.viewed import small, viewed
+from tests.pytorch.insertion.viewed import small, viewed
 
 pytestmark = pytest.mark.oracle
 
 
-def placed(view: View) -> Tensors:
+def annotated(view: View) -> Tensors:
     tensors = Tensors(view)
-    assert not [*tensors.place(), *Operands(view, tensors).place(), *tensors.place_rows()]
+    assert not [*tensors.annotate(), *Operands(view, tensors).annotate(), *tensors.annotate_rows()]
     return tensors
 
 
 def test_a_sum_is_named_by_the_nodes_that_make_its_tensors() -> None:
     view = small()
-    (one,) = sums(view, placed(view))
+    (one,) = sums(view, annotated(view))
     assert one.inputs == ("adaptive_avg_pool2d_default", "place")
     assert one.outputs == ("add",)
 
@@ -45,8 +45,8 @@ class Branches(nn.Module):
 def test_a_float_node_between_codes_needs_a_guard_and_a_quantized_one_does_not() -> None:
     torch.manual_seed(0)
     view = viewed(Branches().eval(), torch.randn(3, 4))
-    assert not list(kept_float(view, placed(view)))
+    assert not list(kept_float(view, annotated(view)))
     (mul,) = [node for node in view.nodes if node.op_type == "Mul"]
     mapping = view.prepared.qconfig.set_node(str(mul.name), None)
     left = View(view.traced, view.names, prepare(view.prepared.model.clone(), mapping, None))
-    assert [*kept_float(left, placed(left))] == ["mul"]
+    assert [*kept_float(left, annotated(left))] == ["mul"]

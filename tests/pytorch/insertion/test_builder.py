@@ -1,4 +1,4 @@
-"""Builders give the modules that placements ask for."""
+"""Builders give the modules that annotations ask for."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from torch import nn
 
 from onnxq.errors import QConfigError
 from onnxq.pytorch import prepare_qat
-from onnxq.pytorch.placing.graph_prepare import prepare_graph, prepare_graph_qat
+from onnxq.pytorch.insertion.graph_prepare import prepare_graph, prepare_graph_qat
 from onnxq.pytorch.programs.graph_module import FLOAT_STATE
 from onnxq.qconfig import QConfigMapping, get_default_qconfig
 

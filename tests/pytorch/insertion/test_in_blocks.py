@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from onnxq.observers import PerChannelMinMaxObserver
-from onnxq.pytorch import placements
+from onnxq.pytorch import annotate
 from onnxq.qconfig import FakeQuantSpec, QConfigDynamic, QConfigMapping, blocks_4bit_qat_qconfig
 
 pytestmark = pytest.mark.oracle
@@ -27,8 +27,8 @@ class Mixed(nn.Module):
         return self.twice(self.twice(y).relu())  # type: ignore[no-any-return]
 
 
-def test_linear_layers_are_placed_once_each() -> None:
-    found = placements(Mixed(), torch.randn(4, 4, 6), QConfigMapping(blocks_4bit_qat_qconfig))
+def test_linear_layers_are_annotated_once_each() -> None:
+    found = annotate(Mixed(), torch.randn(4, 4, 6), QConfigMapping(blocks_4bit_qat_qconfig))
     assert not found.groups
     assert {weight.block_size for weight in found.weights} == {32}
     paths = [weight.path for weight in found.weights]
@@ -47,6 +47,6 @@ def test_linear_layers_are_placed_once_each() -> None:
     ],
 )
 def test_other_dynamic_entries_say_why_nothing_is_trained(entry: QConfigDynamic, said: str) -> None:
-    found = placements(nn.Linear(8, 4), torch.randn(4, 8), QConfigMapping(entry))
+    found = annotate(nn.Linear(8, 4), torch.randn(4, 8), QConfigMapping(entry))
     assert not found.weights
     assert any(said in why for why in found.floats.values())

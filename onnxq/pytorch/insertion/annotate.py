@@ -1,11 +1,13 @@
-"""Where the quantizers of a PyTorch module sit: where onnxq.prepare puts them in its ONNX form.
+"""Annotation of a training graph: the nodes whose results are quantized, and their parameters.
 
-There is one set of rules for placement, and it works on ONNX graphs. Training graph and ONNX form
-are made of one torch.export program, and both record which of its nodes they stand for. So
-`onnxq.prepare` decides, and each quantized tensor is led back to its node by name. Then every
-quantized node is gone through: what it reads in the training graph must come from the quantizers
-that it has in the ONNX form. A node that cannot be placed stays float in both, and placement begins
-anew without it.
+`onnxq.prepare` alone decides, on the module's ONNX form. Training graph and ONNX form are made of
+one torch.export program, and the nodes of both record their node of the program:
+
+    quantized tensor of the ONNX form  --node of the program-->  node of the training graph
+
+Then each quantized node is checked: its inputs in the training graph must come from the quantizers
+that it has in the ONNX form. A node that fails stays float in both, and annotation begins again
+without it.
 """
 
 from __future__ import annotations
@@ -18,17 +20,22 @@ from onnxq.errors import UnsupportedError
 from onnxq.graph.canonical import canonicalize_module
 from onnxq.operator import Float
 from onnxq.ort.types_by_run import types_by_run
-from onnxq.pytorch.placing.between import kept_float, sums
-from onnxq.pytorch.placing.in_blocks import weights_in_blocks
-from onnxq.pytorch.placing.names import Names
-from onnxq.pytorch.placing.operands import Operands
-from onnxq.pytorch.placing.tensors import Tensors
-from onnxq.pytorch.placing.view import View
+from onnxq.pytorch.insertion.between import kept_float, sums
+from onnxq.pytorch.insertion.in_blocks import weights_in_blocks
+from onnxq.pytorch.insertion.names import Names
+from onnxq.pytorch.insertion.operands import Operands
+from onnxq.pytorch.insertion.tensors import Tensors
+from onnxq.pytorch.insertion.view import View
 from onnxq.pytorch.programs.onnx_form import onnx_form
 from onnxq.pytorch.programs.parameters_apart import parameters_apart
 from onnxq.pytorch.programs.program import program_of
 from onnxq.pytorch.programs.training_graph import training_graph
-from onnxq.pytorch.train.placements import PlacedGroup, PlacedWeight, Placements, Unplaced
+from onnxq.pytorch.train.annotations import (
+    AnnotatedGroup,
+    AnnotatedWeight,
+    Annotations,
+    Unannotated,
+)
 from onnxq.qconfig import Choice, QConfigMapping, get_default_qat_qconfig
 from onnxq.static.arguments import check_mapping
 from onnxq.static.prepare import backend_of, prepare
@@ -40,16 +47,23 @@ if TYPE_CHECKING:
     from onnxq.pytorch.programs.program import Program
     from onnxq.targets import Target
 
-__all__ = ["PlacedGroup", "PlacedWeight", "Placements", "Unplaced", "place", "placements"]
+__all__ = [
+    "AnnotatedGroup",
+    "AnnotatedWeight",
+    "Annotations",
+    "Unannotated",
+    "annotate",
+    "annotate_program",
+]
 
 
-def placements(
+def annotate(
     model: nn.Module,
     inputs: Inputs,
     qconfig: QConfigMapping | None = None,
     target: str | Target | None = None,
-) -> Placements:
-    """Where prepare_qat(model, inputs=inputs, ...) puts fake-quantize modules; print it.
+) -> Annotations:
+    """Where prepare_qat(model, inputs=inputs, ...) puts fake-quantize modules; print the result.
 
     Args:
         model: float; left as it is.
@@ -64,7 +78,7 @@ def placements(
     mapping = training_mapping(qconfig, target)
     program = program_of(model, inputs)
     traced = training_graph(copy.deepcopy(model), program)
-    return place(traced, program, mapping, target)
+    return annotate_program(traced, program, mapping, target)
 
 
 def training_mapping(qconfig: QConfigMapping | None, target: str | Target | None) -> QConfigMapping:
@@ -79,13 +93,13 @@ def training_mapping(qconfig: QConfigMapping | None, target: str | Target | None
     return QConfigMapping(get_default_qat_qconfig(backend_of(target)))
 
 
-def place(
+def annotate_program(
     traced: fx.GraphModule,
     program: Program,
     qconfig: QConfigMapping,
     target: str | Target | None,
-) -> Placements:
-    """The placements of a program's training graph.
+) -> Annotations:
+    """Annotates the training graph of a program.
 
     Args:
         traced: of `training_graph`.
@@ -102,49 +116,49 @@ def place(
     with parameters_apart(program.exported):
         canonical = canonicalize_module(onnx_form(program), types_by_run)
     names = Names(traced, program.exported, program.functions)
-    left: dict[str, Unplaced] = {}  # ONNX node -> why it stays float
+    left: dict[str, Unannotated] = {}  # ONNX node -> why it stays float
     while True:
         view = View(traced, names, prepare(canonical.copy(), mapping, target))
-        found = _placed(view)
-        new = {name: one for one in found.unplaced for name in one.nodes if name not in left}
-        if not found.unplaced:
+        found = _annotated(view)
+        new = {name: one for one in found.unannotated for name in one.nodes if name not in left}
+        if not found.unannotated:
             return _with_reasons(found, left)
         if not new:
             raise UnsupportedError(
-                f"'{found.unplaced[0].name}' cannot be placed, and is quantized whatever stays "
-                f"float: {found.unplaced[0].reason}"
+                f"'{found.unannotated[0].name}' cannot be annotated, and is quantized whatever "
+                f"stays float: {found.unannotated[0].reason}"
             )
         left |= new
         for name in new:
             mapping = mapping.set_node(name, None)
 
 
-def _placed(view: View) -> Placements:
-    """Placements of all that can be placed, and a note of each that cannot."""
+def _annotated(view: View) -> Annotations:
+    """Annotations of all that can be annotated, and a note of each that cannot."""
     tensors = Tensors(view)
     operands = Operands(view, tensors)
-    unplaced = [*tensors.place(), *operands.place(), *tensors.place_rows()]
+    unannotated = [*tensors.annotate(), *operands.annotate(), *tensors.annotate_rows()]
     floats = {n: d.reason for n, d in view.prepared.decisions.items() if isinstance(d, Float)}
     in_blocks, reasons = weights_in_blocks(view)
     trained = {weight.exported for weight in in_blocks}
     floats = {name: reasons.get(name, why) for name, why in floats.items() if name not in trained}
-    return Placements(
-        tensors.placed_groups(),
+    return Annotations(
+        tensors.annotated_groups(),
         (*operands.weights, *in_blocks),
-        () if unplaced else tuple(kept_float(view, tensors)),
+        () if unannotated else tuple(kept_float(view, tensors)),
         floats,
-        tuple(unplaced),
+        tuple(unannotated),
         view.prepared.notes,
-        () if unplaced else tuple(sums(view, tensors)),
+        () if unannotated else tuple(sums(view, tensors)),
     )
 
 
-def _with_reasons(found: Placements, left: dict[str, Unplaced]) -> Placements:
-    """Placements that say of nodes that could not be placed why they are float."""
+def _with_reasons(found: Annotations, left: dict[str, Unannotated]) -> Annotations:
+    """Annotations that say of nodes that could not be annotated why they are float."""
     floats = {
         name: f"'{left[name].name}' has no place in the module: {left[name].reason}"
         if name in left
         else reason
         for name, reason in found.floats.items()
     }
-    return replace(found, floats=floats, unplaced=tuple(dict.fromkeys(left.values())))
+    return replace(found, floats=floats, unannotated=tuple(dict.fromkeys(left.values())))

@@ -1,4 +1,4 @@
-"""A prepared ONNX form beside the training graph of the same program, as placement sees them."""
+"""A prepared ONNX form beside the training graph of the same program, as annotation sees them."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from onnxq.static.placing.decision import Quantize
 if TYPE_CHECKING:
     from torch import fx
 
-    from onnxq.pytorch.placing.names import Names
+    from onnxq.pytorch.insertion.names import Names
     from onnxq.static.placing.decision import Decision
     from onnxq.static.prepared import Prepared
 
 
 @dataclass(frozen=True)
 class View:
-    """Both graphs of a program, which placement reads and never changes.
+    """Both graphs of a program, which annotation reads and never changes.
 
     Attributes:
         traced: the training graph.

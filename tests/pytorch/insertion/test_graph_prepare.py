@@ -22,17 +22,17 @@ from onnxq.ort import runtime
 from onnxq.ort.types_by_run import types_by_run
 from onnxq.pytorch import (
     FakeQuantize,
+    annotate,
     convert,
     export,
     load_module,
-    placements,
     prepare,
     prepare_qat,
 )
 from onnxq.pytorch.nn.intrinsic.qat import ConvBn2d, ConvBnReLU2d
 from onnxq.pytorch.programs.onnx_form import onnx_form
 from onnxq.pytorch.programs.program import Open, program_of
-from onnxq.pytorch.train.placements import PLACEMENTS
+from onnxq.pytorch.train.annotations import ANNOTATIONS
 from onnxq.qconfig import (
     Choice,
     QConfigMapping,
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
-    from onnxq.pytorch.train.placements import Placements
+    from onnxq.pytorch.train.annotations import Annotations
 
 ROOT = Path(__file__).resolve().parent.parent.parent.parent
 # with every node in integers, as in training, where no Conv takes the place of a pool
@@ -270,7 +270,7 @@ def test_whole_models_are_quantized_where_post_training_quantization_quantizes(
 
 
 @NETS
-def test_every_tensor_and_weight_that_prepare_quantizes_is_placed_once(
+def test_every_tensor_and_weight_that_prepare_quantizes_is_annotated_once(
     make: Callable[[], tuple[nn.Module, Tensor]],
 ) -> None:
     model, x = make()
@@ -279,7 +279,7 @@ def test_every_tensor_and_weight_that_prepare_quantizes_is_placed_once(
     )
     decided = onnxq.prepare(form, MAPPING)
     prepared: Any = prepare_qat(model, inputs=x)
-    found: Placements = prepared.meta[PLACEMENTS]
+    found: Annotations = prepared.meta[ANNOTATIONS]
     tensors = [t for group in found.groups for t in group.nodes.values()]
     tensors += [t for group in found.groups for _, _, t, _ in group.numbers]
     assert set(tensors) == {t for group in decided.groups for t in group.members}
@@ -289,7 +289,7 @@ def test_every_tensor_and_weight_that_prepare_quantizes_is_placed_once(
         if isinstance(decision, Quantize) and decision.rule.weight is not None
     ]
     assert [weight.exported for weight in found.weights] == weights
-    assert not found.unplaced
+    assert not found.unannotated
 
 
 @NETS
@@ -326,7 +326,7 @@ def test_convolutions_become_intrinsic_modules_with_batch_norm_and_relu() -> Non
 def test_tensors_of_one_group_go_through_one_fake_quantize() -> None:
     model, x = concatenated()
     prepared: Any = prepare_qat(model, inputs=x)
-    group = next(g for g in prepared.meta[PLACEMENTS].groups if len(g.sources) > 1)
+    group = next(g for g in prepared.meta[ANNOTATIONS].groups if len(g.sources) > 1)
     members = [prepared.get_submodule(f"{node}_fake_quant").fake_quant for node in group.nodes]
     assert len(members) > 2
     assert all(fake is members[0] for fake in members)
@@ -336,7 +336,7 @@ def test_a_group_has_the_range_of_its_widest_tensor() -> None:
     float_model, x = concatenated()
     model: Any = float_model
     prepared: Any = prepare_qat(model, inputs=x)
-    group = next(g for g in prepared.meta[PLACEMENTS].groups if len(g.sources) > 1)
+    group = next(g for g in prepared.meta[ANNOTATIONS].groups if len(g.sources) > 1)
     fake = prepared.get_submodule(f"{group.sources[0]}_fake_quant").fake_quant
     with torch.no_grad():
         widest = max(float((2 * model.left(x)).max()), float(model.right(x).max()))
@@ -388,11 +388,11 @@ class Inside(nn.Module):
         return z
 
 
-def test_what_cannot_be_placed_stays_float_in_both_with_its_reason() -> None:
+def test_what_cannot_be_annotated_stays_float_in_both_with_its_reason() -> None:
     x = torch.randn(4, 8, generator=torch.Generator().manual_seed(0))
     prepared: Any = prepare_qat(Inside(), inputs=x)
-    found: Placements = prepared.meta[PLACEMENTS]
-    left = {name for one in found.unplaced for name in one.nodes}
+    found: Annotations = prepared.meta[ANNOTATIONS]
+    left = {name for one in found.unannotated for name in one.nodes}
     assert left
     for name in left:
         assert "has no place in the module" in found.floats[name]
@@ -445,8 +445,8 @@ class Recurrent(nn.Module):
 def test_a_tensor_that_the_module_only_has_copies_of_is_rounded_there() -> None:
     x = torch.randn(4, 5, 8, generator=torch.Generator().manual_seed(0))
     prepared: Any = prepare_qat(Recurrent(), inputs=x)
-    found: Placements = prepared.meta[PLACEMENTS]
-    assert not found.unplaced
+    found: Annotations = prepared.meta[ANNOTATIONS]
+    assert not found.unannotated
     (group,) = [group for group in found.groups if "select" in group.nodes.values()]
     assert len(group.sources) == 1  # all steps of the sequence, of which the last is a copy
     assert group.nodes[group.sources[0]] != "select"
@@ -455,7 +455,7 @@ def test_a_tensor_that_the_module_only_has_copies_of_is_rounded_there() -> None:
     assert {value.producer().op_type for value in gemm.inputs} == {"DequantizeLinear"}
 
 
-@pytest.mark.parametrize("door", [prepare_qat, prepare, placements])
+@pytest.mark.parametrize("door", [prepare_qat, prepare, annotate])
 @pytest.mark.parametrize(
     ("qconfig", "words"),
     [("x86", r"Write .*\('x86'\)"), ("x68", "Did you mean 'x86'"), ({}, "from_dict"),

@@ -9,11 +9,11 @@ import pytest
 import torch
 from torch import fx, nn
 
-from onnxq.pytorch.placing.names import Names, is_tensor
-from tests.pytorch.placing.viewed import small
+from onnxq.pytorch.insertion.names import Names, is_tensor
+from tests.pytorch.insertion.viewed import small
 
 if TYPE_CHECKING:
-    from onnxq.pytorch.placing.view import View
+    from onnxq.pytorch.insertion.view import View
 
 pytestmark = pytest.mark.oracle
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from onnxq.graph.walk import node_name
-from tests.pytorch.placing.viewed import small
+from tests.pytorch.insertion.viewed import small
 
 pytestmark = pytest.mark.oracle
 

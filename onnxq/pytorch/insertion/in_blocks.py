@@ -10,7 +10,7 @@ from onnxq.catalog import has_dynamic_form
 from onnxq.graph.walk import node_name
 from onnxq.pytorch.modules.parametrized_layer import weighted_layer
 from onnxq.pytorch.nn.qat.linear_in_blocks import rounding_part
-from onnxq.pytorch.train.placements import PlacedWeight
+from onnxq.pytorch.train.annotations import AnnotatedWeight
 from onnxq.qconfig import FakeQuantSpec, QConfigDynamic
 
 if TYPE_CHECKING:
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from torch import fx
 
-    from onnxq.pytorch.placing.view import View
+    from onnxq.pytorch.insertion.view import View
 
 
-def weights_in_blocks(view: View) -> tuple[tuple[PlacedWeight, ...], Mapping[str, str]]:
+def weights_in_blocks(view: View) -> tuple[tuple[AnnotatedWeight, ...], Mapping[str, str]]:
     """Weights that are trained in blocks, in graph order; ONNX node -> why another stays float.
 
     Args:
@@ -31,21 +31,21 @@ def weights_in_blocks(view: View) -> tuple[tuple[PlacedWeight, ...], Mapping[str
     Raises:
         QConfigError: a weight that blocks are asked for has another type or one scale.
     """
-    placed: dict[str, PlacedWeight] = {}  # path -> weight; a layer may be called twice
+    annotated: dict[str, AnnotatedWeight] = {}  # path -> weight; a layer may be called twice
     reasons: dict[str, str] = {}
     for node in view.nodes:
         entry = view.prepared.qconfig.entry_for_node(node_name(node), node.op_type)
         if not isinstance(entry, QConfigDynamic) or not has_dynamic_form(node):
             continue
-        found = _placed(view, node, entry)
+        found = _annotated(view, node, entry)
         if isinstance(found, str):
             reasons[node_name(node)] = found
         else:
-            placed.setdefault(found.path, found)
-    return tuple(placed.values()), reasons
+            annotated.setdefault(found.path, found)
+    return tuple(annotated.values()), reasons
 
 
-def _placed(view: View, node: ir.Node, entry: QConfigDynamic) -> PlacedWeight | str:
+def _annotated(view: View, node: ir.Node, entry: QConfigDynamic) -> AnnotatedWeight | str:
     """The weight of a node, or why it is not trained."""
     if not isinstance(entry.weight, FakeQuantSpec):
         return (
@@ -59,7 +59,9 @@ def _placed(view: View, node: ir.Node, entry: QConfigDynamic) -> PlacedWeight | 
             layer = _linear(view.traced, made)
             if layer is not None:
                 part = rounding_part(entry, node_name(node))
-                return PlacedWeight(made.name, layer, None, node_name(node), part, entry.block_size)
+                return AnnotatedWeight(
+                    made.name, layer, None, node_name(node), part, entry.block_size
+                )
     return f"weights of linear layers are trained in blocks; this {node.op_type} is no call of one"
 
 

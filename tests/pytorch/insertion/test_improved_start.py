@@ -16,11 +16,11 @@ from onnxq.errors import QConfigError
 from onnxq.observers import MinMaxObserver, NarrowRangeObserver, StepSizeObserver
 from onnxq.ort import runtime
 from onnxq.pytorch import convert, export, prepare, prepare_qat
-from onnxq.pytorch.placing import improved_start
-from onnxq.pytorch.placing.improved_start import improved_form
+from onnxq.pytorch.insertion import improved_start
+from onnxq.pytorch.insertion.improved_start import improved_form
 from onnxq.pytorch.programs.graph_module import TrainingGraph
 from onnxq.pytorch.programs.program import Open, program_of
-from onnxq.pytorch.train.placements import PLACEMENTS
+from onnxq.pytorch.train.annotations import ANNOTATIONS
 from onnxq.pytorch.train.recipe import Recipe, distilling, finetune
 from onnxq.qconfig import (
     FakeQuantSpec,
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from onnxq.observers import ObserverSpec
-    from onnxq.pytorch.train.placements import Placements
+    from onnxq.pytorch.train.annotations import Annotations
 
 IMPROVED = ("bias", "round")
 FOUR_BITS = NarrowRangeObserver.with_args(quant_max=7)
@@ -104,9 +104,9 @@ def constants(model: ir.Model) -> Counter[tuple[str, frozenset[bytes]]]:
     return Counter((str(x.dtype), frozenset((x.tobytes(), x.T.tobytes()))) for x in arrays)
 
 
-def placed(model: nn.Module) -> Placements:
+def annotated(model: nn.Module) -> Annotations:
     assert isinstance(model, TrainingGraph)
-    found: Placements = model.meta[PLACEMENTS]
+    found: Annotations = model.meta[ANNOTATIONS]
     return found
 
 
@@ -132,7 +132,7 @@ def test_untrained_the_module_is_the_improved_file(
     net, images = trained_images(), torch.randn(64, 3, 8, 8)
     mapping = qconfig(weight, rule)
     prepared = prepare_qat(net, inputs=images, qconfig=mapping, target=target)
-    found = placed(prepared)
+    found = annotated(prepared)
     made = improved_form(program_of(net, images, left_open=Open.LENGTHS), mapping, target, found)
     assert {w.exported for w in found.weights} == {o.place for o in made.outcomes if o.place}
     file = rewrite(made.prepared, made.plan)
@@ -151,7 +151,7 @@ def test_a_weight_with_another_place_and_a_computed_one_start_as_they_were() -> 
     assert torch.equal(now["first.weight"], before["first.weight"])
     assert all(torch.equal(now[n], before[n]) for n in before if n.startswith("normed."))
     assert not torch.equal(now["own.weight"], before["own.weight"])
-    notes = "\n".join(placed(prepared).notes)
+    notes = "\n".join(annotated(prepared).notes)
     assert improved_start.NO_LAYER in notes
 
 
