@@ -147,13 +147,13 @@ def export(
         check_request(model, list(bound.tensors), axes.of, opset, names)
         tidy(model)
         merge_directions(model)
-        grids = count_grids(model)
-        is_quantized = bool(grids) or holds_codes(model)
+        roundings = count_grids(model)
+        is_quantized = bool(roundings) or holds_codes(model)
         if is_quantized:
             tidy_quantized(model)
             warn_of_sums(module, model)
             model = QuantizedModel.of(as_format(model, format))
-        check_sizes(module, model, bound, axes, Limits(grids, tolerance))
+        check_sizes(module, model, bound, axes, Limits(roundings, tolerance))
     if path is not None:
         io.save(model, path, Annotations.DROPPED if is_quantized else Annotations.KEPT)
     own_weights(model)

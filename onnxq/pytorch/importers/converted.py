@@ -12,7 +12,7 @@ import torch
 from torch import fx, nn
 
 from onnxq.pytorch.arguments.forward import first_run
-from onnxq.pytorch.importers.activation_grid import Constants
+from onnxq.pytorch.importers.activation_qparams import Constants
 from onnxq.pytorch.importers.packed import make_printable
 from onnxq.pytorch.importers.quantized_ops import OPERATORS
 from onnxq.pytorch.importers.region import run_in_region

@@ -360,9 +360,9 @@ def _note_sums(model: ir.Model) -> None:
 
 def _check(reference: nn.Module, exported: ir.Model, bound: BoundInputs, options: _Options) -> None:
     """Holds ONNX Runtime against the module that was imported, not only the one it became."""
-    outputs, grids = output_scales(exported), count_grids(exported)
+    outputs, roundings = output_scales(exported), count_grids(exported)
     with runtime.open_session(exported, threads=1) as session:
-        check_in_steps(reference, session.run, outputs, bound, grids, options.tolerance)
+        check_in_steps(reference, session.run, outputs, bound, roundings, options.tolerance)
 
 
 class _Dequantized(nn.Module):

@@ -228,8 +228,8 @@ def _write(found: _Found, names: FreeNames) -> bool:
     qparams = QParams(scale, np.full(scale.shape, zero), dtype, granularity)
     stem = str(found.y.name)
     new = constants_of(node, names)
-    grid = new_grid(new, stem, qparams)
-    made = [grid.quantize(found.x, names.node(f"{stem}_q"), names.value(f"{stem}_codes"))]
+    pair = new_grid(new, stem, qparams)
+    made = [pair.quantize(found.x, names.node(f"{stem}_q"), names.value(f"{stem}_codes"))]
     codes = made[0].outputs[0]
     if (low, high) != (dtype.qmin, dtype.qmax):
         clip = clip_codes(codes, dtype, (low, high), str(codes.name), new)
@@ -237,7 +237,7 @@ def _write(found: _Found, names: FreeNames) -> bool:
         codes = clip.outputs[0]
         clip.name, codes.name = names.node(f"{stem}_clip"), names.value(f"{stem}_clipped")
     graph_of(node).insert_before(node, made)
-    replace(node, grid.dequantize(codes, names.node(f"{stem}_dq")), names)
+    replace(node, pair.dequantize(codes, names.node(f"{stem}_dq")), names)
     return True
 
 
@@ -271,12 +271,14 @@ def _restore_weight(node: ir.Node, names: FreeNames) -> None:
         return
     stem, zeros = str(value.name), np.zeros(len(scale), np.int8)
     qparams = QParams(scale, zeros, INT8, PerChannel(axis))
-    grid = new_grid(constants_of(node, names), stem, qparams)
-    quantizer = grid.quantize(value, names.node(f"{stem}_q"), names.value(f"{stem}_codes"))
+    pair = new_grid(constants_of(node, names), stem, qparams)
+    quantizer = pair.quantize(value, names.node(f"{stem}_q"), names.value(f"{stem}_codes"))
     codes = quantizer.outputs[0]
     graph_of(node).insert_before(node, quantizer)
     feed(
-        node, WEIGHT, grid.dequantize(codes, names.node(f"{stem}_dq"), names.value(f"{stem}_real"))
+        node,
+        WEIGHT,
+        pair.dequantize(codes, names.node(f"{stem}_dq"), names.value(f"{stem}_real")),
     )
 
 

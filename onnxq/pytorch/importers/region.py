@@ -1,4 +1,4 @@
-"""Runs code that was written for torch's quantized tensors on float tensors on the same grid.
+"""Runs code that was written for torch's quantized tensors on fake-quantized tensors.
 
 torch.quantize_per_tensor gives a tensor whose functions mean something else: torch.relu, x.mean(),
 max_pool2d keep its qparams, torch.ops.quantized.* have their own. Here that tensor is
@@ -6,7 +6,7 @@ max_pool2d keep its qparams, torch.ops.quantized.* have their own. Here that ten
     x = DequantizeLinear(QuantizeLinear(real, scale, zero_point), scale, zero_point)
 
 in float32, and a TorchFunctionMode, which sees every torch function that forward calls, knows which
-tensors are such: what they go into computes in float32 and ends on its grid by the next pair.
+tensors are such: what they go into computes in float32 and ends fake-quantized by the next pair.
 ONNX Runtime turns DQ -> op -> Q into its integer operator. Works while torch.export traces.
 """
 
@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from onnxq.errors import UnsupportedError
-from onnxq.pytorch.importers.activation_grid import Constants, TracedGrid, stored_type
+from onnxq.pytorch.importers.activation_qparams import Constants, TracedQParams, stored_type
 from onnxq.pytorch.importers.quantized_functional import on_floats
 from onnxq.pytorch.numerics.boundary import leave_integers
 from onnxq.pytorch.numerics.rounding_ops import NO_AXIS, dequantize_linear, quantize_linear
@@ -74,58 +74,58 @@ class Region(TorchFunctionMode):
     ) -> None:
         super().__init__()
         self.root, self.constants, self.operators = root, constants, operators
-        self._grids: dict[
-            int, tuple[Tensor, TracedGrid]
+        self._qparams: dict[
+            int, tuple[Tensor, TracedQParams]
         ] = {}  # the tensor too: its id stays its own
         self.path: list[str] = []
 
-    # --- grids
+    # --- qparams
 
-    def grid_of(self, x: object) -> TracedGrid | None:
-        """The grid of a quantized tensor; None: it is a float one, or no tensor."""
-        found = self._grids.get(id(x))
+    def qparams_of(self, x: object) -> TracedQParams | None:
+        """The qparams of a quantized tensor; None: it is a float one, or no tensor."""
+        found = self._qparams.get(id(x))
         return None if found is None else found[1]
 
-    def need_grid(self, x: object, what: str) -> TracedGrid:
-        """The grid of an input that must be quantized.
+    def need_qparams(self, x: object, what: str) -> TracedQParams:
+        """The qparams of an input that must be quantized.
 
         Raises:
             UnsupportedError: it is not.
         """
-        grid = self.grid_of(x)
-        if grid is None:
+        qparams = self.qparams_of(x)
+        if qparams is None:
             raise UnsupportedError(
                 f"{self.where()}: {what} reads a tensor that is not quantized. Put a QuantStub "
                 "before it, or leave it in float."
             )
-        return grid
+        return qparams
 
-    def new_grid(self, scale: Any, zero_point: Any, dtype: torch.dtype) -> TracedGrid:
-        """The grid of these numbers, which may be tensors of one element."""
+    def new_qparams(self, scale: Any, zero_point: Any, dtype: torch.dtype) -> TracedQParams:
+        """The qparams of these numbers, which may be tensors of one element."""
         stored = stored_type(dtype, self.where())
-        return self.constants.grid(
+        return self.constants.qparams(
             self._name("output"), lambda: (float(scale), int(zero_point), stored)
         )
 
-    def put(self, x: Tensor, grid: TracedGrid) -> Tensor:
-        """The tensor, rounded to the grid."""
-        scale, zero_point = grid.tensors
+    def put(self, x: Tensor, qparams: TracedQParams) -> Tensor:
+        """The tensor, quantized."""
+        scale, zero_point = qparams.tensors
         codes = quantize_linear(x, scale, zero_point, NO_AXIS)
-        return self.mark(dequantize_linear(codes, scale, zero_point, NO_AXIS), grid)
+        return self.mark(dequantize_linear(codes, scale, zero_point, NO_AXIS), qparams)
 
-    def clamped(self, x: Tensor, grid: TracedGrid, low: float, high: float) -> Tensor:
-        """min(max(x, low), high) of x on the grid, as a Clip on codes."""
-        ends = [round(end / grid.scale) + grid.zero_point for end in (low, high) if end < inf]
-        scale, zero_point = grid.tensors
+    def clamped(self, x: Tensor, qparams: TracedQParams, low: float, high: float) -> Tensor:
+        """min(max(x, low), high) of x at quantized levels, as a Clip on codes."""
+        ends = [round(end / qparams.scale) + qparams.zero_point for end in (low, high) if end < inf]
+        scale, zero_point = qparams.tensors
         codes = quantize_linear(x, scale, zero_point, NO_AXIS)
-        every = torch.iinfo(grid.dtype)
+        every = torch.iinfo(qparams.dtype)
         limits = [min(max(end, every.min), every.max) for end in ends]
         codes = codes.clamp(*limits)
-        return self.mark(dequantize_linear(codes, scale, zero_point, NO_AXIS), grid)
+        return self.mark(dequantize_linear(codes, scale, zero_point, NO_AXIS), qparams)
 
-    def mark(self, x: Tensor, grid: TracedGrid) -> Tensor:
-        """The tensor, which is on the grid already."""
-        self._grids[id(x)] = (x, grid)
+    def mark(self, x: Tensor, qparams: TracedQParams) -> Tensor:
+        """The tensor, which is at quantized levels already."""
+        self._qparams[id(x)] = (x, qparams)
         return x
 
     # --- places
@@ -152,16 +152,16 @@ class Region(TorchFunctionMode):
             return func(*args, **kwargs)
         if name == "quantize_per_tensor":
             return self._quantize(*args, **kwargs)
-        grids = [g for g in map(self.grid_of, _tensors((args, kwargs))) if g is not None]
-        if not grids:
+        qparams = [g for g in map(self.qparams_of, _tensors((args, kwargs))) if g is not None]
+        if not qparams:
             return func(*args, **kwargs)
-        return self._on_quantized(func, name, grids, args, kwargs)
+        return self._on_quantized(func, name, qparams, args, kwargs)
 
     def _quantize(self, x: Any, scale: Any, zero_point: Any, dtype: torch.dtype) -> object:
         if isinstance(x, list | tuple):
             parts = zip(x, scale, zero_point, strict=True)
             return [self._quantize(t, s, z, dtype) for t, s, z in parts]
-        return self.put(x, self.new_grid(scale, zero_point, dtype))
+        return self.put(x, self.new_qparams(scale, zero_point, dtype))
 
     def _operator(self, name: str) -> Handler:
         if name not in self.operators:
@@ -173,9 +173,9 @@ class Region(TorchFunctionMode):
         return self.operators[name]
 
     def _on_quantized(
-        self, func: Any, name: str, grids: list[TracedGrid], args: Any, kwargs: Any
+        self, func: Any, name: str, qparams: list[TracedQParams], args: Any, kwargs: Any
     ) -> object:
-        first = grids[0]
+        first = qparams[0]
         if name == "dequantize":
             return _each(args[0], leave_integers)
         if name == "to" and torch.float16 in (*args, *kwargs.values()):
@@ -184,7 +184,7 @@ class Region(TorchFunctionMode):
             return first.scale if name == "q_scale" else first.zero_point
         if name in FIXED_QPARAMS:
             scale, zero_point = FIXED_QPARAMS[name][first.dtype == torch.int8]
-            return self.put(func(*args, **kwargs), self.new_grid(scale, zero_point, first.dtype))
+            return self.put(func(*args, **kwargs), self.new_qparams(scale, zero_point, first.dtype))
         if name in CLAMPS:
             return self.clamped(args[0] if args else kwargs["input"], first, *CLAMPS[name])
         result = func(*args, **kwargs)

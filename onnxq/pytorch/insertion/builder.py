@@ -20,7 +20,7 @@ from onnxq.pytorch.nn.intrinsic import FUSED
 from onnxq.pytorch.nn.qat.linear_in_blocks import LinearInBlocks
 from onnxq.pytorch.nn.quantized.observed import bind_input
 from onnxq.pytorch.numerics.fake_quantize import FakeQuantize, fake_quantize_module
-from onnxq.pytorch.numerics.group import GridCopy, GroupMember, WholeBatch
+from onnxq.pytorch.numerics.group import GroupMember, QParamsCopy, WholeBatch
 from onnxq.pytorch.programs.gradient_notes import gradient_notes
 from onnxq.pytorch.programs.graph_module import FLOAT_STATE, TrainingGraph
 from onnxq.pytorch.programs.train_mode import check_same_form, train_mode_notes
@@ -139,7 +139,7 @@ class Builder:
             if batch is not None or name not in sources:
                 slot = sources.index(name) if name in sources else None
                 is_copy = slot is None and self._was_rounded(self._nodes[name], fake)
-                module = (GridCopy if is_copy else GroupMember)(fake, batch, slot)
+                module = (QParamsCopy if is_copy else GroupMember)(fake, batch, slot)
             self._round(self._nodes[name], name, module, fake)
 
     def _was_rounded(self, node: fx.Node, fake: FakeQuantize) -> bool:

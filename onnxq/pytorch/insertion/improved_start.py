@@ -2,7 +2,7 @@
 
     prepared module      scales of the example inputs, weights of the float model
     its ONNX form        calibrated on the same inputs, planned, improved (onnxq.improve)
-    parameters, scales   <--  weights and biases on their grids, scales and zero points of the plan
+    parameters, scales   <--  quantized weights and biases, scales and zero points of the plan
 
 Converted without a step of training, the module has the codes of the improved plan; training goes
 on from there. Improved weights are made for batch norm as it is, so that it is frozen.

@@ -57,7 +57,7 @@ class Operands:
             decision = self._view.quantized(node)
             if decision is None or decision.folded_into is not None:
                 continue
-            # what moves or clamps shares one grid with its input, which Tensors saw to
+            # what moves or clamps shares qparams with its input, which Tensors saw to
             if decision.rule.role not in (Role.MOVEMENT, Role.CLAMP):
                 for name, reason in self._annotate(node, decision):
                     yield Unannotated(name, reason, (node_name(node),))

@@ -89,7 +89,7 @@ class EndsRule:
         return torch.where(moved.isnan(), ends, moved)  # -inf - -inf: the first batch
 
     def scale_and_zero_point(self, ends: Tensor, steps: Tensor) -> tuple[Tensor, Tensor]:
-        """The grid that covers [min, max] and 0: what the observer's calculate_qparams gives.
+        """The qparams that cover [min, max] and 0: what the observer's calculate_qparams gives.
 
         Args:
             ends: float32 (2,) or (2, channels), of something that was seen.
@@ -128,17 +128,17 @@ def rule_of(observer: Observer) -> EndsRule | None:
     kind = type(observer)
     if kind not in (*_WIDEST, *_AVERAGES):
         return None
-    grid = observer.range
+    limits = observer.range
     is_narrow = kind is NarrowRangeObserver
     symmetric = observer.qscheme.symmetric
     return EndsRule(
         averaging_constant=getattr(observer, "averaging_constant", None),
         symmetric=symmetric,
-        steps=grid.quant_max if is_narrow else grid.steps / 2 if symmetric else grid.steps,
-        quant_min=grid.quant_min,
-        quant_max=grid.quant_max,
-        middle=0 if is_narrow else grid.middle,
-        eps=grid.eps,
+        steps=limits.quant_max if is_narrow else limits.steps / 2 if symmetric else limits.steps,
+        quant_min=limits.quant_min,
+        quant_max=limits.quant_max,
+        middle=0 if is_narrow else limits.middle,
+        eps=limits.eps,
         eps_is_relative=is_narrow,
     )
 

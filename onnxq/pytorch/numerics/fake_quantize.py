@@ -1,4 +1,4 @@
-"""FakeQuantize: rounds a tensor to the grid that will be deployed, while the model is trained.
+"""FakeQuantize: rounds a tensor with the qparams that will be deployed, while the model is trained.
 
     x -> observer (while it is on) -> scale, zero_point
     x -> (clamp(rint(x / scale) + zero_point, quant_min, quant_max) - zero_point) * scale

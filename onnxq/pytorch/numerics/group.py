@@ -75,7 +75,7 @@ class GroupMember(nn.Module):
         return fake.rounded(x)
 
 
-class GridCopy(GroupMember):
+class QParamsCopy(GroupMember):
     """A place whose values were rounded by the FakeQuantize before, and only moved since.
 
     Rounding them again would change neither a value nor a gradient. What convert makes of it

@@ -1,4 +1,4 @@
-"""Rounding to a grid as tensor operations: values there, and gradients back.
+"""Rounding to quantized levels as tensor operations: values there, and gradients back.
 
     v    = x / scale
     out  = clamp(rint(v), qmin - zp, qmax - zp) * scale

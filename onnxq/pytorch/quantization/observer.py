@@ -81,7 +81,7 @@ _NO_SCALE = "{} computes no scale: it looks at no ranges."
 
 
 class HistogramObserver(UniformObserver):
-    """The grid of least squared error, searched on a histogram of all values.
+    """The qparams of least squared error, searched on a histogram of all values.
 
     The histogram is onnxq's: 4096 bins for each sign, which any order of batches fills alike. What
     it holds is in the state_dict as one entry.

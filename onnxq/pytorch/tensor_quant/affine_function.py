@@ -1,4 +1,4 @@
-"""fake_affine_tensor_quant: values on a grid between two ends, for one tensor."""
+"""fake_affine_tensor_quant: values at quantized levels between two ends, for one tensor."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from onnxq.errors import UnsupportedError
 from onnxq.pytorch.numerics import rounding_ops
-from onnxq.pytorch.tensor_quant.amax_grid import on_grid, scale_of
+from onnxq.pytorch.tensor_quant.amax_fake_quant import onnx_fake_quant, scale_of
 from onnxq.pytorch.tensor_quant.calibrators import (
     Calibrator,
     HistogramCalibrator,
@@ -51,7 +51,7 @@ _NOT_SEEN = (
 
 
 class TensorQuantizer(nn.Module):
-    """Rounds a tensor to the grid of its descriptor: values in, values (or codes) out.
+    """Rounds a tensor with the qparams of its descriptor: values in, values (or codes) out.
 
         y = clip(rint(x / s), lowest, bound) * s,   s = scale_amax * amax / bound
 
@@ -182,7 +182,7 @@ class TensorQuantizer(nn.Module):
 
     @property
     def step_size(self) -> Tensor | None:
-        """The difference of two values on the grid; None where every tensor gives its own."""
+        """The scale: difference of two levels; None where every tensor gives its own."""
         if self.amax is None:
             return None
         return self.amax * (self._scale_amax or 1.0) / max_bound(self._num_bits, self._unsigned)
@@ -296,7 +296,7 @@ class TensorQuantizer(nn.Module):
         if self._fake_quant:
             check_inputs(x, self._unsigned)
             check_amax(amax, x)
-            return on_grid(x, amax, *self.code_range())
+            return onnx_fake_quant(x, amax, *self.code_range())
         codes, self._scale = tensor_quant(
             x, amax, self._num_bits, self._unsigned, self._narrow_range
         )

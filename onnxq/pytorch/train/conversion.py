@@ -29,10 +29,10 @@ from onnxq.pytorch.numerics.ranks import check_not_sharded
 from onnxq.pytorch.train.agreeing_sums import let_sums_agree
 from onnxq.pytorch.train.annotations import ANNOTATIONS
 from onnxq.pytorch.train.finite_parameters import check_parameters
-from onnxq.pytorch.train.grid_keeping import keep_rounding
 from onnxq.pytorch.train.mappings import DYNAMIC_MAPPING, STATIC_MAPPING
 from onnxq.pytorch.train.never_ran import leave_float
 from onnxq.pytorch.train.parametrizations import materialize_weights, remove_parametrizations
+from onnxq.pytorch.train.same_scale import keep_rounding
 from onnxq.pytorch.train.sources import is_watching
 from onnxq.qconfig import QConfig, QConfigDynamic
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     Types = Mapping[type[nn.Module], type[nn.Module]]
 
-# Parameters that a module may have and yet compute in float between two grids, as it was trained.
+# Modules with parameters that compute in float between two quantizers, as they were trained.
 _FLOAT_BETWEEN_CODES = (nn.PReLU,)
 
 
@@ -156,8 +156,8 @@ def swapped(mod: nn.Module, mappings: ModuleMappings) -> nn.Module:
     kind = mappings.of(mod)
     if kind is None or not _is_prepared(mod):
         return mod
-    if getattr(kind, "keeps_grid", False) and output_fake_quantize(mod) is not None:
-        return mod  # it was trained with a grid of its own, which its FakeQuantize becomes
+    if getattr(kind, "keeps_qparams", False) and output_fake_quantize(mod) is not None:
+        return mod  # it was trained with qparams of its own, those of its FakeQuantize
     return _with_hooks(mod, kind.from_float(mod))  # type: ignore[attr-defined]  # of each class in the mapping
 
 

@@ -1,6 +1,6 @@
 """Parameters that training has driven out of float32's numbers, asked for before codes are made.
 
-Codes cannot say NaN: rounded to a grid it becomes some code, and the converted module gives numbers
+Codes cannot say NaN: NaN quantized is some code, and the converted module gives numbers
 where the trained one gave none. Observers see it while they watch; parameters may diverge after
 that, and those of layers that stay in float are watched by none.
 """

@@ -14,36 +14,36 @@ from onnxq.pytorch.nn.quantized.conv import (
 
 
 class ConvReLU1d(Conv1d):
-    """max(conv1d(x), 0) on its grid."""
+    """max(conv1d(x), 0), fake-quantized."""
 
     float_type = intrinsic.ConvReLU1d
 
 
 class ConvReLU2d(Conv2d):
-    """max(conv2d(x), 0) on its grid."""
+    """max(conv2d(x), 0), fake-quantized."""
 
     float_type = intrinsic.ConvReLU2d
 
 
 class ConvReLU3d(Conv3d):
-    """max(conv3d(x), 0) on its grid."""
+    """max(conv3d(x), 0), fake-quantized."""
 
     float_type = intrinsic.ConvReLU3d
 
 
 class ConvTransposeReLU1d(ConvTranspose1d):
-    """max(conv_transpose1d(x), 0) on its grid."""
+    """max(conv_transpose1d(x), 0), fake-quantized."""
 
     float_type = intrinsic.ConvTransposeReLU1d
 
 
 class ConvTransposeReLU2d(ConvTranspose2d):
-    """max(conv_transpose2d(x), 0) on its grid."""
+    """max(conv_transpose2d(x), 0), fake-quantized."""
 
     float_type = intrinsic.ConvTransposeReLU2d
 
 
 class ConvTransposeReLU3d(ConvTranspose3d):
-    """max(conv_transpose3d(x), 0) on its grid."""
+    """max(conv_transpose3d(x), 0), fake-quantized."""
 
     float_type = intrinsic.ConvTransposeReLU3d

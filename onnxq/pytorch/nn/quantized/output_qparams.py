@@ -1,4 +1,4 @@
-"""The documented `scale` and `zero_point` of modules whose result is on a grid."""
+"""The documented `scale` and `zero_point` of modules whose result is at quantized levels."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ if TYPE_CHECKING:
     from onnxq.pytorch.nn.quantized.requantize import Requantize
 
 
-class OutputGrid:
+class OutputQParams:
     """Reads and sets scale and zero point of `output`.
 
     Attributes:
-        output: grid of the result; None: it stays in float32.
+        output: qparams of the result; None: it stays in float32.
     """
 
     output: Requantize | None
 
-    def output_grid(self) -> Requantize:
-        """The grid of the result.
+    def output_requantize(self) -> Requantize:
+        """The qparams of the result.
 
         Raises:
             QConfigError: there is none.
@@ -38,27 +38,27 @@ class OutputGrid:
     @property
     def scale(self) -> float:
         """Scale of the result."""
-        return float(self.output_grid().scale)
+        return float(self.output_requantize().scale)
 
     @scale.setter
     def scale(self, value: float) -> None:
-        self.output_grid().set_(scale=float(value))
+        self.output_requantize().set_(scale=float(value))
 
     @property
     def zero_point(self) -> int:
         """Zero point of the result."""
-        return int(self.output_grid().zero_point)
+        return int(self.output_requantize().zero_point)
 
     @zero_point.setter
     def zero_point(self, value: int) -> None:
-        self.output_grid().set_(zero_point=int(value))
+        self.output_requantize().set_(zero_point=int(value))
 
 
-class OnGrid(OutputGrid, MappedModule):
-    """y = output(computed(x)): a float function, and the grid of its result.
+class QuantizedOutput(OutputQParams, MappedModule):
+    """y = output(computed(x)): a float function, and the qparams of its result.
 
     Attributes:
-        output: grid of the result.
+        output: qparams of the result.
     """
 
     output: Requantize
@@ -68,7 +68,7 @@ class OnGrid(OutputGrid, MappedModule):
         raise NotImplementedError
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """The function's result on the grid, float32."""
+        """The function's result at quantized levels, float32."""
         y: torch.Tensor = self.output(self.computed(x))
         return y
 

@@ -1,4 +1,4 @@
-"""Functions whose result has the grid of their input, and lies between its steps.
+"""Functions whose result keeps scale and zero point of their input, and may lie between its levels.
 
     x (scale s, zero point z) --mean, avg_pool2d, clamp--> floats --round_input--> (s, z)
 
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
     from onnxq.pytorch.numerics.fake_quantize import FakeQuantize
 
-_GRID_KEEPING = """
+_SAME_SCALE_AS_INPUT = """
     mean avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d adaptive_avg_pool2d
     adaptive_avg_pool3d interpolate upsample upsample_bilinear
     hardtanh hardtanh_ relu6 clamp clamp_ clip clip_ leaky_relu leaky_relu_
 """
-GRID_KEEPING = frozenset(_GRID_KEEPING.split())
+SAME_SCALE_AS_INPUT = frozenset(_SAME_SCALE_AS_INPUT.split())
 """Functions whose quantized kernels in torch keep scale and zero point of their input."""
 _MEANS = frozenset(["mean", "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d"])
 _WHOLE = 0.1  # a sum of codes that float32 puts further from a whole number is none
@@ -39,10 +39,10 @@ _WHOLE = 0.1  # a sum of codes that float32 puts further from a whole number is 
 
 @dataclass(frozen=True)
 class Between:
-    """A tensor between the steps of a grid.
+    """A tensor between two levels.
 
     Attributes:
-        fake: whose grid.
+        fake: whose qparams.
         averaged: number of codes that each value is the mean of, in the first pass; 0: it is no
             mean of an image.
     """
@@ -84,7 +84,7 @@ def exact_mean(x: Tensor, scale: Tensor, count: int) -> Tensor:
 
 
 def round_input(layer: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The hook of a prepared layer: its input goes to the grid of `input_fake_quant`."""
+    """The hook of a prepared layer: its input is rounded with the qparams of `input_fake_quant`."""
     fake: FakeQuantize = layer.input_fake_quant
     if not fake.fake_quant_enabled:
         return args
@@ -93,13 +93,13 @@ def round_input(layer: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
 
 def requantize_input(layer: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
     """The hook of a converted layer: as round_input, with QuantizeLinear and DequantizeLinear."""
-    grid: Requantize = layer.input_grid
-    return (grid(exact_mean(args[0], grid.scale, layer.input_averaged)), *args[1:])
+    requantize: Requantize = layer.input_requantize
+    return (requantize(exact_mean(args[0], requantize.scale, layer.input_averaged)), *args[1:])
 
 
 def keep_rounding(prepared: nn.Module, converted: nn.Module) -> None:
     """Lets the converted layer round its input, if the prepared one does."""
     if has_pre_hook(prepared, round_input):
-        converted.input_grid = Requantize.from_float(prepared.input_fake_quant)  # type: ignore[arg-type]  # a FakeQuantize
+        converted.input_requantize = Requantize.from_float(prepared.input_fake_quant)  # type: ignore[arg-type]  # a FakeQuantize
         converted.input_averaged = prepared.input_averaged
         converted.register_forward_pre_hook(requantize_input)

@@ -1,4 +1,4 @@
-"""The grid of QuantizeLinear said by amax, differentiable: what TensorQuantizer trains on."""
+"""Fake quantization with the scale of amax, as QuantizeLinear rounds, differentiable."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 EVERYTHING = 2.0**127  # a scale that makes every code 0
 
 
-class OnnxGridFunction(Function):
+class OnnxFakeQuantFunction(Function):
     """clip(rint(x / scale), lowest, bound) * scale, with scale = amax / bound.
 
     Gradient: straight through where |x| <= amax, else 0.
@@ -39,7 +39,7 @@ class OnnxGridFunction(Function):
         return torch.where(within(x, amax), grad, torch.zeros_like(grad)), None, None, None
 
 
-on_grid = cast("Callable[[Tensor, Tensor, int, int], Tensor]", OnnxGridFunction.apply)
+onnx_fake_quant = cast("Callable[[Tensor, Tensor, int, int], Tensor]", OnnxFakeQuantFunction.apply)
 
 
 def scale_of(amax: Tensor, bound: int) -> Tensor:

@@ -1,4 +1,4 @@
-"""OptionalGrid: modules whose result is on a grid, or stays in float32."""
+"""OptionalOutput: modules whose result is at quantized levels, or stays in float32."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ if TYPE_CHECKING:
     import torch
 
 
-class OptionalGrid(WeightBuffers):
-    """A module with a weight in codes, and a grid for its result or none.
+class OptionalOutput(WeightBuffers):
+    """A module with a weight in codes, and qparams for its result or none.
 
     Attributes:
-        output: grid of the result; None leaves it in float32.
+        output: qparams of the result; None leaves it in float32.
     """
 
     output: Requantize | None
 
     def requantized(self, y: torch.Tensor) -> torch.Tensor:
-        """The result on its grid; as it is where it stays in float."""
+        """Fake-quantizes the result; returns it as it is where it stays in float."""
         return y if self.output is None else self.output(y)
 
     def _load_from_state_dict(
         self, state_dict: Mapping[str, Any], prefix: str, *args: Any, **kwargs: Any
     ) -> None:
-        """Has a grid exactly where the state_dict has one."""
+        """Has output qparams exactly where the state_dict has them."""
         if not any(key.startswith(f"{prefix}output.") for key in state_dict):
             self.output = None
         elif self.output is None:

@@ -1,4 +1,4 @@
-"""Grids of activations, and the constants that a model needs which torch.ao keeps as numbers."""
+"""Qparams of activations, which torch.ao keeps as numbers, as constants of the model."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ STORED = {
 
 
 @dataclass(frozen=True, eq=False)
-class TracedGrid:
+class TracedQParams:
     """Real values that codes stand for: (code - zero_point) * scale.
 
     Attributes:
@@ -64,7 +64,7 @@ class Constants(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self._order: list[tuple[str, TracedGrid | None]] = []
+        self._order: list[tuple[str, TracedQParams | None]] = []
         self._next = 0
         self.recording = True
 
@@ -86,8 +86,10 @@ class Constants(nn.Module):
         found: Tensor = getattr(self, key)
         return found
 
-    def grid(self, name: str, make: Callable[[], tuple[float, int, torch.dtype]]) -> TracedGrid:
-        """The next grid, made by the first forward from (scale, zero point, dtype of codes)."""
+    def qparams(
+        self, name: str, make: Callable[[], tuple[float, int, torch.dtype]]
+    ) -> TracedQParams:
+        """The next qparams, made by the first forward from (scale, zero point, dtype of codes)."""
         if self.recording:
             scale, zero_point, dtype = make()
             free = f"{name}_{len(self._order)}"
@@ -96,15 +98,15 @@ class Constants(nn.Module):
             exact = float(getattr(self, f"{free}_scale"))
             placeholder = torch.empty(0)
             self._order.append(
-                (free, TracedGrid(exact, zero_point, dtype, (placeholder, placeholder)))
+                (free, TracedQParams(exact, zero_point, dtype, (placeholder, placeholder)))
             )
         key, made = self._following()
         if made is None:
             raise AssertionError("a forward asks for the same constants in the same order")
         tensors = (getattr(self, f"{key}_scale"), getattr(self, f"{key}_zero_point"))
-        return TracedGrid(made.scale, made.zero_point, made.dtype, tensors)
+        return TracedQParams(made.scale, made.zero_point, made.dtype, tensors)
 
-    def _following(self) -> tuple[str, TracedGrid | None]:
+    def _following(self) -> tuple[str, TracedQParams | None]:
         if self._next >= len(self._order):
             raise ModelError(
                 "forward takes another way than with the example inputs before: its operators "

@@ -1,4 +1,4 @@
-"""Layers behind functions that average or clamp: their input goes to the grid ahead of these."""
+"""Layers behind functions that average or clamp: their input keeps the qparams ahead of these."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ BETWEEN: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 @pytest.mark.parametrize("name", BETWEEN)
-def test_the_layer_reads_the_grid_of_what_the_function_read(name: str) -> None:
+def test_the_layer_reads_the_qparams_of_what_the_function_read(name: str) -> None:
     net = trained(BETWEEN[name])
     linear, fake = net.classifier[1], net.conv.activation_post_process
     seen: list[Tensor] = []
@@ -112,14 +112,14 @@ def test_converting_changes_no_value() -> None:
     net = trained()
     quantized: Any = convert(net)
     assert torch.equal(quantized(IMAGES), net(IMAGES))
-    assert "classifier.1.input_grid.scale" in quantized.state_dict()
+    assert "classifier.1.input_requantize.scale" in quantized.state_dict()
 
 
 def test_an_observed_model_rounds_once_it_is_converted() -> None:
     net = observed()
     assert torch.equal(net(IMAGES), net.dequant(net.classifier(mean(net.conv(IMAGES)))))
     quantized: Any = convert(net)
-    assert quantized.classifier[1].input_grid.scale == quantized.conv.output.scale
+    assert quantized.classifier[1].input_requantize.scale == quantized.conv.output.scale
 
 
 def test_copies_pickles_and_state_dicts_round_too() -> None:
