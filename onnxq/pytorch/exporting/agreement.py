@@ -141,7 +141,7 @@ class ModulePair:
         self._session = session
         self._exposed = exposed
         self._qparams = _quantized(model)
-        self._ends = [str(value.name) for value in model.graph.outputs]
+        self._outputs = [str(value.name) for value in model.graph.outputs]
 
     def run(self, bound: BoundInputs) -> Layers:
         """Runs both on a batch and compares their codes.
@@ -150,12 +150,12 @@ class ModulePair:
             UnsupportedError: a tensor that the module rounds is not in the model.
         """
         feeds = {name: x.numpy() for name, x in bound.tensors.items()}
-        names = [*self._ends, *self._qparams]
-        asked = [*self._ends, *(self._exposed[name] for name in self._qparams)]
+        names = [*self._outputs, *self._qparams]
+        asked = [*self._outputs, *(self._exposed[name] for name in self._qparams)]
         arrays = dict(zip(names, self._session.run(feeds, asked), strict=True))
         runner = _Runner(self._module, self, _Codes(self._qparams, arrays))
         result = runner.run(*_ordered(self._module, bound))
-        outputs = [arrays[name] for name in self._ends]
+        outputs = [arrays[name] for name in self._outputs]
         wanted = [x.numpy() for x in flatten(result)]
         return Layers([*self.tensors.values()], [*zip(outputs, wanted, strict=True)])
 

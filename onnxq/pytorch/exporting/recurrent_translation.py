@@ -42,8 +42,8 @@ def _recurrence(  # type: ignore[no-untyped-def]  # onnxscript reads it
         last.append(tuple(states))
         # (T, D, N, H) -> (T, N, D H)
         x = op.Reshape(op.Transpose(y, perm=[0, 2, 1, 3]), op.Constant(value_ints=[0, 0, -1]))
-    ends = [op.Concat(*parts, axis=0) if num_layers > 1 else parts[0] for parts in zip(*last)]  # noqa: B905  # as many of each layer
-    return x, ends[0], ends[-1] if len(ends) > 1 else op.Identity(ends[0])
+    states = [op.Concat(*parts, axis=0) if num_layers > 1 else parts[0] for parts in zip(*last)]  # noqa: B905  # as many of each layer
+    return x, states[0], states[-1] if len(states) > 1 else op.Identity(states[0])
 
 
 def _layer(kind: str, directions: int, hidden: int, slots: Sequence[Any]) -> tuple[Any, ...]:

@@ -10,7 +10,7 @@ from torch import nn
 
 from onnxq.errors import UnsupportedError
 from onnxq.pytorch.exporting.even_bounds import EvenBounds
-from onnxq.pytorch.exporting.optimized import name_ends, optimize
+from onnxq.pytorch.exporting.optimized import name_inputs_and_outputs, optimize
 from onnxq.pytorch.exporting.quiet import quiet_exporter
 from onnxq.pytorch.exporting.reshaped import FAILED_VIEW, name_sizes, reshaped_program
 from onnxq.pytorch.exporting.translation import translation_table
@@ -109,7 +109,7 @@ def _written(
         assert program is not None, "torch.onnx.export(dynamo=True) returns a program"
         optimize(program)
     # afterwards, as torch does: its optimizer renames inputs that are called like another value
-    name_ends(program.model, list(bound.tensors), output_names)
+    name_inputs_and_outputs(program.model, list(bound.tensors), output_names)
     return program.model
 
 

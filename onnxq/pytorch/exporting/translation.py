@@ -46,8 +46,8 @@ def translation_table(opset: int) -> dict[Callable[..., object], Callable[..., o
         zero_point = op.Cast(zero_point, to=dtype)
         codes = op.QuantizeLinear(x, scale, zero_point, axis=axis)
         if (stored.qmin, stored.qmax) != (qmin, qmax):
-            ends = [op.Cast(op.Constant(value_int=end), to=dtype) for end in (qmin, qmax)]
-            codes = op.Clip(codes, *ends)
+            limits = [op.Cast(op.Constant(value_int=limit), to=dtype) for limit in (qmin, qmax)]
+            codes = op.Clip(codes, *limits)
         return op.DequantizeLinear(codes, scale, zero_point, axis=axis)
 
     def leave_integers(x):  # type: ignore[no-untyped-def]  # onnxscript reads it

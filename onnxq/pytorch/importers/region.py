@@ -115,11 +115,13 @@ class Region(TorchFunctionMode):
 
     def clamped(self, x: Tensor, qparams: TracedQParams, low: float, high: float) -> Tensor:
         """min(max(x, low), high) of x at quantized levels, as a Clip on codes."""
-        ends = [round(end / qparams.scale) + qparams.zero_point for end in (low, high) if end < inf]
+        bounds = [
+            round(one / qparams.scale) + qparams.zero_point for one in (low, high) if one < inf
+        ]
         scale, zero_point = qparams.tensors
         codes = quantize_linear(x, scale, zero_point, NO_AXIS)
         every = torch.iinfo(qparams.dtype)
-        limits = [min(max(end, every.min), every.max) for end in ends]
+        limits = [min(max(one, every.min), every.max) for one in bounds]
         codes = codes.clamp(*limits)
         return self.mark(dequantize_linear(codes, scale, zero_point, NO_AXIS), qparams)
 

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from onnxq.errors import CalibrationError
-from onnxq.pytorch.numerics.ends import ends_of
+from onnxq.pytorch.numerics.min_max import min_max_of
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -29,10 +29,10 @@ def extremes(x: Tensor, axis: int | None) -> npt.NDArray[np.float32]:
     Raises:
         CalibrationError: x has no such axis, or no values (meta device); NaN or Inf in x.
     """
-    ends = ends_of(x, axis).to("cpu").numpy()
-    if not np.isfinite(ends).all():
+    min_max = min_max_of(x, axis).to("cpu").numpy()
+    if not np.isfinite(min_max).all():
         raise CalibrationError(_not_finite(x))
-    both = np.stack([-ends[0], ends[1]])
+    both = np.stack([-min_max[0], min_max[1]])
     if axis is None:
         return both
     channels_second = [2, -1, *[1] * (x.ndim - 2)]

@@ -131,7 +131,7 @@ class HistogramObserver(UniformObserver):
         values = x.detach().to("cpu", torch.float32)
         self._observer.observe(values.numpy(), self._batches)
         self._batches += 1
-        low, high = (end.to(self.min_val.device) for end in torch.aminmax(values))
+        low, high = (limit.to(self.min_val.device) for limit in torch.aminmax(values))
         self.min_val.copy_(torch.minimum(self.min_val, low))
         self.max_val.copy_(torch.maximum(self.max_val, high))
 

@@ -18,7 +18,7 @@ SHAPES = [(7,), (4, 5), (3, 4, 5), (2, 3, 4, 5), (1, 1, 1), (6, 1)]
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_observer_learns_from_the_ends_what_it_learns_from_the_tensor(
+def test_observer_learns_from_min_and_max_what_it_learns_from_the_tensor(
     shape: tuple[int, ...],
 ) -> None:
     x = torch.randn(shape, generator=torch.Generator().manual_seed(len(shape)))

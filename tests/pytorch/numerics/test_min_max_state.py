@@ -1,4 +1,4 @@
-"""Ends in a state_dict: PyTorch's names, and checkpoints from before."""
+"""Min and max in a state_dict: PyTorch's names, and checkpoints from before."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from onnxq.observers import (
     NarrowRangeObserver,
 )
 from onnxq.pytorch import FakeQuantize
-from onnxq.pytorch.numerics.ends_state import save_ends, take_ends
+from onnxq.pytorch.numerics.min_max_state import save_min_max, take_min_max
 
 LOW, HIGH = torch.tensor([-1.0, -2.0]), torch.tensor([3.0, 0.5])
-ENDS = torch.stack([-LOW, HIGH])
+MIN_MAX = torch.stack([-LOW, HIGH])
 
 
 def test_what_was_saved_is_taken_back_out() -> None:
     state: dict[str, Tensor] = {"a.other": torch.ones(1)}
-    save_ends(state, "a.", ENDS)
+    save_min_max(state, "a.", MIN_MAX)
     assert torch.equal(state["a.min_val"], LOW)
     assert torch.equal(state["a.max_val"], HIGH)
-    found = take_ends(state, "a.")
+    found = take_min_max(state, "a.")
     assert found is not None
-    assert torch.equal(found, ENDS)
+    assert torch.equal(found, MIN_MAX)
     assert list(state) == ["a.other"]
-    assert take_ends(state, "a.") is None
+    assert take_min_max(state, "a.") is None
 
 
 @pytest.mark.parametrize(

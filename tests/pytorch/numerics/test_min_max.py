@@ -18,8 +18,8 @@ from onnxq.observers import (
     NarrowRangeObserver,
     PerChannelMinMaxObserver,
 )
-from onnxq.pytorch.numerics.ends import UNSEEN, EndsRule, ends_of, rule_of
-from onnxq.pytorch.numerics.ends_state import observer_state
+from onnxq.pytorch.numerics.min_max import UNSEEN, MinMaxRule, min_max_of, rule_of
+from onnxq.pytorch.numerics.min_max_state import observer_state
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -64,7 +64,7 @@ def batches(kind: str) -> list[Tensor]:
     return found
 
 
-def rule(observer: Observer) -> EndsRule:
+def rule(observer: Observer) -> MinMaxRule:
     found = rule_of(observer)
     assert found is not None
     return found
@@ -80,7 +80,7 @@ def test_scales_and_zero_points_are_the_observers_to_the_bit(spec: ObserverSpec,
     steps = torch.tensor(own.steps, dtype=torch.float32)
     for index, x in enumerate(batches(kind)):
         observer.observe(x.numpy(), index)
-        seen, left_out = own.seen_with(seen, ends_of(x, axis))
+        seen, left_out = own.seen_with(seen, min_max_of(x, axis))
         assert not left_out
         wanted = observer.calculate_qparams()
         scale, zero_point = own.scale_and_zero_point(seen, steps)
@@ -99,9 +99,9 @@ def test_a_batch_that_is_not_finite_is_left_out(spec: ObserverSpec, value: float
     own = rule(spec())
     axis = 0 if spec().qscheme.per_channel else None
     x = torch.randn(6, 7)
-    seen, _ = own.seen_with(torch.full_like(ends_of(x, axis), UNSEEN), ends_of(x, axis))
+    seen, _ = own.seen_with(torch.full_like(min_max_of(x, axis), UNSEEN), min_max_of(x, axis))
     for bad in (torch.full_like(x, value), torch.where(torch.arange(7) == 3, value, x)):
-        after, left_out = own.seen_with(seen, ends_of(bad, axis))
+        after, left_out = own.seen_with(seen, min_max_of(bad, axis))
         assert bool(left_out)
         assert torch.equal(after, seen)
 
@@ -111,7 +111,7 @@ def test_a_range_wider_than_float32_is_left_out_where_its_width_counts() -> None
     unseen = torch.full((2,), UNSEEN)
     for qscheme, refused in (("per_tensor_affine", True), ("per_tensor_symmetric", False)):
         own = rule(MinMaxObserver(dtype="qint8", qscheme=qscheme))
-        assert bool(own.seen_with(unseen, ends_of(wide, None))[1]) is refused
+        assert bool(own.seen_with(unseen, min_max_of(wide, None))[1]) is refused
 
 
 def test_observers_that_look_at_values_have_no_rule_and_nor_have_subclasses() -> None:
@@ -123,19 +123,19 @@ def test_observers_that_look_at_values_have_no_rule_and_nor_have_subclasses() ->
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
-def test_ends_are_float32(dtype: torch.dtype) -> None:
+def test_min_and_max_are_float32(dtype: torch.dtype) -> None:
     x = torch.randn(3, 4).to(dtype)
-    assert ends_of(x, 0).dtype == torch.float32
-    assert ends_of(x, None).tolist() == [-x.min().float().item(), x.max().float().item()]
+    assert min_max_of(x, 0).dtype == torch.float32
+    assert min_max_of(x, None).tolist() == [-x.min().float().item(), x.max().float().item()]
 
 
-def test_an_empty_tensor_has_the_ends_of_nothing() -> None:
-    assert ends_of(torch.empty(0, 3), None).tolist() == [UNSEEN] * 2
-    assert ends_of(torch.empty(0, 3), 1).tolist() == [[UNSEEN] * 3] * 2
+def test_an_empty_tensor_has_the_min_and_max_of_nothing() -> None:
+    assert min_max_of(torch.empty(0, 3), None).tolist() == [UNSEEN] * 2
+    assert min_max_of(torch.empty(0, 3), 1).tolist() == [[UNSEEN] * 3] * 2
 
 
 def test_a_missing_axis_and_a_tensor_without_values_are_named() -> None:
     with pytest.raises(CalibrationError, match=r"shape \[2, 3\] has no ch_axis 2"):
-        ends_of(torch.zeros(2, 3), 2)
+        min_max_of(torch.zeros(2, 3), 2)
     with pytest.raises(CalibrationError, match=r"meta device.*disable_observer"):
-        ends_of(torch.empty(2, 3, device="meta"), None)
+        min_max_of(torch.empty(2, 3, device="meta"), None)

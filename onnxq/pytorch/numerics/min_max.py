@@ -1,13 +1,13 @@
-"""The ends of a tensor's values, (-min, max), found, folded and rounded to by tensor operations.
+"""Minimum and maximum of a tensor, found, averaged and made into a scale by tensor operations.
 
-    ends    (-min x, max x), shape (2,), or (2, channels); (-inf, -inf) before any data
-    widest  max(seen, ends)
-    average seen + c (ends - seen)                     its first batch as it is
+    min_max (-min x, max x), shape (2,), or (2, channels); (-inf, -inf) before any data
+    widest  max(seen, min_max)
+    average seen + c (min_max - seen)                   its first batch as it is
 
-With the minimum negated both ends go on alike. Nothing here reads a value on the host: a batch with
-NaN or infinite values is left out and counted on the device. The numbers are those of the observers
-in onnxq.observers, to the bit: float32, and one division by a tensor, since torch divides a CUDA
-tensor by a number with its reciprocal.
+With the minimum negated both are treated alike. Nothing here reads a value on the host: a batch
+with NaN or infinite values is left out and counted on the device. The numbers are those of the
+observers in onnxq.observers, to the bit: float32, and one division by a tensor, since torch divides
+a CUDA tensor by a number with its reciprocal.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ _TINY = float(np.finfo(np.float32).tiny)
 
 
 @dataclass(frozen=True, slots=True)
-class EndsRule:
-    """Rule by which an observer joins the ends of its batches.
+class MinMaxRule:
+    """Rule by which an observer combines min and max of its batches.
 
     Attributes:
-        averaging_constant: weight of a new batch; None: the widest ends count.
-        symmetric: whether the larger end alone counts; the zero point is `middle` then.
+        averaging_constant: weight of a new batch; None: the widest range counts.
+        symmetric: whether the larger magnitude alone counts; the zero point is `middle` then.
         steps: distance of the codes that the range is spread over.
         quant_min: smallest code.
         quant_max: largest code.
@@ -64,17 +64,17 @@ class EndsRule:
     eps: float
     eps_is_relative: bool
 
-    def seen_with(self, seen: Tensor, ends: Tensor) -> tuple[Tensor, Tensor]:
-        """(ends that count now, whether the batch was left out).
+    def seen_with(self, seen: Tensor, min_max: Tensor) -> tuple[Tensor, Tensor]:
+        """(-min and max that count now, whether the batch was left out).
 
         Args:
-            seen: ends that count so far, float32 (2,) or (2, channels).
-            ends: of the batch, same shape.
+            seen: (-min, max) so far, float32 (2,) or (2, channels).
+            min_max: of the batch, same shape.
 
         Returns:
-            Same shape; and bool (): the ends are not finite, or wider than float32 can say.
+            Same shape; and bool (): min or max is not finite, or the range overflows float32.
         """
-        new = self._folded(seen, ends)
+        new = self._folded(seen, min_max)
         # a symmetric range may be twice as wide as the largest float32
         width = (new * 0.5 if self.symmetric else new).sum(0)
         is_fine = width < math.inf
@@ -82,30 +82,30 @@ class EndsRule:
             is_fine = is_fine.all()
         return torch.where(is_fine, new, seen), is_fine.logical_not()
 
-    def _folded(self, seen: Tensor, ends: Tensor) -> Tensor:
+    def _folded(self, seen: Tensor, min_max: Tensor) -> Tensor:
         if self.averaging_constant is None:
-            return torch.maximum(seen, ends)
-        moved = (ends - seen).mul_(self.averaging_constant).add_(seen)
-        return torch.where(moved.isnan(), ends, moved)  # -inf - -inf: the first batch
+            return torch.maximum(seen, min_max)
+        moved = (min_max - seen).mul_(self.averaging_constant).add_(seen)
+        return torch.where(moved.isnan(), min_max, moved)  # -inf - -inf: the first batch
 
-    def scale_and_zero_point(self, ends: Tensor, steps: Tensor) -> tuple[Tensor, Tensor]:
+    def scale_and_zero_point(self, min_max: Tensor, steps: Tensor) -> tuple[Tensor, Tensor]:
         """The qparams that cover [min, max] and 0: what the observer's calculate_qparams gives.
 
         Args:
-            ends: float32 (2,) or (2, channels), of something that was seen.
-            steps: self.steps as float32 (), on the device of the ends.
+            min_max: float32 (2,) or (2, channels), of something that was seen.
+            steps: self.steps as float32 (), on the device of min_max.
 
         Returns:
             Scale, and whole numbers, both float32 () or (channels,).
         """
-        reach = ends.clamp_min(0)
+        clipped = min_max.clamp_min(0)
         if self.eps_is_relative:
-            scale = self._relative(ends.amax(0) / steps)
+            scale = self._relative(min_max.amax(0) / steps)
             return scale, torch.zeros_like(scale)
-        scale = self._at_least_eps((reach.amax(0) if self.symmetric else reach.sum(0)) / steps)
+        scale = self._at_least_eps((clipped.amax(0) if self.symmetric else clipped.sum(0)) / steps)
         if self.symmetric:
             return scale, torch.full_like(scale, self.middle)
-        zero_point = (reach[0] / scale).round_().add_(self.quant_min)
+        zero_point = (clipped[0] / scale).round_().add_(self.quant_min)
         return scale, zero_point.clamp_(self.quant_min, self.quant_max)
 
     def _at_least_eps(self, scale: Tensor) -> Tensor:
@@ -120,8 +120,8 @@ class EndsRule:
         return torch.maximum(scale, floor)
 
 
-def rule_of(observer: Observer) -> EndsRule | None:
-    """The rule of an observer that follows from ends alone; None: it has to see the values.
+def rule_of(observer: Observer) -> MinMaxRule | None:
+    """The rule of an observer that needs min and max alone; None: it has to see the values.
 
     A subclass may compute otherwise: it is no such observer.
     """
@@ -131,7 +131,7 @@ def rule_of(observer: Observer) -> EndsRule | None:
     limits = observer.range
     is_narrow = kind is NarrowRangeObserver
     symmetric = observer.qscheme.symmetric
-    return EndsRule(
+    return MinMaxRule(
         averaging_constant=getattr(observer, "averaging_constant", None),
         symmetric=symmetric,
         steps=limits.quant_max if is_narrow else limits.steps / 2 if symmetric else limits.steps,
@@ -143,8 +143,8 @@ def rule_of(observer: Observer) -> EndsRule | None:
     )
 
 
-def ends_of(x: Tensor, axis: int | None) -> Tensor:
-    """The ends of x, or of its channels along an axis: float32 (2,), or (2, channels).
+def min_max_of(x: Tensor, axis: int | None) -> Tensor:
+    """(-min, max) of x, or of its channels along an axis: float32 (2,), or (2, channels).
 
     Args:
         x: floating point; bfloat16 and float16 are exact in float32. Empty: UNSEEN.

@@ -1,4 +1,4 @@
-"""Ends as they are saved: entries of a state_dict, and the state of the observer they stand for.
+"""Min and max in a state_dict, and as the state of the observer that they stand for.
 
 A state_dict has min_val and max_val, by PyTorch's names. Checkpoints of torch.ao's FakeQuantize
 have them in their observer; older ones of onnxq have seen_min and seen_max, or seen_absmax.
@@ -27,16 +27,16 @@ _OLDER_NAMES = ("min", "max", "absmax", "index")
 
 
 def observer_state(
-    observer: Observer, ends: npt.NDArray[np.float32]
+    observer: Observer, min_max: npt.NDArray[np.float32]
 ) -> dict[str, npt.NDArray[np.generic]]:
     """State that the observer's load_state takes.
 
     Args:
-        observer: one that follows from ends.
-        ends: (-min, max), shape (2,) or (2, channels).
+        observer: one that needs min and max alone.
+        min_max: (-min, max), shape (2,) or (2, channels).
     """
-    has_seen = bool(ends.size and np.isfinite(ends).all())
-    low, high = np.asarray(-ends[0]), np.asarray(ends[1])
+    has_seen = bool(min_max.size and np.isfinite(min_max).all())
+    low, high = np.asarray(-min_max[0]), np.asarray(min_max[1])
     if isinstance(observer, NarrowRangeObserver):
         return {"absmax": np.maximum(-low, high) if has_seen else np.empty(0, np.float32)}
     if not isinstance(observer, MovingAverageMinMaxObserver):
@@ -49,14 +49,14 @@ def observer_state(
     }
 
 
-def save_ends(destination: Any, prefix: str, ends: Tensor) -> None:
-    """Writes the ends into a state_dict."""
-    destination[prefix + MIN] = ends[0].neg()
-    destination[prefix + MAX] = ends[1].clone()
+def save_min_max(destination: Any, prefix: str, min_max: Tensor) -> None:
+    """Writes min and max into a state_dict."""
+    destination[prefix + MIN] = min_max[0].neg()
+    destination[prefix + MAX] = min_max[1].clone()
 
 
-def take_ends(state_dict: dict[str, Any], prefix: str) -> Tensor | None:
-    """The ends in a state_dict, whose entries are taken out of it; None: there are none.
+def take_min_max(state_dict: dict[str, Any], prefix: str) -> Tensor | None:
+    """Min and max in a state_dict, whose entries are removed from it; None: there are none.
 
     Where the entries are torch's, its flags and the rest of its observer are taken for onnxq's.
     """
@@ -73,11 +73,11 @@ def take_ends(state_dict: dict[str, Any], prefix: str) -> Tensor | None:
     low, high = (state_dict.pop(where + name, None) for name in (MIN, MAX))
     if low is None or high is None:
         return None
-    ends = _both(low, high)
+    min_max = _both(low, high)
     if where != prefix:
-        seen = bool(ends.numel() and torch.isfinite(ends).all())
+        seen = bool(min_max.numel() and torch.isfinite(min_max).all())
         state_dict.setdefault(prefix + "has_observed", torch.tensor([seen], dtype=torch.uint8))
-    return ends
+    return min_max
 
 
 def _both(low: Tensor, high: Tensor) -> Tensor:
