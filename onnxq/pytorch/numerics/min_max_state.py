@@ -1,7 +1,7 @@
 """Min and max in a state_dict, and as the state of the observer that they stand for.
 
 A state_dict has min_val and max_val, by PyTorch's names. Checkpoints of torch.ao's FakeQuantize
-have them in their observer; older ones of onnxq have seen_min and seen_max, or seen_absmax.
+have them in their observer.
 """
 
 from __future__ import annotations
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 MIN, MAX = "min_val", "max_val"
 _TORCHS = "activation_post_process."  # where torch's FakeQuantize keeps its observer
-_OLDER = "seen_"
-_OLDER_NAMES = ("min", "max", "absmax", "index")
 
 
 def observer_state(
@@ -60,12 +58,6 @@ def take_min_max(state_dict: dict[str, Any], prefix: str) -> Tensor | None:
 
     Where the entries are torch's, its flags and the rest of its observer are taken for onnxq's.
     """
-    older = {n: state_dict.pop(f"{prefix}{_OLDER}{n}", None) for n in _OLDER_NAMES}
-    if older["absmax"] is not None:
-        return _both(-older["absmax"], older["absmax"])
-    if older["min"] is not None and older["max"] is not None:
-        is_log = older["index"] is not None
-        return _both(*(_first(older[n]) if is_log else older[n] for n in ("min", "max")))
     where = prefix
     if prefix + _TORCHS + MIN in state_dict:
         where = prefix + _TORCHS
@@ -82,11 +74,6 @@ def take_min_max(state_dict: dict[str, Any], prefix: str) -> Tensor | None:
 
 def _both(low: Tensor, high: Tensor) -> Tensor:
     return torch.stack([-low.detach(), high.detach()]).to(torch.float32)
-
-
-def _first(log: Tensor) -> Tensor:
-    """The one row of a log that was compacted; the unseen row of one that is empty."""
-    return log[0] if len(log) else log
 
 
 def warn_unseen(name: str) -> None:
