@@ -117,7 +117,6 @@ class UniformObserver(ObserverBase):
     def _load_from_state_dict(
         self, state_dict: dict[str, Tensor], prefix: str, *args: Any, **kwargs: Any
     ) -> None:
-        state_dict.setdefault(f"{prefix}eps", self.eps)  # onnxq's older checkpoints have none
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
         self.spec = self.spec.with_args(eps=float(self.eps))
 

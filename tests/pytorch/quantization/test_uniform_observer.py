@@ -35,9 +35,3 @@ def test_checkpoints_of_torchs_observers_load(name: str) -> None:
     assert own.state_dict().keys() == theirs.state_dict().keys()
     # the smallest scale is the checkpoint's
     assert torch.equal(own.calculate_qparams()[0], theirs.calculate_qparams()[0])
-
-
-def test_checkpoints_without_a_smallest_scale_load() -> None:
-    state = MinMaxObserver().state_dict()
-    del state["eps"]
-    MinMaxObserver().load_state_dict(state)
