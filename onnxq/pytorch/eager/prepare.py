@@ -26,7 +26,7 @@ from onnxq.pytorch.eager.layer_types import UNFOLDED, WHOLE
 from onnxq.pytorch.eager.propagation import propagate_qconfig_
 from onnxq.pytorch.eager.torch_ao import own_module
 from onnxq.pytorch.insertion.graph_prepare import prepare_graph, prepare_graph_qat
-from onnxq.pytorch.modules.door import Model, check_traceable, in_float32, opened
+from onnxq.pytorch.modules.adapter import Model, as_module, check_traceable, in_float32
 from onnxq.pytorch.modules.hooks import carry_over
 from onnxq.pytorch.modules.places import exchanged, places
 from onnxq.pytorch.nn import quantizable
@@ -205,7 +205,7 @@ def _traceable(model: Model, wanted_by: str) -> nn.Module:
         UnsupportedError: a ScriptModule.
         ModelError: no module, a path that holds no program; one made under inference_mode.
     """
-    module = opened(model)
+    module = as_module(model)
     check_traceable(module, wanted_by)
     tensors = itertools.chain(module.named_parameters(), module.named_buffers())
     frozen = [name for name, tensor in tensors if tensor.is_inference()]

@@ -28,8 +28,8 @@ from onnxq.pytorch.exporting.result import check_request, own_weights, tidy
 from onnxq.pytorch.exporting.script import bind_script, check_script_request, export_script
 from onnxq.pytorch.exporting.trace import trace
 from onnxq.pytorch.exporting.whole_layers import merge_directions
-from onnxq.pytorch.modules.door import Model, in_float32, is_scripted, opened, recorded
-from onnxq.pytorch.modules.transformers import twin_without_shortcuts
+from onnxq.pytorch.modules.adapter import Model, as_module, exported_axes, in_float32, is_scripted
+from onnxq.pytorch.modules.transformers import without_shortcuts
 from onnxq.pytorch.numerics.fake_quantize import FakeQuantize
 from onnxq.pytorch.train.agreeing_sums import warn_of_sums
 from onnxq.pytorch.train.conversion import check_prepared, convert_in_place
@@ -118,7 +118,7 @@ def export(
     check_format(format)
     if path is not None:
         io.check_writable(path)  # before the work, not after it
-    module = opened(module)
+    module = as_module(module)
     if is_scripted(module):
         check_script_request(opset == DEFAULT_OPSET, input_names, output_names, dynamic_axes)
         model = export_script(module.eval(), bind_script(module, inputs))
@@ -132,13 +132,13 @@ def export(
     check_dtypes(module)
     check_projections(module)
     given = without_cache(module, bind(module, inputs, input_names))
-    asked = recorded(module, given) if dynamic_axes is None else resolved(dynamic_axes, given)
+    asked = exported_axes(module, given) if dynamic_axes is None else resolved(dynamic_axes, given)
     with eval_mode(module):
         outputs = run_in_numbers(module, given)
         axes = asked or batch_axes(module, given)
         bound = traceable(given, axes)
         names = output_names or names_of(outputs, bound.tensors)
-        traced = twin_without_shortcuts(module)
+        traced = without_shortcuts(module)
         if is_flat(bound, outputs):
             model = trace(traced, bound, axes, opset, names)
         else:

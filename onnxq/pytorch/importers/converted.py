@@ -30,7 +30,7 @@ _HOMES = ("torch.ao.nn.quantized", "torch.ao.nn.intrinsic.quantized")
 def is_converted(model: nn.Module) -> bool:
     """Whether the model computes on quantized tensors of torch.
 
-    Dynamic modules of torch.ao are not asked about: they have given way to their float twins.
+    Dynamic modules of torch.ao are not asked about: they have given way to float modules.
     """
     if any(type(part).__module__.startswith(_HOMES) for part in model.modules()):
         return True

@@ -25,7 +25,8 @@ from onnxq.pytorch.exporting.check_quantized import check_in_steps
 from onnxq.pytorch.exporting.exporter import DEFAULT_OPSET, export
 from onnxq.pytorch.importers.converted import is_converted, traceable
 from onnxq.pytorch.importers.copying import copy_structure
-from onnxq.pytorch.importers.dynamic_modules import quantize_twins
+from onnxq.pytorch.importers.dequantized import dequantized_modules
+from onnxq.pytorch.importers.dynamic_modules import quantize_again
 from onnxq.pytorch.importers.float_results import FloatResults, treat_float_results
 from onnxq.pytorch.importers.int8_weights import (
     ImportedWeights,
@@ -44,7 +45,6 @@ from onnxq.pytorch.importers.programs import (
     traceable_program,
 )
 from onnxq.pytorch.importers.tensor_quantizers import has_tensor_quantizers, with_own_quantizers
-from onnxq.pytorch.importers.twins import find_twins
 from onnxq.qdq.qoperator import check_format
 from onnxq.qdq.tidy import as_format, count_grids, output_scales, tidy_quantized
 from onnxq.qdq.tidy.sums import disagreeing_sums
@@ -244,21 +244,21 @@ def _converted(model: nn.Module) -> nn.Module:
 
 def _torch_ao(model: nn.Module, inputs: Inputs, options: _Options) -> _Imported:
     """Converted models, static and dynamic, and modules with fake quantization by hand."""
-    twins, modules = find_twins(model)
-    made = copy_structure(model, {**modules, **packed_weights(model, twins.paths)})
+    dequantized, modules = dequantized_modules(model)
+    made = copy_structure(model, {**modules, **packed_weights(model, dequantized.paths)})
     bound = bind(made, inputs)
     static = is_converted(made)
     if static:
         made = traceable(made, bound)
     # what is float now is compared in float rounding, or, where it rounds by itself, in steps below
-    in_steps = options.tolerance if static else (None if twins.paths else ANY_DIFFERENCE)
+    in_steps = options.tolerance if static else (None if dequantized.paths else ANY_DIFFERENCE)
     exported = _exported(made, inputs, replace(options, tolerance=in_steps))
-    if not static and not twins.paths:
+    if not static and not dequantized.paths:
         return _written_out(made, exported, bound, options)
     if static:
-        _check(made if twins.paths else _Dequantized(model).eval(), exported, bound, options)
-    if twins.paths:
-        exported = quantize_twins(made, exported, twins, _limit(options))
+        _check(made if dequantized.paths else _Dequantized(model).eval(), exported, bound, options)
+    if dequantized.paths:
+        exported = quantize_again(made, exported, dequantized, _limit(options))
     return _finished(exported, bound, options)
 
 

@@ -32,7 +32,7 @@ from onnxq.pytorch.exporting.exporter import eval_mode, traceable
 from onnxq.pytorch.exporting.quiet import quiet_exporter
 from onnxq.pytorch.exporting.users_line import users_line
 from onnxq.pytorch.exporting.whole_layers import WholeLayers
-from onnxq.pytorch.modules.transformers import twin_without_shortcuts
+from onnxq.pytorch.modules.transformers import without_shortcuts
 from onnxq.pytorch.programs.buffer_updates import BufferUpdate, buffer_updates, left_out
 from onnxq.pytorch.programs.dropouts import (
     Dropouts,
@@ -41,7 +41,7 @@ from onnxq.pytorch.programs.dropouts import (
     train_dropouts,
 )
 from onnxq.pytorch.programs.out_of_place import make_out_of_place
-from onnxq.pytorch.programs.own_gradients import FunctionCall, OwnGradients, settle
+from onnxq.pytorch.programs.own_gradients import FunctionCall, OwnGradients, remove_marks
 from onnxq.pytorch.programs.regions import inline_regions
 from onnxq.pytorch.programs.take_apart import take_apart
 
@@ -119,7 +119,7 @@ def program_of(
         bound = traceable(given, axes)
         dropouts = train_dropouts(model, bound)
         model.eval()
-        flat = flattened(twin_without_shortcuts(model), bound)
+        flat = flattened(without_shortcuts(model), bound)
         finds_lengths = asked is None and left_open is Open.LENGTHS
         lengths = length_axes(model, bound, axes) if finds_lengths else {}
         with (
@@ -136,7 +136,7 @@ def program_of(
     make_out_of_place(exported)
     restore_rates(exported, model, dropouts)
     take_apart(exported)
-    functions = settle(exported, own_gradients)
+    functions = remove_marks(exported, own_gradients)
     notes = _fixed_lengths(exported, bound, lengths)
     return Program(exported, bound, axes, outputs, dropouts, notes, functions, updates)
 
@@ -163,7 +163,7 @@ def _updates(
     buffers = left_out(model, exported, dropouts.buffers)
     if not buffers:
         return ()
-    flat = flattened(twin_without_shortcuts(copy.deepcopy(model).train()), bound)
+    flat = flattened(without_shortcuts(copy.deepcopy(model).train()), bound)
     try:
         with quiet_exporter(flat), WholeLayers(), EvenBounds():
             trained = _exported(flat, bound, Axes({}, {}), {})

@@ -455,14 +455,14 @@ def test_a_tensor_that_the_module_only_has_copies_of_is_rounded_there() -> None:
     assert {value.producer().op_type for value in gemm.inputs} == {"DequantizeLinear"}
 
 
-@pytest.mark.parametrize("door", [prepare_qat, prepare, annotate])
+@pytest.mark.parametrize("function", [prepare_qat, prepare, annotate])
 @pytest.mark.parametrize(
     ("qconfig", "words"),
     [("x86", r"Write .*\('x86'\)"), ("x68", "Did you mean 'x86'"), ({}, "from_dict"),
      ((), "qconfig is a tuple"), (get_default_qconfig(), r"Write QConfigMapping\(qconfig\)")],
 )  # fmt: skip
 def test_what_is_no_mapping_is_told_how_to_make_one(
-    door: Callable[..., object], qconfig: object, words: str
+    function: Callable[..., object], qconfig: object, words: str
 ) -> None:
     with pytest.raises(QConfigError, match=words):
-        door(nn.Linear(3, 2), inputs=(torch.ones(1, 3),), qconfig=qconfig)
+        function(nn.Linear(3, 2), inputs=(torch.ones(1, 3),), qconfig=qconfig)

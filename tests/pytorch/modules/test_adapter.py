@@ -10,7 +10,7 @@ from onnxq.errors import ModelError, UnsupportedError
 from onnxq.ort import runtime
 from onnxq.pytorch import export
 from onnxq.pytorch.arguments.bound_inputs import bind
-from onnxq.pytorch.modules.door import check_traceable, in_float32, opened, recorded
+from onnxq.pytorch.modules.adapter import as_module, check_traceable, exported_axes, in_float32
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,7 +51,7 @@ FORMS: dict[str, Callable[[Any], Any]] = {
 
 @pytest.mark.parametrize("form", FORMS)
 def test_every_form_computes_what_the_module_does_in_eval_mode(form: str, net: Net) -> None:
-    made = opened(FORMS[form](net.train()))
+    made = as_module(FORMS[form](net.train()))
     with torch.no_grad():
         assert torch.equal(made.eval()(X), net.eval()(X))
     names = {name for name, _ in net.named_parameters()}
@@ -72,12 +72,12 @@ def test_a_program_is_exported_with_its_own_axes(net: Net, tmp_path: Path) -> No
 
 
 def test_axes_of_a_program_have_its_ranges(net: Net) -> None:
-    made = opened(program(net, 9))
-    axes = recorded(made, bind(made, X))
+    made = as_module(program(net, 9))
+    axes = exported_axes(made, bind(made, X))
     assert axes is not None
     assert axes.of == {"x": {0: "batch"}}
     assert axes.ranges["batch"][1] == 9
-    assert recorded(net, bind(net, X)) is None
+    assert exported_axes(net, bind(net, X)) is None
 
 
 def _traced(net: nn.Module) -> Any:
@@ -110,12 +110,12 @@ def test_half_precision_is_exported_in_float32_with_a_note(dtype: torch.dtype) -
 def test_other_things_are_refused(tmp_path: Path) -> None:
     (tmp_path / "no.pt2").write_bytes(b"no")
     with pytest.raises(ModelError, match="is no zip archive"):
-        opened(tmp_path / "no.pt2")
+        as_module(tmp_path / "no.pt2")
     with pytest.raises(ModelError, match=r"wanted a torch\.nn\.Module"):
-        opened(Net)  # type: ignore[arg-type]
+        as_module(Net)  # type: ignore[arg-type]
 
 
 def test_a_module_that_has_an_orig_mod_of_its_own_is_itself() -> None:
     module = nn.Linear(2, 2)
     module._orig_mod = nn.ReLU()
-    assert opened(module) is module
+    assert as_module(module) is module

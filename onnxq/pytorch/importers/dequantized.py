@@ -1,4 +1,4 @@
-"""Float twins of dynamically quantized torch.ao modules: the same module, with its weights' values.
+"""Float modules of dynamically quantized torch.ao modules, with their dequantized weights.
 
     DynamicQuantizedLinear   ->  nn.Linear,  weight = codes * scale, exactly
     DynamicQuantizedLSTM     ->  nn.LSTM     (with two directions: one nn.LSTM for each, because
@@ -30,7 +30,7 @@ FUSED = "torch.ao.nn.intrinsic.quantized.dynamic"
 
 
 @dataclass(slots=True)
-class Twins:
+class Dequantized:
     """Modules that were put in, and the scales that give the codes back.
 
     Attributes:
@@ -60,15 +60,15 @@ class Twins:
         return real
 
 
-def find_twins(model: nn.Module) -> tuple[Twins, dict[int, nn.Module]]:
-    """The float twin of every dynamically quantized module of the model, by its id.
+def dequantized_modules(model: nn.Module) -> tuple[Dequantized, dict[int, nn.Module]]:
+    """The float module of every dynamically quantized module of the model, by its id.
 
     `copying.copy_structure` puts them in their places.
 
     Raises:
-        UnsupportedError: a module that has no float twin.
+        UnsupportedError: a module that has no float form.
     """
-    twins, made = Twins({}, {}), dict[int, nn.Module]()
+    dequantized, made = Dequantized({}, {}), dict[int, nn.Module]()
     for path, module in model.named_modules():
         home, kind = type(module).__module__, type(module).__name__
         if not home.startswith((DYNAMIC, FUSED)) or kind in (
@@ -81,31 +81,31 @@ def find_twins(model: nn.Module) -> tuple[Twins, dict[int, nn.Module]]:
                 f"module '{path}': {kind} of {home} cannot be imported; known are "
                 f"{', '.join(_MAKERS)}. Put the float module back and let onnxq quantize it."
             )
-        made[id(module)] = _MAKERS[kind](module, twins, path).eval()
-    return twins, made
+        made[id(module)] = _MAKERS[kind](module, dequantized, path).eval()
+    return dequantized, made
 
 
-def _linear(module: Any, twins: Twins, path: str) -> nn.Module:
-    weight, bias = twins.take(module.weight(), path), module.bias()
+def _linear(module: Any, dequantized: Dequantized, path: str) -> nn.Module:
+    weight, bias = dequantized.take(module.weight(), path), module.bias()
     made = nn.Linear(module.in_features, module.out_features, bias is not None)
     _fill(made, {"weight": weight, "bias": bias})
     return made
 
 
-def _linear_relu(module: Any, twins: Twins, path: str) -> nn.Module:
-    return nn.Sequential(_linear(module, twins, path), nn.ReLU())
+def _linear_relu(module: Any, dequantized: Dequantized, path: str) -> nn.Module:
+    return nn.Sequential(_linear(module, dequantized, path), nn.ReLU())
 
 
 def _fill(made: nn.Module, values: Mapping[str, Tensor | None]) -> None:
     made.load_state_dict({k: v.detach() for k, v in values.items() if v is not None})
 
 
-def _cell(kind: type[nn.RNNCellBase]) -> Callable[[Any, Twins, str], nn.Module]:
-    def make(module: Any, twins: Twins, path: str) -> nn.Module:
+def _cell(kind: type[nn.RNNCellBase]) -> Callable[[Any, Dequantized, str], nn.Module]:
+    def make(module: Any, dequantized: Dequantized, path: str) -> nn.Module:
         named = {} if kind is not nn.RNNCell else {"nonlinearity": module.nonlinearity}
         bias = module.get_bias()["bias_ih"] is not None
         made = kind(module.input_size, module.hidden_size, bias, **named)
-        values = {k: twins.take(w, path) for k, w in module.get_weight().items()}
+        values = {k: dequantized.take(w, path) for k, w in module.get_weight().items()}
         # not module.bias_ih: torch leaves random numbers there, and computes with the packed ones
         _fill(made, {**values, **module.get_bias()})
         return made
@@ -113,9 +113,9 @@ def _cell(kind: type[nn.RNNCellBase]) -> Callable[[Any, Twins, str], nn.Module]:
     return make
 
 
-def _recurrent(kind: type[nn.LSTM | nn.GRU]) -> Callable[[Any, Twins, str], nn.Module]:
-    def make(module: Any, twins: Twins, path: str) -> nn.Module:
-        values = {k: twins.take(w, path) for k, w in module.get_weight().items()}
+def _recurrent(kind: type[nn.LSTM | nn.GRU]) -> Callable[[Any, Dequantized, str], nn.Module]:
+    def make(module: Any, dequantized: Dequantized, path: str) -> nn.Module:
+        values = {k: dequantized.take(w, path) for k, w in module.get_weight().items()}
         values |= {k: b for k, b in module.get_bias().items() if b is not None}
         if not module.bidirectional:
             made = _layers(kind, module, module.input_size, module.num_layers)
@@ -177,7 +177,7 @@ class BothWays(nn.Module):
         return tuple(state[index : index + 1] for state in hx)
 
 
-_MAKERS: dict[str, Callable[[Any, Twins, str], nn.Module]] = {
+_MAKERS: dict[str, Callable[[Any, Dequantized, str], nn.Module]] = {
     "Linear": _linear,
     "LinearReLU": _linear_relu,
     "LSTM": _recurrent(nn.LSTM),

@@ -1,4 +1,4 @@
-"""Modules in every form that users hold one, as a plain nn.Module: the door of export and training.
+"""Adapter of export and training: a plain nn.Module of every form in which users have a model.
 
     ExportedProgram, path of a .pt2, program.module()  ->  its graph, with weights by their names
     torch.compile(module)                              ->  module
@@ -41,7 +41,7 @@ _TRAINS = {  # operator -> position of the argument that says whether it trains
 }
 
 
-def opened(model: Model) -> nn.Module:
+def as_module(model: Model) -> nn.Module:
     """The plain module.
 
     Args:
@@ -60,7 +60,7 @@ def opened(model: Model) -> nn.Module:
             "class), an ExportedProgram of torch.export, or the path of a .pt2 file."
         )
     if isinstance(model, OptimizedModule):  # of torch.compile
-        return opened(model._orig_mod)  # noqa: SLF001  # torch has no other name for it
+        return as_module(model._orig_mod)  # noqa: SLF001  # torch has no other name for it
     if _is_program(model):
         return _evaluated(model)
     if is_scripted(model):
@@ -101,13 +101,13 @@ def in_float32(inputs: Any) -> Any:
     return pytree.tree_map_only(torch.Tensor, usable, inputs)
 
 
-def recorded(model: nn.Module, bound: BoundInputs) -> Axes | None:
+def exported_axes(model: nn.Module, bound: BoundInputs) -> Axes | None:
     """The dynamic axes that a program was exported with; None: the module is no program.
 
     A size that is computed from another one counts as fixed.
 
     Args:
-        model: of `opened`.
+        model: of `as_module`.
         bound: example inputs.
     """
     if not isinstance(model, fx.GraphModule) or not model.meta.get(_MARK):
