@@ -92,7 +92,7 @@ def _results(outputs: object) -> list[torch.Tensor]:
 
 def _row(name: str, one: Run) -> str:
     found = one.annotations
-    left = {node for each in found.unplaced for node in each.nodes}
+    left = {node for each in found.unannotated for node in each.nodes}
     return line(
         name,
         sum(len(group.nodes) + len(group.numbers) for group in found.groups),

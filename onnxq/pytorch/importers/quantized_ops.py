@@ -179,8 +179,7 @@ def _cat(activation: Callable[[Tensor], Tensor]) -> Handler:
     def handler(
         region: Region, xs: Sequence[Tensor], dim: int, scale: Any = None, zero_point: Any = None
     ) -> Tensor:
-        qparams = [region.need_qparams(x, "cat") for x in xs]
-        first = qparams[0]
+        first, *_ = [region.need_qparams(x, "cat") for x in xs]
         qparams = first if scale is None else region.new_qparams(scale, zero_point, first.dtype)
         return region.put(activation(torch.cat(list(xs), dim)), qparams)
 

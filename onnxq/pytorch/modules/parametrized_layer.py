@@ -16,17 +16,12 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from onnxq.pytorch.modules.transposed import TRANSPOSED, WEIGHTED
+from onnxq.pytorch.modules.transposed import CONV_TRANSPOSE, TRANSPOSED, WEIGHTED
 
 if TYPE_CHECKING:
     from torch import Tensor, fx
 
 _NAMES = ("weight", "bias")
-_TRANSPOSED_CONVS = (
-    functional.conv_transpose1d,
-    functional.conv_transpose2d,
-    functional.conv_transpose3d,
-)
 
 
 class ParametrizedLayer(nn.Module):
@@ -104,7 +99,7 @@ def _computed(layer: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Ten
         return functional.linear(x, weight, bias)
     numbers = (layer.groups, layer.dilation)
     if isinstance(layer, TRANSPOSED):
-        convolve: Any = _TRANSPOSED_CONVS[weight.ndim - 3]
+        convolve: Any = CONV_TRANSPOSE[weight.ndim - 3]
         padding = (layer.padding, layer.output_padding)
         y: Tensor = convolve(x, weight, bias, layer.stride, *padding, *numbers)
         return y

@@ -123,7 +123,7 @@ def test_the_model_itself_is_left_as_it_is_unless_in_place() -> None:
     prepare_qat(net)
     assert type(net.stem) is intrinsic.ConvBnReLU2d
     assert prepare_qat(net, inplace=True) is net
-    stem: nn.Module = net.stem
+    stem = net.get_submodule("stem")
     assert type(stem) is fused.ConvBnReLU2d
 
 

@@ -139,9 +139,10 @@ def test_with_stubs_it_trains_and_runs_in_integers() -> None:
     assert type(trained.last) is qat.ConvTranspose2d
     train(trained, x)
     quantized = convert(trained.apply(freeze_bn_stats).apply(disable_observer).eval())
-    assert type(quantized.last) is nnq.ConvTranspose2d
+    last: Any = quantized.last
+    assert type(last) is nnq.ConvTranspose2d
     with torch.no_grad():
-        step = float(quantized.last.scale)
+        step = float(last.scale)
         assert float((trained(x) - quantized(x)).abs().max()) <= 1.01 * step
     exported = export(quantized, x)
     assert operators(exported)["QLinearConv"] == 2

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import TYPE_CHECKING, Self
 
-from torch import nn
-
-from onnxq.pytorch.modules.transposed import arguments_of
+from onnxq.pytorch.modules.transposed import CONVS, TRANSPOSED, arguments_of
 from onnxq.pytorch.nn.quantized.convolution import (
     Convolution,
     ConvolutionBase,
@@ -14,11 +12,13 @@ from onnxq.pytorch.nn.quantized.convolution import (
 )
 from onnxq.pytorch.nn.quantized.prepared import check_layer, core_of, float_weights
 from onnxq.pytorch.nn.quantized.weighted import Weighted
+from onnxq.pytorch.nn.triplets import triplet
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import torch
+    from torch import nn
 
 
 class _ConvNd(Weighted, ConvolutionBase):
@@ -79,43 +79,19 @@ class _ConvTranspose(TransposedConvolution, _ConvNd):
         return self.activated(self.convolved(x, output_size))
 
 
-class Conv1d(_Conv):
-    """torch.nn.Conv1d on int8 weights; x: fake-quantized (batch, channels, length)."""
-
-    float_type: ClassVar[type[nn.Module]] = nn.Conv1d
-    dims = 1
-
-
-class Conv2d(_Conv):
-    """torch.nn.Conv2d on int8 weights; x: fake-quantized (batch, channels, height, width)."""
-
-    float_type: ClassVar[type[nn.Module]] = nn.Conv2d
-    dims = 2
-
-
-class Conv3d(_Conv):
-    """torch.nn.Conv3d on int8 weights; x: fake-quantized (batch, channels, *spatial)."""
-
-    float_type: ClassVar[type[nn.Module]] = nn.Conv3d
-    dims = 3
-
-
-class ConvTranspose1d(_ConvTranspose):
-    """torch.nn.ConvTranspose1d on int8 weights; x: fake-quantized (batch, channels, length)."""
-
-    float_type: ClassVar[type[nn.Module]] = nn.ConvTranspose1d
-    dims = 1
-
-
-class ConvTranspose2d(_ConvTranspose):
-    """torch.nn.ConvTranspose2d on int8 weights; x: fake-quantized (batch, channels, *spatial)."""
-
-    float_type: ClassVar[type[nn.Module]] = nn.ConvTranspose2d
-    dims = 2
-
-
-class ConvTranspose3d(_ConvTranspose):
-    """torch.nn.ConvTranspose3d on int8 weights; x: fake-quantized (batch, channels, *spatial)."""
-
-    float_type: ClassVar[type[nn.Module]] = nn.ConvTranspose3d
-    dims = 3
+Conv1d, Conv2d, Conv3d = triplet(
+    __name__,
+    "Conv",
+    "torch.nn.Conv{n}d on int8 weights; x: fake-quantized (batch, channels, *spatial).",
+    _Conv,
+    float_type=lambda n: CONVS[n - 1],
+    dims=lambda n: n,
+)
+ConvTranspose1d, ConvTranspose2d, ConvTranspose3d = triplet(
+    __name__,
+    "ConvTranspose",
+    "torch.nn.ConvTranspose{n}d on int8 weights; x: fake-quantized (batch, channels, *spatial).",
+    _ConvTranspose,
+    float_type=lambda n: TRANSPOSED[n - 1],
+    dims=lambda n: n,
+)
