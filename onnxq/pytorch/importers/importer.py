@@ -24,7 +24,6 @@ from onnxq.pytorch.arguments.forward import flatten
 from onnxq.pytorch.exporting.check_quantized import check_in_steps
 from onnxq.pytorch.exporting.exporter import DEFAULT_OPSET, export
 from onnxq.pytorch.importers.converted import is_converted, traceable
-from onnxq.pytorch.importers.copying import copy_structure
 from onnxq.pytorch.importers.dequantized import dequantized_modules
 from onnxq.pytorch.importers.dynamic_modules import quantize_again
 from onnxq.pytorch.importers.float_results import FloatResults, treat_float_results
@@ -51,7 +50,7 @@ from onnxq.qdq.tidy.sums import disagreeing_sums
 from onnxq.quantized.quantized_model import QuantizedModel
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     import onnx_ir as ir
@@ -60,6 +59,39 @@ if TYPE_CHECKING:
     from onnxq.pytorch.arguments.axes import DynamicAxes
     from onnxq.pytorch.arguments.bound_inputs import BoundInputs, Inputs
     from onnxq.targets import Target
+
+# --- A copy of a module's structure, that shares its tensors and puts other things in given places.
+#
+# copy.deepcopy packs quantized weights again, for the engine of the moment, which may refuse them.
+
+
+def copy_structure(model: nn.Module, replaced: Mapping[int, nn.Module]) -> nn.Module:
+    """The module and its submodules anew, tensors and other attributes shared.
+
+    Args:
+        model: it stays as it is, as long as nobody writes into the tensors of the copy.
+        replaced: id of a submodule, or of an object in an attribute -> the module in its place.
+    """
+    return _copy(model, dict(replaced))
+
+
+def _copy(module: nn.Module, known: dict[int, nn.Module]) -> nn.Module:
+    if id(module) in known:
+        return known[id(module)]
+    made: nn.Module = object.__new__(type(module))
+    known[id(module)] = made
+    for name, value in vars(module).items():
+        # dictionaries of parameters, buffers and hooks are the module's own; what is in them is not
+        made.__dict__[name] = type(value)(value) if isinstance(value, dict) else value
+    children = made.__dict__["_modules"]
+    for name, child in children.items():
+        children[name] = None if child is None else _copy(child, known)
+    for name, value in list(vars(made).items()):
+        if id(value) in known and name not in children:
+            del made.__dict__[name]
+            setattr(made, name, known[id(value)])
+    return made
+
 
 # What torch says about itself, that a caller can do nothing about: message as a regex.
 _NOISE = (

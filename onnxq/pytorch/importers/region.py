@@ -12,17 +12,19 @@ ONNX Runtime turns DQ -> op -> Q into its integer operator. Works while torch.ex
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import sys
 from math import inf
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
 from onnxq.errors import UnsupportedError
 from onnxq.pytorch.importers.activation_qparams import Constants, TracedQParams, stored_type
-from onnxq.pytorch.importers.quantized_functional import on_floats
 from onnxq.pytorch.numerics.boundary import leave_integers
 from onnxq.pytorch.numerics.rounding_ops import NO_AXIS, dequantize_linear, quantize_linear
 
@@ -30,6 +32,81 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     Handler = Callable[..., Any]
+    from collections.abc import Callable
+
+
+# --- torch.ao.nn.quantized.functional on float tensors: its functions refuse tensors of float32.
+#
+# They ask `input.is_quantized`, which no TorchFunctionMode sees. While a Region runs, what stands
+# under their names calls what they would call.
+
+_HOMES = ("torch.ao.nn.quantized.functional", "torch.nn.quantized.functional")
+_SAME = (
+    "adaptive_avg_pool2d", "adaptive_avg_pool3d", "avg_pool2d", "avg_pool3d", "hardsigmoid",
+    "hardtanh", "interpolate", "max_pool1d", "max_pool2d", "upsample", "upsample_bilinear",
+    "upsample_nearest",
+)  # fmt: skip
+"""Functions that are torch.nn.functional's, behind the question."""
+
+
+def _elu(input: Tensor, scale: float, zero_point: int, alpha: float = 1.0) -> Any:
+    return torch.ops.quantized.elu(input, scale, zero_point, alpha)
+
+
+def _celu(input: Tensor, scale: float, zero_point: int, alpha: float = 1.0) -> Any:
+    return torch.ops.quantized.celu(input, scale, zero_point, alpha)
+
+
+def _hardswish(input: Tensor, scale: float, zero_point: int) -> Any:
+    return torch.ops.quantized.hardswish(input, scale, zero_point)
+
+
+def _leaky_relu(
+    input: Tensor,
+    negative_slope: float = 0.01,
+    inplace: object = False,
+    scale: float | None = None,
+    zero_point: int | None = None,
+) -> Any:
+    if scale is None or zero_point is None:
+        return functional.leaky_relu(input, negative_slope)
+    return torch.ops.quantized.leaky_relu(input, negative_slope, bool(inplace), scale, zero_point)
+
+
+def _threshold(input: Tensor, threshold: float, value: float) -> Any:
+    return functional.threshold(input, threshold, value)
+
+
+def _clamp(input: Tensor, min_: float, max_: float) -> Any:
+    return torch.clamp(input, min_, max_)
+
+
+def _replacements() -> dict[str, Callable[..., Any]]:
+    made: dict[str, Callable[..., Any]] = {name: getattr(functional, name) for name in _SAME}
+    return made | {
+        "celu": _celu,
+        "clamp": _clamp,
+        "elu": _elu,
+        "hardswish": _hardswish,
+        "leaky_relu": _leaky_relu,
+        "threshold": _threshold,
+    }
+
+
+@contextlib.contextmanager
+def on_floats() -> Iterator[None]:
+    """A context in which the functions take float tensors."""
+    homes = [sys.modules[name] for name in _HOMES if name in sys.modules]
+    found = [(home, name) for home in homes for name in _replacements() if hasattr(home, name)]
+    kept = [(home, name, getattr(home, name)) for home, name in found]
+    try:
+        for home, name in found:
+            setattr(home, name, _replacements()[name])
+        yield
+    finally:
+        for home, name, function in kept:
+            setattr(home, name, function)
+
 
 # Functions of a quantized tensor whose result has its qparams (torch/aten/native/quantized/cpu).
 KEEP_QPARAMS = frozenset(

@@ -25,10 +25,10 @@ from onnxq.pytorch.nn.quantized import DeQuantize
 from onnxq.pytorch.nn.quantized.observed import output_fake_quantize
 from onnxq.pytorch.numerics.check_observed import check_observed_values
 from onnxq.pytorch.numerics.fake_quantize import FakeQuantize
+from onnxq.pytorch.numerics.observing import Observing
 from onnxq.pytorch.numerics.ranks import check_not_sharded
 from onnxq.pytorch.train.agreeing_sums import let_sums_agree
 from onnxq.pytorch.train.annotations import ANNOTATIONS
-from onnxq.pytorch.train.finite_parameters import check_parameters
 from onnxq.pytorch.train.mappings import DYNAMIC_MAPPING, STATIC_MAPPING
 from onnxq.pytorch.train.never_ran import leave_float
 from onnxq.pytorch.train.parametrizations import materialize_weights, remove_parametrizations
@@ -40,6 +40,52 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     Types = Mapping[type[nn.Module], type[nn.Module]]
+    from collections.abc import Iterator
+
+    from torch import Tensor
+
+# --- Parameters that training has driven out of float32's numbers, asked for before codes are made.
+#
+# Codes cannot say NaN: NaN quantized is some code, and the converted module gives numbers
+# where the trained one gave none. Observers see it while they watch; parameters may diverge after
+# that, and those of layers that stay in float are watched by none.
+
+STATISTICS = ("running_mean", "running_var")
+
+
+def check_parameters(module: nn.Module) -> None:
+    """Passes a module whose parameters and statistics are numbers.
+
+    An infinite buffer, or one that is not trained, may be a mask; running statistics may not.
+
+    Raises:
+        ModelError: one holds NaN, or is trained and infinite; the message names it.
+    """
+    found = [f"'{name}' ({_share(~is_number)})" for name, is_number in _wrong(module)]
+    if found:
+        others = f", and {len(found) - 1} more" if len(found) > 1 else ""
+        raise ModelError(
+            f"{type(module).__name__}: {found[0]}{others} holds NaN or infinite values, of which "
+            "codes cannot be made. Training has diverged: go back to a checkpoint from before, and "
+            "lower the learning rate or clip gradients."
+        )
+
+
+def _wrong(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    """Name and mask of the elements that are numbers, of each tensor where some are not."""
+    observers = {id(x) for p in module.modules() if isinstance(p, Observing) for x in p.buffers()}
+    for name, x in (*module.named_parameters(), *module.named_buffers()):
+        if id(x) in observers or x.is_meta or not x.is_floating_point():
+            continue
+        may_be_infinite = not x.requires_grad and not name.endswith(STATISTICS)
+        is_number = ~x.detach().isnan() if may_be_infinite else x.detach().isfinite()
+        if not bool(is_number.all()):
+            yield name, is_number
+
+
+def _share(wrong: Tensor) -> str:
+    return f"{int(wrong.sum())} of {wrong.numel()} elements"
+
 
 # Modules with parameters that compute in float between two quantizers, as they were trained.
 _FLOAT_BETWEEN_CODES = (nn.PReLU,)

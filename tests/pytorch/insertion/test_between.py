@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from onnxq.pytorch.insertion.between import kept_float, sums
+from onnxq.pytorch.insertion.annotate import kept_float, sums
 from onnxq.pytorch.insertion.operands import Operands
 from onnxq.pytorch.insertion.tensors import Tensors
 from onnxq.pytorch.insertion.view import View
