@@ -31,7 +31,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # run as a file
 import onnxq
 from onnxq.errors import OnnxqError
 from onnxq.pytorch import convert, disable_observer, export, prepare_qat
-from onnxq.pytorch.train.placements import PLACEMENTS
+from onnxq.pytorch.train.annotations import ANNOTATIONS
 from scripts._qat_models import MODELS, build
 from scripts._tables import escaped, head, line, versions
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from onnxq.checking.cross_findings import CrossFindings
-    from onnxq.pytorch.train.placements import Placements
+    from onnxq.pytorch.train.annotations import Annotations
 
 STEPS, RATE = 2, 1e-3
 
@@ -49,12 +49,12 @@ class Run:
     """Findings on a model.
 
     Attributes:
-        placements: of its quantizers.
+        annotations: of its quantizers.
         converted: difference between the trained and the converted module, relative.
         findings: of cross_check.
     """
 
-    placements: Placements
+    annotations: Annotations
     converted: float
     findings: CrossFindings
 
@@ -82,7 +82,7 @@ def run(name: str) -> Run:
     feeds = {key: x.numpy() for key, x in inputs.items()}
     rows = next(iter(inputs.values())).shape[0]
     findings = onnxq.cross_check(deployed, [feeds], batch_size=rows)
-    return Run(trained.meta[PLACEMENTS], worst, findings)
+    return Run(trained.meta[ANNOTATIONS], worst, findings)
 
 
 def _results(outputs: object) -> list[torch.Tensor]:
@@ -91,8 +91,8 @@ def _results(outputs: object) -> list[torch.Tensor]:
 
 
 def _row(name: str, one: Run) -> str:
-    found = one.placements
-    left = {node for each in found.unplaced for node in each.nodes}
+    found = one.annotations
+    left = {node for each in found.unannotated for node in each.nodes}
     return line(
         name,
         sum(len(group.nodes) + len(group.numbers) for group in found.groups),
@@ -124,7 +124,7 @@ def page(names: list[str]) -> Iterator[str]:
             yield line(name, *["-"] * 7, escaped(str(error))[:200])
             continue
         yield _row(name, one)
-        reasons[name] = Counter(one.placements.floats.values())
+        reasons[name] = Counter(one.annotations.floats.values())
     yield "\n## What stays float, and why\n"
     for name, counted in reasons.items():
         yield f"- **{name}**"

@@ -134,7 +134,7 @@ class Subject:
 
     def resting(self) -> Self:
         """The same with all scales at rest from the first step on."""
-        return replace(self, recipe=replace(self.recipe, settle=0, freeze=0))
+        return replace(self, recipe=replace(self.recipe, freeze_activations=0, freeze=0))
 
     def measured(self, bits: int, way: str) -> Row:
         """Cells behind the bits: the way, top-1 as deployed, agreeing images, time per step."""

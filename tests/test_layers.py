@@ -21,7 +21,7 @@ ROOMS = (
 """Folders and single files of onnxq, lowest first: each is named by what it knows."""
 TORCH_ROOMS = (
     "arguments", "numerics", "modules", "tensor_quant", "nn", "train", "exporting", "programs",
-    "placing", "importers", "eager", "quantization", "deployed",
+    "insertion", "importers", "eager", "quantization", "deployed",
 )
 TUNING_ROOMS = (
     "defaults", "judging", "timing", "evaluating", "measuring", "moving", "search", "tuned", "tune",
@@ -127,6 +127,25 @@ def test_the_torch_room_imports_late_only_what_a_torch_may_lack() -> None:
     }
     # torch.ao.quantization, which torch has announced to remove, and torchao
     assert late == {"onnxq.pytorch.importers.importer", "onnxq.pytorch.importers.programs"}
+
+
+LEAVING = ("torch.ao", "torch.quantization", "torch.nn.quantized", "torch.nn.intrinsic", "torchao")
+
+
+def test_what_torch_will_delete_is_imported_by_the_importers_alone() -> None:
+    found = {name for name in FILES for module in imports(name) if module.startswith(LEAVING)}
+    assert all(name.startswith("onnxq.pytorch.importers.") for name in found), found
+    # `torch.ao` is an attribute of torch, too, which needs no import
+    spelt = {
+        name
+        for name, file in FILES.items()
+        for node in ast.walk(ast.parse(file.read_text("utf-8")))
+        if isinstance(node, ast.Attribute) and ast.unparse(node).startswith(LEAVING)
+    }
+    assert not spelt
+    users = {name for name in FILES if any("pytorch.importers" in one for one in imports(name))}
+    outside = {name for name in users if not name.startswith("onnxq.pytorch.importers")}
+    assert outside == {"onnxq.pytorch"}
 
 
 def test_no_two_files_import_each_other_however_far_around() -> None:

@@ -10,7 +10,7 @@ them made a ResNet-50 ten times slower than one).
 
 from __future__ import annotations
 
-import ctypes
+import functools
 import importlib
 import itertools
 import threading
@@ -18,7 +18,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, SupportsIndex, TypeVar
+from typing import TYPE_CHECKING, Any, SupportsIndex, TypeVar
+
+from threadpoolctl import ThreadpoolController
 
 from onnxq.errors import QConfigError
 
@@ -91,57 +93,26 @@ def shares(size: int) -> list[slice]:
     return [slice(a, b) for a, b in itertools.pairwise(edges)]
 
 
-# --- BLAS
-
-
-@dataclass(frozen=True, slots=True)
-class _Blas:
-    """The two functions of a BLAS that has them; see `_find_blas`."""
-
-    get_threads: Callable[[], int]
-    set_threads: Callable[[int], object]
-
-
 _lock = threading.Lock()
-_before: list[int] = []
-"""BLAS threads before each `with` that runs: all but the first entry are 1."""
+_limits: list[Any] = []
+"""Limits to one BLAS thread, of each `with` that runs; the first knows the threads before them."""
 
 
 @contextmanager
 def _one_blas_thread() -> Iterator[None]:
-    if _BLAS is None:
-        yield
-        return
     with _lock:
-        _before.append(_BLAS.get_threads())
-        _BLAS.set_threads(1)
+        _limits.append(_libraries().limit(limits=1, user_api="blas"))
     try:
         yield
     finally:
         with _lock:
-            threads = _before.pop()  # whoever ends last puts back what the first one found
-            if not _before:
-                _BLAS.set_threads(threads)
+            limit = _limits.pop()
+            if not _limits:  # this was the first
+                limit.restore_original_limits()
 
 
-def _find_blas() -> _Blas | None:
-    """OpenBLAS as NumPy's wheels and conda bring it; None: another BLAS, which stays as it is.
-
-    Its functions are looked up through NumPy's extension module, which is linked against it.
-    """
-    try:
-        extension = importlib.import_module("numpy._core._multiarray_umath")
-        library = ctypes.CDLL(str(extension.__file__))
-    except (ImportError, OSError, AttributeError):
-        return None
-    for prefix, suffix in (("scipy_", "64_"), ("scipy_", ""), ("", "64_"), ("", "")):
-        try:
-            get_threads = getattr(library, f"{prefix}openblas_get_num_threads{suffix}")
-            set_threads = getattr(library, f"{prefix}openblas_set_num_threads{suffix}")
-        except AttributeError:
-            continue
-        return _Blas(get_threads, set_threads)
-    return None
-
-
-_BLAS = _find_blas()
+@functools.cache
+def _libraries() -> ThreadpoolController:
+    """The libraries with thread pools that the process has loaded, NumPy's BLAS among them."""
+    importlib.import_module("numpy")  # loads its BLAS
+    return ThreadpoolController()

@@ -20,6 +20,8 @@ Result = TypeVar("Result")
 class RayExecutor(Executor):
     """An Executor whose calls are Ray tasks of one CPU each; the nodes need onnxq, too.
 
+    Ray has none of its own: `ray.util.multiprocessing.Pool` gives no futures (ray issue 29456).
+
     Args:
         address: "auto", or "ray://host:port"; None: the Ray that this process is connected to, else
             a new one on this machine. What the constructor connects, `shutdown` disconnects.

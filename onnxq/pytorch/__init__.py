@@ -32,6 +32,7 @@ from onnxq.pytorch.eager.quantize import default_eval_fn, quantize, quantize_qat
 from onnxq.pytorch.exporting.dynamic_export import quantize_dynamic
 from onnxq.pytorch.exporting.exporter import export
 from onnxq.pytorch.importers import ImportedModelWarning, import_quantized
+from onnxq.pytorch.insertion.annotate import annotate
 from onnxq.pytorch.modules.factory import load_factory, load_module, load_weights
 from onnxq.pytorch.modules.float_functional import FloatFunctional
 from onnxq.pytorch.modules.stubs import DeQuantStub, QuantStub, QuantWrapper
@@ -46,7 +47,6 @@ from onnxq.pytorch.numerics.fake_quantize import (
     fake_quantize_module,
 )
 from onnxq.pytorch.numerics.synchronize import synchronize_ranks
-from onnxq.pytorch.placing.search import placements
 
 __all__ = [
     "DeQuantStub",
@@ -59,6 +59,7 @@ __all__ = [
     "QuantWrapper",
     "add_observer_",
     "add_quant_dequant",
+    "annotate",
     "check_observed_values",
     "convert",
     "default_eval_fn",
@@ -82,7 +83,6 @@ __all__ = [
     "nested_inputs",
     "parse_axis",
     "parse_input",
-    "placements",
     "prepare",
     "prepare_qat",
     "propagate_qconfig_",

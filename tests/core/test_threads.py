@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import contextvars
+import importlib
 import threading
 import time
 
 import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
 
-from onnxq.core import threads
 from onnxq.core.threads import in_parallel, shares, worker_count, workers
 from onnxq.errors import QConfigError
 
@@ -67,16 +69,21 @@ def test_fewer_than_one_worker_is_refused() -> None:
         pass
 
 
+def blas_threads() -> set[int]:
+    return {one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"}
+
+
 def test_blas_has_one_thread_inside_and_what_it_had_behind() -> None:
-    blas = threads._BLAS
-    if blas is None:
-        pytest.skip("this NumPy has another BLAS than OpenBLAS")
-    before = blas.get_threads()
-    blas.set_threads(2)  # not 1, which whatever ran before may have left
-    with workers(2):
-        assert blas.get_threads() == 1
-        with workers(1):
-            assert blas.get_threads() == 1
-        assert blas.get_threads() == 1
-    assert blas.get_threads() == 2
-    blas.set_threads(before)
+    importlib.import_module("numpy")
+    with threadpool_limits(limits=2, user_api="blas"):  # not 1, which may have been left behind
+        before = blas_threads()
+        if not before:
+            pytest.skip("threadpoolctl knows no BLAS in this NumPy")
+        elsewhere, overlapping = contextvars.copy_context(), workers(1)
+        with workers(2):
+            assert blas_threads() == {1}
+            elsewhere.run(overlapping.__enter__)
+            assert blas_threads() == {1}
+        assert blas_threads() == {1}
+        elsewhere.run(overlapping.__exit__, None, None, None)
+        assert blas_threads() == before

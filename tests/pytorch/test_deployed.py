@@ -15,7 +15,7 @@ from onnxq.pytorch.deployed import Feeding, compare
 
 
 class Joined(nn.Module):
-    """Two convolutions side by side, of one grid, and a sum."""
+    """Two convolutions side by side, of one scale, and a sum."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -25,4 +25,4 @@ def test_the_guide_runs(
     for block in blocks:
         exec(compile(block, "qat.md", "exec"), names)
     assert {p.name for p in tmp_path.iterdir()} == {"net.int8.onnx", "stubbed.int8.onnx"}
-    assert "with norm" in capsys.readouterr().out  # what placements prints
+    assert "with norm" in capsys.readouterr().out  # what annotate prints

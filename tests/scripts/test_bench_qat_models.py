@@ -20,6 +20,6 @@ def test_it_trains_and_onnx_runtime_computes_the_integers_that_the_reference_doe
     name: str,
 ) -> None:
     one = run(name)
-    assert one.placements.weights
+    assert one.annotations.weights
     assert not one.findings.differing
     assert not one.findings.first_difference

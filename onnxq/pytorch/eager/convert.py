@@ -13,14 +13,14 @@ from torch import nn
 
 from onnxq.errors import QConfigError, UnsupportedError, kind_of, nearest
 from onnxq.pytorch.eager.custom_config import QUANTIZED_CLASSES, entries_of
-from onnxq.pytorch.train.mappings import DYNAMIC_MAPPING, STATIC_MAPPING
-from onnxq.pytorch.train.successors import (
-    USUAL,
-    Successors,
+from onnxq.pytorch.train.conversion import (
+    DEFAULT_MAPPINGS,
+    ModuleMappings,
     check_prepared,
     convert_in_place,
     swapped,
 )
+from onnxq.pytorch.train.mappings import DYNAMIC_MAPPING, STATIC_MAPPING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -65,9 +65,9 @@ def convert(
         )
     argument = "convert_custom_config_dict"
     config = entries_of(convert_custom_config_dict, argument, (QUANTIZED_CLASSES,))
-    successors = _successors(mapping, config.get(QUANTIZED_CLASSES))
-    check_prepared(module, successors)  # before the copy: that of a GraphModule has another name
-    result = convert_in_place(module if inplace else copy.deepcopy(module), successors)
+    mappings = _mappings(mapping, config.get(QUANTIZED_CLASSES))
+    check_prepared(module, mappings)  # before the copy: that of a GraphModule has another name
+    result = convert_in_place(module if inplace else copy.deepcopy(module), mappings)
     if remove_qconfig:
         for part in result.modules():
             part.__dict__.pop("qconfig", None)
@@ -79,7 +79,7 @@ def swap_module(
     mapping: Mapping[type[nn.Module], type[nn.Module]],
     custom_module_class_mapping: Mapping[type[nn.Module], Any] | None = None,
 ) -> nn.Module:
-    """The module's quantized counterpart, if it has one and was prepared; else the module.
+    """The module's quantized module, if it has one and was prepared; else the module.
 
     Forward hooks of the user's own are kept.
 
@@ -92,23 +92,23 @@ def swap_module(
         QConfigError: a mapping of other things.
         CalibrationError: it was prepared, but has seen no data.
     """
-    return swapped(mod, _successors(mapping, custom_module_class_mapping))
+    return swapped(mod, _mappings(mapping, custom_module_class_mapping))
 
 
-def _successors(
+def _mappings(
     mapping: Mapping[type[nn.Module], type[nn.Module]] | None,
     custom: Mapping[type[nn.Module], Any] | None,
-) -> Successors:
+) -> ModuleMappings:
     """The usual ones with the user's in their place.
 
     Raises:
         QConfigError: a mapping of other things.
     """
     if mapping is None:
-        return replace(USUAL, custom=custom or {})
+        return replace(DEFAULT_MAPPINGS, custom=custom or {})
     check_mapping(mapping)
     dynamic = DYNAMIC_MAPPING if mapping is STATIC_MAPPING else {}
-    return Successors(mapping, dynamic, custom or {}, leaves_float=True)
+    return ModuleMappings(mapping, dynamic, custom or {}, leaves_float=True)
 
 
 def check_mapping(mapping: object) -> None:

@@ -35,7 +35,7 @@ COMPUTING: tuple[type[nn.Module], ...] = (
     *(
         kind
         for kind, quantized in STATIC_MAPPING.items()
-        if kind not in _OBSERVED_OTHERWISE and not getattr(quantized, "keeps_grid", False)
+        if kind not in _OBSERVED_OTHERWISE and not getattr(quantized, "keeps_qparams", False)
     ),
     *IN_FLOAT_BETWEEN_CODES,
 )

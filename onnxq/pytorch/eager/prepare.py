@@ -25,13 +25,13 @@ from onnxq.pytorch.eager.custom_config import OBSERVED_CLASSES, PREPARING, entri
 from onnxq.pytorch.eager.layer_types import UNFOLDED, WHOLE
 from onnxq.pytorch.eager.propagation import propagate_qconfig_
 from onnxq.pytorch.eager.torch_ao import own_module
-from onnxq.pytorch.modules.door import Model, check_traceable, in_float32, opened
+from onnxq.pytorch.insertion.graph_prepare import prepare_graph, prepare_graph_qat
+from onnxq.pytorch.modules.adapter import Model, as_module, check_traceable, in_float32
 from onnxq.pytorch.modules.hooks import carry_over
 from onnxq.pytorch.modules.places import exchanged, places
 from onnxq.pytorch.nn import quantizable
 from onnxq.pytorch.nn.qat.linear_in_blocks import LinearInBlocks
 from onnxq.pytorch.nn.quantizable.activation import why_whole
-from onnxq.pytorch.placing.graph_prepare import prepare_graph, prepare_graph_qat
 from onnxq.pytorch.train.mappings import QAT_MAPPING
 from onnxq.pytorch.train.sources import watch_first_pass
 from onnxq.qconfig import FakeQuantSpec, QConfig, QConfigDynamic
@@ -67,7 +67,7 @@ def prepare(
         prepare_custom_config_dict: {"float_to_observed_custom_module_class": {type: type with
             from_float}}, and what propagate_qconfig_ reads.
         inputs: example inputs, for a model without stubs and qconfigs: what is observed is what
-            onnxq.prepare quantizes in the exported model (see pytorch/placing/graph_prepare.py).
+            onnxq.prepare quantizes in the exported model (see pytorch/insertion/graph_prepare.py).
             The arguments above stay as they are then.
         qconfig: with `inputs`; names nodes and tensors of the exported model. None: the default.
         target: with `inputs`; as for onnxq.prepare.
@@ -141,10 +141,10 @@ def prepare_qat(
         inplace: changes the model itself.
         inputs: example inputs, for a model without stubs, qconfigs and fused layers: it is traced
             and quantized where onnxq.prepare quantizes the exported model (see
-            onnxq.pytorch.placing.graph_prepare). The arguments above stay as they are then.
+            onnxq.pytorch.insertion.graph_prepare). The arguments above stay as they are then.
         qconfig: with `inputs`; names nodes and tensors of the exported model. None: the default.
             Its `improve` names improvements of weights, made from `inputs`: training starts from
-            them (see onnxq.pytorch.placing.improved_start).
+            them (see onnxq.pytorch.insertion.improved_start).
         target: with `inputs`; as for onnxq.prepare: decides which codes weights may use.
 
     Raises:
@@ -180,7 +180,7 @@ def _without_stubs(
     target: str | Target | None,
     others: tuple[object, ...],
 ) -> TypeGuard[Inputs]:
-    """Whether placement is to be found by tracing.
+    """Whether quantizers are inserted into a traced graph.
 
     Raises:
         QConfigError: arguments of the one way with those of the other.
@@ -205,7 +205,7 @@ def _traceable(model: Model, wanted_by: str) -> nn.Module:
         UnsupportedError: a ScriptModule.
         ModelError: no module, a path that holds no program; one made under inference_mode.
     """
-    module = opened(model)
+    module = as_module(model)
     check_traceable(module, wanted_by)
     tensors = itertools.chain(module.named_parameters(), module.named_buffers())
     frozen = [name for name, tensor in tensors if tensor.is_inference()]
@@ -256,7 +256,7 @@ def _swapped(
     mapping: Mapping[type[nn.Module], type[nn.Module]],
     done: dict[nn.Module, nn.Module],
 ) -> nn.Module:
-    """The module, or its counterpart; one that stands in two places has one counterpart."""
+    """The module, or the one that replaces it; a module in two places is replaced by one."""
     if module in done:
         return done[module]
     kind = mapping.get(type_before_parametrizations(module))

@@ -146,8 +146,8 @@ class ModulePair:
         self._module = module
         self._session = session
         self._exposed = exposed
-        self._grids = _quantized(model)
-        self._ends = [str(value.name) for value in model.graph.outputs]
+        self._qparams = _quantized(model)
+        self._outputs = [str(value.name) for value in model.graph.outputs]
 
     def run(self, bound: BoundInputs) -> Layers:
         """Runs both on a batch and compares their codes.
@@ -156,12 +156,12 @@ class ModulePair:
             UnsupportedError: a tensor that the module rounds is not in the model.
         """
         feeds = {name: x.numpy() for name, x in bound.tensors.items()}
-        names = [*self._ends, *self._grids]
-        asked = [*self._ends, *(self._exposed[name] for name in self._grids)]
+        names = [*self._outputs, *self._qparams]
+        asked = [*self._outputs, *(self._exposed[name] for name in self._qparams)]
         arrays = dict(zip(names, self._session.run(feeds, asked), strict=True))
-        runner = _Runner(self._module, self, _Codes(self._grids, arrays))
+        runner = _Runner(self._module, self, _Codes(self._qparams, arrays))
         result = runner.run(*_ordered(self._module, bound))
-        outputs = [arrays[name] for name in self._ends]
+        outputs = [arrays[name] for name in self._outputs]
         wanted = [x.numpy() for x in flatten(result)]
         return Layers([*self.tensors.values()], [*zip(outputs, wanted, strict=True)])
 
@@ -171,18 +171,18 @@ class _Codes:
     """Codes that ONNX Runtime computed of one batch.
 
     Attributes:
-        grids: tensor -> scale and zero point.
+        qparams: tensor -> scale and zero point.
         arrays: tensor -> codes.
     """
 
-    grids: Mapping[str, tuple[float, int]]
+    qparams: Mapping[str, tuple[float, int]]
     arrays: Mapping[str, Array]
 
-    def fitting(self, grid: tuple[float, int], shape: tuple[int, ...]) -> list[str]:
-        """Tensors of this shape on this grid, or on what convert may have made of it."""
-        shaped = [name for name in self.grids if self.arrays[name].shape == shape]
-        equal = [name for name in shaped if self.grids[name] == grid]
-        return equal or [name for name in shaped if _is_raised(self.grids[name], grid)]
+    def fitting(self, qparams: tuple[float, int], shape: tuple[int, ...]) -> list[str]:
+        """Tensors of this shape with these qparams, or with what convert may have made of them."""
+        shaped = [name for name in self.qparams if self.arrays[name].shape == shape]
+        equal = [name for name in shaped if self.qparams[name] == qparams]
+        return equal or [name for name in shaped if _is_raised(self.qparams[name], qparams)]
 
 
 class _Runner(fx.Interpreter):
@@ -198,18 +198,18 @@ class _Runner(fx.Interpreter):
     def run_node(self, n: fx.Node) -> Any:
         value = super().run_node(n)
         self._trace_inputs(n, value)
-        grid = self._grid(n)
-        if grid is None:
+        quantizer = self._quantizer(n)
+        if quantizer is None:
             return value
-        codes = grid.codes(self.env[n.all_input_nodes[0]]).numpy()
+        codes = quantizer.codes(self.env[n.all_input_nodes[0]]).numpy()
         if n.name not in self._found.tensors:
-            self._match(n, grid, codes)
+            self._match(n, quantizer, codes)
         agreement = self._found.tensors[n.name]
         wanted = self._codes.arrays[agreement.tensor]
         agreement.add(codes, wanted)
         if self._found.feeding is Feeding.FREE_RUNNING:
             return value
-        scale, zero_point = grid.scale.numpy(), int(grid.zero_point)
+        scale, zero_point = quantizer.scale.numpy(), int(quantizer.zero_point)
         real = (wanted.astype(np.int32) - zero_point).astype(np.float32) * scale
         return torch.from_numpy(real)
 
@@ -220,7 +220,7 @@ class _Runner(fx.Interpreter):
         if node.op == "placeholder" or (read and tensors):
             self._from_inputs.add(node)
 
-    def _grid(self, node: fx.Node) -> FakeQuantize | Requantize | None:
+    def _quantizer(self, node: fx.Node) -> FakeQuantize | Requantize | None:
         if node.op != "call_module":
             return None
         module = self.module.get_submodule(str(node.target))
@@ -231,9 +231,9 @@ class _Runner(fx.Interpreter):
         # of parameters alone, as a table at fixed places: stored as codes
         return module if node.all_input_nodes[0] in self._from_inputs else None
 
-    def _match(self, node: fx.Node, grid: FakeQuantize | Requantize, codes: Array) -> None:
+    def _match(self, node: fx.Node, quantizer: FakeQuantize | Requantize, codes: Array) -> None:
         """Finds the model's tensor by scale, zero point and shape; of several, the nearest one."""
-        key = (float(grid.scale), int(grid.zero_point))
+        key = (float(quantizer.scale), int(quantizer.zero_point))
         fitting = self._codes.fitting(key, codes.shape)
         unused = [name for name in fitting if name not in self._matched] or fitting
         if not unused:
@@ -249,7 +249,7 @@ class _Runner(fx.Interpreter):
 
 
 def _is_raised(found: tuple[float, int], before: tuple[float, int]) -> bool:
-    """Whether convert may have made this grid of a prepared module's (see agreeing_sums)."""
+    """Whether convert may have made these qparams of a prepared module's (see agreeing_sums)."""
     return found[1] == before[1] and 0 < found[0] / before[0] - 1 <= LARGEST
 
 

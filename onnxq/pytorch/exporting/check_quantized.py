@@ -1,11 +1,11 @@
-"""Compares an exported quantized model with its module, in steps of the outputs' grids.
+"""Compares an exported quantized model with its module, in steps of the outputs' scales.
 
-Both round to the same grids, but add up in another order: the module in float32, ONNX Runtime in
-integers. A sum that lies at a tie within float32's error may then come out one step apart, which is
-rare (below 0.2% of the elements of one layer on equal inputs), but what differs by a step makes
+Both round with the same qparams, but add up in another order: the module in float32, ONNX Runtime
+in integers. A sum that lies at a tie within float32's error may then come out one step apart. That
+is rare (below 0.2% of the elements of one layer on equal inputs), but what differs by a step makes
 sums behind it differ. At worst that turns the rounding of every layer into an independent one. The
 difference of two independent roundings has a variance of 1/6 of a squared step, so that for L
-tensors on grids, one behind the other, each with the gain of 1 that grids fitted to their ranges
+quantized tensors, one behind the other, each with the gain of 1 that scales fitted to their ranges
 have on average,
 
     root mean square <= 1 + sqrt(L / 6)        largest <= 1 + 6 sqrt(L / 6)
@@ -13,7 +13,7 @@ have on average,
 in steps, the 1 for a tie at the output itself. An output in float32 has steps of its largest
 absolute value / 127.
 
-Grids that were fitted to other data than what runs, or a tensor that is many times smaller than its
+Scales fitted to other data than what runs, or a tensor that is many times smaller than its
 neighbour, have larger gains: in a small EfficientNet one step of a batch norm is 64 of the SiLU
 behind it. Where the bound is exceeded, the movement is therefore measured, on the module itself
 (rounding_noise); it takes the place of sqrt(L / 6), with a warning, as long as it is below the
@@ -60,7 +60,7 @@ def check_in_steps(
     run: Run,
     outputs: Sequence[tuple[str, float | None]],
     inputs: BoundInputs,
-    grids: int,
+    roundings: int,
     tolerance: float | None,
     by_layer: ByLayer | None = None,
 ) -> None:
@@ -71,15 +71,15 @@ def check_in_steps(
         run: arrays by input name -> the exported model's outputs.
         outputs: name and scale of each; None: it is in float32.
         inputs: one batch.
-        grids: number of tensors that are rounded.
-        tolerance: largest accepted difference in steps; None: derived from `grids`.
+        roundings: number of tensors that are rounded.
+        tolerance: largest accepted difference in steps; None: derived from `roundings`.
         by_layer: compares layer by layer; None where the module's graph is not known.
     Raises:
         VerificationError: an output differs in count, shape or value, and layers do, if asked.
         ModelError: forward fails, which took the example inputs as they were given.
     """
     where, pairs = run_both(module, run, inputs)
-    sigma = math.sqrt(grids / 6)
+    sigma = math.sqrt(roundings / 6)
     noise: list[float] = []
     for index, ((name, scale), pair) in enumerate(zip(outputs, pairs, strict=True)):
         there = f"{where}, output '{name}'"
@@ -218,11 +218,11 @@ def _warn(where: str, moved: float, found: Difference, verdict: str) -> None:
 
 
 _WIDE = (
-    "The grids of some tensors are far wider than their values: train or calibrate on data like "
+    "The ranges of some tensors are far wider than their values: train or calibrate on data like "
     "this."
 )
 _RIGHT = (
     "The layers are right: {} tensors agree within one step, each computed from what ONNX Runtime "
-    "computed ahead of it. As a whole the output is noise: grids are far wider than the values, "
+    "computed ahead of it. As a whole the output is noise: ranges are far wider than the values, "
     "as in a model that is not trained, or whose batch norm has statistics of other data."
 )

@@ -33,11 +33,11 @@ class Limits(NamedTuple):
     """Limits that the check of an exported model goes by.
 
     Attributes:
-        grids: number of tensors that are rounded; 0: a float model.
+        roundings: number of tensors that are rounded; 0: a float model.
         tolerance: the caller's, or None.
     """
 
-    grids: int
+    roundings: int
     tolerance: float | None
 
 
@@ -128,9 +128,9 @@ def _check_trial(
     by_layer: ByLayer | None,
 ) -> None:
     tolerance = limits.tolerance
-    if limits.grids:
+    if limits.roundings:
         outputs = output_scales(model)
-        check_in_steps(module, run, outputs, trial, limits.grids, tolerance, by_layer)
+        check_in_steps(module, run, outputs, trial, limits.roundings, tolerance, by_layer)
         return
     limit = relative_tolerance(module) if tolerance is None else tolerance
     names = [value.name or "" for value in model.graph.outputs]

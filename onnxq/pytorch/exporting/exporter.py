@@ -28,11 +28,11 @@ from onnxq.pytorch.exporting.result import check_request, own_weights, tidy
 from onnxq.pytorch.exporting.script import bind_script, check_script_request, export_script
 from onnxq.pytorch.exporting.trace import trace
 from onnxq.pytorch.exporting.whole_layers import merge_directions
-from onnxq.pytorch.modules.door import Model, in_float32, is_scripted, opened, recorded
-from onnxq.pytorch.modules.transformers import twin_without_shortcuts
+from onnxq.pytorch.modules.adapter import Model, as_module, exported_axes, in_float32, is_scripted
+from onnxq.pytorch.modules.transformers import without_shortcuts
 from onnxq.pytorch.numerics.fake_quantize import FakeQuantize
 from onnxq.pytorch.train.agreeing_sums import warn_of_sums
-from onnxq.pytorch.train.successors import check_prepared, convert_in_place
+from onnxq.pytorch.train.conversion import check_prepared, convert_in_place
 from onnxq.qdq.qoperator import check_format
 from onnxq.qdq.tidy import as_format, count_grids, holds_codes, tidy_quantized
 from onnxq.quantized.quantized_model import QuantizedModel
@@ -118,7 +118,7 @@ def export(
     check_format(format)
     if path is not None:
         io.check_writable(path)  # before the work, not after it
-    module = opened(module)
+    module = as_module(module)
     if is_scripted(module):
         check_script_request(opset == DEFAULT_OPSET, input_names, output_names, dynamic_axes)
         model = export_script(module.eval(), bind_script(module, inputs))
@@ -132,13 +132,13 @@ def export(
     check_dtypes(module)
     check_projections(module)
     given = without_cache(module, bind(module, inputs, input_names))
-    asked = recorded(module, given) if dynamic_axes is None else resolved(dynamic_axes, given)
+    asked = exported_axes(module, given) if dynamic_axes is None else resolved(dynamic_axes, given)
     with eval_mode(module):
         outputs = run_in_numbers(module, given)
         axes = asked or batch_axes(module, given)
         bound = traceable(given, axes)
         names = output_names or names_of(outputs, bound.tensors)
-        traced = twin_without_shortcuts(module)
+        traced = without_shortcuts(module)
         if is_flat(bound, outputs):
             model = trace(traced, bound, axes, opset, names)
         else:
@@ -147,13 +147,13 @@ def export(
         check_request(model, list(bound.tensors), axes.of, opset, names)
         tidy(model)
         merge_directions(model)
-        grids = count_grids(model)
-        is_quantized = bool(grids) or holds_codes(model)
+        roundings = count_grids(model)
+        is_quantized = bool(roundings) or holds_codes(model)
         if is_quantized:
             tidy_quantized(model)
             warn_of_sums(module, model)
             model = QuantizedModel.of(as_format(model, format))
-        check_sizes(module, model, bound, axes, Limits(grids, tolerance))
+        check_sizes(module, model, bound, axes, Limits(roundings, tolerance))
     if path is not None:
         io.save(model, path, Annotations.DROPPED if is_quantized else Annotations.KEPT)
     own_weights(model)

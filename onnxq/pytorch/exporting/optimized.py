@@ -55,7 +55,9 @@ def optimize(made: ONNXProgram) -> None:
     _part(made.model, reads)
 
 
-def name_ends(model: ir.Model, inputs: Sequence[str], outputs: Sequence[str] | None) -> None:
+def name_inputs_and_outputs(
+    model: ir.Model, inputs: Sequence[str], outputs: Sequence[str] | None
+) -> None:
     """Names a model's inputs and outputs, in order; one result may be several outputs.
 
     Args:

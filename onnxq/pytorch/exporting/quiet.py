@@ -83,7 +83,7 @@ def _assigned_by_torch(module: torch.nn.Module) -> set[str]:
     return {
         ".".join(filter(None, ("self", path, hook.name)))
         for path, part in module.named_modules()
-        for hook in part._forward_pre_hooks.values()  # noqa: SLF001  # torch has no other door
+        for hook in part._forward_pre_hooks.values()  # noqa: SLF001  # torch has no public name
         if isinstance(hook, WeightNorm | SpectralNorm)
     }
 

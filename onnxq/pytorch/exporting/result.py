@@ -63,10 +63,10 @@ def check_request(
 
 def tidy(model: ir.Model) -> None:
     """Removes stack traces; gives each value a name of its own, inputs and outputs keep theirs."""
-    ends = {*model.graph.inputs, *model.graph.outputs}
-    taken = {value.name for value in ends}
+    outer = {*model.graph.inputs, *model.graph.outputs}
+    taken = {value.name for value in outer}
     nodes = list(ir.traversal.RecursiveGraphIterator(model.graph))
-    inner = [value for node in nodes for value in node.outputs if value not in ends]
+    inner = [value for node in nodes for value in node.outputs if value not in outer]
     for value in [*model.graph.initializers.values(), *inner]:
         name = value.name
         while name in taken:

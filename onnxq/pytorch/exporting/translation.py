@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import onnx
 import onnx_ir as ir
@@ -10,11 +10,163 @@ import onnxscript
 import torch
 
 from onnxq import dtypes
-from onnxq.pytorch.exporting.dynamic_translation import dynamic_table
-from onnxq.pytorch.numerics import boundary, rounding_ops  # noqa: F401  # registers the operators
+from onnxq.operator.site import MICROSOFT
+from onnxq.ort.node_kinds import PRODUCT_OF_BLOCKS
+from onnxq.pytorch.numerics import block_ops, boundary, dynamic_ops, rounding_ops  # noqa: F401  # registers the operators
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+# --- Which ONNX nodes the operators of numerics.dynamic_ops and numerics.block_ops become.
+
+_MICROSOFT = onnxscript.values.Opset(MICROSOFT, 1)
+_REQUIRED = ("X", "W", "R")
+_INPUTS = {  # in order; the type of each
+    "X": "R",
+    "W": "Q",
+    "R": "Q",
+    "B": "R",
+    "sequence_lens": "I",
+    "initial_h": "R",
+    "initial_c": "R",
+    "P": "R",
+    "W_scale": "R",
+    "W_zero_point": "Q",
+    "R_scale": "R",
+    "R_zero_point": "Q",
+}
+
+
+def _lstm_operator() -> onnxscript.values.Op:
+    """com.microsoft DynamicQuantizeLSTM, whose schema onnx does not have."""
+    schema = onnx.defs.OpSchema
+    option = schema.FormalParameterOption
+    inputs = [
+        schema.FormalParameter(
+            name, kind, param_option=option.Single if name in _REQUIRED else option.Optional
+        )
+        for name, kind in _INPUTS.items()
+    ]
+    outputs = [schema.FormalParameter(name, "R") for name in ("Y", "Y_h", "Y_c")]
+    kinds = {"R": "tensor(float)", "I": "tensor(int32)", "Q": "tensor(int8)"}
+    known = schema(
+        "DynamicQuantizeLSTM",
+        "com.microsoft",
+        1,
+        inputs=inputs,
+        outputs=outputs,
+        type_constraints=[(kind, [name], "") for kind, name in kinds.items()],
+        attributes=[
+            schema.Attribute("direction", schema.AttrType.STRING, required=True),
+            schema.Attribute("hidden_size", schema.AttrType.INT, required=True),
+        ],
+    )
+    return onnxscript.values.Op(_MICROSOFT, "DynamicQuantizeLSTM", known)
+
+
+def _product_operator() -> onnxscript.values.Op:
+    """com.microsoft MatMulNBits, whose schema onnx does not have."""
+    schema = onnx.defs.OpSchema
+    optional = schema.FormalParameterOption.Optional
+    single = schema.FormalParameterOption.Single
+    kinds = {"A": "R", "B": "Q", "scales": "R", "zero_points": "Q", "g_idx": "I", "bias": "R"}
+    inputs = [
+        schema.FormalParameter(
+            name, kind, param_option=single if name in ("A", "B", "scales") else optional
+        )
+        for name, kind in kinds.items()
+    ]
+    types = {"R": "tensor(float)", "Q": "tensor(uint8)", "I": "tensor(int32)"}
+    known = schema(
+        PRODUCT_OF_BLOCKS,
+        MICROSOFT,
+        1,
+        inputs=inputs,
+        outputs=[schema.FormalParameter("Y", "R")],
+        type_constraints=[(kind, [name], "") for kind, name in types.items()],
+        attributes=[
+            schema.Attribute(name, schema.AttrType.INT, required=True)
+            for name in ("K", "N", "bits", "block_size")
+        ],
+    )
+    return onnxscript.values.Op(_MICROSOFT, PRODUCT_OF_BLOCKS, known)
+
+
+def dynamic_table(op: Any) -> dict[Callable[..., object], Callable[..., object]]:
+    """Functions that emit the ONNX nodes of torch operators, by operator.
+
+    (Over 40 lines: onnxscript wants the functions to close over the opset.)
+
+    Args:
+        op: onnxscript's operators of the opset that is written.
+    """
+    lstm, product = _lstm_operator(), _product_operator()
+
+    def dynamic_quantize_linear(x):  # type: ignore[no-untyped-def]  # onnxscript reads it
+        return op.DynamicQuantizeLinear(x)
+
+    def matmul_integer(a, b, a_zero_point, b_zero_point=None):  # type: ignore[no-untyped-def]  # onnxscript reads it
+        return op.MatMulInteger(a, b, a_zero_point, b_zero_point)
+
+    def dynamic_quantize_lstm(  # type: ignore[no-untyped-def]  # onnxscript reads it
+        x,
+        w,
+        r,
+        b,
+        initial_h,
+        initial_c,
+        w_scale,
+        w_zero_point,
+        r_scale,
+        r_zero_point,
+        direction: str,
+    ):
+        return lstm(
+            x,
+            w,
+            r,
+            b,
+            None,
+            initial_h,
+            initial_c,
+            None,
+            w_scale,
+            w_zero_point,
+            r_scale,
+            r_zero_point,
+            direction=direction,
+            hidden_size=int(r.shape[1]),
+        )
+
+    def stored_recurrence(  # type: ignore[no-untyped-def]  # onnxscript reads it
+        x, w, r, b, initial_h, w_scale, r_scale, kind: str, direction: str
+    ):
+        reals = [
+            op.Mul(op.Cast(codes, to=onnx.TensorProto.FLOAT), scale)
+            for codes, scale in ((w, w_scale), (r, r_scale))
+        ]
+        slots = (x, *reals, b, None, initial_h)
+        hidden = int(r.shape[2])
+        if kind == "GRU":
+            return op.GRU(*slots, direction=direction, hidden_size=hidden, linear_before_reset=1)
+        name = "Tanh" if kind == "RNN_TANH" else "Relu"
+        names = [name] * (2 if direction == "bidirectional" else 1)
+        return op.RNN(*slots, direction=direction, hidden_size=hidden, activations=names)
+
+    def matmul_n_bits(  # type: ignore[no-untyped-def]  # onnxscript reads it
+        x, codes, scales, zero_points, bias, inputs: int, bits: int, block: int
+    ):
+        sizes = {"K": inputs, "N": int(codes.shape[0]), "bits": bits, "block_size": block}
+        return product(x, codes, scales, zero_points, None, bias, **sizes)
+
+    own = torch.ops.onnxq
+    return {
+        own.dynamic_quantize_linear.default: dynamic_quantize_linear,
+        own.matmul_integer.default: matmul_integer,
+        own.dynamic_quantize_lstm.default: dynamic_quantize_lstm,
+        own.stored_recurrence.default: stored_recurrence,
+        own.matmul_n_bits.default: matmul_n_bits,
+    }
 
 
 def translation_table(opset: int) -> dict[Callable[..., object], Callable[..., object]]:
@@ -46,8 +198,8 @@ def translation_table(opset: int) -> dict[Callable[..., object], Callable[..., o
         zero_point = op.Cast(zero_point, to=dtype)
         codes = op.QuantizeLinear(x, scale, zero_point, axis=axis)
         if (stored.qmin, stored.qmax) != (qmin, qmax):
-            ends = [op.Cast(op.Constant(value_int=end), to=dtype) for end in (qmin, qmax)]
-            codes = op.Clip(codes, *ends)
+            limits = [op.Cast(op.Constant(value_int=limit), to=dtype) for limit in (qmin, qmax)]
+            codes = op.Clip(codes, *limits)
         return op.DequantizeLinear(codes, scale, zero_point, axis=axis)
 
     def leave_integers(x):  # type: ignore[no-untyped-def]  # onnxscript reads it

@@ -9,7 +9,7 @@ What it takes, and what it does with it (all on copies):
                               prepared, also for QAT     converted with the buffers' numbers first
                                                          (trained)
     torch.ao dynamic          Linear, LSTM, GRU, cells   exported in float, then integers with the
-                                                         packed scales  (twins, dynamic)
+                                                         packed scales  (dequantized, dynamic)
     PT2E programs             converted, prepared        quantize and dequantize operators -> Q/DQ
                                                          (programs, float_results)
     pytorch_quantization      TensorQuantizer            its amax -> Q/DQ  (tensor_quantizers)

@@ -12,7 +12,7 @@ import torch
 from torch import fx, nn
 
 from onnxq.pytorch.arguments.forward import first_run
-from onnxq.pytorch.importers.activation_grid import Constants
+from onnxq.pytorch.importers.activation_qparams import Constants
 from onnxq.pytorch.importers.packed import make_printable
 from onnxq.pytorch.importers.quantized_ops import OPERATORS
 from onnxq.pytorch.importers.region import run_in_region
@@ -30,7 +30,7 @@ _HOMES = ("torch.ao.nn.quantized", "torch.ao.nn.intrinsic.quantized")
 def is_converted(model: nn.Module) -> bool:
     """Whether the model computes on quantized tensors of torch.
 
-    Dynamic modules of torch.ao are not asked about: they have given way to their float twins.
+    Dynamic modules of torch.ao are not asked about: they have given way to float modules.
     """
     if any(type(part).__module__.startswith(_HOMES) for part in model.modules()):
         return True

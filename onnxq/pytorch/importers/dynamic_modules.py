@@ -1,4 +1,4 @@
-"""Dynamically quantized torch.ao modules, exported as float twins, become integers again.
+"""Dynamically quantized torch.ao modules, exported as float modules, become integers again.
 
 The plan of `onnxq.quantize_dynamic` says how ONNX Runtime runs each node; its scales, which an
 observer found, are replaced by those of the packed parameters.
@@ -36,28 +36,28 @@ if TYPE_CHECKING:
     from torch import nn
 
     from onnxq.dynamic.dynamic_decision import DynamicWeightPlan
-    from onnxq.pytorch.importers.twins import Twins
+    from onnxq.pytorch.importers.dequantized import Dequantized
 
 _INTEGER = QConfigDynamic(onnxq_default_dynamic_qconfig.weight, DynamicForm.INTEGER)
 
 
-def quantize_twins(
-    model: nn.Module, exported: ir.Model, twins: Twins, limit: int | None
+def quantize_again(
+    model: nn.Module, exported: ir.Model, dequantized: Dequantized, limit: int | None
 ) -> ir.Model:
-    """The exported model with integer products where the twins stand.
+    """The exported model with integer products where the dequantized modules are.
 
     Args:
-        model: that was exported, with the twins in it.
+        model: that was exported, with the dequantized modules in it.
         exported: the ONNX model.
-        twins: which modules they are, and their scales.
+        dequantized: which modules they are, and their scales.
         limit: codes are brought into [-limit, limit]; None: as torch has them.
 
     Raises:
-        ModelError: no node of a twin can be quantized.
+        ModelError: no node of a dequantized module can be quantized.
     """
     entries: dict[type[nn.Module] | str, QConfigDynamic | None] = {
         path: _INTEGER if integers else float16_dynamic_qconfig
-        for path, integers in twins.paths.items()
+        for path, integers in dequantized.paths.items()
     }
     canonical = exported  # canonicalizing would fold the DequantizeLinear of static weights
     if not holds_codes(exported):
@@ -67,7 +67,7 @@ def quantize_twins(
     plan = dynamic_plan(canonical, mapping, targets.get_default(), Objective.SIZE, known_hash=found)
     nodes = {node_name(node): node for node, _ in walk(canonical.graph)}
     decisions = {
-        name: _with_scales(decision, nodes[name], twins, limit)
+        name: _with_scales(decision, nodes[name], dequantized, limit)
         if isinstance(decision, QuantizeDynamic)
         else decision
         for name, decision in plan.decisions.items()
@@ -76,17 +76,17 @@ def quantize_twins(
 
 
 def _with_scales(
-    decision: QuantizeDynamic, node: ir.Node, twins: Twins, limit: int | None
+    decision: QuantizeDynamic, node: ir.Node, dequantized: Dequantized, limit: int | None
 ) -> QuantizeDynamic:
     if decision.form is DynamicForm.HALF:
         return decision
-    weights = tuple(_with_scale(weight, node, twins, limit) for weight in decision.weights)
+    weights = tuple(_with_scale(weight, node, dequantized, limit) for weight in decision.weights)
     how = "int8 weights as torch packed them, activations quantized at run time"
     return dataclasses.replace(decision, how=how, weights=weights)
 
 
 def _with_scale(
-    weight: DynamicWeightPlan, node: ir.Node, twins: Twins, limit: int | None
+    weight: DynamicWeightPlan, node: ir.Node, dequantized: Dequantized, limit: int | None
 ) -> DynamicWeightPlan:
     """The plan of a weight with the scales that torch has for its rows."""
     value = node.inputs[weight.slot]
@@ -97,7 +97,7 @@ def _with_scale(
     per_channel = isinstance(planned.granularity, PerChannel)
     axis = planned.granularity.axis if isinstance(planned.granularity, PerChannel) else 0
     rows = np.ascontiguousarray(np.moveaxis(array, axis, 0)).reshape(array.shape[axis], -1)
-    known = [twins.rows.get(row.tobytes()) for row in rows]
+    known = [dequantized.rows.get(row.tobytes()) for row in rows]
     if any(pair is None for pair in known):
         raise ModelError(
             f"'{node_name(node)}' reads weight '{weight.tensor}', which is not as torch packed it: "

@@ -181,5 +181,5 @@ def _requantize(value: ir.Value, array: npt.NDArray[np.float32], names: FreeName
     qparams = observer.calculate_qparams()
     node = value.producer()
     assert node is not None
-    grid = new_grid(constants_of(node, names), str(value.name), qparams)
-    quantize_behind(value, grid, names)
+    pair = new_grid(constants_of(node, names), str(value.name), qparams)
+    quantize_behind(value, pair, names)

@@ -24,8 +24,8 @@ from onnxq.pytorch.exporting.check_quantized import check_in_steps
 from onnxq.pytorch.exporting.exact_sums import check_here_or_exactly
 from onnxq.pytorch.exporting.exporter import DEFAULT_OPSET, export
 from onnxq.pytorch.importers.converted import is_converted, traceable
-from onnxq.pytorch.importers.copying import copy_structure
-from onnxq.pytorch.importers.dynamic_modules import quantize_twins
+from onnxq.pytorch.importers.dequantized import dequantized_modules
+from onnxq.pytorch.importers.dynamic_modules import quantize_again
 from onnxq.pytorch.importers.float_results import FloatResults, treat_float_results
 from onnxq.pytorch.importers.int8_weights import (
     ImportedWeights,
@@ -44,14 +44,13 @@ from onnxq.pytorch.importers.programs import (
     traceable_program,
 )
 from onnxq.pytorch.importers.tensor_quantizers import has_tensor_quantizers, with_own_quantizers
-from onnxq.pytorch.importers.twins import find_twins
 from onnxq.qdq.qoperator import check_format
 from onnxq.qdq.tidy import as_format, count_grids, output_scales, tidy_quantized
 from onnxq.qdq.tidy.sums import disagreeing_sums
 from onnxq.quantized.quantized_model import QuantizedModel
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     import onnx_ir as ir
@@ -61,6 +60,39 @@ if TYPE_CHECKING:
     from onnxq.pytorch.arguments.bound_inputs import BoundInputs, Inputs
     from onnxq.pytorch.exporting.engines import Engine
     from onnxq.targets import Target
+
+# --- A copy of a module's structure, that shares its tensors and puts other things in given places.
+#
+# copy.deepcopy packs quantized weights again, for the engine of the moment, which may refuse them.
+
+
+def copy_structure(model: nn.Module, replaced: Mapping[int, nn.Module]) -> nn.Module:
+    """The module and its submodules anew, tensors and other attributes shared.
+
+    Args:
+        model: it stays as it is, as long as nobody writes into the tensors of the copy.
+        replaced: id of a submodule, or of an object in an attribute -> the module in its place.
+    """
+    return _copy(model, dict(replaced))
+
+
+def _copy(module: nn.Module, known: dict[int, nn.Module]) -> nn.Module:
+    if id(module) in known:
+        return known[id(module)]
+    made: nn.Module = object.__new__(type(module))
+    known[id(module)] = made
+    for name, value in vars(module).items():
+        # dictionaries of parameters, buffers and hooks are the module's own; what is in them is not
+        made.__dict__[name] = type(value)(value) if isinstance(value, dict) else value
+    children = made.__dict__["_modules"]
+    for name, child in children.items():
+        children[name] = None if child is None else _copy(child, known)
+    for name, value in list(vars(made).items()):
+        if id(value) in known and name not in children:
+            del made.__dict__[name]
+            setattr(made, name, known[id(value)])
+    return made
+
 
 # What torch says about itself, that a caller can do nothing about: message as a regex.
 _NOISE = (
@@ -247,21 +279,21 @@ def _converted(model: nn.Module) -> nn.Module:
 
 def _torch_ao(model: nn.Module, inputs: Inputs, options: _Options) -> _Imported:
     """Converted models, static and dynamic, and modules with fake quantization by hand."""
-    twins, modules = find_twins(model)
-    made = copy_structure(model, {**modules, **packed_weights(model, twins.paths)})
+    dequantized, modules = dequantized_modules(model)
+    made = copy_structure(model, {**modules, **packed_weights(model, dequantized.paths)})
     bound = bind(made, inputs)
     static = is_converted(made)
     if static:
         made = traceable(made, bound)
     # what is float now is compared in float rounding, or, where it rounds by itself, in steps below
-    in_steps = options.tolerance if static else (None if twins.paths else ANY_DIFFERENCE)
+    in_steps = options.tolerance if static else (None if dequantized.paths else ANY_DIFFERENCE)
     exported = _exported(made, inputs, replace(options, tolerance=in_steps))
-    if not static and not twins.paths:
+    if not static and not dequantized.paths:
         return _written_out(made, exported, bound, options)
     if static:
-        _check(made if twins.paths else _Dequantized(model).eval(), exported, bound, options)
-    if twins.paths:
-        exported = quantize_twins(made, exported, twins, _limit(options))
+        _check(made if dequantized.paths else _Dequantized(model).eval(), exported, bound, options)
+    if dequantized.paths:
+        exported = quantize_again(made, exported, dequantized, _limit(options))
     return _finished(exported, bound, options)
 
 
@@ -363,11 +395,11 @@ def _note_sums(model: ir.Model) -> None:
 
 def _check(reference: nn.Module, exported: ir.Model, bound: BoundInputs, options: _Options) -> None:
     """Holds ONNX Runtime against the module that was imported, not only the one it became."""
-    outputs, grids = output_scales(exported), count_grids(exported)
+    outputs, roundings = output_scales(exported), count_grids(exported)
 
     def check(engine: Engine) -> None:
         with engine(exported) as session:
-            check_in_steps(reference, session.run, outputs, bound, grids, options.tolerance)
+            check_in_steps(reference, session.run, outputs, bound, roundings, options.tolerance)
 
     check_here_or_exactly(check, exported, [bound])
 

@@ -5,7 +5,7 @@ saturate (x86 without VNNI, beyond 64) or wrap (ARM, -128): see onnxq.targets. I
 kept, because they are what was trained, unless narrowing is asked for:
 
     the limit is 127    -128 becomes -127: one step, of these weights alone
-    the limit is 64     w_scale' = w_scale * max|codes| / 64, codes rounded to that grid
+    the limit is 64     w_scale' = w_scale * max|codes| / 64, codes rounded to that scale
 """
 
 from __future__ import annotations
@@ -139,9 +139,9 @@ def _narrow(node: ir.Node, codes: Codes, limit: int, names: FreeNames) -> None:
     zeros = np.zeros(new_scale.shape, np.int8) if zero_point is None else zero_point
     granularity = PerChannel(axis) if scale.ndim else PerTensor()
     qparams = QParams(new_scale, zeros, INT8, granularity)
-    grid = new_grid(constants_of(node, names), f"{stem}_narrow", qparams)
+    pair = new_grid(constants_of(node, names), f"{stem}_narrow", qparams)
     name, real = names.node(f"{old.name}_narrow"), names.value(f"{old.outputs[0].name}_narrow")
-    feed(node, WEIGHT, grid.dequantize(stored, name, real))
+    feed(node, WEIGHT, pair.dequantize(stored, name, real))
     _renew_bias(node, names)
 
 

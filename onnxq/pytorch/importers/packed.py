@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from onnxq.pytorch.importers.activation_grid import Constants, TracedGrid
+    from onnxq.pytorch.importers.activation_qparams import Constants, TracedQParams
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +123,7 @@ class PackedWeight(nn.Module):
         )
         return real
 
-    def real_bias(self, constants: Constants, x: TracedGrid) -> Tensor | None:
+    def real_bias(self, constants: Constants, x: TracedQParams) -> Tensor | None:
         """float32 multiples of x_scale * weight_scale, from int32 codes."""
         if self.bias is None:
             return None
@@ -141,7 +141,7 @@ class PackedWeight(nn.Module):
         real: Tensor = dequantize_linear(codes, scale, zero, 0)
         return real
 
-    def _make_room(self, bias: Tensor, x: TracedGrid) -> None:
+    def _make_room(self, bias: Tensor, x: TracedQParams) -> None:
         """Raises the scale of channels whose bias would not fit int32: dead ones, as a rule."""
         raised = raised_scale(self.weight_scale, bias, x.tensors[0])
         if torch.equal(raised, self.weight_scale):

@@ -7,7 +7,7 @@ An autograd.Function with a straight-through gradient exports as what its forwar
     y = round(clip(x / s, low, high)) * s                the clip first
 
 Where s, z, low and high are constants and low and high are whole numbers of 8 bits, that is
-Q -> DQ, with a Clip on codes between them where low and high are not the ends of the type.
+Q -> DQ, with a Clip on codes between them where low and high are not min and max of the type.
 A weight whose fake quantization the exporter has computed already holds multiples of a scale per
 channel, which are found again.
 """
@@ -95,8 +95,8 @@ class _Chain:
             whole, self.rounded = self.offset == round(self.offset), True
             return whole
         if node.op_type == "Clip":
-            ends = _ends(node)
-            return ends is not None and self._clip(*ends)
+            limits = _min_max(node)
+            return limits is not None and self._clip(*limits)
         number = _uniform(array_of(node, 1))
         if number is None:
             return False
@@ -114,8 +114,8 @@ class _Chain:
     @property
     def is_closed(self) -> bool:
         """Whether the result is a whole number of steps within limits."""
-        ends = np.array([self.low, self.high, self.clip_offset])
-        whole = bool(np.isfinite(ends).all()) and bool((ends == np.rint(ends)).all())
+        limits = np.array([self.low, self.high, self.clip_offset])
+        whole = bool(np.isfinite(limits).all()) and bool((limits == np.rint(limits)).all())
         return whole and self.rounded and self.offset == 0 and self.low < self.high
 
 
@@ -147,7 +147,7 @@ def _read(first: ir.Node) -> _Found | None:
     return _Found(x, node.outputs[0], scale, zero, int(chain.low) + zero, int(chain.high) + zero)
 
 
-def _ends(node: ir.Node) -> tuple[float, float] | None:
+def _min_max(node: ir.Node) -> tuple[float, float] | None:
     """Limits of a Clip, which may have one only; None: they are computed."""
     limits = [-np.inf, np.inf]
     for slot in (1, 2):
@@ -228,8 +228,8 @@ def _write(found: _Found, names: FreeNames) -> bool:
     qparams = QParams(scale, np.full(scale.shape, zero), dtype, granularity)
     stem = str(found.y.name)
     new = constants_of(node, names)
-    grid = new_grid(new, stem, qparams)
-    made = [grid.quantize(found.x, names.node(f"{stem}_q"), names.value(f"{stem}_codes"))]
+    pair = new_grid(new, stem, qparams)
+    made = [pair.quantize(found.x, names.node(f"{stem}_q"), names.value(f"{stem}_codes"))]
     codes = made[0].outputs[0]
     if (low, high) != (dtype.qmin, dtype.qmax):
         clip = clip_codes(codes, dtype, (low, high), str(codes.name), new)
@@ -237,7 +237,7 @@ def _write(found: _Found, names: FreeNames) -> bool:
         codes = clip.outputs[0]
         clip.name, codes.name = names.node(f"{stem}_clip"), names.value(f"{stem}_clipped")
     graph_of(node).insert_before(node, made)
-    replace(node, grid.dequantize(codes, names.node(f"{stem}_dq")), names)
+    replace(node, pair.dequantize(codes, names.node(f"{stem}_dq")), names)
     return True
 
 
@@ -271,12 +271,14 @@ def _restore_weight(node: ir.Node, names: FreeNames) -> None:
         return
     stem, zeros = str(value.name), np.zeros(len(scale), np.int8)
     qparams = QParams(scale, zeros, INT8, PerChannel(axis))
-    grid = new_grid(constants_of(node, names), stem, qparams)
-    quantizer = grid.quantize(value, names.node(f"{stem}_q"), names.value(f"{stem}_codes"))
+    pair = new_grid(constants_of(node, names), stem, qparams)
+    quantizer = pair.quantize(value, names.node(f"{stem}_q"), names.value(f"{stem}_codes"))
     codes = quantizer.outputs[0]
     graph_of(node).insert_before(node, quantizer)
     feed(
-        node, WEIGHT, grid.dequantize(codes, names.node(f"{stem}_dq"), names.value(f"{stem}_real"))
+        node,
+        WEIGHT,
+        pair.dequantize(codes, names.node(f"{stem}_dq"), names.value(f"{stem}_real")),
     )
 
 

@@ -20,7 +20,7 @@ import torch
 from torch import fx, nn
 
 from onnxq.errors import UnsupportedError
-from onnxq.pytorch.importers.activation_grid import STORED
+from onnxq.pytorch.importers.activation_qparams import STORED
 from onnxq.pytorch.numerics.rounding_ops import NO_AXIS
 
 if TYPE_CHECKING:

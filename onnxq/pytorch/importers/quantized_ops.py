@@ -1,7 +1,7 @@
-"""Functions that compute torch.ops.quantized.<name> on float tensors on a grid.
+"""Functions that compute torch.ops.quantized.<name> on fake-quantized tensors.
 
     conv, linear     op(x, weight, bias)          weights and biases from integers, then relu ...
-    add, mul, cat    on real numbers              then the grid of the result
+    add, mul, cat    on real numbers              then the qparams of the result
     batch_norm       conv of one tap per channel  weight +-127 at |gain| / 127: no error
 
 Each handler takes the region and the operator's own arguments.
@@ -23,7 +23,7 @@ from onnxq.qparams import MIN_SCALE
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from onnxq.pytorch.importers.activation_grid import TracedGrid
+    from onnxq.pytorch.importers.activation_qparams import TracedQParams
     from onnxq.pytorch.importers.packed import PackedWeight, WindowSizes
     from onnxq.pytorch.importers.region import Region
 
@@ -62,17 +62,17 @@ def _windows(x: Tensor, w: Tensor, b: Tensor | None, windows: WindowSizes) -> Te
 
 def _product(
     region: Region, x: Tensor, packed: PackedWeight, what: str
-) -> tuple[Tensor, TracedGrid, tuple[Any, ...]]:
-    """(float result, grid of x, leading sizes to give back) of a linear layer or a convolution."""
-    grid = region.need_grid(x, what)
-    weight, bias = packed.real_weight(), packed.real_bias(region.constants, grid)
+) -> tuple[Tensor, TracedQParams, tuple[Any, ...]]:
+    """(float result, qparams of x, leading sizes to restore) of a linear layer or convolution."""
+    qparams = region.need_qparams(x, what)
+    weight, bias = packed.real_weight(), packed.real_bias(region.constants, qparams)
     if packed.windows is not None:
-        return _windows(x, weight, bias, packed.windows), grid, ()
+        return _windows(x, weight, bias, packed.windows), qparams, ()
     if x.ndim == MATRIX:
-        return functional.linear(x, weight, bias), grid, ()
+        return functional.linear(x, weight, bias), qparams, ()
     # a matrix: Gemm takes the bias into its integers, MatMul and Add do not
-    rows = region.put(x.reshape(-1, x.shape[-1]), grid)
-    return functional.linear(rows, weight, bias), grid, tuple(x.shape[:-1])
+    rows = region.put(x.reshape(-1, x.shape[-1]), qparams)
+    return functional.linear(rows, weight, bias), qparams, tuple(x.shape[:-1])
 
 
 def _weighted(activation: Callable[[Tensor], Tensor]) -> Handler:
@@ -81,9 +81,9 @@ def _weighted(activation: Callable[[Tensor], Tensor]) -> Handler:
     ) -> Tensor:
         scale, zero_point = _output_qparams(arguments, named)
         y, incoming, sizes = _product(region, x, packed, "a quantized product")
-        grid = region.new_grid(scale, zero_point, incoming.dtype)
-        y = region.put(activation(y), grid)
-        return region.put(y.reshape(*sizes, y.shape[-1]), grid) if sizes else y
+        qparams = region.new_qparams(scale, zero_point, incoming.dtype)
+        y = region.put(activation(y), qparams)
+        return region.put(y.reshape(*sizes, y.shape[-1]), qparams) if sizes else y
 
     return handler
 
@@ -109,8 +109,8 @@ def _conv_add(activation: Callable[[Tensor], Tensor]) -> Handler:
         region: Region, x: Tensor, other: Tensor, packed: PackedWeight, scale: Any, zero_point: Any
     ) -> Tensor:
         y, incoming, _ = _product(region, x, packed, "conv_add")
-        grid = region.new_grid(scale, zero_point, incoming.dtype)
-        return region.put(activation(y + other), grid)
+        qparams = region.new_qparams(scale, zero_point, incoming.dtype)
+        return region.put(activation(y + other), qparams)
 
     return handler
 
@@ -133,10 +133,10 @@ def _binary(
     ) -> Any:
         if not isinstance(y, Tensor):
             return _with_number(region, x, float(y), compute, activation)
-        incoming = region.need_grid(x, "a quantized sum or product")
-        region.need_grid(y, "a quantized sum or product")
-        grid = region.new_grid(scale, zero_point, incoming.dtype)
-        return region.put(activation(compute(x, y)), grid)
+        incoming = region.need_qparams(x, "a quantized sum or product")
+        region.need_qparams(y, "a quantized sum or product")
+        qparams = region.new_qparams(scale, zero_point, incoming.dtype)
+        return region.put(activation(compute(x, y)), qparams)
 
     return handler
 
@@ -148,14 +148,14 @@ def _with_number(
     compute: Callable[[Tensor, Any], Tensor],
     activation: Callable[[Tensor], Tensor],
 ) -> Tensor:
-    old = region.need_grid(x, "a sum or product with a number")
-    grid_after = _grid_of_product if compute is torch.mul else _grid_of_sum
-    scale, zero_point = grid_after(old, number)
-    grid = region.new_grid(scale, zero_point, old.dtype)
-    return region.put(activation(compute(x, number)), grid)
+    old = region.need_qparams(x, "a sum or product with a number")
+    qparams_after = _qparams_of_product if compute is torch.mul else _qparams_of_sum
+    scale, zero_point = qparams_after(old, number)
+    qparams = region.new_qparams(scale, zero_point, old.dtype)
+    return region.put(activation(compute(x, number)), qparams)
 
 
-def _grid_of_sum(x: TracedGrid, number: float) -> tuple[float, int]:
+def _qparams_of_sum(x: TracedQParams, number: float) -> tuple[float, int]:
     """Torch's qadd.cpp: the zero point moves; the scale grows where it would leave the type."""
     low, high = _LIMITS[x.dtype]
     moved = x.zero_point - round(number / x.scale)
@@ -166,7 +166,7 @@ def _grid_of_sum(x: TracedGrid, number: float) -> tuple[float, int]:
     return x.scale, moved
 
 
-def _grid_of_product(x: TracedGrid, number: float) -> tuple[float, int]:
+def _qparams_of_product(x: TracedQParams, number: float) -> tuple[float, int]:
     """Torch's qmul.cpp: a negative number turns the codes round."""
     low, high = _LIMITS[x.dtype]
     if number == 0:
@@ -179,10 +179,9 @@ def _cat(activation: Callable[[Tensor], Tensor]) -> Handler:
     def handler(
         region: Region, xs: Sequence[Tensor], dim: int, scale: Any = None, zero_point: Any = None
     ) -> Tensor:
-        grids = [region.need_grid(x, "cat") for x in xs]
-        first = grids[0]
-        grid = first if scale is None else region.new_grid(scale, zero_point, first.dtype)
-        return region.put(activation(torch.cat(list(xs), dim)), grid)
+        first, *_ = [region.need_qparams(x, "cat") for x in xs]
+        qparams = first if scale is None else region.new_qparams(scale, zero_point, first.dtype)
+        return region.put(activation(torch.cat(list(xs), dim)), qparams)
 
     return handler
 
@@ -191,64 +190,64 @@ def _unary(compute: Callable[..., Tensor], count: int = 0) -> Handler:
     """Y = compute(x, the first `count` arguments); scale and zero point are the next ones."""
 
     def handler(region: Region, x: Tensor, *arguments: Any, **named: Any) -> Tensor:
-        incoming = region.need_grid(x, getattr(compute, "__name__", "a function"))
+        incoming = region.need_qparams(x, getattr(compute, "__name__", "a function"))
         scale, zero_point = _output_qparams(arguments[count : count + 2], named)
         rest = {k: v for k, v in named.items() if not k.endswith(("scale", "zero_point"))}
-        grid = region.new_grid(scale, zero_point, incoming.dtype)
-        return region.put(compute(x, *arguments[:count], *arguments[count + 2 :], **rest), grid)
+        qparams = region.new_qparams(scale, zero_point, incoming.dtype)
+        return region.put(compute(x, *arguments[:count], *arguments[count + 2 :], **rest), qparams)
 
     return handler
 
 
 def _keeping(compute: Callable[..., Tensor]) -> Handler:
-    """Y = compute(x, ...) on the grid of x."""
+    """Y = compute(x, ...) with the qparams of x."""
 
     def handler(region: Region, x: Tensor, *arguments: Any, **named: Any) -> Tensor:
-        grid = region.need_grid(x, getattr(compute, "__name__", "a function"))
-        return region.put(compute(x, *arguments, **named), grid)
+        qparams = region.need_qparams(x, getattr(compute, "__name__", "a function"))
+        return region.put(compute(x, *arguments, **named), qparams)
 
     return handler
 
 
 def _relu6(region: Region, x: Tensor, inplace: object = None) -> Tensor:
     del inplace
-    return region.clamped(x, region.need_grid(x, "relu6"), 0.0, 6.0)
+    return region.clamped(x, region.need_qparams(x, "relu6"), 0.0, 6.0)
 
 
 def _leaky_relu(
     region: Region, x: Tensor, slope: float, inplace: object, scale: Any, zero_point: Any
 ) -> Tensor:
     del inplace
-    grid = region.new_grid(scale, zero_point, region.need_grid(x, "leaky_relu").dtype)
-    return region.put(functional.leaky_relu(x, slope), grid)
+    qparams = region.new_qparams(scale, zero_point, region.need_qparams(x, "leaky_relu").dtype)
+    return region.put(functional.leaky_relu(x, slope), qparams)
 
 
 def _elu(
     region: Region, x: Tensor, scale: Any, zero_point: Any, alpha: float = 1.0, *_: Any
 ) -> Tensor:
-    grid = region.new_grid(scale, zero_point, region.need_grid(x, "elu").dtype)
-    return region.put(functional.elu(x, alpha), grid)
+    qparams = region.new_qparams(scale, zero_point, region.need_qparams(x, "elu").dtype)
+    return region.put(functional.elu(x, alpha), qparams)
 
 
 def _celu(region: Region, x: Tensor, scale: Any, zero_point: Any, alpha: float = 1.0) -> Tensor:
-    grid = region.new_grid(scale, zero_point, region.need_grid(x, "celu").dtype)
-    return region.put(functional.celu(x, alpha), grid)
+    qparams = region.new_qparams(scale, zero_point, region.need_qparams(x, "celu").dtype)
+    return region.put(functional.celu(x, alpha), qparams)
 
 
 def _prelu(region: Region, x: Tensor, weight: Tensor, scale: Any, zero_point: Any) -> Tensor:
-    grid = region.new_grid(scale, zero_point, region.need_grid(x, "prelu").dtype)
-    return region.put(functional.prelu(x, weight), grid)
+    qparams = region.new_qparams(scale, zero_point, region.need_qparams(x, "prelu").dtype)
+    return region.put(functional.prelu(x, weight), qparams)
 
 
 def _softmax(region: Region, x: Tensor, dim: int, scale: Any, zero_point: Any) -> Tensor:
-    grid = region.new_grid(scale, zero_point, region.need_grid(x, "softmax").dtype)
-    return region.put(functional.softmax(x, dim), grid)
+    qparams = region.new_qparams(scale, zero_point, region.need_qparams(x, "softmax").dtype)
+    return region.put(functional.softmax(x, dim), qparams)
 
 
 def _matmul(region: Region, x: Tensor, y: Tensor, scale: Any, zero_point: Any) -> Tensor:
-    incoming = region.need_grid(x, "matmul")
-    region.need_grid(y, "matmul")
-    return region.put(torch.matmul(x, y), region.new_grid(scale, zero_point, incoming.dtype))
+    incoming = region.need_qparams(x, "matmul")
+    region.need_qparams(y, "matmul")
+    return region.put(torch.matmul(x, y), region.new_qparams(scale, zero_point, incoming.dtype))
 
 
 # --- normalization
@@ -258,26 +257,30 @@ def _layer_norm(
     region: Region, x: Tensor, shape: list[int], weight: Any, bias: Any, eps: float,
     output_scale: Any, output_zero_point: Any,
 ) -> Tensor:  # fmt: skip
-    grid = region.new_grid(output_scale, output_zero_point, region.need_grid(x, "layer_norm").dtype)
-    return region.put(functional.layer_norm(x, shape, weight, bias, eps), grid)
+    qparams = region.new_qparams(
+        output_scale, output_zero_point, region.need_qparams(x, "layer_norm").dtype
+    )
+    return region.put(functional.layer_norm(x, shape, weight, bias, eps), qparams)
 
 
 def _group_norm(
     region: Region, x: Tensor, groups: int, weight: Any, bias: Any, eps: float,
     output_scale: Any, output_zero_point: Any,
 ) -> Tensor:  # fmt: skip
-    grid = region.new_grid(output_scale, output_zero_point, region.need_grid(x, "group_norm").dtype)
-    return region.put(functional.group_norm(x, groups, weight, bias, eps), grid)
+    qparams = region.new_qparams(
+        output_scale, output_zero_point, region.need_qparams(x, "group_norm").dtype
+    )
+    return region.put(functional.group_norm(x, groups, weight, bias, eps), qparams)
 
 
 def _instance_norm(
     region: Region, x: Tensor, weight: Any, bias: Any, eps: float,
     output_scale: Any, output_zero_point: Any,
 ) -> Tensor:  # fmt: skip
-    incoming = region.need_grid(x, "instance_norm")
-    grid = region.new_grid(output_scale, output_zero_point, incoming.dtype)
+    incoming = region.need_qparams(x, "instance_norm")
+    qparams = region.new_qparams(output_scale, output_zero_point, incoming.dtype)
     y = functional.instance_norm(x, weight=weight, bias=bias, eps=eps)
-    return region.put(y, grid)
+    return region.put(y, qparams)
 
 
 def _batch_norm(activation: Callable[[Tensor], Tensor]) -> Handler:
@@ -287,7 +290,7 @@ def _batch_norm(activation: Callable[[Tensor], Tensor]) -> Handler:
         region: Region, x: Tensor, weight: Tensor, bias: Tensor, mean: Tensor, var: Tensor,
         eps: float, scale: Any, zero_point: Any,
     ) -> Tensor:  # fmt: skip
-        incoming = region.need_grid(x, "batch_norm")
+        incoming = region.need_qparams(x, "batch_norm")
         if x.ndim not in (3, 4, 5):
             raise UnsupportedError(
                 f"{region.where()}: batch norm of a tensor of {x.ndim} axes; ONNX Runtime has "
@@ -318,7 +321,7 @@ def _batch_norm(activation: Callable[[Tensor], Tensor]) -> Handler:
             dequantize_linear(b_codes, b_scale, b_zeros, 0),
             groups=x.shape[1],
         )
-        return region.put(activation(y), region.new_grid(scale, zero_point, incoming.dtype))
+        return region.put(activation(y), region.new_qparams(scale, zero_point, incoming.dtype))
 
     return handler
 

@@ -1,4 +1,4 @@
-"""Runs code that was written for torch's quantized tensors on float tensors on the same grid.
+"""Runs code that was written for torch's quantized tensors on fake-quantized tensors.
 
 torch.quantize_per_tensor gives a tensor whose functions mean something else: torch.relu, x.mean(),
 max_pool2d keep its qparams, torch.ops.quantized.* have their own. Here that tensor is
@@ -6,23 +6,25 @@ max_pool2d keep its qparams, torch.ops.quantized.* have their own. Here that ten
     x = DequantizeLinear(QuantizeLinear(real, scale, zero_point), scale, zero_point)
 
 in float32, and a TorchFunctionMode, which sees every torch function that forward calls, knows which
-tensors are such: what they go into computes in float32 and ends on its grid by the next pair.
+tensors are such: what they go into computes in float32 and ends fake-quantized by the next pair.
 ONNX Runtime turns DQ -> op -> Q into its integer operator. Works while torch.export traces.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import sys
 from math import inf
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
 from onnxq.errors import UnsupportedError
-from onnxq.pytorch.importers.activation_grid import Constants, TracedGrid, stored_type
-from onnxq.pytorch.importers.quantized_functional import on_floats
+from onnxq.pytorch.importers.activation_qparams import Constants, TracedQParams, stored_type
 from onnxq.pytorch.numerics.boundary import leave_integers
 from onnxq.pytorch.numerics.rounding_ops import NO_AXIS, dequantize_linear, quantize_linear
 
@@ -30,6 +32,81 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     Handler = Callable[..., Any]
+    from collections.abc import Callable
+
+
+# --- torch.ao.nn.quantized.functional on float tensors: its functions refuse tensors of float32.
+#
+# They ask `input.is_quantized`, which no TorchFunctionMode sees. While a Region runs, what stands
+# under their names calls what they would call.
+
+_HOMES = ("torch.ao.nn.quantized.functional", "torch.nn.quantized.functional")
+_SAME = (
+    "adaptive_avg_pool2d", "adaptive_avg_pool3d", "avg_pool2d", "avg_pool3d", "hardsigmoid",
+    "hardtanh", "interpolate", "max_pool1d", "max_pool2d", "upsample", "upsample_bilinear",
+    "upsample_nearest",
+)  # fmt: skip
+"""Functions that are torch.nn.functional's, behind the question."""
+
+
+def _elu(input: Tensor, scale: float, zero_point: int, alpha: float = 1.0) -> Any:
+    return torch.ops.quantized.elu(input, scale, zero_point, alpha)
+
+
+def _celu(input: Tensor, scale: float, zero_point: int, alpha: float = 1.0) -> Any:
+    return torch.ops.quantized.celu(input, scale, zero_point, alpha)
+
+
+def _hardswish(input: Tensor, scale: float, zero_point: int) -> Any:
+    return torch.ops.quantized.hardswish(input, scale, zero_point)
+
+
+def _leaky_relu(
+    input: Tensor,
+    negative_slope: float = 0.01,
+    inplace: object = False,
+    scale: float | None = None,
+    zero_point: int | None = None,
+) -> Any:
+    if scale is None or zero_point is None:
+        return functional.leaky_relu(input, negative_slope)
+    return torch.ops.quantized.leaky_relu(input, negative_slope, bool(inplace), scale, zero_point)
+
+
+def _threshold(input: Tensor, threshold: float, value: float) -> Any:
+    return functional.threshold(input, threshold, value)
+
+
+def _clamp(input: Tensor, min_: float, max_: float) -> Any:
+    return torch.clamp(input, min_, max_)
+
+
+def _replacements() -> dict[str, Callable[..., Any]]:
+    made: dict[str, Callable[..., Any]] = {name: getattr(functional, name) for name in _SAME}
+    return made | {
+        "celu": _celu,
+        "clamp": _clamp,
+        "elu": _elu,
+        "hardswish": _hardswish,
+        "leaky_relu": _leaky_relu,
+        "threshold": _threshold,
+    }
+
+
+@contextlib.contextmanager
+def on_floats() -> Iterator[None]:
+    """A context in which the functions take float tensors."""
+    homes = [sys.modules[name] for name in _HOMES if name in sys.modules]
+    found = [(home, name) for home in homes for name in _replacements() if hasattr(home, name)]
+    kept = [(home, name, getattr(home, name)) for home, name in found]
+    try:
+        for home, name in found:
+            setattr(home, name, _replacements()[name])
+        yield
+    finally:
+        for home, name, function in kept:
+            setattr(home, name, function)
+
 
 # Functions of a quantized tensor whose result has its qparams (torch/aten/native/quantized/cpu).
 KEEP_QPARAMS = frozenset(
@@ -74,58 +151,60 @@ class Region(TorchFunctionMode):
     ) -> None:
         super().__init__()
         self.root, self.constants, self.operators = root, constants, operators
-        self._grids: dict[
-            int, tuple[Tensor, TracedGrid]
+        self._qparams: dict[
+            int, tuple[Tensor, TracedQParams]
         ] = {}  # the tensor too: its id stays its own
         self.path: list[str] = []
 
-    # --- grids
+    # --- qparams
 
-    def grid_of(self, x: object) -> TracedGrid | None:
-        """The grid of a quantized tensor; None: it is a float one, or no tensor."""
-        found = self._grids.get(id(x))
+    def qparams_of(self, x: object) -> TracedQParams | None:
+        """The qparams of a quantized tensor; None: it is a float one, or no tensor."""
+        found = self._qparams.get(id(x))
         return None if found is None else found[1]
 
-    def need_grid(self, x: object, what: str) -> TracedGrid:
-        """The grid of an input that must be quantized.
+    def need_qparams(self, x: object, what: str) -> TracedQParams:
+        """The qparams of an input that must be quantized.
 
         Raises:
             UnsupportedError: it is not.
         """
-        grid = self.grid_of(x)
-        if grid is None:
+        qparams = self.qparams_of(x)
+        if qparams is None:
             raise UnsupportedError(
                 f"{self.where()}: {what} reads a tensor that is not quantized. Put a QuantStub "
                 "before it, or leave it in float."
             )
-        return grid
+        return qparams
 
-    def new_grid(self, scale: Any, zero_point: Any, dtype: torch.dtype) -> TracedGrid:
-        """The grid of these numbers, which may be tensors of one element."""
+    def new_qparams(self, scale: Any, zero_point: Any, dtype: torch.dtype) -> TracedQParams:
+        """The qparams of these numbers, which may be tensors of one element."""
         stored = stored_type(dtype, self.where())
-        return self.constants.grid(
+        return self.constants.qparams(
             self._name("output"), lambda: (float(scale), int(zero_point), stored)
         )
 
-    def put(self, x: Tensor, grid: TracedGrid) -> Tensor:
-        """The tensor, rounded to the grid."""
-        scale, zero_point = grid.tensors
+    def put(self, x: Tensor, qparams: TracedQParams) -> Tensor:
+        """The tensor, quantized."""
+        scale, zero_point = qparams.tensors
         codes = quantize_linear(x, scale, zero_point, NO_AXIS)
-        return self.mark(dequantize_linear(codes, scale, zero_point, NO_AXIS), grid)
+        return self.mark(dequantize_linear(codes, scale, zero_point, NO_AXIS), qparams)
 
-    def clamped(self, x: Tensor, grid: TracedGrid, low: float, high: float) -> Tensor:
-        """min(max(x, low), high) of x on the grid, as a Clip on codes."""
-        ends = [round(end / grid.scale) + grid.zero_point for end in (low, high) if end < inf]
-        scale, zero_point = grid.tensors
+    def clamped(self, x: Tensor, qparams: TracedQParams, low: float, high: float) -> Tensor:
+        """min(max(x, low), high) of x at quantized levels, as a Clip on codes."""
+        bounds = [
+            round(one / qparams.scale) + qparams.zero_point for one in (low, high) if one < inf
+        ]
+        scale, zero_point = qparams.tensors
         codes = quantize_linear(x, scale, zero_point, NO_AXIS)
-        every = torch.iinfo(grid.dtype)
-        limits = [min(max(end, every.min), every.max) for end in ends]
+        every = torch.iinfo(qparams.dtype)
+        limits = [min(max(one, every.min), every.max) for one in bounds]
         codes = codes.clamp(*limits)
-        return self.mark(dequantize_linear(codes, scale, zero_point, NO_AXIS), grid)
+        return self.mark(dequantize_linear(codes, scale, zero_point, NO_AXIS), qparams)
 
-    def mark(self, x: Tensor, grid: TracedGrid) -> Tensor:
-        """The tensor, which is on the grid already."""
-        self._grids[id(x)] = (x, grid)
+    def mark(self, x: Tensor, qparams: TracedQParams) -> Tensor:
+        """The tensor, which is at quantized levels already."""
+        self._qparams[id(x)] = (x, qparams)
         return x
 
     # --- places
@@ -152,16 +231,16 @@ class Region(TorchFunctionMode):
             return func(*args, **kwargs)
         if name == "quantize_per_tensor":
             return self._quantize(*args, **kwargs)
-        grids = [g for g in map(self.grid_of, _tensors((args, kwargs))) if g is not None]
-        if not grids:
+        qparams = [g for g in map(self.qparams_of, _tensors((args, kwargs))) if g is not None]
+        if not qparams:
             return func(*args, **kwargs)
-        return self._on_quantized(func, name, grids, args, kwargs)
+        return self._on_quantized(func, name, qparams, args, kwargs)
 
     def _quantize(self, x: Any, scale: Any, zero_point: Any, dtype: torch.dtype) -> object:
         if isinstance(x, list | tuple):
             parts = zip(x, scale, zero_point, strict=True)
             return [self._quantize(t, s, z, dtype) for t, s, z in parts]
-        return self.put(x, self.new_grid(scale, zero_point, dtype))
+        return self.put(x, self.new_qparams(scale, zero_point, dtype))
 
     def _operator(self, name: str) -> Handler:
         if name not in self.operators:
@@ -173,9 +252,9 @@ class Region(TorchFunctionMode):
         return self.operators[name]
 
     def _on_quantized(
-        self, func: Any, name: str, grids: list[TracedGrid], args: Any, kwargs: Any
+        self, func: Any, name: str, qparams: list[TracedQParams], args: Any, kwargs: Any
     ) -> object:
-        first = grids[0]
+        first = qparams[0]
         if name == "dequantize":
             return _each(args[0], leave_integers)
         if name == "to" and torch.float16 in (*args, *kwargs.values()):
@@ -184,7 +263,7 @@ class Region(TorchFunctionMode):
             return first.scale if name == "q_scale" else first.zero_point
         if name in FIXED_QPARAMS:
             scale, zero_point = FIXED_QPARAMS[name][first.dtype == torch.int8]
-            return self.put(func(*args, **kwargs), self.new_grid(scale, zero_point, first.dtype))
+            return self.put(func(*args, **kwargs), self.new_qparams(scale, zero_point, first.dtype))
         if name in CLAMPS:
             return self.clamped(args[0] if args else kwargs["input"], first, *CLAMPS[name])
         result = func(*args, **kwargs)

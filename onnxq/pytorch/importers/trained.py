@@ -7,9 +7,9 @@ formula than FusedMovingAvgObsFakeQuantize (the default of every QAT qconfig) tr
     convert    Python calculate_qparams: symmetric scales differ by 0.4%
 
 Here the buffers win. They hold one known bug: where all weights of a channel have one sign, the C++
-code gives an asymmetric grid (zero point -128 or 127, half the scale) although a symmetric one was
+code gives asymmetric qparams (zero point -128 or 127, half the scale) although symmetric ones were
 asked for; a channel of zeros too. ONNX Runtime's kernels want zero points of 0, so that these
-channels are put on a symmetric grid of max|w| / quant_max, as near as that is, with a warning.
+channels are rounded with the symmetric scale max|w| / quant_max, with a warning.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def _use_buffers(fake: nn.Module) -> None:
 
 @dataclass(slots=True)
 class _Trained:
-    """A weight on its grid, all arrays with the channels first.
+    """A fake-quantized weight, all arrays with the channels first.
 
     Attributes:
         real: float32 (channels, ...): what the trained model computes with.
@@ -113,11 +113,11 @@ class _Trained:
 
 
 def _keep_trained_weight(path: str, module: Any) -> None:
-    """Puts the weight onto the grid that training used, symmetric in every channel."""
+    """Rounds the weight to the levels that training used, symmetric in every channel."""
     fake = module.weight_fake_quant
     factor = _batch_norm_gain(module)
     folded = module.weight.detach().float() * factor
-    trained = _on_grid(folded, fake)
+    trained = _quantized_weight(folded, fake)
     asked_symmetric = fake.qscheme in _SYMMETRIC
     odd = trained.zero_point != 0
     if bool(odd.any()):
@@ -142,7 +142,7 @@ def _batch_norm_gain(module: Any) -> Tensor:
     return shaped
 
 
-def _on_grid(weight: Tensor, fake: Any) -> _Trained:
+def _quantized_weight(weight: Tensor, fake: Any) -> _Trained:
     """The weight as torch's fake quantization leaves it: rint(w * (1 / scale)) + zero_point."""
     if fake.is_per_channel and fake.ch_axis != 0:
         raise UnsupportedError(
@@ -182,7 +182,7 @@ def _warn(path: str, odd: Tensor, asked_symmetric: object) -> None:
         else "as its qconfig asks"
     )
     note(
-        f"'{path}': {what} of the weight were trained with asymmetric qparams, {why}. They are put "
-        "on a symmetric grid, at most one step of that grid away. To deploy what is trained, train "
+        f"'{path}': {what} of the weight were trained with asymmetric qparams, {why}. They are "
+        "rounded to symmetric levels, at most one scale away. To deploy what is trained, train "
         "with onnxq.pytorch.FakeQuantize, or with torch's FakeQuantize (not the fused one)."
     )

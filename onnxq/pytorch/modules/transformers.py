@@ -147,16 +147,16 @@ def holds_transformer(model: nn.Module) -> bool:
     return any(type(module) in _PLAIN for module in model.modules())
 
 
-def twin_without_shortcuts(model: nn.Module) -> nn.Module:
-    """The model where it holds no transformer; else a twin as above, with the same tensors.
+def without_shortcuts(model: nn.Module) -> nn.Module:
+    """The model where it holds no transformer; else a copy as above, with the same tensors.
 
     Subclasses stay as they are: they may compute something else.
     """
     if not holds_transformer(model):
         return model
     shared = {id(x): x for x in itertools.chain(model.parameters(), model.buffers())}
-    twin = copy.deepcopy(model, shared)
-    return exchanged(twin, {m: _plain(m) for m in twin.modules() if type(m) in _PLAIN})
+    made = copy.deepcopy(model, shared)
+    return exchanged(made, {m: _plain(m) for m in made.modules() if type(m) in _PLAIN})
 
 
 def zeroes_padding(model: nn.Module) -> bool:
@@ -169,6 +169,6 @@ def zeroes_padding(model: nn.Module) -> bool:
 
 def _plain(module: nn.Module) -> nn.Module:
     """A module with the same submodules, parameters and attributes."""
-    twin = copy.copy(module)
-    twin.__class__ = _PLAIN[type(module)]
-    return twin
+    made = copy.copy(module)
+    made.__class__ = _PLAIN[type(module)]
+    return made

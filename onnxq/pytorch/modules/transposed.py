@@ -10,20 +10,26 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from torch import nn
+from torch import Tensor, nn
+from torch.nn import functional
 
 from onnxq.errors import ShapeError
 from onnxq.qconfig import FakeQuantSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import torch
+    from collections.abc import Callable, Sequence
 
     from onnxq.qconfig import Part
 
+CONVS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
-CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d, *TRANSPOSED)
+CONVOLUTIONS = (*CONVS, *TRANSPOSED)
+CONV_TRANSPOSE: tuple[Callable[..., Tensor], ...] = (
+    functional.conv_transpose1d,
+    functional.conv_transpose2d,
+    functional.conv_transpose3d,
+)
+"""Functions of torch for 1, 2 and 3 spatial axes."""
 WEIGHTED = (nn.Linear, *CONVOLUTIONS)
 """Layers that batch norm and ReLU fuse with."""
 
@@ -63,7 +69,7 @@ def along_channels(part: Part, module: nn.Module) -> Part:
     return replace(part, observer=spec) if isinstance(part, FakeQuantSpec) else spec
 
 
-def per_weight(values: torch.Tensor, weight: torch.Tensor, groups: int) -> torch.Tensor:
+def per_weight(values: Tensor, weight: Tensor, groups: int) -> Tensor:
     """A vector of output channels, shaped to broadcast with the weight.
 
     Args:
@@ -75,9 +81,7 @@ def per_weight(values: torch.Tensor, weight: torch.Tensor, groups: int) -> torch
     return rows.reshape(*rows.shape, *[1] * (weight.ndim - 2))
 
 
-def output_padding(
-    conv: Any, x: torch.Tensor, output_size: Sequence[int] | None
-) -> tuple[int, ...]:
+def output_padding(conv: Any, x: Tensor, output_size: Sequence[int] | None) -> tuple[int, ...]:
     """Padding on one side of the result, so that it has the size that was asked for.
 
     Args:

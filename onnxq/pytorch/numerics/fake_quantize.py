@@ -1,4 +1,4 @@
-"""FakeQuantize: rounds a tensor to the grid that will be deployed, while the model is trained.
+"""FakeQuantize: rounds a tensor with the qparams that will be deployed, while the model is trained.
 
     x -> observer (while it is on) -> scale, zero_point
     x -> (clamp(rint(x / scale) + zero_point, quant_min, quant_max) - zero_point) * scale
@@ -80,8 +80,8 @@ class FakeQuantize(Observing):
         Raises:
             QConfigError: an argument that the observer does not take.
         """
-        ends = {"quant_min": quant_min, "quant_max": quant_max}
-        given = {key: end for key, end in ends.items() if end is not None}
+        limits = {"quant_min": quant_min, "quant_max": quant_max}
+        given = {key: limit for key, limit in limits.items() if limit is not None}
         chosen: Any = observer  # FakeQuantSpec says what it may be
         spec = FakeQuantSpec(chosen).observer
         if "reduce_range" not in observer_kwargs and _is_reduced(spec, quant_min, quant_max):

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import nn
 
-from onnxq.pytorch.numerics.ends import ends_of
 from onnxq.pytorch.numerics.fake_quantize import FakeQuantize
+from onnxq.pytorch.numerics.min_max import min_max_of
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -38,7 +38,7 @@ class WholeBatch:
         if not fake.needs_range_alone:
             fake.watch(x)  # nothing but the data themselves counts
             return
-        self._seen[slot] = ends_of(x.detach(), None)
+        self._seen[slot] = min_max_of(x.detach(), None)
         if len(self._seen) == self.sources:
             low, high = torch.stack([*self._seen.values()]).amax(0).unbind()
             self._seen.clear()
@@ -75,7 +75,7 @@ class GroupMember(nn.Module):
         return fake.rounded(x)
 
 
-class GridCopy(GroupMember):
+class QParamsCopy(GroupMember):
     """A place whose values were rounded by the FakeQuantize before, and only moved since.
 
     Rounding them again would change neither a value nor a gradient. What convert makes of it

@@ -1,9 +1,10 @@
 """An observer inside a torch module: it watches a tensor, and its qparams are buffers.
 
-The observer is one of onnxq.observers and decides as it does in calibration. Where it follows from
-a tensor's ends (onnxq.pytorch.numerics.ends) these are buffers on the tensor's device, and so is
-what follows: no step reads a value on the host, and torch.compile traces it whole. Any other
-observer is NumPy: it is given a copy of the tensor, and what it knows goes into the state_dict.
+The observer is one of onnxq.observers and decides as it does in calibration. Where it needs a
+tensor's min and max alone, these are buffers on the tensor's device, and so is what is computed of
+them (onnxq.pytorch.numerics.min_max): no step reads a value on the host, and torch.compile traces
+it whole. Any other observer is NumPy: it is given a copy of the tensor, and what it knows goes into
+the state_dict.
 """
 
 from __future__ import annotations
@@ -17,17 +18,16 @@ from torch import Tensor
 from onnxq import dtypes
 from onnxq.errors import CalibrationError, UnsupportedError
 from onnxq.observers import NoopObserver
-from onnxq.pytorch.numerics import ends_state
+from onnxq.pytorch.numerics import min_max_state
 from onnxq.pytorch.numerics.compiling import never_compiled
-from onnxq.pytorch.numerics.ends import UNSEEN, check_values, ends_of, rule_of
 from onnxq.pytorch.numerics.exact_buffers import ExactBuffers
+from onnxq.pytorch.numerics.min_max import UNSEEN, check_values, min_max_of, rule_of
 from onnxq.pytorch.numerics.ranks import (
     has_ranks,
     mean_of_ranks,
     merged_of_ranks,
     widest_of_ranks,
 )
-from onnxq.pytorch.numerics.reduction import extremes
 from onnxq.pytorch.numerics.rounding import check_floats
 from onnxq.pytorch.numerics.torch_states import STATE, adopt
 from onnxq.qparams import PerChannel, PerTensor, QParams
@@ -35,9 +35,49 @@ from onnxq.qparams import PerChannel, PerTensor, QParams
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    import numpy.typing as npt
+    from torch import Tensor
+
     from onnxq.dtypes import QDType
     from onnxq.observers import Observer, ObserverSpec
     from onnxq.qparams import Granularity, QScheme
+
+# --- Smallest and largest values of a tensor as an array, for observers that are NumPy.
+
+
+def extremes(x: Tensor, axis: int | None) -> npt.NDArray[np.float32]:
+    """A small array that has the min and max of x, and per channel where there is an axis.
+
+    Args:
+        x: floating point, not empty, any device; bfloat16 and float16 are exact in float32.
+        axis: of the channels; None: none.
+
+    Returns:
+        float32, shape (2,); or the rank of x, with the channels along axis and 2 elements beside
+        them. NaN stays NaN.
+
+    Raises:
+        CalibrationError: x has no such axis, or no values (meta device); NaN or Inf in x.
+    """
+    min_max = min_max_of(x, axis).to("cpu").numpy()
+    if not np.isfinite(min_max).all():
+        raise CalibrationError(_not_finite(x))
+    both = np.stack([-min_max[0], min_max[1]])
+    if axis is None:
+        return both
+    channels_second = [2, -1, *[1] * (x.ndim - 2)]
+    return np.moveaxis(both.reshape(channels_second), 1, axis)
+
+
+def _not_finite(x: Tensor) -> str:
+    bad = ~torch.isfinite(x.to(torch.float32))
+    first = bad.nonzero()[0].tolist()
+    return (
+        f"{int(bad.sum())} of {x.numel()} values are NaN or infinite in float32, the first, "
+        f"{x[tuple(first)].item()}, at {first} of shape {list(x.shape)}; lower the learning rate, "
+        "or correct the input; a mask of -inf has to be boolean, or a constant of the module."
+    )
+
 
 Method = TypeVar("Method", bound="Callable[..., None]")
 
@@ -54,7 +94,7 @@ def _outside_graphs(method: Method) -> Method:
 class Observing(ExactBuffers):
     """Watches what it is shown, and holds the scale and zero point that follow.
 
-    In train mode under DistributedDataParallel the ends are those of all ranks' tensors.
+    In train mode under DistributedDataParallel min and max are those of all ranks' tensors.
 
     Args:
         spec: the observer.
@@ -76,7 +116,7 @@ class Observing(ExactBuffers):
 
     scale: Tensor
     zero_point: Tensor
-    ends: Tensor
+    min_max: Tensor
     left_out: Tensor
     _steps: Tensor
     FLAGS: tuple[str, ...] = ("observer_enabled", "has_observed")
@@ -97,7 +137,7 @@ class Observing(ExactBuffers):
         self.register_buffer("zero_point", torch.from_numpy(start.zero_point.astype(np.int32)))
         if self._rule is not None:
             shape = (2, 0) if self.is_per_channel else (2,)
-            self.register_buffer("ends", torch.full(shape, UNSEEN), persistent=False)
+            self.register_buffer("min_max", torch.full(shape, UNSEEN), persistent=False)
             self.register_buffer("left_out", torch.zeros((), dtype=torch.int64))
             steps = torch.tensor(self._rule.steps, dtype=torch.float32)
             self.register_buffer("_steps", steps, persistent=False)
@@ -105,8 +145,8 @@ class Observing(ExactBuffers):
     @property
     def observer(self) -> Observer:
         """The observer, with what it has seen; read on the host."""
-        if self._rule is not None and not self.ends.is_meta:
-            state = ends_state.observer_state(self._observer, self.ends.cpu().numpy())
+        if self._rule is not None and not self.min_max.is_meta:
+            state = min_max_state.observer_state(self._observer, self.min_max.cpu().numpy())
             self._observer.load_state(state)
         return self._observer
 
@@ -151,12 +191,12 @@ class Observing(ExactBuffers):
 
         Observers that do not follow from min and max have no such attribute.
         """
-        return self.ends[0].neg()
+        return self.min_max[0].neg()
 
     @property
     def max_val(self) -> Tensor:
         """Largest value that counts, likewise."""
-        return self.ends[1]
+        return self.min_max[1]
 
     def forward(self, x: Tensor) -> Tensor:
         """The tensor as it is; watched while observer_enabled.
@@ -193,25 +233,25 @@ class Observing(ExactBuffers):
         shares = self.training and not self.is_replicated and has_ranks()
         if x.numel() == 0 and not shares:
             return
-        ends = ends_of(x, self.ch_axis if self.is_per_channel else None)
+        min_max = min_max_of(x, self.ch_axis if self.is_per_channel else None)
         if shares:
-            ends = widest_of_ranks(ends)
-        if self.ends.shape != ends.shape:
-            self._make_room(ends)
-        new, is_left_out = self._rule.seen_with(self.ends, ends)
-        self.ends.copy_(new)
+            min_max = widest_of_ranks(min_max)
+        if self.min_max.shape != min_max.shape:
+            self._make_room(min_max)
+        new, is_left_out = self._rule.seen_with(self.min_max, min_max)
+        self.min_max.copy_(new)
         self.left_out.add_(is_left_out)
         self.has_observed = True
         self._stale = True
 
-    def _make_room(self, ends: Tensor) -> None:
-        before = self.ends.shape[-1]
-        if self.ends.ndim != ends.ndim or before:
+    def _make_room(self, min_max: Tensor) -> None:
+        before = self.min_max.shape[-1]
+        if self.min_max.ndim != min_max.ndim or before:
             raise CalibrationError(
-                f"{type(self).__name__}: got {ends.shape[-1]} channels on axis {self.ch_axis}; "
+                f"{type(self).__name__}: got {min_max.shape[-1]} channels on axis {self.ch_axis}; "
                 f"before there were {before}. Is ch_axis the channels' axis?"
             )
-        self.ends = torch.full_like(ends, UNSEEN)
+        self.min_max = torch.full_like(min_max, UNSEEN)
 
     @_outside_graphs
     def _show(self, x: Tensor) -> None:
@@ -238,7 +278,7 @@ class Observing(ExactBuffers):
         if self._rule is None:
             self._ask()
         else:
-            scale, zero_point = self._rule.scale_and_zero_point(self.ends, self._steps)
+            scale, zero_point = self._rule.scale_and_zero_point(self.min_max, self._steps)
             self.set_tensor("scale", scale)
             self.set_tensor("zero_point", zero_point.to(torch.int32))
         self._stale = False
@@ -284,7 +324,7 @@ class Observing(ExactBuffers):
         self.check_left_out()
         self._refresh()
         if not self.has_observed:
-            ends_state.warn_unseen(type(self).__name__)
+            min_max_state.warn_unseen(type(self).__name__)
         scale, zero_point = (b.detach().cpu().numpy() for b in (self.scale, self.zero_point))
         return QParams(scale, zero_point, self.dtype, self.granularity)
 
@@ -300,11 +340,11 @@ class Observing(ExactBuffers):
         if self._rule is None:
             self._observer = merged_of_ranks(self._observer)
         elif self._rule.averaging_constant is None:
-            self.ends.copy_(widest_of_ranks(self.ends))
+            self.min_max.copy_(widest_of_ranks(self.min_max))
         else:
-            self.ends.copy_(mean_of_ranks(self.ends))
+            self.min_max.copy_(mean_of_ranks(self.min_max))
         # a scale that was given without data stays
-        has_seen = self._rule is None or bool(self.ends.isfinite().all())
+        has_seen = self._rule is None or bool(self.min_max.isfinite().all())
         self._stale = self.has_observed and has_seen
         self._refresh()
 
@@ -312,7 +352,7 @@ class Observing(ExactBuffers):
         """Forgets what was seen; scale and zero point stay until the next batch."""
         self._observer = self._observer_spec()
         if self._rule is not None:
-            self.ends.fill_(UNSEEN)
+            self.min_max.fill_(UNSEEN)
             self.left_out.zero_()
 
     def enable_observer(self, enabled: bool = True) -> Self:
@@ -330,7 +370,7 @@ class Observing(ExactBuffers):
         for flag in self.FLAGS:
             destination[prefix + flag] = torch.tensor([getattr(self, flag)], dtype=torch.uint8)
         if self._rule is not None:
-            ends_state.save_ends(destination, prefix, self.ends)
+            min_max_state.save_min_max(destination, prefix, self.min_max)
             return
         for key, array in self._observer.state().items():
             destination[f"{prefix}{STATE}{key}"] = torch.from_numpy(np.array(array))
@@ -347,7 +387,7 @@ class Observing(ExactBuffers):
         flags = {flag: getattr(self, flag) for flag in self.FLAGS if flag != "has_observed"}
         adopt(state_dict, prefix, self._observer_spec, flags)
         if self._rule is not None:
-            self._load_ends(state_dict, prefix, missing_keys)
+            self._load_min_max(state_dict, prefix, missing_keys)
         self._load_observer(state_dict, prefix + STATE)
         for flag in self.FLAGS:
             value = state_dict.pop(prefix + flag, None)
@@ -361,12 +401,14 @@ class Observing(ExactBuffers):
             state_dict, prefix, local_metadata, strict, missing_keys, *lists
         )
 
-    def _load_ends(self, state_dict: dict[str, Tensor], prefix: str, missing: list[str]) -> None:
-        found = ends_state.take_ends(state_dict, prefix)
+    def _load_min_max(self, state_dict: dict[str, Tensor], prefix: str, missing: list[str]) -> None:
+        found = min_max_state.take_min_max(state_dict, prefix)
         if found is None:
-            missing += [prefix + name for name in (ends_state.MIN, ends_state.MAX)]
-        elif found.ndim == self.ends.ndim:  # else the scale has another rank too, and torch says so
-            self.set_tensor("ends", found)
+            missing += [prefix + name for name in (min_max_state.MIN, min_max_state.MAX)]
+        elif (
+            found.ndim == self.min_max.ndim
+        ):  # else the scale has another rank too, and torch says so
+            self.set_tensor("min_max", found)
         # checkpoints of torch, and of onnxq before it counted
         state_dict.setdefault(prefix + "left_out", torch.zeros_like(self.left_out))
 

@@ -1,8 +1,8 @@
 """Observers across the ranks of a distributed run.
 
-While a model is trained, the ends of each activation are those of all ranks' tensors: one
+While a model is trained, min and max of each activation are those of all ranks' tensors: one
 all_reduce for each, so that scales are what one process would find in the whole batch. A moving
-average is one of these common ends. Weights are equal on all ranks, and need none. What is not
+average is one of these common ranges. Weights are equal on all ranks, and need none. What is not
 common then, running statistics of batch norm and observers that are NumPy, `synchronize_ranks`
 brings together.
 """
@@ -32,8 +32,8 @@ def has_ranks() -> bool:
     return ready and distributed.get_world_size() > 1
 
 
-def widest_of_ranks(ends: Tensor) -> Tensor:
-    """The ends of all ranks' tensors together.
+def widest_of_ranks(min_max: Tensor) -> Tensor:
+    """Min and max of all ranks' tensors together.
 
     A collective operation: each rank has to come here, as with SyncBatchNorm. NaN becomes infinite,
     since the larger one of NaN and a number depends on their order.
@@ -42,7 +42,7 @@ def widest_of_ranks(ends: Tensor) -> Tensor:
         UnsupportedError: in DistributedDataParallel's `join`.
     """
     _check_not_joined()
-    widest = torch.nan_to_num(ends, nan=torch.inf, posinf=torch.inf, neginf=-torch.inf)
+    widest = torch.nan_to_num(min_max, nan=torch.inf, posinf=torch.inf, neginf=-torch.inf)
     distributed.all_reduce(widest, distributed.ReduceOp.MAX)
     return widest
 

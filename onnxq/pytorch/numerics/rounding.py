@@ -1,9 +1,9 @@
-"""Rounding to a grid as tensor operations: values there, and gradients back.
+"""Rounding to quantized levels as tensor operations: values there, and gradients back.
 
     v    = x / scale
     out  = clamp(rint(v), qmin - zp, qmax - zp) * scale
     dx   = grad where rint(v) lies inside, 0 elsewhere                    straight-through
-    ds   = (rint(v) - v) grad inside, the clamped end times grad outside  LSQ, eq. 3
+    ds   = (rint(v) - v) grad inside, the clamped limit times grad outside  LSQ, eq. 3
 
 No operation of torch reads a scale or a zero point on the host, on any device. In main memory,
 where a number can be looked at without waiting, it is: torch's kernels between tensors are slower

@@ -3,7 +3,7 @@
     y = Sign.apply(x)    program: y = aten.sign(x), whose gradient is 0
 
 torch.export looks into apply. While `OwnGradients` lasts, arguments and results of each call go
-through operators that mark them; `settle` takes the marks away and tells which nodes lie between.
+through operators that mark them; `remove_marks` removes them and tells which nodes lie between.
 Functions of torch itself have the gradient of their operators; a checkpoint is what it runs. A
 function that is called with a module, a function or a size that is open stays traced: the graph has
 no such value.
@@ -153,7 +153,7 @@ def _is_kept(argument: object) -> bool:
     return isinstance(argument, (Tensor, *_LITERALS))
 
 
-def settle(program: ExportedProgram, noted: OwnGradients) -> tuple[FunctionCall, ...]:
+def remove_marks(program: ExportedProgram, noted: OwnGradients) -> tuple[FunctionCall, ...]:
     """The calls of functions in a program, whose marks are taken away in place.
 
     A call of which more than its results is read (a tensor kept on the side) has no place of its

@@ -16,7 +16,7 @@ from torch import fx, nn
 
 from onnxq.pytorch.arguments.flat import HOOKS
 from onnxq.pytorch.modules.applied_function import AppliedFunction
-from onnxq.pytorch.modules.given_weight import GivenWeight
+from onnxq.pytorch.modules.parametrized_layer import ParametrizedLayer
 from onnxq.pytorch.modules.transposed import WEIGHTED
 from onnxq.pytorch.programs.buffer_updates import Updating
 from onnxq.pytorch.programs.call_form import (
@@ -243,7 +243,7 @@ class _Building:
             weight = self._graph.call_function(aten.t.default, (weight,))
             # no result of the program: names lead to the call alone
             weight.meta |= {PROGRAM_NODES: (), SCOPE: scope(node)}
-        wrapper = GivenWeight(product.layer())
+        wrapper = ParametrizedLayer(product.layer())
         args = [self._read(product.x), weight]
         args += [] if product.bias is None else [self._read(product.bias)]
         return self._module(node.name, wrapper, args)

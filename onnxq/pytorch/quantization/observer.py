@@ -12,6 +12,7 @@ same QConfigs.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,14 +20,11 @@ import torch
 from torch import Tensor
 
 from onnxq import observers
-from onnxq.errors import UnsupportedError
+from onnxq.errors import ModelError, UnsupportedError, listed
 from onnxq.observers.histogram import MIN_BINS
 from onnxq.pytorch.modules.refused_names import refusing
+from onnxq.pytorch.numerics.observing import Observing
 from onnxq.pytorch.numerics.torch_states import histogram_state
-from onnxq.pytorch.quantization.observer_states import (
-    get_observer_state_dict,
-    load_observer_state_dict,
-)
 from onnxq.pytorch.quantization.range_observers import (
     MinMaxObserver,
     MovingAverageMinMaxObserver,
@@ -43,8 +41,51 @@ from onnxq.pytorch.quantization.uniform_observer import (
 from onnxq.pytorch.quantization.with_args import WithArgs
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from torch import Tensor, nn
+
     from onnxq.observers import ObserverSpec
     from onnxq.qparams import QParams
+
+# --- States of a prepared model's observers, apart from its weights: to be saved, and loaded.
+
+
+def get_observer_state_dict(mod: nn.Module) -> OrderedDict[str, Tensor]:
+    """The entries of the state_dict that belong to observers and FakeQuantize modules.
+
+    Args:
+        mod: prepared.
+    """
+    prefixes = _prefixes(mod)
+    state = mod.state_dict()
+    return OrderedDict((key, state[key]) for key in state if key.startswith(prefixes))
+
+
+def load_observer_state_dict(mod: nn.Module, obs_dict: Mapping[str, Tensor]) -> None:
+    """Gives observers and FakeQuantize modules what `get_observer_state_dict` returned.
+
+    Args:
+        mod: prepared in the same way; changed in place, weights stay.
+        obs_dict: by the names of the state_dict.
+
+    Raises:
+        ModelError: entries are missing, or belong to nothing in it.
+    """
+    found = mod.load_state_dict(obs_dict, strict=False)
+    missing = [key for key in found.missing_keys if key.startswith(_prefixes(mod))]
+    for wrong, what in ((missing, "are missing"), (found.unexpected_keys, "belong to no observer")):
+        if wrong:
+            raise ModelError(
+                f"load_observer_state_dict: {listed(wrong)} {what}. Prepare the model as the one "
+                "whose observers were saved."
+            )
+
+
+def _prefixes(mod: nn.Module) -> tuple[str, ...]:
+    parts = mod.named_modules()
+    return tuple(f"{name}." for name, one in parts if isinstance(one, Observing | ObserverBase))
+
 
 __all__ = [
     "HistogramObserver",
@@ -81,7 +122,7 @@ _NO_SCALE = "{} computes no scale: it looks at no ranges."
 
 
 class HistogramObserver(UniformObserver):
-    """The grid of least squared error, searched on a histogram of all values.
+    """The qparams of least squared error, searched on a histogram of all values.
 
     The histogram is onnxq's: 4096 bins for each sign, which any order of batches fills alike. What
     it holds is in the state_dict as one entry.
@@ -131,7 +172,7 @@ class HistogramObserver(UniformObserver):
         values = x.detach().to("cpu", torch.float32)
         self._observer.observe(values.numpy(), self._batches)
         self._batches += 1
-        low, high = (end.to(self.min_val.device) for end in torch.aminmax(values))
+        low, high = (limit.to(self.min_val.device) for limit in torch.aminmax(values))
         self.min_val.copy_(torch.minimum(self.min_val, low))
         self.max_val.copy_(torch.maximum(self.max_val, high))
 

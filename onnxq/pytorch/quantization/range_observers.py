@@ -41,8 +41,8 @@ class RangeObserver(UniformObserver):
     def reset_min_max_vals(self) -> None:
         """Forgets what was seen."""
         # in place: DDP and graphs hold on to the buffers
-        for end, unseen in ((self.min_val, float("inf")), (self.max_val, float("-inf"))):
-            end.data = torch.full((0,) if self.has_channels else (), unseen, device=end.device)
+        for limit, unseen in ((self.min_val, float("inf")), (self.max_val, float("-inf"))):
+            limit.data = torch.full((0,) if self.has_channels else (), unseen, device=limit.device)
 
     def observe(self, x: Tensor) -> None:
         """Folds the batch's min and max into min_val and max_val; an empty one changes nothing.
@@ -52,7 +52,7 @@ class RangeObserver(UniformObserver):
         """
         if x.numel() == 0:
             return
-        low, high = self._ends(x.detach().to(self.min_val.device, self.min_val.dtype))
+        low, high = self._min_max(x.detach().to(self.min_val.device, self.min_val.dtype))
         if self.min_val.shape != low.shape:
             if self.min_val.numel():
                 raise ShapeError(
@@ -64,7 +64,7 @@ class RangeObserver(UniformObserver):
         self.min_val.copy_(self._folded(self.min_val, low, torch.minimum))
         self.max_val.copy_(self._folded(self.max_val, high, torch.maximum))
 
-    def _ends(self, x: Tensor) -> tuple[Tensor, Tensor]:
+    def _min_max(self, x: Tensor) -> tuple[Tensor, Tensor]:
         if not self.has_channels:
             low, high = torch.aminmax(x)
             return low, high
@@ -73,25 +73,25 @@ class RangeObserver(UniformObserver):
         return low, high
 
     def _folded(self, before: Tensor, now: Tensor, widen: Callable[..., Tensor]) -> Tensor:
-        """The end of the range after another batch."""
+        """The min or max after another batch."""
         return widen(before, now)
 
     def decided(self) -> QParams:
         """Scale and zero point of [min_val, max_val]."""
-        low, high = (end.detach().cpu().numpy() for end in (self.min_val, self.max_val))
+        low, high = (limit.detach().cpu().numpy() for limit in (self.min_val, self.max_val))
         observer = self.spec()
         # the range alone: moving averages have been folded into it
         if not self.has_channels and bool(np.isinf(low) & np.isinf(high) & (low > high)):
             return observer.calculate_qparams()
         if low.size == 0:
             return observer.calculate_qparams()
-        ends = np.stack([low, high])
+        min_max = np.stack([low, high])
         if self.has_channels:
-            ends = np.moveaxis(ends, 0, -1)
+            min_max = np.moveaxis(min_max, 0, -1)
             shape = [1] * max(2, self.ch_axis + 2)
             shape[self.ch_axis], shape[-1] = len(low), 2
-            ends = ends.reshape(shape)
-        observer.observe(ends, 0)
+            min_max = min_max.reshape(shape)
+        observer.observe(min_max, 0)
         return observer.calculate_qparams()
 
     def _load_from_state_dict(
@@ -150,13 +150,13 @@ class PerChannelMinMaxObserver(RangeObserver):
 
 
 class _AveragingObserver(RangeObserver):
-    """An observer of moving averages: m = m + averaging_constant * (end of the batch - m)."""
+    """An observer of moving averages: m = m + averaging_constant * (that of the batch - m)."""
 
     averaging_constant: float
 
     def _folded(self, before: Tensor, now: Tensor, widen: Callable[..., Tensor]) -> Tensor:  # noqa: ARG002  # the averages only widen at first
         average = before + self.averaging_constant * (now - before)
-        # before the first batch the end is infinite, and so would be every average
+        # before the first batch min and max are infinite, and so would be every average
         return torch.where(torch.isinf(before), now, average)
 
 

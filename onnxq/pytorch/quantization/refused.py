@@ -12,7 +12,7 @@ _MAPPING = (
 )
 _FIXED = (
     "Operators with a fixed range, such as Sigmoid and Softmax, have its scale here by themselves; "
-    "FakeQuantize.fix(qparams) gives any module a grid that is known."
+    "FakeQuantize.fix(qparams) gives any module known qparams."
 )
 _JIT = "Scripts are not quantized: give onnxq.pytorch.prepare the module that was scripted."
 _FUSING = "fuse_modules fuses layers by name, prepare_qat(model, inputs=example) by itself."

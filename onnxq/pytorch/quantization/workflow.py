@@ -31,8 +31,8 @@ from onnxq.pytorch.quantization.qconfig import (
 from onnxq.pytorch.quantization.quantization_mappings import (
     get_default_dynamic_quant_module_mappings,
 )
+from onnxq.pytorch.train.conversion import check_prepared
 from onnxq.pytorch.train.sources import reads_codes
-from onnxq.pytorch.train.successors import check_prepared
 from onnxq.qparams import QParams
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Quantization as NVIDIA's pytorch_quantization.tensor_quant documents it: a grid said by amax.
+"""Quantization as NVIDIA's pytorch_quantization.tensor_quant documents it: qparams from amax.
 
 quantizer = TensorQuantizer(QuantDescriptor(num_bits=8, axis=0))     # a module
 codes, scale = tensor_quant(x, amax)                                 # a function, with gradient

@@ -1,4 +1,4 @@
-"""fake_affine_tensor_quant: values on a grid between two ends, for one tensor."""
+"""fake_affine_tensor_quant: values at quantized levels between min and max, for one tensor."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class FakeAffineTensorQuantFunction(Function):
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
-        """Straight through between the ends, zero elsewhere."""
+        """Straight through between min and max, zero elsewhere."""
         inputs, low, high = ctx.saved_tensors
         inside = (inputs >= low) & (inputs <= high)
         return torch.where(inside, grad_outputs[0], torch.zeros_like(inputs)), None, None, None

@@ -85,7 +85,7 @@ class HistogramCalibrator:
         num_bins: bins up to the power of two above the largest value, 64 to 65536.
         grow_method: documented as deprecated; without effect.
         torch_hist: documented; without effect: there is one histogram, counted on the CPU.
-        skip_zeros: do not count zeros. (mse and entropy never do: every grid holds them.)
+        skip_zeros: do not count zeros. (mse and entropy never do: zero is always a level.)
 
     Raises:
         NotImplementedError: an axis (the documented error).

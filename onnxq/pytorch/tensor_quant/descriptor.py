@@ -47,7 +47,7 @@ class ScaledQuantDescriptor:
     Args:
         num_bits: 2 to 16.
         name: for the reader.
-        fake_quant: whether the result is float, on the grid, or the codes themselves.
+        fake_quant: whether the result is float, at quantized levels, or the codes themselves.
         axis: None for one scale, else the axis or axes that have scales of their own; 0 for the
             weights of a convolution.
         amax: float, or list or ndarray of floats, >= 0: fixed range instead of a calibrated one.
@@ -201,8 +201,8 @@ class ScaledQuantDescriptor:
         Raises:
             QuantValueError: several axes (ONNX has one), or a fixed amax that is neither one value
                 nor one for each channel of the axis.
-            QuantTypeError: fake_quant is False: a QConfig says grids, and its place in the model
-                where floats come back.
+            QuantTypeError: fake_quant is False: a QConfig describes qparams, and its place in the
+                model where floats come back.
         """
         fixed = self._amax is not None or self._scale_amax is not None
         if self._calib_method == "max" and not self._unsigned and not fixed:
@@ -235,8 +235,8 @@ class ScaledQuantDescriptor:
     def _one_axis(self) -> int | None:
         if not self._fake_quant:
             raise QuantTypeError(
-                "QuantDescriptor with fake_quant=False: a QConfig describes grids; the model that "
-                "is written has integers anyway. Leave fake_quant out."
+                "QuantDescriptor with fake_quant=False: a QConfig describes qparams; the model "
+                "that is written has integers anyway. Leave fake_quant out."
             )
         if not isinstance(self._axis, tuple):
             return self._axis

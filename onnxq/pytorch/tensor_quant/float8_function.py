@@ -50,8 +50,8 @@ class ScaledE4M3Function(Function):
         top = torch.tensor(LARGEST) if amax is None else amax
         ctx.save_for_backward(inputs, top)
         wide = inputs.to(torch.float32)
-        ends = top.to(wide.device, torch.float32)
-        scale = torch.where(ends > 0, LARGEST / ends, torch.ones_like(ends))
+        largest = top.to(wide.device, torch.float32)
+        scale = torch.where(largest > 0, LARGEST / largest, torch.ones_like(largest))
         codes = torch.clamp(wide * scale, -LARGEST, LARGEST).to(torch.float8_e4m3fn)
         return (codes.to(torch.float32) / scale).to(inputs.dtype)
 

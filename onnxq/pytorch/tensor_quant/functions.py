@@ -94,7 +94,7 @@ class TensorQuantFunction(Function):
 
 
 class FakeTensorQuantFunction(Function):
-    """Values on the grid: codes / scale of TensorQuantFunction, with the same gradient."""
+    """Values at quantized levels: codes / scale of TensorQuantFunction, with the same gradient."""
 
     @staticmethod
     def forward(

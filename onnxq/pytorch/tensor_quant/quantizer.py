@@ -13,14 +13,14 @@ from __future__ import annotations
 
 import math
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor, nn
+from torch.autograd import Function
 
 from onnxq.errors import UnsupportedError
 from onnxq.pytorch.numerics import rounding_ops
-from onnxq.pytorch.tensor_quant.amax_grid import on_grid, scale_of
 from onnxq.pytorch.tensor_quant.calibrators import (
     Calibrator,
     HistogramCalibrator,
@@ -31,17 +31,59 @@ from onnxq.pytorch.tensor_quant.calibrators import (
 from onnxq.pytorch.tensor_quant.descriptor import QuantDescriptor, max_bound
 from onnxq.pytorch.tensor_quant.descriptor_arguments import as_num_bits
 from onnxq.pytorch.tensor_quant.functions import (
+    TINY_AMAX,
     check_amax,
     check_inputs,
     code_range,
     tensor_quant,
+    within,
 )
 from onnxq.pytorch.tensor_quant.learned_bounds import Clip
 from onnxq.pytorch.tensor_quant.quant_errors import QuantTypeError, QuantValueError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from onnxq.pytorch.tensor_quant.descriptor import ScaledQuantDescriptor
     from onnxq.pytorch.tensor_quant.descriptor_arguments import Axis
+
+# --- Fake quantization with the scale of amax, as QuantizeLinear rounds, differentiable.
+
+EVERYTHING = 2.0**127  # a scale that makes every code 0
+
+
+class OnnxFakeQuantFunction(Function):
+    """clip(rint(x / scale), lowest, bound) * scale, with scale = amax / bound.
+
+    Gradient: straight through where |x| <= amax, else 0.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, amax: Tensor, lowest: int, bound: int) -> Tensor:
+        """The rounded x in its shape and type; computed in float32, as ONNX Runtime does."""
+        ctx.save_for_backward(x, amax)
+        scale = scale_of(amax, bound)
+        codes = torch.clamp(torch.round(x.to(torch.float32) / scale), lowest, bound)
+        return (codes * scale).to(x.dtype)
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
+        """The gradient of x alone."""
+        x, amax = ctx.saved_tensors
+        grad = grad_outputs[0]
+        return torch.where(within(x, amax), grad, torch.zeros_like(grad)), None, None, None
+
+
+onnx_fake_quant = cast("Callable[[Tensor, Tensor, int, int], Tensor]", OnnxFakeQuantFunction.apply)
+
+
+def scale_of(amax: Tensor, bound: int) -> Tensor:
+    """Amax / bound in float32; 2^127, which makes every code 0, where amax <= 2^-24."""
+    amax = amax.to(torch.float32)
+    # a tensor, not a number: CUDA multiplies by the reciprocal of a number
+    scale = amax / amax.new_full((), bound)
+    return torch.where(amax <= TINY_AMAX, torch.full_like(scale, EVERYTHING), scale)
+
 
 _BYTE = 8
 _NOT_SEEN = (
@@ -51,7 +93,7 @@ _NOT_SEEN = (
 
 
 class TensorQuantizer(nn.Module):
-    """Rounds a tensor to the grid of its descriptor: values in, values (or codes) out.
+    """Rounds a tensor with the qparams of its descriptor: values in, values (or codes) out.
 
         y = clip(rint(x / s), lowest, bound) * s,   s = scale_amax * amax / bound
 
@@ -182,7 +224,7 @@ class TensorQuantizer(nn.Module):
 
     @property
     def step_size(self) -> Tensor | None:
-        """The difference of two values on the grid; None where every tensor gives its own."""
+        """The scale: difference of two levels; None where every tensor gives its own."""
         if self.amax is None:
             return None
         return self.amax * (self._scale_amax or 1.0) / max_bound(self._num_bits, self._unsigned)
@@ -296,7 +338,7 @@ class TensorQuantizer(nn.Module):
         if self._fake_quant:
             check_inputs(x, self._unsigned)
             check_amax(amax, x)
-            return on_grid(x, amax, *self.code_range())
+            return onnx_fake_quant(x, amax, *self.code_range())
         codes, self._scale = tensor_quant(
             x, amax, self._num_bits, self._unsigned, self._narrow_range
         )

@@ -1,1 +1,1 @@
-"""Prepared modules: their grids and sums, and quantized modules in place of them."""
+"""Prepared modules: their qparams and sums, and quantized modules in place of them."""

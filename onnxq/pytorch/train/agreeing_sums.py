@@ -5,7 +5,7 @@ other machines depends on the last bits of the scales (onnxq.static.planning.pla
 of a plan). `convert` does the same with scales that were trained or observed, before it makes
 modules of them, so that the converted module and the exported model have one scale.
 
-Which tensors are added is found when a module is prepared: by placement, or in its first forward
+Which tensors are added is found when a module is prepared: by annotation, or in its first forward
 pass, and kept as names of FakeQuantizes, relative to the module that was prepared.
 """
 
@@ -139,7 +139,7 @@ def warn_of_sums(module: nn.Module, model: ir.Model) -> None:
     known: set[float] = set()
     for root in module.modules():
         if isinstance(root, fx.GraphModule) and _KEY in root.meta:
-            return  # placement knows all of them, and for which target
+            return  # annotation knows all of them, and for which target
         known.update(_result_scale(root, one) for one in sums_in(root))
     unknown = [name for name, scale in disagreeing_sums(model).items() if scale not in known]
     reason = "convert raises scales of what prepare or prepare_qat returned, as a whole"

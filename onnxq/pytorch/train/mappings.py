@@ -1,4 +1,4 @@
-"""Module types and what takes their place, computed from the `float_type` of each counterpart.
+"""Module types and what takes their place, computed from the `float_type` of each mapped module.
 
 float_type ------------> trained type -------------------------> quantized type
 intrinsic.ConvBnReLU2d   intrinsic.qat.ConvBnReLU2d               intrinsic.quantized.ConvReLU2d
@@ -26,23 +26,23 @@ if TYPE_CHECKING:
     Types = Mapping[type[nn.Module], type[nn.Module]]
 
 
-def _counterparts(*modules: ModuleType) -> dict[type[nn.Module], Any]:
+def _by_float_type(*modules: ModuleType) -> dict[type[nn.Module], Any]:
     """{float type: what stands for it} of the public classes of these modules."""
     kinds = [getattr(module, name) for module in modules for name in module.__all__]
     return {kind.float_type: kind for kind in kinds if hasattr(kind, "float_type")}
 
 
-_QUANTIZED = _counterparts(nnq, nniq)
+_QUANTIZED = _by_float_type(nnq, nniq)
 
-QAT_MAPPING: Types = _counterparts(qat, fused)
+QAT_MAPPING: Types = _by_float_type(qat, fused)
 """Trained types, which prepare_qat puts in the place of float modules with a qconfig."""
 
 STATIC_MAPPING: Types = {
     **_QUANTIZED,
-    **{kind: _QUANTIZED[kind.deployed_type()] for kind in _counterparts(qat, fused).values()},
+    **{kind: _QUANTIZED[kind.deployed_type()] for kind in _by_float_type(qat, fused).values()},
     LearnableFakeQuantize: nnq.Requantize,
 }
 """Quantized types for modules whose activations have been observed or trained."""
 
-DYNAMIC_MAPPING: Types = {**_counterparts(dynamic), TrainedInBlocks: LinearInBlocks}
+DYNAMIC_MAPPING: Types = {**_by_float_type(dynamic), TrainedInBlocks: LinearInBlocks}
 """Quantized types for modules whose qconfig is a QConfigDynamic: nothing needs to be observed."""

@@ -1,8 +1,9 @@
 """Recipe of quantization-aware training: three phases, one learning rate, a teacher or none.
 
-observe   observers and the statistics of batch norm follow the batches
-settle    scales of activations rest, those of weights follow the weights
-freeze    all scales rest and batch norm is frozen: each step computes what is deployed
+observe              observers and the statistics of batch norm follow the batches
+freeze activations   their observers are disabled, those of weights follow the weights
+freeze               all observers are disabled and batch norm is frozen: each step computes what is
+                     deployed
 
 Learned scales are parameters, which train to the end.
 """
@@ -44,8 +45,8 @@ class Recipe:
         steps: of the optimizer, Adam.
         learning_rate: largest one; it rises over the first tenth of the steps, and falls to 0 along
             a cosine.
-        settle: share of the steps after which scales of activations rest.
-        freeze: share after which all rests.
+        freeze_activations: share of the steps after which observers of activations are disabled.
+        freeze: share after which all observers are disabled and batch norm is frozen.
 
     Raises:
         QConfigError: numbers out of their range.
@@ -53,7 +54,7 @@ class Recipe:
 
     steps: int = 1000
     learning_rate: float = 1e-4
-    settle: float = 0.25
+    freeze_activations: float = 0.25
     freeze: float = 0.5
 
     def __post_init__(self) -> None:
@@ -62,10 +63,10 @@ class Recipe:
                 f"Recipe: got {self.steps} steps at a learning rate of {self.learning_rate}; "
                 "wanted 1 step or more, and a positive rate."
             )
-        if not 0 <= self.settle <= self.freeze <= 1:
+        if not 0 <= self.freeze_activations <= self.freeze <= 1:
             raise QConfigError(
-                f"Recipe: got settle={self.settle}, freeze={self.freeze}; wanted shares of the "
-                "steps, 0 <= settle <= freeze <= 1."
+                f"Recipe: got freeze_activations={self.freeze_activations}, freeze={self.freeze}; "
+                "wanted shares of the steps, 0 <= freeze_activations <= freeze <= 1."
             )
 
     def rate(self, step: int) -> float:
@@ -79,7 +80,7 @@ class Recipe:
 
         For loops of one's own: call it before each step.
         """
-        if step == round(self.settle * self.steps):
+        if step == round(self.freeze_activations * self.steps):
             for part in model.modules():
                 if isinstance(part, FakeQuantize) and not part.is_replicated:
                     part.disable_observer()

@@ -3,7 +3,7 @@
 An int32 bias is stored at x_scale * w_scale, so a layer has to know the scale of its input. The
 first forward pass of the model is watched: each tensor that a FakeQuantize returns is noted, what
 only moves values (max pooling, reshape, transpose, indexing, relu, cat of one source) hands the
-note on; a layer behind a function that averages or clamps rounds its input (see grid_keeping).
+note on; a layer behind a function that averages or clamps rounds its input (see same_scale).
 Each layer with weights keeps the FakeQuantize of its input as `input_fake_quant`. Once
 every layer has one there is no trace of this, and no cost.
 """
@@ -29,7 +29,7 @@ from onnxq.pytorch.nn.quantized.observed import bind_input
 from onnxq.pytorch.numerics.compiling import never_compiled
 from onnxq.pytorch.numerics.fake_quantize import FakeQuantize
 from onnxq.pytorch.train.agreeing_sums import keep_sums, owner
-from onnxq.pytorch.train.grid_keeping import GRID_KEEPING, Between, averaged, round_input
+from onnxq.pytorch.train.same_scale import SAME_SCALE_AS_INPUT, Between, averaged, round_input
 from onnxq.qconfig import QConfig
 from onnxq.qdq.sum_scales import ADD, Sum
 
@@ -48,7 +48,7 @@ _MOVEMENT = """
     requires_grad_ unfold
 """
 MOVEMENT = frozenset(_MOVEMENT.split())
-"""Functions each value of whose result is one of the inputs', or 0, which every grid has."""
+"""Functions each value of whose result is one of the inputs', or 0, which all levels include."""
 _ADDING = frozenset(("add", "add_", "__add__", "__iadd__", "__radd__"))
 
 LAYERS = (*WEIGHTED, FusedModule)
@@ -139,7 +139,7 @@ class Tracker(TorchFunctionMode):
         name = str(getattr(func, "__name__", func))
         where = resolve_name(func) or name
         moves = _moves(name, args, kwargs)
-        made = self._moved(where, read) if moves or name in GRID_KEEPING else Lost(where)
+        made = self._moved(where, read) if moves or name in SAME_SCALE_AS_INPUT else Lost(where)
         if not moves and isinstance(made, FakeQuantize):
             made = Between(made, averaged(name, read[0], result))
         if name in _ADDING and "alpha" not in kwargs:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from onnxq.graph.edit import FreeNames
     from onnxq.qparams import QParams
 
-EVERYTHING = 2.0**126  # scales from here on make every code 0: onnxq.pytorch.tensor_quant.amax_grid
+EVERYTHING = 2.0**126  # scales from here on make every code 0: onnxq.pytorch.tensor_quant.quantizer
 DEAD = 2.0**-23
 """Scale of a channel whose codes are all 0, as a share of the largest: any scale says the same."""
 

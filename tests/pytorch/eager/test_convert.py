@@ -309,7 +309,7 @@ def test_a_prepared_module_of_which_nothing_is_quantized_is_said_to_be() -> None
     x = torch.randn(4, 3)
     prepared = prepare(nn.Linear(3, 4), inputs=x, qconfig=QConfigMapping(None))
     prepared(x)
-    with pytest.warns(UserWarning, match="nothing in Linear is quantized.*placements"):
+    with pytest.warns(UserWarning, match="nothing in Linear is quantized.*annotate"):
         made = convert(prepared)
     assert torch.equal(made(x), prepared(x))
 

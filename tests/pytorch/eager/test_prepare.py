@@ -123,11 +123,11 @@ def test_the_model_itself_is_left_as_it_is_unless_in_place() -> None:
     prepare_qat(net)
     assert type(net.stem) is intrinsic.ConvBnReLU2d
     assert prepare_qat(net, inplace=True) is net
-    stem: nn.Module = net.stem
+    stem = net.get_submodule("stem")
     assert type(stem) is fused.ConvBnReLU2d
 
 
-def test_a_layer_alone_becomes_its_counterpart() -> None:
+def test_a_layer_alone_becomes_its_quantized_module() -> None:
     layer: Any = nn.Linear(2, 2)
     layer.qconfig = get_default_qat_qconfig()
     assert type(prepare_qat(layer)) is qat.Linear

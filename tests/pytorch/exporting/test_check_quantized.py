@@ -27,14 +27,14 @@ def check(
     difference: npt.NDArray[np.float32] | float,
     *,
     scale: float | None = 0.1,
-    grids: int = 1,
+    roundings: int = 1,
     tolerance: float | None = None,
 ) -> None:
     def run(feeds: Mapping[str, npt.NDArray[np.generic]]) -> Arrays:
         return [np.asarray(feeds["x"], np.float32) + np.float32(difference)]
 
     module = Same()
-    check_in_steps(module, run, [("y", scale)], bind(module, X), grids, tolerance)
+    check_in_steps(module, run, [("y", scale)], bind(module, X), roundings, tolerance)
 
 
 def one(steps: float) -> npt.NDArray[np.float32]:
@@ -51,9 +51,9 @@ def test_a_step_at_a_tie_passes_and_more_does_not() -> None:
 
 
 def test_many_layers_may_add_up() -> None:
-    check(one(12), grids=24)
+    check(one(12), roundings=24)
     with pytest.raises(VerificationError):
-        check(one(15), grids=24)
+        check(one(15), roundings=24)
 
 
 def test_small_differences_everywhere_are_a_wrong_translation() -> None:
@@ -101,7 +101,7 @@ def test_a_forward_that_takes_one_number_of_rows_is_named() -> None:
 
 
 class Amplifying(nn.Module):
-    """Codes of a coarse grid, multiplied: a code's step is 40 of the result's."""
+    """Codes of a coarse scale, multiplied: a code's step is 40 of the result's."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -113,7 +113,7 @@ class Amplifying(nn.Module):
 
 
 def moved_by(steps: float) -> None:
-    """Moves every tenth code of the coarse grid."""
+    """Moves every tenth code of the coarse scale."""
     module = Amplifying()
     change = np.zeros((10, 10), np.float32)
     change[:, 3] = steps * 0.4

@@ -24,10 +24,10 @@ class Root(nn.Module):
         return x.sqrt()
 
 
-def test_a_grid_that_is_given_nan_is_refused_by_name_with_the_input() -> None:
-    grid = nn.Sequential(Requantize(0.1, 128))
+def test_a_quantizer_that_is_given_nan_is_refused_by_name_with_the_input() -> None:
+    module = nn.Sequential(Requantize(0.1, 128))
     with pytest.raises(ModelError, match=r"'0' .Requantize. is given NaN .* 'input' hold NaN"):
-        export(grid, BAD)
+        export(module, BAD)
     with pytest.raises(ModelError, match=r"'1' .Requantize. is given NaN with the example inputs:"):
         export(nn.Sequential(Root(), Requantize(0.1, 128)), X)
 
@@ -48,10 +48,10 @@ def test_numbers_and_what_turns_nan_into_numbers_pass() -> None:
     class Filled(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.grid = Requantize(0.1, 128)
+            self.requantize = Requantize(0.1, 128)
 
         def forward(self, x: Tensor) -> Tensor:
-            y: Tensor = self.grid(x.nan_to_num())
+            y: Tensor = self.requantize(x.nan_to_num())
             return y
 
     run_in_numbers(model := Filled(), bind(model, BAD))

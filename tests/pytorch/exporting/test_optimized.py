@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from onnxq.pytorch.exporting.exporter import export
-from onnxq.pytorch.placing.search import placements
+from onnxq.pytorch.insertion.annotate import annotate
 from onnxq.qconfig import QConfigMapping, get_default_qat_qconfig
 
 if TYPE_CHECKING:
@@ -78,4 +78,4 @@ def test_a_name_read_in_the_exported_file_names_that_node_in_training(name: str)
     model = Fresh()
     assert name in names(export(model, IMAGES))
     mapping = QConfigMapping(get_default_qat_qconfig()).set_node(name, None)
-    assert name in placements(model, IMAGES, mapping).floats
+    assert name in annotate(model, IMAGES, mapping).floats

@@ -72,7 +72,7 @@ def test_a_shared_layer_trains_in_all_its_places(layer: nn.Module, kind: type[nn
 
 
 @pytest.mark.nightly
-def test_a_shared_transformer_layer_is_placed_in_all_its_places() -> None:
+def test_a_shared_transformer_layer_is_annotated_in_all_its_places() -> None:
     x = torch.randn(2, 5, 16)
     prepared = prepare_qat(Encoder(), inputs=(x,))
     prepared(x)

@@ -29,7 +29,7 @@ from onnxq.pytorch.nn import intrinsic, qat
 from onnxq.pytorch.nn import quantized as nnq
 from onnxq.pytorch.nn.intrinsic import qat as fused
 from onnxq.pytorch.nn.intrinsic.qat import freeze_bn_stats
-from onnxq.pytorch.train.placements import PLACEMENTS
+from onnxq.pytorch.train.annotations import ANNOTATIONS
 from onnxq.qconfig import (
     QConfigMapping,
     get_default_qat_qconfig,
@@ -99,7 +99,7 @@ def test_what_is_trained_is_what_onnx_runtime_computes(groups: int, tmp_path: Pa
     trained.apply(freeze_bn_stats).apply(disable_observer).eval()
     exported = export(convert(trained), x, tmp_path / "net.onnx")
     found = compare(trained, exported, [torch.randn(8, 3, 16, 16)], Feeding.LAYER_BY_LAYER)
-    assert len(found.tensors) == len(trained.meta[PLACEMENTS].groups)
+    assert len(found.tensors) == len(trained.meta[ANNOTATIONS].groups)
     assert all(one.share >= 0.998 and one.largest <= 1 for one in found.tensors.values())
     checked = onnxq.cross_check(tmp_path / "net.onnx", {"x": x.numpy()}, batch_size=8)
     assert checked.exact
@@ -139,9 +139,10 @@ def test_with_stubs_it_trains_and_runs_in_integers() -> None:
     assert type(trained.last) is qat.ConvTranspose2d
     train(trained, x)
     quantized = convert(trained.apply(freeze_bn_stats).apply(disable_observer).eval())
-    assert type(quantized.last) is nnq.ConvTranspose2d
+    last: Any = quantized.last
+    assert type(last) is nnq.ConvTranspose2d
     with torch.no_grad():
-        step = float(quantized.last.scale)
+        step = float(last.scale)
         assert float((trained(x) - quantized(x)).abs().max()) <= 1.01 * step
     exported = export(quantized, x)
     assert operators(exported)["QLinearConv"] == 2

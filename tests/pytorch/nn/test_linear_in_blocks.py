@@ -171,7 +171,7 @@ def test_layers_in_blocks_stand_beside_layers_in_integers() -> None:
             """(N, 4)."""
             return self.head(self.body(x).relu())  # type: ignore[no-any-return]
 
-    found = onnxq.pytorch.placements(Named(), x)
+    found = onnxq.pytorch.annotate(Named(), x)
     names = {weight.path: weight.exported for weight in found.weights}
     mapping = QConfigMapping(get_default_qat_qconfig()).set_node(
         names["head"], blocks_4bit_qat_qconfig

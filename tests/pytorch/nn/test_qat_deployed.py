@@ -49,7 +49,7 @@ def trained(conv: nn.Conv2d, qconfig: QConfig = onnxq_default_qat_qconfig) -> An
     nn.init.normal_(bn.running_mean)
     nn.init.uniform_(bn.running_var, 0.5, 3)
     module = intrinsic.ConvBnReLU2d(conv, bn, nn.ReLU()).train()
-    module.qconfig = qconfig  # type: ignore[assignment]
+    module.qconfig = qconfig
     return fused.ConvBnReLU2d.from_float(module)
 
 

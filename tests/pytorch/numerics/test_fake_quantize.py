@@ -206,7 +206,7 @@ def test_model_apply_switches_every_module() -> None:
         assert [getattr(fake, flag) for fake in fakes] == [value] * 2
 
 
-def test_before_any_data_the_grid_is_whole_numbers_and_qparams_warn() -> None:
+def test_before_any_data_the_levels_are_whole_numbers_and_qparams_warn() -> None:
     fake = FakeQuantize(PerChannelMinMaxObserver).disable_observer()
     x = torch.tensor([[0.4, 1.6], [-3.0, 300.0]])
     assert fake(x).tolist() == [[0.0, 2.0], [0.0, 255.0]]

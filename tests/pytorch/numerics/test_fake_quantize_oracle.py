@@ -154,7 +154,7 @@ def test_the_documented_instances_train_with_torchs_scales(name: str) -> None:
 
 @pytest.mark.parametrize("shape", ["normal", "relu", "heavy"])
 def test_a_histogram_rounds_no_worse_than_torchs(shape: str) -> None:
-    """onnxq's searches the integer grid, torch's does not: the errors are compared."""
+    """onnxq's searches integer zero points, torch's does not: the errors are compared."""
     rng = np.random.default_rng(6)
     draws: dict[str, Callable[[], Any]] = {
         "normal": lambda: rng.normal(size=40_000),
@@ -177,7 +177,7 @@ def test_a_histogram_rounds_no_worse_than_torchs(shape: str) -> None:
     assert out.shape == wanted.shape
 
 
-def test_values_are_those_of_torchs_kernel_over_many_random_grids() -> None:
+def test_values_are_those_of_torchs_kernel_over_many_random_qparams() -> None:
     rng = np.random.default_rng(7)
     ties = 0
     for _ in range(2000):

@@ -66,7 +66,7 @@ def train(model: nn.Module, part: slice, *, updates: bool) -> None:
             optimizer.step()
 
 
-def grids(model: nn.Module) -> dict[str, Tensor]:
+def qparams(model: nn.Module) -> dict[str, Tensor]:
     endings = ("scale", "zero_point", "min_val", "max_val")
     return {k: v.clone() for k, v in model.state_dict().items() if k.endswith(endings)}
 
@@ -90,7 +90,7 @@ def run_rank(rank: int, world: int, folder: str) -> None:
     for updates in (False, True):
         model = prepared()
         train(DistributedDataParallel(model), part, updates=updates)
-        found[f"grids {updates}"], found[f"digest {updates}"] = grids(model), digest(model)
+        found[f"qparams {updates}"], found[f"digest {updates}"] = qparams(model), digest(model)
     live: Any = prepare_qat(
         Net(), inputs=data()[0][rank][:2]
     )  # batch norm and examples of their own
@@ -121,12 +121,12 @@ def test_ranks_observe_the_whole_batch_and_convert_to_the_same_bytes(
     for updates in (False, True):
         model = prepared()
         train(model, slice(None), updates=updates)
-        alone[updates] = grids(model)
+        alone[updates] = qparams(model)
     for name, wanted in alone[False].items():
-        assert torch.equal(found[0]["grids False"][name], wanted), name
+        assert torch.equal(found[0]["qparams False"][name], wanted), name
     for name, wanted in alone[True].items():
         if not name.startswith(("input", "x_")) and wanted.is_floating_point():
-            assert_near(found[0]["grids True"][name], wanted, name)
+            assert_near(found[0]["qparams True"][name], wanted, name)
     whole = HistogramObserver()
     whole.observe(data()[0][0].numpy(), 0)
     assert found[0]["histogram"][0].item() == whole.calculate_qparams().scale
@@ -144,9 +144,9 @@ def assert_near(found: Tensor, wanted: Tensor, name: str) -> None:
 def test_alone_there_are_no_ranks_and_nothing_to_bring_together() -> None:
     assert not has_ranks()
     model = prepared()
-    before = grids(model)
+    before = qparams(model)
     synchronize_ranks(model)
-    assert all(torch.equal(value, before[name]) for name, value in grids(model).items())
+    assert all(torch.equal(value, before[name]) for name, value in qparams(model).items())
 
 
 @pytest.fixture

@@ -12,13 +12,13 @@ from onnxq.observers import (
     Observer,
     PerChannelMinMaxObserver,
 )
-from onnxq.pytorch.numerics.reduction import extremes
+from onnxq.pytorch.numerics.observing import extremes
 
 SHAPES = [(7,), (4, 5), (3, 4, 5), (2, 3, 4, 5), (1, 1, 1), (6, 1)]
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_observer_learns_from_the_ends_what_it_learns_from_the_tensor(
+def test_observer_learns_from_min_and_max_what_it_learns_from_the_tensor(
     shape: tuple[int, ...],
 ) -> None:
     x = torch.randn(shape, generator=torch.Generator().manual_seed(len(shape)))
@@ -52,7 +52,7 @@ def test_other_types_come_as_float32(dtype: torch.dtype) -> None:
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
 @pytest.mark.parametrize("axis", [None, 1])
-def test_what_is_not_finite_is_counted_and_placed(value: float, axis: int | None) -> None:
+def test_what_is_not_finite_is_counted_and_annotated(value: float, axis: int | None) -> None:
     x = torch.zeros(2, 3)
     x[1, 2] = x[1, 1] = value
     with pytest.raises(CalibrationError, match=r"2 of 6 values are NaN .* at \[1, 1\] of shape"):

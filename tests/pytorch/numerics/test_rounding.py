@@ -21,16 +21,16 @@ from onnxq.pytorch.numerics.rounding import (
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-GRIDS = [(0, 255, 7), (-7, 7, 0), (-128, 127, -3), (0, 15, 15), (0, 65535, 32768)]
+QPARAMS = [(0, 255, 7), (-7, 7, 0), (-128, 127, -3), (0, 15, 15), (0, 65535, 32768)]
 
 
 class OnDevice(Tensor):
     """A tensor whose numbers are not read, as on CUDA; it computes like any other."""
 
 
-def drawn(grid: tuple[int, int, int], seed: int) -> tuple[Tensor, Tensor, Tensor, Codes]:
+def drawn(qparams: tuple[int, int, int], seed: int) -> tuple[Tensor, Tensor, Tensor, Codes]:
     rng = np.random.default_rng(seed)
-    qmin, qmax, zero = grid
+    qmin, qmax, zero = qparams
     scale = np.float32(2.0 ** rng.uniform(-30, 20))
     ends = np.array([qmin - zero, qmax - zero]) * scale
     near = np.asarray(ends[:, None] + np.array([-0.5, 0.5]) * scale, np.float32).ravel()
@@ -44,10 +44,12 @@ def drawn(grid: tuple[int, int, int], seed: int) -> tuple[Tensor, Tensor, Tensor
     return values, torch.tensor(scale), zero_point, Codes(qmin, qmax, -1)
 
 
-@pytest.mark.parametrize("grid", GRIDS)
-def test_what_reads_numbers_gives_the_bits_of_what_reads_none(grid: tuple[int, int, int]) -> None:
+@pytest.mark.parametrize("qparams", QPARAMS)
+def test_what_reads_numbers_gives_the_bits_of_what_reads_none(
+    qparams: tuple[int, int, int],
+) -> None:
     for seed in range(20):
-        x, scale, zero, codes = drawn(grid, seed)
+        x, scale, zero, codes = drawn(qparams, seed)
         elsewhere = zero.as_subclass(OnDevice)
         numbers = numbers_of(scale, zero)
         assert numbers is not None

@@ -138,7 +138,7 @@ def test_gradient_is_one_where_the_code_is_inside_and_zero_where_it_was_clamped(
 
 
 @pytest.mark.parametrize(("qmin", "qmax", "zero"), [(0, 255, 7), (-7, 7, 0), (0, 65535, 32768)])
-def test_ties_at_the_ends_pass_where_they_round_inwards(qmin: int, qmax: int, zero: int) -> None:
+def test_ties_at_min_and_max_pass_where_they_round_inwards(qmin: int, qmax: int, zero: int) -> None:
     """The same by channels, which read no number off a device."""
     ends = torch.tensor([qmin - zero, qmax - zero], dtype=torch.float32)
     near = torch.tensor([-0.5, 0.0, 0.5])

@@ -16,7 +16,7 @@ from onnxq.pytorch import convert, export, prepare_qat
 from onnxq.pytorch.numerics.fake_quantize import disable_observer
 from onnxq.pytorch.programs.program import program_of
 from onnxq.pytorch.programs.training_graph import training_graph
-from onnxq.pytorch.train.placements import PLACEMENTS
+from onnxq.pytorch.train.annotations import ANNOTATIONS
 
 pytestmark = pytest.mark.oracle
 
@@ -106,7 +106,7 @@ def test_a_backward_of_its_own_is_kept() -> None:
 def test_what_such_a_function_does_inside_stays_float_and_says_so() -> None:
     model, x = Applying(), torch.randn(8, 4)
     prepared = prepare_qat(model, inputs=x)
-    found: Any = prepared.meta[PLACEMENTS]  # type: ignore[index]  # of a graph
+    found: Any = prepared.meta[ANNOTATIONS]  # type: ignore[index]  # of a graph
     assert "lies inside Product" in found.floats["node_matmul"]
     assert [weight.path for weight in found.weights] == ["first", "second"]
     cosine = nn.functional.cosine_similarity

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from onnxq.pytorch.placing.search import place
+from onnxq.pytorch.insertion.annotate import annotate_program
 from onnxq.pytorch.programs.parameters_apart import parameters_apart
 from onnxq.pytorch.programs.program import program_of
 from onnxq.pytorch.programs.training_graph import training_graph
@@ -44,11 +44,11 @@ def test_fresh_parameters_have_quantizers_where_trained_ones_have() -> None:
     nn.init.zeros_(model.layers[0].bias)  # type: ignore[arg-type]  # of a Linear
     program = program_of(model, x)
     mapping = QConfigMapping(get_default_qat_qconfig())
-    found = place(training_graph(copy.deepcopy(model), program), program, mapping, None)
-    assert not found.unplaced
+    found = annotate_program(training_graph(copy.deepcopy(model), program), program, mapping, None)
+    assert not found.unannotated
     assert len(found.weights) == 3
-    placed = [name for group in found.groups for name in group.nodes]
-    assert {"gains_0", "gains_1", "shifts_0", "shifts_1"} <= set(placed)
+    annotated = [name for group in found.groups for name in group.nodes]
+    assert {"gains_0", "gains_1", "shifts_0", "shifts_1"} <= set(annotated)
 
 
 def test_values_come_back_and_ties_stay() -> None:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from onnxq.pytorch.modules.given_weight import GivenWeight
+from onnxq.pytorch.modules.parametrized_layer import ParametrizedLayer
 from onnxq.pytorch.programs.program import program_of
 from onnxq.pytorch.programs.training_graph import training_graph
 
@@ -40,7 +40,7 @@ def test_they_compute_the_same() -> None:
     model, x = Products(), torch.randn(3, 4)
     graph = training_graph(copy.deepcopy(model), program_of(model, x, {}))
     given = [str(n.target) for n in graph.graph.nodes if n.op == "call_module"]
-    given = [path for path in given if isinstance(graph.get_submodule(path), GivenWeight)]
+    given = [path for path in given if isinstance(graph.get_submodule(path), ParametrizedLayer)]
     assert given == ["addmm", "matmul", "linear_1", "linear_2", "conv1d", "conv_transpose1d"]
     torch.testing.assert_close(graph(x), model(x), rtol=1e-5, atol=1e-4)  # sums in another order
     assert [*graph.state_dict()] == [*model.state_dict()]

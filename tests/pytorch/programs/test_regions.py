@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from onnxq.errors import UnsupportedError
 from onnxq.pytorch import prepare_qat
-from onnxq.pytorch.placing.search import place
+from onnxq.pytorch.insertion.annotate import annotate_program
 from onnxq.pytorch.programs.program import program_of
 from onnxq.pytorch.programs.training_graph import training_graph
 from onnxq.qconfig import QConfigMapping, get_default_qat_qconfig
@@ -46,9 +46,9 @@ def test_regions_train_without_gradients_and_are_quantized() -> None:
     assert graph.get_parameter("head.weight").grad is not None
     torch.testing.assert_close(inside, model.frozen(x).relu().detach())
     mapping = QConfigMapping(get_default_qat_qconfig())
-    found = place(training_graph(copy.deepcopy(model), program), program, mapping, None)
+    found = annotate_program(training_graph(copy.deepcopy(model), program), program, mapping, None)
     assert [weight.path for weight in found.weights] == ["frozen", "head"]
-    assert not found.unplaced
+    assert not found.unannotated
 
 
 class Mapped(nn.Module):

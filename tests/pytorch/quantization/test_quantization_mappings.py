@@ -7,7 +7,7 @@ from onnxq.pytorch.nn.quantized import dynamic
 from onnxq.pytorch.quantization import quantization_mappings as mappings
 
 
-def test_a_layer_has_a_counterpart_for_each_way() -> None:
+def test_a_layer_is_mapped_for_each_way() -> None:
     assert mappings.get_default_static_quant_module_mappings()[nn.Linear] is quantized.Linear
     assert mappings.get_default_dynamic_quant_module_mappings()[nn.Linear] is dynamic.Linear
     assert mappings.get_default_qat_module_mappings()[nn.Linear] is qat.Linear

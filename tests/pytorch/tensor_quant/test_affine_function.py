@@ -10,7 +10,7 @@ def test_whole_numbers_of_the_whole_range_stay() -> None:
     assert torch.allclose(fake_affine_tensor_quant(x, x.min(), x.max()), x)
 
 
-def test_the_gradient_stops_beyond_the_ends() -> None:
+def test_the_gradient_stops_beyond_min_and_max() -> None:
     x = torch.tensor([-2.0, -0.5, 0.5, 2.0], requires_grad=True)
     fake_affine_tensor_quant(x, torch.tensor(-1.0), torch.tensor(1.0), 8).sum().backward()  # type: ignore[no-untyped-call]
     assert x.grad is not None

@@ -21,12 +21,12 @@ TENSORS: dict[str, Callable[[], torch.Tensor]] = {
 
 
 def squared_error(x: torch.Tensor, amax: float, bits: int, unsigned: bool) -> float:
-    """Sum of (x - grid(x))^2 in float64, by the formula."""
+    """Sum of (x - fake_quantize(x))^2 in float64, by the formula."""
     bound = 2 ** (bits - (not unsigned)) - 1
     v = x.double().numpy()
     step = amax / bound
-    on_grid = np.clip(np.rint(v / step), 0 if unsigned else -bound, bound) * step
-    return float(((v - on_grid) ** 2).sum())
+    rounded = np.clip(np.rint(v / step), 0 if unsigned else -bound, bound) * step
+    return float(((v - rounded) ** 2).sum())
 
 
 @pytest.mark.parametrize("axis", [None, 0, 1, -1, (0,), (0, 2), (-3, 2)])

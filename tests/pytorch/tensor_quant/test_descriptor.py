@@ -129,7 +129,7 @@ def test_stands_where_a_qconfig_takes_an_observer() -> None:
 
 @settings(max_examples=200, deadline=None)
 @given(descriptors, st.integers(0, 2**32 - 1))
-def test_its_observer_gives_the_grid_of_amax(arguments: dict[str, Any], seed: int) -> None:
+def test_its_observer_gives_the_qparams_of_amax(arguments: dict[str, Any], seed: int) -> None:
     arguments |= {"fake_quant": True}
     axis = arguments.get("axis")
     if isinstance(axis, tuple) or arguments.get("calib_method") == "histogram":

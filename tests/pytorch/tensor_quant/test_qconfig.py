@@ -103,6 +103,6 @@ def test_trains_with_descriptors(learn: bool) -> None:
         optimizer.step()
         losses.append(float(loss.detach()))
     assert losses[-1] < losses[0]
-    weight_grid = prepared.get_submodule("conv.weight_fake_quant")
-    codes = weight_grid.codes(prepared.get_parameter("conv.weight"))  # type: ignore[operator]
+    weight_quantizer = prepared.get_submodule("conv.weight_fake_quant")
+    codes = weight_quantizer.codes(prepared.get_parameter("conv.weight"))  # type: ignore[operator]
     assert int(codes.abs().max()) <= 7

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from onnxq.errors import ModelError
 from onnxq.pytorch import convert, disable_observer, prepare_qat
-from onnxq.pytorch.train.finite_parameters import check_parameters
+from onnxq.pytorch.train.conversion import check_parameters
 
 
 class Net(nn.Module):

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.oracle
 
-GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "torch_counterparts.txt"
+GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "torch_module_mappings.txt"
 ROOT = "onnxq.pytorch.nn."
 
 

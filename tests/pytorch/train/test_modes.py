@@ -12,8 +12,8 @@ from torch import nn
 
 from onnxq.pytorch import prepare_qat
 from onnxq.pytorch.nn.intrinsic.qat import freeze_bn_stats, update_bn_stats
+from onnxq.pytorch.train.annotations import ANNOTATIONS
 from onnxq.pytorch.train.modes import modes_of
-from onnxq.pytorch.train.placements import PLACEMENTS
 
 pytestmark = pytest.mark.oracle
 
@@ -51,7 +51,7 @@ def test_norms_in_eval_mode_stay_when_the_model_is_trained() -> None:
     model[1].eval()
     model[3].eval()
     prepared = prepare_qat(model, inputs=X)
-    found: Any = prepared.meta[PLACEMENTS]  # type: ignore[index]  # of a graph
+    found: Any = prepared.meta[ANNOTATIONS]  # type: ignore[index]  # of a graph
     assert "batch norm '1', '3' is in eval mode" in found.notes[-1]
     before = means(prepared)
     for made in (prepared, prepared.train(), prepared.eval().train(), copy.deepcopy(prepared)):

@@ -122,7 +122,7 @@ def test_the_recipe_brings_each_kind_of_model_back_to_its_float_self(
 
 def test_phases_begin_one_after_the_other() -> None:
     model = prepare_qat(Cnn(), inputs=images())
-    recipe = Recipe(steps=8, settle=0.25, freeze=0.5)
+    recipe = Recipe(steps=8, freeze_activations=0.25, freeze=0.5)
     fakes = [part for part in model.modules() if isinstance(part, FakeQuantize)]
     norm = next(part for part in model.modules() if isinstance(part, WithBatchNorm))
     found = []
@@ -155,7 +155,13 @@ def test_logits_of_transformers_and_inputs_by_keyword_are_taken() -> None:
 
 @pytest.mark.parametrize(
     "arguments",
-    [{"steps": 0}, {"learning_rate": 0.0}, {"settle": 0.6}, {"freeze": 1.1}, {"settle": -0.1}],
+    [
+        {"steps": 0},
+        {"learning_rate": 0.0},
+        {"freeze_activations": 0.6},
+        {"freeze": 1.1},
+        {"freeze_activations": -0.1},
+    ],
 )
 def test_numbers_out_of_range_are_refused(arguments: dict[str, Any]) -> None:
     with pytest.raises(QConfigError, match="wanted"):

@@ -14,7 +14,9 @@ from torch.nn.utils.parametrize import type_before_parametrizations
 
 from onnxq.errors import ModelError
 from onnxq.pytorch.modules.refused_names import refusing
+from onnxq.pytorch.modules.transposed import CONVS, TRANSPOSED
 from onnxq.pytorch.nn.refused import INTRINSIC
+from onnxq.pytorch.nn.triplets import triplet
 
 __all__ = [
     "BATCH_NORMS",
@@ -45,7 +47,9 @@ __all__ = [
     "without_batch_norm",
 ]
 
-if not TYPE_CHECKING:
+if TYPE_CHECKING:
+    from onnxq.pytorch.nn.triplets import Triplet
+else:
     __getattr__ = refusing(__name__, INTRINSIC)
 
 _NAMES = ("conv", "linear", "bn", "batch_norm", "relu")
@@ -91,22 +95,17 @@ def _names(types: tuple[type, ...]) -> str:
     return f"({', '.join(t.__name__ for t in types)})"
 
 
-class ConvReLU1d(FusedModule):
-    """Conv1d, then ReLU."""
+def _fused(name: str, *parts: type[nn.Module] | tuple[type[nn.Module], ...]) -> Triplet:
+    """Makes {name}1d, {name}2d and {name}3d of types, or of one type for each number of axes."""
 
-    PARTS = (nn.Conv1d, nn.ReLU)
+    def parts_of(n: int) -> tuple[type[nn.Module], ...]:
+        return tuple(part[n - 1] if isinstance(part, tuple) else part for part in parts)
 
-
-class ConvReLU2d(FusedModule):
-    """Conv2d, then ReLU."""
-
-    PARTS = (nn.Conv2d, nn.ReLU)
+    doc = ", then ".join(part.__name__.replace("2d", "{n}d") for part in parts_of(2)) + "."
+    return triplet(__name__, name, doc, FusedModule, PARTS=parts_of)
 
 
-class ConvReLU3d(FusedModule):
-    """Conv3d, then ReLU."""
-
-    PARTS = (nn.Conv3d, nn.ReLU)
+ConvReLU1d, ConvReLU2d, ConvReLU3d = _fused("ConvReLU", CONVS, nn.ReLU)
 
 
 class LinearReLU(FusedModule):
@@ -115,94 +114,17 @@ class LinearReLU(FusedModule):
     PARTS = (nn.Linear, nn.ReLU)
 
 
-class ConvBn1d(FusedModule):
-    """Conv1d, then BatchNorm1d."""
-
-    PARTS = (nn.Conv1d, nn.BatchNorm1d)
-
-
-class ConvBn2d(FusedModule):
-    """Conv2d, then BatchNorm2d."""
-
-    PARTS = (nn.Conv2d, nn.BatchNorm2d)
-
-
-class ConvBn3d(FusedModule):
-    """Conv3d, then BatchNorm3d."""
-
-    PARTS = (nn.Conv3d, nn.BatchNorm3d)
-
-
-class ConvBnReLU1d(FusedModule):
-    """Conv1d, then BatchNorm1d, then ReLU."""
-
-    PARTS = (nn.Conv1d, nn.BatchNorm1d, nn.ReLU)
-
-
-class ConvBnReLU2d(FusedModule):
-    """Conv2d, then BatchNorm2d, then ReLU."""
-
-    PARTS = (nn.Conv2d, nn.BatchNorm2d, nn.ReLU)
-
-
-class ConvBnReLU3d(FusedModule):
-    """Conv3d, then BatchNorm3d, then ReLU."""
-
-    PARTS = (nn.Conv3d, nn.BatchNorm3d, nn.ReLU)
-
-
-class ConvTransposeReLU1d(FusedModule):
-    """ConvTranspose1d, then ReLU."""
-
-    PARTS = (nn.ConvTranspose1d, nn.ReLU)
-
-
-class ConvTransposeReLU2d(FusedModule):
-    """ConvTranspose2d, then ReLU."""
-
-    PARTS = (nn.ConvTranspose2d, nn.ReLU)
-
-
-class ConvTransposeReLU3d(FusedModule):
-    """ConvTranspose3d, then ReLU."""
-
-    PARTS = (nn.ConvTranspose3d, nn.ReLU)
-
-
-class ConvTransposeBn1d(FusedModule):
-    """ConvTranspose1d, then BatchNorm1d."""
-
-    PARTS = (nn.ConvTranspose1d, nn.BatchNorm1d)
-
-
-class ConvTransposeBn2d(FusedModule):
-    """ConvTranspose2d, then BatchNorm2d."""
-
-    PARTS = (nn.ConvTranspose2d, nn.BatchNorm2d)
-
-
-class ConvTransposeBn3d(FusedModule):
-    """ConvTranspose3d, then BatchNorm3d."""
-
-    PARTS = (nn.ConvTranspose3d, nn.BatchNorm3d)
-
-
-class ConvTransposeBnReLU1d(FusedModule):
-    """ConvTranspose1d, then BatchNorm1d, then ReLU."""
-
-    PARTS = (nn.ConvTranspose1d, nn.BatchNorm1d, nn.ReLU)
-
-
-class ConvTransposeBnReLU2d(FusedModule):
-    """ConvTranspose2d, then BatchNorm2d, then ReLU."""
-
-    PARTS = (nn.ConvTranspose2d, nn.BatchNorm2d, nn.ReLU)
-
-
-class ConvTransposeBnReLU3d(FusedModule):
-    """ConvTranspose3d, then BatchNorm3d, then ReLU."""
-
-    PARTS = (nn.ConvTranspose3d, nn.BatchNorm3d, nn.ReLU)
+ConvBn1d, ConvBn2d, ConvBn3d = _fused("ConvBn", CONVS, BATCH_NORMS)
+ConvBnReLU1d, ConvBnReLU2d, ConvBnReLU3d = _fused("ConvBnReLU", CONVS, BATCH_NORMS, nn.ReLU)
+ConvTransposeReLU1d, ConvTransposeReLU2d, ConvTransposeReLU3d = _fused(
+    "ConvTransposeReLU", TRANSPOSED, nn.ReLU
+)
+ConvTransposeBn1d, ConvTransposeBn2d, ConvTransposeBn3d = _fused(
+    "ConvTransposeBn", TRANSPOSED, BATCH_NORMS
+)
+ConvTransposeBnReLU1d, ConvTransposeBnReLU2d, ConvTransposeBnReLU3d = _fused(
+    "ConvTransposeBnReLU", TRANSPOSED, BATCH_NORMS, nn.ReLU
+)
 
 
 class LinearBn1d(FusedModule):

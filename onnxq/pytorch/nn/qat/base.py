@@ -24,15 +24,15 @@ from torch.nn.utils.parametrize import type_before_parametrizations
 from onnxq.errors import ModelError, QConfigError
 from onnxq.pytorch.modules.torch_qconfig import own_entry
 from onnxq.pytorch.modules.transposed import along_channels
-from onnxq.pytorch.nn.counterpart import Counterpart
 from onnxq.pytorch.nn.intrinsic import FusedModule, without_batch_norm
+from onnxq.pytorch.nn.mapped_module import MappedModule
 from onnxq.pytorch.nn.quantized.bias_codes import bias_scale, bias_steps, raised_scale
 from onnxq.pytorch.nn.quantized.observed import bind_input
 from onnxq.pytorch.numerics.fake_quantize import FakeQuantize, fake_quantize_module
 from onnxq.qconfig import FakeQuantSpec, QConfig, QConfigDynamic
 
 
-class QatModule(Counterpart):
+class QatModule(MappedModule):
     """A layer with `weight`, `bias` and `weight_fake_quant`.
 
     A family (convolutions, ...) says `layer` and `arguments`; a class of it says its `float_type`,

@@ -4,26 +4,26 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import torch.nn.functional as F  # noqa: N812  # its usual name
-from torch import Tensor, nn
-
-from onnxq.pytorch.modules.transposed import arguments_of, output_padding, per_weight
+from onnxq.pytorch.modules.transposed import (
+    CONV_TRANSPOSE,
+    CONVS,
+    TRANSPOSED,
+    arguments_of,
+    output_padding,
+    per_weight,
+)
 from onnxq.pytorch.nn.qat.base import QatModule
+from onnxq.pytorch.nn.triplets import triplet
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     import torch
+    from torch import Tensor
 
     from onnxq.qconfig import QConfig
 
 Sizes = int | tuple[int, ...]
-
-_TRANSPOSED: tuple[Callable[..., Tensor], ...] = (
-    F.conv_transpose1d,
-    F.conv_transpose2d,
-    F.conv_transpose3d,
-)
 
 
 class Convolution(QatModule):
@@ -61,7 +61,7 @@ class TransposedConvolution(QatModule):
     def layer(self, x: Tensor, weight: Tensor, bias: Tensor | None, *others: Any) -> Tensor:
         """The transposed convolution with these parameters; `others`: output_size."""
         module: Any = self
-        convolve = _TRANSPOSED[self.weight.ndim - 3]
+        convolve = CONV_TRANSPOSE[self.weight.ndim - 3]
         return convolve(
             x,
             weight,
@@ -140,37 +140,19 @@ class QatConvTranspose(TransposedConvolution):
         self.set_qconfig(qconfig)
 
 
-class Conv1d(QatConv, nn.Conv1d):
-    """nn.Conv1d with a fake-quantized weight."""
-
-    float_type = nn.Conv1d
-
-
-class Conv2d(QatConv, nn.Conv2d):
-    """nn.Conv2d with a fake-quantized weight."""
-
-    float_type = nn.Conv2d
-
-
-class Conv3d(QatConv, nn.Conv3d):
-    """nn.Conv3d with a fake-quantized weight."""
-
-    float_type = nn.Conv3d
-
-
-class ConvTranspose1d(QatConvTranspose, nn.ConvTranspose1d):
-    """nn.ConvTranspose1d with a fake-quantized weight."""
-
-    float_type = nn.ConvTranspose1d
-
-
-class ConvTranspose2d(QatConvTranspose, nn.ConvTranspose2d):
-    """nn.ConvTranspose2d with a fake-quantized weight."""
-
-    float_type = nn.ConvTranspose2d
-
-
-class ConvTranspose3d(QatConvTranspose, nn.ConvTranspose3d):
-    """nn.ConvTranspose3d with a fake-quantized weight."""
-
-    float_type = nn.ConvTranspose3d
+Conv1d, Conv2d, Conv3d = triplet(
+    __name__,
+    "Conv",
+    "nn.Conv{n}d with a fake-quantized weight.",
+    QatConv,
+    CONVS,
+    float_type=lambda n: CONVS[n - 1],
+)
+ConvTranspose1d, ConvTranspose2d, ConvTranspose3d = triplet(
+    __name__,
+    "ConvTranspose",
+    "nn.ConvTranspose{n}d with a fake-quantized weight.",
+    QatConvTranspose,
+    TRANSPOSED,
+    float_type=lambda n: TRANSPOSED[n - 1],
+)

@@ -1,6 +1,6 @@
-"""Layers that hold integers and compute in their grids what is deployed.
+"""Layers that hold integers and compute in float what is deployed.
 
-They take and return float32 that lies on a grid, scale * (code - zero_point); `onnxq.export` writes
+They take and return fake-quantized float32, scale * (code - zero_point); `onnxq.export` writes
 the codes. Arguments and names are those of torch.nn.quantized.
 """
 

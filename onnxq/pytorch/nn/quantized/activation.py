@@ -1,4 +1,4 @@
-"""Layers without weights: each takes float32 on a grid and gives float32 on one."""
+"""Layers without weights: each takes fake-quantized float32 and returns it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn import functional as F  # noqa: N812  # as everywhere
 
 from onnxq.pytorch.nn.quantized.observed import output_fake_quantize
-from onnxq.pytorch.nn.quantized.output_grid import OnGrid
+from onnxq.pytorch.nn.quantized.output_qparams import QuantizedOutput
 from onnxq.pytorch.nn.quantized.prepared import check_type
 from onnxq.pytorch.nn.quantized.requantize import Requantize
 
@@ -20,10 +20,10 @@ UINT8 = torch.uint8
 
 
 class ReLU(nn.ReLU):
-    """max(x, 0): on the grid where x is, because 0 is a point of every grid."""
+    """max(x, 0): with the qparams of x, because 0 is a level of all."""
 
     float_type = nn.ReLU
-    keeps_grid = True
+    keeps_qparams = True
 
     @classmethod
     def from_float(cls, mod: nn.Module) -> Self:
@@ -33,10 +33,10 @@ class ReLU(nn.ReLU):
 
 
 class MaxPool2d(nn.MaxPool2d):
-    """The largest of each window: on the grid where x is."""
+    """The largest of each window: with the qparams of x."""
 
     float_type = nn.MaxPool2d
-    keeps_grid = True
+    keeps_qparams = True
 
     @classmethod
     def from_float(cls, mod: nn.Module) -> Self:
@@ -54,11 +54,11 @@ class MaxPool2d(nn.MaxPool2d):
 
 
 class ReLU6(nn.ReLU6):
-    """min(max(x, 0), 6), cut off at the point of the grid that is nearest 6.
+    """min(max(x, 0), 6), cut off at the level nearest 6.
 
     Attributes:
-        output: grid of the result; None: x's, which the exported model uses (x may then be 6 here
-            where it is the point nearest to 6 there).
+        output: qparams of the result; None: x's, which the exported model uses (x may then
+            be 6 here where it is the level nearest to 6 there).
     """
 
     float_type = nn.ReLU6
@@ -74,14 +74,14 @@ class ReLU6(nn.ReLU6):
 
     @classmethod
     def from_float(cls, mod: nn.Module) -> Self:
-        """The module with the grid that was observed. Raises UnsupportedError for another type."""
+        """The module with the observed qparams. Raises UnsupportedError for another type."""
         check_type(mod, cls.float_type, cls.__name__)
         fake = output_fake_quantize(mod)
         return cls(output=None if fake is None else Requantize.from_float(fake))
 
 
-class _Activation(OnGrid):
-    """A function that ONNX Runtime has no integer kernel for, and the grid of its result."""
+class _Activation(QuantizedOutput):
+    """A function that ONNX Runtime has no integer kernel for, and the qparams of its result."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class _Activation(OnGrid):
 
     @classmethod
     def from_float(cls, mod: nn.Module) -> Self:
-        """The module with the arguments of a float one and the grid that was observed.
+        """The module with the arguments of a float one and the observed qparams.
 
         Raises:
             UnsupportedError: another type, or no FakeQuantize for its output.
@@ -112,7 +112,7 @@ class _Activation(OnGrid):
 
 
 class Hardswish(_Activation):
-    """x * relu6(x + 3) / 6, on its grid."""
+    """x * relu6(x + 3) / 6, fake-quantized."""
 
     float_type = nn.Hardswish
 
@@ -122,7 +122,7 @@ class Hardswish(_Activation):
 
 
 class Sigmoid(_Activation):
-    """1 / (1 + exp(-x)), on its grid."""
+    """1 / (1 + exp(-x)), fake-quantized."""
 
     float_type = nn.Sigmoid
 
@@ -132,7 +132,7 @@ class Sigmoid(_Activation):
 
 
 class ELU(_Activation):
-    """x above 0, alpha * (exp(x) - 1) below, on its grid."""
+    """x above 0, alpha * (exp(x) - 1) below, fake-quantized."""
 
     float_type = nn.ELU
 
@@ -156,12 +156,12 @@ class ELU(_Activation):
         return cls(float(output.scale), int(output.zero_point), mod.alpha, output.zero_point.dtype)
 
     def extra_repr(self) -> str:
-        """The argument beside the grid."""
+        """The argument beside the qparams."""
         return f"alpha={self.alpha}"
 
 
 class LeakyReLU(_Activation):
-    """x above 0, negative_slope * x below, on its grid."""
+    """x above 0, negative_slope * x below, fake-quantized."""
 
     float_type = nn.LeakyReLU
 
@@ -187,12 +187,12 @@ class LeakyReLU(_Activation):
         return cls(float(output.scale), int(output.zero_point), mod.negative_slope, dtype=dtype)
 
     def extra_repr(self) -> str:
-        """The argument beside the grid."""
+        """The argument beside the qparams."""
         return f"negative_slope={self.negative_slope}"
 
 
 class Softmax(_Activation):
-    """exp(x) / sum(exp(x)) along an axis, on its grid."""
+    """exp(x) / sum(exp(x)) along an axis, fake-quantized."""
 
     float_type = nn.Softmax
 
@@ -217,5 +217,5 @@ class Softmax(_Activation):
         return cls(mod.dim, float(output.scale), int(output.zero_point), dtype)
 
     def extra_repr(self) -> str:
-        """The argument beside the grid."""
+        """The argument beside the qparams."""
         return f"dim={self.dim}"

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import TYPE_CHECKING, Self
 
-from torch import nn
-
-from onnxq.pytorch.modules.transposed import arguments_of
+from onnxq.pytorch.modules.transposed import CONVS, TRANSPOSED, arguments_of
 from onnxq.pytorch.nn.quantized.convolution import (
     Convolution,
     ConvolutionBase,
@@ -14,15 +12,17 @@ from onnxq.pytorch.nn.quantized.convolution import (
 )
 from onnxq.pytorch.nn.quantized.prepared import check_layer, core_of, float_weights
 from onnxq.pytorch.nn.quantized.weighted import Weighted
+from onnxq.pytorch.nn.triplets import triplet
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import torch
+    from torch import nn
 
 
 class _ConvNd(Weighted, ConvolutionBase):
-    """A convolution or a transposed one on codes, its result on a grid."""
+    """A convolution or a transposed one on codes; its result is fake-quantized."""
 
     @classmethod
     def from_float(cls, mod: nn.Module, use_precomputed_fake_quant: object = False) -> Self:  # noqa: ARG003  # torch's
@@ -40,18 +40,18 @@ class _ConvNd(Weighted, ConvolutionBase):
     def extra_repr(self) -> str:
         """Sizes, scale and zero point, and the arguments that are not defaults, as torch's."""
         options = self.options_repr(self.bias_codes is not None)
-        return f"{self.sizes_repr()}, {self.grid_repr()}{options}"
+        return f"{self.sizes_repr()}, {self.qparams_repr()}{options}"
 
 
 class _Conv(Convolution, _ConvNd):
     """A convolution: in the exported model a QLinearConv."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Float32 on its grid, (batch, in_channels, *spatial) -> (batch, out_channels, *)."""
+        """Fake-quantized float32, (batch, in_channels, *spatial) -> (batch, out_channels, *)."""
         return self.requantized(self.computed(x))
 
     def computed(self, x: torch.Tensor) -> torch.Tensor:
-        """The sums and their ReLU in float32, not yet on the grid of the result."""
+        """The sums and their ReLU in float32, not quantized yet."""
         return self.activated(self.convolved(x))
 
 
@@ -67,7 +67,7 @@ class _ConvTranspose(TransposedConvolution, _ConvNd):
         return self.out_channels
 
     def forward(self, x: torch.Tensor, output_size: Sequence[int] | None = None) -> torch.Tensor:
-        """Float32 on its grid, (batch, in_channels, *spatial) -> (batch, out_channels, *).
+        """Fake-quantized float32, (batch, in_channels, *spatial) -> (batch, out_channels, *).
 
         Raises:
             ShapeError: an output_size that no padding gives.
@@ -75,47 +75,23 @@ class _ConvTranspose(TransposedConvolution, _ConvNd):
         return self.requantized(self.computed(x, output_size))
 
     def computed(self, x: torch.Tensor, output_size: Sequence[int] | None = None) -> torch.Tensor:
-        """The sums and their ReLU in float32, not yet on the grid of the result."""
+        """The sums and their ReLU in float32, not quantized yet."""
         return self.activated(self.convolved(x, output_size))
 
 
-class Conv1d(_Conv):
-    """torch.nn.Conv1d on int8 weights; x (batch, channels, length) on its grid."""
-
-    float_type: ClassVar[type[nn.Module]] = nn.Conv1d
-    dims = 1
-
-
-class Conv2d(_Conv):
-    """torch.nn.Conv2d on int8 weights; x (batch, channels, height, width) on its grid."""
-
-    float_type: ClassVar[type[nn.Module]] = nn.Conv2d
-    dims = 2
-
-
-class Conv3d(_Conv):
-    """torch.nn.Conv3d on int8 weights; x (batch, channels, depth, height, width) on its grid."""
-
-    float_type: ClassVar[type[nn.Module]] = nn.Conv3d
-    dims = 3
-
-
-class ConvTranspose1d(_ConvTranspose):
-    """torch.nn.ConvTranspose1d on int8 weights; x (batch, channels, length) on its grid."""
-
-    float_type: ClassVar[type[nn.Module]] = nn.ConvTranspose1d
-    dims = 1
-
-
-class ConvTranspose2d(_ConvTranspose):
-    """torch.nn.ConvTranspose2d on int8 weights; x (batch, channels, height, width) on its grid."""
-
-    float_type: ClassVar[type[nn.Module]] = nn.ConvTranspose2d
-    dims = 2
-
-
-class ConvTranspose3d(_ConvTranspose):
-    """torch.nn.ConvTranspose3d on int8 weights; x (batch, channels, *spatial) on its grid."""
-
-    float_type: ClassVar[type[nn.Module]] = nn.ConvTranspose3d
-    dims = 3
+Conv1d, Conv2d, Conv3d = triplet(
+    __name__,
+    "Conv",
+    "torch.nn.Conv{n}d on int8 weights; x: fake-quantized (batch, channels, *spatial).",
+    _Conv,
+    float_type=lambda n: CONVS[n - 1],
+    dims=lambda n: n,
+)
+ConvTranspose1d, ConvTranspose2d, ConvTranspose3d = triplet(
+    __name__,
+    "ConvTranspose",
+    "torch.nn.ConvTranspose{n}d on int8 weights; x: fake-quantized (batch, channels, *spatial).",
+    _ConvTranspose,
+    float_type=lambda n: TRANSPOSED[n - 1],
+    dims=lambda n: n,
+)

@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn import functional as F  # noqa: N812  # as everywhere
 
 from onnxq.errors import QConfigError, nearest
-from onnxq.pytorch.modules.transposed import channel_axis, output_padding
+from onnxq.pytorch.modules.transposed import CONV_TRANSPOSE, channel_axis, output_padding
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,7 +18,6 @@ Sizes = int | tuple[int, ...]
 PADDING_MODES = ("zeros", "reflect", "replicate", "circular")
 
 _CONVOLVE: Any = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
-_TRANSPOSED: Any = {1: F.conv_transpose1d, 2: F.conv_transpose2d, 3: F.conv_transpose3d}
 _USUAL = {"padding": 0, "output_padding": 0, "dilation": 1}  # a repr shows what differs
 
 
@@ -186,7 +185,7 @@ class TransposedConvolution(ConvolutionBase):
         Raises:
             ShapeError: an output_size that no padding gives.
         """
-        y: torch.Tensor = _TRANSPOSED[self.dims](
+        y: torch.Tensor = CONV_TRANSPOSE[self.dims - 1](
             x,
             self.real_weight(),
             self.bias(),

@@ -9,9 +9,9 @@ from torch import nn
 from torch.nn import functional as F  # noqa: N812  # as everywhere
 
 from onnxq.errors import QConfigError
-from onnxq.pytorch.nn.counterpart import Counterpart
+from onnxq.pytorch.nn.mapped_module import MappedModule
 from onnxq.pytorch.nn.quantized.observed import output_fake_quantize
-from onnxq.pytorch.nn.quantized.optional_grid import OptionalGrid
+from onnxq.pytorch.nn.quantized.optional_output import OptionalOutput
 from onnxq.pytorch.nn.quantized.prepared import check_layer, float_weights
 from onnxq.pytorch.nn.quantized.requantize import Requantize
 from onnxq.pytorch.numerics.code_types import qdtype_of, torch_dtype
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 MODES = ("sum", "mean", "max")
 
 
-class _Table(OptionalGrid, Counterpart):
+class _Table(OptionalOutput, MappedModule):
     """A table of embeddings, looked up by index."""
 
     def make_buffers(
@@ -65,7 +65,7 @@ class _Table(OptionalGrid, Counterpart):
         self._centred = not bool(self.weight_zero_point.any())
 
     def take(self, mod: nn.Module) -> Self:
-        """Fills the module with a prepared one's table and grid."""
+        """Fills the module with a prepared one's table and qparams."""
         source = float_weights(mod, type(self).__name__)
         weight = source.weight.detach().to(torch.float32)
         self.to(weight.device)

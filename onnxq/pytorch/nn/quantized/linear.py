@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Linear(Weighted):
-    """y = x w^T + b; x (..., in_features) on its grid. In the exported model a QGemm.
+    """y = x w^T + b; x: fake-quantized (..., in_features). In the exported model a QGemm.
 
     The arguments are those of torch.nn.quantized.Linear; bias=... is taken too, as torch.nn's.
     """
@@ -44,7 +44,7 @@ class Linear(Weighted):
         return self.in_rows(x, lambda rows: self.requantized(self.computed(rows)))
 
     def computed(self, x: torch.Tensor) -> torch.Tensor:
-        """The sums and their ReLU in float32, not yet on the grid of the result."""
+        """The sums and their ReLU in float32, not quantized yet."""
         return self.activated(F.linear(x, self.real_weight(), self.bias()))
 
     @staticmethod
@@ -71,5 +71,5 @@ class Linear(Weighted):
     def extra_repr(self) -> str:
         """Sizes, scale and zero point."""
         text = f"in_features={self.in_features}, out_features={self.out_features}, "
-        text += self.grid_repr()
+        text += self.qparams_repr()
         return text if self.bias_codes is not None else f"{text}, bias=False"

@@ -1,4 +1,4 @@
-"""Normalizations on grids: computed in float32 between codes, as ONNX Runtime does.
+"""Normalizations at quantized levels: computed in float32 between codes, as ONNX Runtime does.
 
 It has no integer kernel for them. Batch norm is better fused into the convolution before it.
 """
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import torch
 from torch import nn
 
-from onnxq.pytorch.nn.quantized.output_grid import OnGrid
+from onnxq.pytorch.nn.quantized.output_qparams import QuantizedOutput
 from onnxq.pytorch.nn.quantized.prepared import check_type
 from onnxq.pytorch.nn.quantized.requantize import Requantize
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-class Normalization(OnGrid):
-    """A float normalization, and the grid of its result."""
+class Normalization(QuantizedOutput):
+    """A float normalization, and the qparams of its result."""
 
     def hold(self, weight: torch.Tensor | None, bias: torch.Tensor | None) -> None:
         """Takes weight and bias, which are not trained any more; None leaves those of 1 and 0."""
@@ -30,12 +30,12 @@ class Normalization(OnGrid):
     def computed(self, x: torch.Tensor) -> torch.Tensor:
         """The normalized x, and its ReLU where one is fused, in float32."""
         # the float module is the base class behind these
-        y: torch.Tensor = super(OnGrid, self).forward(x)
+        y: torch.Tensor = super(QuantizedOutput, self).forward(x)
         return self.activated(y)
 
     @classmethod
     def from_float(cls, mod: nn.Module, use_precomputed_fake_quant: object = False) -> Self:  # noqa: ARG003  # torch's
-        """The module with the parameters of a float one and the grid that was observed.
+        """The module with the parameters of a float one and the observed qparams.
 
         Raises:
             UnsupportedError: another type, or no FakeQuantize for its output.
@@ -44,7 +44,7 @@ class Normalization(OnGrid):
         check_type(mod, cls.float_type, cls.__name__)
         norm: Any = mod[0] if isinstance(mod, nn.Sequential) else mod
         made = cls._like(norm)
-        made.load_state_dict(norm.state_dict(), strict=False)  # all but the grid
+        made.load_state_dict(norm.state_dict(), strict=False)  # all but the qparams
         made.output = Requantize.from_float(mod)
         tensors = [*norm.parameters(), *norm.buffers()]
         return made.to(tensors[0].device) if tensors else made

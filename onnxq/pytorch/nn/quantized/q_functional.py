@@ -10,21 +10,21 @@ from torch import nn
 from onnxq.errors import UnsupportedError, kind_of
 from onnxq.pytorch.modules.float_functional import FloatFunctional
 from onnxq.pytorch.nn.quantized.observed import check_observed, output_fake_quantize
-from onnxq.pytorch.nn.quantized.output_grid import OutputGrid
+from onnxq.pytorch.nn.quantized.output_qparams import OutputQParams
 from onnxq.pytorch.nn.quantized.requantize import Requantize
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-class QFunctional(OutputGrid, nn.Module):
-    """y = requantize(f(a, b)): float32 on grids in, on its own grid out.
+class QFunctional(OutputQParams, nn.Module):
+    """y = requantize(f(a, b)): fake-quantized float32 in and out.
 
     In the exported model QLinearAdd, QLinearMul, QLinearConcat, QLinearMatMul. One instance serves
-    one place of a model: it has one grid.
+    one place of a model: it has one scale and zero point.
 
     Attributes:
-        activation_post_process: grid of the result.
+        activation_post_process: qparams of the result.
     """
 
     float_type = FloatFunctional
@@ -33,11 +33,11 @@ class QFunctional(OutputGrid, nn.Module):
         super().__init__()
         self.activation_post_process = Requantize()
 
-    def output_grid(self) -> Requantize:
-        """The grid of the result."""
+    def output_requantize(self) -> Requantize:
+        """The qparams of the result."""
         return self.activation_post_process
 
-    def _on_grid(self, y: torch.Tensor) -> torch.Tensor:
+    def _requantized(self, y: torch.Tensor) -> torch.Tensor:
         result: torch.Tensor = self.activation_post_process(y)
         return result
 
@@ -51,35 +51,35 @@ class QFunctional(OutputGrid, nn.Module):
 
     def add(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         """The sum x + y."""
-        return self._on_grid(torch.add(x, y))
+        return self._requantized(torch.add(x, y))
 
     def add_scalar(self, x: torch.Tensor, y: float) -> torch.Tensor:
         """The sum x + y, y a number."""
-        return self._on_grid(torch.add(x, y))
+        return self._requantized(torch.add(x, y))
 
     def mul(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         """The product x * y, element by element."""
-        return self._on_grid(torch.mul(x, y))
+        return self._requantized(torch.mul(x, y))
 
     def mul_scalar(self, x: torch.Tensor, y: float) -> torch.Tensor:
         """The product x * y, y a number."""
-        return self._on_grid(torch.mul(x, y))
+        return self._requantized(torch.mul(x, y))
 
     def cat(self, x: Sequence[torch.Tensor], dim: int = 0) -> torch.Tensor:
         """The tensors one after another along an axis."""
-        return self._on_grid(torch.cat(list(x), dim=dim))
+        return self._requantized(torch.cat(list(x), dim=dim))
 
     def add_relu(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         """max(x + y, 0)."""
-        return self._on_grid(torch.relu(torch.add(x, y)))
+        return self._requantized(torch.relu(torch.add(x, y)))
 
     def matmul(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         """Matrix product of two activations."""
-        return self._on_grid(torch.matmul(x, y))
+        return self._requantized(torch.matmul(x, y))
 
     @classmethod
     def from_float(cls, mod: nn.Module) -> Self:
-        """The module with the grid that a FloatFunctional has found.
+        """The module with the qparams that a FloatFunctional has found.
 
         Raises:
             UnsupportedError: another type of module.

@@ -1,4 +1,4 @@
-"""Tensors on a grid: the QuantizeLinear and DequantizeLinear around what runs in integers."""
+"""Requantize: the QuantizeLinear and DequantizeLinear around what runs in integers."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _number(name: str, value: float | torch.Tensor) -> float:
 class Requantize(Stored):
     """y = (clip(saturate(rint(x / scale) + zero_point)) - zero_point) * scale.
 
-    Float32 in, float32 on the grid out: `export` writes QuantizeLinear, DequantizeLinear, and a
+    Float32 in, fake-quantized float32 out: `export` writes QuantizeLinear, DequantizeLinear, and a
     Clip on codes between them where fewer codes are used than the type has.
 
     Args:
@@ -119,7 +119,7 @@ class Requantize(Stored):
 
     @classmethod
     def from_float(cls, mod: nn.Module) -> Self:
-        """The grid that a FakeQuantize, or the module that holds one as its output's, has found.
+        """The qparams that a FakeQuantize, or the module that holds one as its output's, has found.
 
         Raises:
             UnsupportedError: the module has no FakeQuantize.
@@ -174,7 +174,7 @@ class Requantize(Stored):
         return codes if self._clip is None else codes.clamp(*self._clip)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Float32 of any shape, to the nearest point of the grid."""
+        """Float32 of any shape, to the nearest level."""
         y: torch.Tensor = dequantize_linear(self.codes(x), self.scale, self.zero_point, NO_AXIS)
         return y
 
@@ -188,7 +188,7 @@ class Requantize(Stored):
 class Quantize(Requantize):
     """Where a model's quantized part begins; what QuantStub becomes.
 
-    As `Requantize`: the result is float32 on the grid, not a tensor of another type.
+    As `Requantize`: the result is fake-quantized float32, not a tensor of another type.
     """
 
     float_type = QuantStub
@@ -208,7 +208,7 @@ class Quantize(Requantize):
 class DeQuantize(nn.Module):
     """Where a model's quantized part ends; what DeQuantStub becomes.
 
-    Its input is float32 on a grid already, so that nothing is computed. What follows stays in
+    Its input is fake-quantized already, so that nothing is computed. What follows stays in
     float, also in the exported model.
     """
 

@@ -10,15 +10,15 @@ import torch
 
 from onnxq.affine import quantize
 from onnxq.errors import ModelError, ShapeError
-from onnxq.pytorch.nn.counterpart import Counterpart
+from onnxq.pytorch.nn.mapped_module import MappedModule
 from onnxq.pytorch.nn.quantized.bias_codes import bias_codes, bias_scale, raised_scale
 from onnxq.pytorch.nn.quantized.observed import (
     check_observed,
     input_fake_quantize,
     output_fake_quantize,
 )
-from onnxq.pytorch.nn.quantized.optional_grid import OptionalGrid
-from onnxq.pytorch.nn.quantized.output_grid import OutputGrid
+from onnxq.pytorch.nn.quantized.optional_output import OptionalOutput
+from onnxq.pytorch.nn.quantized.output_qparams import OutputQParams
 from onnxq.pytorch.nn.quantized.requantize import Requantize
 from onnxq.pytorch.nn.quantized.stored import qparams_of, tensors_of
 from onnxq.pytorch.numerics.rounding_ops import dequantize_linear, quantize_linear
@@ -40,7 +40,7 @@ class FloatWeights(NamedTuple):
     fake: FakeQuantize
 
 
-class Weighted(OutputGrid, OptionalGrid, Counterpart):
+class Weighted(OutputQParams, OptionalOutput, MappedModule):
     """y = [requantize](op(x, (weight_codes - zp) * weight_scale, bias_codes * bias_scale)).
 
     `op` ends in a ReLU where one is fused with the layer.
@@ -49,7 +49,7 @@ class Weighted(OutputGrid, OptionalGrid, Counterpart):
         bias_codes: int32 (channels,), or None.
         bias_scale: float32, shape of weight_scale: input_scale * weight_scale; None without bias.
         input_scale: float32 (): of the tensor that comes in.
-        output: grid of the result; None leaves it in float32.
+        output: qparams of the result; None leaves it in float32.
     """
 
     fixed_shapes = ("weight_codes", "bias_codes")
@@ -165,7 +165,7 @@ class Weighted(OutputGrid, OptionalGrid, Counterpart):
                 setattr(self, name, None)
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
 
-    def grid_repr(self) -> str:
+    def qparams_repr(self) -> str:
         """The end of a repr: scale and zero point of the result."""
         if self.output is None:
             return "float output"
@@ -178,7 +178,7 @@ class Weighted(OutputGrid, OptionalGrid, Counterpart):
         """Fills the module with what a prepared one has learned.
 
         Args:
-            mod: its fake quantizes say the grids of input and output.
+            mod: its fake quantizes say the qparams of input and output.
             source: its weights.
         Raises:
             CalibrationError: no data was seen.

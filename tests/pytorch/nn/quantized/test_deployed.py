@@ -104,8 +104,8 @@ def test_each_layer_equals_onnx_runtime_up_to_rare_ties() -> None:
         wanted = zoo(torch.from_numpy(x))
     with exact(model) as session:
         found = dict(zip(wanted, session.run({"x": x}, list(wanted)), strict=True))
-    grids = {name: getattr(layer, "output", None) for name, layer in zoo.layers.items()}
-    scales = {n: float(g.scale) for n, g in grids.items() if isinstance(g, nnq.Requantize)}
+    qparams = {name: getattr(layer, "output", None) for name, layer in zoo.layers.items()}
+    scales = {n: float(g.scale) for n, g in qparams.items() if isinstance(g, nnq.Requantize)}
     scales |= {"add_relu": zoo.add.scale, "concat": zoo.cat.scale}
     for name, expected in wanted.items():
         steps = np.abs(found[name] - expected.numpy()) / scales.get(name, SCALE)

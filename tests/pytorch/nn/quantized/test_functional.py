@@ -32,25 +32,25 @@ with warnings.catch_warnings():
     real_weight = torch.randn(6, 4, 3, 3, generator=GENERATOR)
     W = torch.quantize_per_tensor(real_weight, 0.015625, 0, torch.qint8)
 BIAS = torch.linspace(-1, 1, 6)
-GRID: dict[str, Any] = {"scale": 0.125, "zero_point": 120}
+QPARAMS: dict[str, Any] = {"scale": 0.125, "zero_point": 120}
 
 CALLS: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
     "adaptive_avg_pool2d": ((X, (2, 3)), {}),
     "adaptive_avg_pool3d": ((VOLUME, (2, 3, 1)), {}),
     "avg_pool2d": ((X, 2), {"padding": 1}),
     "avg_pool3d": ((VOLUME, 2), {}),
-    "celu": ((X,), {"alpha": 0.5, **GRID}),
+    "celu": ((X,), {"alpha": 0.5, **QPARAMS}),
     "clamp": ((X, -0.5, 0.5), {}),
-    "conv1d": ((X[:, :, 0], W[:, :, 0], BIAS), {"padding": 1, "dtype": torch.quint8, **GRID}),
-    "conv2d": ((X, W, BIAS), {"stride": 2, **GRID}),
-    "conv3d": ((X.unsqueeze(2), W.unsqueeze(2), None), GRID),
-    "elu": ((X,), GRID),
+    "conv1d": ((X[:, :, 0], W[:, :, 0], BIAS), {"padding": 1, "dtype": torch.quint8, **QPARAMS}),
+    "conv2d": ((X, W, BIAS), {"stride": 2, **QPARAMS}),
+    "conv3d": ((X.unsqueeze(2), W.unsqueeze(2), None), QPARAMS),
+    "elu": ((X,), QPARAMS),
     "hardsigmoid": ((X,), {}),
-    "hardswish": ((X,), GRID),
+    "hardswish": ((X,), QPARAMS),
     "hardtanh": ((X, -0.5, 0.5), {}),
     "interpolate": ((X,), {"scale_factor": 2}),
-    "leaky_relu": ((X, 0.2), GRID),
-    "linear": ((ROWS, W[:, :, 0, 0], BIAS), GRID),
+    "leaky_relu": ((X, 0.2), QPARAMS),
+    "linear": ((ROWS, W[:, :, 0, 0], BIAS), QPARAMS),
     "max_pool1d": ((X[:, :, 0], 2), {"padding": 1}),
     "max_pool2d": ((X, 2), {}),
     "relu": ((X,), {}),
@@ -73,14 +73,14 @@ def float_result(name: str, args: tuple[Any, ...], options: dict[str, Any]) -> t
 
 @pytest.mark.filterwarnings("ignore:.*nn.functional.upsample.*:UserWarning")
 @pytest.mark.parametrize("name", CALLS)
-def test_results_are_the_float_functions_on_a_grid(name: str) -> None:
+def test_results_are_the_float_functions_fake_quantized(name: str) -> None:
     args, options = CALLS[name]
     y: torch.Tensor = getattr(F, name)(*args, **options)
     assert y.dtype == torch.quint8
     wanted = float_result(name, args, options)
     ends = torch.tensor([0, 255]).sub(y.q_zero_point()).mul(y.q_scale())
     assert (y.dequantize() - wanted.clamp(*ends)).abs().max() <= 1.01 * y.q_scale()
-    if options.keys() >= GRID.keys():
+    if options.keys() >= QPARAMS.keys():
         assert from_torch(y).qparams == per_tensor(0.125, 120, quint8)
 
 
@@ -91,10 +91,10 @@ def test_every_function_is_called_here() -> None:
 
 
 def test_codes_are_those_of_the_function_on_arrays() -> None:
-    y = F.conv2d(X, W, BIAS, padding=1, **GRID)
-    wanted = on_arrays.conv2d(from_torch(X), from_torch(W), BIAS.numpy(), padding=1, **GRID)
+    y = F.conv2d(X, W, BIAS, padding=1, **QPARAMS)
+    wanted = on_arrays.conv2d(from_torch(X), from_torch(W), BIAS.numpy(), padding=1, **QPARAMS)
     np.testing.assert_array_equal(y.int_repr().numpy(), wanted.int_repr())
-    assert torch.equal(F.conv2d(X, from_torch(W), BIAS, padding=1, **GRID), y)
+    assert torch.equal(F.conv2d(X, from_torch(W), BIAS, padding=1, **QPARAMS), y)
 
 
 def test_in_place_writes_to_the_tensor() -> None:

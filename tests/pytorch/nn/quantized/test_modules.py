@@ -39,7 +39,7 @@ def observed(low: float, high: float, **kwargs: Any) -> FakeQuantize:
 
 
 def trained(kind: type[Any], *args: Any, **kwargs: Any) -> Any:
-    """A QAT module between two grids."""
+    """A QAT module between two quantizers."""
     module = kind(*args, qconfig=QAT, **kwargs).eval()
     module.bind_input(observed(-2.0, 2.0))
     module.activation_post_process = observed(-1.0, 3.0)
@@ -50,17 +50,17 @@ def trained(kind: type[Any], *args: Any, **kwargs: Any) -> Any:
 
 
 def test_requantize_is_quantize_and_dequantize_of_the_core() -> None:
-    grid = nnq.Requantize(0.1, 7, "uint8")
+    requantize = nnq.Requantize(0.1, 7, "uint8")
     x = torch.linspace(-4, 40, 999)
-    codes = quantize(x.numpy(), grid.qparams)
-    np.testing.assert_array_equal(grid.codes(x).numpy(), codes)
-    assert torch.equal(grid(grid(x)), grid(x))
+    codes = quantize(x.numpy(), requantize.qparams)
+    np.testing.assert_array_equal(requantize.codes(x).numpy(), codes)
+    assert torch.equal(requantize(requantize(x)), requantize(x))
 
 
 def test_narrow_ranges_clip_codes() -> None:
-    grid = nnq.Requantize(0.5, 3, "uint8", 0, 15)
-    assert grid.codes(torch.tensor([-9.0, 99.0])).tolist() == [0, 15]
-    assert "codes=0..15" in repr(grid)
+    requantize = nnq.Requantize(0.5, 3, "uint8", 0, 15)
+    assert requantize.codes(torch.tensor([-9.0, 99.0])).tolist() == [0, 15]
+    assert "codes=0..15" in repr(requantize)
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_narrow_ranges_clip_codes() -> None:
         ((0.1, 0, "uint8", 0, 256), ShapeError),
     ],
 )
-def test_requantize_refuses_what_is_no_grid(args: Any, error: type[Exception]) -> None:
+def test_requantize_refuses_invalid_qparams(args: Any, error: type[Exception]) -> None:
     with pytest.raises(error):
         nnq.Requantize(*args)
 
@@ -357,7 +357,7 @@ def test_a_state_dict_carries_types_and_shapes_that_the_constructor_does_not_kno
     assert torch.equal(target(x), source(x))
 
 
-def test_a_state_dict_without_bias_or_grid_loads_into_a_default_module() -> None:
+def test_a_state_dict_without_bias_or_output_qparams_loads_into_a_default_module() -> None:
     source = nnq.Linear(3, 2, bias_=False)
     source.output = None
     target = nnq.Linear(3, 2, bias_=True)
@@ -368,7 +368,7 @@ def test_a_state_dict_without_bias_or_grid_loads_into_a_default_module() -> None
         _ = target.scale
 
 
-def test_qfunctional_has_one_grid_and_no_forward() -> None:
+def test_qfunctional_has_one_scale_and_no_forward() -> None:
     f = nnq.QFunctional()
     f.scale, f.zero_point = 0.5, 4
     x, y = torch.tensor([1.0, -9.0]), torch.tensor([0.6, 1.0])
@@ -383,6 +383,6 @@ def test_qfunctional_has_one_grid_and_no_forward() -> None:
         f(x)
 
 
-def test_int32_is_no_grid_for_activations() -> None:
+def test_int32_is_no_type_for_activations() -> None:
     with pytest.raises(UnsupportedError, match="biases"):
         nnq.Requantize(0.1, 0, INT32)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from torch import nn
-
+from onnxq.pytorch.modules.transposed import CONVS, TRANSPOSED
 from onnxq.pytorch.nn import intrinsic
 from onnxq.pytorch.nn.intrinsic.qat.batch_norm import WithBatchNorm
 from onnxq.pytorch.nn.qat.conv import (
@@ -15,8 +14,10 @@ from onnxq.pytorch.nn.qat.conv import (
     Sizes,
     TransposedConvolution,
 )
+from onnxq.pytorch.nn.triplets import triplet
 
 if TYPE_CHECKING:
+    from onnxq.pytorch.nn.triplets import Triplet
     from onnxq.qconfig import QConfig
 
 
@@ -83,109 +84,30 @@ class QatConvTransposeBn(WithBatchNorm, TransposedConvolution):
         self.make_batch_norm(out_channels, eps, momentum, freeze_bn)
 
 
-class ConvReLU1d(QatConv, nn.Conv1d):
-    """Conv1d and ReLU."""
-
-    float_type = intrinsic.ConvReLU1d
-
-
-class ConvReLU2d(QatConv, nn.Conv2d):
-    """Conv2d and ReLU."""
-
-    float_type = intrinsic.ConvReLU2d
+def _trained(name: str, doc: str, *bases: type | tuple[type, ...]) -> Triplet:
+    """Makes {name}1d, {name}2d and {name}3d, each for the float module of that name."""
+    return triplet(
+        __name__, name, doc, *bases, float_type=lambda n: getattr(intrinsic, f"{name}{n}d")
+    )
 
 
-class ConvReLU3d(QatConv, nn.Conv3d):
-    """Conv3d and ReLU."""
-
-    float_type = intrinsic.ConvReLU3d
-
-
-class ConvBn1d(QatConvBn, nn.Conv1d):
-    """Conv1d and BatchNorm1d."""
-
-    float_type = intrinsic.ConvBn1d
-
-
-class ConvBn2d(QatConvBn, nn.Conv2d):
-    """Conv2d and BatchNorm2d."""
-
-    float_type = intrinsic.ConvBn2d
-
-
-class ConvBn3d(QatConvBn, nn.Conv3d):
-    """Conv3d and BatchNorm3d."""
-
-    float_type = intrinsic.ConvBn3d
-
-
-class ConvBnReLU1d(QatConvBn, nn.Conv1d):
-    """Conv1d, BatchNorm1d and ReLU."""
-
-    float_type = intrinsic.ConvBnReLU1d
-
-
-class ConvBnReLU2d(QatConvBn, nn.Conv2d):
-    """Conv2d, BatchNorm2d and ReLU."""
-
-    float_type = intrinsic.ConvBnReLU2d
-
-
-class ConvBnReLU3d(QatConvBn, nn.Conv3d):
-    """Conv3d, BatchNorm3d and ReLU."""
-
-    float_type = intrinsic.ConvBnReLU3d
-
-
-class ConvTransposeReLU1d(QatConvTranspose, nn.ConvTranspose1d):
-    """ConvTranspose1d and ReLU."""
-
-    float_type = intrinsic.ConvTransposeReLU1d
-
-
-class ConvTransposeReLU2d(QatConvTranspose, nn.ConvTranspose2d):
-    """ConvTranspose2d and ReLU."""
-
-    float_type = intrinsic.ConvTransposeReLU2d
-
-
-class ConvTransposeReLU3d(QatConvTranspose, nn.ConvTranspose3d):
-    """ConvTranspose3d and ReLU."""
-
-    float_type = intrinsic.ConvTransposeReLU3d
-
-
-class ConvTransposeBn1d(QatConvTransposeBn, nn.ConvTranspose1d):
-    """ConvTranspose1d and BatchNorm1d."""
-
-    float_type = intrinsic.ConvTransposeBn1d
-
-
-class ConvTransposeBn2d(QatConvTransposeBn, nn.ConvTranspose2d):
-    """ConvTranspose2d and BatchNorm2d."""
-
-    float_type = intrinsic.ConvTransposeBn2d
-
-
-class ConvTransposeBn3d(QatConvTransposeBn, nn.ConvTranspose3d):
-    """ConvTranspose3d and BatchNorm3d."""
-
-    float_type = intrinsic.ConvTransposeBn3d
-
-
-class ConvTransposeBnReLU1d(QatConvTransposeBn, nn.ConvTranspose1d):
-    """ConvTranspose1d, BatchNorm1d and ReLU."""
-
-    float_type = intrinsic.ConvTransposeBnReLU1d
-
-
-class ConvTransposeBnReLU2d(QatConvTransposeBn, nn.ConvTranspose2d):
-    """ConvTranspose2d, BatchNorm2d and ReLU."""
-
-    float_type = intrinsic.ConvTransposeBnReLU2d
-
-
-class ConvTransposeBnReLU3d(QatConvTransposeBn, nn.ConvTranspose3d):
-    """ConvTranspose3d, BatchNorm3d and ReLU."""
-
-    float_type = intrinsic.ConvTransposeBnReLU3d
+ConvReLU1d, ConvReLU2d, ConvReLU3d = _trained("ConvReLU", "Conv{n}d and ReLU.", QatConv, CONVS)
+ConvBn1d, ConvBn2d, ConvBn3d = _trained("ConvBn", "Conv{n}d and BatchNorm{n}d.", QatConvBn, CONVS)
+ConvBnReLU1d, ConvBnReLU2d, ConvBnReLU3d = _trained(
+    "ConvBnReLU", "Conv{n}d, BatchNorm{n}d and ReLU.", QatConvBn, CONVS
+)
+ConvTransposeReLU1d, ConvTransposeReLU2d, ConvTransposeReLU3d = _trained(
+    "ConvTransposeReLU", "ConvTranspose{n}d and ReLU.", QatConvTranspose, TRANSPOSED
+)
+ConvTransposeBn1d, ConvTransposeBn2d, ConvTransposeBn3d = _trained(
+    "ConvTransposeBn",
+    "ConvTranspose{n}d and BatchNorm{n}d.",
+    QatConvTransposeBn,
+    TRANSPOSED,
+)
+ConvTransposeBnReLU1d, ConvTransposeBnReLU2d, ConvTransposeBnReLU3d = _trained(
+    "ConvTransposeBnReLU",
+    "ConvTranspose{n}d, BatchNorm{n}d and ReLU.",
+    QatConvTransposeBn,
+    TRANSPOSED,
+)

@@ -11,39 +11,19 @@ from onnxq.pytorch.nn.quantized.conv import (
     ConvTranspose2d,
     ConvTranspose3d,
 )
+from onnxq.pytorch.nn.triplets import triplet
 
-
-class ConvReLU1d(Conv1d):
-    """max(conv1d(x), 0) on its grid."""
-
-    float_type = intrinsic.ConvReLU1d
-
-
-class ConvReLU2d(Conv2d):
-    """max(conv2d(x), 0) on its grid."""
-
-    float_type = intrinsic.ConvReLU2d
-
-
-class ConvReLU3d(Conv3d):
-    """max(conv3d(x), 0) on its grid."""
-
-    float_type = intrinsic.ConvReLU3d
-
-
-class ConvTransposeReLU1d(ConvTranspose1d):
-    """max(conv_transpose1d(x), 0) on its grid."""
-
-    float_type = intrinsic.ConvTransposeReLU1d
-
-
-class ConvTransposeReLU2d(ConvTranspose2d):
-    """max(conv_transpose2d(x), 0) on its grid."""
-
-    float_type = intrinsic.ConvTransposeReLU2d
-
-
-class ConvTransposeReLU3d(ConvTranspose3d):
-    """max(conv_transpose3d(x), 0) on its grid."""
-
-    float_type = intrinsic.ConvTransposeReLU3d
+ConvReLU1d, ConvReLU2d, ConvReLU3d = triplet(
+    __name__,
+    "ConvReLU",
+    "max(conv{n}d(x), 0), fake-quantized.",
+    (Conv1d, Conv2d, Conv3d),
+    float_type=lambda n: getattr(intrinsic, f"ConvReLU{n}d"),
+)
+ConvTransposeReLU1d, ConvTransposeReLU2d, ConvTransposeReLU3d = triplet(
+    __name__,
+    "ConvTransposeReLU",
+    "max(conv_transpose{n}d(x), 0), fake-quantized.",
+    (ConvTranspose1d, ConvTranspose2d, ConvTranspose3d),
+    float_type=lambda n: getattr(intrinsic, f"ConvTransposeReLU{n}d"),
+)

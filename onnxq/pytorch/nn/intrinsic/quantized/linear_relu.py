@@ -7,6 +7,6 @@ from onnxq.pytorch.nn.quantized.linear import Linear
 
 
 class LinearReLU(Linear):
-    """max(linear(x), 0) on its grid."""
+    """max(linear(x), 0), fake-quantized."""
 
     float_type = intrinsic.LinearReLU

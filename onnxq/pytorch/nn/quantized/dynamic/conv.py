@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, Self
 
-from torch import nn
-
-from onnxq.pytorch.modules.transposed import arguments_of
+from onnxq.pytorch.modules.transposed import CONVS, TRANSPOSED, arguments_of
 from onnxq.pytorch.nn.quantized.convolution import (
     Convolution,
     ConvolutionBase,
@@ -14,12 +12,14 @@ from onnxq.pytorch.nn.quantized.convolution import (
 )
 from onnxq.pytorch.nn.quantized.dynamic.weights import DynamicWeights
 from onnxq.pytorch.nn.quantized.prepared import check_type
+from onnxq.pytorch.nn.triplets import triplet
 from onnxq.pytorch.numerics.half_inputs import takes_halves
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import torch
+    from torch import nn
 
 
 class _Dynamic(DynamicWeights, ConvolutionBase):
@@ -71,43 +71,19 @@ class _ConvTranspose(TransposedConvolution, _Dynamic):
         return self.convolved(x, output_size)
 
 
-class Conv1d(_Conv):
-    """torch.nn.Conv1d in float on int8 weights; x (batch, channels, length)."""
-
-    float_type = nn.Conv1d
-    dims = 1
-
-
-class Conv2d(_Conv):
-    """torch.nn.Conv2d in float on int8 weights; x (batch, channels, height, width)."""
-
-    float_type = nn.Conv2d
-    dims = 2
-
-
-class Conv3d(_Conv):
-    """torch.nn.Conv3d in float on int8 weights; x (batch, channels, depth, height, width)."""
-
-    float_type = nn.Conv3d
-    dims = 3
-
-
-class ConvTranspose1d(_ConvTranspose):
-    """torch.nn.ConvTranspose1d in float on int8 weights; x (batch, channels, length)."""
-
-    float_type = nn.ConvTranspose1d
-    dims = 1
-
-
-class ConvTranspose2d(_ConvTranspose):
-    """torch.nn.ConvTranspose2d in float on int8 weights; x (batch, channels, height, width)."""
-
-    float_type = nn.ConvTranspose2d
-    dims = 2
-
-
-class ConvTranspose3d(_ConvTranspose):
-    """torch.nn.ConvTranspose3d in float on int8 weights; x (batch, channels, *spatial)."""
-
-    float_type = nn.ConvTranspose3d
-    dims = 3
+Conv1d, Conv2d, Conv3d = triplet(
+    __name__,
+    "Conv",
+    "torch.nn.Conv{n}d in float on int8 weights; x (batch, channels, *spatial).",
+    _Conv,
+    float_type=lambda n: CONVS[n - 1],
+    dims=lambda n: n,
+)
+ConvTranspose1d, ConvTranspose2d, ConvTranspose3d = triplet(
+    __name__,
+    "ConvTranspose",
+    "torch.nn.ConvTranspose{n}d in float on int8 weights; x (batch, channels, *spatial).",
+    _ConvTranspose,
+    float_type=lambda n: TRANSPOSED[n - 1],
+    dims=lambda n: n,
+)

@@ -1,0 +1,196 @@
+"""Adapter of export and training: a plain nn.Module of every form in which users have a model.
+
+    ExportedProgram, path of a .pt2, program.module()  ->  its graph, with weights by their names
+    torch.compile(module)                              ->  module
+    module.half(), module.bfloat16()                   ->  a copy in float32, with a warning
+
+A ScriptModule is itself: it has no Python code to trace.
+"""
+
+from __future__ import annotations
+
+import copy
+import warnings
+import zipfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeGuard
+
+import torch
+from torch import fx, nn
+from torch._dynamo import OptimizedModule
+from torch.export import ExportedProgram
+from torch.utils import _pytree as pytree
+
+from onnxq.errors import ModelError, UnsupportedError, kind_of
+from onnxq.pytorch.arguments.axes import BATCH, Axes
+from onnxq.pytorch.numerics.half_inputs import HALVES
+
+if TYPE_CHECKING:
+    from onnxq.pytorch.arguments.bound_inputs import BoundInputs
+
+Model = nn.Module | ExportedProgram | str | Path
+"""A module; or what torch.export made of one, or the file that torch.export.save wrote."""
+
+_MARK = "onnxq.program"
+_UNBOUNDED = 2**31  # more rows than any check makes
+_TRAINS = {  # operator -> position of the argument that says whether it trains
+    torch.ops.aten.dropout.default: 2,
+    torch.ops.aten.feature_dropout.default: 2,
+    torch.ops.aten.batch_norm.default: 5,
+    torch.ops.aten.instance_norm.default: 5,
+}
+
+
+def as_module(model: Model) -> nn.Module:
+    """The plain module.
+
+    Args:
+        model: in any of the forms above.
+
+    Raises:
+        ModelError: it is something else; a path that holds no program.
+    """
+    if isinstance(model, str | Path):
+        return _of_program(_read(Path(model)))
+    if isinstance(model, ExportedProgram):
+        return _of_program(model)
+    if not isinstance(model, nn.Module):
+        raise ModelError(
+            f"the model is {kind_of(model)}; wanted a torch.nn.Module (an instance, not its "
+            "class), an ExportedProgram of torch.export, or the path of a .pt2 file."
+        )
+    if isinstance(model, OptimizedModule):  # of torch.compile
+        return as_module(model._orig_mod)  # noqa: SLF001  # torch has no other name for it
+    if _is_program(model):
+        return _evaluated(model)
+    if is_scripted(model):
+        return model
+    return _in_float32(model)
+
+
+def is_scripted(model: object) -> TypeGuard[torch.jit.ScriptModule]:
+    """Whether torch.jit.script or trace made it."""
+    return isinstance(model, torch.jit.ScriptModule)
+
+
+def check_traceable(model: nn.Module, wanted_by: str) -> None:
+    """Passes a module whose forward is Python code or a graph.
+
+    Raises:
+        UnsupportedError: a ScriptModule.
+    """
+    if is_scripted(model):
+        raise UnsupportedError(
+            f"{wanted_by}: got a ScriptModule, of torch.jit.script or trace, which has no Python "
+            "code to trace. Give the module that it was made of; or onnxq.export it, and quantize "
+            "the ONNX model."
+        )
+
+
+def in_float32(inputs: Any) -> Any:
+    """Example inputs in float32 where they had half precision; copies of inference tensors.
+
+    Autograd keeps no tensor that was made under torch.inference_mode.
+    """
+
+    def usable(x: torch.Tensor) -> torch.Tensor:
+        if x.dtype in HALVES:
+            return x.float()
+        return x.clone() if x.is_inference() else x
+
+    return pytree.tree_map_only(torch.Tensor, usable, inputs)
+
+
+def exported_axes(model: nn.Module, bound: BoundInputs) -> Axes | None:
+    """The dynamic axes that a program was exported with; None: the module is no program.
+
+    A size that is computed from another one counts as fixed.
+
+    Args:
+        model: of `as_module`.
+        bound: example inputs.
+    """
+    if not isinstance(model, fx.GraphModule) or not model.meta.get(_MARK):
+        return None
+    values = [n.meta.get("val") for n in model.graph.nodes if n.op == "placeholder"]
+    shapes = [value.shape for value in values if isinstance(value, torch.Tensor)]
+    axes = Axes({}, {})
+    batch = None
+    for (name, _), shape in zip(bound.tensors.items(), shapes, strict=True):
+        for axis, size in enumerate(shape):
+            if not isinstance(size, torch.SymInt) or not size.node.expr.is_Symbol:
+                continue
+            symbol = size.node.expr
+            batch = symbol if batch is None and axis == 0 else batch
+            label = BATCH if symbol == batch else str(symbol)
+            axes.of.setdefault(name, {})[axis] = label
+            span = size.node.shape_env.var_to_range[symbol]
+            axes.ranges[label] = (max(1, int(span.lower)), int(min(span.upper, _UNBOUNDED)))
+    return axes
+
+
+def _read(path: Path) -> ExportedProgram:
+    advice = (
+        "Write one with torch.export.save(torch.export.export(model, inputs), path), or give the "
+        "module."
+    )
+    if not zipfile.is_zipfile(path):
+        what = "is no zip archive" if path.exists() else "does not exist"
+        raise ModelError(f"'{path}' {what}; wanted a program of torch.export. {advice}")
+    try:
+        return torch.export.load(path)
+    except (RuntimeError, ValueError, KeyError, AssertionError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise ModelError(
+            f"'{path}' holds no program of torch.export ({reason}). {advice}"
+        ) from error
+
+
+def _of_program(program: ExportedProgram) -> nn.Module:
+    return _evaluated(program.module())
+
+
+def _is_program(model: nn.Module) -> bool:
+    """Whether ExportedProgram.module() made it: eval and train are functions that raise."""
+    return isinstance(model, fx.GraphModule) and "eval" in vars(model)
+
+
+def _evaluated(program: nn.Module) -> nn.Module:
+    """The graph of a program as it computes in eval mode, in a module that has modes.
+
+    Guards on sizes are left out: an export of it has guards of its own.
+    """
+    assert isinstance(program, fx.GraphModule)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # of a class that the graph's pytree is of
+        graph = copy.deepcopy(program.graph)
+    made = fx.GraphModule(program, graph, type(program).__name__)
+    for node in list(made.graph.nodes):
+        guards = node.op == "call_module" and str(node.target).startswith("_guards")
+        changes = node.op == "call_function" and str(node.target) == "aten.add_.Tensor"
+        if not node.users and (guards or changes):
+            made.graph.erase_node(node)
+            continue
+        position = _TRAINS.get(node.target)
+        if position is not None and len(node.args) > position:
+            node.update_arg(position, False)
+    made.graph.eliminate_dead_code()
+    made.delete_all_unused_submodules()
+    made.recompile()
+    made.meta[_MARK] = True
+    return _in_float32(made.eval())
+
+
+def _in_float32(model: nn.Module) -> nn.Module:
+    """The module, or a copy in float32 where parameters are of half precision."""
+    dtypes = {x.dtype for x in (*model.parameters(), *model.buffers())}
+    halves = [str(dtype).removeprefix("torch.") for dtype in HALVES if dtype in dtypes]
+    if not halves:
+        return model
+    warnings.warn(
+        f"{type(model).__name__} holds {' and '.join(halves)}: it is taken in float32, a copy. "
+        "ONNX Runtime's CPU computes halves in float32, with conversions around each operator.",
+        UserWarning,
+        stacklevel=4,
+    )
+    return copy.deepcopy(model).float()

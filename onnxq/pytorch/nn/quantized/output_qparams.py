@@ -1,0 +1,77 @@
+"""The documented `scale` and `zero_point` of modules whose result is at quantized levels."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from onnxq.errors import QConfigError
+from onnxq.pytorch.nn.mapped_module import MappedModule
+
+if TYPE_CHECKING:
+    import torch
+
+    from onnxq.pytorch.nn.quantized.requantize import Requantize
+
+
+class OutputQParams:
+    """Reads and sets scale and zero point of `output`.
+
+    Attributes:
+        output: qparams of the result; None: it stays in float32.
+    """
+
+    output: Requantize | None
+
+    def output_requantize(self) -> Requantize:
+        """The qparams of the result.
+
+        Raises:
+            QConfigError: there is none.
+        """
+        if self.output is None:
+            raise QConfigError(
+                f"Quantized{type(self).__name__}: its result stays in float32; there is no output "
+                "scale."
+            )
+        return self.output
+
+    @property
+    def scale(self) -> float:
+        """Scale of the result."""
+        return float(self.output_requantize().scale)
+
+    @scale.setter
+    def scale(self, value: float) -> None:
+        self.output_requantize().set_(scale=float(value))
+
+    @property
+    def zero_point(self) -> int:
+        """Zero point of the result."""
+        return int(self.output_requantize().zero_point)
+
+    @zero_point.setter
+    def zero_point(self, value: int) -> None:
+        self.output_requantize().set_(zero_point=int(value))
+
+
+class QuantizedOutput(OutputQParams, MappedModule):
+    """y = output(computed(x)): a float function, and the qparams of its result.
+
+    Attributes:
+        output: qparams of the result.
+    """
+
+    output: Requantize
+
+    def computed(self, x: torch.Tensor) -> torch.Tensor:
+        """The function in float32; the subclass says it."""
+        raise NotImplementedError
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """The function's result at quantized levels, float32."""
+        y: torch.Tensor = self.output(self.computed(x))
+        return y
+
+    def __repr__(self) -> str:
+        shown = filter(None, (self.extra_repr(), self.output.extra_repr()))
+        return f"Quantized{type(self).__name__}({', '.join(shown)})"

@@ -1,0 +1,42 @@
+"""Layers that differ in their number of spatial axes alone: Conv1d, Conv2d, Conv3d.
+
+CONVS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
+triplet(__name__, "ConvReLU", "Conv{n}d and ReLU.", QatConv, CONVS)
+    -->  class ConvReLU1d(QatConv, nn.Conv1d): ..., ConvReLU2d, ConvReLU3d
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Triplet = tuple[type[Any], type[Any], type[Any]]
+
+
+def triplet(
+    module: str,
+    name: str,
+    doc: str,
+    *bases: type | tuple[type, ...],
+    **attributes: Callable[[int], object],
+) -> Triplet:
+    """Makes three classes of a module, which it binds to {name}1d, {name}2d and {name}3d.
+
+    Args:
+        module: its __name__.
+        name: of the classes, without the number of axes.
+        doc: their docstring; {n} stands for the number of axes.
+        bases: a class, or one for each number of axes.
+        attributes: of the classes, as functions of the number of axes.
+    """
+
+    def made(n: int) -> type[Any]:
+        own = tuple(base[n - 1] if isinstance(base, tuple) else base for base in bases)
+        values = {key: value(n) for key, value in attributes.items()}
+        return type(
+            f"{name}{n}d", own, {"__module__": module, "__doc__": doc.format(n=n), **values}
+        )
+
+    return made(1), made(2), made(3)

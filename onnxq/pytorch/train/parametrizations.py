@@ -1,0 +1,127 @@
+"""Parametrized weights are computed once, before conversion quantizes and stores them.
+
+w = g * v / |v|,  layer(x, w)   -->   layer(x), which stores w quantized
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import fx, nn
+
+from onnxq.pytorch.modules.parametrized_layer import ParametrizedLayer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+def materialize_weights(module: nn.Module) -> None:
+    """Stores each layer's computed weight, so that conversion can quantize it.
+
+    Args:
+        module: every ParametrizedLayer in its torch.fx graphs is changed in place; train and eval
+            modes stay.
+    """
+    for root, node, wrapper in list(_calls(module)):
+        weight, bias = computed_parameters(root, node)
+        if wrapper.takes_weight:
+            assert weight is not None, "the first of a layer's values"
+            wrapper.set_parameters(weight.clone(), None if bias is None else bias.clone())
+
+
+def remove_parametrizations(module: nn.Module) -> None:
+    """Removes the computation of stored weights from the graphs.
+
+    A quantized layer stores its weight. A float layer stores it too where the parameters behind it
+    are gone, because another layer shared and quantized them.
+
+    Args:
+        module: converted, after `materialize_weights`; changed in place.
+    """
+    changed: set[fx.GraphModule] = set()
+    for root, node, wrapper in list(_calls(module)):
+        if wrapper.takes_weight and not _has_lost(root, node):
+            wrapper.clear_parameters()
+            continue
+        if wrapper.takes_weight:
+            wrapper.layer = wrapper.with_parameters()
+        node.args = node.args[:1]
+        changed.add(root)
+    for root in changed:
+        root.graph.eliminate_dead_code()
+        root.recompile()
+
+
+def _has_lost(root: fx.GraphModule, node: fx.Node) -> bool:
+    """Whether a call reads parameters that conversion removed from the module."""
+    for one in _needed(_parameter_nodes(node)):
+        if one.op == "get_attr":
+            parent, _, name = str(one.target).rpartition(".")
+            held = getattr(root.get_submodule(parent), name, None)
+            if not isinstance(held, torch.Tensor):
+                return True
+    return False
+
+
+def _calls(module: nn.Module) -> Iterator[tuple[fx.GraphModule, fx.Node, ParametrizedLayer]]:
+    for root in module.modules():
+        if not isinstance(root, fx.GraphModule):
+            continue
+        for node in root.graph.nodes:
+            if node.op != "call_module":
+                continue
+            called = root.get_submodule(str(node.target))
+            if isinstance(called, ParametrizedLayer):
+                yield root, node, called
+
+
+def computed_parameters(
+    root: fx.GraphModule, node: fx.Node
+) -> tuple[torch.Tensor | None, torch.Tensor | None]:
+    """Computes the weight and bias of one call, in eval mode, without gradients.
+
+    A weight that is a parameter or a view of one shares its storage.
+
+    Args:
+        root: the graph; train and eval modes stay.
+        node: calls a ParametrizedLayer.
+    """
+    needed = _needed(_parameter_nodes(node))
+    modes = {part: part.training for part in root.modules()}
+    run = fx.Interpreter(root, garbage_collect_values=False)
+    tensors = (*root.parameters(), *root.buffers())
+    device = next((x.device for x in tensors), torch.device("cpu"))
+    try:
+        root.eval()
+        with torch.no_grad():
+            for one in root.graph.nodes:
+                if one in needed:
+                    run.env[one] = device if _is_device(one) else run.run_node(one)
+    finally:
+        for part, training in modes.items():
+            part.training = training
+    values: list[Any] = [run.env[x] if isinstance(x, fx.Node) else None for x in node.args[1:]]
+    weight, bias = (*(None if x is None else x.detach() for x in values), None, None)[:2]
+    return weight, bias
+
+
+def _parameter_nodes(node: fx.Node) -> list[fx.Node]:
+    """Returns the nodes that compute the weight and the bias of a call."""
+    return [x for x in node.args[1:] if isinstance(x, fx.Node)]
+
+
+def _needed(wanted: list[fx.Node]) -> set[fx.Node]:
+    """Returns these nodes and all that they are computed from."""
+    needed, waiting = set[fx.Node](), list(wanted)
+    while waiting:
+        one = waiting.pop()
+        if one not in needed:
+            needed.add(one)
+            waiting += [] if _is_device(one) else one.all_input_nodes
+    return needed
+
+
+def _is_device(node: fx.Node) -> bool:
+    """Whether a node gives the device of an input."""
+    return node.target is getattr and node.args[1:] == ("device",)
