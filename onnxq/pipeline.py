@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from onnxq.qconfig import QConfigMapping
     from onnxq.qconfig.input_codes import Asked
     from onnxq.quantized.quantized_model import QuantizedModel
-    from onnxq.samples import Samples
+    from onnxq.samples import Batches
     from onnxq.samples.excerpt import Excerpt
     from onnxq.static.calibrate import Progress
     from onnxq.static.prepared import ModelSource, Prepared
@@ -86,7 +86,7 @@ def convert(prepared: Prepared, format: str = "qdq") -> QuantizedModel:
 
 def quantize(
     model: ModelSource,
-    samples: str | Path | Samples | Batch | Iterable[Batch] | RunFunction | None = None,
+    samples: str | Path | Batches | Batch | Iterable[Batch] | RunFunction | None = None,
     run_args: Iterable[object] = (),
     *,
     qconfig: QConfigMapping | str | Path | None = None,

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from onnxq.core.arrays import Array
     from onnxq.quantized.quantized_model import QuantizedModel
-    from onnxq.samples import Samples
+    from onnxq.samples import Batches
     from onnxq.static.prepared import ModelSource
 
     Batch = Mapping[str, Array]
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 def quantize_weights(
     model: ModelSource,
-    samples: str | Path | Samples | Batch | Iterable[Batch] | None = None,
+    samples: str | Path | Batches | Batch | Iterable[Batch] | None = None,
     *,
     bits: int = 4,
     block: int = 32,

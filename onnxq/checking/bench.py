@@ -17,7 +17,7 @@ from onnxq.graph.saving import saved_bytes
 from onnxq.ort import runtime
 from onnxq.ort.timing import paired_times
 from onnxq.page.card import card_of
-from onnxq.samples import InputSpec, Samples, as_taken, input_specs, open_samples
+from onnxq.samples import Batches, InputSpec, as_taken, input_specs, open_samples
 from onnxq.samples.ignored import check_ignored
 from onnxq.samples.made_up import random_batch, with_shapes
 
@@ -71,7 +71,7 @@ class Benchmark:
 def bench(
     model: ModelSource,
     quantized: ModelSource,
-    samples: str | Path | Samples | Iterable[Mapping[str, Array]] | None = None,
+    samples: str | Path | Batches | Iterable[Mapping[str, Array]] | None = None,
     *,
     shapes: Mapping[str, Sequence[int]] | None = None,
     batch_size: int | None = None,
@@ -190,7 +190,7 @@ def external_files(model: ir.Model) -> list[Path]:
 
 def _one_batch(
     inputs: tuple[InputSpec, ...],
-    samples: str | Path | Samples | Iterable[Mapping[str, Array]],
+    samples: str | Path | Batches | Iterable[Mapping[str, Array]],
     batch_size: int | None,
     ignore: Collection[str],
 ) -> Mapping[str, Array]:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from onnxq.core.arrays import Array
-    from onnxq.samples import Samples
+    from onnxq.samples import Batches
 
     Batch = Mapping[str, Array]
 
@@ -59,7 +59,7 @@ class CacheVerdict:
 def cache_verdict(
     source: ir.Model,
     made: ir.Model,
-    samples: str | Path | Samples | Batch | Iterable[Batch],
+    samples: str | Path | Batches | Batch | Iterable[Batch],
     batch_size: int | None = None,
     ignore: Collection[str] = (),
 ) -> CacheVerdict:

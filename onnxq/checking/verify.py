@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from onnxq.checking.side_by_side import Pair, Sums
     from onnxq.checking.sides import Sides
-    from onnxq.samples import Samples
+    from onnxq.samples import Batches
     from onnxq.samples.inputs import Batch
 
 Progress = Callable[[int, int | None], None]
@@ -40,7 +40,7 @@ def open_for(
     batch_size: int | None,
     ignore: Collection[str],
     feedback: Mapping[str, str],
-) -> Samples:
+) -> Batches:
     """Samples that both models can be run on; arguments and errors as of `verify`."""
     check_feedback(sides.source, feedback)
     coded = read_coded(sides.target, INPUTS_KEY)
@@ -50,7 +50,7 @@ def open_for(
 
 def findings_of(
     sides: Sides,
-    batches: Samples,
+    batches: Batches,
     feedback: Mapping[str, str],
     progress: Progress | None = None,
     executor: Executor | None = None,

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from onnxq.blocks.plan_weights import WeightRequest
     from onnxq.operator import Float
     from onnxq.quantized.quantized_model import QuantizedModel
-    from onnxq.samples import Samples
+    from onnxq.samples import Batches
     from onnxq.samples.inputs import Batch
 
 
@@ -76,7 +76,7 @@ class WeightsJob:
     begun_s: float = field(default_factory=time.process_time)
     aim: SizeAim | None = None
 
-    def opened(self) -> Samples | None:
+    def opened(self) -> Batches | None:
         """The samples, which can be gone through again and again; None: there are none."""
         if self.samples is None:
             return None

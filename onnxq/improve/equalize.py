@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from onnxq.core.arrays import Reals, Singles
     from onnxq.improve.factor_sites import Site
-    from onnxq.samples import Samples
+    from onnxq.samples import Batches
     from onnxq.static.prepared import Prepared
 
     Place = tuple[str, int]
@@ -63,7 +63,7 @@ class Equalize(ModelImprovement):
     name = "equalize"
 
     def improve(
-        self, prepared: Prepared, samples: Samples, objective: Objective = Objective.SPEED
+        self, prepared: Prepared, samples: Batches, objective: Objective = Objective.SPEED
     ) -> EqualModel:
         """Site by site, then as a whole; see the module and onnxq.improve.factored."""
         flow, sites = Flow.of(prepared, samples, objective), sites_of(prepared, 1, objective)

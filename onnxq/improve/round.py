@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from onnxq.improve.inverse_factor import InverseFactor, Places
     from onnxq.improve.layer import Layer
     from onnxq.improve.moments import Means
-    from onnxq.samples import Samples
+    from onnxq.samples import Batches
     from onnxq.static.plan import Plan
     from onnxq.static.prepared import Prepared
 
@@ -69,7 +69,7 @@ class Round(WeightImprovement):
     name = "round"
     corrects_biases = True
 
-    def improve(self, prepared: Prepared, plan: Plan, samples: Samples) -> Improved:
+    def improve(self, prepared: Prepared, plan: Plan, samples: Batches) -> Improved:
         """Layer by layer; see the module."""
         target = prepared.target
 

@@ -16,7 +16,7 @@ from onnxq.improve.factored import factored
 from onnxq.improve.improvement import EqualModel, ModelImprovement, register
 
 if TYPE_CHECKING:
-    from onnxq.samples import Samples
+    from onnxq.samples import Batches
     from onnxq.static.prepared import Prepared
 
 NO_SITES = "the model has no product of matrices whose input could be smoothed"
@@ -29,7 +29,7 @@ class Smooth(ModelImprovement):
     name = "smooth"
 
     def improve(
-        self, prepared: Prepared, samples: Samples, objective: Objective = Objective.SPEED
+        self, prepared: Prepared, samples: Batches, objective: Objective = Objective.SPEED
     ) -> EqualModel:
         """Site by site, then as a whole; see onnxq.improve.factored."""
         flow = Flow.of(prepared, samples, objective)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     import onnx
 
     from onnxq.core.arrays import Array, Singles
-    from onnxq.samples import Samples
+    from onnxq.samples import Batches
 
     Batch = Mapping[str, Array]
 
@@ -43,7 +43,7 @@ BITS = 8
 
 def quantize_cache(
     model: str | Path | onnx.ModelProto | ir.Model,
-    samples: str | Path | Samples | Batch | Iterable[Batch],
+    samples: str | Path | Batches | Batch | Iterable[Batch],
     *,
     batch_size: int | None = None,
     ignore: Collection[str] = (),

@@ -28,7 +28,7 @@ from onnxq.observers.tensor_noise import decibels
 if TYPE_CHECKING:
     from onnxq.core.arrays import Ints, Reals, Singles
     from onnxq.improve.layer import Layer
-    from onnxq.samples import Samples
+    from onnxq.samples import Batches
     from onnxq.static.plan import Plan
     from onnxq.static.prepared import Prepared
 
@@ -54,7 +54,7 @@ class AdaRound(WeightImprovement):
 
     name = "adaround"
 
-    def improve(self, prepared: Prepared, plan: Plan, samples: Samples) -> Improved:
+    def improve(self, prepared: Prepared, plan: Plan, samples: Batches) -> Improved:
         """Layer by layer; see the module."""
 
         def begin(layer: Layer, batches: int) -> _Learning | str:

@@ -16,7 +16,7 @@ from onnxq.samples.tensor_file import tensor_columns
 def check_ignored(ignore: Collection[str], *sources: object) -> None:
     """Refuses a name to ignore that no array has, in any of the sources.
 
-    Sources whose names show only as they are read (generators, lists of batches, opened Samples)
+    Sources whose names show only as they are read (generators, lists of batches, opened Batches)
     are taken to have them all. Of a folder, files are looked at until all names were found.
 
     Args:

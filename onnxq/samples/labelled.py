@@ -15,7 +15,7 @@ import numpy as np
 
 from onnxq.core.memory import bytes_to_keep
 from onnxq.errors import CalibrationError
-from onnxq.samples.batches import Samples
+from onnxq.samples.batches import Batches
 from onnxq.samples.columns import npz_columns
 from onnxq.samples.images import Images
 from onnxq.samples.inputs import InputSpec
@@ -35,7 +35,7 @@ def open_labelled(
     inputs: Sequence[InputSpec],
     batch_size: int | None = None,
     ignore: Collection[str] = (),
-) -> Samples:
+) -> Batches:
     """Samples of which each batch holds the inputs and every other array; they are in memory.
 
     A source that can be gone through once is kept.
@@ -49,7 +49,7 @@ def open_labelled(
     Raises:
         CalibrationError: as `open_samples`; or the samples do not fit into memory.
     """
-    if isinstance(source, Samples):
+    if isinstance(source, Batches):
         return _in_memory(source)
     if isinstance(source, Images):
         return _in_memory(open_samples(source, inputs, batch_size, ignore))
@@ -110,7 +110,7 @@ def _type_of(value: object) -> np.dtype[np.generic]:
     return np.asarray(value, np.float32 if isinstance(value, float) else None).dtype
 
 
-def _in_memory(samples: Samples) -> Samples:
+def _in_memory(samples: Batches) -> Batches:
     """All batches, read now.
 
     Raises:
@@ -128,4 +128,4 @@ def _in_memory(samples: Samples) -> Samples:
                 f"{most / 1e9:.1f} GB may be kept in memory, where every candidate is run on them. "
                 "Give fewer; some hundred samples tell candidates apart."
             )
-    return Samples(samples.where, len(batches), partial(iter, batches))
+    return Batches(samples.where, len(batches), partial(iter, batches))

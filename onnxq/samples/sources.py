@@ -12,7 +12,7 @@ import numpy as np
 
 from onnxq.core.regular import why_no_file
 from onnxq.errors import CalibrationError, kind_of
-from onnxq.samples.batches import Samples
+from onnxq.samples.batches import Batches
 from onnxq.samples.columns import memory_column, npy_column, npz_columns
 from onnxq.samples.images import Images
 from onnxq.samples.inputs import (
@@ -37,8 +37,8 @@ def open_samples(
     inputs: Sequence[InputSpec],
     batch_size: int | None = None,
     ignore: Collection[str] = (),
-) -> Samples:
-    """Samples for a model, from any source that `onnxq.samples` lists; Samples stay as they are.
+) -> Batches:
+    """Batches for a model, from any source that `onnxq.samples` lists; Batches stay as they are.
 
     Inputs that are codes may come as the numbers that these stand for, and numbers as codes.
 
@@ -57,7 +57,7 @@ def open_samples(
             Inf.
     """
     _check_options(batch_size, ignore)
-    if isinstance(source, Samples):
+    if isinstance(source, Batches):
         return source
     check_tensors(inputs, "samples")
     opened = _open(source, inputs, batch_size, ignore)
@@ -66,10 +66,10 @@ def open_samples(
     return _taken(opened, inputs)
 
 
-def _taken(samples: Samples, inputs: Sequence[InputSpec]) -> Samples:
+def _taken(samples: Batches, inputs: Sequence[InputSpec]) -> Batches:
     """The samples in the form that the model takes."""
     cut = samples.cut
-    return Samples(
+    return Batches(
         samples.where,
         samples.count,
         partial(_batches_as_taken, samples, inputs),
@@ -77,7 +77,7 @@ def _taken(samples: Samples, inputs: Sequence[InputSpec]) -> Samples:
     )
 
 
-def _batches_as_taken(samples: Samples, inputs: Sequence[InputSpec]) -> Iterator[Batch]:
+def _batches_as_taken(samples: Batches, inputs: Sequence[InputSpec]) -> Iterator[Batch]:
     return (as_taken(batch, inputs) for batch in samples)
 
 
@@ -86,8 +86,8 @@ def _open(
     inputs: Sequence[InputSpec],
     batch_size: int | None,
     ignore: Collection[str],
-) -> Samples:
-    """Samples as the source holds them."""
+) -> Batches:
+    """Batches as the source holds them."""
     if isinstance(source, str | Path):
         return _open_path(Path(source), inputs, batch_size, ignore)
     if isinstance(source, Images):
@@ -128,16 +128,16 @@ def _check_options(batch_size: object, ignore: object) -> None:
 
 def _open_path(
     path: Path, inputs: Sequence[InputSpec], batch_size: int | None, ignore: Collection[str]
-) -> Samples:
+) -> Batches:
     where = f"samples '{path}'"
     if path.is_dir():
         files = folder_files(path, where)
 
-        def batches(some: Sequence[Path]) -> Samples:
+        def batches(some: Sequence[Path]) -> Batches:
             produce = partial(batches_of_folder, some, inputs, batch_size, ignore, where)
-            return Samples(where, _count(len(some), inputs, batch_size, where), produce)
+            return Batches(where, _count(len(some), inputs, batch_size, where), produce)
 
-        def cut(first: int, stop: int) -> Samples:
+        def cut(first: int, stop: int) -> Batches:
             # other processes may be in another folder
             return batches([file.absolute() for file in files[first:stop]])
 
@@ -166,7 +166,7 @@ def _open_path(
 
 def _open_iterable(
     source: object, inputs: Sequence[InputSpec], batch_size: int | None, ignore: Collection[str]
-) -> Samples:
+) -> Batches:
     where = "samples"
     produce: Callable[[], Iterable[object]]
     if callable(getattr(source, "get_next", None)):
@@ -185,7 +185,7 @@ def _open_iterable(
             "iterable of batches."
         )
     count = _count(_length_of(source), inputs, batch_size, where)
-    return Samples(
+    return Batches(
         where, count, lambda: batches_of_iterable(produce(), inputs, batch_size, ignore, where)
     )
 

@@ -1,4 +1,4 @@
-"""Runs the observers over Samples: Prepared + Samples -> Statistics."""
+"""Runs the observers over Batches: Prepared + Batches -> Statistics."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
     from pathlib import Path
 
-    from onnxq.samples import Samples
+    from onnxq.samples import Batches
     from onnxq.static.calibration import Observed
 
 LOG = logging.getLogger(__name__)
@@ -53,7 +53,7 @@ def calibrate(
 
     Args:
         prepared: the model, and the observer of each tensor.
-        samples: Samples, or what `onnxq.samples.open_samples` takes.
+        samples: Batches, or what `onnxq.samples.open_samples` takes.
         statistics: what was seen before; it stays as it is.
         first_batch: global number of the samples' first batch; None: `statistics.next_batch`, so
             that the samples come on top. With the number that an interrupted run began with (0),
@@ -122,7 +122,7 @@ class _Job:
     """
 
     prepared: Observed
-    samples: Samples
+    samples: Batches
     first: int
     shard: Shard
     before: Statistics

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import onnx
     import onnx_ir as ir
 
-    from onnxq.samples import Samples
+    from onnxq.samples import Batches
     from onnxq.static.plan import Plan
     from onnxq.static.prepared import Prepared
     from onnxq.static.statistics import Statistics
@@ -111,7 +111,7 @@ def plan_observed(
         made = plan(prepared, statistics, objective, saturated)
 
 
-def _overflowing(model: ir.Model, batches: Samples, state: State) -> Channels:
+def _overflowing(model: ir.Model, batches: Batches, state: State) -> Channels:
     """Node -> channels in which a pair of products left int16; sums stay exact meanwhile."""
     # the kernels of all of ONNX, 0.2 s of CPU time to import: for those alone who come here
     from onnxq import reference

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from onnxq.checking.findings import Findings
     from onnxq.checking.verify import Progress
-    from onnxq.samples import Samples
+    from onnxq.samples import Batches
     from onnxq.static.prepared import ModelSource
 
 
@@ -72,7 +72,7 @@ class Compared:
 
 def compared(
     sides: Sides,
-    batches: Samples,
+    batches: Batches,
     feedback: Mapping[str, str],
     progress: Progress | None = None,
     executor: Executor | None = None,

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import onnx
 
-    from onnxq.samples import Samples
+    from onnxq.samples import Batches
     from onnxq.static.prepared import Prepared
 
 SAMPLES = {"x": images(64)}
@@ -67,7 +67,7 @@ def planned(
     return prepared, onnxq.plan(prepared, onnxq.calibrate(prepared, samples))
 
 
-def opened(prepared: Prepared, samples: object) -> Samples:
+def opened(prepared: Prepared, samples: object) -> Batches:
     return open_samples(samples, prepared.inputs)
 
 
@@ -169,7 +169,7 @@ def test_an_improvement_of_ones_own_is_found_by_its_name() -> None:
 
         name = "nothing"
 
-        def improve(self, prepared: Prepared, plan: Plan, samples: Samples) -> Improved:
+        def improve(self, prepared: Prepared, plan: Plan, samples: Batches) -> Improved:
             assert len(list(samples)) == 64
             return Improved(prepared, plan)
 

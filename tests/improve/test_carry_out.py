@@ -16,7 +16,7 @@ from tests.examples import ALL_INTEGERS, images, network
 
 if TYPE_CHECKING:
     from onnxq.quantized.outcome import Outcome
-    from onnxq.samples import Samples
+    from onnxq.samples import Batches
     from onnxq.static.plan import Plan
     from onnxq.static.prepared import Prepared
 
@@ -56,7 +56,7 @@ def own(result: object) -> type[WeightImprovement]:
     class Own(WeightImprovement):
         name = "own"
 
-        def improve(self, prepared: Prepared, plan: Plan, samples: Samples) -> Improved:
+        def improve(self, prepared: Prepared, plan: Plan, samples: Batches) -> Improved:
             assert plan.model_hash == prepared.model_hash
             assert samples.where
             if isinstance(result, Exception):

@@ -8,7 +8,7 @@ import numpy.typing as npt
 import pytest
 
 from onnxq.errors import CalibrationError
-from onnxq.samples import InputSpec, Samples, open_samples
+from onnxq.samples import Batches, InputSpec, open_samples
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,7 +23,7 @@ def _images(count: int) -> npt.NDArray[np.float32]:
     return np.arange(count * 12, dtype=np.float32).reshape(count, 3, 4)
 
 
-def _shapes(samples: Samples) -> list[tuple[int, ...]]:
+def _shapes(samples: Batches) -> list[tuple[int, ...]]:
     return [batch["image"].shape for batch in samples]
 
 

@@ -7,7 +7,7 @@ import numpy.typing as npt
 import pytest
 
 from onnxq.errors import CalibrationError
-from onnxq.samples import InputSpec, Samples, open_samples
+from onnxq.samples import Batches, InputSpec, open_samples
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -31,7 +31,7 @@ def _npz(folder: Path, **arrays: Array) -> Path:
     return path
 
 
-def _shapes(samples: Samples) -> list[tuple[int, ...]]:
+def _shapes(samples: Batches) -> list[tuple[int, ...]]:
     return [batch["image"].shape for batch in samples]
 
 

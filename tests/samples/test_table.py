@@ -7,7 +7,7 @@ import numpy.typing as npt
 import pytest
 
 from onnxq.errors import CalibrationError
-from onnxq.samples import InputSpec, Samples, open_samples
+from onnxq.samples import Batches, InputSpec, open_samples
 
 F32, I64 = np.dtype(np.float32), np.dtype(np.int64)
 IMAGE = (InputSpec("image", F32, ("n", 3, 4)),)
@@ -19,7 +19,7 @@ def _images(count: int) -> npt.NDArray[np.float32]:
     return np.arange(count * 12, dtype=np.float32).reshape(count, 3, 4)
 
 
-def _shapes(samples: Samples) -> list[tuple[int, ...]]:
+def _shapes(samples: Batches) -> list[tuple[int, ...]]:
     return [batch["image"].shape for batch in samples]
 
 
@@ -91,7 +91,7 @@ def test_different_numbers_of_samples_are_an_error() -> None:
 VOICE = (InputSpec("x", F32, ("n", 8)), InputSpec("rate", I64, ()))
 
 
-def _rates(samples: Samples) -> list[tuple[type, tuple[int, ...], int]]:
+def _rates(samples: Batches) -> list[tuple[type, tuple[int, ...], int]]:
     return [(type(b["rate"]), b["rate"].shape, int(b["rate"])) for b in samples]
 
 

@@ -15,7 +15,7 @@ from onnxq.errors import CalibrationError, ModelError
 from onnxq.graph.coded import INPUTS_KEY, OUTPUTS_KEY, read_coded
 from onnxq.graph.saving import saved_bytes
 from onnxq.ort.runtime import Session, open_session
-from onnxq.samples import Samples, as_taken, input_specs
+from onnxq.samples import Batches, as_taken, input_specs
 from onnxq.tuning.evaluating.observations import Observations
 from onnxq.tuning.judging.metric import Kind
 from onnxq.tuning.judging.model_run import ModelRun
@@ -163,10 +163,10 @@ class Evaluator:
         made, _ = carry_out(job, self.observations.beside)
         return made
 
-    def _first_batch(self) -> Samples:
+    def _first_batch(self) -> Batches:
         samples = self.baseline.samples
         taken = as_taken(samples.fed(samples.batches[0]), self.subject.calibrated_inputs())
-        return Samples(samples.where, 1, lambda: iter([taken]))
+        return Batches(samples.where, 1, lambda: iter([taken]))
 
     def _score(self, made: Made[Plan]) -> Score:
         """Runs a model.

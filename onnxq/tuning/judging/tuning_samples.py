@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, overload
 import numpy as np
 
 from onnxq.errors import CalibrationError, nearest
-from onnxq.samples import Samples, as_taken
+from onnxq.samples import Batches, as_taken
 from onnxq.samples.excerpt import rows_of
 from onnxq.samples.fingerprint import crc_of
 from onnxq.samples.held_apart import EVERY, held_apart
@@ -72,13 +72,13 @@ class TuningSamples:
         """Samples in all."""
         return sum(map(rows_of, map(self.fed, self.batches)))
 
-    def taken_by(self, inputs: Sequence[InputSpec]) -> Samples:
+    def taken_by(self, inputs: Sequence[InputSpec]) -> Batches:
         """The same batches without labels, with numbers as codes where a model takes these."""
 
         def produce() -> Iterator[Batch]:
             return (as_taken(self.fed(batch), inputs) for batch in self.batches)
 
-        return Samples(self.where, len(self), produce)
+        return Batches(self.where, len(self), produce)
 
     def fed(self, batch: Batch) -> Batch:
         """The arrays of a batch that the model takes."""
