@@ -18,12 +18,13 @@ from models.transformer import example_inputs
 from onnxq.blocks.mixed_bits import SizeAim
 from onnxq.blocks.plan_weights import WeightRequest
 from onnxq.blocks.write_products import FLOAT_ACCURACY
+from onnxq.checking.check import Check
 from onnxq.checking.weights_job import WeightsJob, carry_out_weights, plan_job
-from onnxq.checking.with_verdict import Check
 from onnxq.graph.canonical import canonicalize
 from onnxq.in_blocks.block_spec import BITS, BlockSpec, Method
 from onnxq.ort import runtime
 from onnxq.pytorch import load_module
+from onnxq.samples import Samples
 from scripts._models import ROOT, Labels, evaluation_data
 from scripts._tables import head, line, publish, sqnr_db
 
@@ -59,10 +60,9 @@ def row(
     job = WeightsJob(
         model,
         request,
-        {name: seen},
+        Samples({name: seen}, batch_size=BATCH),
         accuracy=FLOAT_ACCURACY,
         check=Check.NONE,
-        batch_size=BATCH,
         aim=aim,
     )
     plan, _ = plan_job(job)

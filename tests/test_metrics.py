@@ -106,11 +106,10 @@ def test_a_search_by_bits_reaches_its_goal_on_text_that_chose_nothing() -> None:
     )
     found = onnxq.tune(
         decoder,
-        seen,
+        onnxq.Samples(seen, batch_size=4),
         check=held_out,
         metric="bits",
         goal=onnxq.Goal(max_drop=0.01, max_runs=12, objective=Aim.SIZE),
-        batch_size=4,
         target="x86-vnni",
         costs=costs.of("x86-vnni"),
     )

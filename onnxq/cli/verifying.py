@@ -5,6 +5,7 @@ Until version 1.0 it does with --reference what cross-check does, and with --isa
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
@@ -18,12 +19,14 @@ from onnxq.cli.options import (
     refuse_options,
 )
 from onnxq.cli.predicting import predict_machines
-from onnxq.cli.reading_options import Reading, reading_options
+from onnxq.cli.samples_options import samples_options
 from onnxq.cli.worker_options import Workers, workers_options
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
     from pathlib import Path
+
+    from onnxq.samples import Samples
 
 
 @click.command()
@@ -34,7 +37,7 @@ if TYPE_CHECKING:
     hidden=True,
     help="Until 1.0: `onnxq cross-check`.",
 )
-@reading_options
+@samples_options
 @click.option(
     "--min-sqnr",
     type=Bound(),
@@ -94,7 +97,7 @@ def verify(
     threads: int,
     isa: str | None,
     as_json: bool,
-    reading: Reading,
+    reading: Samples,
     workers: Workers,
 ) -> None:
     """Run both models on SAMPLES side by side: what did quantization change?
@@ -164,7 +167,7 @@ def _say_new_name(option: str, command: str) -> None:
 
 def _verify_float(
     paths: tuple[Path, ...],
-    reading: Reading,
+    reading: Samples,
     executor: Executor | None,
     bounds: tuple[float | None, float | None],
     only: tuple[str, ...],
@@ -183,10 +186,8 @@ def _verify_float(
         )
     with progress_bar("verify") as progress:
         findings = run(
-            *paths,
-            batch_size=reading.batch_size,
-            ignore=reading.ignore,
-            feedback=reading.feedback,
+            *paths[:2],
+            replace(reading, source=paths[2]),
             executor=executor,
             only=only or EVERYTHING,
             progress=progress,

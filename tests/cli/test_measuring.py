@@ -33,7 +33,7 @@ def test_a_target_that_is_not_known_is_refused(run: Run, tmp_path: Path) -> None
 
 
 def test_bench_works_without_data(run: Run, model_path: Path, quantized_path: Path) -> None:
-    result = run("bench", model_path, quantized_path, "--batch", 2, "--runs", 2)
+    result = run("bench", model_path, quantized_path, "--batch-size", 2, "--runs", 2)
     assert result.exit_code == 0
     assert "x [2, 3, 8, 8]" in result.stdout
 

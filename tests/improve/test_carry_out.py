@@ -11,6 +11,7 @@ from onnxq.errors import CalibrationError, OnnxqError, QConfigError, Unsupported
 from onnxq.improve import Improved, WeightImprovement, improve_weights, register, wanted
 from onnxq.improve.carry_out import check_samples
 from onnxq.improve.improvement import registry
+from onnxq.qconfig import default_qconfig_mapping
 from onnxq.samples import open_samples
 from tests.examples import ALL_INTEGERS, images, network
 
@@ -80,7 +81,9 @@ def test_an_improvement_of_ones_own_that_fails_is_named(
     register(own(result))
     try:
         with pytest.raises(error, match=said) as raised:
-            onnxq.quantize(network(), SAMPLES, improve=["own"])
+            onnxq.quantize(
+                network(), SAMPLES, qconfig=default_qconfig_mapping().set_improve(["own"])
+            )
         assert isinstance(result, CalibrationError) or f"'own' (module {__name__})" in str(
             raised.value
         )

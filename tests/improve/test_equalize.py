@@ -79,7 +79,7 @@ def test_chains_settle_where_every_pair_has_equal_ranges_and_compute_the_same(be
 @pytest.mark.parametrize("qconfig", [PER_TENSOR, None], ids=["per tensor", "per channel"])
 def test_unlike_channels_gain_at_the_outputs(qconfig: QConfigMapping | None) -> None:
     prepared = onnxq.prepare(chain(), qconfig)
-    made = Equalize().improve(prepared, open_samples(SAMPLES, prepared.inputs, 4))
+    made = Equalize().improve(prepared, open_samples(onnxq.Samples(SAMPLES, 4), prepared.inputs))
     whole = next(outcome for outcome in made.outcomes if not outcome.place)
     assert whole.kept
     assert whole.gain_db is not None
@@ -98,10 +98,8 @@ def test_channels_that_hardly_ever_speak_widen_no_range() -> None:
     for names in ((), ("equalize",)):
         made = onnxq.quantize(
             source,
-            {"x": images(64)},
-            qconfig=ALL_INTEGERS,
-            batch_size=4,
-            improve=names,
+            onnxq.Samples({"x": images(64)}, batch_size=4),
+            qconfig=ALL_INTEGERS.set_improve(names),
             check=unseen,
         )
         assert made.verdict is not None
@@ -111,7 +109,7 @@ def test_channels_that_hardly_ever_speak_widen_no_range() -> None:
 
 def test_channels_that_are_alike_stay() -> None:
     prepared = onnxq.prepare(chain(0.0), PER_TENSOR)
-    made = Equalize().improve(prepared, open_samples(SAMPLES, prepared.inputs, 4))
+    made = Equalize().improve(prepared, open_samples(onnxq.Samples(SAMPLES, 4), prepared.inputs))
     whole = next(outcome for outcome in made.outcomes if not outcome.place)
     assert whole.kept or made.model is prepared.model
 

@@ -30,7 +30,9 @@ def test_factors_stay_together_where_the_outputs_gain(
     sites = sites_of(prepared, 1)
     rng = np.random.default_rng(4)  # with the same spread, the very factors of the chain
     factors = {site: np.exp2(rng.uniform(-tried, tried, 8)) for site in sites}
-    flow = Flow.of(prepared, open_samples(SAMPLES, prepared.inputs, 4), Objective.SPEED)
+    flow = Flow.of(
+        prepared, open_samples(onnxq.Samples(SAMPLES, 4), prepared.inputs), Objective.SPEED
+    )
     made = judged(flow, "any", factors)
     *places, whole = made.outcomes
     assert [place.kept for place in places] == [kept] * len(sites)
@@ -59,7 +61,7 @@ def test_a_gain_in_sum_is_enough_where_biases_are_corrected_alone(
     constants |= {"b": weights(2, 8)} if bias else {}
     qconfig = ALL_INTEGERS.set_improve(improve)
     prepared = onnxq.prepare(model(nodes, constants, {"x": ["N", 12]}), qconfig)
-    samples = open_samples({"x": rows}, prepared.inputs, 8)
+    samples = open_samples(onnxq.Samples({"x": rows}, 8), prepared.inputs)
     *_, whole = Smooth().improve(prepared, samples).outcomes
     assert whole.gain_db is not None
     assert whole.gain_db > 3

@@ -8,7 +8,7 @@ import numpy as np
 
 from onnxq.improve import held_back
 from onnxq.improve.held_back import enough, is_held_back
-from onnxq.samples import Batches, InputSpec, open_samples
+from onnxq.samples import Batches, InputSpec, Samples, open_samples
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -19,7 +19,7 @@ INPUTS = (InputSpec("x", np.dtype(np.float32), ("N", 2)),)
 
 def samples(count: int, batch_size: int = 1) -> Batches:
     x = np.arange(2 * count, dtype=np.float32).reshape(count, 2)
-    return open_samples({"x": x}, INPUTS, batch_size)
+    return open_samples(Samples({"x": x}, batch_size), INPUTS)
 
 
 def firsts(batches: list[dict[str, npt.NDArray[np.generic]]]) -> list[float]:

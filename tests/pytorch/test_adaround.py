@@ -56,9 +56,11 @@ def test_four_bit_weights_gain_at_the_outputs(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(adaround, "ITERATIONS", 200)
     samples = {"x": images(64)}
     made = onnxq.quantize(
-        network(), samples, batch_size=8, qconfig=FOUR_BITS, improve=("adaround",)
+        network(),
+        onnxq.Samples(samples, batch_size=8),
+        qconfig=FOUR_BITS.set_improve(("adaround",)),
     )
-    plain = onnxq.quantize(network(), samples, batch_size=8, qconfig=FOUR_BITS)
+    plain = onnxq.quantize(network(), onnxq.Samples(samples, batch_size=8), qconfig=FOUR_BITS)
     assert made.verdict is not None
     assert plain.verdict is not None
     before, after = (v.outputs[0].sqnr_db or 0.0 for v in (plain.verdict, made.verdict))

@@ -59,7 +59,9 @@ def searched(case: Case) -> tuple[Tuned, Subject, dict[str, NodeForm | None]]:
     another form is as good by a hair.
     """
     subject = Subject.of(case.model, Wishes(TARGET))
-    search, _ = open_tuning_samples(case.calibration, case.test, subject.inputs)
+    search, _ = open_tuning_samples(
+        onnxq.Samples(case.calibration), onnxq.Check(case.test), subject.inputs
+    )
     metric = as_metric(None)
     evaluator = Evaluator(subject, search, baseline_of(subject, search, metric), metric)
     goal = onnxq.Goal(min_sqnr_db=evaluator(subject.default).worst_db - MARGIN_DB - 0.5)

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from onnxq.checking.check import Check
 from onnxq.checking.static_job import StaticJob, carry_out
-from onnxq.checking.with_verdict import Check
 from onnxq.errors import CalibrationError, ModelError
 from onnxq.graph.coded import INPUTS_KEY, OUTPUTS_KEY, read_coded
 from onnxq.graph.saving import saved_bytes
 from onnxq.ort.runtime import Session, open_session
-from onnxq.samples import Batches, as_taken, input_specs
+from onnxq.samples import Batches, Samples, as_taken, input_specs
 from onnxq.tuning.evaluating.observations import Observations
 from onnxq.tuning.judging.metric import Kind
 from onnxq.tuning.judging.model_run import ModelRun
@@ -103,7 +103,7 @@ class Evaluator:
         try:
             return self._score(made)
         except ModelError:  # as `quantize` does: nodes with which it does not run go to float
-            return self._score(self._made(mapping, self._first_batch()))
+            return self._score(self._made(mapping, Check(self._first_batch())))
 
     @property
     def statistics(self) -> Statistics:
@@ -145,7 +145,7 @@ class Evaluator:
         try:
             open_session(made.model, threads=1).close()
         except ModelError:
-            return self._made(mapping, self._first_batch())
+            return self._made(mapping, Check(self._first_batch()))
         return made
 
     def finished(self, mapping: QConfigMapping, apart: TuningSamples) -> Made[Plan]:
@@ -154,12 +154,13 @@ class Evaluator:
         Raises:
             QConfigError, UnsupportedError, CalibrationError, ModelError: as of `quantize`.
         """
-        return self._made(mapping, apart.taken_by(self.subject.calibrated_inputs()))
+        return self._made(mapping, Check(apart.taken_by(self.subject.calibrated_inputs())))
 
-    def _made(self, mapping: QConfigMapping, check: object) -> Made[Plan]:
+    def _made(self, mapping: QConfigMapping, check: Check) -> Made[Plan]:
         wishes = self.subject.wishes
         prepared = self.prepared(mapping)
-        job = StaticJob(prepared, wishes.form, check, self._calibration, wishes.objective)
+        samples = Samples(self._calibration)
+        job = StaticJob(prepared, wishes.form, check, samples, wishes.objective)
         made, _ = carry_out(job, self.observations.beside)
         return made
 

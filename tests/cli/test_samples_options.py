@@ -1,14 +1,19 @@
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 from click.testing import CliRunner
 
-from onnxq.cli.reading_options import Reading, reading_options
+from onnxq.cli.samples_options import samples_options
+
+if TYPE_CHECKING:
+    from onnxq import Samples
 
 
 @click.command()
-@reading_options
-def command(reading: Reading) -> None:
+@samples_options
+def command(reading: Samples) -> None:
     click.echo(f"{reading.batch_size} {reading.ignore} {reading.feedback}")
 
 
