@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import onnx_ir as ir
 
-    from onnxq.costs import Costs
     from onnxq.dtypes import QDType
     from onnxq.dynamic.dynamic_decision import DynamicPlan
     from onnxq.dynamic.spec import DynamicSpec
@@ -53,6 +52,7 @@ if TYPE_CHECKING:
     from onnxq.static.calibrate import Progress
     from onnxq.static.prepared import ModelSource, Prepared
     from onnxq.targets import Target
+    from onnxq.times import Costs
 
     Batch = Mapping[str, npt.NDArray[np.generic]]
     Source = str | Path | Statistics | Batch | Iterable[Batch] | Callable[..., object] | None

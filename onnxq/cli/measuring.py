@@ -88,9 +88,9 @@ def costs(output: Path, target: str | None, passes: int) -> None:
     model, `onnxq tune` without --costs measures its own nodes.
     """
     from onnxq.cli.steps import claim
-    from onnxq.clock import measure_costs
     from onnxq.report.progress import progress_bar
     from onnxq.targets.machines import AUTO
+    from onnxq.times.microbenchmarks import measure_costs
 
     claim([output], [])
     with progress_bar("costs") as progress:

@@ -171,9 +171,9 @@ def tune(
     kept.claim(model, given(journal), [samples, *given(qconfig, check, costs)])
     source = load_model(model, [output])
     from onnxq.checking.check import Check
-    from onnxq.costs import Costs
     from onnxq.report.progress import progress_bar
     from onnxq.samples.held_apart import EVERY
+    from onnxq.times import Costs
     from onnxq.tuning.judging.goal import Aim, Goal
     from onnxq.tuning.tune import tune as search
     from onnxq.tuning.tuned import MissedGoalWarning

@@ -172,8 +172,8 @@ def prepare_model(
     improve: tuple[str, ...] = (),
 ) -> Prepared:
     """A Prepared of the model, with the configuration, target and costs that were named."""
-    from onnxq.costs import Costs
     from onnxq.static.prepare import prepare
+    from onnxq.times import Costs
 
     machine = asked_target(target, range_reduction)
     mapping = asked_mapping(qconfig, overrides, target, choice, improve)

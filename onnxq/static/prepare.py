@@ -38,11 +38,11 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
-    from onnxq.costs import Costs
     from onnxq.qconfig.input_codes import Asked, InputCodes, Pixels
     from onnxq.quantized.outcome import Outcome
     from onnxq.static.placing.groups import TensorGroup
     from onnxq.targets import Target
+    from onnxq.times import Costs
 
 from onnxq.static.prepared import ModelSource, Prepared
 
@@ -75,7 +75,7 @@ def prepare(
             the quantized model takes as uint8; see onnxq.qconfig.input_codes.
         output_codes: names of outputs that it gives as codes.
         costs: times of nodes on a machine of the target, which decide where integers pay; None:
-            the target's own table (onnxq.costs.of), where it has one.
+            the target's own table (onnxq.times.costs_of), where it has one.
         exclude: names or globs of nodes that stay in float, whatever the qconfig says.
 
     Raises:

@@ -25,6 +25,7 @@ from onnxq.samples.held_apart import EVERY
 from onnxq.samples.state import check_feedback
 from onnxq.static.arguments import check_costs, check_path, check_progress, mapping_from
 from onnxq.static.prepare import backend_of
+from onnxq.times.time_model import TimeModel
 from onnxq.tuning.defaults import IMPROVE
 from onnxq.tuning.evaluating.evaluations import Evaluations
 from onnxq.tuning.evaluating.evaluator import Evaluator
@@ -39,7 +40,6 @@ from onnxq.tuning.search.course import Course, open_journal, times_in
 from onnxq.tuning.search.finalists import Clock
 from onnxq.tuning.search.front import front_of
 from onnxq.tuning.search.milestone import Milestone
-from onnxq.tuning.timing.time_model import TimeModel
 from onnxq.tuning.tuned import Checked, MissedGoalWarning, Spent, Tuned
 
 if TYPE_CHECKING:
@@ -47,12 +47,12 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
     from pathlib import Path
 
-    from onnxq.costs import Costs
     from onnxq.qconfig import QConfigMapping
     from onnxq.qconfig.input_codes import Asked
     from onnxq.quantized.quantized_model import QuantizedModel
     from onnxq.static.prepared import ModelSource
     from onnxq.targets import Target
+    from onnxq.times import Costs
     from onnxq.tuning.judging.metric import Metric
     from onnxq.tuning.judging.score import Score
     from onnxq.tuning.moving.position import Point

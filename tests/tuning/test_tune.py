@@ -11,9 +11,9 @@ import pytest
 from onnx import helper
 
 import onnxq
-from onnxq import costs
 from onnxq.errors import CalibrationError, QConfigError
 from onnxq.jobs import Processes
+from onnxq.times import costs_of
 from onnxq.tuning.judging.goal import Aim
 from onnxq.tuning.tune import tune
 from onnxq.tuning.tuned import MissedGoalWarning
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.slow  # a search is a calibration, and some quantizations
 
 GOAL = onnxq.Goal(min_sqnr_db=36, max_runs=12)
-TABLE = costs.of("x86-vnni")
+TABLE = costs_of("x86-vnni")
 COMMAND = """
 import numpy as np, onnxq, sys
 onnxq.tune(sys.argv[1], {'x': np.load(sys.argv[2])}, journal=sys.argv[3],

@@ -16,16 +16,19 @@ from onnxq.graph.coded import INPUTS_KEY, OUTPUTS_KEY, read_coded
 from onnxq.graph.saving import saved_bytes
 from onnxq.ort.runtime import Session, open_session
 from onnxq.samples import Batches, Samples, as_taken, input_specs
+from onnxq.times.time_model import Forms
+from onnxq.times.timed_runs import one_row
 from onnxq.tuning.evaluating.observations import Observations
 from onnxq.tuning.judging.metric import Kind
 from onnxq.tuning.judging.model_run import ModelRun
 from onnxq.tuning.judging.paired_outputs import PairedOutputs
+from onnxq.tuning.judging.plan_forms import forms_of
 from onnxq.tuning.judging.score import Score
-from onnxq.tuning.timing.time_model import Forms, forms_of
 
 if TYPE_CHECKING:
     from onnxq.checking.runnable import Made
     from onnxq.qconfig import QConfigMapping
+    from onnxq.samples.inputs import Batch
     from onnxq.static.plan import Plan
     from onnxq.static.prepared import Prepared
     from onnxq.static.statistics import Statistics
@@ -163,6 +166,11 @@ class Evaluator:
         job = StaticJob(prepared, wishes.form, check, samples, wishes.objective)
         made, _ = carry_out(job, self.observations.beside)
         return made
+
+    def one_row(self) -> Batch:
+        """One sample of the first batch, on which models are timed."""
+        batch = self.samples.fed(self.samples.batches[0])
+        return one_row(self.subject.canonical.model, self.subject.inputs, batch)
 
     def _first_batch(self) -> Batches:
         samples = self.baseline.samples

@@ -25,13 +25,13 @@ from onnxq.tuning.judging.model_run import ModelRun
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from onnxq.costs import Costs
     from onnxq.qconfig import QConfigMapping
     from onnxq.qconfig.input_codes import Asked
     from onnxq.samples import InputSpec
     from onnxq.samples.inputs import Batch
     from onnxq.static.prepared import ModelSource, Prepared
     from onnxq.targets import Target
+    from onnxq.times import Costs
 
 
 @dataclass(frozen=True, eq=False)
