@@ -32,9 +32,9 @@ if TYPE_CHECKING:
         targets,
     )
     from onnxq.checking.bench import bench
+    from onnxq.checking.check import Check
     from onnxq.checking.cross_check import cross_check
     from onnxq.checking.predict import predict
-    from onnxq.checking.with_verdict import Check
     from onnxq.graph.saving import save
     from onnxq.language.genai_folder import genai_folder
     from onnxq.language.quantized_cache import quantize_cache
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from onnxq.pytorch import export
     from onnxq.quantized.quantized_model import QuantizedModel
     from onnxq.report.inspection import inspect
+    from onnxq.samples.samples import Samples
     from onnxq.static.calibrate import calibrate
     from onnxq.static.plan import plan
     from onnxq.static.prepare import prepare
@@ -62,6 +63,7 @@ __all__ = [
     "Check",
     "Goal",
     "QuantizedModel",
+    "Samples",
     "__version__",
     "bench",
     "calibrate",
@@ -93,9 +95,10 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Check": "onnxq.checking.with_verdict",
+    "Check": "onnxq.checking.check",
     "Goal": "onnxq.tuning.judging.goal",
     "QuantizedModel": "onnxq.quantized.quantized_model",
+    "Samples": "onnxq.samples.samples",
     "bench": "onnxq.checking.bench",
     "calibrate": "onnxq.static.calibrate",
     "convert": "onnxq.pipeline",

@@ -2,32 +2,32 @@
 
 from __future__ import annotations
 
-import time
 import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from onnxq.checking.check import Check
 from onnxq.checking.weights_job import WeightsJob, carry_out_weights
-from onnxq.checking.with_verdict import Check
+from onnxq.core.stopwatch import Stopwatch
 from onnxq.errors import CalibrationError, QConfigError, member
 from onnxq.graph.canonical import canonicalize
 from onnxq.graph.io import load
 from onnxq.ort.types_by_run import types_by_run
 from onnxq.qparams.group_spec import BlockSpec, Method, Scheme
-from onnxq.static.arguments import check_decibels
+from onnxq.samples import Samples
+from onnxq.samples.samples import without_state
 from onnxq.weights.mixed_bits import SizeAim
 from onnxq.weights.plan_weights import WeightRequest
 from onnxq.weights.write_products import ACCURACIES, INT8_ACCURACY
 from onnxq.weights.write_weights import ProductForm
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from concurrent.futures import Executor
 
     from onnxq.core.arrays import Array
     from onnxq.quantized.quantized_model import QuantizedModel
-    from onnxq.samples import Samples
     from onnxq.static.prepared import ModelSource
 
     Batch = Mapping[str, Array]
@@ -45,10 +45,7 @@ def quantize_weights(
     form: ProductForm | str = ProductForm.MATMULNBITS,
     table_bits: int | None = None,
     exclude: Sequence[str] = (),
-    batch_size: int | None = None,
-    ignore: Collection[str] = (),
     check: object = Check.CALIBRATION,
-    min_sqnr_db: float | None = None,
     bits_average: float | None = None,
     size: float | None = None,
     journal: str | Path | None = None,
@@ -61,7 +58,7 @@ def quantize_weights(
 
     Args:
         model: path, ModelProto or onnx_ir.Model of the float model; it is not changed.
-        samples: that gptq looks at: a file or folder, arrays, or batches.
+        samples: that gptq looks at: a file or folder, arrays, batches, or onnxq.Samples.
         bits: 2, 4 or 8 per weight.
         block: inputs that share a scale: 16, 32, 64 or 128.
         scheme: "affine": each block has a zero point; "symmetric": smaller by a code per block, and
@@ -76,11 +73,8 @@ def quantize_weights(
         table_bits: 2, 4 or 8 per number of an embedding, and of an output matrix that is one, which
             share their codes; None: they stay in float. Found without samples.
         exclude: names or globs of products and lookups that stay in float.
-        batch_size: samples per run; None: the model's static batch, else 1.
-        ignore: names of arrays in the samples that are no inputs (labels).
-        check: what to try the result on: samples that it was not made from, as `samples`; or a
-            Check.
-        min_sqnr_db: bound on every float output, in dB; None: none.
+        check: what to try the result on, and what it has to keep: samples that it was not made
+            from, or an onnxq.Check.
         bits_average: bits per weight on the average, such as 4.5: each product gets 2, 4 or 8, or
             stays in float, by what that costs on the samples. Scales come on top.
         size: likewise, so that the file is this part of the float model's.
@@ -95,32 +89,29 @@ def quantize_weights(
         CalibrationError: unusable samples, or none where the method needs some; a journal of
             another model, samples, plan or version.
         QConfigError: bits, block, method, accuracy level or a name in `exclude` is not known; a
-            bound without samples; or a size that 2 bits do not reach.
+            bound without samples; samples with state; or a size that 2 bits do not reach.
         OutputError: the journal cannot be written, or the disk is full.
         UnsupportedError: 3 bits, which ONNX Runtime has no products for.
-        VerificationError: an output is below min_sqnr_db; the error has the verdict.
+        VerificationError: an output is below the check's bound; the error has the verdict.
         WorkerError: workers died, more often than it was tried.
 
     Warns:
         UserWarning: an output is far from the float model's.
     """
-    begun_s = time.process_time()
-    check_decibels(min_sqnr_db)
+    work = Stopwatch()
+    given = without_state(Samples.of(samples), "quantize_weights")
     written_as = member(ProductForm, form, "form")
-    request = as_request(bits, block, scheme, method, exclude, samples, written_as, table_bits)
+    request = as_request(bits, block, scheme, method, exclude, given.source, written_as, table_bits)
     check_accuracy(accuracy_level)
     canonical = canonicalize(load(model), types_by_run)
     job = WeightsJob(
         canonical.model,
         request,
-        samples,
+        None if given.source is None else given,
         accuracy_level,
         written_as,
-        check,
-        batch_size,
-        ignore,
-        min_sqnr_db,
-        begun_s,
+        Check.of(check, given),
+        work,
         as_aim(bits_average, size),
     )
     place = None if journal is None else Path(journal)

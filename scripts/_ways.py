@@ -75,10 +75,9 @@ def write(
         }
         made = onnxq.quantize(
             source,
-            list(calibration),
+            onnxq.Samples(list(calibration), feedback=feedback or {}),
             qconfig=qconfigs[way]() if way in qconfigs else None,
             target="portable" if way is Way.PORTABLE else TARGET,
-            feedback=feedback,
         )
         return save(made, path)
 

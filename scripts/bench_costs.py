@@ -30,10 +30,10 @@ import torch
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # run as a file: find scripts/
 
 import onnxq
-from onnxq.costs import Costs, of
-from onnxq.costs.model_time import predict_time
 from onnxq.graph.io import load, save
 from onnxq.qconfig import Choice, default_qconfig_mapping
+from onnxq.times import Costs, costs_of
+from onnxq.times.model_time import predict_time
 from scripts._architectures import ARCHITECTURES, Size, build
 from scripts._tables import head, line, publish, versions
 from scripts._timing import runs_on, session, taking_turns
@@ -147,7 +147,7 @@ def main() -> None:
     parser.add_argument("--costs", type=Path, help="table; default: that of the target")
     parser.add_argument("--output", type=Path, help="file to write the table to, too")
     asked = parser.parse_args()
-    table = Costs.load(asked.costs) if asked.costs else of(TARGET)
+    table = Costs.load(asked.costs) if asked.costs else costs_of(TARGET)
     assert table is not None
     logging.disable(logging.WARNING)  # of torch's exporter
     warnings.simplefilter("ignore")

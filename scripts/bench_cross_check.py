@@ -41,7 +41,7 @@ def row(
     """The findings of one quantized model, and its line of the table."""
     quantized = onnxq.quantize(model.path, [{"image": images}], target=target, format=form)
     start = time.perf_counter()
-    findings = onnxq.cross_check(quantized, {"image": images}, batch_size=BATCH)
+    findings = onnxq.cross_check(quantized, onnxq.Samples({"image": images}, batch_size=BATCH))
     seconds = time.perf_counter() - start
     elements = sum(node.elements for node in findings.nodes)
     nodes, outputs = (

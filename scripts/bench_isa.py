@@ -39,6 +39,7 @@ from models.cifar10 import load_sample
 from onnxq import reference
 from onnxq.checking.predict import predict
 from onnxq.ort import runtime
+from onnxq.samples import Samples
 from onnxq.targets.accumulation import Arithmetic
 from scripts._tables import head, line
 from tests.isa.machines import MACHINES, Machine, run, unpacked
@@ -205,7 +206,7 @@ def _evaluate(
 
 
 def _predict(model: ir.Model, images: npt.NDArray[np.float32], batch: int, names: str) -> None:
-    predict(model, {"image": images}, names, batch_size=batch)
+    predict(model, Samples({"image": images}, batch_size=batch), names)
 
 
 def _least(runs: Sequence[Callable[[], None]]) -> list[float]:

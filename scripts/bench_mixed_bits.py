@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING
 
 import onnxq
 from models.transformer import example_inputs
+from onnxq.checking.check import Check
 from onnxq.checking.weights_job import WeightsJob, carry_out_weights, plan_job
-from onnxq.checking.with_verdict import Check
 from onnxq.graph.canonical import canonicalize
 from onnxq.ort import runtime
 from onnxq.pytorch import load_module
 from onnxq.qparams.group_spec import BITS, BlockSpec, Method
+from onnxq.samples import Samples
 from onnxq.weights.mixed_bits import SizeAim
 from onnxq.weights.plan_weights import WeightRequest
 from onnxq.weights.write_products import FLOAT_ACCURACY
@@ -59,10 +60,9 @@ def row(
     job = WeightsJob(
         model,
         request,
-        {name: seen},
+        Samples({name: seen}, batch_size=BATCH),
         accuracy=FLOAT_ACCURACY,
         check=Check.NONE,
-        batch_size=BATCH,
         aim=aim,
     )
     plan, _ = plan_job(job)

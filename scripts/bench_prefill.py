@@ -19,7 +19,7 @@ import onnx.helper
 import onnx.numpy_helper
 
 import onnxq
-from onnxq.checking.with_verdict import Check
+from onnxq.checking.check import Check
 from scripts._tables import head, line, publish, versions
 from scripts._timing import paired_ratio, session, taking_turns
 

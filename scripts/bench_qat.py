@@ -105,7 +105,9 @@ def agreement(name: str, found: Deployed) -> bool:
 
 def exact(name: str, model: ir.Model, images: Tensor) -> bool:
     """Prints how many integers of the model differ from the reference kernels; whether none."""
-    found = onnxq.cross_check(model, {"image": images[:CHECKED].numpy()}, batch_size=BATCH)
+    found = onnxq.cross_check(
+        model, onnxq.Samples({"image": images[:CHECKED].numpy()}, batch_size=BATCH)
+    )
     elements = sum(node.elements for node in found.nodes)
     differing = sum(node.differing for node in found.nodes)
     outputs = sum(one.differing for one in found.outputs)

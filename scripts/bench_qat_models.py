@@ -81,7 +81,7 @@ def run(name: str) -> Run:
     deployed = export(quantized, inputs)
     feeds = {key: x.numpy() for key, x in inputs.items()}
     rows = next(iter(inputs.values())).shape[0]
-    findings = onnxq.cross_check(deployed, [feeds], batch_size=rows)
+    findings = onnxq.cross_check(deployed, onnxq.Samples([feeds], batch_size=rows))
     return Run(trained.meta[ANNOTATIONS], worst, findings)
 
 

@@ -24,9 +24,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # run as a file
 
 from typing import TYPE_CHECKING
 
-from onnxq import reference
+from onnxq import reference, targets
 from onnxq.checking.predict import predict
 from onnxq.graph.io import save
+from onnxq.samples import Samples
 from onnxq.static.calibrate import Statistics, calibrate
 from onnxq.static.observed_range import plan_observed
 from onnxq.static.plan import Plan, plan
@@ -66,9 +67,9 @@ def planned(
     if kind is None:
         prepared = prepare(model.path, None, "x86-vnni")
     else:
-        prepared = prepare(model.path, None, "portable", range_reduction=kind)
+        prepared = prepare(model.path, None, targets.find("portable").with_range_reduction(kind))
     if kind is RangeReduction.OBSERVED:
-        made = plan_observed(prepared, statistics, {"image": images}, batch_size=BATCH)
+        made = plan_observed(prepared, statistics, Samples({"image": images}, batch_size=BATCH))
     else:
         made = plan(prepared, statistics)
     path = model.path.with_name(f"{model.name}-{kind or 'full'}.onnx")

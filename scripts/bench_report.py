@@ -131,7 +131,7 @@ def row(case: Case, folder: Path) -> str:
     """The line of a model."""
     int8 = onnxq.quantize(case.model, case.samples, qconfig=case.qconfig, check=onnxq.Check.NONE)
     sides = sides_of(case.model, int8)
-    found = compared(sides, open_for(sides, case.samples, None, (), {}), {})
+    found = compared(sides, open_for(sides, onnxq.Samples(case.samples)), {})
     subject = ReportSubject("m.onnx", "m.int8.onnx", (1, 1))
     batches = found.excerpt.chosen()
     looking_s, page = taken(

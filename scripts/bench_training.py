@@ -102,7 +102,10 @@ def untrained(model: ir.Model, bits: int, improve: tuple[str, ...]) -> ir.Model:
     qconfig = QConfigMapping(QConfig(get_default_qconfig().activation, weight))
     samples = {"image": load_sample("calibration")[0]}
     return onnxq.quantize(
-        model, samples, qconfig=qconfig, target=TARGET, improve=improve, batch_size=64
+        model,
+        onnxq.Samples(samples, batch_size=64),
+        qconfig=qconfig.set_improve(improve),
+        target=TARGET,
     )
 
 

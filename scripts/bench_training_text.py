@@ -87,7 +87,9 @@ def rounded(model: ir.Model, text: Tensor, bits: int) -> ir.Model:
     weight = NarrowRangeObserver.with_args(quant_max=LARGEST[bits])
     qconfig = QConfigMapping(QConfig(get_default_qconfig().activation, weight))
     samples = {"input_ids": text[:CALIBRATION].numpy()}
-    return onnxq.quantize(model, samples, qconfig=qconfig, target=TARGET, batch_size=BATCH)
+    return onnxq.quantize(
+        model, onnxq.Samples(samples, batch_size=BATCH), qconfig=qconfig, target=TARGET
+    )
 
 
 def trained(module: nn.Module, text: Tensor, bits: int, recipe: Recipe) -> tuple[nn.Module, float]:

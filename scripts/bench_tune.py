@@ -176,10 +176,9 @@ def searched(name: str, goal: str, given: Problem, journal: Path) -> Row:
     """One search."""
     tuned = onnxq.tune(
         given.model,
-        given.search,
+        onnxq.Samples(given.search, feedback=given.feedback or {}),
         check=given.check,
         metric=given.metric,
-        feedback=given.feedback,
         target=TARGET,
         journal=journal,
         **GOALS[goal](),  # type: ignore[arg-type]

@@ -20,13 +20,14 @@ import tempfile
 import time
 from pathlib import Path
 
+from onnxq.checking.check import Check
 from onnxq.checking.weights_job import WeightsJob, carry_out_weights
-from onnxq.checking.with_verdict import Check
 from onnxq.graph.canonical import canonicalize
 from onnxq.graph.io import load
 from onnxq.graph.saving import save
 from onnxq.ort.types_by_run import types_by_run
 from onnxq.qparams.group_spec import BlockSpec, Method
+from onnxq.samples import Samples
 from onnxq.weights.plan_weights import WeightRequest
 from scripts._decoder import Sizes, decoder, tokens
 from scripts._tables import head, line, publish
@@ -53,7 +54,7 @@ def quantize(folder: Path, layers: int, method: Method, output: Path) -> None:
         began = time.process_time()
         model = canonicalize(load(folder / "model.onnx"), types_by_run).model
         request = WeightRequest(BlockSpec(), method, LEFT)
-        job = WeightsJob(model, request, batches, check=Check.NONE)
+        job = WeightsJob(model, request, Samples(batches), check=Check.NONE)
         made = carry_out_weights(job, place=output / JOURNAL)
         save(made.model, output / OUTPUT)
         seconds = time.process_time() - began

@@ -122,7 +122,7 @@ def run(task: Task, folder: Path) -> Row:
     for way in WAYS:
         path = folder / f"{way.name}.onnx"
         try:
-            write(way, task.model, task.samples, path, task.feedback or None)
+            write(way, task.model, task.samples, path, task.feedback or {})
             row.made[way] = measured(task, path, floats)
         except Exception as error:
             if way not in PEERS and not isinstance(error, OnnxqError):
@@ -141,7 +141,7 @@ def measured(task: Task, path: Path, floats: Recorded) -> Made:
     differing = 0
     if path.stem in COMPARED:
         found = onnxq.cross_check(
-            path, list(task.samples[:CHECKED]), feedback=task.feedback or None
+            path, onnxq.Samples(list(task.samples[:CHECKED]), feedback=task.feedback or {})
         )
         differing = sum(node.differing for node in found.nodes)
     return Made(

@@ -1,7 +1,7 @@
-"""The table of costs of target wasm: every link of onnxq.clock, timed on onnxruntime-web in Node.
+"""The table of costs of target wasm: every microbenchmark, timed on onnxruntime-web in Node.
 
     scripts/setup_wasm                                          # once
-    python scripts/measure_wasm_costs.py -o onnxq/costs/wasm.csv   # two passes
+    python scripts/measure_wasm_costs.py -o onnxq/times/wasm.csv   # two passes
 
 As `onnxq costs` for the machine that it runs on, but that V8 and its WebAssembly are the machine:
 one thread, SIMD of 128 bits. A pass takes some ten minutes of CPU time. Links that onnxruntime-web
@@ -25,12 +25,12 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # run as a file: find scripts/
 
-from onnxq.clock.here import links, throughput_of
-from onnxq.clock.measure import measured
 from onnxq.core.processor import processor_name
-from onnxq.costs import Costs
 from onnxq.ort.runtime import Optimization
 from onnxq.report.progress import progress_bar
+from onnxq.times import Costs
+from onnxq.times.microbenchmarks.here import links, throughput_of
+from onnxq.times.microbenchmarks.measure import measured
 from scripts._graphs import proto_of
 from scripts._models import ROOT
 from tests.wasm.machine import find_modules
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from types import TracebackType
 
-    from onnxq.clock.link import Link
+    from onnxq.times.microbenchmarks.link import Link
 
 LEVELS = {
     Optimization.NONE: "disabled",

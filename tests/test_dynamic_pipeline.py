@@ -178,7 +178,7 @@ def test_a_mixed_model_may_come_from_a_loop_of_batches() -> None:
 
 
 def test_quantize_still_wants_samples() -> None:
-    with pytest.raises(CalibrationError, match="wants either samples or statistics"):
+    with pytest.raises(CalibrationError, match="wants samples, or statistics"):
         onnxq.quantize(network(), qconfig=MIXED)
 
 
@@ -200,9 +200,13 @@ def test_state_goes_round_in_the_samples_to_check_on() -> None:
     source = model(nodes, {"w": weights(1, 32, 32)}, ends, {"y": 1, "h_out": 1})
     samples = {"x": weights(2, 4, 32)}
     made = onnxq.quantize_dynamic(
-        source, objective="size", check=samples, feedback={"h_out": "h"}, min_sqnr_db=20
+        source,
+        objective="size",
+        check=onnxq.Check(onnxq.Samples(samples, feedback={"h_out": "h"}), min_sqnr_db=20),
     )
     assert made.verdict is not None
     assert made.verdict.samples == 4
     with pytest.raises(QConfigError, match="no output 'g'"):
-        onnxq.quantize_dynamic(source, objective="size", check=samples, feedback={"g": "h"})
+        onnxq.quantize_dynamic(
+            source, objective="size", check=onnxq.Samples(samples, feedback={"g": "h"})
+        )

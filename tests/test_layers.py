@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parent.parent
 ROOMS = (
     "errors", "core", "page", "jobs", "dtypes", "qparams", "affine", "observers",
     "targets", "operator", "operators", "catalog", "authoring", "qconfig", "graph", "quantized",
-    "samples", "ort", "language", "metrics", "costs", "clock", "qdq", "qtensor", "functional",
+    "samples", "ort", "language", "metrics", "qdq", "times", "qtensor", "functional",
     "reference", "dynamic", "static", "weights", "checking", "report", "pipeline",
     "weight_only", "tuning", "survey", "pytorch", "cli", "__main__",
 )
@@ -24,7 +24,7 @@ TORCH_ROOMS = (
     "insertion", "importers", "eager", "quantization", "deployed",
 )
 TUNING_ROOMS = (
-    "defaults", "judging", "timing", "evaluating", "measuring", "moving", "search", "tuned", "tune",
+    "defaults", "judging", "evaluating", "measuring", "moving", "search", "tuned", "tune",
 )
 # fmt: on
 ORDERS = {"onnxq.pytorch": TORCH_ROOMS, "onnxq.tuning": TUNING_ROOMS}

@@ -9,7 +9,6 @@ import pytest
 
 import onnxq
 from models.genai_decoder import load_genai_decoder
-from onnxq import costs
 from onnxq.errors import CalibrationError
 from onnxq.graph.saving import saved_bytes
 from onnxq.metrics import (
@@ -23,6 +22,7 @@ from onnxq.metrics import (
     windows,
 )
 from onnxq.ort import runtime
+from onnxq.times import costs_of
 from onnxq.tuning.judging.goal import Aim
 from tests.tiny_decoder import tiny_decoder
 
@@ -106,13 +106,12 @@ def test_a_search_by_bits_reaches_its_goal_on_text_that_chose_nothing() -> None:
     )
     found = onnxq.tune(
         decoder,
-        seen,
+        onnxq.Samples(seen, batch_size=4),
         check=held_out,
         metric="bits",
         goal=onnxq.Goal(max_drop=0.01, max_runs=12, objective=Aim.SIZE),
-        batch_size=4,
         target="x86-vnni",
-        costs=costs.of("x86-vnni"),
+        costs=costs_of("x86-vnni"),
     )
     apart = found.held_apart
     assert not found.missed

@@ -71,7 +71,7 @@ def test_state_is_handed_on_as_asked() -> None:
     ]
     source = model(nodes, {"w": weights(1, 4, 4)}, {"x": [2, 4], "h": [2, 4]}, {"y": 1, "h_out": 1})
     samples = [{"x": weights(seed, 2, 4)} for seed in range(2)]
-    made = quantize(source, samples, feedback={"h_out": "h"})
+    made = quantize(source, onnxq.Samples(samples, feedback={"h_out": "h"}))
     assert "QuantizeLinear" in [node.op_type for node in made.graph]
     with pytest.raises(CalibrationError, match="h"):
         quantize(source, samples)
@@ -96,14 +96,11 @@ def test_a_run_function_that_runs_nothing_is_an_error() -> None:
 
 def test_statistics_take_the_place_of_samples(wanted: str) -> None:
     statistics = calibrate(prepare(network()), batches())
-    assert model_hash(quantize(network(), statistics=statistics)) == wanted
+    assert model_hash(quantize(network(), statistics)) == wanted
 
 
-def test_samples_and_statistics_exclude_each_other() -> None:
-    statistics = calibrate(prepare(network()), batches(1))
-    with pytest.raises(CalibrationError, match="either samples or statistics"):
-        quantize(network(), batches(), statistics=statistics)
-    with pytest.raises(CalibrationError, match="either samples or statistics"):
+def test_samples_or_statistics_are_needed() -> None:
+    with pytest.raises(CalibrationError, match="wants samples, or statistics"):
         quantize(network())
 
 
@@ -114,7 +111,7 @@ def test_statistics_of_another_model_are_refused() -> None:
     )
     statistics = calibrate(prepare(other), batches(1))
     with pytest.raises(CalibrationError, match="of another model"):
-        quantize(network(), statistics=statistics)
+        quantize(network(), statistics)
 
 
 def test_the_verdict_has_what_is_odd_about_the_samples() -> None:
@@ -132,7 +129,7 @@ def test_the_verdict_has_what_is_odd_about_the_samples() -> None:
 def test_the_verdict_names_a_missing_shard() -> None:
     prepared = prepare(network())
     first = calibrate(prepared, batches(), shard=Shard(0, 2))
-    verdict = quantize(network(), statistics=first).verdict
+    verdict = quantize(network(), first).verdict
     assert verdict is not None
     assert any("'2/2' missing" in note for note in verdict.notes)
 
@@ -140,9 +137,9 @@ def test_the_verdict_names_a_missing_shard() -> None:
 @pytest.mark.parametrize("bound", [float("nan"), "20"])
 def test_a_bound_that_is_no_number_is_told_before_the_work_begins(bound: Any) -> None:
     with pytest.raises(QConfigError, match="wanted a number of dB"):
-        quantize("none", [], min_sqnr_db=bound)
+        quantize("none", [], check=onnxq.Check(min_sqnr_db=bound))
     with pytest.raises(QConfigError, match="wanted a number of dB"):
-        quantize_dynamic("none", min_sqnr_db=bound)
+        quantize_dynamic("none", check=onnxq.Check(min_sqnr_db=bound))
 
 
 def test_convert_uses_what_run_has_observed(wanted: str) -> None:
@@ -195,7 +192,10 @@ def test_the_result_is_near_the_float_model_also_after_saving(tmp_path: Path) ->
 def test_labels_are_ignored_and_the_batch_is_as_asked(wanted: str) -> None:
     x = np.concatenate([batch["x"] for batch in batches()])
     samples = {"x": x, "labels": np.zeros(6)}
-    assert model_hash(quantize(network(), samples, batch_size=2, ignore=["labels"])) == wanted
+    assert (
+        model_hash(quantize(network(), onnxq.Samples(samples, batch_size=2, ignore=["labels"])))
+        == wanted
+    )
 
 
 def masked() -> onnx.ModelProto:
@@ -273,10 +273,9 @@ class Reader:
 def test_samples_that_come_once_may_be_run_more_often(
     source: Callable[[], Any],
 ) -> None:
-    wanted = quantize(network(), batches(), range_reduction="observed")
-    assert model_hash(quantize(network(), source(), range_reduction="observed")) == model_hash(
-        wanted
-    )
+    observed = onnxq.targets.find("portable").with_range_reduction("observed")
+    wanted = quantize(network(), batches(), target=observed)
+    assert model_hash(quantize(network(), source(), target=observed)) == model_hash(wanted)
 
 
 def test_workers_of_any_executor_calibrate_to_the_same_bytes() -> None:
@@ -288,7 +287,7 @@ def test_workers_of_any_executor_calibrate_to_the_same_bytes() -> None:
 def test_an_executor_without_samples_to_share_out_is_refused() -> None:
     statistics = calibrate(prepare(network()), batches())
     with ThreadPoolExecutor(1) as executor, pytest.raises(CalibrationError, match="executor"):
-        quantize(network(), statistics=statistics, executor=executor)
+        quantize(network(), statistics, executor=executor)
 
 
 def test_excluded_nodes_stay_in_float_and_unknown_ones_get_the_nearest() -> None:
@@ -317,7 +316,7 @@ def test_quantize_tells_its_progress_and_logs_its_stages(caplog: pytest.LogCaptu
 def test_samples_to_check_a_dynamic_model_on_may_have_labels_and_a_batch_size() -> None:
     samples = {"x": images(4), "label": np.zeros(4)}
     made = quantize_dynamic(
-        network(), objective="size", check=samples, ignore=["label"], batch_size=2
+        network(), objective="size", check=onnxq.Samples(samples, batch_size=2, ignore=["label"])
     )
     assert made.verdict is not None
     assert made.verdict.samples == 4

@@ -37,7 +37,7 @@ FUNCTIONS = (
 )
 
 
-CLASSES = ("Check", "Goal", "QuantizedModel")
+CLASSES = ("Check", "Goal", "QuantizedModel", "Samples")
 
 
 def run_python(code: str) -> str:

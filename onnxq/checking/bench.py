@@ -20,9 +20,10 @@ from onnxq.page.card import card_of
 from onnxq.samples import InputSpec, Samples, as_taken, input_specs, open_samples
 from onnxq.samples.ignored import check_ignored
 from onnxq.samples.made_up import random_batch, with_shapes
+from onnxq.samples.samples import without_state
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from onnxq.checking.findings import Execution
     from onnxq.core.arrays import Array
@@ -74,8 +75,6 @@ def bench(
     samples: str | Path | Samples | Iterable[Mapping[str, Array]] | None = None,
     *,
     shapes: Mapping[str, Sequence[int]] | None = None,
-    batch_size: int | None = None,
-    ignore: Collection[str] = (),
     runs: int = DEFAULT_RUNS,
 ) -> Benchmark:
     """A Benchmark of two models on one batch, run in turns, on one thread.
@@ -83,31 +82,32 @@ def bench(
     Args:
         model: the float model: path, ModelProto or onnx_ir.Model.
         quantized: the quantized one, likewise.
-        samples: their first batch is run; None: random inputs (times hardly depend on values).
+        samples: their first batch is run; None, or Samples without a source: random inputs (times
+            hardly depend on values).
         shapes: {input name: shape} of random inputs, for those with dynamic sizes beside the batch.
-        batch_size: rows of the batch; None: the static batch, else 1.
-        ignore: names of arrays in the samples that are no inputs.
         runs: pairs of timed runs.
 
     Raises:
         ModelError: a model cannot be read, or the two have different inputs.
         CalibrationError: unusable samples; samples and shapes; neither, where sizes beside the
             batch are dynamic; shapes that do not fit; or fewer than 1 run.
-        UnsupportedError: batch_size differs from the model's static batch.
+        QConfigError: samples with state, which goes round from batch to batch.
+        UnsupportedError: the batch size differs from the model's static batch.
     """
     if type(runs) is not int or runs < 1:
         raise CalibrationError(f"runs: got {runs!r}; wanted a whole number, 1 or more.")
+    given = without_state(Samples.of(samples), "bench")
     ours_model, theirs_model = load(model), load(quantized)
     _check_comparable((model, ours_model), (quantized, theirs_model))
     theirs_takes = input_specs(theirs_model)
     ours_takes = input_specs(ours_model, coded={s.name: s.coded for s in theirs_takes if s.coded})
-    if samples is None:
-        specs = with_shapes(theirs_takes, shapes or {}, batch_size)
-        batch: Mapping[str, Array] = random_batch(specs, batch_size)
+    if given.source is None:
+        specs = with_shapes(theirs_takes, shapes or {}, given.batch_size)
+        batch: Mapping[str, Array] = random_batch(specs, given.batch_size)
     else:
         _refuse_shapes(shapes)
-        batch = _one_batch(theirs_takes, samples, batch_size, ignore)
-        check_ignored(ignore, samples)
+        batch = _one_batch(given, theirs_takes)
+        check_ignored(given)
     with (
         runtime.open_session(_source(model, ours_model), threads=1) as ours,
         runtime.open_session(_source(quantized, theirs_model), threads=1) as theirs,
@@ -188,12 +188,7 @@ def external_files(model: ir.Model) -> list[Path]:
     return list(dict.fromkeys(Path(tensor.path) for tensor in external))
 
 
-def _one_batch(
-    inputs: tuple[InputSpec, ...],
-    samples: str | Path | Samples | Iterable[Mapping[str, Array]],
-    batch_size: int | None,
-    ignore: Collection[str],
-) -> Mapping[str, Array]:
-    for batch in open_samples(samples, inputs, batch_size, ignore):
+def _one_batch(samples: Samples, inputs: tuple[InputSpec, ...]) -> Mapping[str, Array]:
+    for batch in open_samples(samples, inputs):
         return batch
     raise CalibrationError("the samples hold no batch; give at least one sample.")

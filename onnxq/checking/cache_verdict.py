@@ -14,17 +14,16 @@ from onnxq.graph.weights import constant_array
 from onnxq.language.decoder import LOGITS, Decoder
 from onnxq.ort.runtime import open_session
 from onnxq.quantized.verdict import OutputVerdict
-from onnxq.samples import input_specs, open_samples
+from onnxq.samples import Samples, input_specs, open_samples
 from onnxq.samples.ignored import check_ignored
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
     import onnx_ir as ir
 
     from onnxq.core.arrays import Array
-    from onnxq.samples import Samples
 
     Batch = Mapping[str, Array]
 
@@ -60,8 +59,6 @@ def cache_verdict(
     source: ir.Model,
     made: ir.Model,
     samples: str | Path | Samples | Batch | Iterable[Batch],
-    batch_size: int | None = None,
-    ignore: Collection[str] = (),
 ) -> CacheVerdict:
     """Both decoders' logits on the first samples.
 
@@ -69,14 +66,13 @@ def cache_verdict(
         source: with a float cache.
         made: what `quantize_cache` made of it.
         samples: as `quantize_cache` takes them; batches that are read once are read here.
-        batch_size: samples per run; None: the model's static batch, else 1.
-        ignore: names of arrays in the samples that are no inputs.
 
     Raises:
         CalibrationError: unusable samples, or none.
     """
-    opened = open_samples(samples, input_specs(source), batch_size, ignore)
-    check_ignored(ignore, samples)
+    given = Samples.of(samples)
+    opened = open_samples(given, input_specs(source))
+    check_ignored(given)
     sums, hits, rows, batches = Comparison(), 0, 0, 0
     with open_session(source, threads=1) as one, open_session(made, threads=1) as other:
         place = list(one.outputs).index(LOGITS)

@@ -12,7 +12,7 @@ from onnxq.checking.verify import findings_of, open_for
 from onnxq.ort import runtime
 from onnxq.ort.expose import expose, observable
 from onnxq.quantized.verdict import LOW_SQNR_DB, Collapse
-from onnxq.samples import as_taken, input_specs
+from onnxq.samples import Samples, as_taken, input_specs
 from onnxq.samples.state import State
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def find_collapse(
     some = list(islice(batches, BATCHES))
     producers = {v.name: node.name for node in source.graph for v in node.outputs}
     sides = sides_of(source, quantized)
-    found = findings_of(sides, open_for(sides, some, None, (), feedback), feedback)
+    found = findings_of(sides, open_for(sides, Samples(some, feedback=feedback)), feedback)
     sqnr = {tensor.name: tensor.sqnr_db for tensor in found.tensors}
     if not sqnr:  # codes made at run time have no scale to compare with
         sqnr = _of_floats(source, quantized, some, feedback)

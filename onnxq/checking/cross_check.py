@@ -8,7 +8,7 @@ Both add products as this machine does: without VNNI, x86 adds pairs in int16, w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
@@ -25,10 +25,10 @@ from onnxq.graph.portable import PortableModel
 from onnxq.graph.weights import hold_as_arrays
 from onnxq.ort import runtime
 from onnxq.ort.target_here import target_here
-from onnxq.samples import input_specs, open_samples
+from onnxq.samples import Samples, input_specs, open_samples
 from onnxq.samples.ignored import check_ignored
 from onnxq.samples.shared_out import over_batches, without_state
-from onnxq.samples.state import State, as_feedback, check_feedback
+from onnxq.samples.state import State, check_feedback
 from onnxq.static.arguments import check_progress
 
 if TYPE_CHECKING:
@@ -50,9 +50,6 @@ def cross_check(
     model: ModelSource,
     samples: object,
     *,
-    batch_size: int | None = None,
-    ignore: Collection[str] = (),
-    feedback: Mapping[str, str] | None = None,
     threads: int = 1,
     progress: Progress | None = None,
     executor: Executor | None = None,
@@ -64,10 +61,7 @@ def cross_check(
 
     Args:
         model: the quantized model, QDQ or QOperator; path, ModelProto or onnx_ir.Model.
-        samples: as `calibrate` takes them.
-        batch_size: samples per run; None: the model's static batch, else 1.
-        ignore: names of arrays in the samples that are no inputs (labels).
-        feedback: {output name: input name} of state; the reference gets ONNX Runtime's.
+        samples: as `calibrate` takes them; with feedback, the reference gets ONNX Runtime's state.
         threads: of the reference kernels.
         progress: called after each batch.
         executor: whose workers compare; None: this process. The findings are the same. Workers of
@@ -80,11 +74,11 @@ def cross_check(
     """
     check_progress(progress)
     target = _loaded(model)
-    state = as_feedback(feedback)
+    given = Samples.of(samples)
+    state = given.feedback
     check_feedback(target, state)
-    inputs = input_specs(target, state.values())
-    batches = open_samples(samples, inputs, batch_size, ignore)
-    check_ignored(ignore, samples)
+    batches = open_samples(given, input_specs(target, state.values()))
+    check_ignored(given)
     chosen = without_state(executor, state)
     count = 0
     with _Comparing(target, state, threads) as run:

@@ -10,12 +10,12 @@ import numpy as np
 from onnxq import catalog, reference
 from onnxq.checking.cross_findings import OutputAgreement
 from onnxq.checking.differences import SCALES, Differences
-from onnxq.checking.execution import original_name
 from onnxq.checking.rounding import Replayed, Theirs, replay
 from onnxq.core.arrays import Array
 from onnxq.errors import OnnxqError
 from onnxq.ort import facts
 from onnxq.ort.facts import Rounding
+from onnxq.ort.node_kinds import original_name
 from onnxq.qdq.read import is_dequantize, one_scale
 from onnxq.reference.float_nodes import FloatNodes
 

@@ -14,12 +14,12 @@ meant to compute in float.
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from onnxq.checking.findings import Execution, Fallback
 from onnxq.graph.io import load
 from onnxq.ort import facts, runtime
+from onnxq.ort.node_kinds import original_name
 from onnxq.ort.runtime import NodeKind
 from onnxq.qdq.read import (
     DEQUANTIZE,
@@ -36,9 +36,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import onnx_ir as ir
-
-# ONNX Runtime renames "conv1" to "conv1_token_12" (layouts), "mm" to "mm/MatMulAddFusion"
-_RENAMED = re.compile(r"(/\w+Fusion)?(_token_\d+)?$")
 
 
 def execution(model: ir.Model | Path) -> Execution:
@@ -98,11 +95,6 @@ def _has_blocks(node: ir.Node) -> bool:
         return False
     producers = [v.producer() for v in node.inputs if v is not None and _is_constant(v)]
     return any(p is not None and p.attributes.get_int("block_size", 0) > 0 for p in producers)
-
-
-def original_name(name: str) -> str:
-    """The name that a node of the optimized graph had in the file."""
-    return _RENAMED.sub("", name, count=1)
 
 
 def _weight_dequantizers(node: ir.Node) -> Iterator[str]:

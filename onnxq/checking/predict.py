@@ -7,7 +7,7 @@ are computed once. Without samples, the weights alone say which layers can diffe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -17,10 +17,10 @@ from onnxq.checking.prediction import Prediction
 from onnxq.errors import QConfigError, kind_of
 from onnxq.graph.io import load, model_hash
 from onnxq.graph.portable import PortableModel
-from onnxq.samples import open_samples
+from onnxq.samples import Samples, open_samples
 from onnxq.samples.ignored import check_ignored
 from onnxq.samples.shared_out import over_batches, without_state
-from onnxq.samples.state import as_feedback, check_feedback
+from onnxq.samples.state import check_feedback
 from onnxq.static.arguments import check_progress
 from onnxq.targets.accumulation import Arithmetic
 
@@ -45,9 +45,6 @@ def predict(
     samples: object = None,
     machines: str | Target | Iterable[str | Target] = ALL,
     *,
-    batch_size: int | None = None,
-    ignore: Collection[str] = (),
-    feedback: Mapping[str, str] | None = None,
     threads: int = 1,
     progress: Progress | None = None,
     executor: Executor | None = None,
@@ -56,11 +53,9 @@ def predict(
 
     Args:
         model: the quantized model, QDQ or QOperator; path, ModelProto or onnx_ir.Model.
-        samples: as `calibrate` takes them; None: the weights alone.
+        samples: as `calibrate` takes them; with feedback, each machine gets its own state. None:
+            the weights alone.
         machines: targets or their names; "all" and "portable": every machine.
-        batch_size: samples per run; None: the model's static batch, else 1.
-        ignore: names of arrays in the samples that are no inputs (labels).
-        feedback: {output name: input name} of state; each machine gets its own.
         threads: of the reference kernels.
         progress: called after each batch.
         executor: whose workers run the reference; None: this process. The prediction is the same.
@@ -79,13 +74,14 @@ def predict(
     check_progress(progress)
     kinds = _kinds(machines)
     target = load(model)
-    state = as_feedback(feedback)
+    given = Samples.of(samples)
+    state = given.feedback
     check_feedback(target, state)
     run = Machines(target, kinds, state, threads)
     count, counts = 0, run.nothing()
-    if samples is not None:
-        batches = open_samples(samples, run.inputs, batch_size, ignore)
-        check_ignored(ignore, samples)
+    if given.source is not None:
+        batches = open_samples(given, run.inputs)
+        check_ignored(given)
         workers = without_state(executor, state)
         away = run.open
         if workers is not None:

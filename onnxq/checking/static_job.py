@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from onnxq.checking.with_verdict import Check, make_static, static_trial
+from onnxq.checking.check import Check
+from onnxq.checking.with_verdict import make_static, static_trial
+from onnxq.core.stopwatch import Stopwatch
 from onnxq.dynamic.dynamic_decision import Objective
 from onnxq.qdq.qoperator import check_format
 from onnxq.samples import open_samples
@@ -17,9 +18,8 @@ from onnxq.weights.carry_out import check_samples, improve_model, improve_weight
 from onnxq.weights.improvement import Improved
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
     from onnxq.checking.runnable import Made
+    from onnxq.samples import Samples
     from onnxq.samples.excerpt import Excerpt
     from onnxq.static.plan import Plan
     from onnxq.static.prepared import Prepared
@@ -37,25 +37,19 @@ class StaticJob:
     Attributes:
         prepared: every decision.
         form: "qdq" or "qoperator".
-        check: samples to try the result on; or a Check.
+        check: what the result is tried on, and the bound that it keeps there.
         samples: those of the calibration, where a plan or an improvement looks at them again; None:
             none are left.
         objective: of the weights of nodes that are quantized dynamically or stay float.
-        batch_size: of samples.
-        ignore: names of arrays in samples that are no inputs.
-        min_sqnr_db: bound on every float output; None: none.
-        begun_s: CPU time of the process when the work began.
+        work: CPU time since the work began.
     """
 
     prepared: Prepared
     form: str
-    check: object = Check.CALIBRATION
-    samples: object = None
+    check: Check = Check.CALIBRATION
+    samples: Samples | None = None
     objective: Objective = Objective.SPEED
-    batch_size: int | None = None
-    ignore: Collection[str] = ()
-    min_sqnr_db: float | None = None
-    begun_s: float = field(default_factory=time.process_time)
+    work: Stopwatch = field(default_factory=Stopwatch)
 
 
 def carry_out(job: StaticJob, observe: Observe) -> tuple[Made[Plan], Statistics]:
@@ -76,30 +70,23 @@ def carry_out(job: StaticJob, observe: Observe) -> tuple[Made[Plan], Statistics]
     check_format(job.form)
     names = job.prepared.qconfig.improve
     check_samples(names, job.samples)
-    check_ignored(job.ignore, job.samples, None if isinstance(job.check, Check) else job.check)
+    check_ignored(job.samples, job.check.unseen)
     prepared, excerpt = job.prepared, job.prepared.new_excerpt()
     unseen = None
-    if not isinstance(job.check, Check):
-        unseen = static_trial(prepared, job.check, excerpt, job.begun_s, job.batch_size, job.ignore)
+    if job.check.unseen is not None:
+        unseen = static_trial(prepared, job.check, excerpt, job.work)
     if names:
-        batches = open_samples(job.samples, prepared.inputs, job.batch_size, job.ignore)
+        batches = open_samples(job.samples, prepared.inputs)
         prepared = improve_model(prepared, batches, job.objective)
     statistics, seen = observe(prepared, excerpt)
 
     def decide(prepared: Prepared) -> Plan:
-        return plan_as_targeted(
-            prepared,
-            statistics,
-            job.samples,
-            job.objective,
-            batch_size=job.batch_size,
-            ignore=job.ignore,
-        )
+        return plan_as_targeted(prepared, statistics, job.samples, job.objective)
 
     def improved(prepared: Prepared, plan: Plan) -> Improved:
         return improve_weights(prepared, plan, batches) if names else Improved(prepared, plan)
 
     # beside the float model as it was given, whatever an improvement made of it
-    trial = unseen or static_trial(job.prepared, job.check, seen, job.begun_s)
-    made = make_static(prepared, decide, job.form, trial, job.min_sqnr_db, improved)
+    trial = unseen or static_trial(job.prepared, job.check, seen, job.work)
+    made = make_static(prepared, decide, job.form, trial, job.check.min_sqnr_db, improved)
     return made, statistics

@@ -5,10 +5,10 @@ What it is tried on: a few of the calibration samples, samples to check on, or m
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from onnxq.core.stopwatch import Stopwatch
 from onnxq.errors import CalibrationError, ModelError, UnsupportedError, first_line
 from onnxq.ort import runtime
 from onnxq.quantized.verdict import Evidence
@@ -35,7 +35,7 @@ class Trial:
         batches: to be run, in order.
         samples_in_all: that the batches were chosen from; None: these are all.
         feedback: output name -> input name.
-        begun_s: CPU time of the process (time.process_time) when the work began.
+        work: CPU time since the work began, of which runs for their time alone may take a share.
     """
 
     source: ir.Model
@@ -43,7 +43,7 @@ class Trial:
     batches: Iterable[Batch]
     samples_in_all: int | None = None
     feedback: Mapping[str, str] = field(default_factory=dict)
-    begun_s: float = field(default_factory=time.process_time)
+    work: Stopwatch = field(default_factory=Stopwatch)
 
     @property
     def has_samples(self) -> bool:
@@ -70,19 +70,19 @@ def reason_of(error: Exception) -> str:
     return first_line(error.__cause__ or error)
 
 
-def on_made_up_inputs(source: ir.Model, begun_s: float | None = None) -> Trial:
+def on_made_up_inputs(source: ir.Model, work: Stopwatch | None = None) -> Trial:
     """A Trial on random numbers, or on opening alone where inputs cannot be made up.
 
     Args:
         source: canonical float model.
-        begun_s: as of a Trial.
+        work: as of a Trial; None: it begins now.
     """
-    begun = time.process_time() if begun_s is None else begun_s
+    begun = work or Stopwatch()
     try:
         batch = random_batch(input_specs(source))
     except UnsupportedError:  # sequences, or too large
-        return Trial(source, Evidence.NONE, (), begun_s=begun)
-    return Trial(source, Evidence.MADE_UP, (batch,), begun_s=begun)
+        return Trial(source, Evidence.NONE, (), work=begun)
+    return Trial(source, Evidence.MADE_UP, (batch,), work=begun)
 
 
 def refusal(model: ir.Model, feeds: Batch | None) -> str:

@@ -231,7 +231,7 @@ class _Run:
         self, quantized: runtime.Session, beside: runtime.Session, feeds: Batch
     ) -> list[str]:
         """Times further runs of the last batch, within TIME_SHARE of the work so far."""
-        allowed = TIME_SHARE * (time.process_time() - self._trial.begun_s)
+        allowed = TIME_SHARE * self._trial.work.spent_s
         repeats = tuple(map(repeats_of, self._last_s))
         # the first run of a session gets its memory; short ones found the other's data in the cache
         self.ratios = self.ratios[1:] if max(repeats) == 1 else []

@@ -7,7 +7,7 @@ model. One batch is in memory at a time; see comparison.py for the formulas.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -27,30 +27,24 @@ if TYPE_CHECKING:
 
     from onnxq.checking.side_by_side import Pair, Sums
     from onnxq.checking.sides import Sides
-    from onnxq.samples import Samples
+    from onnxq.samples import Batches, Samples
     from onnxq.samples.inputs import Batch
 
 Progress = Callable[[int, int | None], None]
 """Called with (batches done, batches in all or None where that is not known)."""
 
 
-def open_for(
-    sides: Sides,
-    samples: object,
-    batch_size: int | None,
-    ignore: Collection[str],
-    feedback: Mapping[str, str],
-) -> Samples:
-    """Samples that both models can be run on; arguments and errors as of `verify`."""
-    check_feedback(sides.source, feedback)
+def open_for(sides: Sides, samples: Samples) -> Batches:
+    """Samples that both models can be run on; errors as of `verify`."""
+    check_feedback(sides.source, samples.feedback)
     coded = read_coded(sides.target, INPUTS_KEY)
-    specs = input_specs(sides.source, feedback.values(), coded)
-    return open_samples(samples, specs, batch_size, ignore)
+    specs = input_specs(sides.source, samples.feedback.values(), coded)
+    return open_samples(samples, specs)
 
 
 def findings_of(
     sides: Sides,
-    batches: Samples,
+    batches: Batches,
     feedback: Mapping[str, str],
     progress: Progress | None = None,
     executor: Executor | None = None,

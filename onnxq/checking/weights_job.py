@@ -8,16 +8,17 @@ place for them is named.
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from onnxq.checking.check import Check
 from onnxq.checking.runnable import Made, runnable
 from onnxq.checking.trial import Trial, on_made_up_inputs
-from onnxq.checking.with_verdict import Check, check_bound_is_seen
+from onnxq.checking.with_verdict import check_bound_is_seen
+from onnxq.core.stopwatch import Stopwatch
 from onnxq.errors import CalibrationError, ModelError
 from onnxq.quantized.verdict import Evidence
-from onnxq.samples import input_specs, is_one_shot, open_samples
+from onnxq.samples import input_specs, open_samples
 from onnxq.samples.excerpt import Excerpt
 from onnxq.samples.ignored import check_ignored
 from onnxq.weights.codes_file import CodesFile, codes_head
@@ -28,7 +29,7 @@ from onnxq.weights.write_products import INT8_ACCURACY
 from onnxq.weights.write_weights import ProductForm, misread, write_weights
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
     from concurrent.futures import Executor
     from pathlib import Path
 
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
     from onnxq.operator import Float
     from onnxq.quantized.quantized_model import QuantizedModel
-    from onnxq.samples import Samples
+    from onnxq.samples import Batches, Samples
     from onnxq.samples.inputs import Batch
     from onnxq.weights.mixed_bits import SizeAim
     from onnxq.weights.plan_weights import WeightRequest
@@ -52,32 +53,26 @@ class WeightsJob:
         samples: that methods look at; None: none.
         accuracy: accuracy_level of MatMulNBits.
         form: how products are written.
-        check: samples to try the result on; or a Check.
-        batch_size: of samples.
-        ignore: names of arrays in samples that are no inputs.
-        min_sqnr_db: bound on every float output; None: none.
-        begun_s: CPU time of the process when the work began.
+        check: what the result is tried on, and the bound that it keeps there.
+        work: CPU time since the work began.
         aim: size that bits are mixed for; None: all products have those of the request.
     """
 
     model: ir.Model
     request: WeightRequest
-    samples: object = None
+    samples: Samples | None = None
     accuracy: int = INT8_ACCURACY
     form: ProductForm = ProductForm.MATMULNBITS
-    check: object = Check.CALIBRATION
-    batch_size: int | None = None
-    ignore: Collection[str] = ()
-    min_sqnr_db: float | None = None
-    begun_s: float = field(default_factory=time.process_time)
+    check: Check = Check.CALIBRATION
+    work: Stopwatch = field(default_factory=Stopwatch)
     aim: SizeAim | None = None
 
-    def opened(self) -> Samples | None:
+    def opened(self) -> Batches | None:
         """The samples, which can be gone through again and again; None: there are none."""
         if self.samples is None:
             return None
-        samples = open_samples(self.samples, input_specs(self.model), self.batch_size, self.ignore)
-        return samples.in_memory() if is_one_shot(self.samples) else samples
+        batches = open_samples(self.samples, input_specs(self.model))
+        return batches.in_memory() if self.samples.is_one_shot else batches
 
 
 def plan_job(job: WeightsJob) -> tuple[WeightPlan, Mixed | None]:
@@ -88,7 +83,7 @@ def plan_job(job: WeightsJob) -> tuple[WeightPlan, Mixed | None]:
         CalibrationError: unusable samples, or none to measure by what bits cost.
         QConfigError: an aim that cannot be met.
     """
-    check_ignored(job.ignore, job.samples, None if isinstance(job.check, Check) else job.check)
+    check_ignored(job.samples, job.check.unseen)
     plan = plan_weights(job.model, job.request)
     if job.aim is None:
         return _readable(plan, job.form), None
@@ -145,7 +140,7 @@ def carry_out_weights(
     samples, excerpt = job.opened(), Excerpt(input_specs(job.model))
     unseen = _unseen(job)
     if unseen is None and samples is None:
-        check_bound_is_seen(None, job.min_sqnr_db)
+        check_bound_is_seen(None, job.check.min_sqnr_db)
     if plan is None:
         plan, _ = plan_job(job)
     batches = () if samples is None else excerpt.watching(samples)
@@ -156,10 +151,10 @@ def carry_out_weights(
         return left, write_weights(job.model, left, found, job.accuracy, job.form)
 
     trial = unseen or _seen(job, excerpt)
-    check_bound_is_seen(trial, job.min_sqnr_db)
+    check_bound_is_seen(trial, job.check.min_sqnr_db)
     if trial is None:
         return Made(*make({}))
-    return runnable(make, lambda made: list(made.quantized), trial, job.min_sqnr_db)
+    return runnable(make, lambda made: list(made.quantized), trial, job.check.min_sqnr_db)
 
 
 def _codes(
@@ -185,18 +180,18 @@ def _codes(
 
 def _unseen(job: WeightsJob) -> Trial | None:
     """A Trial on samples to check on; None where there are none."""
-    if isinstance(job.check, Check):
+    if job.check.unseen is None:
         return None
-    batches = open_samples(job.check, input_specs(job.model), job.batch_size, job.ignore)
-    return Trial(job.model, Evidence.UNSEEN, batches, begun_s=job.begun_s)
+    batches = open_samples(job.check.unseen, input_specs(job.model))
+    return Trial(job.model, Evidence.UNSEEN, batches, work=job.work)
 
 
 def _seen(job: WeightsJob, excerpt: Excerpt) -> Trial | None:
     """A Trial on some of the samples that were seen; None where none is wanted."""
-    if job.check is Check.NONE:
+    if not job.check.runs:
         return None
     chosen = excerpt.chosen()
     if not chosen:
-        return on_made_up_inputs(job.model, job.begun_s)
+        return on_made_up_inputs(job.model, job.work)
     evidence = Evidence.CALIBRATION
-    return Trial(job.model, evidence, chosen, excerpt.samples, begun_s=job.begun_s)
+    return Trial(job.model, evidence, chosen, excerpt.samples, work=job.work)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -13,16 +12,18 @@ from onnxq.errors import QConfigError
 from onnxq.quantized.verdict import Evidence
 from onnxq.samples import input_specs, open_samples
 from onnxq.samples.ignored import check_ignored
-from onnxq.samples.state import as_feedback, check_feedback
+from onnxq.samples.state import check_feedback
 from onnxq.static.placing.decision import Quantize
 from onnxq.static.rewrite import rewrite
 from onnxq.weights.improvement import Improved
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Mapping
 
     import onnx_ir as ir
 
+    from onnxq.checking.check import Check
+    from onnxq.core.stopwatch import Stopwatch
     from onnxq.dynamic.dynamic_decision import DynamicPlan
     from onnxq.operator import Float
     from onnxq.quantized.quantized_model import QuantizedModel
@@ -31,46 +32,31 @@ if TYPE_CHECKING:
     from onnxq.static.prepared import Prepared
 
 
-class Check(enum.Enum):
-    """Where the samples come from that a finished model is tried on."""
-
-    CALIBRATION = "calibration"
-    """A few of those that it was calibrated on; made-up inputs where there are none."""
-    NONE = "none"
-    """Nowhere: it is not run, and has no verdict. For operators that are not registered here."""
-
-
 def static_trial(
-    prepared: Prepared,
-    check: object,
-    excerpt: Excerpt,
-    begun_s: float,
-    batch_size: int | None = None,
-    ignore: Collection[str] = (),
+    prepared: Prepared, check: Check, excerpt: Excerpt, work: Stopwatch
 ) -> Trial | None:
     """A Trial of what becomes of `prepared`; None where it is not to be tried.
 
     Args:
         prepared: has the float model.
-        check: samples, or a Check.
+        check: what it is tried on.
         excerpt: of the samples that it was calibrated on.
-        begun_s: CPU time of the process when the work began.
-        batch_size: of the samples.
-        ignore: names of arrays in the samples that are no inputs.
+        work: CPU time since the work began.
 
     Raises:
         CalibrationError: unusable samples.
+        QConfigError: samples with a state that the model was not prepared with.
     """
-    if check is Check.NONE:
+    if not check.runs:
         return None
     source, feedback = prepared.model, prepared.feedback
-    if check is not Check.CALIBRATION:
-        batches = open_samples(check, prepared.inputs, batch_size, ignore)
-        return Trial(source, Evidence.UNSEEN, batches, None, feedback, begun_s)
+    if check.unseen is not None:
+        batches = open_samples(check.unseen.with_feedback(feedback), prepared.inputs)
+        return Trial(source, Evidence.UNSEEN, batches, None, feedback, work)
     chosen = excerpt.chosen()
     if not chosen:
-        return on_made_up_inputs(source, begun_s)
-    return Trial(source, Evidence.CALIBRATION, chosen, excerpt.samples, feedback, begun_s)
+        return on_made_up_inputs(source, work)
+    return Trial(source, Evidence.CALIBRATION, chosen, excerpt.samples, feedback, work)
 
 
 def make_static(
@@ -127,29 +113,24 @@ def check_bound_is_seen(trial: Trial | None, min_sqnr_db: float | None) -> None:
         )
 
 
-def dynamic_trial(
-    source: ir.Model,
-    check: object,
-    begun_s: float,
-    batch_size: int | None = None,
-    ignore: Collection[str] = (),
-    feedback: Mapping[str, str] | None = None,
-) -> Trial | None:
+def dynamic_trial(source: ir.Model, check: Check, work: Stopwatch) -> Trial | None:
     """A Trial of what becomes of a canonical model; arguments as of `static_trial`.
 
     Raises:
         CalibrationError: unusable samples.
         QConfigError: a feedback that the model does not have.
     """
-    state = as_feedback(feedback)
-    check_feedback(source, state)
-    if check is Check.NONE:
+    if not check.runs:
         return None
-    if check is Check.CALIBRATION:
-        return on_made_up_inputs(source, begun_s)
-    batches = open_samples(check, input_specs(source, state.values()), batch_size, ignore)
-    check_ignored(ignore, check)
-    return Trial(source, Evidence.UNSEEN, batches, None, state, begun_s)
+    samples = check.unseen
+    if samples is None:
+        return on_made_up_inputs(source, work)
+    check_feedback(source, samples.feedback)
+    if samples.source is None:
+        return on_made_up_inputs(source, work)
+    batches = open_samples(samples, input_specs(source, samples.feedback.values()))
+    check_ignored(samples)
+    return Trial(source, Evidence.UNSEEN, batches, None, samples.feedback, work)
 
 
 def make_dynamic(

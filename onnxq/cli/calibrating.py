@@ -9,13 +9,9 @@ import click
 
 from onnxq.cli.common_options import say_note, say_written
 from onnxq.cli.end_options import Ends, ends_options
-from onnxq.cli.image_options import image_options
 from onnxq.cli.options import (
     PATH,
-    batch_size_option,
     choice_option,
-    feedback_option,
-    ignore_option,
     output_option,
     qconfig_option,
     set_option,
@@ -23,6 +19,7 @@ from onnxq.cli.options import (
     target_option,
     threads_option,
 )
+from onnxq.cli.samples_options import samples_options
 from onnxq.cli.steps import (
     calibrate_model,
     claim_beside,
@@ -37,6 +34,8 @@ from onnxq.report.wrapping import say_aside
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from onnxq.samples import Samples
+
 
 @click.command()
 @click.argument("model", type=PATH)
@@ -47,11 +46,8 @@ if TYPE_CHECKING:
 @set_option
 @choice_option
 @target_option
-@batch_size_option
 @threads_option
-@ignore_option
-@image_options
-@feedback_option
+@samples_options
 @click.option("--resume", is_flag=True, help="Go on from the statistics in the output file.")
 @click.option(
     "--shard",
@@ -83,10 +79,8 @@ def calibrate(
     overrides: tuple[str, ...],
     choice: str | None,
     target: str | None,
-    batch_size: int | None,
     threads: int | None,
-    ignore: tuple[str, ...],
-    feedback: dict[str, str],
+    reading: Samples,
     resume: bool,
     shard: tuple[int, int],
     checkpoint: Path | None,
@@ -105,17 +99,18 @@ def calibrate(
     from onnxq.samples.ignored import check_ignored
     from onnxq.static.calibrate import Checkpoint, Statistics
 
-    prepared = prepare_model(source, qconfig, overrides, target, feedback, choice=choice, ends=ends)
+    prepared = prepare_model(
+        source, qconfig, overrides, target, reading.feedback, choice=choice, ends=ends
+    )
     prepared = prepared.read_from(model)
     kept = Checkpoint(checkpoint, checkpoint_every) if checkpoint else None
-    check_ignored(ignore, samples)
+    given_samples = replace(reading, source=samples)
+    check_ignored(given_samples)
     previous = Statistics.load(output) if resume and output.exists() else None
     with signals.stoppable() as stopped:
         statistics = calibrate_model(
             prepared,
-            samples,
-            ignore,
-            batch_size,
+            given_samples,
             previous,
             shard,
             stopped,

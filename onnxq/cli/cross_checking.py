@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,7 +14,7 @@ from onnxq.cli.options import (
     json_option,
     kernel_threads_option,
 )
-from onnxq.cli.reading_options import Reading, reading_options
+from onnxq.cli.samples_options import samples_options
 from onnxq.cli.worker_options import Workers, workers_options
 
 if TYPE_CHECKING:
@@ -21,11 +22,13 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
     from pathlib import Path
 
+    from onnxq.samples import Samples
+
 
 @click.command("cross-check")
 @click.argument("quantized", type=PATH)
 @click.argument("samples", type=PATH)
-@reading_options
+@samples_options
 @click.option(
     "--max-steps", type=Bound(min=0), metavar="N", help="Let integers differ by so many steps."
 )
@@ -58,7 +61,7 @@ def cross_check(
     allow_unchecked: bool,
     threads: int,
     as_json: bool,
-    reading: Reading,
+    reading: Samples,
     workers: Workers,
 ) -> None:
     """Does ONNX Runtime compute the integers that QUANTIZED says?
@@ -92,7 +95,7 @@ def allowances(
 
 def check_integers(
     paths: tuple[Path, Path],
-    reading: Reading,
+    reading: Samples,
     allowed: Mapping[str, Any],
     executor: Executor | None,
     threads: int,
@@ -115,10 +118,8 @@ def check_integers(
 
     with progress_bar("cross-check") as progress:
         findings = run(
-            *paths,
-            batch_size=reading.batch_size,
-            ignore=reading.ignore,
-            feedback=reading.feedback,
+            paths[0],
+            replace(reading, source=paths[1]),
             executor=executor,
             threads=threads,
             progress=progress,

@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
 
 from onnxq.cli.common_options import say_written
-from onnxq.cli.options import PATH, batch_size_option, ignore_option, output_option
+from onnxq.cli.options import PATH, output_option
+from onnxq.cli.samples_options import stateless_samples_options
 from onnxq.cli.steps import claim_beside, load_model
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from onnxq.samples import Samples
 
 
 @click.command("quantize-cache")
 @click.argument("model", type=PATH)
 @click.argument("samples", type=PATH)
 @output_option
-@batch_size_option
-@ignore_option
-def quantize_cache(
-    model: Path, samples: Path, output: Path, batch_size: int | None, ignore: tuple[str, ...]
-) -> None:
+@stateless_samples_options
+def quantize_cache(model: Path, samples: Path, output: Path, reading: Samples) -> None:
     """Keep keys and values of MODEL's cache in int8, with scales from SAMPLES.
 
     MODEL is a decoder whose attention is GroupQueryAttention, as the builder of onnxruntime-genai
@@ -34,8 +35,9 @@ def quantize_cache(
     from onnxq.graph.saving import save
     from onnxq.language import quantized_cache
 
-    made = quantized_cache.quantize_cache(source, samples, batch_size=batch_size, ignore=ignore)
-    verdict = cache_verdict.cache_verdict(source, made, samples, batch_size, ignore)
+    texts = replace(reading, source=samples)
+    made = quantized_cache.quantize_cache(source, texts)
+    verdict = cache_verdict.cache_verdict(source, made, texts)
     save(made, output)
     say_written(f"wrote {output}: its cache is int8\n{verdict}")
 

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
 
 from onnxq.cli.end_options import Ends, ends_options
-from onnxq.cli.image_options import image_options
 from onnxq.cli.options import (
     PATH,
     annotations_option,
-    batch_size_option,
     choice_option,
     costs_option,
     dtype_option,
-    feedback_option,
-    ignore_option,
     improve_option,
     json_option,
     objective_option,
@@ -28,8 +24,8 @@ from onnxq.cli.options import (
     target_option,
     threads_option,
 )
-from onnxq.cli.reading_options import Reading
 from onnxq.cli.reporting import check_report, report_option, write_report
+from onnxq.cli.samples_options import samples_options
 from onnxq.cli.steps import (
     calibrate_model,
     claim_beside,
@@ -42,10 +38,12 @@ from onnxq.cli.steps import (
 from onnxq.cli.verdicts import Asked, verdict_options
 from onnxq.cli.worker_options import Workers, workers_options
 from onnxq.cli.written import Written, report_dynamic, report_quantization
+from onnxq.core.stopwatch import Stopwatch
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from onnxq.samples import Samples
     from onnxq.samples.excerpt import Excerpt
     from onnxq.static.prepared import Prepared
     from onnxq.static.statistics import Statistics
@@ -61,11 +59,8 @@ if TYPE_CHECKING:
 @choice_option
 @target_option
 @range_reduction_option
-@batch_size_option
 @threads_option
-@ignore_option
-@image_options
-@feedback_option
+@samples_options
 @click.option(
     "--stats", multiple=True, type=PATH, help="Statistics in place of SAMPLES; repeated: merged."
 )
@@ -108,10 +103,8 @@ def quantize(
     choice: str | None,
     target: str | None,
     range_reduction: str | None,
-    batch_size: int | None,
     threads: int | None,
-    ignore: tuple[str, ...],
-    feedback: dict[str, str],
+    reading: Samples,
     stats: tuple[Path, ...],
     form: str,
     objective: str,
@@ -131,7 +124,7 @@ def quantize(
     hold_apart: int | None,
 ) -> None:
     """Quantize MODEL, calibrated on SAMPLES or with --stats, and run it before it is written."""
-    begun_s, asked = time.process_time(), Asked(check, min_sqnr, no_verdict)
+    work, asked = Stopwatch(), Asked(check, min_sqnr, no_verdict)
     if (samples is None) != bool(stats):
         raise click.UsageError("give SAMPLES or --stats, one of the two.")
     if hold_apart is not None and (stats or check is not None or no_verdict):
@@ -147,32 +140,31 @@ def quantize(
     from onnxq.dynamic.dynamic_decision import as_objective
     from onnxq.graph.annotations import Annotations
     from onnxq.graph.saving import save
-    from onnxq.samples import open_samples
-    from onnxq.samples.held_apart import held_apart
-    from onnxq.samples.ignored import check_ignored
     from onnxq.survey.survey import BesideFiles
 
     aim = as_objective(objective)
     prepared = prepare_model(
-        source, qconfig, overrides, target, feedback, range_reduction, choice, ends, costs, improve
+        source,
+        qconfig,
+        overrides,
+        target,
+        reading.feedback,
+        range_reduction,
+        choice,
+        ends,
+        costs,
+        improve,
     ).read_from(model)
-
-    to_see: object = samples
-    to_check: object = asked.source
-    if hold_apart is not None:
-        opened = open_samples(samples, prepared.inputs, batch_size, ignore)
-        check_ignored(ignore, samples)
-        to_see, to_check = held_apart(opened, hold_apart)
+    all_samples = replace(reading, source=samples)
+    to_see, to_check = asked.as_check(reading, hold_apart).held_apart(all_samples, prepared.inputs)
 
     def observe(prepared: Prepared, excerpt: Excerpt) -> tuple[Statistics, Excerpt]:
         if stats:
             return merged_files(stats), excerpt
-        seen = calibrate_model(
-            prepared, to_see, ignore, batch_size, excerpt=excerpt, threads=threads, workers=workers
-        )
+        seen = calibrate_model(prepared, to_see, excerpt=excerpt, threads=threads, workers=workers)
         return seen, excerpt
 
-    job = StaticJob(prepared, form, to_check, to_see, aim, batch_size, ignore, min_sqnr, begun_s)
+    job = StaticJob(prepared, form, to_check, None if stats else to_see, aim, work)
     made, statistics = carry_out(job, observe)
     save(made.model, output, Annotations(annotations))
     if save_plan is not None:
@@ -184,8 +176,8 @@ def quantize(
         statistics.save(save_stats)
     report_quantization(prepared, made.plan, Written(made, model, output), as_json)
     if report is not None:
-        reading = Reading(batch_size, ignore, feedback)
-        write_report((model, output, check or samples), report, reading, BesideFiles(made.plan))
+        compared = replace(reading, source=check or samples)
+        write_report((model, output, compared), report, BesideFiles(made.plan))
 
 
 @click.command("quantize-dynamic")
@@ -197,10 +189,7 @@ def quantize(
 @objective_option
 @dtype_option
 @annotations_option
-@batch_size_option
-@ignore_option
-@image_options
-@feedback_option
+@samples_options
 @verdict_options
 @click.option("--save-plan", type=PATH, help="Write the plan, as JSON.")
 @report_option
@@ -214,9 +203,7 @@ def quantize_dynamic(
     objective: str,
     dtype: str | None,
     annotations: str,
-    batch_size: int | None,
-    ignore: tuple[str, ...],
-    feedback: dict[str, str],
+    reading: Samples,
     check: Path | None,
     min_sqnr: float | None,
     no_verdict: bool,
@@ -225,7 +212,7 @@ def quantize_dynamic(
     as_json: bool,
 ) -> None:
     """Quantize the weights of MODEL; activations are quantized when it runs. Needs no samples."""
-    begun_s, asked = time.process_time(), Asked(check, min_sqnr, no_verdict)
+    work, asked = Stopwatch(), Asked(check, min_sqnr, no_verdict)
     check_report(report, check)
     outputs = [output, *given(save_plan, report)]
     claim_beside(model, outputs, given(qconfig, check))
@@ -236,13 +223,15 @@ def quantize_dynamic(
     from onnxq.survey.survey import BesideFiles
 
     canonical, plan = plan_dynamic_model(source, qconfig, overrides, target, objective, dtype)
-    trial = dynamic_trial(canonical, asked.source, begun_s, batch_size, ignore, feedback)
+    to_check = asked.as_check(reading)
+    if check is None and reading.feedback:
+        to_check = replace(to_check, samples=reading)  # its names are looked at
+    trial = dynamic_trial(canonical, to_check, work)
     made = make_dynamic(canonical, plan, trial, min_sqnr)
     save(made.model, output, Annotations(annotations))
     if save_plan is not None:
         made.plan.save(save_plan)
     report_dynamic(canonical, made.plan, Written(made, model, output), as_json)
     if report is not None:
-        reading = Reading(batch_size, ignore, feedback)
         beside = BesideFiles(weights=made.plan.decisions)
-        write_report((model, output, check), report, reading, beside)
+        write_report((model, output, replace(reading, source=check)), report, beside)

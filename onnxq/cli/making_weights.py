@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
@@ -11,20 +11,21 @@ import click
 from onnxq.cli.options import (
     PATH,
     annotations_option,
-    batch_size_option,
-    ignore_option,
     json_option,
     output_option,
 )
-from onnxq.cli.reading_options import Reading
 from onnxq.cli.reporting import check_report, report_option, write_report
+from onnxq.cli.samples_options import stateless_samples_options
 from onnxq.cli.steps import claim_beside, given, load_model
 from onnxq.cli.verdicts import Asked, verdict_options
 from onnxq.cli.worker_options import Workers, workers_options
 from onnxq.cli.written import Written, report_weights
+from onnxq.core.stopwatch import Stopwatch
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from onnxq.samples import Samples
 
 
 @click.command("quantize-weights")
@@ -101,8 +102,7 @@ if TYPE_CHECKING:
     help="Keep the codes that are found; the same command goes on from there.",
 )
 @annotations_option
-@batch_size_option
-@ignore_option
+@stateless_samples_options
 @verdict_options
 @workers_options
 @report_option
@@ -123,8 +123,7 @@ def quantize_weights(
     size: float | None,
     journal: Path | None,
     annotations: str,
-    batch_size: int | None,
-    ignore: tuple[str, ...],
+    reading: Samples,
     check: Path | None,
     min_sqnr: float | None,
     no_verdict: bool,
@@ -133,7 +132,7 @@ def quantize_weights(
     workers: Workers,
 ) -> None:
     """Store the weights of MODEL's products in blocks of 2, 4 or 8 bits; activations stay float."""
-    begun_s, asked = time.process_time(), Asked(check, min_sqnr, no_verdict)
+    work, asked = Stopwatch(), Asked(check, min_sqnr, no_verdict)
     check_report(report, check or samples)
     outputs = [output, *given(journal, report)]
     claim_beside(model, outputs, given(samples, check))
@@ -160,14 +159,11 @@ def quantize_weights(
     job = WeightsJob(
         canonical.model,
         request,
-        samples,
+        None if samples is None else replace(reading, source=samples),
         accuracy_level,
         written_as,
-        asked.source,
-        batch_size,
-        ignore,
-        min_sqnr,
-        begun_s,
+        asked.as_check(reading),
+        work,
         aim,
     )
     plan, mixed = plan_job(job)
@@ -180,5 +176,5 @@ def quantize_weights(
         report_weights(canonical, made.plan, mixed, Written(made, model, output), as_json)
     if report is not None:
         beside = BesideFiles(weights=made.plan.dynamic_decisions)
-        reading = Reading(batch_size, ignore, {})
-        write_report((model, output, check or samples), report, reading, beside)
+        compared = replace(reading, source=check or samples)
+        write_report((model, output, compared), report, beside)

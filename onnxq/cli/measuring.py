@@ -2,34 +2,32 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
 
 from onnxq.cli.common_options import say_written
-from onnxq.cli.image_options import image_options
 from onnxq.cli.options import (
     PATH,
-    ignore_option,
     json_option,
     output_option,
     shapes,
     target_option,
 )
+from onnxq.cli.samples_options import stateless_samples_options
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from onnxq.samples import Samples
 
 
 @click.command()
 @click.argument("model", metavar="FLOAT", type=PATH)
 @click.argument("quantized", metavar="QUANTIZED", type=PATH)
 @click.argument("samples", type=PATH, required=False)
-@ignore_option
-@image_options
-@click.option(
-    "--batch", type=click.IntRange(min=1), help="Samples per run; default: the model's, else 1."
-)
+@stateless_samples_options
 @click.option(
     "--shape",
     "given_shapes",
@@ -46,8 +44,7 @@ def bench(
     model: Path,
     quantized: Path,
     samples: Path | None,
-    ignore: tuple[str, ...],
-    batch: int | None,
+    reading: Samples,
     given_shapes: dict[str, tuple[int, ...]],
     runs: int,
     as_json: bool,
@@ -63,10 +60,8 @@ def bench(
     result = run(
         model,
         quantized,
-        samples,
+        replace(reading, source=samples),
         shapes=given_shapes,
-        batch_size=batch,
-        ignore=ignore,
         runs=runs,
     )
     if as_json:
@@ -93,9 +88,9 @@ def costs(output: Path, target: str | None, passes: int) -> None:
     model, `onnxq tune` without --costs measures its own nodes.
     """
     from onnxq.cli.steps import claim
-    from onnxq.clock import measure_costs
     from onnxq.report.progress import progress_bar
     from onnxq.targets.machines import AUTO
+    from onnxq.times.microbenchmarks import measure_costs
 
     claim([output], [])
     with progress_bar("costs") as progress:

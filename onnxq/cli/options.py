@@ -148,11 +148,6 @@ annotations_option = click.option(
     type=click.Choice(["dropped", "kept"]),
     help="Inferred types of tensors and notes of the exporter, without which the file is smaller.",
 )
-batch_size_option = click.option(
-    "--batch-size",
-    type=click.IntRange(min=1),
-    help="Samples per run; default: the model's, else 1.",
-)
 threads_option = click.option(
     "--threads",
     type=click.IntRange(min=1),
@@ -164,16 +159,6 @@ kernel_threads_option = click.option(
     default=1,
     show_default=True,
     help="Of the reference kernels.",
-)
-ignore_option = click.option(
-    "--ignore", multiple=True, metavar="NAME", help="An array in SAMPLES that is no input (labels)."
-)
-feedback_option = click.option(
-    "--feedback",
-    multiple=True,
-    metavar="OUTPUT=INPUT",
-    callback=pair,
-    help="State: this output of a batch is that input of the next one. May be repeated.",
 )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
@@ -12,13 +13,15 @@ from onnxq.cli.options import (
     kernel_threads_option,
     names,
 )
-from onnxq.cli.reading_options import Reading, reading_options
+from onnxq.cli.samples_options import samples_options
 from onnxq.cli.worker_options import Workers, workers_options
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from concurrent.futures import Executor
     from pathlib import Path
+
+    from onnxq.samples import Samples
 
 
 @click.command()
@@ -32,7 +35,7 @@ if TYPE_CHECKING:
     callback=names,
     help="The machines to ask for; see `onnxq targets`.",
 )
-@reading_options
+@samples_options
 @kernel_threads_option
 @workers_options
 @json_option
@@ -42,7 +45,7 @@ def predict(
     machines: tuple[str, ...],
     threads: int,
     as_json: bool,
-    reading: Reading,
+    reading: Samples,
     workers: Workers,
 ) -> None:
     """Predict on which machines the integers of QUANTIZED differ from exact ones.
@@ -57,7 +60,7 @@ def predict(
 def predict_machines(
     paths: tuple[Path, Path | None],
     machines: Sequence[str],
-    reading: Reading,
+    reading: Samples,
     executor: Executor | None,
     threads: int,
     as_json: bool,
@@ -79,11 +82,9 @@ def predict_machines(
 
     with progress_bar("predict") as progress:
         found = run(
-            *paths,
+            paths[0],
+            replace(reading, source=paths[1]),
             machines,
-            batch_size=reading.batch_size,
-            ignore=reading.ignore,
-            feedback=reading.feedback,
             executor=executor,
             threads=threads,
             progress=progress,

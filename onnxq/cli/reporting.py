@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
@@ -9,13 +10,14 @@ import click
 from onnxq.cli.commands import typed_command
 from onnxq.cli.common_options import say_written
 from onnxq.cli.options import PATH, Bound, output_option
-from onnxq.cli.reading_options import Reading, reading_options
+from onnxq.cli.samples_options import samples_options
 from onnxq.cli.worker_options import Workers, workers_options
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
     from pathlib import Path
 
+    from onnxq.samples import Samples
     from onnxq.static.prepared import ModelSource
     from onnxq.survey.survey import BesideFiles
 
@@ -43,7 +45,7 @@ def check_report(report: Path | None, samples: Path | None) -> None:
 @click.argument("quantized", metavar="QUANTIZED", type=PATH)
 @click.argument("samples", type=PATH)
 @output_option
-@reading_options
+@samples_options
 @click.option(
     "--plan", type=PATH, help="The plan of quantize --save-plan: reasons of every decision."
 )
@@ -65,7 +67,7 @@ def report(
     quantized: Path,
     samples: Path,
     output: Path,
-    reading: Reading,
+    reading: Samples,
     plan: Path | None,
     min_sqnr: float | None,
     max_steps: float | None,
@@ -83,17 +85,17 @@ def report(
     from onnxq.survey.survey import BesideFiles
 
     claim_beside(model, [output], [quantized, samples, *given(plan)])
-    check_ignored(reading.ignore, samples)
+    compared = replace(reading, source=samples)
+    check_ignored(compared)
     bounds = Bounds(min_sqnr, max_steps)
     beside = BesideFiles(None if plan is None else Plan.load(plan), bounds=bounds)
     with workers.executor() as executor:
-        write_report((model, quantized, samples), output, reading, beside, executor)
+        write_report((model, quantized, compared), output, beside, executor)
 
 
 def write_report(
-    compared_ones: tuple[ModelSource, ModelSource, object],
+    compared_ones: tuple[ModelSource, ModelSource, Samples],
     path: Path,
-    reading: Reading,
     beside: BesideFiles,
     executor: Executor | None = None,
 ) -> None:
@@ -102,21 +104,19 @@ def write_report(
     Args:
         compared_ones: float model, quantized model, samples.
         path: of the report.
-        reading: how the samples are read.
         beside: plan, search, bounds.
         executor: whose workers run the models; None: this process.
     """
     from onnxq.checking.sides import sides_of
     from onnxq.checking.verify import open_for
     from onnxq.report.progress import progress_bar
-    from onnxq.samples.state import as_feedback
     from onnxq.survey.verified import compared
 
     model, quantized, samples = compared_ones
-    sides, state = sides_of(model, quantized), as_feedback(reading.feedback)
-    batches = open_for(sides, samples, reading.batch_size, reading.ignore, state)
+    sides = sides_of(model, quantized)
+    batches = open_for(sides, samples)
     with progress_bar("report") as progress:
-        found = compared(sides, batches, state, progress, executor)
+        found = compared(sides, batches, samples.feedback, progress, executor)
     found.write(path, beside, typed_command())
     say_written(f"{path}: the report; open it in a browser")
     found.findings.check(beside.bounds.min_sqnr_db, beside.bounds.max_steps)

@@ -11,15 +11,12 @@ from typing import TYPE_CHECKING
 import click
 
 from onnxq.cli.end_options import Ends, ends_options
-from onnxq.cli.image_options import image_options, image_words
+from onnxq.cli.image_options import image_words
 from onnxq.cli.options import (
     PATH,
     Bound,
     annotations_option,
-    batch_size_option,
     choice_option,
-    feedback_option,
-    ignore_option,
     json_option,
     names,
     output_option,
@@ -28,9 +25,16 @@ from onnxq.cli.options import (
     set_option,
     target_option,
 )
-from onnxq.cli.reading_options import Reading
 from onnxq.cli.reporting import report_option, write_report
-from onnxq.cli.steps import asked_mapping, claim_beside, claim_folder, given, load_model
+from onnxq.cli.samples_options import samples_options
+from onnxq.cli.steps import (
+    asked_mapping,
+    asked_target,
+    claim_beside,
+    claim_folder,
+    given,
+    load_model,
+)
 from onnxq.cli.worker_options import Workers, workers_options
 from onnxq.report.detail import is_quiet
 from onnxq.report.wrapping import say
@@ -40,6 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from onnxq.samples import Samples
     from onnxq.tuning.tuned import Tuned
 
 
@@ -120,10 +125,7 @@ if TYPE_CHECKING:
 @target_option
 @range_reduction_option
 @ends_options
-@batch_size_option
-@ignore_option
-@image_options
-@feedback_option
+@samples_options
 @workers_options
 @annotations_option
 @json_option
@@ -152,9 +154,7 @@ def tune(
     target: str | None,
     range_reduction: str | None,
     ends: Ends,
-    batch_size: int | None,
-    ignore: tuple[str, ...],
-    feedback: dict[str, str],
+    reading: Samples,
     workers: Workers,
     annotations: str,
     as_json: bool,
@@ -170,9 +170,10 @@ def tune(
     kept = SearchFiles(output, front, save_qconfig, report)
     kept.claim(model, given(journal), [samples, *given(qconfig, check, costs)])
     source = load_model(model, [output])
-    from onnxq.costs import Costs
+    from onnxq.checking.check import Check
     from onnxq.report.progress import progress_bar
     from onnxq.samples.held_apart import EVERY
+    from onnxq.times import Costs
     from onnxq.tuning.judging.goal import Aim, Goal
     from onnxq.tuning.tune import tune as search
     from onnxq.tuning.tuned import MissedGoalWarning
@@ -187,17 +188,12 @@ def tune(
         warnings.simplefilter("ignore", MissedGoalWarning)  # the error below says it
         tuned = search(
             source,
-            samples,
+            replace(reading, source=samples),
             metric=metric,
             goal=goal,
             qconfig=mapping,
-            target=target,
-            feedback=feedback,
-            range_reduction=range_reduction,
-            batch_size=batch_size,
-            ignore=ignore,
-            check=check,
-            hold_apart=hold_apart or EVERY,
+            target=asked_target(target, range_reduction),
+            check=Check(hold_apart=hold_apart or EVERY) if check is None else check,
             improve=improve,
             input_codes=ends.input_codes,
             output_codes=ends.outputs,
@@ -210,18 +206,18 @@ def tune(
         "--target": target,
         "--range-reduction": range_reduction,
         "--costs": costs,
-        "--batch-size": batch_size,
+        "--batch-size": reading.batch_size,
         "--annotations": None if annotations == "dropped" else annotations,
         "--hold-apart": None if check is not None else hold_apart or EVERY,
     }
-    reading = Reading(batch_size, (*ignore, *tuned.labels), feedback)
+    reading = replace(reading, ignore=(*reading.ignore, *tuned.labels))
     more = [*_reading_words(reading), *image_words(samples), *ends.words]
     found = kept.write(tuned, annotations)
     _measure_files(tuned, model, None if tuned.missed else output)
     command = ["onnxq", "quantize", str(model), os.fspath(samples), "-o", str(output)]
     _report(tuned, None if found is None else _again(command, found, options, more), as_json)
     if report is not None:
-        _write_page(tuned, kept, (model, check or samples), reading)
+        _write_page(tuned, kept, model, replace(reading, source=check or samples))
     _check_reached(tuned, output)
 
 
@@ -268,21 +264,21 @@ class SearchFiles:
         return self.qconfig or _chosen(tuned, points)
 
 
-def _write_page(tuned: Tuned, kept: SearchFiles, read: tuple[Path, Path], reading: Reading) -> None:
+def _write_page(tuned: Tuned, kept: SearchFiles, model: Path, samples: Samples) -> None:
     """Writes the HTML report on the best model, whether or not it was written itself.
 
     Args:
         tuned: what was found.
         kept: with a report.
-        read: the float model, and the samples that both are run on.
-        reading: how samples are read.
+        model: in float.
+        samples: that both are run on.
     """
     from onnxq.survey.survey import BesideFiles
 
     assert kept.report is not None
     beside = BesideFiles(tuned.plan, tuned=tuned, notes=tuned.missed)
     best = tuned.model if tuned.missed else kept.output
-    write_report((read[0], best, read[1]), kept.report, reading, beside)
+    write_report((model, best, samples), kept.report, beside)
 
 
 def _check_reached(tuned: Tuned, output: Path) -> None:
@@ -337,7 +333,7 @@ def _again(
     return shlex.join([*command, *words, *more])
 
 
-def _reading_words(reading: Reading) -> list[str]:
+def _reading_words(reading: Samples) -> list[str]:
     """Options that say which arrays of the samples are no inputs, and which go round."""
     return [
         *(f"--ignore={name}" for name in reading.ignore),

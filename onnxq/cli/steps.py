@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from onnxq.cli.end_options import NO_ENDS, Ends
@@ -12,15 +13,21 @@ from onnxq.errors import OutputError
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     import onnx_ir as ir
 
     from onnxq.dynamic.dynamic_decision import DynamicPlan
     from onnxq.qconfig import QConfigMapping
+    from onnxq.samples import Samples
     from onnxq.samples.excerpt import Excerpt
     from onnxq.static.calibrate import Checkpoint, Statistics
     from onnxq.static.prepared import Prepared
+    from onnxq.targets import Target
+
+
+NO_STATE: Mapping[str, str] = MappingProxyType({})
+"""No output of a batch is an input of the next one."""
 
 
 def given(*paths: Path | None) -> list[Path]:
@@ -138,7 +145,18 @@ def asked_mapping(
         wanted(mapping.improve)
     if choice is not None:
         mapping = (mapping or default_qconfig_mapping(backend)).set_choice(Choice(choice))
+    if mapping is None and backend:  # a target that is a value says no backend
+        return default_qconfig_mapping(backend)
     return mapping
+
+
+def asked_target(target: str | None, range_reduction: str | None) -> str | Target | None:
+    """The target that the options name."""
+    from onnxq import targets
+
+    if range_reduction is None:
+        return target
+    return targets.resolve(target).with_range_reduction(range_reduction)
 
 
 def prepare_model(
@@ -146,7 +164,7 @@ def prepare_model(
     qconfig: Path | None,
     overrides: tuple[str, ...],
     target: str | None,
-    feedback: dict[str, str] | None = None,
+    feedback: Mapping[str, str] = NO_STATE,
     range_reduction: str | None = None,
     choice: str | None = None,
     ends: Ends = NO_ENDS,
@@ -154,19 +172,16 @@ def prepare_model(
     improve: tuple[str, ...] = (),
 ) -> Prepared:
     """A Prepared of the model, with the configuration, target and costs that were named."""
-    from onnxq.costs import Costs
     from onnxq.static.prepare import prepare
-    from onnxq.targets.range_reduction import as_range_reduction
+    from onnxq.times import Costs
 
-    if range_reduction is not None:
-        as_range_reduction(range_reduction)
+    machine = asked_target(target, range_reduction)
     mapping = asked_mapping(qconfig, overrides, target, choice, improve)
     return prepare(
         model,
         mapping,
-        target,
+        machine,
         feedback,
-        range_reduction,
         input_codes=ends.input_codes,
         output_codes=ends.outputs,
         costs=None if costs is None else Costs.load(costs),
@@ -175,9 +190,7 @@ def prepare_model(
 
 def calibrate_model(
     prepared: Prepared,
-    samples: object,
-    ignore: tuple[str, ...],
-    batch_size: int | None,
+    samples: Samples,
     previous: Statistics | None = None,
     shard: tuple[int, int] = (0, 1),
     stopped: threading.Event | None = None,
@@ -188,12 +201,10 @@ def calibrate_model(
 ) -> Statistics:
     """Statistics of the samples, from the first on; those that `previous` has are not run again."""
     from onnxq.report.progress import progress_bar
-    from onnxq.samples import input_specs, open_samples
+    from onnxq.samples import open_samples
     from onnxq.static.calibrate import Shard, calibrate
 
-    assert samples is not None
-    specs = input_specs(prepared.model, prepared.feedback.values())
-    batches = open_samples(samples, specs, batch_size, ignore)
+    batches = open_samples(samples, prepared.inputs)
     if excerpt is not None:
         batches = excerpt.watching(batches)
 

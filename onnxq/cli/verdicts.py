@@ -1,8 +1,8 @@
-"""Options on the verdict of a quantized model, which `quantize` and `quantize-dynamic` share."""
+"""Options on the verdict of a quantized model, which the commands that make one share."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
 import click
@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from onnxq.checking.with_verdict import Check
+    from onnxq.checking.check import Check
+    from onnxq.samples import Samples
 
 Command = TypeVar("Command", bound="Callable[..., object]")
 
@@ -63,11 +64,16 @@ class Asked:
         if self.no_verdict and (self.check is not None or self.min_sqnr is not None):
             raise click.UsageError("--no-verdict leaves nothing for --check and --min-sqnr.")
 
-    @property
-    def source(self) -> Path | Check:
-        """Samples or a Check, as the pipeline takes them."""
-        from onnxq.checking.with_verdict import Check
+    def as_check(self, reading: Samples, hold_apart: int | None = None) -> Check:
+        """The options as one value.
 
-        if self.check is not None:
-            return self.check
-        return Check.NONE if self.no_verdict else Check.CALIBRATION
+        Args:
+            reading: how samples are read.
+            hold_apart: one batch of the samples in so many; None: none.
+        """
+        from onnxq.checking.check import Check
+
+        if self.no_verdict:
+            return Check.NONE
+        samples = self.check if self.check is None else replace(reading, source=self.check)
+        return Check(samples, hold_apart, self.min_sqnr)

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
 
 from onnxq.cli.options import PATH, Bound, json_option
-from onnxq.cli.reading_options import Reading, reading_options
+from onnxq.cli.samples_options import samples_options
 from onnxq.cli.worker_options import Workers, workers_options
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from onnxq.samples import Samples
 
 
 @click.command()
 @click.argument("model", metavar="FLOAT", type=PATH)
 @click.argument("quantized", type=PATH)
 @click.argument("samples", type=PATH)
-@reading_options
+@samples_options
 @click.option(
     "--min-sqnr",
     type=Bound(),
@@ -44,7 +47,7 @@ def verify(
     max_steps: float | None,
     only: tuple[str, ...],
     as_json: bool,
-    reading: Reading,
+    reading: Samples,
     workers: Workers,
 ) -> None:
     """Run both models on SAMPLES side by side: what did quantization change?
@@ -64,10 +67,7 @@ def verify(
         findings = run(
             model,
             quantized,
-            samples,
-            batch_size=reading.batch_size,
-            ignore=reading.ignore,
-            feedback=reading.feedback,
+            replace(reading, source=samples),
             executor=executor,
             only=only or EVERYTHING,
             progress=progress,

@@ -23,16 +23,16 @@ from onnxq.language.decoder import IDS, Decoder
 from onnxq.ort.cached_attention import is_cached_attention
 from onnxq.ort.runtime import open_session
 from onnxq.qparams import MIN_SCALE
-from onnxq.samples import input_specs, open_samples
+from onnxq.samples import Samples, input_specs, open_samples
+from onnxq.samples.samples import without_state
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
     import onnx
 
     from onnxq.core.arrays import Array, Singles
-    from onnxq.samples import Samples
 
     Batch = Mapping[str, Array]
 
@@ -44,9 +44,6 @@ BITS = 8
 def quantize_cache(
     model: str | Path | onnx.ModelProto | ir.Model,
     samples: str | Path | Samples | Batch | Iterable[Batch],
-    *,
-    batch_size: int | None = None,
-    ignore: Collection[str] = (),
 ) -> ir.Model:
     """The decoder with keys and values of its cache in int8.
 
@@ -58,8 +55,6 @@ def quantize_cache(
             writes it; it is not changed.
         samples: texts whose keys and values scales are made of, as `onnxq.metrics.as_samples` makes
             them: a file or folder, arrays, or batches.
-        batch_size: samples per run; None: the model's static batch, else 1.
-        ignore: names of arrays in the samples that are no inputs.
 
     Returns:
         The model, to be written by `onnxq.save`.
@@ -72,7 +67,8 @@ def quantize_cache(
     source = io.load(model)
     decoder = Decoder.of(source)
     _check(source, decoder)
-    opened = open_samples(samples, input_specs(source), batch_size, ignore)
+    given = without_state(Samples.of(samples), "quantize_cache")
+    opened = open_samples(given, input_specs(source))
     reach = _reach(source, decoder, opened)
     made = source.clone()
     names = FreeNames(made)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import re
 from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -14,6 +15,14 @@ from onnxq.ort.facts import Conversion, Rounding
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+# ONNX Runtime renames "conv1" to "conv1_token_12" (layouts), "mm" to "mm/MatMulAddFusion"
+_RENAMED = re.compile(r"(/\w+Fusion)?(_token_\d+)?$")
+
+
+def original_name(name: str) -> str:
+    """The name that a node of the optimized graph had in the file."""
+    return _RENAMED.sub("", name, count=1)
 
 
 class NodeKind(enum.Enum):

@@ -149,10 +149,11 @@ def print_diagnosis(console: Console, found: Diagnosis) -> None:
 def _target() -> tuple[str, bool]:
     """(target of this machine, whether its times are known); nothing where a package is missing."""
     try:
-        from onnxq import costs, targets  # here: they need packages that may be missing
+        from onnxq import targets  # here: they need packages that may be missing
+        from onnxq.times import costs_of
 
         name = targets.find(targets.AUTO).name
-        return name, costs.of(name) is not None
+        return name, costs_of(name) is not None
     except ImportError:
         return "", False
 

@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from onnxq.checking.findings import Execution
-    from onnxq.costs import Costs
     from onnxq.qconfig import QConfigMapping
     from onnxq.report.summary import Summary
     from onnxq.static.prepared import ModelSource, Prepared
     from onnxq.static.statistics import Statistics
     from onnxq.targets import Target
+    from onnxq.times import Costs
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from onnxq.checking.execution import execution_in, original_name
+from onnxq.checking.execution import execution_in
 from onnxq.checking.inventory import inventory
 from onnxq.core.brief import size_text
 from onnxq.errors import ModelError, counted
@@ -17,7 +17,7 @@ from onnxq.graph.coded import INPUTS_KEY, OUTPUTS_KEY, read_coded
 from onnxq.graph.saving import saved_bytes
 from onnxq.language.decoder import Decoder
 from onnxq.ort import runtime
-from onnxq.ort.node_kinds import NodeKind
+from onnxq.ort.node_kinds import NodeKind, original_name
 from onnxq.page.card import Table, card
 from onnxq.report import json_values
 from onnxq.report.console import open_console, print_execution

@@ -31,17 +31,18 @@ codes, samples may be the numbers that these stand for.
 
 from __future__ import annotations
 
-from onnxq.samples.batches import Samples
+from onnxq.samples.batches import Batches
 from onnxq.samples.images import Images
 from onnxq.samples.inputs import InputSpec, as_taken, input_specs
-from onnxq.samples.sources import is_one_shot, open_samples
+from onnxq.samples.samples import Samples
+from onnxq.samples.sources import open_samples
 
 __all__ = [
+    "Batches",
     "Images",
     "InputSpec",
     "Samples",
     "as_taken",
     "input_specs",
-    "is_one_shot",
     "open_samples",
 ]

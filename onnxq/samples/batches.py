@@ -1,4 +1,4 @@
-"""Samples: batches of {input name: array}, and the parts that travel to other processes."""
+"""Batches of {input name: array} for a model, and the parts that travel to other processes."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ PART_BYTES = 1 << 23
 
 
 @dataclass(frozen=True, slots=True)
-class Samples:
+class Batches:
     """Batches of {input name: array}; every `iter()` begins at the first one again.
 
     Attributes:
         where: what they are, for messages.
         count: number of batches, where it is known beforehand.
         produce: called once per iteration.
-        cut: gives the batches from one number up to another as Samples that can be pickled, and
+        cut: gives the batches from one number up to another as Batches that can be pickled, and
             read anywhere without those before them; None: the source has no such parts.
         ended: asked before each batch or part, whether these are enough; None: all are wanted.
     """
@@ -37,7 +37,7 @@ class Samples:
     where: str
     count: int | None
     produce: Callable[[], Iterator[Batch]]
-    cut: Callable[[int, int], Samples] | None = None
+    cut: Callable[[int, int], Batches] | None = None
     ended: Callable[[], bool] | None = None
 
     def __repr__(self) -> str:
@@ -51,11 +51,11 @@ class Samples:
         ended = self.ended
         return batches if ended is None else itertools.takewhile(lambda _: not ended(), batches)
 
-    def until(self, ended: Callable[[], bool]) -> Samples:
+    def until(self, ended: Callable[[], bool]) -> Batches:
         """The same as long as the function does not say that these are enough."""
         return replace(self, ended=ended)
 
-    def parts(self, size: int) -> Iterator[Samples]:
+    def parts(self, size: int) -> Iterator[Batches]:
         """Parts of so many batches in order, each of which can be pickled.
 
         A part of .npy files is their names and rows; others are their batches, PART_BYTES of them
@@ -76,10 +76,10 @@ class Samples:
         if held:
             yield self._held(held)
 
-    def _held(self, batches: Sequence[Batch]) -> Samples:
-        return Samples(self.where, len(batches), partial(iter, batches))
+    def _held(self, batches: Sequence[Batch]) -> Batches:
+        return Batches(self.where, len(batches), partial(iter, batches))
 
-    def in_memory(self) -> Samples:
+    def in_memory(self) -> Batches:
         """All batches, read now, for a source that can be gone through once."""
         return self._held(list(self))
 

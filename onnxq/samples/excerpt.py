@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from onnxq.samples.batches import Samples
+from onnxq.samples.batches import Batches
 from onnxq.samples.inputs import has_dynamic_batch
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class Excerpt:
         self._seen = 0
         self._stride = 1
 
-    def watching(self, samples: Samples) -> Samples:
+    def watching(self, samples: Batches) -> Batches:
         """The same samples; a few of them are kept as they are read."""
 
         def produce() -> Iterator[Batch]:
@@ -50,7 +50,7 @@ class Excerpt:
                 yield batch
                 self.offer(batch)
 
-        return Samples(samples.where, samples.count, produce)
+        return Batches(samples.where, samples.count, produce)
 
     def offer(self, batch: Mapping[str, Array]) -> None:
         """Counts a batch, and keeps a copy of its first rows if its turn has come."""

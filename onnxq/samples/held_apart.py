@@ -10,7 +10,7 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from onnxq.errors import CalibrationError, QConfigError, ordinal
-from onnxq.samples.batches import Samples
+from onnxq.samples.batches import Batches
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -21,7 +21,7 @@ EVERY = 4
 """One batch in so many is held apart where the caller names no number."""
 
 
-def held_apart(samples: Samples, every: int = EVERY) -> tuple[Samples, Samples]:
+def held_apart(samples: Batches, every: int = EVERY) -> tuple[Batches, Batches]:
     """(the others, every n-th batch): the same ones whatever runs on them, and in their order.
 
     Args:
@@ -43,8 +43,8 @@ def held_apart(samples: Samples, every: int = EVERY) -> tuple[Samples, Samples]:
     apart = None if samples.count is None else samples.count // every
     rest = None if samples.count is None or apart is None else samples.count - apart
     return (
-        Samples(samples.where, rest, _some(samples, lambda i: not is_last(i, every))),
-        Samples(
+        Batches(samples.where, rest, _some(samples, lambda i: not is_last(i, every))),
+        Batches(
             f"{samples.where}, every {ordinal(every)}",
             apart,
             _some(samples, lambda i: is_last(i, every)),
@@ -70,7 +70,7 @@ def check_every(every: object) -> None:
         )
 
 
-def _some(samples: Samples, has: Callable[[int], bool]) -> Callable[[], Iterator[Batch]]:
+def _some(samples: Batches, has: Callable[[int], bool]) -> Callable[[], Iterator[Batch]]:
     """Goes through the batches whose numbers are among them."""
 
     def produce() -> Iterator[Batch]:

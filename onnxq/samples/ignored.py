@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,27 +13,30 @@ from onnxq.samples.columns import npz_columns
 from onnxq.samples.items import TENSORS, folder_files
 from onnxq.samples.tensor_file import tensor_columns
 
+if TYPE_CHECKING:
+    from onnxq.samples.samples import Samples
 
-def check_ignored(ignore: Collection[str], *sources: object) -> None:
+
+def check_ignored(*samples: Samples | None) -> None:
     """Refuses a name to ignore that no array has, in any of the sources.
 
-    Sources whose names show only as they are read (generators, lists of batches, opened Samples)
+    Sources whose names show only as they are read (generators, lists of batches, opened Batches)
     are taken to have them all. Of a folder, files are looked at until all names were found.
 
     Args:
-        ignore: names.
-        sources: samples as of `open_samples`, all those that the names are for; None: none.
+        samples: all those that the names are for; None: none.
 
     Raises:
         CalibrationError: with the nearest name; or a file is unreadable.
     """
-    given = [source for source in sources if source is not None]
+    given = [each.source for each in samples if each is not None and each.source is not None]
+    ignore = dict.fromkeys(name for each in samples if each for name in each.ignore)
     if not ignore or not given or not all(_is_known(source) for source in given):
         return
     seen: dict[str, None] = {}
     for name in (name for source in given for name in _names(source)):
         seen[name] = None
-        if seen.keys() >= set(ignore):
+        if seen.keys() >= ignore.keys():
             return
     lacking = next(name for name in ignore if name not in seen)
     raise CalibrationError(

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from onnxq.core.arrays import Array
+    from onnxq.samples.samples import Samples
 
 
 TENSORS = ".safetensors"
@@ -76,30 +77,22 @@ def folder_files(folder: Path, where: str) -> list[Path]:
 
 
 def batches_of_folder(
-    files: Sequence[Path],
-    inputs: Sequence[InputSpec],
-    batch_size: int | None,
-    ignore: Collection[str],
-    where: str,
+    files: Sequence[Path], samples: Samples, inputs: Sequence[InputSpec], where: str
 ) -> Iterator[Batch]:
-    """Batches from files with one sample or one batch each."""
-    items = (_read(path, inputs, ignore) for path in files)
-    return _batches(items, inputs, batch_size, where)
+    """Batches from files with one sample or one batch each, read as the samples say."""
+    items = (_read(path, inputs, samples.ignore) for path in files)
+    return _batches(items, inputs, samples.batch_size, where)
 
 
 def batches_of_iterable(
-    source: Iterable[object],
-    inputs: Sequence[InputSpec],
-    batch_size: int | None,
-    ignore: Collection[str],
-    where: str,
+    source: Iterable[object], samples: Samples, inputs: Sequence[InputSpec], where: str
 ) -> Iterator[Batch]:
     """Batches from dicts, tuples, arrays or tensors with one sample or one batch each."""
     items = (
-        _convert(item, inputs, ignore, f"{where} item {number}")
+        _convert(item, inputs, samples.ignore, f"{where} item {number}")
         for number, item in enumerate(source)
     )
-    return _batches(items, inputs, batch_size, where)
+    return _batches(items, inputs, samples.batch_size, where)
 
 
 def _read(path: Path, inputs: Sequence[InputSpec], ignore: Collection[str]) -> _Item:

@@ -7,6 +7,7 @@ more than the model has inputs, that entry is the array "labels".
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,11 +16,12 @@ import numpy as np
 
 from onnxq.core.memory import bytes_to_keep
 from onnxq.errors import CalibrationError
-from onnxq.samples.batches import Samples
+from onnxq.samples.batches import Batches
 from onnxq.samples.columns import npz_columns
 from onnxq.samples.images import Images
 from onnxq.samples.inputs import InputSpec
 from onnxq.samples.items import TENSORS, folder_files
+from onnxq.samples.samples import Samples
 from onnxq.samples.sources import open_samples
 from onnxq.samples.tensor_file import tensor_columns
 
@@ -30,34 +32,27 @@ LABELS = "labels"
 """Name of the entry of a tuple that is no input."""
 
 
-def open_labelled(
-    source: object,
-    inputs: Sequence[InputSpec],
-    batch_size: int | None = None,
-    ignore: Collection[str] = (),
-) -> Samples:
+def open_labelled(samples: object, inputs: Sequence[InputSpec]) -> Batches:
     """Samples of which each batch holds the inputs and every other array; they are in memory.
 
     A source that can be gone through once is kept.
 
     Args:
-        source: as of `open_samples`.
+        samples: as of `open_samples`; arrays that they ignore are neither inputs nor labels.
         inputs: of the model.
-        batch_size: samples per batch; None: the model's static batch, else 1.
-        ignore: names of arrays that are neither inputs nor labels.
 
     Raises:
         CalibrationError: as `open_samples`; or the samples do not fit into memory.
     """
-    if isinstance(source, Samples):
-        return _in_memory(source)
-    if isinstance(source, Images):
-        return _in_memory(open_samples(source, inputs, batch_size, ignore))
+    given = Samples.of(samples)
+    source = given.source
+    if isinstance(source, Batches | Images):
+        return _in_memory(open_samples(given, inputs))
     if not isinstance(source, str | Path | Mapping | np.ndarray):
         source = list(_items(source))
     labels = _labels(source, {spec.name for spec in inputs}, sum(not s.optional for s in inputs))
-    specs = [InputSpec(n, kind, None) for n, kind in labels.items() if n not in ignore]
-    return _in_memory(open_samples(source, (*inputs, *specs), batch_size, ignore))
+    specs = [InputSpec(n, kind, None) for n, kind in labels.items() if n not in given.ignore]
+    return _in_memory(open_samples(replace(given, source=source), (*inputs, *specs)))
 
 
 def _items(source: object) -> Iterator[object]:
@@ -110,7 +105,7 @@ def _type_of(value: object) -> np.dtype[np.generic]:
     return np.asarray(value, np.float32 if isinstance(value, float) else None).dtype
 
 
-def _in_memory(samples: Samples) -> Samples:
+def _in_memory(samples: Batches) -> Batches:
     """All batches, read now.
 
     Raises:
@@ -128,4 +123,4 @@ def _in_memory(samples: Samples) -> Samples:
                 f"{most / 1e9:.1f} GB may be kept in memory, where every candidate is run on them. "
                 "Give fewer; some hundred samples tell candidates apart."
             )
-    return Samples(samples.where, len(batches), partial(iter, batches))
+    return Batches(samples.where, len(batches), partial(iter, batches))

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from concurrent.futures import Executor
 
-    from onnxq.samples.batches import Samples
+    from onnxq.samples.batches import Batches
     from onnxq.samples.inputs import Batch
 
 Result = TypeVar("Result")
@@ -39,7 +39,7 @@ class SamplePart:
     """
 
     first: int
-    samples: Samples
+    samples: Batches
 
     @property
     def numbers(self) -> range:
@@ -52,7 +52,7 @@ class SamplePart:
         return f"{self.samples.where}, {numbers}"
 
 
-def parts(samples: Samples, workers: int, first: int = 0) -> Iterator[SamplePart]:
+def parts(samples: Batches, workers: int, first: int = 0) -> Iterator[SamplePart]:
     """Parts of the samples, in order.
 
     Args:
@@ -85,7 +85,7 @@ def over_batches(
     executor: Executor | None,
     here: Callable[[], Callable[[Batch], Result]],
     away: Callable[[], Callable[[Batch], Result]],
-    samples: Samples,
+    samples: Batches,
     progress: Callable[[int, int | None], None] | None,
 ) -> Iterator[Result]:
     """Result of each batch, in order.
@@ -116,7 +116,7 @@ def _results(
     executor: Executor | None,
     here: Callable[[], Callable[[Batch], Result]],
     away: Callable[[], Callable[[Batch], Result]],
-    samples: Samples,
+    samples: Batches,
 ) -> Iterator[Result]:
     if executor is None:
         yield from map(here(), samples)

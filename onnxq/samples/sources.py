@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -12,7 +12,7 @@ import numpy as np
 
 from onnxq.core.regular import why_no_file
 from onnxq.errors import CalibrationError, kind_of
-from onnxq.samples.batches import Samples
+from onnxq.samples.batches import Batches
 from onnxq.samples.columns import memory_column, npy_column, npz_columns
 from onnxq.samples.images import Images
 from onnxq.samples.inputs import (
@@ -25,6 +25,7 @@ from onnxq.samples.inputs import (
     only_input,
 )
 from onnxq.samples.items import TENSORS, batches_of_folder, batches_of_iterable, folder_files
+from onnxq.samples.samples import Samples
 from onnxq.samples.table import samples_of_table
 from onnxq.samples.tensor_file import tensor_columns
 
@@ -32,13 +33,8 @@ OF_STATISTICS = frozenset(["header", "batches", "checks", "counts"])
 """Arrays that every .stats file holds (see onnxq.static.statistics)."""
 
 
-def open_samples(
-    source: object,
-    inputs: Sequence[InputSpec],
-    batch_size: int | None = None,
-    ignore: Collection[str] = (),
-) -> Samples:
-    """Samples for a model, from any source that `onnxq.samples` lists; Samples stay as they are.
+def open_samples(samples: object, inputs: Sequence[InputSpec]) -> Batches:
+    """Batches for a model, from Samples or a source alone; Batches stay as they are.
 
     Inputs that are codes may come as the numbers that these stand for, and numbers as codes.
 
@@ -46,30 +42,28 @@ def open_samples(
     can be gone through once.
 
     Args:
-        source: path, Images, arrays, iterable, or a function that returns an iterable.
+        samples: Samples, or a source that `onnxq.samples` lists.
         inputs: what the model wants; see `input_specs`.
-        batch_size: samples per batch; None: the model's static batch, else 1.
-        ignore: names of arrays that are no inputs (labels).
 
     Raises:
         CalibrationError: a file that is missing or unreadable; no samples; another name, dtype or
             shape than the model's; left-over samples with a static batch. While they are read: NaN,
             Inf.
     """
-    _check_options(batch_size, ignore)
-    if isinstance(source, Samples):
-        return source
+    given = Samples.of(samples)
+    if isinstance(given.source, Batches):
+        return given.source
     check_tensors(inputs, "samples")
-    opened = _open(source, inputs, batch_size, ignore)
+    opened = _open(given, inputs)
     if all(spec.coded is None for spec in inputs):
         return opened
     return _taken(opened, inputs)
 
 
-def _taken(samples: Samples, inputs: Sequence[InputSpec]) -> Samples:
+def _taken(samples: Batches, inputs: Sequence[InputSpec]) -> Batches:
     """The samples in the form that the model takes."""
     cut = samples.cut
-    return Samples(
+    return Batches(
         samples.where,
         samples.count,
         partial(_batches_as_taken, samples, inputs),
@@ -77,21 +71,17 @@ def _taken(samples: Samples, inputs: Sequence[InputSpec]) -> Samples:
     )
 
 
-def _batches_as_taken(samples: Samples, inputs: Sequence[InputSpec]) -> Iterator[Batch]:
+def _batches_as_taken(samples: Batches, inputs: Sequence[InputSpec]) -> Iterator[Batch]:
     return (as_taken(batch, inputs) for batch in samples)
 
 
-def _open(
-    source: object,
-    inputs: Sequence[InputSpec],
-    batch_size: int | None,
-    ignore: Collection[str],
-) -> Samples:
-    """Samples as the source holds them."""
+def _open(samples: Samples, inputs: Sequence[InputSpec]) -> Batches:
+    """Batches as the source holds them."""
+    source, batch_size = samples.source, samples.batch_size
     if isinstance(source, str | Path):
-        return _open_path(Path(source), inputs, batch_size, ignore)
+        return _open_path(Path(source), samples, inputs)
     if isinstance(source, Images):
-        return _open_iterable(source.arrays(inputs), inputs, batch_size, ignore)
+        return _open_iterable(source.arrays(inputs), samples, inputs)
     if isinstance(source, np.ndarray):
         name = only_input(inputs, "samples array").name
         return samples_of_table(
@@ -101,43 +91,22 @@ def _open(
         columns = {
             str(name): memory_column(np.asarray(array), f"samples, array '{name}'")
             for name, array in source.items()
-            if name not in ignore
+            if name not in samples.ignore
         }
         return samples_of_table(columns, inputs, batch_size, "samples")
-    return _open_iterable(source, inputs, batch_size, ignore)
+    return _open_iterable(source, samples, inputs)
 
 
-def is_one_shot(source: object) -> bool:
-    """Whether the source may be empty when it is gone through a second time."""
-    return isinstance(source, Iterator) or callable(getattr(source, "get_next", None))
-
-
-def _check_options(batch_size: object, ignore: object) -> None:
-    """Refuses what is no number and no collection of names: a text would match by its letters."""
-    whole = isinstance(batch_size, int | np.integer) and not isinstance(batch_size, bool)
-    if batch_size is not None and not whole:
-        raise CalibrationError(
-            f"samples: batch size {batch_size!r}; wanted a whole number from 1, or None for the "
-            "model's own."
-        )
-    if isinstance(ignore, str) or not isinstance(ignore, Collection):
-        raise CalibrationError(
-            f"samples: names to ignore are {ignore!r}; wanted a list of names, such as ['labels']."
-        )
-
-
-def _open_path(
-    path: Path, inputs: Sequence[InputSpec], batch_size: int | None, ignore: Collection[str]
-) -> Samples:
-    where = f"samples '{path}'"
+def _open_path(path: Path, samples: Samples, inputs: Sequence[InputSpec]) -> Batches:
+    where, batch_size, ignore = f"samples '{path}'", samples.batch_size, samples.ignore
     if path.is_dir():
         files = folder_files(path, where)
 
-        def batches(some: Sequence[Path]) -> Samples:
-            produce = partial(batches_of_folder, some, inputs, batch_size, ignore, where)
-            return Samples(where, _count(len(some), inputs, batch_size, where), produce)
+        def batches(some: Sequence[Path]) -> Batches:
+            produce = partial(batches_of_folder, some, samples, inputs, where)
+            return Batches(where, _count(len(some), inputs, batch_size, where), produce)
 
-        def cut(first: int, stop: int) -> Samples:
+        def cut(first: int, stop: int) -> Batches:
             # other processes may be in another folder
             return batches([file.absolute() for file in files[first:stop]])
 
@@ -158,15 +127,13 @@ def _open_path(
     if found.keys() >= OF_STATISTICS and not any(s.name in OF_STATISTICS for s in inputs):
         raise CalibrationError(
             f"{where} are statistics of an earlier calibration. Give them in place of samples: "
-            "--stats FILE (in Python statistics=Statistics.load(path))."
+            "--stats FILE (in Python Statistics.load(path))."
         )
     columns = {n: c for n, c in found.items() if n not in ignore}
     return samples_of_table(columns, inputs, batch_size, where)
 
 
-def _open_iterable(
-    source: object, inputs: Sequence[InputSpec], batch_size: int | None, ignore: Collection[str]
-) -> Samples:
+def _open_iterable(source: object, samples: Samples, inputs: Sequence[InputSpec]) -> Batches:
     where = "samples"
     produce: Callable[[], Iterable[object]]
     if callable(getattr(source, "get_next", None)):
@@ -184,10 +151,8 @@ def _open_iterable(
             f"samples are {kind_of(source)}; wanted a path, arrays by input name, or an "
             "iterable of batches."
         )
-    count = _count(_length_of(source), inputs, batch_size, where)
-    return Samples(
-        where, count, lambda: batches_of_iterable(produce(), inputs, batch_size, ignore, where)
-    )
+    count = _count(_length_of(source), inputs, samples.batch_size, where)
+    return Batches(where, count, lambda: batches_of_iterable(produce(), samples, inputs, where))
 
 
 def _length_of(source: object) -> int | None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from onnxq.core.arrays import Array
-    from onnxq.samples import InputSpec
+    from onnxq.samples.inputs import InputSpec
 
 
 class State:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from onnxq.errors import CalibrationError
-from onnxq.samples.batches import Samples
+from onnxq.samples.batches import Batches
 from onnxq.samples.columns import Column, whole
 from onnxq.samples.inputs import (
     Batch,
@@ -31,7 +31,7 @@ def samples_of_table(
     inputs: Sequence[InputSpec],
     batch_size: int | None,
     where: str,
-) -> Samples:
+) -> Batches:
     """Samples along the first axes of arrays.
 
     Args:
@@ -72,9 +72,9 @@ def samples_of_table(
         _check_whole_batches(total, batch, where)
     rows = partial(_rows, columns, constants, batch, frozenset(stacked))
 
-    def cut(first: int, stop: int) -> Samples:
+    def cut(first: int, stop: int) -> Batches:
         produce = partial(rows, range(first * batch, min(stop * batch, total), batch), total)
-        return Samples(where, stop - first, produce)
+        return Batches(where, stop - first, produce)
 
     count = -(-total // batch)
     by_rows = all(isinstance(column.source, Path) for column in columns.values())
@@ -106,13 +106,13 @@ def _is_one_run(columns: Mapping[str, Column], specs: Mapping[str, InputSpec]) -
     return are_different_axes(firsts)
 
 
-def _one_run(columns: Mapping[str, Column], specs: Mapping[str, InputSpec], where: str) -> Samples:
+def _one_run(columns: Mapping[str, Column], specs: Mapping[str, InputSpec], where: str) -> Batches:
     """All arrays as they are, as one batch."""
     for name, spec in specs.items():
         label = _label(columns[name], name)
         check_dtype(columns[name].dtype, spec, label)
         check_shape(columns[name].shape, spec, label, f"{columns[name].shape}")
-    return Samples(where, 1, lambda: iter([_whole(columns)]))
+    return Batches(where, 1, lambda: iter([_whole(columns)]))
 
 
 def _whole(columns: Mapping[str, Column]) -> Batch:

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from numbers import Real
 from pathlib import Path
 
-from onnxq.costs import Costs
 from onnxq.errors import CalibrationError, ModelError, QConfigError, kind_of, nearest
 from onnxq.qconfig import QConfig, QConfigMapping, default_choice, get_default_qconfig
 from onnxq.static.statistics import Statistics
+from onnxq.times import Costs
 
 YAML_SUFFIXES = (".yaml", ".yml")
 BACKENDS = ("fbgemm", "x86", "qnnpack", "onednn")
@@ -81,7 +81,7 @@ def check_costs(value: object) -> None:
     if value is None or isinstance(value, Costs):
         return
     raise CalibrationError(
-        f"costs are {kind_of(value)}; wanted onnxq.costs.Costs. Costs.load(path) reads what "
+        f"costs are {kind_of(value)}; wanted onnxq.times.Costs. Costs.load(path) reads what "
         "`onnxq costs` wrote."
     )
 

@@ -1,7 +1,7 @@
 """Calibration by the workers of an Executor: each observes parts of the samples.
 
 What travels: the Prepared, once to each worker; parts of the samples, as names and rows of files
-where they are files (see `Samples.parts`), else by value; back, the Statistics of each part. These
+where they are files (see `Batches.parts`), else by value; back, the Statistics of each part. These
 are merged here, in any grouping to the same: the result is that of one run, bit for bit.
 """
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from onnxq.core.arrays import Array
-    from onnxq.samples import Samples
+    from onnxq.samples import Batches
     from onnxq.static.calibration import Observed
     from onnxq.static.shard import Shard
     from onnxq.static.statistics import Statistics
@@ -93,7 +93,7 @@ def _observe(run: Calibration, batch: Mapping[str, Array], number: int) -> None:
 
 
 def seen_by_parts(
-    executor: Executor, observing: ObservingWorker, samples: Samples, first: int, before: Statistics
+    executor: Executor, observing: ObservingWorker, samples: Batches, first: int, before: Statistics
 ) -> Iterator[Seen]:
     """Statistics of each part of the samples, in their order.
 

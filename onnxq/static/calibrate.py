@@ -1,14 +1,14 @@
-"""Runs the observers over Samples: Prepared + Samples -> Statistics."""
+"""Runs the observers over Batches: Prepared + Batches -> Statistics."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from onnxq.errors import WorkerError
-from onnxq.samples import input_specs, open_samples
+from onnxq.samples import Samples, input_specs, open_samples
 from onnxq.samples.ignored import check_ignored
 from onnxq.samples.shared_out import without_state
 from onnxq.static.arguments import check_path, check_prepared, check_progress, check_threads
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
     from pathlib import Path
 
-    from onnxq.samples import Samples
+    from onnxq.samples import Batches
     from onnxq.static.calibration import Observed
 
 LOG = logging.getLogger(__name__)
@@ -43,8 +43,6 @@ def calibrate(
     first_batch: int | None = None,
     shard: Shard = WHOLE,
     checkpoint: Checkpoint | str | Path | None = None,
-    batch_size: int | None = None,
-    ignore: Collection[str] = (),
     progress: Progress | None = None,
     threads: int | None = None,
     executor: Executor | None = None,
@@ -53,7 +51,8 @@ def calibrate(
 
     Args:
         prepared: the model, and the observer of each tensor.
-        samples: Samples, or what `onnxq.samples.open_samples` takes.
+        samples: Samples, or a source alone, such as a path or {input name: array of all samples};
+            `onnxq.samples` lists them.
         statistics: what was seen before; it stays as it is.
         first_batch: global number of the samples' first batch; None: `statistics.next_batch`, so
             that the samples come on top. With the number that an interrupted run began with (0),
@@ -63,8 +62,6 @@ def calibrate(
         checkpoint: file that keeps what was seen, every minute and at the end. A run that begins
             with one that is there goes on from it, in place of `statistics`: with the same samples,
             the result is that of one run. Delete it when the result is saved.
-        batch_size: samples per run; None: the model's, else 1.
-        ignore: names of arrays in the samples that are no inputs.
         progress: called after each batch.
         threads: of one inference; None: one per core, or one in each worker of an executor.
         executor: whose workers run the model, each on parts of the samples; None: this process.
@@ -76,7 +73,8 @@ def calibrate(
             model or other observers; a checkpoint of another shard; a batch that differs from the
             one that they have seen under its number. NaN or Inf in an input; in an activation, they
             make its readers float.
-        QConfigError: the checkpoint is no path, the executor no Executor, or fewer than 1 thread.
+        QConfigError: the samples name a state that the model was not prepared with, the checkpoint
+            is no path, the executor no Executor, or fewer than 1 thread.
         OutputError: the checkpoint cannot be written.
         WorkerError: workers died, more often than it was tried; the checkpoint has what was seen.
 
@@ -95,9 +93,9 @@ def calibrate(
     if keeper is not None:
         shards = {shard, *(statistics.shards if statistics else ())}
         statistics = keeper.load(prepared.model_hash, shards) or statistics
-    inputs = input_specs(prepared.model, optional=set(prepared.feedback.values()))
-    batches = open_samples(samples, inputs, batch_size, ignore)
-    check_ignored(ignore, samples)
+    given = Samples.of(samples).with_feedback(prepared.feedback)
+    batches = open_samples(given, input_specs(prepared.model, set(prepared.feedback.values())))
+    check_ignored(given)
     before = begun(prepared, statistics, shard)
     job = _Job(prepared, batches, first, shard, before, keeper, progress)
     workers = without_state(executor, prepared.feedback)
@@ -122,7 +120,7 @@ class _Job:
     """
 
     prepared: Observed
-    samples: Samples
+    samples: Batches
     first: int
     shard: Shard
     before: Statistics

@@ -21,14 +21,14 @@ from onnxq.targets.accumulation import Arithmetic, Effect
 from onnxq.targets.range_reduction import RangeReduction
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Mapping
 
     import numpy as np
     import numpy.typing as npt
     import onnx
     import onnx_ir as ir
 
-    from onnxq.samples import Samples
+    from onnxq.samples import Batches
     from onnxq.static.plan import Plan
     from onnxq.static.prepared import Prepared
     from onnxq.static.statistics import Statistics
@@ -43,9 +43,6 @@ def plan_as_targeted(
     statistics: Statistics,
     samples: object | None,
     objective: Objective = Objective.SPEED,
-    *,
-    batch_size: int | None = None,
-    ignore: Collection[str] = (),
 ) -> Plan:
     """Plan by `plan_observed` where the target asks for that, else by `plan`.
 
@@ -54,8 +51,6 @@ def plan_as_targeted(
         statistics: of its observed tensors.
         samples: what calibration ran, to be run again; None: there are none.
         objective: of the nodes that the qconfig wants quantized dynamically.
-        batch_size: samples per run; None: the model's, else 1.
-        ignore: names of arrays in the samples that are no inputs.
 
     Raises:
         CalibrationError: unusable statistics or samples, or none where the target wants them.
@@ -63,9 +58,7 @@ def plan_as_targeted(
     """
     if prepared.target.range_reduction is not RangeReduction.OBSERVED or samples is None:
         return plan(prepared, statistics, objective)
-    return plan_observed(
-        prepared, statistics, samples, objective, batch_size=batch_size, ignore=ignore
-    )
+    return plan_observed(prepared, statistics, samples, objective)
 
 
 def plan_observed(
@@ -73,9 +66,6 @@ def plan_observed(
     statistics: Statistics,
     samples: object,
     objective: Objective = Objective.SPEED,
-    *,
-    batch_size: int | None = None,
-    ignore: Collection[str] = (),
 ) -> Plan:
     """Plan, as of `plan`, for a target whose range reduction is OBSERVED.
 
@@ -84,8 +74,6 @@ def plan_observed(
         statistics: of its observed tensors.
         samples: to look for saturation on, as `calibrate` takes them; run several times.
         objective: of the nodes that the qconfig wants quantized dynamically.
-        batch_size: samples per run; None: the model's, else 1.
-        ignore: names of arrays in the samples that are no inputs.
 
     Raises:
         CalibrationError: unusable statistics or samples.
@@ -97,7 +85,7 @@ def plan_observed(
     if not prepared.target.reduces_range:
         return made
     inputs = input_specs(prepared.model, prepared.feedback.values())
-    batches = open_samples(samples, inputs, batch_size, ignore)
+    batches = open_samples(samples, inputs)
     while True:
         state = State(inputs, prepared.feedback)
         found = _overflowing(rewrite(prepared, made, "qdq"), batches, state)
@@ -111,7 +99,7 @@ def plan_observed(
         made = plan(prepared, statistics, objective, saturated)
 
 
-def _overflowing(model: ir.Model, batches: Samples, state: State) -> Channels:
+def _overflowing(model: ir.Model, batches: Batches, state: State) -> Channels:
     """Node -> channels in which a pair of products left int16; sums stay exact meanwhile."""
     # the kernels of all of ONNX, 0.2 s of CPU time to import: for those alone who come here
     from onnxq import reference

@@ -32,19 +32,17 @@ from onnxq.static.placing.groups import (
     with_stand_ins,
 )
 from onnxq.static.placing.placed import placed, with_reasons
-from onnxq.targets.range_reduction import as_range_reduction
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     import onnx_ir as ir
 
-    from onnxq.costs import Costs
     from onnxq.qconfig.input_codes import Asked, InputCodes, Pixels
     from onnxq.quantized.outcome import Outcome
     from onnxq.static.placing.groups import TensorGroup
     from onnxq.targets import Target
-    from onnxq.targets.range_reduction import RangeReduction
+    from onnxq.times import Costs
 
 from onnxq.static.prepared import ModelSource, Prepared
 
@@ -57,7 +55,6 @@ def prepare(
     qconfig: QConfigMapping | str | Path | None = None,
     target: str | Target | None = None,
     feedback: Mapping[str, str] | None = None,
-    range_reduction: RangeReduction | str | None = None,
     *,
     input_codes: Mapping[str, Asked] | None = None,
     output_codes: Sequence[str] = (),
@@ -74,26 +71,22 @@ def prepare(
             PyTorch documents for that backend.
         target: name or value; None: `targets.get_default()`, which is "portable" unless set.
         feedback: {output name: input name} of state that each batch hands to the next one.
-        range_reduction: where weights give up range so that pairs of products fit int16; None: the
-            target's own, which is "worst-case".
         input_codes: {input name: "pixels", Pixels(mean, std, scale), or "codes"} of inputs that
             the quantized model takes as uint8; see onnxq.qconfig.input_codes.
         output_codes: names of outputs that it gives as codes.
         costs: times of nodes on a machine of the target, which decide where integers pay; None:
-            the target's own table (onnxq.costs.of), where it has one.
+            the target's own table (onnxq.times.costs_of), where it has one.
         exclude: names or globs of nodes that stay in float, whatever the qconfig says.
 
     Raises:
         ModelError: the model is unreadable, quantized already, or of a refused type or opset.
-        QConfigError: the qconfig, target, range reduction or feedback names what is not there, or
+        QConfigError: the qconfig, target or feedback names what is not there, or
             the qconfig names an observer for a tensor where it cannot take effect; the costs are
             of another target.
         UnsupportedError: the qconfig asks for number types that ONNX Runtime lacks.
     """
     given = mapping_from(qconfig, backend_of(target))
     chosen = targets.resolve(target)
-    if range_reduction is not None:
-        chosen = replace(chosen, range_reduction=as_range_reduction(range_reduction))
     check_costs(costs)
     if costs is not None:
         costs.check_target(chosen.name)

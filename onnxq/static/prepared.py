@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from onnxq.costs import Costs
     from onnxq.observers import ObserverSpec
     from onnxq.operator import Float
     from onnxq.qconfig import QConfigMapping
@@ -44,6 +43,7 @@ if TYPE_CHECKING:
     from onnxq.static.placing.decision import Decision
     from onnxq.static.statistics import Statistics
     from onnxq.targets import Target
+    from onnxq.times import Costs
 
 ModelSource = str | Path | onnx.ModelProto | ir.Model
 

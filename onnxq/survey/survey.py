@@ -14,10 +14,10 @@ from onnxq.survey.channel_reaches import median_share
 from onnxq.survey.file_forms import forms_in, planned, shown_by_file, with_reasons
 from onnxq.survey.heading import NO_BOUNDS, Bounds, heading
 from onnxq.survey.layers_on_machines import layers_on_machines
-from onnxq.survey.node_times import paired_node_times
 from onnxq.survey.own_errors import TensorErrors, errors_of
 from onnxq.survey.stored_ranges import stored_ranges
 from onnxq.survey.surveyed_graph import INSIDE, OUTPUT, surveyed_graph
+from onnxq.times.paired_node_times import paired_node_times
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -12,21 +12,20 @@ from onnxq.checking.verify import findings_of, open_for
 from onnxq.graph.saving import saved_bytes
 from onnxq.page.render import write_page
 from onnxq.report.quantized_file import TARGET_KEY
-from onnxq.samples import input_specs
+from onnxq.samples import Samples, input_specs
 from onnxq.samples.excerpt import Excerpt
 from onnxq.samples.ignored import check_ignored
-from onnxq.samples.state import as_feedback
 from onnxq.static.arguments import check_progress
 from onnxq.survey.heading import ReportSubject
 from onnxq.survey.survey import NOTHING_BESIDE, BesideFiles, survey
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from concurrent.futures import Executor
 
     from onnxq.checking.findings import Findings
     from onnxq.checking.verify import Progress
-    from onnxq.samples import Samples
+    from onnxq.samples import Batches
     from onnxq.static.prepared import ModelSource
 
 
@@ -72,7 +71,7 @@ class Compared:
 
 def compared(
     sides: Sides,
-    batches: Samples,
+    batches: Batches,
     feedback: Mapping[str, str],
     progress: Progress | None = None,
     executor: Executor | None = None,
@@ -100,10 +99,7 @@ def verify(
     quantized: ModelSource,
     samples: object,
     *,
-    batch_size: int | None = None,
-    ignore: Collection[str] = (),
     only: Sequence[str] = EVERYTHING,
-    feedback: Mapping[str, str] | None = None,
     progress: Progress | None = None,
     executor: Executor | None = None,
 ) -> Findings:
@@ -120,11 +116,8 @@ def verify(
         model: the float model; path, ModelProto or onnx_ir.Model.
         quantized: what `rewrite` made of it, or another tool's file, QDQ or operators on codes,
             that kept the float model's names of tensors.
-        samples: as `calibrate` takes them.
-        batch_size: samples per run; None: the model's static batch, else 1.
-        ignore: names of arrays in the samples that are no inputs (labels).
+        samples: as `calibrate` takes them; with feedback, each model gets its own state.
         only: globs; tensors and outputs to compare.
-        feedback: {output name: input name} of state; each model gets its own.
         progress: called after each batch.
         executor: whose workers run the models, one thread each; None: this process. The findings
             are the same. Batches with state run here, one after the other.
@@ -139,10 +132,10 @@ def verify(
         UserWarning: an executor is given, and feedback.
     """
     check_progress(progress)
-    sides, state = sides_of(model, quantized, only), as_feedback(feedback)
-    batches = open_for(sides, samples, batch_size, ignore, state)
-    check_ignored(ignore, samples)
-    found = compared(sides, batches, state, progress, executor)
+    sides, given = sides_of(model, quantized, only), Samples.of(samples)
+    batches = open_for(sides, given)
+    check_ignored(given)
+    found = compared(sides, batches, given.feedback, progress, executor)
     return found.findings.reported_by(found)
 
 

@@ -7,7 +7,7 @@ what it printed is in scripts/bench_elementwise.txt. The other targets use the s
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,7 @@ from onnxq.core.brief import brief
 from onnxq.page.card import card_of
 from onnxq.targets.accumulation import Arithmetic
 from onnxq.targets.gains import DYNAMIC_GAINS, DynamicGain
-from onnxq.targets.range_reduction import RangeReduction
+from onnxq.targets.range_reduction import RangeReduction, as_range_reduction
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -163,6 +163,17 @@ class Target:
             return f"int8 within +-{self.weight_qmax_saturating} where pairs are added"
         where = "any input" if self.range_reduction.for_any_input else "the samples"
         return f"int8 within +-{self.weight_qmax}, pairs within int16 for {where}"
+
+    def with_range_reduction(self, which: RangeReduction | str) -> Target:
+        """The same machine, with weights held back elsewhere.
+
+        Args:
+            which: "worst-case", "everywhere", or "observed", which is exact on the samples alone.
+
+        Raises:
+            QConfigError: it is none of these.
+        """
+        return replace(self, range_reduction=as_range_reduction(which))
 
     @property
     def reduces_range(self) -> bool:

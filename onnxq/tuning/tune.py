@@ -10,18 +10,21 @@ check        of the best on the samples held apart
 from __future__ import annotations
 
 import math
-import time
 import warnings
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from onnxq.checking.check import Check
+from onnxq.core.stopwatch import Stopwatch
 from onnxq.errors import QConfigError, kind_of
 from onnxq.qconfig import default_qconfig_mapping
 from onnxq.qconfig.excluded import excluding
+from onnxq.samples import Samples
 from onnxq.samples.held_apart import EVERY
-from onnxq.samples.state import as_feedback, check_feedback
+from onnxq.samples.state import check_feedback
 from onnxq.static.arguments import check_costs, check_path, check_progress, mapping_from
 from onnxq.static.prepare import backend_of
+from onnxq.times.time_model import TimeModel
 from onnxq.tuning.defaults import IMPROVE
 from onnxq.tuning.evaluating.evaluations import Evaluations
 from onnxq.tuning.evaluating.evaluator import Evaluator
@@ -36,7 +39,6 @@ from onnxq.tuning.search.course import Course, open_journal, times_in
 from onnxq.tuning.search.finalists import Clock
 from onnxq.tuning.search.front import front_of
 from onnxq.tuning.search.milestone import Milestone
-from onnxq.tuning.timing.time_model import TimeModel
 from onnxq.tuning.tuned import Checked, MissedGoalWarning, Spent, Tuned
 from onnxq.weights import wanted
 
@@ -45,19 +47,19 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
     from pathlib import Path
 
-    from onnxq.costs import Costs
     from onnxq.qconfig import QConfigMapping
     from onnxq.qconfig.input_codes import Asked
     from onnxq.quantized.quantized_model import QuantizedModel
     from onnxq.static.prepared import ModelSource
     from onnxq.targets import Target
-    from onnxq.targets.range_reduction import RangeReduction
+    from onnxq.times import Costs
     from onnxq.tuning.judging.metric import Metric
     from onnxq.tuning.judging.score import Score
     from onnxq.tuning.moving.position import Point
     from onnxq.tuning.search.course import Step
 
 DEFAULT_GOAL = Goal()
+HELD_APART = Check(hold_apart=EVERY)
 
 
 def tune(
@@ -69,12 +71,7 @@ def tune(
     qconfig: QConfigMapping | str | Path | None = None,
     target: str | Target | None = None,
     format: str = "qdq",
-    feedback: Mapping[str, str] | None = None,
-    range_reduction: RangeReduction | str | None = None,
-    batch_size: int | None = None,
-    ignore: Collection[str] = (),
-    check: object = None,
-    hold_apart: int = EVERY,
+    check: object = HELD_APART,
     improve: Sequence[str] = IMPROVE,
     input_codes: Mapping[str, Asked] | None = None,
     output_codes: Sequence[str] = (),
@@ -88,8 +85,8 @@ def tune(
 
     Args:
         model: path, ModelProto or onnx_ir.Model of the float model; it is not changed.
-        samples: file, folder, {input name: array of all samples} or batches of that form; labels
-            may be among the arrays.
+        samples: file, folder, {input name: array of all samples}, batches of that form, or
+            onnxq.Samples; labels may be among the arrays.
         metric: "sqnr" (the default), "top1", "bits", "FILE.py:function", or function(run, samples)
             that gives a number, higher is better (see onnxq.tuning.judging.metric).
         goal: bounds, an objective within them, and what the search may spend.
@@ -97,12 +94,8 @@ def tune(
             stays as it is. None: onnxq's default.
         target: the machine that the result is for.
         format: "qdq" or "qoperator".
-        feedback: {output name: input name} of state that each batch hands to the next one.
-        range_reduction: as of `quantize`.
-        batch_size: samples per run; None: the model's static batch, else 1.
-        ignore: names of arrays in the samples that are neither inputs nor labels.
-        check: samples that the goal is checked on; None: every `hold_apart`-th batch of `samples`.
-        hold_apart: one batch in so many chooses nothing; for where `check` is None.
+        check: samples that the goal is checked on; or onnxq.Check(hold_apart=n), for one batch of
+            `samples` in so many, which chooses nothing.
         input_codes: as of `quantize`.
         output_codes: as of `quantize`.
         improve: improvements of weights that the search may use (see onnxq.weights).
@@ -121,31 +114,23 @@ def tune(
         MissedGoalWarning: the goal was not reached; `missed` of the result says what of it.
         UserWarning: an output of what was chosen is far from the float model's.
     """
-    wishes = Wishes(
-        target,
-        as_feedback(feedback),
-        range_reduction,
-        input_codes,
-        output_codes,
-        costs,
-        format,
-    )
+    given = Samples.of(samples)
+    checked_on = _check_of_goal(check, given)
+    wishes = Wishes(target, given.feedback, input_codes, output_codes, costs, format)
     by = as_metric(metric)
     _check_goal(goal, by)
-    given = mapping_from(qconfig, backend_of(target))
+    named = mapping_from(qconfig, backend_of(target))
     check_costs(costs)
     check_path("journal", journal)
     check_progress(progress)
     wanted(default_qconfig_mapping().set_improve(improve).improve)
     subject = Subject.of(model, wishes)
     check_feedback(subject.canonical.model, wishes.feedback)
-    search, apart = open_tuning_samples(
-        samples, check, subject.inputs, every=hold_apart, batch_size=batch_size, ignore=ignore
-    )
-    asked = excluding(subject.default if given is None else given, exclude)
-    begun_s = time.process_time()
+    search, apart = open_tuning_samples(given, checked_on, subject.inputs)
+    asked = excluding(subject.default if named is None else named, exclude)
+    work = Stopwatch()
     baseline = baseline_of(subject, search, by)
-    pass_s = time.process_time() - begun_s
+    pass_s = work.spent_s
     with open_journal(journal, subject, search, by, goal) as kept:
         evaluator = Evaluator(subject, search, baseline, by)
         times = times_in(kept, evaluator, costs)
@@ -178,7 +163,7 @@ def tune(
         refused=found.refused,
         left_in_float=course.left_in_float(found.best),
         why=found.why,
-        spent=Spent(course.runs, time.process_time() - begun_s, pass_s),
+        spent=Spent(course.runs, work.spent_s, pass_s),
         plan=made.plan,
     )
     _warn(tuned)
@@ -193,6 +178,25 @@ def _warn(tuned: Tuned) -> None:
     if tuned.missed:
         message = f"the goal was not reached: {'; '.join(tuned.missed)}"
         warnings.warn(message, MissedGoalWarning, stacklevel=3)
+
+
+def _check_of_goal(check: object, samples: Samples) -> Check:
+    """The check of the goal, on samples that choose nothing.
+
+    Raises:
+        QConfigError: nothing, or a bound beside those of the goal.
+    """
+    checked = Check.of(check, samples)
+    if checked.unseen is None and checked.hold_apart is None:
+        raise QConfigError(
+            "check: a goal is checked on samples that choose nothing. Give some, or "
+            "onnxq.Check(hold_apart=4) for every fourth batch."
+        )
+    if checked.min_sqnr_db is not None:
+        raise QConfigError("check: the bounds of a search are its goal's: Goal(min_sqnr_db=...).")
+    if checked.unseen is None:
+        return checked
+    return replace(checked, samples=checked.unseen.with_feedback(samples.feedback))
 
 
 def _check_goal(goal: object, metric: Metric) -> None:

@@ -34,12 +34,12 @@ if TYPE_CHECKING:
     from onnxq.qconfig import QConfigMapping
     from onnxq.quantized.quantized_model import QuantizedModel
     from onnxq.static.plan import Plan
+    from onnxq.times.model_times import Times
     from onnxq.tuning.judging.goal import Goal
+    from onnxq.tuning.judging.node_group import NodeGroup
     from onnxq.tuning.judging.score import Score
     from onnxq.tuning.measuring.sensitivity import Sensitivity
     from onnxq.tuning.search.left_in_float import LeftInFloat
-    from onnxq.tuning.timing.node_group import NodeGroup
-    from onnxq.tuning.timing.times import Times
 
 
 class MissedGoalWarning(UserWarning):
@@ -221,7 +221,7 @@ class Tuned:
             {
                 "group": group.name,
                 "nodes": list(group.nodes),
-                "ns": {form.value: ns for form, ns in self.times.of_group(group).items()},
+                "ns": {form.value: ns for form, ns in self.times.by_form(group.nodes).items()},
             }
             for group in self.kinds
         ]

@@ -1,6 +1,6 @@
 """Improvements of weights: values in, values out, each judged on samples held back.
 
-    quantize(model, samples, improve=("bias", "round"))
+    quantize(model, samples, qconfig=default_qconfig_mapping().set_improve(["bias", "round"]))
     better = Bias().improve(prepared, plan, samples)
     rewrite(better.prepared, better.plan)
 

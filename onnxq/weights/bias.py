@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from onnxq.core.arrays import Reals, Singles
-    from onnxq.samples import Samples
+    from onnxq.samples import Batches
     from onnxq.static.plan import Plan
     from onnxq.static.prepared import Prepared
     from onnxq.weights.layers import Layer
@@ -45,7 +45,7 @@ class Bias(WeightImprovement):
     biases_alone = True
     corrects_biases = True
 
-    def improve(self, prepared: Prepared, plan: Plan, samples: Samples) -> Improved:
+    def improve(self, prepared: Prepared, plan: Plan, samples: Batches) -> Improved:
         """Layer by layer; see the module."""
         return layerwise(prepared, plan, samples, self.name, _begin)
 

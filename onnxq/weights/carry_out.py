@@ -30,7 +30,7 @@ from onnxq.weights.improvement import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from onnxq.samples import Samples
+    from onnxq.samples import Batches
     from onnxq.static.plan import Plan
     from onnxq.static.prepared import Prepared
 
@@ -72,7 +72,7 @@ def check_samples(names: Sequence[str], samples: object | None) -> None:
 
 
 def improve_model(
-    prepared: Prepared, samples: Samples, objective: Objective = Objective.SPEED
+    prepared: Prepared, samples: Batches, objective: Objective = Objective.SPEED
 ) -> Prepared:
     """The Prepared of a model that its ModelImprovements made; itself where it asks for none."""
     for improvement in wanted(prepared.qconfig.improve):
@@ -85,7 +85,7 @@ def improve_model(
     return prepared
 
 
-def improve_weights(prepared: Prepared, plan: Plan, samples: Samples) -> Improved:
+def improve_weights(prepared: Prepared, plan: Plan, samples: Batches) -> Improved:
     """The plan that its WeightImprovements make, with notes; itself where it asks for none."""
     improved = Improved(prepared, plan)
     for improvement in wanted(prepared.qconfig.improve):

@@ -12,7 +12,7 @@ from onnxq.samples.inputs import has_dynamic_batch
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
-    from onnxq.samples import InputSpec, Samples
+    from onnxq.samples import Batches, InputSpec
     from onnxq.samples.inputs import Batch
 
 ENOUGH_SAMPLES = 128
@@ -33,7 +33,7 @@ def too_few(batches: Sequence[Batch]) -> str:
     return f"{len(batches)} batches of samples: wanted {EVERY} or more, to hold one back to judge"
 
 
-def enough(samples: Samples, inputs: Sequence[InputSpec], fed_back: Collection[str]) -> list[Batch]:
+def enough(samples: Batches, inputs: Sequence[InputSpec], fed_back: Collection[str]) -> list[Batch]:
     """The batches to look at, cut into smaller ones where there are too few to hold some back.
 
     Args:
@@ -50,7 +50,7 @@ def enough(samples: Samples, inputs: Sequence[InputSpec], fed_back: Collection[s
     return [part for batch in batches for part in _cut(batch)]
 
 
-def _first(samples: Samples) -> Iterator[Batch]:
+def _first(samples: Batches) -> Iterator[Batch]:
     """The first batches, MOST_SAMPLES or a few more in all."""
     rows = 0
     for batch in samples:
@@ -60,7 +60,7 @@ def _first(samples: Samples) -> Iterator[Batch]:
             return
 
 
-def _stride(samples: Samples) -> int:
+def _stride(samples: Batches) -> int:
     """One batch in so many makes at most about MOST_SAMPLES; 1 where that would leave too few."""
     first = next(iter(samples), None)
     if first is None:

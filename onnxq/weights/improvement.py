@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from onnxq.quantized.outcome import Outcome
-    from onnxq.samples import Samples
+    from onnxq.samples import Batches
     from onnxq.static.choosing.named_forms import Naming
     from onnxq.static.plan import Plan
     from onnxq.static.prepared import Prepared
@@ -75,7 +75,7 @@ class ModelImprovement(Improvement):
 
     @abstractmethod
     def improve(
-        self, prepared: Prepared, samples: Samples, objective: Objective = Objective.SPEED
+        self, prepared: Prepared, samples: Batches, objective: Objective = Objective.SPEED
     ) -> EqualModel:
         """Another model in place of `prepared.model`, which stays as it is.
 
@@ -103,7 +103,7 @@ class WeightImprovement(Improvement):
     corrects_biases: ClassVar[bool] = False
 
     @abstractmethod
-    def improve(self, prepared: Prepared, plan: Plan, samples: Samples) -> Improved:
+    def improve(self, prepared: Prepared, plan: Plan, samples: Batches) -> Improved:
         """The same model with other constants; `prepared.model` stays as it is.
 
         The constants lie on the grids of the new plan. Judged layer by layer, and by the outputs,

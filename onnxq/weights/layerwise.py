@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from onnxq.core.arrays import Array, Singles
-    from onnxq.samples import Samples
+    from onnxq.samples import Batches
     from onnxq.samples.inputs import Batch
     from onnxq.static.plan import Plan
     from onnxq.static.prepared import Prepared
@@ -88,7 +88,7 @@ Begin = Callable[["Layer", int], LayerWork | str]
 
 
 def layerwise(
-    prepared: Prepared, plan: Plan, samples: Samples, name: str, begin: Begin
+    prepared: Prepared, plan: Plan, samples: Batches, name: str, begin: Begin
 ) -> Improved:
     """The improvement that proposals for one layer after the other make up.
 

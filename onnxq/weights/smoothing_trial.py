@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from onnxq.ort import runtime
-from onnxq.samples import Samples
+from onnxq.samples import Batches
 from onnxq.samples.excerpt import rows_of
 from onnxq.static.calibrate import calibrate
 from onnxq.static.choosing.again import chosen_again
@@ -96,7 +96,7 @@ class Flow:
     objective: Objective
 
     @classmethod
-    def of(cls, prepared: Prepared, samples: Samples, objective: Objective) -> Flow:
+    def of(cls, prepared: Prepared, samples: Batches, objective: Objective) -> Flow:
         """The flow on as many of the samples as tell enough."""
         batches = enough(samples, prepared.inputs, prepared.feedback.values())
         return cls(prepared, batches, objective)
@@ -111,7 +111,7 @@ class Flow:
         """A quantized model of the flow, with biases from these batches where they follow."""
         if not self.corrects_biases:
             return rewrite(made, plan)
-        samples = Samples("samples of a trial", len(batches), lambda: iter(batches))
+        samples = Batches("samples of a trial", len(batches), lambda: iter(batches))
         improved = Bias().improve(made, plan, samples)
         return rewrite(improved.prepared, improved.plan)
 

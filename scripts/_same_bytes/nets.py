@@ -236,9 +236,7 @@ def _quantized(source: Source, batches: Sequence[Batch], folder: Path) -> None:
     ):
         statistics = onnxq.calibrate(onnxq.prepare(source, mapping, target), batches)
         for form in FORMATS if not ending else FORMATS[:1]:
-            made = onnxq.quantize(
-                source, qconfig=mapping, statistics=statistics, target=target, format=form
-            )
+            made = onnxq.quantize(source, statistics, qconfig=mapping, target=target, format=form)
             save(made, folder / f"{target}.{form}{ending}.onnx")
 
 

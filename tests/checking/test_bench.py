@@ -10,6 +10,7 @@ from onnx import TensorProto, helper
 from onnxq.checking.bench import bench, external_files, size_bytes
 from onnxq.errors import CalibrationError, ModelError
 from onnxq.graph.io import load
+from onnxq.samples import Samples
 from tests.examples import images, network, save
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ FLOAT = np.dtype(np.float32)
 
 def test_bench_times_both_models(tmp_path: Path) -> None:
     path = save(network(), tmp_path / "m.onnx")
-    result = bench(path, path, batch_size=2, runs=3)
+    result = bench(path, path, Samples(batch_size=2), runs=3)
     assert result.runs == 3
     assert result.speedup == result.float_ms / result.quantized_ms
     assert result.float_bytes == path.stat().st_size
@@ -97,7 +98,7 @@ def _open_sizes(tmp_path: Path) -> Path:
 def test_sizes_beside_the_batch_are_asked_for_and_not_taken_for_1(tmp_path: Path) -> None:
     path = _open_sizes(tmp_path)
     with pytest.raises(CalibrationError, match=r"Give SAMPLES.*--shape x=2,3,N,8"):
-        bench(path, path, batch_size=2, runs=1)
+        bench(path, path, Samples(batch_size=2), runs=1)
     found = bench(path, path, shapes={"x": (2, 3, 10, 8)}, runs=1)
     assert found.input_shapes == {"x": (2, 3, 10, 8)}
 

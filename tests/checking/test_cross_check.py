@@ -80,7 +80,7 @@ def alter(monkeypatch: pytest.MonkeyPatch, op_type: str, domain: str) -> None:
 
 
 def test_integers_agree_node_by_node_and_end_to_end(quantized: ir.Model) -> None:
-    findings = cross_check(quantized, {"x": images(8, 1)}, batch_size=4)
+    findings = cross_check(quantized, onnxq.Samples({"x": images(8, 1)}, batch_size=4))
     findings.check()
     assert findings.batches == 2
     assert {n.op_type for n in findings.nodes} >= {"QLinearConv", "QLinearAdd", "QGemm"}
@@ -114,7 +114,7 @@ def test_weights_are_computed_once_and_the_callers_model_keeps_its_own(
 
 
 def test_every_integer_node_of_the_optimized_graph_is_listed(quantized: ir.Model) -> None:
-    findings = cross_check(quantized, {"x": images(2)}, batch_size=2)
+    findings = cross_check(quantized, onnxq.Samples({"x": images(2)}, batch_size=2))
     uses = runtime.integer_nodes(runtime.optimized_graph(quantized))
     assert [n.name for n in findings.nodes] == [use.name for use in uses]
     first = findings.nodes[0]
@@ -199,7 +199,9 @@ def around_float(*nodes: onnx.NodeProto, opset: int = 18) -> onnx.ModelProto:
 )
 def test_float_nodes_round_as_onnx_runtime_does(nodes: list[onnx.NodeProto]) -> None:
     """onnx's own implementation is ulps away, which makes other codes of ties."""
-    findings = cross_check(around_float(*nodes), {"x": 3 * weights(0, 64, 64, 8)}, batch_size=16)
+    findings = cross_check(
+        around_float(*nodes), onnxq.Samples({"x": 3 * weights(0, 64, 64, 8)}, batch_size=16)
+    )
     findings.check()
     assert {n.name for n in findings.floats} >= {"node", "softmax"}
 
@@ -221,7 +223,7 @@ def test_last_digits_behind_float_nodes_are_rounding(monkeypatch: pytest.MonkeyP
     """Each float node is one or two ulps off here, as ONNX Runtime's fusions are."""
     scale_floats(monkeypatch, 1 + 2**-23)
     proto = around_float(make("Exp", ["f"], ["g"], "exp"))
-    findings = cross_check(proto, {"x": weights(0, 8, 64, 8)}, batch_size=8)
+    findings = cross_check(proto, onnxq.Samples({"x": weights(0, 8, 64, 8)}, batch_size=8))
     assert [findings.is_rounding(o) for o in findings.outputs] == [True, True]
     assert findings.differing > 0
     findings.check()
@@ -235,7 +237,7 @@ def test_digits_behind_float_nodes_do_not_hide_an_integer_that_differs(
     scale_floats(monkeypatch, 1 + 2**-23)
     alter(monkeypatch, "QuantizeLinear", "")
     proto = around_float(make("Exp", ["f"], ["g"], "exp"))
-    findings = cross_check(proto, {"x": weights(0, 8, 64, 8)}, batch_size=8)
+    findings = cross_check(proto, onnxq.Samples({"x": weights(0, 8, 64, 8)}, batch_size=8))
     assert not any(findings.is_rounding(o) for o in findings.outputs)
     with pytest.raises(VerificationError, match="QuantizeLinear"):
         findings.check()
@@ -254,7 +256,7 @@ def test_float16_outputs_have_no_rounding() -> None:
     proto = model(nodes, constants, {"x": ["N", 8]}, outputs, opset=18)
     with pytest.MonkeyPatch.context() as patch:
         scale_floats(patch, 1 + 2**-11)
-        findings = cross_check(proto, {"x": weights(0, 64, 8)}, batch_size=64)
+        findings = cross_check(proto, onnxq.Samples({"x": weights(0, 64, 8)}, batch_size=64))
     (output,) = findings.outputs
     assert (output.unit, output.rounding, output.behind) == ("ulps", 0, "Softmax 'softmax'")
     with pytest.raises(VerificationError, match="output 'y'"):
@@ -266,7 +268,9 @@ def test_a_float_node_that_computes_otherwise_is_named_with_a_bound_that_holds(
 ) -> None:
     scale_floats(monkeypatch, 1 + 2**-17)
     nodes = [make("Transpose", ["f"], ["h"], "turn"), make("Exp", ["h"], ["g"], "exp")]
-    findings = cross_check(around_float(*nodes), {"x": weights(0, 8, 64, 8)}, batch_size=8)
+    findings = cross_check(
+        around_float(*nodes), onnxq.Samples({"x": weights(0, 8, 64, 8)}, batch_size=8)
+    )
     assert not any(n.differing for n in findings.nodes)
     assert [o.behind for o in findings.outputs] == ["Exp 'exp'"] * 2
     with pytest.raises(VerificationError, match=r"Exp 'exp'.*--max-output-steps \d+\)") as error:
@@ -326,7 +330,7 @@ def test_a_broken_kernel_is_caught_and_named(
     quantized: ir.Model, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     alter(monkeypatch, "QLinearAdd", "com.microsoft")
-    findings = cross_check(quantized, {"x": images(4)}, batch_size=2)
+    findings = cross_check(quantized, onnxq.Samples({"x": images(4)}, batch_size=2))
     wrong = [n for n in findings.nodes if n.differing]
     assert [(n.name, n.op_type, n.differing, n.largest) for n in wrong] == [
         ("add", "QLinearAdd", 4 * 8 * 8 * 8, 1)
@@ -354,7 +358,7 @@ def test_a_fusion_that_gives_other_integers_is_caught_end_to_end(
     scale.const_value = ir.tensor(scale.const_value.numpy() * np.float32(1.5), name="c2_scale")
     evaluator = reference.evaluator
     monkeypatch.setattr(reference, "evaluator", lambda _, **options: evaluator(altered, **options))
-    findings = cross_check(quantized, {"x": images(4)}, batch_size=2)
+    findings = cross_check(quantized, onnxq.Samples({"x": images(4)}, batch_size=2))
     assert not any(n.differing for n in findings.nodes)
     assert findings.differing == findings.outputs[0].differing > 0
     assert findings.first_difference.startswith("conv2")
@@ -532,12 +536,12 @@ def test_state_goes_round() -> None:
     proto = model(nodes, {"w": weights(0, 4, 4)}, {"x": [1, 4], "h": [1, 4]}, outputs)
     x = {"x": np.ones((5, 4), np.float32)}
     state = {"h_out": "h"}
-    quantized = onnxq.quantize(proto, x, feedback=state)
-    findings = cross_check(quantized, x, feedback=state)
+    quantized = onnxq.quantize(proto, onnxq.Samples(x, feedback=state))
+    findings = cross_check(quantized, onnxq.Samples(x, feedback=state))
     assert findings.batches == 5
     findings.check()
     with pytest.raises(QConfigError, match="no output 'h_ou'"):
-        cross_check(quantized, x, feedback={"h_ou": "h"})
+        cross_check(quantized, onnxq.Samples(x, feedback={"h_ou": "h"}))
 
 
 @pytest.mark.nightly
@@ -600,7 +604,7 @@ def test_a_dynamic_model_of_weights_alone_is_compared_end_to_end(entry: QConfigD
         [make("MatMul", ["x", "w"], ["y"], "product")], {"w": weights(0, 64, 64)}, {"x": ["N", 64]}
     )
     made = onnxq.quantize_dynamic(plain, {"product": entry})
-    findings = cross_check(made, {"x": weights(1, 4, 64)}, batch_size=4)
+    findings = cross_check(made, onnxq.Samples({"x": weights(1, 4, 64)}, batch_size=4))
     findings.check()
     assert (findings.weights_alone, findings.nodes) == (True, ())
     assert [o.elements for o in findings.outputs] == [256]

@@ -116,7 +116,7 @@ def test_codes_next_to_a_tie_may_tip_and_everything_behind_them_agrees(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     scale(monkeypatch, "node", 1 + 2**-22)
-    found = cross_check(around_softmax(), {"x": weights(0, 512, 64)}, batch_size=512)
+    found = cross_check(around_softmax(), onnxq.Samples({"x": weights(0, 512, 64)}, batch_size=512))
     (output,) = found.outputs
     assert 0 < output.differing < output.elements / 100
     assert (output.unit, output.largest) == ("steps of its scale", 1)
@@ -126,7 +126,7 @@ def test_codes_next_to_a_tie_may_tip_and_everything_behind_them_agrees(
 
 def test_codes_that_rounding_does_not_reach_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     scale(monkeypatch, "node", 1 + 2**-12)
-    found = cross_check(around_softmax(), {"x": weights(0, 64, 64)}, batch_size=64)
+    found = cross_check(around_softmax(), onnxq.Samples({"x": weights(0, 64, 64)}, batch_size=64))
     assert found.first_difference == "gq"
     assert not found.is_rounding(found.outputs[0])
 
@@ -143,7 +143,7 @@ def test_a_number_of_float16_may_be_the_next_one_where_it_lies_next_to_a_tie(
     for factor, is_rounding in ((1 + 2**-22, True), (1 + 2**-9, False)):
         with monkeypatch.context() as patch:
             scale(patch, "product", factor)
-            found = cross_check(made, {"x": weights(0, 512, 64)}, batch_size=512)
+            found = cross_check(made, onnxq.Samples({"x": weights(0, 512, 64)}, batch_size=512))
         assert found.outputs[0].differing == 0 or found.is_rounding(found.outputs[0]) is is_rounding
 
 
@@ -174,7 +174,7 @@ def test_a_float_conv_behind_codes_of_16_bits_is_no_failure(dtype: str) -> None:
         make("DequantizeLinear", ["gq", "s", "z"], ["y"], "gdq"),
     ]
     source = model(nodes, constants, {"x": ["N", 4, 9, 9]}, opset=21)
-    found = cross_check(source, {"x": weights(0, 16, 4, 9, 9)}, batch_size=16)
+    found = cross_check(source, onnxq.Samples({"x": weights(0, 16, 4, 9, 9)}, batch_size=16))
     assert not found.unchecked
     found.check()
 

@@ -14,6 +14,7 @@ import onnxq
 from onnxq.checking import trial_run as module
 from onnxq.checking.trial import RefusalError, Trial, on_made_up_inputs, refusal
 from onnxq.checking.trial_run import try_out
+from onnxq.core.stopwatch import Stopwatch
 from onnxq.errors import CalibrationError, ModelError
 from onnxq.quantized.verdict import Evidence
 from onnxq.samples import open_samples
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from onnxq.core.arrays import Array
     from onnxq.quantized.quantized_model import QuantizedModel
 
-LONG_AGO_S = -1000.0  # so that time.process_time() - it leaves time for every pair
+LONG_AGO = Stopwatch(-1000.0)  # so that what was spent since leaves time for every pair
 
 
 def made(source: onnx.ModelProto, x: Mapping[str, Array]) -> tuple[ir.Model, QuantizedModel]:
@@ -48,7 +49,7 @@ def batches(count: int) -> list[dict[str, Array]]:
 def test_outputs_speed_sizes_and_nodes_are_found(pair: tuple[ir.Model, QuantizedModel]) -> None:
     source, quantized = pair
     verdict, runs = try_out(
-        quantized, Trial(source, Evidence.UNSEEN, batches(3), None, begun_s=LONG_AGO_S)
+        quantized, Trial(source, Evidence.UNSEEN, batches(3), None, work=LONG_AGO)
     )
     (findings,) = onnxq.verify(source, quantized, batches(3)).outputs
     (output,) = verdict.outputs
@@ -64,8 +65,8 @@ def test_outputs_speed_sizes_and_nodes_are_found(pair: tuple[ir.Model, Quantized
 
 def test_speed_is_not_measured_where_that_takes_long(pair: tuple[ir.Model, QuantizedModel]) -> None:
     source, quantized = pair
-    now = time.process_time() + 1000  # nothing was spent yet: nothing may be
-    verdict, _ = try_out(quantized, Trial(source, Evidence.UNSEEN, batches(1), None, begun_s=now))
+    later = Stopwatch(time.process_time() + 1000)  # nothing was spent yet: nothing may be
+    verdict, _ = try_out(quantized, Trial(source, Evidence.UNSEEN, batches(1), None, work=later))
     assert verdict.speedup is None
     assert "onnxq bench does it" in verdict.notes[0]
     assert verdict.outputs
@@ -159,7 +160,7 @@ def test_state_goes_round_on_either_side() -> None:
     x = [{"x": weights(seed, 2, 4)} for seed in range(4)]
     quantized = onnxq.rewrite(prepared, onnxq.plan(prepared, onnxq.calibrate(prepared, x)))
     verdict, _ = try_out(quantized, Trial(prepared.model, Evidence.UNSEEN, x, None, {"h_out": "h"}))
-    findings = onnxq.verify(prepared.model, quantized, x, feedback={"h_out": "h"})
+    findings = onnxq.verify(prepared.model, quantized, onnxq.Samples(x, feedback={"h_out": "h"}))
     assert verdict.outputs[0].sqnr_db == pytest.approx(findings.outputs[0].sqnr_db, abs=0.01)
 
 
@@ -181,7 +182,7 @@ def test_large_weights_are_rounded_once_for_the_run_and_the_file() -> None:
     source, quantized = made(wide, {"x": weights(2, 4, 512)})
     lazy = [v.const_value for v in quantized.graph.initializers.values()]
     assert [t.cache for t in lazy if isinstance(t, ir.LazyTensor)] == [False]
-    try_out(quantized, on_made_up_inputs(source, LONG_AGO_S))
+    try_out(quantized, on_made_up_inputs(source, LONG_AGO))
     assert [t.cache for t in lazy if isinstance(t, ir.LazyTensor)] == [True]
 
 

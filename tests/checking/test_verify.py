@@ -82,7 +82,9 @@ def test_saturation_is_seen(pair: tuple[ir.Model, ir.Model]) -> None:
 
 
 def test_result_does_not_depend_on_the_batch_size(pair: tuple[ir.Model, ir.Model]) -> None:
-    one, all_at_once = (verify(*pair, {"x": images(6)}, batch_size=n) for n in (1, 6))
+    one, all_at_once = (
+        verify(*pair, onnxq.Samples({"x": images(6)}, batch_size=n)) for n in (1, 6)
+    )
     assert (one.batches, all_at_once.batches) == (6, 1)
     for a, b in zip(one.tensors, all_at_once.tensors, strict=True):
         # float kernels may add in another order: a code flips now and then
@@ -263,11 +265,11 @@ def test_state_goes_round_in_each_model() -> None:
     x = {"x": np.ones((5, 4), np.float32)}
     statistics = calibrate(prepared, x)
     quantized = rewrite(prepared, plan(prepared, statistics))
-    findings = verify(proto, quantized, x, feedback={"h_out": "h"})
+    findings = verify(proto, quantized, onnxq.Samples(x, feedback={"h_out": "h"}))
     assert findings.batches == 5
     assert findings.outputs[0].sqnr_db > 20
     with pytest.raises(QConfigError, match=r"no output 'h_ou'.*'h_out'"):
-        verify(proto, quantized, x, feedback={"h_ou": "h"})
+        verify(proto, quantized, onnxq.Samples(x, feedback={"h_ou": "h"}))
 
 
 @pytest.mark.nightly

@@ -9,7 +9,8 @@ import pytest
 from onnx import TensorProto, helper
 
 import onnxq
-from onnxq.checking.with_verdict import Check
+from onnxq.checking.check import Check
+from onnxq.core.stopwatch import Stopwatch
 from onnxq.errors import CalibrationError, ModelError, QConfigError, VerificationError
 from onnxq.ort import runtime
 from onnxq.ort.runtime import open_session
@@ -61,7 +62,7 @@ def test_of_a_run_function_and_of_convert_batches_are_kept_too() -> None:
 
 def test_with_statistics_alone_it_is_said_that_it_runs() -> None:
     statistics = onnxq.calibrate(onnxq.prepare(network()), {"x": images(4)})
-    verdict = verdict_of(onnxq.quantize(network(), statistics=statistics))
+    verdict = verdict_of(onnxq.quantize(network(), statistics))
     assert verdict.evidence is Evidence.MADE_UP
     assert (verdict.outputs, verdict.speedup) == ((), None)
 
@@ -73,15 +74,16 @@ def test_rewrite_gives_no_verdict_and_neither_does_none() -> None:
 
 def test_a_bound_that_is_missed_is_an_error_with_the_verdict() -> None:
     with pytest.raises(VerificationError, match="bound of 90 dB") as caught:
-        onnxq.quantize(network(), {"x": images(4)}, min_sqnr_db=90)
+        onnxq.quantize(network(), {"x": images(4)}, check=onnxq.Check(min_sqnr_db=90))
     assert getattr(caught.value, "verdict").outputs  # noqa: B009  # a subclass has it
-    assert onnxq.quantize(network(), {"x": images(4)}, min_sqnr_db=10).verdict
+    assert onnxq.quantize(network(), {"x": images(4)}, check=onnxq.Check(min_sqnr_db=10)).verdict
 
 
-@pytest.mark.parametrize("check", [Check.NONE, Check.CALIBRATION])
-def test_a_bound_wants_samples(check: Check) -> None:
+@pytest.mark.parametrize("runs", [True, False])
+def test_a_bound_wants_samples(runs: bool) -> None:
+    check = Check(min_sqnr_db=20, runs=runs)
     with pytest.raises(QConfigError, match="needs samples to compare"):
-        onnxq.quantize_dynamic(network(), objective="size", check=check, min_sqnr_db=20)
+        onnxq.quantize_dynamic(network(), objective="size", check=check)
 
 
 def test_a_result_far_from_float_warns() -> None:
@@ -104,7 +106,7 @@ def test_the_plan_says_why_they_are_in_float() -> None:
 
     prepared = onnxq.prepare(refused())
     prepared.run({"x": samples()["x"][:1]})
-    trial = static_trial(prepared, Check.CALIBRATION, prepared.excerpt, 0.0)
+    trial = static_trial(prepared, Check.CALIBRATION, prepared.excerpt, Stopwatch())
     made = make_static(prepared, lambda p: onnxq.plan(p, prepared.statistics), "qdq", trial)
     (name,) = verdict_of(made.model).left_in_float
     decision = made.plan.decisions[name]

@@ -3,9 +3,9 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from onnxq.clock import here
-from onnxq.clock.elements import element_links
-from onnxq.costs import Costs
+from onnxq.times import Costs
+from onnxq.times.microbenchmarks import here
+from onnxq.times.microbenchmarks.elements import element_links
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def test_a_table_of_this_machine_is_written(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("onnxq.clock.measure.RUNS", 2)
+    monkeypatch.setattr("onnxq.times.microbenchmarks.measure.RUNS", 2)
     monkeypatch.setattr(here, "links", lambda: list(element_links())[:3])
     output = tmp_path / "here.csv"
     result = run("costs", "-o", output, "--passes", 1, "--target", "x86-vnni")
@@ -33,7 +33,7 @@ def test_a_target_that_is_not_known_is_refused(run: Run, tmp_path: Path) -> None
 
 
 def test_bench_works_without_data(run: Run, model_path: Path, quantized_path: Path) -> None:
-    result = run("bench", model_path, quantized_path, "--batch", 2, "--runs", 2)
+    result = run("bench", model_path, quantized_path, "--batch-size", 2, "--runs", 2)
     assert result.exit_code == 0
     assert "x [2, 3, 8, 8]" in result.stdout
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from onnxq import costs
+from onnxq.times import costs_of
 from tests.examples import images, network, save
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.slow  # each searches once: calibration, sensitivity an
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("tune")
     save(network(), made / "m.onnx")
-    table = costs.of("x86-vnni")
+    table = costs_of("x86-vnni")
     assert table is not None
     table.save(made / "costs.csv")
     np.savez(made / "x.npz", x=images(16), labels=np.arange(16) % 10)

@@ -11,6 +11,7 @@ from onnx import TensorProto, helper, numpy_helper
 from onnxq import cross_check
 from onnxq.dynamic.shared_quantizers import ShareQuantizers
 from onnxq.operator import DynamicForm
+from onnxq.samples import Samples
 from tests.operators.dynamic_builder import PER_TENSOR, SYMMETRIC, optimized_ops, quantized
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def test_readers_of_one_tensor_share_its_codes(
 ) -> None:
     model = quantized(readers(weights(), bias=bias), DynamicForm.INTEGER, weight)
     assert optimized_ops(model, tmp_path) == FUSED
-    cross_check(model, {"x": X}, batch_size=2).check()
+    cross_check(model, Samples({"x": X}, batch_size=2)).check()
 
 
 @EITHER
@@ -66,13 +67,13 @@ def test_equal_scales_do_not_keep_it_from_fusing(
     equal = [np.sign(w) for w in weights()]
     model = quantized(readers(equal, bias=bias), DynamicForm.INTEGER, weight)
     assert optimized_ops(model, tmp_path) == FUSED
-    cross_check(model, {"x": X}, batch_size=2).check()
+    cross_check(model, Samples({"x": X}, batch_size=2)).check()
 
 
 def test_equal_scales_of_one_column_are_right_though_not_fused() -> None:
     equal = [np.sign(w) for w in weights(1)]
     model = quantized(readers(equal, bias=True), DynamicForm.INTEGER, PER_TENSOR)
-    cross_check(model, {"x": X}, batch_size=2).check()
+    cross_check(model, Samples({"x": X}, batch_size=2)).check()
 
 
 def test_scales_that_differ_stay_as_they_are() -> None:

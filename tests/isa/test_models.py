@@ -93,7 +93,7 @@ def test_layers_differ_on_avx2_as_predict_says(
     got = run_on(AVX2, folder).outputs(case.name)
     on_avx2 = differing(case, got, case.predicted(Arithmetic.EXACT))
     samples = {"image": case.images}
-    prediction = predict(case.model, samples, AVX2.target, batch_size=IMAGES)
+    prediction = predict(case.model, onnxq.Samples(samples, batch_size=IMAGES), AVX2.target)
     (machine,) = prediction.machines
     codes = code_tensors(case.model)
     layers = {codes[layer.name]: layer.differing for layer in machine.layers if layer.differing}

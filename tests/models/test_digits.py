@@ -115,7 +115,7 @@ def test_the_reference_computes_what_onnx_runtime_does(name: str) -> None:
     head = QConfigDynamic(default.weight_observer, DynamicForm.INTEGER)
     mapping = QConfigMapping().set_global(default).set_op_type("Gemm", head)
     model = onnxq.quantize_dynamic(exported(name), mapping, objective="size")
-    findings = onnxq.cross_check(model, {"rows": rows[:60]}, batch_size=20)
+    findings = onnxq.cross_check(model, onnxq.Samples({"rows": rows[:60]}, batch_size=20))
     assert findings.nodes
     assert [node.differing for node in findings.nodes] == [0] * len(findings.nodes)
     assert findings.nodes

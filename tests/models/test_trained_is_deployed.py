@@ -72,7 +72,7 @@ def test_free_running_the_classes_are_those_of_onnx_runtime(bits: int) -> None:
 @pytest.mark.nightly
 def test_the_reference_kernels_give_every_integer(bits: int) -> None:
     samples = {"image": images()[:32].numpy()}
-    assert onnxq.cross_check(model(bits)[1], samples, batch_size=32).exact
+    assert onnxq.cross_check(model(bits)[1], onnxq.Samples(samples, batch_size=32)).exact
 
 
 @pytest.mark.nightly

@@ -60,7 +60,7 @@ def test_a_model_of_onnx_runtimes_quantizer_is_followed_to_the_bit(tmp_path: Pat
     quantization = pytest.importorskip("onnxruntime.quantization")
     onnx.save(embedded(), tmp_path / "float.onnx")
     quantization.quantize_dynamic(tmp_path / "float.onnx", tmp_path / "int8.onnx")
-    found = onnxq.cross_check(tmp_path / "int8.onnx", tokens(4), batch_size=4)
+    found = onnxq.cross_check(tmp_path / "int8.onnx", onnxq.Samples(tokens(4), batch_size=4))
     assert found.differing == 0
     assert not found.unchecked
     assert "QEmbedLayerNormalization" in {node.op_type for node in found.nodes}

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 import onnxq
-from onnxq import costs, samples
+from onnxq import samples
 from onnxq.observers import MinMaxObserver
 from onnxq.page.card import MOST_ROWS, Table, card, card_of, counts
 from onnxq.page.content import Fact
 from onnxq.report.inspection import inspect
+from onnxq.times import costs_of
 from onnxq.weights.plan_weights import WeightRequest, plan_weights
 from tests.page.example_page import HOSTILE
 from tests.survey.pair import BATCH, pair
@@ -63,7 +64,7 @@ VALUES: dict[str, Callable[[], object]] = {
     "entry": onnxq.qconfig.get_default_qconfig,
     "dynamic entry": lambda: onnxq.qconfig.QConfigDynamic(weight=MinMaxObserver.with_args()),
     "spec": lambda: MinMaxObserver.with_args(),
-    "costs": lambda: costs.of("x86-vnni"),
+    "costs": lambda: costs_of("x86-vnni"),
     "images": lambda: samples.Images("folder"),
     "pixels": onnxq.qconfig.Pixels,
     "bits": lambda: onnxq.metrics.Bits(8.0, 4),

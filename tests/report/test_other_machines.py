@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from onnxq import targets
 from onnxq.checking.execution import execution
 from onnxq.checking.findings import Execution
 from onnxq.report import other_machines
@@ -24,7 +25,8 @@ INTEGERS = Execution({"QLinearConv": 2}, {}, {"QuantizeLinear": 1}, ())
 
 
 def planned(reduction: str, source: onnx.ModelProto | None = None) -> tuple[Plan, ir.Model]:
-    prepared = prepare(source or network(), None, "portable", range_reduction=reduction)
+    target = targets.find("portable").with_range_reduction(reduction)
+    prepared = prepare(source or network(), None, target)
     statistics = calibrate(prepared, DATA)
     made = (
         plan_observed(prepared, statistics, DATA)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from onnxq.errors import CalibrationError
-from onnxq.samples import InputSpec, open_samples
+from onnxq.samples import InputSpec, Samples, open_samples
 from onnxq.samples import batches as module
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def test_parts_are_pickled_and_hold_all_batches_in_order(
 
 
 def test_batches_of_a_file_are_the_same_in_parts_the_smaller_last_one_too(tmp_path: Path) -> None:
-    samples = open_samples(source("npy", tmp_path), [INPUT], batch_size=4)
+    samples = open_samples(Samples(source("npy", tmp_path), batch_size=4), [INPUT])
     parts = [list(part) for part in samples.parts(2)]
     assert [[len(batch["x"]) for batch in part] for part in parts] == [[4, 4], [3]]
 

@@ -7,6 +7,7 @@ import pytest
 
 import onnxq
 from onnxq.errors import CalibrationError
+from onnxq.samples import Samples
 from onnxq.samples.ignored import check_ignored
 from tests.examples import network
 
@@ -31,45 +32,48 @@ def sources(folder: Path) -> list[object]:
 
 def test_a_name_that_no_array_has_is_refused_with_the_nearest(tmp_path: Path) -> None:
     for source in sources(tmp_path):
-        check_ignored(["labels"], source)
+        check_ignored(Samples(source, ignore=["labels"]))
         said = r"no array 'lables' is there to ignore; there are x, labels\. Did you mean 'labels'"
         with pytest.raises(CalibrationError, match=said):
-            check_ignored(["labels", "lables"], source)
+            check_ignored(Samples(source, ignore=["labels", "lables"]))
 
 
 def test_of_two_sources_either_may_have_it() -> None:
-    only = {"x": X}
-    check_ignored(["labels"], only, ARRAYS)
-    check_ignored(["labels"], ARRAYS, None)
+    only = Samples({"x": X}, ignore=["labels"])
+    check_ignored(only, Samples.of(ARRAYS, only))
+    check_ignored(Samples.of(ARRAYS, only), None)
     with pytest.raises(CalibrationError, match="there are x"):
-        check_ignored(["labels"], only, only)
+        check_ignored(only, only)
 
 
 def test_an_array_alone_has_no_name(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", X)
     for source in (X, tmp_path / "x.npy"):
         with pytest.raises(CalibrationError, match="there are none"):
-            check_ignored(["labels"], source)
+            check_ignored(Samples(source, ignore=["labels"]))
 
 
 def test_what_shows_its_names_as_it_is_read_is_taken_to_have_them() -> None:
-    check_ignored(["labels"], iter([ARRAYS]))
-    check_ignored(["labels"], {"x": X}, [ARRAYS])
+    unknown = Samples(iter([ARRAYS]), ignore=["labels"])
+    check_ignored(unknown)
+    check_ignored(Samples({"x": X}), unknown)
 
 
 def test_calls_refuse_it_before_a_model_runs() -> None:
     model = network()
     samples: Any = {"x": np.ones((4, 3, 8, 8), np.float32)}
     for call in (
-        lambda: onnxq.quantize(model, samples, ignore=["label"]),
-        lambda: onnxq.quantize(model, samples, ignore=["label"], hold_apart=2),
-        lambda: onnxq.calibrate(onnxq.prepare(model), samples, ignore=["label"]),
-        lambda: onnxq.tune(model, samples, ignore=["label"]),
-        lambda: onnxq.verify(model, model, samples, ignore=["label"]),
-        lambda: onnxq.cross_check(model, samples, ignore=["label"]),
-        lambda: onnxq.predict(model, samples, ignore=["label"]),
-        lambda: onnxq.bench(model, model, samples, ignore=["label"]),
-        lambda: onnxq.quantize_dynamic(model, check=samples, ignore=["label"]),
+        lambda: onnxq.quantize(model, onnxq.Samples(samples, ignore=["label"])),
+        lambda: onnxq.quantize(
+            model, onnxq.Samples(samples, ignore=["label"]), check=onnxq.Check(hold_apart=2)
+        ),
+        lambda: onnxq.calibrate(onnxq.prepare(model), onnxq.Samples(samples, ignore=["label"])),
+        lambda: onnxq.tune(model, onnxq.Samples(samples, ignore=["label"])),
+        lambda: onnxq.verify(model, model, onnxq.Samples(samples, ignore=["label"])),
+        lambda: onnxq.cross_check(model, onnxq.Samples(samples, ignore=["label"])),
+        lambda: onnxq.predict(model, onnxq.Samples(samples, ignore=["label"])),
+        lambda: onnxq.bench(model, model, onnxq.Samples(samples, ignore=["label"])),
+        lambda: onnxq.quantize_dynamic(model, check=onnxq.Samples(samples, ignore=["label"])),
     ):
         with pytest.raises(CalibrationError, match="no array 'label' is there to ignore"):
             call()

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from onnxq.errors import CalibrationError, QConfigError, UnsupportedError
-from onnxq.samples import InputSpec, open_samples
+from onnxq.samples import InputSpec, Samples, open_samples
 from onnxq.samples.images import Images
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def batches(images: Images, spec: InputSpec, size: int | None = None) -> list[np.ndarray]:
-    return [batch["x"] for batch in open_samples(images, (spec,), size)]
+    return [batch["x"] for batch in open_samples(Samples(images, size), (spec,))]
 
 
 def test_images_are_sorted_sized_and_normalized(folder: Path) -> None:

@@ -8,7 +8,7 @@ import numpy.typing as npt
 import pytest
 
 from onnxq.errors import CalibrationError
-from onnxq.samples import InputSpec, Samples, open_samples
+from onnxq.samples import Batches, InputSpec, Samples, open_samples
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,7 +23,7 @@ def _images(count: int) -> npt.NDArray[np.float32]:
     return np.arange(count * 12, dtype=np.float32).reshape(count, 3, 4)
 
 
-def _shapes(samples: Samples) -> list[tuple[int, ...]]:
+def _shapes(samples: Batches) -> list[tuple[int, ...]]:
     return [batch["image"].shape for batch in samples]
 
 
@@ -52,13 +52,21 @@ def test_items_of_the_inputs_rank_are_batches_and_run_as_they_are() -> None:
 
 def test_items_of_a_rank_less_are_samples_and_are_stacked() -> None:
     items = [{"image": x} for x in _images(5)]
-    assert _shapes(open_samples(items, IMAGE, batch_size=2)) == [(2, 3, 4), (2, 3, 4), (1, 3, 4)]
+    assert _shapes(open_samples(Samples(items, batch_size=2), IMAGE)) == [
+        (2, 3, 4),
+        (2, 3, 4),
+        (1, 3, 4),
+    ]
 
 
 def test_samples_of_another_shape_begin_a_new_batch() -> None:
     inputs = (InputSpec("image", F32, ("n", 3, "w")),)
     items = [np.zeros((3, w), np.float32) for w in (4, 4, 5, 5, 4)]
-    assert _shapes(open_samples(items, inputs, batch_size=4)) == [(2, 3, 4), (2, 3, 5), (1, 3, 4)]
+    assert _shapes(open_samples(Samples(items, batch_size=4), inputs)) == [
+        (2, 3, 4),
+        (2, 3, 5),
+        (1, 3, 4),
+    ]
 
 
 def test_samples_left_over_from_a_static_batch_are_an_error() -> None:
@@ -68,7 +76,7 @@ def test_samples_left_over_from_a_static_batch_are_an_error() -> None:
 
 def test_a_batch_of_another_size_than_asked_is_an_error() -> None:
     with pytest.raises(CalibrationError, match="batch of 3, which runs as it is; batch size 2"):
-        list(open_samples([_images(3)], IMAGE, batch_size=2))
+        list(open_samples(Samples([_images(3)], batch_size=2), IMAGE))
 
 
 def test_arrays_and_tensors_feed_a_single_input() -> None:
@@ -186,7 +194,7 @@ def test_a_number_of_python_is_a_float32_of_rank_0() -> None:
 def test_samples_of_another_number_begin_a_new_batch() -> None:
     rates = (8000, 8000, 16000)
     items = [{"x": np.ones(8, np.float32), "rate": np.array(rate)} for rate in rates]
-    batches = list(open_samples(items, VOICE, batch_size=2))
+    batches = list(open_samples(Samples(items, batch_size=2), VOICE))
     assert [(b["x"].shape, b["rate"].shape, int(b["rate"])) for b in batches] == [
         ((2, 8), (), 8000),
         ((1, 8), (), 16000),

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from onnxq.errors import CalibrationError
-from onnxq.samples import InputSpec
+from onnxq.samples import InputSpec, Samples
 from onnxq.samples import labelled as module
 from onnxq.samples.images import Images
 from onnxq.samples.labelled import open_labelled
@@ -24,7 +24,7 @@ def test_labels_are_cut_as_the_inputs_are(tmp_path: Path) -> None:
     for source in (ARRAYS, tmp_path / "s.npz"):
         for inputs in ([X], [STATIC]):
             size = 2 if inputs == [STATIC] else None
-            batches = list(open_labelled(source, inputs, size))
+            batches = list(open_labelled(Samples(source, size), inputs))
             assert np.array_equal(np.concatenate([b["y"] for b in batches]), ARRAYS["y"])
             assert {len(b["x"]) for b in batches} == {len(b["y"]) for b in batches} == {size or 1}
 
@@ -37,7 +37,7 @@ def test_files_of_a_folder_hold_labels_too(tmp_path: Path) -> None:
 
 def test_a_further_entry_of_a_tuple_is_the_labels() -> None:
     items = [(ARRAYS["x"][i], int(ARRAYS["y"][i])) for i in range(4)]
-    batches = list(open_labelled(items, [X], 2))
+    batches = list(open_labelled(Samples(items, 2), [X]))
     assert [b["labels"].tolist() for b in batches] == [[3, 1], [2, 0]]
 
 
@@ -48,7 +48,7 @@ def test_a_generator_is_kept_and_can_be_gone_through_again() -> None:
 
 
 def test_arrays_that_are_ignored_are_no_labels() -> None:
-    (first, *_) = open_labelled({**ARRAYS, "ids": np.zeros(4)}, [X], ignore=["ids"])
+    (first, *_) = open_labelled(Samples({**ARRAYS, "ids": np.zeros(4)}, ignore=["ids"]), [X])
     assert set(first) == {"x", "y"}
 
 

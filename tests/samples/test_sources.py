@@ -7,7 +7,7 @@ import numpy.typing as npt
 import pytest
 
 from onnxq.errors import CalibrationError
-from onnxq.samples import InputSpec, Samples, open_samples
+from onnxq.samples import Batches, InputSpec, Samples, open_samples
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -31,7 +31,7 @@ def _npz(folder: Path, **arrays: Array) -> Path:
     return path
 
 
-def _shapes(samples: Samples) -> list[tuple[int, ...]]:
+def _shapes(samples: Batches) -> list[tuple[int, ...]]:
     return [batch["image"].shape for batch in samples]
 
 
@@ -49,7 +49,7 @@ def test_samples_can_be_gone_through_again(tmp_path: Path) -> None:
 @pytest.mark.parametrize("size", [0, -1])
 def test_a_batch_size_below_one_is_an_error(size: int) -> None:
     with pytest.raises(CalibrationError, match="wanted 1 or more"):
-        open_samples({"image": _images(2)}, IMAGE, batch_size=size)
+        open_samples(Samples({"image": _images(2)}, batch_size=size), IMAGE)
 
 
 RECURRENT = (InputSpec("x", F32, ("steps", "n", 3)), InputSpec("h", F32, (1, "n", 4)))
@@ -115,7 +115,7 @@ def test_labels_can_be_ignored_by_name(tmp_path: Path) -> None:
     path = _npz(tmp_path, image=_images(2), label=np.zeros(2))
     with pytest.raises(CalibrationError, match="no input 'label'"):
         open_samples(path, IMAGE)
-    assert list(next(iter(open_samples(path, IMAGE, ignore=["label"])))) == ["image"]
+    assert list(next(iter(open_samples(Samples(path, ignore=["label"]), IMAGE)))) == ["image"]
 
 
 def test_a_missing_input_is_an_error() -> None:
@@ -168,7 +168,7 @@ def test_no_samples_are_an_error(tmp_path: Path) -> None:
 def test_nan_and_inf_are_errors_that_name_array_and_sample(tmp_path: Path, value: float) -> None:
     images = _images(5)
     images[3, 1, 2] = value
-    samples = open_samples(_npz(tmp_path, image=images), IMAGE, batch_size=2)
+    samples = open_samples(Samples(_npz(tmp_path, image=images), batch_size=2), IMAGE)
     with pytest.raises(CalibrationError, match=r"array 'image', sample 3: holds -?(nan|inf) at"):
         list(samples)
 
@@ -211,7 +211,7 @@ def test_one_run_is_checked_as_batches_are() -> None:
     with pytest.raises(CalibrationError, match="holds nan"):
         list(open_samples(arrays | {"x": arrays["x"] * np.float32(np.nan)}, RECURRENT))
     with pytest.raises(CalibrationError, match=r"different numbers of samples.*whole inputs"):
-        open_samples(arrays, RECURRENT, batch_size=2)
+        open_samples(Samples(arrays, batch_size=2), RECURRENT)
 
 
 VOICE = (InputSpec("x", F32, ("n", 8)), InputSpec("rate", I64, ()))
@@ -219,7 +219,7 @@ VOICE = (InputSpec("x", F32, ("n", 8)), InputSpec("rate", I64, ()))
 
 def test_a_number_in_an_npz_is_given_to_every_run(tmp_path: Path) -> None:
     path = _npz(tmp_path, x=np.ones((5, 8), np.float32), rate=np.array(16000))
-    samples = open_samples(path, VOICE, batch_size=2)
+    samples = open_samples(Samples(path, batch_size=2), VOICE)
     assert [(b["rate"].shape, int(b["rate"])) for b in samples] == [((), 16000)] * 3
     assert [b["x"].shape for b in samples] == [(2, 8), (2, 8), (1, 8)]
 

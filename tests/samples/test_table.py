@@ -7,7 +7,7 @@ import numpy.typing as npt
 import pytest
 
 from onnxq.errors import CalibrationError
-from onnxq.samples import InputSpec, Samples, open_samples
+from onnxq.samples import Batches, InputSpec, Samples, open_samples
 
 F32, I64 = np.dtype(np.float32), np.dtype(np.int64)
 IMAGE = (InputSpec("image", F32, ("n", 3, 4)),)
@@ -19,12 +19,12 @@ def _images(count: int) -> npt.NDArray[np.float32]:
     return np.arange(count * 12, dtype=np.float32).reshape(count, 3, 4)
 
 
-def _shapes(samples: Samples) -> list[tuple[int, ...]]:
+def _shapes(samples: Batches) -> list[tuple[int, ...]]:
     return [batch["image"].shape for batch in samples]
 
 
 def test_the_last_batch_is_smaller_when_the_batch_is_dynamic() -> None:
-    samples = open_samples({"image": _images(5)}, IMAGE, batch_size=2)
+    samples = open_samples(Samples({"image": _images(5)}, batch_size=2), IMAGE)
     assert _shapes(samples) == [(2, 3, 4), (2, 3, 4), (1, 3, 4)]
     assert samples.count == 3
 
@@ -40,7 +40,7 @@ def test_samples_left_over_from_a_static_batch_are_an_error() -> None:
 
 def test_another_batch_size_than_the_static_one_is_an_error() -> None:
     with pytest.raises(CalibrationError, match="batch size 3; the model has a static batch of 2"):
-        open_samples({"image": _images(6)}, STATIC, batch_size=3)
+        open_samples(Samples({"image": _images(6)}, batch_size=3), STATIC)
 
 
 def test_an_array_of_a_rank_more_is_a_stack_of_whole_inputs() -> None:
@@ -50,7 +50,7 @@ def test_an_array_of_a_rank_more_is_a_stack_of_whole_inputs() -> None:
 
 def test_stacked_whole_inputs_take_no_batch_size() -> None:
     with pytest.raises(CalibrationError, match="stack of whole inputs"):
-        open_samples({"image": _images(4).reshape(2, 2, 3, 4)}, IMAGE, batch_size=2)
+        open_samples(Samples({"image": _images(4).reshape(2, 2, 3, 4)}, batch_size=2), IMAGE)
 
 
 def test_a_scalar_input_has_one_number_per_sample() -> None:
@@ -62,7 +62,7 @@ def test_a_scalar_input_has_one_number_per_sample() -> None:
 def test_several_inputs_and_integers_go_together() -> None:
     ids = np.arange(15).reshape(3, 5)
     source = {"ids": ids, "mask": np.ones((3, 5), np.float32)}
-    batches = list(open_samples(source, TEXT, batch_size=2))
+    batches = list(open_samples(Samples(source, batch_size=2), TEXT))
     assert [b["ids"].dtype for b in batches] == [I64, I64]
     np.testing.assert_array_equal(batches[1]["ids"], ids[2:])
     assert batches[1]["mask"].shape == (1, 5)
@@ -91,7 +91,7 @@ def test_different_numbers_of_samples_are_an_error() -> None:
 VOICE = (InputSpec("x", F32, ("n", 8)), InputSpec("rate", I64, ()))
 
 
-def _rates(samples: Samples) -> list[tuple[type, tuple[int, ...], int]]:
+def _rates(samples: Batches) -> list[tuple[type, tuple[int, ...], int]]:
     return [(type(b["rate"]), b["rate"].shape, int(b["rate"])) for b in samples]
 
 

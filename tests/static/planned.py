@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx_ir as ir
 
+from onnxq import targets
 from onnxq.static.calibrate import Statistics, calibrate
 from onnxq.static.plan import Plan, plan
 from onnxq.static.prepare import prepare
@@ -56,7 +57,10 @@ def planned(
     target: str = "x86-vnni",
     range_reduction: str | None = None,
 ) -> tuple[Plan, Prepared, Statistics]:
-    prepared = prepare(source, qconfig, target, range_reduction=range_reduction)
+    machine = targets.find(target)
+    if range_reduction is not None:
+        machine = machine.with_range_reduction(range_reduction)
+    prepared = prepare(source, qconfig, machine)
     statistics = calibrate(prepared, batches())
     return plan(prepared, statistics), prepared, statistics
 

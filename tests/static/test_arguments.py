@@ -7,10 +7,10 @@ import torch
 
 import onnxq
 from onnxq.checking.findings import Findings
-from onnxq.costs import Costs
 from onnxq.errors import CalibrationError, ModelError, OutputError, QConfigError
 from onnxq.qconfig import QConfigMapping, get_default_qconfig
 from onnxq.static.statistics import Statistics
+from onnxq.times import Costs
 from tests.examples import images, network
 
 if TYPE_CHECKING:

@@ -20,6 +20,7 @@ from onnxq.observers import (
     ObserverSpec,
     RecordingObserver,
 )
+from onnxq.samples import Samples
 from onnxq.static.calibrate import Calibration, Checkpoint, Shard, Statistics, calibrate
 
 if TYPE_CHECKING:
@@ -416,7 +417,7 @@ def test_a_checkpoint_of_another_shard_is_refused(tmp_path: Path) -> None:
 def test_a_batch_size_and_names_to_ignore_are_taken() -> None:
     prepared = _prepared(NET, MINMAX, "a")
     samples = {"x": np.ones((4, 2), np.float32), "label": np.ones(3)}
-    assert len(calibrate(prepared, samples, batch_size=2, ignore=["label"]).batches) == 2
+    assert len(calibrate(prepared, Samples(samples, batch_size=2, ignore=["label"])).batches) == 2
 
 
 def test_merged_shards_know_which_one_is_missing() -> None:

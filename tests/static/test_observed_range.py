@@ -9,6 +9,7 @@ import pytest
 from onnx import helper
 
 import onnxq
+from onnxq import targets
 from onnxq.checking.predict import predict
 from onnxq.errors import CalibrationError
 from onnxq.static.calibrate import calibrate
@@ -23,10 +24,11 @@ if TYPE_CHECKING:
     from onnxq.static.prepared import Prepared
 
 DATA = {"x": np.abs(weights(7, 8, 3, 8, 8))}
+OBSERVED = targets.find("portable").with_range_reduction("observed")
 
 
 def prepared_on(source: onnx.ModelProto, target: str = "portable") -> Prepared:
-    return prepare(source, None, target, range_reduction="observed")
+    return prepare(source, None, targets.find(target).with_range_reduction("observed"))
 
 
 def one_product(*rows: list[float]) -> onnx.ModelProto:
@@ -62,7 +64,7 @@ def test_no_sum_leaves_int16_on_the_samples_but_on_others_some_may() -> None:
     source = one_product([1, 0.1], [1, 0.1], [0.1, 1], [0.1, 1])
     seen = {"x": np.array([[1, 1, 0, 0]], np.float32)}
     unseen = {"x": np.array([[0, 0, 1, 1]], np.float32)}
-    made = onnxq.quantize(source, seen, target="portable", range_reduction="observed")
+    made = onnxq.quantize(source, seen, target=OBSERVED)
     assert predict(made, seen).differing == ()
     assert "x86-avx2" in predict(made, unseen).differing
     promised = onnxq.quantize(source, seen, target="portable")
@@ -74,14 +76,16 @@ def test_a_network_is_gone_through_until_nothing_leaves_int16() -> None:
     source = network()
     prepared = prepared_on(source)
     made = plan_observed(prepared, calibrate(prepared, DATA), DATA)
-    assert predict(rewrite(prepared, made, "qdq"), DATA, batch_size=8).differing == ()
+    assert (
+        predict(rewrite(prepared, made, "qdq"), onnxq.Samples(DATA, batch_size=8)).differing == ()
+    )
 
 
 def test_batches_that_can_be_read_once_alone_are_kept() -> None:
     source = one_product([1, 0.1], [1, 0.1])
     batches = [{"x": np.array([[1, k]], np.float32)} for k in (1, 0.5)]
-    once = onnxq.quantize(source, iter(batches), range_reduction="observed")
-    twice = onnxq.quantize(source, batches, range_reduction="observed")
+    once = onnxq.quantize(source, iter(batches), target=OBSERVED)
+    twice = onnxq.quantize(source, batches, target=OBSERVED)
     assert ir.to_proto(once).graph == ir.to_proto(twice).graph
     assert "x86-avx2" not in predict(once, batches).differing
 
@@ -90,11 +94,12 @@ def test_batches_that_can_be_read_once_alone_are_kept() -> None:
 def test_what_was_seen_earlier_does_not_say_what_saturated(how: str) -> None:
     source = one_product([1, 0.1], [1, 0.1])
     x = {"x": np.ones((1, 2), np.float32)}
-    seen: dict[str, Any] = {"statistics": calibrate(prepared_on(source), x)}
-    if how == "function":
-        seen = {"samples": lambda prepared: prepared.run(x)}
+    ways: dict[str, Any] = {
+        "statistics": calibrate(prepared_on(source), x),
+        "function": lambda prepared: prepared.run(x),
+    }
     with pytest.raises(CalibrationError, match="'observed' needs the samples"):
-        onnxq.quantize(source, range_reduction="observed", **seen)
+        onnxq.quantize(source, ways[how], target=OBSERVED)
 
 
 def test_a_target_that_never_saturates_runs_nothing() -> None:

@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from onnxq import targets
 from onnxq.affine import quantize
 from onnxq.dtypes import UINT8
 from onnxq.errors import CalibrationError
@@ -89,7 +90,7 @@ def test_an_observed_reduction_wants_to_know_what_saturated() -> None:
 def test_only_channels_that_saturated_give_up_range() -> None:
     _, prepared, statistics = planned(source := model(LARGE), target="portable")
     vnni, _, _ = planned(source)
-    observed = prepare(source, None, "portable", range_reduction="observed")
+    observed = prepare(source, None, targets.find("portable").with_range_reduction("observed"))
     none = plan(observed, statistics, saturated={})
     some = plan(observed, statistics, saturated={"w": {0}})
     wanted, name = vnni.weights[conv_name(vnni)].qparams.scale, conv_name(some)

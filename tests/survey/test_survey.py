@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from onnxq.checking.verify import findings_of, open_for
 from onnxq.errors import UnsupportedError
+from onnxq.samples import Samples
 from onnxq.survey import survey as module
 from onnxq.survey.heading import ReportSubject
 from onnxq.survey.survey import BesideFiles, survey
@@ -20,7 +21,7 @@ SUBJECT = ReportSubject("m", "q", (2, 1))
 
 def surveyed(beside: BesideFiles) -> Page:
     sides = pair().sides()
-    findings = findings_of(sides, open_for(sides, [BATCH], None, (), {}), {})
+    findings = findings_of(sides, open_for(sides, Samples([BATCH])), {})
     return survey(SUBJECT, sides, findings, [BATCH], {}, beside)
 
 

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from onnx import helper
 
+from onnxq.checking.check import Check
+from onnxq.samples import Samples
 from onnxq.tuning.evaluating.evaluator import Evaluator
 from onnxq.tuning.judging.baseline import baseline_of
 from onnxq.tuning.judging.metric import as_metric
@@ -45,7 +47,7 @@ def evaluator_of(
     """An evaluator on the samples that it calibrates on."""
     subject = Subject.of(network() if model is None else model, wishes)
     search, _ = open_tuning_samples(
-        labelled() if samples is None else samples, None, subject.inputs
+        Samples(labelled() if samples is None else samples), Check.CALIBRATION, subject.inputs
     )
     wanted = as_metric(metric)
     return Evaluator(subject, search, baseline_of(subject, search, wanted), wanted)

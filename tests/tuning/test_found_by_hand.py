@@ -14,18 +14,18 @@ import pytest
 import torch
 
 import onnxq
-from onnxq import costs
 from onnxq.graph.walk import node_name, walk
 from onnxq.operator import NodeForm
 from onnxq.operator.nodes import input_at
 from onnxq.qconfig import Choice, default_qconfig_mapping
+from onnxq.times import costs_of
 from onnxq.tuning.evaluating.evaluator import Evaluator
 from onnxq.tuning.judging.baseline import baseline_of
 from onnxq.tuning.judging.metric import as_metric
+from onnxq.tuning.judging.plan_forms import forms_of
 from onnxq.tuning.judging.standing import MARGIN_DB
 from onnxq.tuning.judging.subject import Subject, Wishes
 from onnxq.tuning.judging.tuning_samples import open_tuning_samples
-from onnxq.tuning.timing.time_model import forms_of
 from onnxq.tuning.tuned import MissedGoalWarning
 from scripts._architectures import SETTLING, Size
 from scripts._architectures._parts import Feeds, initialize, settle
@@ -59,7 +59,9 @@ def searched(case: Case) -> tuple[Tuned, Subject, dict[str, NodeForm | None]]:
     another form is as good by a hair.
     """
     subject = Subject.of(case.model, Wishes(TARGET))
-    search, _ = open_tuning_samples(case.calibration, case.test, subject.inputs)
+    search, _ = open_tuning_samples(
+        onnxq.Samples(case.calibration), onnxq.Check(case.test), subject.inputs
+    )
     metric = as_metric(None)
     evaluator = Evaluator(subject, search, baseline_of(subject, search, metric), metric)
     goal = onnxq.Goal(min_sqnr_db=evaluator(subject.default).worst_db - MARGIN_DB - 0.5)
@@ -72,7 +74,7 @@ def searched(case: Case) -> tuple[Tuned, Subject, dict[str, NodeForm | None]]:
             qconfig=ALL_INTEGERS,
             goal=goal,
             target=TARGET,
-            costs=costs.of(TARGET),
+            costs=costs_of(TARGET),
             improve=(),
         )
     assert found.score.worst_db >= (goal.min_sqnr_db or 0.0)

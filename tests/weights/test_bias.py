@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import onnx
 
-    from onnxq.samples import Samples
+    from onnxq.samples import Batches
     from onnxq.static.prepared import Prepared
 
 SAMPLES = {"x": images(64)}
@@ -67,7 +67,7 @@ def planned(
     return prepared, onnxq.plan(prepared, onnxq.calibrate(prepared, samples))
 
 
-def opened(prepared: Prepared, samples: object) -> Samples:
+def opened(prepared: Prepared, samples: object) -> Batches:
     return open_samples(samples, prepared.inputs)
 
 
@@ -100,7 +100,7 @@ def test_every_layer_has_an_outcome_and_one_without_a_bias_says_so() -> None:
 
 
 def test_a_convolution_without_a_bias_gets_one() -> None:
-    made = onnxq.quantize(network(), SAMPLES, qconfig=FOUR_BITS, improve=["bias"])
+    made = onnxq.quantize(network(), SAMPLES, qconfig=FOUR_BITS.set_improve(["bias"]))
     (conv,) = [n for n in made.graph if n.name == "conv2"]
     assert len(conv.inputs) == 3
     assert made.verdict is not None
@@ -112,7 +112,7 @@ def test_the_quantized_file_is_verified_against_the_float_model_as_it_was_given(
 ) -> None:
     source = save(network(), tmp_path / "float.onnx")
     asked = ALL_INTEGERS.set_op_type("Softmax", None)  # floats of machines differ in the last bit
-    made = onnxq.quantize(source, SAMPLES, qconfig=asked, improve=["bias"])
+    made = onnxq.quantize(source, SAMPLES, qconfig=asked.set_improve(["bias"]))
     made.save(tmp_path / "int8.onnx")
     onnxq.verify(source, tmp_path / "int8.onnx", SAMPLES)
     assert onnxq.cross_check(tmp_path / "int8.onnx", SAMPLES).differing == 0
@@ -153,9 +153,11 @@ def test_improvements_want_samples_and_known_names() -> None:
     with pytest.raises(CalibrationError, match="need the samples"):
         onnxq.convert(prepared)
     with pytest.raises(CalibrationError, match="need the samples"):
-        onnxq.quantize(network(), statistics=prepared.statistics, improve=["bias"])
+        onnxq.quantize(
+            network(), prepared.statistics, qconfig=default_qconfig_mapping().set_improve(["bias"])
+        )
     with pytest.raises(QConfigError, match="Did you mean 'bias'"):
-        onnxq.quantize(network(), SAMPLES, improve=["biass"])
+        onnxq.quantize(network(), SAMPLES, qconfig=default_qconfig_mapping().set_improve(["biass"]))
     with pytest.raises(QConfigError, match="each name stands there once"):
         QConfigMapping.from_yaml("improve: [bias, bias]")
     with pytest.raises(QConfigError, match="a list of names"):
@@ -169,13 +171,15 @@ def test_an_improvement_of_ones_own_is_found_by_its_name() -> None:
 
         name = "nothing"
 
-        def improve(self, prepared: Prepared, plan: Plan, samples: Samples) -> Improved:
+        def improve(self, prepared: Prepared, plan: Plan, samples: Batches) -> Improved:
             assert len(list(samples)) == 64
             return Improved(prepared, plan)
 
     try:
         plain = onnxq.quantize(network(), SAMPLES, qconfig=default_qconfig_mapping())
-        same = onnxq.quantize(network(), SAMPLES, improve=["nothing"])
+        same = onnxq.quantize(
+            network(), SAMPLES, qconfig=default_qconfig_mapping().set_improve(["nothing"])
+        )
         assert ir.to_proto(same) == ir.to_proto(plain)
         with pytest.raises(ValueError, match="registered twice"):
             register(Nothing)

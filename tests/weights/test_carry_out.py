@@ -8,6 +8,7 @@ import pytest
 
 import onnxq
 from onnxq.errors import CalibrationError, OnnxqError, QConfigError, UnsupportedError
+from onnxq.qconfig import default_qconfig_mapping
 from onnxq.samples import open_samples
 from onnxq.weights import Improved, WeightImprovement, improve_weights, register, wanted
 from onnxq.weights.carry_out import check_samples
@@ -16,7 +17,7 @@ from tests.examples import ALL_INTEGERS, images, network
 
 if TYPE_CHECKING:
     from onnxq.quantized.outcome import Outcome
-    from onnxq.samples import Samples
+    from onnxq.samples import Batches
     from onnxq.static.plan import Plan
     from onnxq.static.prepared import Prepared
 
@@ -56,7 +57,7 @@ def own(result: object) -> type[WeightImprovement]:
     class Own(WeightImprovement):
         name = "own"
 
-        def improve(self, prepared: Prepared, plan: Plan, samples: Samples) -> Improved:
+        def improve(self, prepared: Prepared, plan: Plan, samples: Batches) -> Improved:
             assert plan.model_hash == prepared.model_hash
             assert samples.where
             if isinstance(result, Exception):
@@ -80,7 +81,9 @@ def test_an_improvement_of_ones_own_that_fails_is_named(
     register(own(result))
     try:
         with pytest.raises(error, match=said) as raised:
-            onnxq.quantize(network(), SAMPLES, improve=["own"])
+            onnxq.quantize(
+                network(), SAMPLES, qconfig=default_qconfig_mapping().set_improve(["own"])
+            )
         assert isinstance(result, CalibrationError) or f"'own' (module {__name__})" in str(
             raised.value
         )

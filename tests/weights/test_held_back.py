@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from onnxq.samples import InputSpec, Samples, open_samples
+from onnxq.samples import Batches, InputSpec, Samples, open_samples
 from onnxq.weights import held_back
 from onnxq.weights.held_back import enough, is_held_back
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 INPUTS = (InputSpec("x", np.dtype(np.float32), ("N", 2)),)
 
 
-def samples(count: int, batch_size: int = 1) -> Samples:
+def samples(count: int, batch_size: int = 1) -> Batches:
     x = np.arange(2 * count, dtype=np.float32).reshape(count, 2)
-    return open_samples({"x": x}, INPUTS, batch_size)
+    return open_samples(Samples({"x": x}, batch_size), INPUTS)
 
 
 def firsts(batches: list[dict[str, npt.NDArray[np.generic]]]) -> list[float]:

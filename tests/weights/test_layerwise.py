@@ -103,7 +103,7 @@ def test_layers_see_what_the_whole_quantized_model_gives_them(
     prepared = onnxq.prepare(source, ALL_INTEGERS)
     plan = onnxq.plan(prepared, onnxq.calibrate(prepared, samples))
     seen: dict[str, list[tuple[Singles, Singles]]] = {}
-    opened = open_samples(samples, prepared.inputs, 4)
+    opened = open_samples(onnxq.Samples(samples, 4), prepared.inputs)
     made = layerwise(prepared, plan, opened, "watching", lambda layer, _: Watching(seen, layer))
     (whole,) = (o for o in made.outcomes if not o.place)
     assert whole.kept

@@ -67,7 +67,7 @@ def rounded(source: onnx.ModelProto, bits: int, target: str = "x86-vnni") -> Imp
     samples = {"x": images(96)}
     prepared = onnxq.prepare(source, asked(bits), target)
     plan = onnxq.plan(prepared, onnxq.calibrate(prepared, samples))
-    return Round().improve(prepared, plan, open_samples(samples, prepared.inputs, 8))
+    return Round().improve(prepared, plan, open_samples(onnxq.Samples(samples, 8), prepared.inputs))
 
 
 @pytest.mark.parametrize("bits", [8, 4, 2])

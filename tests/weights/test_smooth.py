@@ -127,7 +127,7 @@ def test_tensors_that_carry_factors_have_names_of_their_own() -> None:
 
 def test_outlying_channels_behind_a_normalization_gain_and_cost_no_node() -> None:
     prepared = onnxq.prepare(encoder())
-    made = Smooth().improve(prepared, open_samples(samples(), prepared.inputs, 4))
+    made = Smooth().improve(prepared, open_samples(onnxq.Samples(samples(), 4), prepared.inputs))
     kept = {outcome.place: outcome for outcome in made.outcomes if outcome.kept}
     assert kept["n"].gain_db is not None
     assert kept["n"].gain_db > 6
@@ -140,7 +140,10 @@ def gain_db(source: onnx.ModelProto, qconfig: QConfigMapping) -> float:
     found = []
     for names in ((), ("smooth",)):
         made = onnxq.quantize(
-            source, samples(), qconfig=qconfig, batch_size=4, improve=names, check=check
+            source,
+            onnxq.Samples(samples(), batch_size=4),
+            qconfig=qconfig.set_improve(names),
+            check=check,
         )
         assert made.verdict is not None
         found.append(made.verdict.outputs[0].sqnr_db or 0.0)
@@ -169,9 +172,11 @@ def test_a_saved_qconfig_and_the_same_samples_give_the_same_bytes() -> None:
 
     def made(mapping: QConfigMapping) -> tuple[QConfigMapping, bytes]:
         prepared = onnxq.prepare(source, mapping)
-        batches = open_samples(samples(), prepared.inputs, 4)
+        batches = open_samples(onnxq.Samples(samples(), 4), prepared.inputs)
         better = improve_model(prepared, batches)
-        planned = onnxq.plan(better, onnxq.calibrate(better, samples(), batch_size=4))
+        planned = onnxq.plan(
+            better, onnxq.calibrate(better, onnxq.Samples(samples(), batch_size=4))
+        )
         return planned.qconfig, to_bytes(onnxq.rewrite(better, planned))
 
     named, first = made(asked)
@@ -183,7 +188,7 @@ def test_a_model_without_products_is_left_as_it_is_with_the_reason() -> None:
     nodes = [helper.make_node("Relu", ["x"], ["y"], "relu")]
     prepared = onnxq.prepare(model(nodes, {}, {"x": ["N", 4]}))
     rows = {"x": np.zeros((8, 4), np.float32)}
-    made = Smooth().improve(prepared, open_samples(rows, prepared.inputs, 1))
+    made = Smooth().improve(prepared, open_samples(onnxq.Samples(rows, 1), prepared.inputs))
     assert made.model is prepared.model
     assert "no product" in made.outcomes[0].why
 
@@ -194,7 +199,7 @@ def test_a_product_of_the_models_own_input_is_a_site() -> None:
     rows = np.random.default_rng(1).normal(size=(32, WIDTH)).astype(np.float32)
     rows[:, OUTLIERS] *= 30
     prepared = onnxq.prepare(source, ALL_INTEGERS)
-    made = Smooth().improve(prepared, open_samples({"x": rows}, prepared.inputs, 4))
+    made = Smooth().improve(prepared, open_samples(onnxq.Samples({"x": rows}, 4), prepared.inputs))
     assert made.outcomes[0].place == "x"
 
 

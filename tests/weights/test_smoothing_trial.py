@@ -22,7 +22,7 @@ from tests.examples import ALL_INTEGERS, model, weights
 
 if TYPE_CHECKING:
     from onnxq.core.arrays import Singles
-    from onnxq.samples import Samples
+    from onnxq.samples import Batches
     from onnxq.samples.inputs import Batch
     from onnxq.static.plan import Plan
     from onnxq.static.prepared import Prepared
@@ -112,7 +112,7 @@ class Rounds(WeightImprovement):
 
     name = "rounds"
 
-    def improve(self, prepared: Prepared, plan: Plan, samples: Samples) -> Improved:
+    def improve(self, prepared: Prepared, plan: Plan, samples: Batches) -> Improved:
         raise NotImplementedError
 
 

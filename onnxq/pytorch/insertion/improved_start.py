@@ -1,4 +1,4 @@
-"""The start of training from improved weights: those that `onnxq.quantize(improve=...)` writes.
+"""The start of training from improved weights: those that PTQ algorithms write.
 
     prepared module      scales of the example inputs, weights of the float model
     its ONNX form        calibrated on the same inputs, planned, improved (onnxq.weights)

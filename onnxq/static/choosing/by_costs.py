@@ -20,10 +20,10 @@ from onnxq.static.choosing.weighing import Weighing, forms_of, in_us
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from onnxq.costs import Costs
     from onnxq.graph.sizes import Sizes
     from onnxq.static.choosing.named_forms import NamedForm
     from onnxq.static.prepared import Prepared
+    from onnxq.times import Costs
 
 LEAST_GAIN = 0.05
 """Share of a model's time in float that codes have to save together: the table is wrong by 6% in

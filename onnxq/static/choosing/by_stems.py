@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
-    from onnxq.costs import Costs
     from onnxq.graph.sizes import Sizes
     from onnxq.static.choosing.named_forms import NamedForm
     from onnxq.static.prepared import Prepared
     from onnxq.static.statistics import Statistics
+    from onnxq.times import Costs
 
 NOISE_OF_TIME = 2e-3
 """Noise of a stem that all of float's time would be worth; about half of it reaches the outputs.

@@ -6,9 +6,14 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from onnxq.costs.changed_time import ChangedTime
-from onnxq.costs.cut import ALWAYS, NEVER, BinaryChoices
-from onnxq.costs.model_time import (
+from onnxq.graph.walk import node_name
+from onnxq.operator import NodeForm
+from onnxq.ort.layouts import CONVOLUTION
+from onnxq.static.choosing.rules import open_entry
+from onnxq.static.placing.decision import Quantize
+from onnxq.times.changed_time import ChangedTime
+from onnxq.times.cut import ALWAYS, NEVER, BinaryChoices
+from onnxq.times.model_time import (
     FLOATS,
     READS_CODES,
     Walked,
@@ -17,22 +22,17 @@ from onnxq.costs.model_time import (
     total_ns,
     walked,
 )
-from onnxq.costs.work import moving
-from onnxq.graph.walk import node_name
-from onnxq.operator import NodeForm
-from onnxq.ort.layouts import CONVOLUTION
-from onnxq.static.choosing.rules import open_entry
-from onnxq.static.placing.decision import Quantize
+from onnxq.times.work import moving
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping
 
     import onnx_ir as ir
 
-    from onnxq.costs import Costs, Estimate
-    from onnxq.costs.model_time import TensorState
     from onnxq.graph.sizes import Sizes
     from onnxq.static.prepared import Prepared
+    from onnxq.times import Costs, Estimate
+    from onnxq.times.model_time import TensorState
 
 
 def forms_of(prepared: Prepared) -> dict[str, NodeForm]:

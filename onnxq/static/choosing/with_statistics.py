@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from onnxq import costs
 from onnxq.dynamic.dynamic_decision import Objective
 from onnxq.graph.sizes import sizes_of
 from onnxq.graph.walk import walk
@@ -14,6 +13,7 @@ from onnxq.static.choosing.by_data import by_data
 from onnxq.static.choosing.by_size import by_size, note_on_size
 from onnxq.static.choosing.by_stems import by_stems
 from onnxq.static.choosing.rules import open_entry
+from onnxq.times import costs_of
 
 if TYPE_CHECKING:
     from onnxq.static.prepared import Prepared
@@ -43,7 +43,7 @@ def with_statistics(
 def _weighed(prepared: Prepared, statistics: Statistics) -> tuple[Prepared, list[str]]:
     """(the Prepared with the forms that data and times leave, a note where no times are known)."""
     prepared = by_data(prepared, statistics)
-    table = costs.of(prepared.target.name) if prepared.costs is None else prepared.costs
+    table = costs_of(prepared.target.name) if prepared.costs is None else prepared.costs
     if table is None:
         note = (
             f"no times were measured for {prepared.target}: forms follow the static rules. `onnxq "

@@ -9,23 +9,26 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from onnxq.checking.check import Check
 from onnxq.checking.static_job import StaticJob, carry_out
-from onnxq.checking.with_verdict import Check
 from onnxq.errors import CalibrationError, ModelError
 from onnxq.graph.coded import INPUTS_KEY, OUTPUTS_KEY, read_coded
 from onnxq.graph.saving import saved_bytes
 from onnxq.ort.runtime import Session, open_session
-from onnxq.samples import Samples, as_taken, input_specs
+from onnxq.samples import Batches, Samples, as_taken, input_specs
+from onnxq.times.time_model import Forms
+from onnxq.times.timed_runs import one_row
 from onnxq.tuning.evaluating.observations import Observations
 from onnxq.tuning.judging.metric import Kind
 from onnxq.tuning.judging.model_run import ModelRun
 from onnxq.tuning.judging.paired_outputs import PairedOutputs
+from onnxq.tuning.judging.plan_forms import forms_of
 from onnxq.tuning.judging.score import Score
-from onnxq.tuning.timing.time_model import Forms, forms_of
 
 if TYPE_CHECKING:
     from onnxq.checking.runnable import Made
     from onnxq.qconfig import QConfigMapping
+    from onnxq.samples.inputs import Batch
     from onnxq.static.plan import Plan
     from onnxq.static.prepared import Prepared
     from onnxq.static.statistics import Statistics
@@ -103,7 +106,7 @@ class Evaluator:
         try:
             return self._score(made)
         except ModelError:  # as `quantize` does: nodes with which it does not run go to float
-            return self._score(self._made(mapping, self._first_batch()))
+            return self._score(self._made(mapping, Check(self._first_batch())))
 
     @property
     def statistics(self) -> Statistics:
@@ -145,7 +148,7 @@ class Evaluator:
         try:
             open_session(made.model, threads=1).close()
         except ModelError:
-            return self._made(mapping, self._first_batch())
+            return self._made(mapping, Check(self._first_batch()))
         return made
 
     def finished(self, mapping: QConfigMapping, apart: TuningSamples) -> Made[Plan]:
@@ -154,19 +157,25 @@ class Evaluator:
         Raises:
             QConfigError, UnsupportedError, CalibrationError, ModelError: as of `quantize`.
         """
-        return self._made(mapping, apart.taken_by(self.subject.calibrated_inputs()))
+        return self._made(mapping, Check(apart.taken_by(self.subject.calibrated_inputs())))
 
-    def _made(self, mapping: QConfigMapping, check: object) -> Made[Plan]:
+    def _made(self, mapping: QConfigMapping, check: Check) -> Made[Plan]:
         wishes = self.subject.wishes
         prepared = self.prepared(mapping)
-        job = StaticJob(prepared, wishes.form, check, self._calibration, wishes.objective)
+        samples = Samples(self._calibration)
+        job = StaticJob(prepared, wishes.form, check, samples, wishes.objective)
         made, _ = carry_out(job, self.observations.beside)
         return made
 
-    def _first_batch(self) -> Samples:
+    def one_row(self) -> Batch:
+        """One sample of the first batch, on which models are timed."""
+        batch = self.samples.fed(self.samples.batches[0])
+        return one_row(self.subject.canonical.model, self.subject.inputs, batch)
+
+    def _first_batch(self) -> Batches:
         samples = self.baseline.samples
         taken = as_taken(samples.fed(samples.batches[0]), self.subject.calibrated_inputs())
-        return Samples(samples.where, 1, lambda: iter([taken]))
+        return Batches(samples.where, 1, lambda: iter([taken]))
 
     def _score(self, made: Made[Plan]) -> Score:
         """Runs a model.

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from onnxq.observers import ObserverSpec
-    from onnxq.samples import Samples
+    from onnxq.samples import Batches
     from onnxq.samples.excerpt import Excerpt
     from onnxq.static.prepared import Prepared
     from onnxq.static.statistics import Statistics
@@ -40,7 +40,7 @@ class Observations:
         calibrations: done so far.
     """
 
-    def __init__(self, samples: Samples, statistics: Statistics | None = None) -> None:
+    def __init__(self, samples: Batches, statistics: Statistics | None = None) -> None:
         self._samples = samples
         self._seen: dict[tuple[str, frozenset[str]], list[Statistics]] = {}
         self._cover: Prepared | None = None

@@ -25,14 +25,13 @@ from onnxq.tuning.judging.model_run import ModelRun
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from onnxq.costs import Costs
     from onnxq.qconfig import QConfigMapping
     from onnxq.qconfig.input_codes import Asked
     from onnxq.samples import InputSpec
     from onnxq.samples.inputs import Batch
     from onnxq.static.prepared import ModelSource, Prepared
     from onnxq.targets import Target
-    from onnxq.targets.range_reduction import RangeReduction
+    from onnxq.times import Costs
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +44,6 @@ class Wishes:
 
     target: str | Target | None = None
     feedback: Mapping[str, str] = field(default_factory=dict)
-    range_reduction: RangeReduction | str | None = None
     input_codes: Mapping[str, Asked] | None = None
     output_codes: Sequence[str] = ()
     costs: Costs | None = field(default=None, repr=False)
@@ -54,11 +52,12 @@ class Wishes:
 
     def __str__(self) -> str:
         """All that tells these wishes from others, times of a table by their hash."""
+        target = targets.resolve(self.target)
         wishes = (
-            targets.resolve(self.target).name,
+            target.name,
             self.form,
             self.objective.value,
-            self.range_reduction,
+            target.range_reduction,
             dict(self.feedback) or None,
             self.input_codes,
             tuple(self.output_codes) or None,
@@ -132,7 +131,6 @@ class Subject:
             mapping,
             wishes.target,
             wishes.feedback,
-            wishes.range_reduction,
             input_codes=wishes.input_codes,
             output_codes=wishes.output_codes,
             costs=wishes.costs,

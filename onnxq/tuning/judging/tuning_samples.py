@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, overload
 import numpy as np
 
 from onnxq.errors import CalibrationError, nearest
-from onnxq.samples import Samples, as_taken
+from onnxq.samples import Batches, as_taken
 from onnxq.samples.excerpt import rows_of
 from onnxq.samples.fingerprint import crc_of
 from onnxq.samples.held_apart import EVERY, held_apart
@@ -16,10 +16,11 @@ from onnxq.samples.ignored import check_ignored
 from onnxq.samples.labelled import open_labelled
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
+    from onnxq.checking.check import Check
     from onnxq.core.arrays import Array
-    from onnxq.samples import InputSpec
+    from onnxq.samples import InputSpec, Samples
     from onnxq.samples.inputs import Batch
 
 
@@ -72,13 +73,13 @@ class TuningSamples:
         """Samples in all."""
         return sum(map(rows_of, map(self.fed, self.batches)))
 
-    def taken_by(self, inputs: Sequence[InputSpec]) -> Samples:
+    def taken_by(self, inputs: Sequence[InputSpec]) -> Batches:
         """The same batches without labels, with numbers as codes where a model takes these."""
 
         def produce() -> Iterator[Batch]:
             return (as_taken(self.fed(batch), inputs) for batch in self.batches)
 
-        return Samples(self.where, len(self), produce)
+        return Batches(self.where, len(self), produce)
 
     def fed(self, batch: Batch) -> Batch:
         """The arrays of a batch that the model takes."""
@@ -109,35 +110,26 @@ def _read_only(batch: Batch) -> Batch:
 
 
 def open_tuning_samples(
-    samples: object,
-    check: object,
-    inputs: Sequence[InputSpec],
-    *,
-    every: int = EVERY,
-    batch_size: int | None = None,
-    ignore: Collection[str] = (),
+    samples: Samples, check: Check, inputs: Sequence[InputSpec]
 ) -> tuple[TuningSamples, TuningSamples]:
     """(samples to search on, samples that choose nothing).
 
     The search calibrates on the first, and compares on them; the goal is checked on the second.
 
     Args:
-        samples: as of `open_samples`, with labels.
-        check: others to check on; None: every n-th batch of `samples` is held apart.
+        samples: with labels; arrays that they ignore are neither inputs nor labels.
+        check: has others to check on, or says how many batches of `samples` are held apart.
         inputs: of the model.
-        every: n.
-        batch_size: samples per run.
-        ignore: names of arrays that are neither inputs nor labels.
 
     Raises:
         CalibrationError: unusable samples, too few to hold some apart, or more than fit in memory.
     """
-    check_ignored(ignore, samples, check)
-    opened = open_labelled(samples, inputs, batch_size, ignore)
-    if check is None:
-        parts = held_apart(opened, every)
+    check_ignored(samples, check.unseen)
+    opened = open_labelled(samples, inputs)
+    if check.unseen is None:
+        parts = held_apart(opened, check.hold_apart or EVERY)
     else:
-        parts = (opened, open_labelled(check, inputs, batch_size, ignore))
+        parts = (opened, open_labelled(check.unseen, inputs))
     names = frozenset(spec.name for spec in inputs)
     search, apart = (TuningSamples(part.where, tuple(part), names) for part in parts)
     return search, apart

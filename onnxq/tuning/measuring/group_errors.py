@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from onnxq.qparams import QParams
+    from onnxq.tuning.judging.node_group import NodeGroup
     from onnxq.tuning.judging.tuning_samples import TuningSamples
-    from onnxq.tuning.timing.node_group import NodeGroup
 
 
 def results_of(model: ir.Model, group: NodeGroup) -> list[str]:

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
+    from onnxq.times.model_times import Times
+    from onnxq.tuning.judging.node_group import NodeGroup
     from onnxq.tuning.measuring.sensitivity import Sensitivity
-    from onnxq.tuning.timing.node_group import NodeGroup
-    from onnxq.tuning.timing.times import Times
 
 MOST_ROWS = 12
 """Rows of a table; those beyond are counted."""
@@ -70,7 +70,7 @@ def print_revert(console: Console, sensitivity: Sensitivity, groups: Iterable[No
 
 def print_group_times(console: Console, times: Times, groups: Iterable[NodeGroup]) -> None:
     """A row of microseconds for each group, the slowest in float first; -: not in that form."""
-    found = [(group.name, times.of_group(group)) for group in groups]
+    found = [(group.name, times.by_form(group.nodes)) for group in groups]
     known = [item for item in found if item[1]]
     known.sort(key=lambda item: -item[1].get(NodeForm.FLOAT, 0.0))
     shown = [form for form in FORMS if any(form in ns for _, ns in known)]

@@ -23,9 +23,9 @@ from onnxq.jobs import in_order
 from onnxq.tuning.evaluating.evaluations import REFUSALS, REFUSED, MakeEvaluator, Refusal, key_of
 from onnxq.tuning.judging.baseline import baseline_of
 from onnxq.tuning.judging.metric import MetricError
+from onnxq.tuning.judging.node_group import NodeGroup
 from onnxq.tuning.measuring.group_errors import errors_inside, results_of, worst
 from onnxq.tuning.measuring.sensitivity import ALL_GROUPS, GroupCost, Sensitivity
-from onnxq.tuning.timing.node_group import NodeGroup
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

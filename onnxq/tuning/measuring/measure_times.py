@@ -15,19 +15,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from onnxq.costs.model_time import walked
 from onnxq.errors import first_line
 from onnxq.operator import DynamicForm, NodeForm
-from onnxq.ort.profile import without_writing
 from onnxq.ort.version import installed
 from onnxq.qconfig import Choice, QConfig, QConfigMapping, onnxq_default_dynamic_qconfig
+from onnxq.times.attribution import TimeOwner, TimePart, times_by_owner
+from onnxq.times.change_times import change_times, changes_of
+from onnxq.times.model_time import walked
+from onnxq.times.model_times import ChangeTime, NodeTimes, Times
+from onnxq.times.run_sizes import every_size, known_shapes
+from onnxq.times.time_model import IN_FLOAT, TimeModel, form_ahead
+from onnxq.times.timed_runs import check_runs, profiled
 from onnxq.tuning.evaluating.evaluations import REFUSALS
-from onnxq.tuning.evaluating.timed_runs import check_runs, one_row, profiled
-from onnxq.tuning.timing.attribution import TimeOwner, TimePart, owners, with_unnamed
-from onnxq.tuning.timing.change_times import change_times, changes_of
-from onnxq.tuning.timing.run_sizes import every_size, known_shapes
-from onnxq.tuning.timing.time_model import IN_FLOAT, TimeModel, form_ahead, forms_of
-from onnxq.tuning.timing.times import ChangeTime, NodeTimes, Times
+from onnxq.tuning.judging.plan_forms import forms_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,17 +35,16 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from onnxq.core.arrays import Array
-    from onnxq.costs import Costs
+    from onnxq.times import Costs
+    from onnxq.times.time_model import Forms
     from onnxq.tuning.evaluating.evaluator import Evaluator
-    from onnxq.tuning.evaluating.timed_runs import Profiled
-    from onnxq.tuning.timing.time_model import Forms
 
 LEAST_CHANGING = 0.02
 """Share of a run that changes take at least, for it to tell what they cost."""
 FLOAT = "float"
 RUN = "run"
-Sums = Mapping[tuple[TimePart, str], float]
-"""(part, name of a node of the float model) -> nanoseconds."""
+Sums = Mapping[TimeOwner, float]
+"""Node of the float model and part of its time -> nanoseconds."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,15 +75,15 @@ def measure_times(
         CalibrationError: unusable samples.
         ModelError: ONNX Runtime does not run the float model.
     """
-    source, feeds = _source(evaluator), one_row(evaluator)
+    source, feeds = _source(evaluator), evaluator.one_row()
     timed, notes = _to_be_timed(evaluator, mappings or telling(evaluator), feeds)
     runs = profiled([each.model for each in timed], feeds)
     whole = [each.whole_ns for each in runs]
-    sums = [_sums(source, *each) for each in zip(timed, runs, strict=True)]
+    sums = [times_by_owner(source, run, each.forms) for each, run in zip(timed, runs, strict=True)]
     found = _Found(source, sums[0])
     for each, sum_of in zip(timed[1:], sums[1:], strict=True):
         found.add(each.forms, sum_of)
-    others = {name: took for (part, name), took in sums[0].items() if part is TimePart.OTHER}
+    others = {by.name: took for by, took in sums[0].items() if by.part is TimePart.OTHER}
     others[RUN] = max(whole[0] - sum(sums[0].values()), 0.0)
     times = Times(
         here(), known_shapes(source, feeds), found.nodes(), change_times(), others, whole[0], notes
@@ -146,8 +145,8 @@ class _Found:
     def __init__(self, source: ir.Model, sums: Sums) -> None:
         self._source = source
         self._nodes = [str(node.name) for node in source.graph.all_nodes()]
-        self._ns = {n: {FLOAT: sums.get((TimePart.KERNEL, n), 0.0)} for n in self._nodes}
-        self._around = {n: {FLOAT: sums.get((TimePart.AROUND, n), 0.0)} for n in self._nodes}
+        self._ns = {n: {FLOAT: _ns(sums, n, TimePart.KERNEL)} for n in self._nodes}
+        self._around = {n: {FLOAT: _ns(sums, n, TimePart.AROUND)} for n in self._nodes}
         self._behind: dict[str, dict[str, float]] = defaultdict(dict)
 
     def add(self, forms: Forms, sums: Sums) -> None:
@@ -155,13 +154,13 @@ class _Found:
         for name in self._nodes:
             form = forms.get(name, NodeForm.FLOAT)
             if form is not None and form not in IN_FLOAT:
-                self._ns[name].setdefault(form.value, sums.get((TimePart.KERNEL, name), 0.0))
-                self._around[name].setdefault(form.value, sums.get((TimePart.AROUND, name), 0.0))
+                self._ns[name].setdefault(form.value, _ns(sums, name, TimePart.KERNEL))
+                self._around[name].setdefault(form.value, _ns(sums, name, TimePart.AROUND))
         for node in self._source.graph:
             name = str(node.name)
             if forms.get(name, NodeForm.FLOAT) in IN_FLOAT:
                 ahead = form_ahead(node, forms).value
-                self._behind[name].setdefault(ahead, sums.get((TimePart.KERNEL, name), 0.0))
+                self._behind[name].setdefault(ahead, _ns(sums, name, TimePart.KERNEL))
 
     def nodes(self) -> dict[str, NodeTimes]:
         """Node name -> its times."""
@@ -198,7 +197,7 @@ def times_of(evaluator: Evaluator, costs: Costs) -> Times:
         ModelError: ONNX Runtime does not run the float model, where only a run tells sizes.
     """
     model = _source(evaluator)
-    shapes = known_shapes(model, one_row(evaluator))
+    shapes = known_shapes(model, evaluator.one_row())
     sizes = every_size(model, shapes)
     ns: dict[str, dict[str, float]] = defaultdict(dict)
     for form in NodeForm:
@@ -219,12 +218,5 @@ def here() -> str:
     return f"measured on {machine}, onnxruntime {major}.{minor}, 1 thread"
 
 
-def _sums(source: ir.Model, timed: _Timed, runs: Profiled) -> Sums:
-    """Nanoseconds by part and name, of the times of an optimized graph's nodes."""
-    known = owners(source, runs.optimized, timed.forms)
-    ns = without_writing(runs.nodes, runs.whole_ns)
-    sums: dict[tuple[TimePart, str], float] = defaultdict(float)
-    for name, took in with_unnamed(ns, known).items():
-        owner = known.get(name, TimeOwner(name, TimePart.OTHER))
-        sums[owner.part, owner.name] += took
-    return sums
+def _ns(sums: Sums, name: str, part: TimePart) -> float:
+    return sums.get(TimeOwner(name, part), 0.0)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from onnxq.tuning.timing.node_group import NodeGroup
+from onnxq.tuning.judging.node_group import NodeGroup
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from onnxq.operator import NodeForm
+from onnxq.tuning.judging.node_group import NodeGroup
 from onnxq.tuning.measuring.measure_sensitivity import few_runs, sensitivity_of
 from onnxq.tuning.moving.moves import Within
-from onnxq.tuning.timing.node_group import NodeGroup
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

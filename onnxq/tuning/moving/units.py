@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from onnxq.qconfig import QConfigMapping
     from onnxq.static.placing.decision import Decision
-    from onnxq.tuning.timing.time_model import Forms
+    from onnxq.times.time_model import Forms
 
 
 MOST_INTEGERS = (

@@ -13,10 +13,13 @@ from onnxq.core.version import VERSION
 from onnxq.ort.version import installed
 from onnxq.qconfig import Choice
 from onnxq.targets.gains import PRODUCT_OPS
+from onnxq.times.model_times import Times
+from onnxq.times.time_model import IN_FLOAT
 from onnxq.tuning.defaults import IMPROVE
 from onnxq.tuning.evaluating.evaluations import REFUSALS, Evaluations
 from onnxq.tuning.evaluating.journal import Journal, JournalHead
 from onnxq.tuning.judging.goal import Aim
+from onnxq.tuning.judging.plan_forms import forms_of
 from onnxq.tuning.judging.score import Score
 from onnxq.tuning.judging.standing import Standing, noise_of
 from onnxq.tuning.measuring.measure_sensitivity import sensitivity_of
@@ -39,15 +42,14 @@ from onnxq.tuning.moving.units import units_of
 from onnxq.tuning.search.descent import Descent
 from onnxq.tuning.search.finalists import best_predicted, judged, reserves, stored_reserve
 from onnxq.tuning.search.left_in_float import left_in_float
-from onnxq.tuning.timing.time_model import IN_FLOAT, forms_of
-from onnxq.tuning.timing.times import Times
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
     from pathlib import Path
 
-    from onnxq.costs import Costs
     from onnxq.qconfig import QConfigMapping
+    from onnxq.times import Costs
+    from onnxq.times.time_model import Forms
     from onnxq.tuning.evaluating.evaluations import Refusal
     from onnxq.tuning.evaluating.evaluator import Evaluator
     from onnxq.tuning.judging.goal import Goal
@@ -60,7 +62,6 @@ if TYPE_CHECKING:
     from onnxq.tuning.search.descent import Found, Offers
     from onnxq.tuning.search.finalists import Clock
     from onnxq.tuning.search.left_in_float import LeftInFloat
-    from onnxq.tuning.timing.time_model import Forms
 
 Step = Callable[[int, int | None], None]
 """Called with (runs done, runs at most) after each of them."""

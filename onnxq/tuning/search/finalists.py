@@ -8,16 +8,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import TYPE_CHECKING
 
-import numpy as np
-
-from onnxq.core.saved import Saved
 from onnxq.operator import NodeForm
+from onnxq.times.time_model import IN_FLOAT
+from onnxq.times.timed_runs import WholeTime, whole_times
 from onnxq.tuning.evaluating.evaluations import key_of
-from onnxq.tuning.evaluating.timed_runs import one_row, whole_times
 from onnxq.tuning.judging.goal import Aim
-from onnxq.tuning.timing.time_model import IN_FLOAT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,37 +34,6 @@ SITTINGS = 2
 """Times that finalists are chosen: those that turn out slower make room for others."""
 RESERVES = (NodeForm.FLOAT, NodeForm.STORED)
 """Forms that all units can take together without a loss of time: kernels are the float model's."""
-
-
-@dataclass(frozen=True)
-class WholeTime(Saved):
-    """Time of a model's whole runs over the float model's, one thread, in turns.
-
-    Attributes:
-        ratio: median of the ratios of the rounds.
-        low, high: interval of 95% for it.
-    """
-
-    FORMAT: ClassVar[str] = "onnxq whole time 1"
-    NOUN: ClassVar[str] = "a time of whole runs"
-    ANEW: ClassVar[str] = "Begin a new journal."
-
-    ratio: float
-    low: float
-    high: float
-
-    @classmethod
-    def of(cls, ours: Sequence[float], theirs: Sequence[float]) -> Self:
-        """The ratio of the times of two models in the same rounds.
-
-        The median lies between the ratios of ranks n / 2 -+ 0.98 sqrt(n) of n rounds with 95%,
-        however they are distributed.
-        """
-        ratios = np.sort(np.asarray(ours) / np.asarray(theirs))
-        low = max(math.floor(len(ratios) / 2 - 0.98 * math.sqrt(len(ratios))), 0)
-        return cls(
-            float(np.median(ratios)), float(ratios[low]), float(ratios[len(ratios) - 1 - low])
-        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,7 +59,7 @@ class Clock:
         if lacking:
             models = [self.evaluator.running(asked[key]).model for key in lacking]
             floats = self.evaluator.subject.canonical.model
-            beside, *taken = whole_times([floats, *models], one_row(self.evaluator))
+            beside, *taken = whole_times([floats, *models], self.evaluator.one_row())
             for key, ours in zip(lacking, taken, strict=True):
                 self.journal.append(TIMED, key, WholeTime.of(ours, beside))
         found = [self.journal.find(TIMED, key_of(mapping), WholeTime) for mapping in mappings]

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from onnxq.report.tables import print_table
+from onnxq.times.time_model import IN_FLOAT
 from onnxq.tuning.judging.goal import Aim
 from onnxq.tuning.judging.score import db_text
 from onnxq.tuning.judging.standing import FARTHEST_DB, MARGIN_DB, SPARE_DB
@@ -18,7 +19,6 @@ from onnxq.tuning.measuring.group_tables import MOST_ROWS, count_others
 from onnxq.tuning.moving.kinds import by_kind
 from onnxq.tuning.moving.position import FormMove
 from onnxq.tuning.moving.proposals import LEAST_SAVING
-from onnxq.tuning.timing.time_model import IN_FLOAT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

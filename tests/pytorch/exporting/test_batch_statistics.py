@@ -42,5 +42,5 @@ def test_it_trains_and_the_integers_agree() -> None:
     quantized = convert(model.apply(disable_observer).eval())
     assert torch.equal(quantized(X), model(X))
     exported: Any = export(quantized, X)
-    found = onnxq.cross_check(exported, [{"input": X.numpy()}], batch_size=len(X))
+    found = onnxq.cross_check(exported, onnxq.Samples([{"input": X.numpy()}], batch_size=len(X)))
     assert found.exact

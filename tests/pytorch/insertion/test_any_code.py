@@ -215,7 +215,9 @@ def test_it_trains_and_is_deployed_as_trained(name: str) -> None:
     converted = convert(copy.deepcopy(prepared))
     with torch.no_grad():
         torch.testing.assert_close(converted(x), prepared(x), rtol=0, atol=0)
-    findings = onnxq.cross_check(export(converted, x), {_name(model): x.numpy()}, batch_size=len(x))
+    findings = onnxq.cross_check(
+        export(converted, x), onnxq.Samples({_name(model): x.numpy()}, batch_size=len(x))
+    )
     assert findings.exact
 
 

@@ -101,7 +101,9 @@ def test_what_is_trained_is_what_onnx_runtime_computes(groups: int, tmp_path: Pa
     found = compare(trained, exported, [torch.randn(8, 3, 16, 16)], Feeding.LAYER_BY_LAYER)
     assert len(found.tensors) == len(trained.meta[ANNOTATIONS].groups)
     assert all(one.share >= 0.998 and one.largest <= 1 for one in found.tensors.values())
-    checked = onnxq.cross_check(tmp_path / "net.onnx", {"x": x.numpy()}, batch_size=8)
+    checked = onnxq.cross_check(
+        tmp_path / "net.onnx", onnxq.Samples({"x": x.numpy()}, batch_size=8)
+    )
     assert checked.exact
     ptq = onnxq.quantize(export(model, x), [{"x": x.numpy()}], qconfig=MAPPING)
     assert operators(exported) == operators(ptq)

@@ -115,7 +115,7 @@ def test_what_such_a_function_does_inside_stays_float_and_says_so() -> None:
         assert cosine(got[name].flatten(), gradient.flatten(), 0) > 0.9  # 8 bits turn it by less
     prepared.apply(disable_observer).eval()
     converted = export(convert(copy.deepcopy(prepared)), x)
-    assert onnxq.cross_check(converted, {"x": x.numpy()}, batch_size=len(x)).exact
+    assert onnxq.cross_check(converted, onnxq.Samples({"x": x.numpy()}, batch_size=len(x))).exact
 
 
 class InPlace(torch.autograd.Function):

@@ -69,4 +69,4 @@ def test_packed_sequences_are_deployed_as_trained() -> None:
     assert torch.equal(int8(X, LENGTHS), trained(X, LENGTHS))
     deployed = export(int8, (X, LENGTHS))
     feeds = {"x": X.numpy(), "lengths": LENGTHS.numpy()}
-    assert onnxq.cross_check(deployed, [feeds], batch_size=3).differing == 0
+    assert onnxq.cross_check(deployed, onnxq.Samples([feeds], batch_size=3)).differing == 0

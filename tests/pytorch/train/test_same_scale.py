@@ -139,4 +139,6 @@ def test_copies_pickles_and_state_dicts_round_too() -> None:
 def test_it_is_deployed_in_integers(tmp_path: Path) -> None:
     quantized = convert(trained())
     export(quantized, IMAGES, tmp_path / "net.onnx")  # holds ONNX Runtime against the module
-    assert onnxq.cross_check(tmp_path / "net.onnx", {"x": IMAGES.numpy()}, batch_size=2).exact
+    assert onnxq.cross_check(
+        tmp_path / "net.onnx", onnxq.Samples({"x": IMAGES.numpy()}, batch_size=2)
+    ).exact

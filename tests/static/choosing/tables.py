@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from onnxq.costs import Change, Costs, Timing, Work, work_of
-from onnxq.costs.work import RUN
 from onnxq.graph.sizes import sizes_of
 from onnxq.operator import NodeForm
+from onnxq.times import Change, Costs, Timing, Work, work_of
+from onnxq.times.work import RUN
 
 if TYPE_CHECKING:
     from onnxq.static.prepared import Prepared

@@ -16,9 +16,9 @@ from tests.small_networks import patches
 from tests.static.choosing.tables import table
 
 if TYPE_CHECKING:
-    from onnxq.costs import Costs
     from onnxq.static.prepared import Prepared
     from onnxq.static.statistics import Statistics
+    from onnxq.times import Costs
 
 STEM = ("cut", "flat", "turned")
 INTEGER, RESULT, FLOAT = NodeForm.INTEGER, NodeForm.FLOAT_RESULT, NodeForm.FLOAT

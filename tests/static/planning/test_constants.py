@@ -8,6 +8,7 @@ import numpy.typing as npt
 import pytest
 from onnx import helper
 
+from onnxq import targets
 from onnxq.affine import quantize
 from onnxq.dtypes import INT8, INT32, UINT8
 from onnxq.errors import ModelError, QConfigError
@@ -60,7 +61,7 @@ def prepared(
     spec: object = None,
     target: str = "x86-vnni",
     op: str = "Gemm",
-    reduction: str | None = None,
+    reduction: str = "worst-case",
 ) -> Prepared:
     """Two nodes that share weight and bias: y = op(op(x))."""
     nodes = [
@@ -70,7 +71,7 @@ def prepared(
     shape = ["N", weight.shape[0]] + ["H", "W"] * (op == "Conv")
     mapping = None if spec is None else mapped(spec)
     source = model(nodes, {"w": weight, "b": bias}, {"x": shape})
-    return prepare(source, mapping, target, range_reduction=reduction)
+    return prepare(source, mapping, targets.find(target).with_range_reduction(reduction))
 
 
 def mapped(spec: object) -> QConfigMapping:

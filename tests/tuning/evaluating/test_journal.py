@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from onnxq.errors import CalibrationError, OutputError
+from onnxq.times.model_times import Times
 from onnxq.tuning.evaluating.journal import Journal, JournalHead
 from onnxq.tuning.judging.score import Score
-from onnxq.tuning.timing.times import Times
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from onnxq.checking.check import Check
 from onnxq.errors import CalibrationError, QConfigError
+from onnxq.samples import Samples
 from onnxq.tuning.judging.baseline import baseline_of
 from onnxq.tuning.judging.metric import SQNR, TOP1, MetricError, as_metric
 from onnxq.tuning.judging.subject import Subject
@@ -76,7 +78,7 @@ def subject(request: pytest.FixtureRequest) -> Subject:
 
 
 def search(subject: Subject) -> TuningSamples:
-    return open_tuning_samples(labelled(), None, subject.inputs, every=2)[0]
+    return open_tuning_samples(Samples(labelled()), Check(hold_apart=2), subject.inputs)[0]
 
 
 def value(subject: Subject, metric: str) -> float:

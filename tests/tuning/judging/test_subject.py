@@ -5,9 +5,9 @@ from dataclasses import fields, replace
 import pytest
 
 import onnxq
-from onnxq import costs
 from onnxq.operator import NodeForm
 from onnxq.qconfig import default_qconfig_mapping, onnxq_default_qconfig
+from onnxq.times import costs_of
 from onnxq.tuning.judging.subject import Subject, Wishes
 from tests.examples import ALL_INTEGERS, network
 from tests.small_networks import encoder_block
@@ -18,7 +18,7 @@ MODELS = ("model", "_calibration", "_excerpt")  # objects, of each its own
 
 def test_settings_with_other_times_have_other_words() -> None:
     """A journal tells by them whether its scores are of the same wishes."""
-    table = costs.of("x86-vnni")
+    table = costs_of("x86-vnni")
     assert table is not None
     other = replace(table, timings=table.timings[1:])
     words = {str(Wishes(costs=each)) for each in (None, table, other)}

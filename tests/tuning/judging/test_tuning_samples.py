@@ -3,8 +3,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from onnxq.checking.check import Check
 from onnxq.errors import CalibrationError
-from onnxq.samples import InputSpec
+from onnxq.samples import InputSpec, Samples
 from onnxq.tuning.judging.tuning_samples import TuningSamples, open_tuning_samples
 
 X = InputSpec("x", np.dtype(np.float32), ("N", 1))
@@ -14,8 +15,10 @@ def arrays(count: int) -> dict[str, np.ndarray[tuple[int, ...], np.dtype[np.gene
     return {"x": np.arange(count, dtype=np.float32)[:, None], "y": np.arange(count)}
 
 
-def opened(count: int = 12, check: object = None) -> tuple[TuningSamples, TuningSamples]:
-    return open_tuning_samples(arrays(count), check, [X])
+def opened(
+    count: int = 12, check: Check = Check.CALIBRATION
+) -> tuple[TuningSamples, TuningSamples]:
+    return open_tuning_samples(Samples(arrays(count)), check, [X])
 
 
 def test_no_sample_chooses_and_checks() -> None:
@@ -26,7 +29,7 @@ def test_no_sample_chooses_and_checks() -> None:
 
 
 def test_with_samples_to_check_on_all_others_are_searched_on() -> None:
-    search, apart = opened(12, arrays(2))
+    search, apart = opened(12, Check(arrays(2)))
     assert (search.rows, apart.rows) == (12, 2)
 
 

@@ -7,9 +7,9 @@ from onnx import helper
 from onnxq.checking.side_by_side import SideBySide
 from onnxq.errors import CalibrationError, ModelError
 from onnxq.qconfig.input_codes import Pixels
+from onnxq.tuning.judging.node_group import NodeGroup
 from onnxq.tuning.judging.subject import Subject, Wishes
 from onnxq.tuning.measuring.group_errors import errors_inside, results_of
-from onnxq.tuning.timing.node_group import NodeGroup
 from tests.examples import ALL_INTEGERS, model
 from tests.tuning.parts import evaluator_of
 

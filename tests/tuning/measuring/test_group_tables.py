@@ -5,6 +5,8 @@ import math
 from dataclasses import replace
 
 from onnxq.report.console import open_console
+from onnxq.times.model_times import NodeTimes, Times
+from onnxq.tuning.judging.node_group import NodeGroup
 from onnxq.tuning.measuring.group_tables import (
     MOST_ROWS,
     print_group_times,
@@ -12,8 +14,6 @@ from onnxq.tuning.measuring.group_tables import (
     print_sensitivity,
 )
 from onnxq.tuning.measuring.sensitivity import GroupCost, Sensitivity
-from onnxq.tuning.timing.node_group import NodeGroup
-from onnxq.tuning.timing.times import NodeTimes, Times
 
 COST = GroupCost("Conv, a", math.inf, {"y": 30.0}, 31.0, math.nan, 4)
 TIMES = Times(

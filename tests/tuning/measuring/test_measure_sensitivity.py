@@ -13,10 +13,10 @@ from onnxq.operator import NodeForm
 from onnxq.qconfig import onnxq_default_qconfig
 from onnxq.tuning.evaluating.evaluations import Evaluations
 from onnxq.tuning.evaluating.journal import Journal, JournalHead
+from onnxq.tuning.judging.node_group import NodeGroup
 from onnxq.tuning.measuring import measure_sensitivity as module
 from onnxq.tuning.measuring.measure_sensitivity import sensitivity_of
 from onnxq.tuning.measuring.sensitivity import ALL_GROUPS
-from onnxq.tuning.timing.node_group import NodeGroup
 from tests.examples import ALL_INTEGERS, model, weights
 from tests.tuning.parts import evaluator_of
 

@@ -5,14 +5,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from onnxq import costs
 from onnxq.errors import ModelError
 from onnxq.operator import NodeForm
-from onnxq.tuning.evaluating import timed_runs
+from onnxq.times import Change, costs_of, timed_runs
+from onnxq.times.model_times import ChangeTime
+from onnxq.times.time_model import TimeModel
+from onnxq.tuning.judging.plan_forms import forms_of
 from onnxq.tuning.measuring import measure_times as module
 from onnxq.tuning.measuring.measure_times import measure_times, times_of
-from onnxq.tuning.timing.time_model import TimeModel, forms_of
-from onnxq.tuning.timing.times import ChangeTime
 from tests.examples import ALL_INTEGERS
 from tests.tuning.parts import evaluator_of
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from onnxq.core.arrays import Array
+    from onnxq.times.model_times import Times
     from onnxq.tuning.evaluating.evaluator import Evaluator
-    from onnxq.tuning.timing.times import Times
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +54,7 @@ def test_times_add_up_to_the_float_model(times: Times) -> None:
 
 
 def test_all_changes_are_timed(times: Times) -> None:
-    assert set(times.changes) == {change.value for change in costs.Change}
+    assert set(times.changes) == {change.value for change in Change}
     assert all(change.ns(100_000) > 0 for change in times.changes.values())
 
 
@@ -115,7 +115,7 @@ def test_changes_cost_what_whole_runs_show(evaluator: Evaluator, times: Times) -
 
 
 def test_a_table_of_costs_gives_times_of_the_same_kind(evaluator: Evaluator) -> None:
-    table = costs.of("x86-vnni")
+    table = costs_of("x86-vnni")
     assert table is not None
     found = times_of(evaluator, table)
     assert found.of(("conv2",), NodeForm.INTEGER) != found.of(("conv2",), NodeForm.FLOAT)

@@ -12,13 +12,13 @@ from onnxq.errors import UnsupportedError
 from onnxq.operator import NodeForm
 from onnxq.ort.layouts import CONVOLUTION
 from onnxq.qconfig import Choice
+from onnxq.times.model_times import Times
 from onnxq.tuning.evaluating.evaluations import Evaluations
 from onnxq.tuning.evaluating.journal import Journal, JournalHead
 from onnxq.tuning.judging.goal import Aim, Goal
 from onnxq.tuning.moving.moves import PER_TENSOR
 from onnxq.tuning.search.course import BY_DEFAULT, HERE, MOST_SHARE, TIMES, Course, times_in
 from onnxq.tuning.search.finalists import Clock
-from onnxq.tuning.timing.times import Times
 from tests.examples import ALL_INTEGERS
 from tests.tuning.parts import chain, evaluator_of
 

@@ -6,12 +6,13 @@ from dataclasses import replace
 import pytest
 
 from onnxq.operator import NodeForm
+from onnxq.times.timed_runs import WholeTime
 from onnxq.tuning.judging.goal import Goal
 from onnxq.tuning.judging.standing import Standing
 from onnxq.tuning.moving.moves import PER_TENSOR
 from onnxq.tuning.moving.position import FormMove, Point
 from onnxq.tuning.search.descent import Found
-from onnxq.tuning.search.finalists import MOST, WholeTime, finalists, judged, reserves
+from onnxq.tuning.search.finalists import MOST, finalists, judged, reserves
 from tests.tuning.made_up import FLOAT, INTEGER, Layer, Network
 
 LAYERS = tuple(Layer(1e-4, 0.2, 0.1) for _ in range(5))

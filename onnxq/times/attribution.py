@@ -1,0 +1,245 @@
+"""Attribution of the nodes that ONNX Runtime runs to the nodes of the float model.
+
+It renames what it fuses and moves: a node is found by its name in the file, else by the tensor that
+it is named after or gives, else by the node whose lowering it is of ("gelu" of "gelu_table").
+Conversions and changes of layout belong to the node that needs them:
+
+    float node -> QuantizeLinear -> integer node       the reader, which wants codes
+    integer node -> DequantizeLinear -> float node     the producer, which gives codes
+    in between where both have form INTEGER            the one of the two that computes in float
+    ReorderInput, ReorderOutput, Transpose of layouts  the convolution beside it
+
+What none of this tells is a row of its own, by its operator; nothing is dropped.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from onnxq.graph.walk import node_name, walk
+from onnxq.operator import NodeForm
+from onnxq.ort.layouts import CHANGES_LAYOUT, CONVOLUTION
+from onnxq.ort.node_kinds import original_name
+from onnxq.qdq.read import DEQUANTIZE, QUANTIZE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    import onnx_ir as ir
+
+    from onnxq.times.timed_runs import Profiled
+
+READS_CODES = (NodeForm.INTEGER, NodeForm.FLOAT_RESULT)
+_BLOCKS = re.compile(r"_nchwc(_token_\d+)?$")
+_STEPS = 4
+"""Nodes behind a convolution that are computed with it: a sum, an activation, a bound."""
+
+
+class TimePart(enum.Enum):
+    """Part that a node of ONNX Runtime's has in the time of one of the float model."""
+
+    KERNEL = "kernel"
+    """The node is computed, or converted within."""
+    AROUND = "around"
+    """Conversion or change of layout between the node and a neighbour of another form."""
+    OTHER = "other"
+    """Nothing that any node is known to need."""
+
+
+@dataclass(frozen=True, slots=True)
+class TimeOwner:
+    """Where the time of a node of ONNX Runtime's belongs.
+
+    Attributes:
+        name: of a node of the float model; of OTHER, its operator.
+        part: of that node's time.
+    """
+
+    name: str
+    part: TimePart
+
+
+def owners(
+    source: ir.Model, optimized: ir.Model, forms: Mapping[str, NodeForm | None]
+) -> dict[str, TimeOwner]:
+    """Name of each node in the profile of a model -> whose time it is.
+
+    Args:
+        source: the float model, as prepared.
+        optimized: what ONNX Runtime runs.
+        forms: that the nodes took; FLOAT where they are not named, None inside of another.
+    """
+    return _Attribution(source, optimized, forms).owners()
+
+
+class _Attribution:
+    """One optimized graph beside the float model."""
+
+    def __init__(
+        self, source: ir.Model, optimized: ir.Model, forms: Mapping[str, NodeForm | None]
+    ) -> None:
+        self._nodes = {node_name(node): node for node, _ in walk(source.graph)}
+        self._makers = {
+            value.name: node
+            for node in self._nodes.values()
+            for value in node.outputs
+            if value.name
+        }
+        self._optimized = [node for node, _ in walk(optimized.graph)]
+        self._forms = forms
+        self._kernels: dict[ir.Node, str] = {}
+
+    def owners(self) -> dict[str, TimeOwner]:
+        waiting = []
+        for node in self._optimized:
+            name = self._kernel_of(node)
+            if name:
+                self._kernels[node] = name
+            else:
+                waiting.append(node)
+        found = {node: TimeOwner(name, TimePart.KERNEL) for node, name in self._kernels.items()}
+        found |= {node: self._between(node) for node in waiting}
+        names = _profiled_names(self._optimized)
+        return {names[node]: owner for node, owner in found.items()}
+
+    def _kernel_of(self, node: ir.Node) -> str:
+        """The float node that it computes; the empty string: it converts, or nobody knows."""
+        name = original_name(node.name or "")
+        if _BLOCKS.search(node.name or ""):
+            name = _BLOCKS.sub("", node.name or "")
+            return self._made(name, node.op_type) or self._given(node)
+        if name in self._nodes:
+            return name
+        if node.op_type in (QUANTIZE, DEQUANTIZE, *CHANGES_LAYOUT):
+            return ""
+        return self._lowered(name) or self._made(name, node.op_type) or self._given(node)
+
+    def _lowered(self, name: str) -> str:
+        """The node whose lowering a name is of: the longest one that it begins with."""
+        while name:
+            name = name[: max(name.rfind("_"), name.rfind("/"), 0)]
+            if name in self._nodes:
+                return name
+        return ""
+
+    def _made(self, value: str, op_type: str) -> str:
+        """The node with that operator which makes a tensor, or is computed ahead of its maker."""
+        maker = self._makers.get(value)
+        if maker is None:
+            return ""
+        ahead = [maker]
+        for _ in range(_STEPS):
+            for each in ahead:
+                if each.op_type == op_type:
+                    return node_name(each)
+            ahead = [
+                p for each in ahead for v in each.inputs if v is not None and (p := v.producer())
+            ]
+        return node_name(maker)
+
+    def _given(self, node: ir.Node) -> str:
+        """The node that makes a tensor of the name of a result."""
+        for value in node.outputs:
+            if found := self._made(value.name or "", node.op_type):
+                return found
+        return ""
+
+    def _between(self, node: ir.Node) -> TimeOwner:
+        """Owner of a conversion or a change of layout, or of what nobody knows."""
+        producers = list(self._beside(node, _producers))
+        readers = list(self._beside(node, _readers))
+        if node.op_type == QUANTIZE:
+            if producers and self._form(producers[0]) is NodeForm.INTEGER:
+                # it computed in float, between codes
+                return TimeOwner(producers[0], TimePart.KERNEL)
+            needing = [*readers, *producers]
+        elif node.op_type == DEQUANTIZE:
+            if readers and self._form(readers[0]) in READS_CODES:
+                return TimeOwner(readers[0], TimePart.KERNEL)
+            needing = [*producers, *readers]
+        elif node.op_type in CHANGES_LAYOUT:
+            into = [*readers, *producers]
+            needing = sorted(into, key=lambda name: self._nodes[name].op_type != CONVOLUTION)
+        else:
+            return TimeOwner(node.op_type, TimePart.OTHER)
+        if not needing:
+            return TimeOwner(node.op_type, TimePart.OTHER)
+        return TimeOwner(needing[0], TimePart.AROUND)
+
+    def _beside(self, node: ir.Node, step: Callable[[ir.Node], list[ir.Node]]) -> Iterator[str]:
+        """Names of the float nodes next to a node, behind other conversions."""
+        waiting, seen = [node], {node}
+        while waiting:
+            for other in step(waiting.pop()):
+                if other in self._kernels:
+                    yield self._kernels[other]
+                elif other not in seen:
+                    seen.add(other)
+                    waiting.append(other)
+
+    def _form(self, name: str) -> NodeForm | None:
+        return self._forms.get(name, NodeForm.FLOAT)
+
+
+def _producers(node: ir.Node) -> list[ir.Node]:
+    return [p for v in node.inputs if v is not None and (p := v.producer()) is not None]
+
+
+def _readers(node: ir.Node) -> list[ir.Node]:
+    return [use.node for value in node.outputs for use in value.uses()]
+
+
+def _profiled_names(nodes: list[ir.Node]) -> dict[ir.Node, str]:
+    """Node -> its name in the profile; those without one follow the order of their operator.
+
+    The profiler calls them by operator and index; `with_unnamed` numbers them in the same order.
+    """
+    counts: dict[str, int] = defaultdict(int)
+    names = {}
+    for node in nodes:
+        names[node] = node.name or unnamed(node.op_type, counts[node.op_type])
+        counts[node.op_type] += not node.name
+    return names
+
+
+def unnamed(op_type: str, number: int) -> str:
+    """Name for the n-th node of an operator that has none."""
+    return f"<{op_type} {number}>"
+
+
+def with_unnamed(ns: Mapping[str, float], known: Mapping[str, TimeOwner]) -> dict[str, float]:
+    """The times by the names that `owners` uses: "Mul_68" of the profile is "<Mul 0>"."""
+    counts: dict[str, int] = defaultdict(int)
+    found = {name: time for name, time in ns.items() if name in known}
+    others = [(_index(name), name) for name in ns if name not in known]
+    for _, name in sorted(others):
+        op_type = name.rpartition("_")[0]
+        found[unnamed(op_type, counts[op_type])] = ns[name]
+        counts[op_type] += 1
+    return found
+
+
+def _index(name: str) -> int:
+    text = name.rpartition("_")[2]
+    return int(text) if text.isdecimal() else 0
+
+
+def times_by_owner(
+    source: ir.Model, run: Profiled, forms: Mapping[str, NodeForm | None]
+) -> dict[TimeOwner, float]:
+    """Nanoseconds of the float model's nodes, and of what belongs to none, in the run of a model.
+
+    Args:
+        source: the float model, as prepared.
+        run: of a model that was made from it.
+        forms: that its nodes took; see `owners`.
+    """
+    known = owners(source, run.optimized, forms)
+    sums: dict[TimeOwner, float] = defaultdict(float)
+    for name, ns in with_unnamed(run.ns, known).items():
+        sums[known.get(name, TimeOwner(name, TimePart.OTHER))] += ns
+    return sums

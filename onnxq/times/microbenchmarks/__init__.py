@@ -1,0 +1,13 @@
+"""Clock: how long this machine takes for a node in each form, as a table of `onnxq.times`.
+
+    measure_costs().save("here.csv")
+
+Every kind of node is measured among its like, as networks have it: convolutions in the layout that
+they hand on to each other, products behind products with other weights.
+"""
+
+from __future__ import annotations
+
+from onnxq.times.microbenchmarks.here import measure_costs
+
+__all__ = ["measure_costs"]
