@@ -1,4 +1,4 @@
-"""Arrays between two segments, for every batch: in memory, or in files beyond a limit."""
+"""Activations between two subgraphs, for every batch: in memory, or in files beyond a limit."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class _Place:
     shape: tuple[int, ...]
 
 
-class KeptArrays:
+class SpilledArrays:
     """Arrays of tensors, by batch; a context manager that closes its files.
 
     Args:
@@ -112,17 +112,19 @@ def _appended(file: IO[bytes], array: Array) -> int:
     return offset
 
 
-class Lane:
-    """Tensors that a model's segments have made; a context manager that closes its files.
+class ActivationCache:
+    """Tensors that a model's subgraphs have made; a context manager that closes its files.
 
     Args:
-        feeds: inputs of the model, or another lane: what this one has not made, it has from there.
+        feeds: inputs of the model, or another cache: what this one has not made, it has from there.
         batches: of samples.
-        share: part of the memory for lanes that is this one's.
+        share: part of the memory for caches that is this one's.
     """
 
-    def __init__(self, feeds: KeptArrays | Lane, batches: int, share: float = 1.0) -> None:
-        self._feeds, self._batches, self._made = feeds, batches, KeptArrays(share)
+    def __init__(
+        self, feeds: SpilledArrays | ActivationCache, batches: int, share: float = 1.0
+    ) -> None:
+        self._feeds, self._batches, self._made = feeds, batches, SpilledArrays(share)
 
     def get(self, tensor: str, batch: int) -> Array:
         """The tensor's array of a batch."""
@@ -131,7 +133,7 @@ class Lane:
         return self._feeds.get(tensor, batch)
 
     def advance(self, part: ir.Model) -> None:
-        """Runs a segment on all batches, and keeps its outputs.
+        """Runs a subgraph on all batches, and keeps its outputs.
 
         Raises:
             CalibrationError: it does not run on the samples.
@@ -141,7 +143,7 @@ class Lane:
             self.run(session)
 
     def run(self, session: runtime.Session) -> None:
-        """Runs a segment that is open already, as `advance`."""
+        """Runs a subgraph that is open already, as `advance`."""
         for batch in range(self._batches):
             made = session.run({name: self.get(name, batch) for name in session.inputs})
             for tensor, array in zip(session.outputs, made, strict=True):
@@ -160,7 +162,7 @@ class Lane:
 
 
 def opened(part: ir.Model) -> runtime.Session:
-    """A session of a segment, of one thread: its sums are the same everywhere."""
+    """A session of a subgraph, of one thread: its sums are the same everywhere."""
     return runtime.open_session(
         part,
         threads=1,

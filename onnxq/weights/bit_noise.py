@@ -4,7 +4,7 @@
     own(n, b)     tr((W - Q) H (W - Q)'), noise at the product itself, from the Hessian H
     noise(n, b)   carried(n) * own(n, b) / own(n, REFERENCE)
 
-One walk measures `carried` of all products: each has a lane of its own, which leaves the float
+One walk measures `carried` of all products: each has a cache of its own, which leaves the float
 model's behind that product. All are rounded to nearest: it is their order that matters.
 """
 
@@ -21,12 +21,12 @@ import onnx_ir as ir
 from onnxq.core.threads import workers
 from onnxq.graph.walk import node_name, value_name, walk
 from onnxq.qparams.group_spec import BITS, Method
-from onnxq.weights.activation_cache import KeptArrays, Lane, opened
+from onnxq.weights.activation_cache import ActivationCache, SpilledArrays, opened
 from onnxq.weights.codes_file import CodesFile
 from onnxq.weights.find_codes import find_codes, parts_of
 from onnxq.weights.hessian import noise_in
 from onnxq.weights.rtn import Nearest
-from onnxq.weights.sequential import GroupWalk, last_reads, stages_of
+from onnxq.weights.sequential import SequentialPipeline, last_reads, stages_of
 from onnxq.weights.subgraphs import cut
 from onnxq.weights.write_products import FLOAT_ACCURACY, ProductWriter
 
@@ -38,14 +38,14 @@ if TYPE_CHECKING:
     from onnxq.samples.inputs import Batch
     from onnxq.weights.hessian import PartHessians
     from onnxq.weights.plan_weights import InBlocks, WeightPlan
-    from onnxq.weights.subgraphs import Segment
+    from onnxq.weights.subgraphs import Subgraph
 
     Codes = Mapping[str, Mapping[str, ir.TensorProtocol]]
 
 REFERENCE = 4
 """Bits whose noise is measured: enough to stand out of rounding, too few to be lost in it."""
 MEASURED_BATCHES = 2
-"""Batches that lanes run where there are many."""
+"""Batches that caches run where there are many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ def bit_noise(
         model: canonical float model.
         plan: names the products; their blocks are those of their specs.
         batches: of samples, for the Hessians.
-        few: some of them, that the lanes run: each product costs as many runs of what is behind
+        few: some of them, that the caches run: each product costs as many runs of what is behind
             it.
 
     Raises:
@@ -94,7 +94,7 @@ def own_noise(
     """Product -> bits -> mean square of the error of its results, over their own; rounded."""
     nodes = {node_name(node): node for node, _ in walk(model.graph)}
     found = {}
-    for group, inputs in GroupWalk(model, plan, batches).groups([*plan.quantized]):
+    for group, inputs in SequentialPipeline(model, plan, batches).groups([*plan.quantized]):
         hessians = None if inputs is None else inputs.all()
         for name in group.nodes:
             found[name] = _own(nodes[name], plan.quantized[name], hessians)
@@ -139,11 +139,11 @@ def output_noise(
 
 
 class _Variants:
-    """Lanes of all variants, beside that of the float model.
+    """Caches of all variants, beside that of the float model.
 
     Args:
         model, plan, batches, variants: as of `output_noise`.
-        stack: closes the lanes.
+        stack: closes the caches.
     """
 
     def __init__(
@@ -160,56 +160,56 @@ class _Variants:
         self.last = last_reads(self.stages)
         self.outputs = judged_outputs(model)
         self.nodes = {node_name(node): node for node in model.graph}
-        feeds = stack.enter_context(KeptArrays())
+        feeds = stack.enter_context(SpilledArrays())
         for batch in batches:
             for tensor, array in batch.items():
                 feeds.add(tensor, array)
-        self.floats = stack.enter_context(Lane(feeds, len(batches)))
-        self.lanes: dict[int, Lane] = {}
+        self.floats = stack.enter_context(ActivationCache(feeds, len(batches)))
+        self.caches: dict[int, ActivationCache] = {}
 
     def noises(self) -> list[float]:
         """Noise of each variant at the outputs."""
         for index, stage in enumerate(self.stages):
-            if stage.segment is None:
+            if stage.subgraph is None:
                 continue
-            gives = [t for t in stage.segment.gives if t in self.last or t in self.outputs]
+            gives = [t for t in stage.subgraph.gives if t in self.last or t in self.outputs]
             if gives:
-                self._advance(stage.segment, gives)
-            for tensor in stage.segment.reads:
+                self._advance(stage.subgraph, gives)
+            for tensor in stage.subgraph.reads:
                 if self.last[tensor] == index and tensor not in self.outputs:
                     self._drop(tensor)
-        return [self._noise(self.lanes.get(i)) for i in range(len(self.variants))]
+        return [self._noise(self.caches.get(i)) for i in range(len(self.variants))]
 
-    def _advance(self, segment: Segment, gives: Sequence[str]) -> None:
-        part = cut(self.model, self.nodes, segment, gives)
+    def _advance(self, subgraph: Subgraph, gives: Sequence[str]) -> None:
+        part = cut(self.model, self.nodes, subgraph, gives)
         inside = {node_name(node) for node, _ in walk(part.graph)}
         with opened(part) as session:
             self.floats.run(session)
-            for index, lane in self.lanes.items():
+            for index, cache in self.caches.items():
                 if not inside.intersection(self.variants[index]):
-                    lane.run(session)
+                    cache.run(session)
         for index, specs in enumerate(self.variants):
             changed = {name: spec for name, spec in specs.items() if name in inside}
             if changed:
-                self._lane(index).advance(self._rounded(segment, gives, changed))
+                self._cache(index).advance(self._rounded(subgraph, gives, changed))
 
-    def _lane(self, index: int) -> Lane:
-        """The lane of a variant, begun where its first product runs."""
-        if index not in self.lanes:
-            lane = Lane(self.floats, len(self.batches), 1 / len(self.variants))
-            self.lanes[index] = self.stack.enter_context(lane)
-        return self.lanes[index]
+    def _cache(self, index: int) -> ActivationCache:
+        """The cache of a variant, begun where its first product runs."""
+        if index not in self.caches:
+            cache = ActivationCache(self.floats, len(self.batches), 1 / len(self.variants))
+            self.caches[index] = self.stack.enter_context(cache)
+        return self.caches[index]
 
     def _rounded(
-        self, segment: Segment, gives: Sequence[str], specs: Mapping[str, BlockSpec]
+        self, subgraph: Subgraph, gives: Sequence[str], specs: Mapping[str, BlockSpec]
     ) -> ir.Model:
-        """The segment with these products in blocks."""
+        """The subgraph with these products in blocks."""
         decisions = {
             name: replace(self.plan.quantized[name], spec=spec, method=Method.RTN)
             for name, spec in specs.items()
         }
         codes = find_codes(self.model, replace(self.plan, decisions=decisions), (), CodesFile())
-        part = cut(self.model, self.nodes, segment, gives)
+        part = cut(self.model, self.nodes, subgraph, gives)
         writer = ProductWriter(part, FLOAT_ACCURACY)
         for node, _ in list(walk(part.graph)):
             if (name := node_name(node)) in codes:
@@ -217,19 +217,19 @@ class _Variants:
         return part
 
     def _drop(self, tensor: str) -> None:
-        for lane in (self.floats, *self.lanes.values()):
-            lane.drop(tensor)
+        for cache in (self.floats, *self.caches.values()):
+            cache.drop(tensor)
 
-    def _noise(self, lane: Lane | None) -> float:
+    def _noise(self, cache: ActivationCache | None) -> float:
         """Mean over outputs of noise over power; 0 where no output has any."""
-        if lane is None:
+        if cache is None:
             return 0.0
         shares = []
         for tensor in self.outputs:
             noise, power = 0.0, 0.0
             for batch in range(len(self.batches)):
                 wanted = self.floats.get(tensor, batch).astype(np.float64)
-                got = lane.get(tensor, batch).astype(np.float64)
+                got = cache.get(tensor, batch).astype(np.float64)
                 noise += float(np.square(got - wanted).sum())
                 power += float(np.square(wanted).sum())
             shares.append(noise / power if power else 0.0)

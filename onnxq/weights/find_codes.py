@@ -23,7 +23,7 @@ from onnxq.graph.walk import node_name, walk
 from onnxq.jobs import in_order
 from onnxq.operator.nodes import input_at
 from onnxq.weights.plan_weights import rows_of
-from onnxq.weights.sequential import GroupWalk
+from onnxq.weights.sequential import SequentialPipeline
 from onnxq.weights.solve import prepared
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from onnxq.samples.inputs import Batch
     from onnxq.weights.codes_file import CodesFile
     from onnxq.weights.plan_weights import InBlocks, WeightPlan
-    from onnxq.weights.sequential import Group
+    from onnxq.weights.sequential import LayersOfInput
     from onnxq.weights.solve import RowSolver
 
     Codes = Mapping[str, Mapping[str, ir.TensorProtocol]]
@@ -118,7 +118,7 @@ def find_codes(
     seen = [name for name in missing if plan.quantized[name].method.needs_samples]
     raw = raw_tensors(model)
     values = {str(value.name): value for value in all_values(model.graph)}
-    for group, inputs in GroupWalk(model, plan, batches, found).groups(seen):
+    for group, inputs in SequentialPipeline(model, plan, batches, found).groups(seen):
         left = [name for name in group.nodes if name in missing]
         for method in dict.fromkeys(plan.quantized[name].method for name in left):
             same = [n for n in left if plan.quantized[n].method is method]
@@ -130,7 +130,7 @@ def find_codes(
     return found
 
 
-def _known(group: Group, values: Mapping[str, ir.Value], raw: Collection[str]) -> Known:
+def _known(group: LayersOfInput, values: Mapping[str, ir.Value], raw: Collection[str]) -> Known:
     """The model's word on the numbers that a group reads."""
     inputs = group.inputs
     if inputs is None:

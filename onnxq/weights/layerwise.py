@@ -1,13 +1,13 @@
 """Layer by layer: each sees what the quantized model, improved so far, makes of the samples.
 
-Both models run in segments (onnxq.weights.subgraphs), side by side, batch by batch:
+Both models run in subgraphs (onnxq.weights.subgraphs), side by side, batch by batch:
 
-    float      segment k   ->  Y, the layer's result          quantized  segment k - 1  ->  X
+    float      subgraph k   ->  Y, the layer's result          quantized  subgraph k - 1  ->  X
     the improvement looks at (X, Y) of every batch, and proposes constants
-    quantized  segment k, with these constants in place
+    quantized  subgraph k, with these constants in place
 
 Each node runs once in each model, whatever the number of layers. Of X and Y, one batch is looked at
-at a time; tensors between segments are kept for all batches, in files where they are large.
+at a time; tensors between subgraphs are kept for all batches, in files where they are large.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from onnxq.samples import input_specs
 from onnxq.samples.excerpt import rows_of
 from onnxq.samples.state import State
 from onnxq.static.rewrite import rewrite, write_part
-from onnxq.weights.activation_cache import KeptArrays
+from onnxq.weights.activation_cache import SpilledArrays
 from onnxq.weights.constants import Constants
 from onnxq.weights.held_back import ENOUGH_SAMPLES, enough, is_held_back, too_few
 from onnxq.weights.improvement import Improved
 from onnxq.weights.judgement import judgement_of
 from onnxq.weights.layers import layers_of
-from onnxq.weights.subgraphs import cut, segments_of, with_folded_behind
+from onnxq.weights.subgraphs import cut, subgraphs_of, with_folded_behind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from onnxq.weights.constants import NewConstants
     from onnxq.weights.judgement import Compared
     from onnxq.weights.layers import Layer
-    from onnxq.weights.subgraphs import Segment
+    from onnxq.weights.subgraphs import Subgraph
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -106,7 +106,7 @@ def layerwise(
     if why := too_few(batches):
         return with_outcomes(Improved(prepared, plan), (Outcome(name, "", False, why=why),))
     # sums are the same whatever the number of cores, with one BLAS thread
-    with workers(1), KeptArrays() as floats, KeptArrays() as quantized:
+    with workers(1), SpilledArrays() as floats, SpilledArrays() as quantized:
         walk = _Walk(prepared, plan, batches, name, begin, floats, quantized)
         outcomes = walk.through()
         better = dataclasses.replace(prepared, model=walk.now.model, aim=walk.aim)
@@ -143,7 +143,7 @@ class _Walk:
 
     Args:
         prepared, plan, batches, name, begin: as of `layerwise`.
-        floats, quantized: what the segments of the two models have made of every batch.
+        floats, quantized: what the subgraphs of the two models have made of every batch.
     """
 
     def __init__(
@@ -153,8 +153,8 @@ class _Walk:
         batches: Sequence[Batch],
         name: str,
         begin: Begin,
-        floats: KeptArrays,
-        quantized: KeptArrays,
+        floats: SpilledArrays,
+        quantized: SpilledArrays,
     ) -> None:
         self.prepared, self.batches, self.name, self.begin = prepared, batches, name, begin
         self.planned = plan
@@ -165,29 +165,29 @@ class _Walk:
         layers = layers_of(prepared.model, plan)
         self.unknown = [name for name in plan.weights if name not in layers]
         ordered = with_folded_behind(prepared.model, plan)
-        self.segments = segments_of(ordered, self.outputs, layers.keys())
-        self.last = {t: i for i, s in enumerate(self.segments) for t in s.reads}
-        self.lanes = floats, quantized
+        self.subgraphs = subgraphs_of(ordered, self.outputs, layers.keys())
+        self.last = {t: i for i, s in enumerate(self.subgraphs) for t in s.reads}
+        self.caches = floats, quantized
         self.feeds = list(all_feeds(prepared, batches))
         for feeds in self.feeds:
-            for lane in self.lanes:
+            for cache in self.caches:
                 for tensor, array in feeds.items():
-                    lane.add(tensor, array)
+                    cache.add(tensor, array)
 
     def through(self) -> list[Outcome]:
-        """Runs all segments; what became of every layer."""
+        """Runs all subgraphs; what became of every layer."""
         outcomes = []
-        for index, segment in enumerate(self.segments):
-            layer = self.now.layer(segment.layer) if segment.layer else None
+        for index, subgraph in enumerate(self.subgraphs):
+            layer = self.now.layer(subgraph.layer) if subgraph.layer else None
             work = self.begin(layer, len(self.batches)) if layer else None
             if layer is None or work is None or isinstance(work, str):
-                self._float_lane(segment, None, None)
+                self._run_float(subgraph, None, None)
                 if layer is not None:
                     outcomes.append(Outcome(self.name, layer.name, False, why=str(work)))
             else:
-                self._float_lane(segment, layer, work)
+                self._run_float(subgraph, layer, work)
                 outcomes.append(self._outcome(layer, work.proposal()))
-            self._quantized_lane(segment)
+            self._run_quantized(subgraph)
             self._drop(index)
         why = "it stands in a branch or a loop, or no product of matrices is known of it"
         return outcomes + [Outcome(self.name, name, False, why=why) for name in self.unknown]
@@ -201,14 +201,14 @@ class _Walk:
         refusal = self.now.replace(layer, proposal.new)
         return Outcome(self.name, layer.name, not refusal, before, after, refusal or why)
 
-    def _float_lane(self, segment: Segment, layer: Layer | None, work: LayerWork | None) -> None:
-        """Runs the segment in float, and shows the layer's work what it needs."""
-        more = [layer.y] if layer is not None and layer.y not in segment.gives else []
-        outputs = [*segment.gives, *more]
+    def _run_float(self, subgraph: Subgraph, layer: Layer | None, work: LayerWork | None) -> None:
+        """Runs the subgraph in float, and shows the layer's work what it needs."""
+        more = [layer.y] if layer is not None and layer.y not in subgraph.gives else []
+        outputs = [*subgraph.gives, *more]
         if not outputs:
             return
-        model = cut(self.aim, self.floats, segment, outputs)
-        floats, quantized = self.lanes
+        model = cut(self.aim, self.floats, subgraph, outputs)
+        floats, quantized = self.caches
         with runtime.open_session(model, threads=1) as session:
             for batch in range(len(self.batches)):
                 made = _results(session, floats, batch)
@@ -216,28 +216,28 @@ class _Walk:
                     x = quantized.get(layer.x, batch).astype(np.float32, copy=False)
                     y = made[layer.y].astype(np.float32, copy=False)
                     work.observe(layer.seen(x, self.now.plan), y, batch)
-                for tensor in segment.gives:
+                for tensor in subgraph.gives:
                     floats.add(tensor, made[tensor])
 
-    def _quantized_lane(self, segment: Segment) -> None:
-        if not segment.gives:
+    def _run_quantized(self, subgraph: Subgraph) -> None:
+        if not subgraph.gives:
             return
-        model = cut(self.now.model, self.now.nodes, segment, segment.gives)
+        model = cut(self.now.model, self.now.nodes, subgraph, subgraph.gives)
         write_part(model, self.now.plan)
-        quantized = self.lanes[1]
+        quantized = self.caches[1]
         with runtime.open_session(model, threads=1) as session:
             for batch in range(len(self.batches)):
                 for tensor, array in _results(session, quantized, batch).items():
                     quantized.add(tensor, array)
 
     def _drop(self, index: int) -> None:
-        """Forgets what no later segment reads."""
+        """Forgets what no later subgraph reads."""
         for tensor, last in self.last.items():
             if last != index or tensor in self.outputs:
                 continue
-            for lane in self.lanes:
-                if tensor in lane:
-                    lane.drop(tensor)
+            for cache in self.caches:
+                if tensor in cache:
+                    cache.drop(tensor)
 
     def judged(self) -> Outcome:
         """Outcome at the outputs, on the batches held back."""
@@ -251,7 +251,7 @@ class _Walk:
     def _compared(self) -> Iterator[Compared]:
         """Outputs of the batches held back: of the float model, as planned, and as improved."""
         plain = dataclasses.replace(self.prepared, input_codes={}, output_codes=())
-        floats, improved = self.lanes
+        floats, improved = self.caches
         with runtime.open_session(rewrite(plain, self.planned), threads=1) as session:
             for batch in filter(is_held_back, range(len(self.batches))):
                 planned = dict(zip(session.outputs, session.run(self.feeds[batch]), strict=True))
@@ -262,9 +262,9 @@ class _Walk:
                 )
 
 
-def _results(session: runtime.Session, kept: KeptArrays, batch: int) -> dict[str, Array]:
-    """Results of a segment for a batch, by name."""
-    feeds = {name: kept.get(name, batch) for name in session.inputs}
+def _results(session: runtime.Session, cache: SpilledArrays, batch: int) -> dict[str, Array]:
+    """Results of a subgraph for a batch, by name."""
+    feeds = {name: cache.get(name, batch) for name in session.inputs}
     return dict(zip(session.outputs, session.run(feeds), strict=True))
 
 

@@ -1,10 +1,10 @@
-"""Walk through a model, group after group: Hessians of their inputs, in memory of a few layers.
+"""Sequential pipeline: Hessians of the inputs of a model's layers, in memory of a few layers.
 
-    float model        segment k  ->  x of group k         x in float
-    quantized model    segment k  ->  xq of group k        what the codes found so far make of it
+    float model        subgraph k  ->  x of group k         x in float
+    quantized model    subgraph k  ->  xq of group k        what the codes found so far make of it
 
 Both run batch by batch on weights that are mapped from disk. Behind each group, whoever walks adds
-its codes, and the next segment of the quantized model runs with them.
+its codes, and the next subgraph of the quantized model runs with them.
 
 Stages are nodes up to the next tensor that products read, then these products:
 
@@ -28,9 +28,9 @@ from onnxq.core.threads import workers
 from onnxq.errors import CalibrationError, listed
 from onnxq.graph.walk import node_name, value_name, walk
 from onnxq.operator.nodes import input_at
-from onnxq.weights.activation_cache import KeptArrays, Lane
+from onnxq.weights.activation_cache import ActivationCache, SpilledArrays
 from onnxq.weights.hessian import InputHessians, InputSums, can_be_summed, parts_of_inputs
-from onnxq.weights.subgraphs import Segment, cut, segments_of
+from onnxq.weights.subgraphs import Subgraph, cut, subgraphs_of
 from onnxq.weights.write_products import FLOAT_ACCURACY, ProductWriter
 
 if TYPE_CHECKING:
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from onnxq.samples.inputs import Batch
     from onnxq.weights.hessian import Hessian
     from onnxq.weights.plan_weights import InBlocks, WeightPlan
-    from onnxq.weights.subgraphs import Segment
 
     Codes = Mapping[str, Mapping[str, ir.TensorProtocol]]
 
@@ -67,7 +66,7 @@ class Inputs:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class LayersOfInput:
     """Products that are quantized together.
 
     Attributes:
@@ -81,19 +80,19 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class SequentialStage:
     """A group, and what has to run before its inputs are known.
 
     Attributes:
-        segment: of nodes; None: none.
-        group: of products; None: the model ends behind the segment.
+        subgraph: of nodes; None: none.
+        group: of products; None: the model ends behind the subgraph.
     """
 
-    segment: Segment | None
-    group: Group | None
+    subgraph: Subgraph | None
+    group: LayersOfInput | None
 
 
-def stages_of(model: ir.Model, plan: WeightPlan) -> list[Stage]:
+def stages_of(model: ir.Model, plan: WeightPlan) -> list[SequentialStage]:
     """The stages of a model, in order.
 
     Args:
@@ -107,14 +106,14 @@ def stages_of(model: ir.Model, plan: WeightPlan) -> list[Stage]:
         if decision is not None and not decision.table:
             del left[node_name(node)]
             grouped.setdefault(inputs_of(node, decision), []).append(node_name(node))
-    groups = {nodes[0]: Group(inputs, tuple(nodes)) for inputs, nodes in grouped.items()}
-    found = [Stage(None, Group(None, tuple(left)))] if left else []
+    groups = {nodes[0]: LayersOfInput(inputs, tuple(nodes)) for inputs, nodes in grouped.items()}
+    found = [SequentialStage(None, LayersOfInput(None, tuple(left)))] if left else []
     outputs = [value_name(value) for value in model.graph.outputs]
-    segments = segments_of(model.graph, outputs, groups)
-    if segments and segments[0].layer:  # a product comes first
-        found.append(Stage(None, groups[segments[0].layer]))
-    for segment, behind in zip(segments, [*segments[1:], None], strict=True):
-        found.append(Stage(segment, groups[behind.layer] if behind else None))
+    subgraphs = subgraphs_of(model.graph, outputs, groups)
+    if subgraphs and subgraphs[0].layer:  # a product comes first
+        found.append(SequentialStage(None, groups[subgraphs[0].layer]))
+    for subgraph, behind in zip(subgraphs, [*subgraphs[1:], None], strict=True):
+        found.append(SequentialStage(subgraph, groups[behind.layer] if behind else None))
     return found
 
 
@@ -127,19 +126,19 @@ def inputs_of(node: ir.Node, decision: InBlocks) -> Inputs:
     return Inputs(value_name(input_at(node, 1 - decision.slot)), turned)
 
 
-def last_reads(stages: Sequence[Stage]) -> dict[str, int]:
+def last_reads(stages: Sequence[SequentialStage]) -> dict[str, int]:
     """Tensor -> index of the last stage that reads it, to run or to see."""
     found: dict[str, int] = {}
     for index, stage in enumerate(stages):
-        if stage.segment is not None:
-            found |= dict.fromkeys(stage.segment.reads, index)
+        if stage.subgraph is not None:
+            found |= dict.fromkeys(stage.subgraph.reads, index)
         if stage.group is not None and stage.group.inputs is not None:
             found[stage.group.inputs.tensor] = index
     return found
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class GroupWalk:
+class SequentialPipeline:
     """A model, and what is walked through it.
 
     Attributes:
@@ -155,7 +154,7 @@ class GroupWalk:
     batches: Iterable[Batch]
     codes: Codes | None = None
 
-    def groups(self, seen: Sequence[str]) -> Iterator[tuple[Group, InputHessians | None]]:
+    def groups(self, seen: Sequence[str]) -> Iterator[tuple[LayersOfInput, InputHessians | None]]:
         """Every group in order, with what is seen of its inputs.
 
         Args:
@@ -180,14 +179,14 @@ class GroupWalk:
                     run.drop_ended(index)
 
 
-def _wants(stage: Stage, seen: Sequence[str]) -> bool:
+def _wants(stage: SequentialStage, seen: Sequence[str]) -> bool:
     """Whether a Hessian is wanted of the stage's group."""
     group = stage.group
     return group is not None and group.inputs is not None and not {*seen}.isdisjoint(group.nodes)
 
 
 class _Run:
-    """Lanes of one walk.
+    """Caches of one walk.
 
     Args:
         walk: of it.
@@ -197,8 +196,8 @@ class _Run:
 
     def __init__(
         self,
-        walked: GroupWalk,
-        stages: Sequence[Stage],
+        walked: SequentialPipeline,
+        stages: Sequence[SequentialStage],
         seen: Sequence[str],
         stack: contextlib.ExitStack,
     ) -> None:
@@ -208,21 +207,21 @@ class _Run:
         self.ended: dict[int, list[str]] = {}
         for tensor, index in self.last.items():
             self.ended.setdefault(index, []).append(tensor)
-        feeds, self.batches = stack.enter_context(KeptArrays()), 0
+        feeds, self.batches = stack.enter_context(SpilledArrays()), 0
         for batch in walked.batches:
             self.batches += 1
             for tensor, array in batch.items():
                 feeds.add(tensor, array)
-        self.floats = stack.enter_context(Lane(feeds, self.batches))
+        self.floats = stack.enter_context(ActivationCache(feeds, self.batches))
         self.quantized = None
         if walked.codes is not None:
-            self.quantized = stack.enter_context(Lane(feeds, self.batches))
+            self.quantized = stack.enter_context(ActivationCache(feeds, self.batches))
 
     def seen_at(self, index: int) -> InputHessians | None:
-        """Inputs of a stage's group, behind its segment; None: none are wanted."""
+        """Inputs of a stage's group, behind its subgraph; None: none are wanted."""
         stage = self.stages[index]
-        if stage.segment is not None:
-            self._advance(stage.segment)
+        if stage.subgraph is not None:
+            self._advance(stage.subgraph)
         if stage.group is None or not _wants(stage, self.seen):
             return None
         group = stage.group
@@ -240,11 +239,11 @@ class _Run:
             if self.quantized is not None:
                 self.quantized.drop(tensor)
 
-    def _advance(self, segment: Segment) -> None:
-        gives = [tensor for tensor in segment.gives if tensor in self.last]
+    def _advance(self, subgraph: Subgraph) -> None:
+        gives = [tensor for tensor in subgraph.gives if tensor in self.last]
         if not gives:
             return
-        part = cut(self.walked.model, self.nodes, segment, gives)
+        part = cut(self.walked.model, self.nodes, subgraph, gives)
         self.floats.advance(part)
         if self.quantized is not None:
             self._write_codes(part)
@@ -258,7 +257,7 @@ class _Run:
             if name in codes:
                 writer.write(node, codes[name], self.walked.plan.quantized[name])
 
-    def _summed(self, group: Group, part: slice) -> Hessian:
+    def _summed(self, group: LayersOfInput, part: slice) -> Hessian:
         inputs = group.inputs
         assert inputs is not None
         size = part.stop - part.start

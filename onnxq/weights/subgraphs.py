@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Segment:
+class Subgraph:
     """Nodes of the main graph that run together.
 
     Attributes:
         nodes: their names, in an order in which they can run.
         layer: name of the first one, where it is a layer; empty: it is none.
-        reads: tensors of earlier segments, and inputs of the model.
-        gives: tensors that later segments read, and outputs of the model.
+        reads: tensors of earlier subgraphs, and inputs of the model.
+        gives: tensors that later subgraphs read, and outputs of the model.
     """
 
     nodes: tuple[str, ...]
@@ -40,15 +40,15 @@ class Segment:
     gives: tuple[str, ...]
 
 
-def segments_of(
+def subgraphs_of(
     nodes: Iterable[ir.Node], outputs: Iterable[str], layers: Collection[str]
-) -> list[Segment]:
-    """The segments of a model, in order.
+) -> list[Subgraph]:
+    """The subgraphs of a model, in order.
 
     Args:
         nodes: of its main graph, in an order in which they can run.
         outputs: names of the model's outputs.
-        layers: names of the nodes that segments begin with.
+        layers: names of the nodes that subgraphs begin with.
     """
     parts: list[list[ir.Node]] = [[]]
     for node in nodes:
@@ -57,34 +57,34 @@ def segments_of(
         parts[-1].append(node)
     reads = [_read(part) for part in parts]
     wanted = set(outputs)
-    found: list[Segment] = []
+    found: list[Subgraph] = []
     for part, read in zip(reversed(parts), reversed(reads), strict=True):
         made = [value_name(v) for node in part for v in node.outputs if v.name]
         names = [node_name(node) for node in part]
         layer = names[0] if names and names[0] in layers else ""
         gives = tuple(name for name in made if name in wanted)
         outside = tuple(name for name in read if name not in set(made))
-        found.append(Segment(tuple(names), layer, outside, gives))
+        found.append(Subgraph(tuple(names), layer, outside, gives))
         wanted |= set(outside)
-    return [segment for segment in reversed(found) if segment.nodes]
+    return [subgraph for subgraph in reversed(found) if subgraph.nodes]
 
 
 def cut(
-    source: ir.Model, nodes: Mapping[str, ir.Node], segment: Segment, outputs: Sequence[str]
+    source: ir.Model, nodes: Mapping[str, ir.Node], subgraph: Subgraph, outputs: Sequence[str]
 ) -> ir.Model:
-    """The segment as a model that shares the weights of its source.
+    """The subgraph as a model that shares the weights of its source.
 
     Args:
         source: canonical.
         nodes: of its main graph, by name.
-        segment: of it, or of a model with the same names.
-        outputs: tensors that the segment's nodes make.
+        subgraph: of it, or of a model with the same names.
+        outputs: tensors that the subgraph's nodes make.
     """
-    part = [nodes[name] for name in segment.nodes]
+    part = [nodes[name] for name in subgraph.nodes]
     values = list(_values(part))
     made = {value_name(v): v for node in part for v in node.outputs if v.name}
     view = ir.GraphView(
-        [v for v in values if not v.is_initializer() and v.name in segment.reads],
+        [v for v in values if not v.is_initializer() and v.name in subgraph.reads],
         [made[name] for name in outputs],
         nodes=part,
         initializers=[v for v in values if v.is_initializer()],

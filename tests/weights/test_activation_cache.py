@@ -10,7 +10,7 @@ from onnx import helper
 
 from onnxq.errors import OutputError
 from onnxq.weights import activation_cache
-from onnxq.weights.activation_cache import KeptArrays, Lane
+from onnxq.weights.activation_cache import ActivationCache, SpilledArrays
 from tests.examples import as_ir, model, weights
 
 
@@ -29,7 +29,10 @@ class Full(io.BytesIO):
 def test_a_full_disk_names_the_folder_and_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(activation_cache, "MOST_IN_MEMORY", 0)
     monkeypatch.setattr("tempfile.TemporaryFile", Full)
-    with KeptArrays() as between, pytest.raises(OutputError, match="set TMPDIR to another folder"):
+    with (
+        SpilledArrays() as between,
+        pytest.raises(OutputError, match="set TMPDIR to another folder"),
+    ):
         between.add("t", np.zeros(3))
 
 
@@ -37,14 +40,14 @@ def test_outputs_are_kept_for_every_batch_until_they_are_dropped() -> None:
     part = as_ir(
         model([helper.make_node("Add", ["x", "w"], ["y"])], {"w": weights(0, 3)}, {"x": ["N", 3]})
     )
-    feeds = KeptArrays()
+    feeds = SpilledArrays()
     batches = [np.full((size, 3), size, np.float32) for size in (1, 2)]
     for batch in batches:
         feeds.add("x", batch)
-    with Lane(feeds, 2) as lane:
-        lane.advance(part)
+    with ActivationCache(feeds, 2) as cache:
+        cache.advance(part)
         for index, batch in enumerate(batches):
-            assert np.array_equal(lane.get("y", index), batch + weights(0, 3))
-        lane.drop("x")  # an input stays
-        lane.drop("y")
-        assert np.array_equal(lane.get("x", 1), batches[1])
+            assert np.array_equal(cache.get("y", index), batch + weights(0, 3))
+        cache.drop("x")  # an input stays
+        cache.drop("y")
+        assert np.array_equal(cache.get("x", 1), batches[1])

@@ -1,4 +1,4 @@
-"""Layer by layer: segments compute what the model computes, whatever runs in them."""
+"""Layer by layer: subgraphs compute what the model computes, whatever runs in them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from onnxq.ort import runtime
 from onnxq.ort.expose import expose
 from onnxq.samples import open_samples
 from onnxq.weights import activation_cache
-from onnxq.weights.activation_cache import KeptArrays
+from onnxq.weights.activation_cache import SpilledArrays
 from onnxq.weights.layers import layers_of
 from onnxq.weights.layerwise import Proposal, layerwise
 from tests.examples import ALL_INTEGERS, images, model, network, weights
@@ -122,7 +122,7 @@ def test_layers_see_what_the_whole_quantized_model_gives_them(
 
 def test_arrays_come_back_from_memory_and_from_files(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(activation_cache, "MOST_IN_MEMORY", 100)
-    between = KeptArrays()
+    between = SpilledArrays()
     arrays = [np.full((3, 4), i, np.float32) for i in range(5)]
     for array in arrays:
         between.add("t", array)

@@ -23,7 +23,13 @@ from onnxq.weights import activation_cache
 from onnxq.weights.codes_file import CodesFile
 from onnxq.weights.find_codes import find_codes
 from onnxq.weights.plan_weights import WeightPlan, WeightRequest, plan_weights
-from onnxq.weights.sequential import Group, GroupWalk, Inputs, last_reads, stages_of
+from onnxq.weights.sequential import (
+    Inputs,
+    LayersOfInput,
+    SequentialPipeline,
+    last_reads,
+    stages_of,
+)
 from onnxq.weights.write_products import FLOAT_ACCURACY, ProductWriter
 from scripts._decoder import Sizes, decoder, tokens
 from tests.examples import model, weights
@@ -43,7 +49,7 @@ def test_products_of_one_tensor_are_a_group_and_each_node_runs_once() -> None:
         ("MatMul_g0", "MatMul_u0"),
         ("MatMul_d0",),
     ]
-    run = [name for stage in stages if stage.segment for name in stage.segment.nodes]
+    run = [name for stage in stages if stage.subgraph for name in stage.subgraph.nodes]
     assert run == [node_name(node) for node in source.graph]
 
 
@@ -67,8 +73,8 @@ def test_a_matrix_on_the_left_multiplies_columns() -> None:
     made = canonicalize(load(source)).model
     stages = stages_of(made, plan_weights(made, WeightRequest(BlockSpec(block=16))))
     assert [stage.group for stage in stages[:2]] == [
-        Group(Inputs("x", turned=True), ("left",)),
-        Group(Inputs("x", turned=False), ("right",)),
+        LayersOfInput(Inputs("x", turned=True), ("left",)),
+        LayersOfInput(Inputs("x", turned=False), ("right",)),
     ]
     x = np.arange(12).reshape(3, 4)
     assert np.array_equal(Inputs("x", turned=True).rows(x), x.T.astype(np.float32))
@@ -99,7 +105,7 @@ def test_hessians_are_those_of_both_models(monkeypatch: pytest.MonkeyPatch) -> N
     for node in list(quantized.graph):
         if (name := node_name(node)) in codes:
             writer.write(node, codes[name], plan.quantized[name])
-    walk = GroupWalk(source, plan, BATCHES, codes)
+    walk = SequentialPipeline(source, plan, BATCHES, codes)
     found = {
         group.inputs.tensor: inputs.of_part(inputs.parts[0])
         for group, inputs in walk.groups([*plan.quantized])
@@ -111,7 +117,7 @@ def test_hessians_are_those_of_both_models(monkeypatch: pytest.MonkeyPatch) -> N
         whole = hessian_of(seen[name], wanted[name])
         assert hessian.cross is not None
         assert whole.cross is not None
-        # the same numbers in segments, which ONNX Runtime fuses otherwise: float32 rounding
+        # the same numbers in subgraphs, which ONNX Runtime fuses otherwise: float32 rounding
         bound = 1e-4 * float(np.abs(whole.matrix).max())
         np.testing.assert_allclose(hessian.matrix, whole.matrix, atol=bound)
         np.testing.assert_allclose(hessian.cross, whole.cross, atol=bound)
@@ -119,7 +125,7 @@ def test_hessians_are_those_of_both_models(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_nothing_runs_behind_the_last_product_that_is_seen() -> None:
     source, plan = planned()
-    walk = GroupWalk(source, plan, BATCHES)
+    walk = SequentialPipeline(source, plan, BATCHES)
     inputs = [found for _, found in walk.groups(["MatMul_o0"])]
     assert [found is not None for found in inputs] == [False, True, False, False, False]
     assert inputs[1] is not None
@@ -131,7 +137,7 @@ def test_parts_of_wide_inputs_have_the_hessians_that_the_whole_has_there(
 ) -> None:
     source, plan = planned()
     codes = find_codes(source, plan, (), CodesFile())
-    walk = GroupWalk(source, plan, BATCHES, codes)
+    walk = SequentialPipeline(source, plan, BATCHES, codes)
     wanted = [inputs and inputs.all() for _, inputs in walk.groups(["MatMul_d0"])]
     halves = (slice(0, 32), slice(32, 64))
     monkeypatch.setattr("onnxq.weights.sequential.parts_of_inputs", lambda _: halves)
@@ -149,7 +155,7 @@ def test_parts_of_wide_inputs_have_the_hessians_that_the_whole_has_there(
 def test_samples_are_not_read_where_nothing_is_to_be_seen() -> None:
     source, plan = planned()
     batches: list[dict[str, Array]] = [{"no": np.zeros(1)}]
-    walk = GroupWalk(source, plan, iter(batches))
+    walk = SequentialPipeline(source, plan, iter(batches))
     assert all(found is None for _, found in walk.groups([]))
 
 
@@ -175,4 +181,4 @@ def test_what_codes_make_of_a_finite_tensor_names_their_product() -> None:
         "mel": {**codes["mel"], SCALES: ir.tensor(-np.asarray(codes["mel"][SCALES]))},
     }
     with pytest.raises(CalibrationError, match=r"'level'.*finite in the float.*--exclude mel"):
-        list(GroupWalk(source, plan, [batch], spoilt).groups(["head"]))
+        list(SequentialPipeline(source, plan, [batch], spoilt).groups(["head"]))
