@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
+from onnxq.core.batch_norm import folded_bias
 from onnxq.graph.affine import Affine, affine_of
 from onnxq.graph.edit import all_nodes, bypass
 from onnxq.graph.exchange import ConstantExchange
@@ -130,7 +131,8 @@ def _scaled_bias(node: ir.Node, affine: Affine) -> npt.NDArray[np.float32]:
     bias = np.zeros(1) if tensor is None else tensor.numpy().astype(np.float64).reshape(-1)
     if node.op_type == "Gemm":
         bias = bias * node.attributes.get_float("beta", 1.0)
-    return ((bias - affine.mean) * affine.factor + affine.beta).astype(np.float32)
+    folded = folded_bias(bias, affine.factor, affine.mean, affine.beta)
+    return folded.astype(np.float32)
 
 
 def _scaler(node: ir.Node, tensor: ir.TensorProtocol, affine: Affine) -> Callable[[], Singles]:

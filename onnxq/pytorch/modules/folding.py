@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
-from torch import nn
-from torch.nn.utils.fusion import fuse_conv_bn_eval, fuse_linear_bn_eval
+from torch import Tensor, nn
 
+from onnxq.core.batch_norm import folded_bias
 from onnxq.errors import ModelError
 from onnxq.pytorch.modules.transposed import TRANSPOSED, per_weight
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    Fuser = Callable[..., nn.Module]
-    Pattern = tuple[type[nn.Module], ...]
 
 
 def folded(layer: Any, bn: Any) -> nn.Module:
@@ -30,22 +24,38 @@ def folded(layer: Any, bn: Any) -> nn.Module:
             f"fuse_modules: {bn} has no running statistics to fold into the weights; it was made "
             "with track_running_stats=False."
         )
-    if isinstance(layer, nn.Linear):
-        return fuse_linear_bn_eval(layer, bn)
-    if isinstance(layer, TRANSPOSED):
-        return _folded_transposed(layer, bn)
-    made: nn.Module = fuse_conv_bn_eval(layer, bn)
-    return made
-
-
-def _folded_transposed(layer: Any, bn: Any) -> nn.Module:
-    """The transposed layer, folded; torch's own function orders the groups' channels otherwise."""
     made: Any = copy.deepcopy(layer)
+    factor = gamma_of(bn) / std_of(bn)
     with torch.no_grad():
-        factor = torch.rsqrt(bn.running_var + bn.eps)
-        factor = factor if bn.weight is None else factor * bn.weight
-        mean = bn.running_mean if layer.bias is None else bn.running_mean - layer.bias
-        bias = -mean * factor if bn.bias is None else bn.bias - mean * factor
-        made.weight.mul_(per_weight(factor, made.weight, made.groups))
+        made.weight.mul_(
+            per_weight(factor, made.weight, made.groups)
+            if isinstance(layer, TRANSPOSED)
+            else factor.reshape(-1, *[1] * (made.weight.ndim - 1))
+        )
+        bias = bias_behind(bn, factor, layer.bias)
     made.bias = nn.Parameter(bias, made.weight.requires_grad)
     return made  # type: ignore[no-any-return]  # a copy of the layer
+
+
+def std_of(bn: Any) -> Tensor:
+    """sqrt(running_var + eps), (channels,)."""
+    return torch.sqrt(bn.running_var + bn.eps)
+
+
+def gamma_of(bn: Any) -> Tensor:
+    """The weight of the batch norm, (channels,); ones with affine=False."""
+    gamma: Tensor = torch.ones_like(bn.running_var) if bn.weight is None else bn.weight
+    return gamma
+
+
+def bias_behind(bn: Any, factor: Tensor, bias: Tensor | None) -> Tensor:
+    """Bias of a layer with the batch norm folded in, (channels,).
+
+    Args:
+        bn: with running statistics.
+        factor: gamma / sqrt(running_var + eps).
+        bias: of the layer; None: it has none.
+    """
+    beta = 0.0 if bn.bias is None else bn.bias
+    mean: Tensor = bn.running_mean
+    return folded_bias(0.0 if bias is None else bias, factor, mean, beta)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from onnxq.core.batch_norm import folded_bias
 from onnxq.dtypes import INT8
 from onnxq.graph.affine import affine_of
 from onnxq.graph.edit import bypass, new_constant
@@ -51,7 +52,7 @@ def fold_norm(norm: ir.Node, names: FreeNames) -> None:
     if codes is None:
         return
     weight.store(codes, scale, producer, names)
-    real = ((bias - affine.mean) * affine.factor + affine.beta).astype(np.float32)
+    real = folded_bias(bias, affine.factor, affine.mean, affine.beta).astype(np.float32)
     constant = new_constant(producer, names.value(f"{weight.stem}_bias"), real)
     if len(producer.inputs) <= BIAS:
         producer.resize_inputs(BIAS + 1)

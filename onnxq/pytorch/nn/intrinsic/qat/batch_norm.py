@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from onnxq.errors import ModelError
+from onnxq.pytorch.modules.folding import bias_behind, gamma_of, std_of
 from onnxq.pytorch.nn.qat.base import QatModule, along
 from onnxq.pytorch.numerics.compiling import held
 
@@ -62,7 +63,7 @@ class WithBatchNorm(QatModule):
         if not self.bn.training:
             return super().pre_activation(x, *others)
         # bn changes running_var in place; compiled code might read it again for the backward pass
-        factor = self._gamma() / held(self._running_std())
+        factor = gamma_of(self.bn) / held(std_of(self.bn))
         scaled = self.weight_fake_quant(self.weight * self.per_weight(factor))
         # gamma 0 folds to weight 0, whose result divided by 0 is NaN; the weight itself keeps the
         # statistics, and the gradient of gamma, right
@@ -75,28 +76,15 @@ class WithBatchNorm(QatModule):
         normed: Tensor = self.bn(result)
         return normed
 
-    def _running_std(self) -> Tensor:
-        assert self.bn.running_var is not None
-        return torch.sqrt(self.bn.running_var + self.bn.eps)
-
-    def _gamma(self) -> Tensor:
-        """Gain of the batch norm; ones where it has none (affine=False)."""
-        assert self.bn.running_var is not None
-        gamma: Tensor | None = self.bn.weight
-        return torch.ones_like(self.bn.running_var) if gamma is None else gamma
-
     def folded(self) -> tuple[Tensor, Tensor]:
         """(w f, beta + (b - running_mean) f)."""
-        factor = self._gamma() / self._running_std()
-        assert self.bn.running_mean is not None
-        mean = self.bn.running_mean if self.bias is None else self.bn.running_mean - self.bias
-        beta = torch.zeros_like(mean) if self.bn.bias is None else self.bn.bias
-        return self.weight * self.per_weight(factor), beta - mean * factor
+        factor = gamma_of(self.bn) / std_of(self.bn)
+        return self.weight * self.per_weight(factor), bias_behind(self.bn, factor, self.bias)
 
     @torch.no_grad()
     def start_at(self, weight: Tensor, bias: Tensor | None) -> None:
         """Changes weight and shift so that `folded` gives these; channels of gain 0 stay."""
-        factor = self._gamma() / self._running_std()
+        factor = gamma_of(self.bn) / std_of(self.bn)
         of_weight = self.per_weight(factor)
         self.weight.copy_(torch.where(of_weight == 0, self.weight, weight / of_weight))
         if bias is None:
