@@ -1,6 +1,7 @@
 """Sphinx's configuration. `scripts/docs` builds the site; the repository is its source folder.
 
-So a link from a page to `../../scripts/bench_ptq.md` leads to a page here as it does on GitHub.
+So a link from a page to `../../benchmarks/results/ptq.md` leads to a page here as it does on
+GitHub.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ include_patterns = [
     "CONTRIBUTING.md",
     "docs/**.md",
     "scripts/*.md",
+    "benchmarks/results/*.md",
     "models/README.md",
     "examples/*/README.md",
 ]
@@ -36,7 +38,7 @@ exclude_patterns = [".*", "build", "onnxq", "operators", "tests"]
 myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 4
 suppress_warnings = [
-    "myst.header",  # a page may go from # to ###, as the tables of scripts/ do
+    "myst.header",  # a page may go from # to ###, as the tables of benchmarks/ do
     "toc.not_included",  # tables are reached from the page that speaks of them
 ]
 

@@ -53,7 +53,7 @@ from onnxq.operators._tables import (
 from onnxq.qparams import IntArray
 
 TABLE_NS = 0.69
-"""A table, measured in an int8 network, ns per element (scripts/bench_elementwise.py)."""
+"""A table, measured in an int8 network, ns per element (benchmarks/elementwise.py)."""
 
 STEEP = 4.0
 """Slope from which on a function is followed value by value: those of activations end below 2."""

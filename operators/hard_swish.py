@@ -50,7 +50,7 @@ class HardSwish(Operator):
     saturation is the clip; QLinearMul is the product. The gate is rounded to 8 bits, at a scale at
     which all machines round the sum alike: Y is off by up to 3 / 510 more than its own rounding.
     Measured in an int8 network, ns per element: DequantizeLinear, HardSwish and QuantizeLinear .97,
-    the two nodes .35 (scripts/bench_mobile.md).
+    the two nodes .35 (benchmarks/results/mobile.md).
     """
 
     op_type = "HardSwish"

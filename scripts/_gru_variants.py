@@ -1,4 +1,4 @@
-"""A GRU (linear_before_reset 1) in integers, written in other ways; for bench_recurrent.py."""
+"""A GRU (linear_before_reset 1) in integers, written in other ways; for benchmarks/recurrent.py."""
 
 from __future__ import annotations
 

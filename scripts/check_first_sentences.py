@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ROOT = Path(__file__).resolve().parent.parent
-FOLDERS = ("onnxq", "operators", "models", "scripts", "examples", "tests")
+FOLDERS = ("onnxq", "operators", "models", "scripts", "benchmarks", "examples", "tests")
 
 _SUBJECTLESS = re.compile(
     r"(What|As|Of|Those|That|These|None of|It|Them|They|Its|Likewise|The inverse|The same for)\b"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 LINK = ROOT / "onnxq" / "operators"
-FOLDERS = ("onnxq", "operators", "models", "scripts", "tests")
+FOLDERS = ("onnxq", "operators", "models", "scripts", "benchmarks", "tests")
 SHOWN = 25
 
 _NO_CODE = {

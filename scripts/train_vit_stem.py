@@ -1,10 +1,10 @@
-"""Trains the vision transformer with a convolutional stem that bench_defaults.py measures.
+"""Trains the vision transformer with a convolutional stem that benchmarks/defaults.py measures.
 
     python scripts/train_vit_stem.py --data cifar10_jpeg.npz -o vit_stem.safetensors
 
 The data are those of scripts/train.py, the recipe is that of the transformer there. Eight epochs
 take some 12 CPU minutes of one core. The weights are not kept here:
-`ONNXQ_VIT_STEM=vit_stem.safetensors scripts/bench_defaults.py vit_stem` reads them.
+`ONNXQ_VIT_STEM=vit_stem.safetensors python -m benchmarks defaults vit_stem` reads them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Differences that the margins of a search stand for, from the rows of scripts/bench_tune.md.
+"""Differences that the margins of a search stand for, from the rows of benchmarks/results/tune.md.
 
     python scripts/tune_margins.py
 
@@ -27,7 +27,7 @@ from scripts._tables import cells, head, line
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-TABLE = Path(__file__).with_name("bench_tune.md")
+TABLE = Path(__file__).resolve().parent.parent / "benchmarks" / "results" / "tune.md"
 QUANTILES = (0.5, 2 / 3, 0.9)
 
 

@@ -125,7 +125,7 @@ def test_the_quantized_model_has_the_table_the_type_and_the_scheme(folder: Path,
 
 @pytest.mark.nightly
 def test_every_kernel_equals_onnx_runtime(folder: Path) -> None:
-    script = PACKAGE.parent.parent / "scripts" / "bench_exactness.py"
+    script = PACKAGE.parent.parent / "benchmarks" / "exactness.py"
     printed = run(folder, str(script), "QuickGelu", "MatMulInteger16", "--elements", "5000")
     assert "3 rows" in printed
     assert printed.strip().endswith("0 beyond their bound")

@@ -192,7 +192,7 @@ def test_pixels_give_the_logits_of_the_floats_made_of_them(
 def test_every_integer_is_the_reference_s(
     form: str, forms: dict[str, ir.Model], calibration: npt.NDArray[np.float32]
 ) -> None:
-    """scripts/bench_cross_check.py does it over all 256 images, for two targets."""
+    """benchmarks/cross_check.py does it over all 256 images, for two targets."""
     findings = onnxq.cross_check(
         forms[form], onnxq.Samples({"image": calibration[:16]}, batch_size=16)
     )

@@ -40,7 +40,7 @@ ALIKE = 1.0
 TRUST = 0.5
 """Exponent of the power: the whole power would trust what layers leave of raw data as if samples
 had shown it. 4-bit logits of models/decoder and models/transformer get no worse by hqq with it than
-they are by rtn (scripts/bench_weights.md)."""
+they are by rtn (benchmarks/results/weights.md)."""
 PROBE = 2
 """Channels of a factor that asks which parameters carry one."""
 

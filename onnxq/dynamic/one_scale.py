@@ -2,7 +2,7 @@
 
 ONNX Runtime multiplies x_scale by each column's w_scale whenever a product runs, a time per column
 that all rows share: much of a product of a few rows, and little of one of FEW_ROWS and more, where
-a scale per column is nearly always worth it (scripts/bench_dynamic.md).
+a scale per column is nearly always worth it (benchmarks/results/dynamic.md).
 """
 
 from __future__ import annotations

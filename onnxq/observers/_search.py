@@ -32,12 +32,12 @@ TOLERANCE = 0.015
 """Error above the least that counts as none, a share of it. Chosen on training images alone (draws
 of 256 to calibrate, 4,000 held out): the tensors with more than 1.01 times the error of PyTorch's
 observer go from 3.5 to 0.8 of 32 (ResNet-20) and 0.8 to 0.3 of 38 (MobileNetV2); the mean error
-rises by less than 1% (scripts/bench_observers.md). More tolerance costs more in the mean."""
+rises by less than 1% (benchmarks/results/observers.md). More tolerance costs more in the mean."""
 FEW = 6.0
 """Share of noise in the least error of a sample, times the root of the number of values: below
 160,000 values it exceeds TOLERANCE. The least of 0, 2, 4, 6, 8 with which the 16,384 pooled values
 of ResNet-20 stay within 1.01 times PyTorch's error on each of 31 draws of 256 training images
-(4,000 held out); 0 leaves 1.052 (scripts/bench_observers.md)."""
+(4,000 held out); 0 leaves 1.052 (benchmarks/results/observers.md)."""
 MOST_TOLERANCE = 0.05
 _WAY = np.linspace(0.0, 1.0, 41)  # from PyTorch's grid, 0, to the best, 1
 _ONE_SIDED_WAY = 0.1  # at least: PyTorch's count of zeros draws the end of a ReLU's range inwards

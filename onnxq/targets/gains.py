@@ -3,11 +3,11 @@
 The numbers are in the tables beside this file, which the scripts write; a column per number of rows
 m (tests compare them with what is kept in scripts/*.md):
 
-    product_gains.csv    scripts/bench_dynamic.py shapes: MatMul and Gemm, int8 weights with a scale
+    product_gains.csv    benchmarks/dynamic.py shapes: MatMul and Gemm, int8 weights with a scale
                          per column, blocks of 32
-    recurrent_gains.csv  scripts/bench_recurrent.py sizes --gains: 32 steps, m is the batch; of GRU
+    recurrent_gains.csv  benchmarks/recurrent.py sizes --gains: 32 steps, m is the batch; of GRU
                          the slower of its two kinds
-    attention_gains.csv  scripts/bench_attention.py sizes: heads of 64, m is the sequence's length;
+    attention_gains.csv  benchmarks/attention.py sizes: heads of 64, m is the sequence's length;
                          "Attention" is QAttention; "MultiHeadAttention", behind a product of its
                          own, is what a node becomes that has an attention_bias, or a V of another
                          size

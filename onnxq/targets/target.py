@@ -1,7 +1,7 @@
 """Target of quantized models as a value: types, ranges and speed of one kind of machine.
 
-Which operators are slow in integers was measured on AVX512-VNNI by scripts/bench_elementwise.py;
-what it printed is in scripts/bench_elementwise.txt. The other targets use the same numbers.
+Which operators are slow in integers was measured on AVX512-VNNI by benchmarks/elementwise.py;
+what it printed is in benchmarks/results/elementwise.txt. The other targets use the same numbers.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ TypePair = tuple[str, str]
 
 _PAIRS: tuple[TypePair, ...] = (("uint8", "int8"), ("uint8", "uint8"), ("int8", "int8"))
 
-# Printed by scripts/bench_elementwise.py (a test compares). Faster in integers were Add, Mul,
+# Printed by benchmarks/elementwise.py (a test compares). Faster in integers were Add, Mul,
 # Concat, Sigmoid, LeakyRelu, GlobalAveragePool, MaxPool, Transpose, DepthToSpace, and of what
 # onnxq writes on codes Neg, Sub, Div, Pow, Tanh, HardSigmoid, PRelu, Elu, Selu, Celu, Softplus,
 # Mish, Log, Sin, Cos, Sign; as fast was Abs.

@@ -19,7 +19,7 @@ d and most of its spread, and the others are not heard. A gain shows in each sam
 
 and the sum of the errors, which SQNR is made of, has to be less, too. So 64 samples keep two of
 three gains of 0.6 dB where errors are spread over decades (tests/weights/test_judgement.py).
-scripts/bench_improve.md says which networks keep `smooth`, and of which it is withdrawn.
+benchmarks/results/improve.md says which networks keep `smooth`, and of which it is withdrawn.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ Where the biases of all products are corrected behind, and one model was tried, 
 enough: luck is gone from the outputs then, and each site has been judged by thousands of rows. One
 that chance does not explain would be too much to ask: the few numbers that a classifier gives for a
 sample tell a small gain from luck by hundreds of samples, and a few are held back.
-scripts/bench_improve.md has what `smooth, bias` gains on samples that nothing had seen.
+benchmarks/results/improve.md has what `smooth, bias` gains on samples that nothing had seen.
 """
 
 from __future__ import annotations

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from benchmarks.parts.trials import is_drawn, schema_inputs
 from onnxq import catalog
 from onnxq.errors import UnsupportedError
 from onnxq.operator import IntegerCall
 from onnxq.targets.accumulation import Accumulator, Arithmetic
-from scripts._trials import is_drawn, schema_inputs
 from tests.isa.machines import save_case
 from tests.isa.products import Draw, products
 from tests.operators import builder

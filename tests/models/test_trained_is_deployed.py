@@ -1,6 +1,6 @@
 """MobileNetV2 trained with fake quantization: ONNX Runtime computes what was trained.
 
-Bounds for the 10,000 test images are in scripts/bench_qat.py; here are those of the embedded ones.
+Bounds for the 10,000 test images are in benchmarks/qat.py; here are those of the embedded ones.
 """
 
 from __future__ import annotations

@@ -87,4 +87,4 @@ def test_weights_are_a_share_of_their_float_size_and_nearly_as_right(
         with runtime.open_session(made, threads=1) as session:
             logits = np.asarray(session.run({"image": images[:500]})[0])
             right.append((logits.argmax(1) == labels[:500]).sum())
-    assert right[0] - right[1] <= 5  # 1% of 500; scripts/bench_dynamic_accuracy.py has all 10,000
+    assert right[0] - right[1] <= 5  # 1% of 500; benchmarks/dynamic_accuracy.py has all 10,000

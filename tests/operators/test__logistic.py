@@ -40,7 +40,7 @@ def test_far_values_are_0_and_1() -> None:
 
 
 def test_a_quotient_next_to_a_half_is_rounded_as_onnx_runtime_does() -> None:
-    """bench_exactness.py found it: the exact quotient is 103.4999903, and ONNX Runtime's above."""
+    """benchmarks/exactness.py found it: the exact quotient is 103.4999903, ORT's is above."""
     x = np.float32(0.031259406358003616) * np.float32(-44)
     quotient = logistic(np.asarray([x], np.float32)) / np.float32(0.001949242316186428)
     assert np.rint(quotient) == 104

@@ -41,7 +41,7 @@ WITHOUT_KERNEL: set[str] = DYNAMIC_ONLY
 STEPS = 1.0
 
 # Form.FLOAT: ONNX Runtime computes in float32, by polynomials of its own; near a tie the result may
-# fall to the other side. scripts/bench_exactness.py holds the same bound over 200,000 elements.
+# fall to the other side. benchmarks/exactness.py holds the same bound over 200,000 elements.
 FLOAT_SHARE = 1e-4
 
 TYPES = (

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import attention, dynamic, recurrent
+from benchmarks.parts.gains import FOLDER, gains_text
 from onnxq import targets
 from onnxq.targets.gains import DYNAMIC_GAINS, GATES, PRODUCT_OPS, STORED, TABLES, measured_gains
-from scripts import bench_attention, bench_dynamic, bench_recurrent
-from scripts._gains import FOLDER, gains_text
 
-SCRIPTS = Path(__file__).resolve().parent.parent.parent / "scripts"
+RESULTS = Path(__file__).resolve().parent.parent.parent / "benchmarks" / "results"
 
 
 def test_each_node_was_measured_once() -> None:
@@ -57,12 +57,12 @@ def test_an_altered_table_is_refused(
 
 def test_gains_of_products_are_those_that_the_script_printed() -> None:
     """Each line: K x N, M, one scale, stored, then FORMS in their order."""
-    text = (SCRIPTS / "bench_dynamic.md").read_text()
+    text = (RESULTS / "dynamic.md").read_text()
     lines = re.findall(r"^\| (\d+) x (\d+) \| (\d+) \|(.*)\|$", text, re.MULTILINE)
     printed = {
         (op_type, *form, int(k), int(n), int(m)): float(cell)
         for k, n, m, cells in lines
-        for form, cell in zip(bench_dynamic.FORMS, cells.split("|")[2:], strict=True)
+        for form, cell in zip(dynamic.FORMS, cells.split("|")[2:], strict=True)
         for op_type in PRODUCT_OPS
     }
     assert printed == {
@@ -73,9 +73,9 @@ def test_gains_of_products_are_those_that_the_script_printed() -> None:
 
 def test_gains_of_products_are_of_the_shapes_that_the_script_measures() -> None:
     measured = list(measured_gains("product_gains.csv"))
-    assert {(g.form, g.bits) for g in measured} == set(bench_dynamic.FORMS)
-    assert {g.m for g in measured} == set(bench_dynamic.ROWS)
-    assert {(g.k, g.n) for g in measured} == set(bench_dynamic.SHAPES)
+    assert {(g.form, g.bits) for g in measured} == set(dynamic.FORMS)
+    assert {g.m for g in measured} == set(dynamic.ROWS)
+    assert {(g.k, g.n) for g in measured} == set(dynamic.SHAPES)
 
 
 @pytest.mark.parametrize("op_type", ["MatMul", "Gemm"])
@@ -116,8 +116,8 @@ def test_gains_of_layers_are_of_the_sizes_that_the_script_measures() -> None:
     assert measured.keys() == {
         (op_type, hidden, rows * hidden, batch)
         for op_type, rows in GATES.items()
-        for hidden in bench_recurrent.HIDDEN
-        for batch in bench_recurrent.BATCHES
+        for hidden in recurrent.HIDDEN
+        for batch in recurrent.BATCHES
     }
 
 
@@ -125,7 +125,7 @@ def test_gains_of_layers_are_of_the_sizes_that_the_script_measures() -> None:
 def test_integers_gain_more_the_larger_the_layer_is(op_type: str) -> None:
     target = targets.find("portable")
     n = GATES[op_type]
-    sizes = bench_recurrent.HIDDEN
+    sizes = recurrent.HIDDEN
     found = [target.dynamic_gain(op_type, "integer", 8, h, n * h, 1) or 0 for h in sizes]
     assert found == sorted(found)
 
@@ -142,7 +142,7 @@ def test_a_batch_that_is_not_known_counts_as_the_slower_one() -> None:
 def test_gains_of_attention_are_those_that_the_script_printed() -> None:
     """Each line: hidden size, rows, time in float, then both kinds in their order, and others."""
     line = r"^\| (\d+) \| (\d+) \| \d+ \| ([\d.]+) \| ([\d.]+) \|"
-    text = (SCRIPTS / "bench_attention.md").read_text()
+    text = (RESULTS / "attention.md").read_text()
     printed = {
         (kind, int(hidden), int(rows)): float(gain)
         for hidden, rows, *found in re.findall(line, text, re.MULTILINE)
@@ -150,8 +150,8 @@ def test_gains_of_attention_are_those_that_the_script_printed() -> None:
     }
     measured = list(measured_gains("attention_gains.csv"))
     assert printed == {(g.op_type, g.k, g.m): g.ratio for g in measured}
-    assert {g.k for g in measured} == set(bench_attention.SIZES)
-    assert {g.m for g in measured} == set(bench_attention.ROWS)
+    assert {g.k for g in measured} == set(attention.SIZES)
+    assert {g.m for g in measured} == set(attention.ROWS)
 
 
 def test_bert_gains_and_a_small_one_with_few_rows_does_not() -> None:

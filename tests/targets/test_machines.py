@@ -88,7 +88,7 @@ def test_targets_hash_and_pickle() -> None:
 
 
 def test_slow_operators_are_those_that_the_bench_printed() -> None:
-    printed = (ROOT / "scripts" / "bench_elementwise.txt").read_text()
+    printed = (ROOT / "benchmarks" / "results" / "elementwise.txt").read_text()
     table = json.loads(printed.partition("slow_in_integers = ")[2])
     assert table == targets.SLOW_IN_INTEGERS
     assert all(t.slow_in_integers == table for t in targets.all_targets())

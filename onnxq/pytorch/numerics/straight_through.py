@@ -3,7 +3,7 @@
     torch.export     torch.ops.onnxq.fake_quantize, whole: QuantizeLinear and DequantizeLinear
     torch.compile    tensor operations, which inductor fuses into one loop there and one back
     eager            the same behind one autograd node: a torch.library operator costs 100 us a
-                     step in dispatch alone, this 30 (scripts/bench_training_step.py)
+                     step in dispatch alone, this 30 (benchmarks/training_step.py)
 
 All three give the same bits.
 """

@@ -7,7 +7,7 @@ only ever move to float, which loses nothing of accuracy.
 
 Where the cut gives about float's time, that is not worth its roundings: a MobileNetV3 and an
 EfficientNet run in float for the most part, with 8 and 19 dB more than all integers, which are
-slower than float (scripts/bench_defaults.md).
+slower than float (benchmarks/results/defaults.md).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 LEAST_GAIN = 0.05
 """Share of a model's time in float that codes have to save together: the table is wrong by 6% in
-the median of whole networks (scripts/bench_costs.md), and codes cost accuracy in any case."""
+the median of whole networks (benchmarks/results/costs.md), and codes cost accuracy in any case."""
 
 
 def by_costs(prepared: Prepared, sizes: Mapping[str, Sizes], costs: Costs) -> Prepared:

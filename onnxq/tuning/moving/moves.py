@@ -135,7 +135,7 @@ class WeightScales:
 PER_CHANNEL = WeightScales(NarrowRangeObserver.with_args())
 PER_TENSOR = WeightScales(NarrowRangeObserver.with_args(ch_axis=None))
 """One scale for a weight: products of matrices take 0.9 of the time, convolutions as long as with a
-scale per channel, and both lose decibels (scripts/bench_moves.md)."""
+scale per channel, and both lose decibels (benchmarks/results/moves.md)."""
 
 
 def is_per_channel(spec: ObserverSpec) -> bool:

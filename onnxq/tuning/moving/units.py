@@ -39,7 +39,7 @@ MOST_INTEGERS = (
 )
 """Forms that a unit may take, those with the most integers first. WIDE is not among them: ONNX
 Runtime computes in float between codes of 16 bits, in 2.4 to 4.3 times the time of STORED, which
-has as few bytes and rounds the weights alone (scripts/bench_moves.md)."""
+has as few bytes and rounds the weights alone (benchmarks/results/moves.md)."""
 
 
 @dataclass(frozen=True, slots=True)

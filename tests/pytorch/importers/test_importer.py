@@ -89,7 +89,7 @@ def test_static_models_arrive_in_integers(name: str, tmp_path: Path) -> None:
     counts = executed(model, tmp_path)
     assert {op: counts[op] for op in wanted} == wanted
     assert counts["Conv"] + counts["FusedConv"] + counts["Gemm"] == 0
-    # QAT: the bias in float32 in training, averages not quantized, see scripts/bench_import.md
+    # QAT: bias in float32 in training, averages not quantized: benchmarks/results/importers.md
     assert steps(model, quantized) <= (1.01 if "AT" not in name and "prep" not in name else 6)
 
 

@@ -102,7 +102,7 @@ def test_weights_per_tensor_are_tried_where_a_bound_says_what_they_may_lose(
 
 
 def test_weights_of_a_convolution_keep_a_scale_per_channel() -> None:
-    """One scale takes no time of a convolution away (scripts/bench_moves.md)."""
+    """One scale takes no time of a convolution away (benchmarks/results/moves.md)."""
     evaluator = evaluator_of()
     goal, journal = Goal(min_sqnr_db=1.0, max_runs=8), Journal.open(None, HEAD)
     clock = Clock(evaluator, journal)

@@ -1,0 +1,1 @@
+"""Benchmarks as one program: `python -m benchmarks` lists them, or runs one by its name."""

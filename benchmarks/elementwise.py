@@ -1,0 +1,362 @@
+#!/usr/bin/env python
+"""Measures which operators are slower in integers than in float inside an int8 network.
+
+    benchmarks/elementwise.py [--rounds N] [--json]
+
+Each operator stands between two quantized 1x1 convolutions, batch 1, 28x28, in two forms:
+    integers  Conv -> Q -> DQ -> op -> Q -> DQ -> Conv        ONNX Runtime fuses DQ, op and Q
+    float     Conv -> Q -> DQ -> Max -> op -> Q -> DQ -> Conv  a Max of one input keeps it float
+so that the float form pays for its DequantizeLinear, the Max (a copy), and QuantizeLinear. Where
+onnxq writes the integer form itself (Form.CODES: ONNX Runtime fuses no such operator), that is
+    integers  Conv -> Q -> what the operator's `lower` writes -> DQ -> Conv
+    float     Conv -> Q -> DQ -> op -> Q -> DQ -> Conv
+The time of the convolutions alone is measured too and subtracted from both. One thread, CPU time,
+the three interleaved, medians of the differences.
+
+The ratio is float / integers: below 1 integers lose. onnxq.targets lists the operators whose
+geometric mean over the sizes is below SLOW in every variant; the last lines print that table.
+Operators that run in float in either form (Form.FLOAT: Gelu, HardSwish, ...) are not measured here;
+their files in operators/ say what a table would take, which is the same for all: see Elu.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import statistics
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+import onnxruntime as ort
+from onnx import TensorProto, helper, numpy_helper
+from onnx_ir.tape import Tape
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from onnxq import catalog
+from onnxq.dtypes import UINT8
+from onnxq.operator import NodePlan, Site
+from onnxq.qparams import per_tensor
+from scripts._timing import one_thread, session
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+CHANNELS = (32, 64, 128)
+SIDE = 28
+SLOW = 0.9  # closer to 1 is noise, and leaving integers costs memory traffic that this does not see
+SAMPLE_S = 0.004
+FLOOR_S = 1e-6  # less cannot be told from the time of the convolutions
+
+
+@dataclass(frozen=True)
+class Op:
+    """One operator: its node, and (scale, zero point) of its output; None: those of its input.
+
+    `constants` are inputs behind those that vary. `lowered`: integers are what `lower` writes.
+    """
+
+    op_type: str
+    attributes: dict[str, Any] = field(default_factory=dict)
+    inputs: int = 1
+    constants: Sequence[np.ndarray | None] = ()
+    output: tuple[float, int] | None = (0.02, 128)
+    label: str = ""
+    lowered: bool = False
+
+    @property
+    def name(self) -> str:
+        """Name in the table."""
+        return self.label or self.op_type
+
+
+INPUT = (0.02, 128)
+SLOPES = np.zeros(0, np.float32)  # stands for as many as there are channels
+TWO, HALF = np.array(2, np.float32), np.array(0.5, np.float32)
+SCALES_UP = np.array([1, 1, 2, 2], np.float32)
+WINDOW: dict[str, Any] = {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1]}
+HALVING: dict[str, Any] = {"kernel_shape": [2, 2], "strides": [2, 2]}
+UPSAMPLE: dict[str, Any] = {
+    "mode": "nearest",
+    "nearest_mode": "floor",
+    "coordinate_transformation_mode": "asymmetric",
+}
+
+OPS = (
+    Op("Add", inputs=2, output=(0.03, 120)),
+    Op("Mul", inputs=2, output=(0.03, 120)),
+    Op("Concat", {"axis": 1}, inputs=2, output=(0.03, 120)),
+    Op("Concat", {"axis": 1}, inputs=2, output=None, label="Concat, equal scales"),
+    Op("Sigmoid", output=(1 / 256, 0)),
+    Op("LeakyRelu", {"alpha": 0.1}, output=(0.02, 13)),
+    Op("Softmax", {"axis": -1}, output=(1 / 256, 0)),
+    Op("AveragePool", WINDOW, output=(0.015, 128)),
+    Op("AveragePool", HALVING, output=(0.015, 128), label="AveragePool 2x2 stride 2"),
+    Op("GlobalAveragePool", output=(0.01, 128)),
+    Op("MaxPool", WINDOW, output=None),
+    Op("MaxPool", HALVING, output=None, label="MaxPool 2x2 stride 2"),
+    Op("Resize", {"mode": "nearest"}, constants=(None, SCALES_UP), output=None),
+    Op("Resize", UPSAMPLE, constants=(None, SCALES_UP), output=None, label="Resize as torch does"),
+    Op("Transpose", {"perm": [0, 1, 3, 2]}, output=None),
+    Op("DepthToSpace", {"blocksize": 2}, output=None),
+    Op("Where", inputs=2, output=(0.03, 120)),
+    Op("Abs", output=(0.01, 0), lowered=True),
+    Op("Neg", output=(0.02, 127), lowered=True),
+    Op("Sub", inputs=2, output=(0.03, 120), lowered=True),
+    Op("Div", constants=(TWO,), output=(0.01, 128), lowered=True),
+    Op("Pow", constants=(TWO,), output=(0.03, 0), lowered=True, label="Pow 2"),
+    Op("Pow", constants=(HALF,), output=(0.006, 0), lowered=True, label="Pow 0.5"),
+    Op("Tanh", output=(1 / 128, 128), lowered=True),
+    Op("HardSigmoid", {"alpha": 1 / 6}, output=(1 / 255, 0), lowered=True),
+    Op("HardSigmoid", output=(1 / 250, 2), lowered=True, label="HardSigmoid, with Clip"),
+    Op("PRelu", constants=(HALF,), output=(0.02, 13), lowered=True),
+    Op("PRelu", constants=(SLOPES,), output=(0.02, 13), lowered=True, label="PRelu by channel"),
+    Op("Elu", output=(0.015, 67), lowered=True),
+    Op("Selu", output=(0.017, 103), lowered=True),
+    Op("Celu", output=(0.015, 67), lowered=True),
+    Op("Softplus", output=(0.01, 0), lowered=True),
+    Op("Mish", output=(0.012, 26), lowered=True),
+    Op("Log", output=(0.02, 200), lowered=True),
+    Op("Sin", output=(1 / 127, 127), lowered=True),
+    Op("Cos", output=(1 / 127, 127), lowered=True),
+    Op("Sign", output=(1 / 127, 127), lowered=True),
+)
+
+
+class Builder:
+    """Collects the nodes of one model."""
+
+    def __init__(self) -> None:
+        self.nodes: list[onnx.NodeProto] = []
+        self.initializers: list[onnx.TensorProto] = []
+        self.inputs: list[onnx.ValueInfoProto] = []
+        self.outputs: list[onnx.ValueInfoProto] = []
+
+    def constant(self, array: np.ndarray) -> str:
+        """The name of a new initializer."""
+        name = f"c{len(self.initializers)}"
+        self.initializers.append(numpy_helper.from_array(array, name))
+        return name
+
+    def node(self, op_type: str, inputs: Sequence[str], **attributes: Any) -> str:
+        """The name of a new node's output."""
+        name = f"t{len(self.nodes)}"
+        self.nodes.append(helper.make_node(op_type, inputs, [name], **attributes))
+        return name
+
+    def qparams(self, qparams: tuple[float, int], dtype: type = np.uint8) -> list[str]:
+        """Names of scale and zero point."""
+        scale, zero_point = qparams
+        return [self.constant(np.asarray(scale, np.float32)), self.constant(dtype(zero_point))]
+
+    def input(self, shape: Sequence[int]) -> str:
+        """A graph input that holds codes already, dequantized."""
+        name = f"x{len(self.inputs)}"
+        self.inputs.append(helper.make_tensor_value_info(name, TensorProto.UINT8, shape))
+        return self.node("DequantizeLinear", [name, *self.qparams(INPUT)])
+
+    def output(self, codes: str) -> None:
+        """Makes codes a graph output."""
+        self.outputs.append(helper.make_tensor_value_info(codes, TensorProto.UINT8, None))
+
+    def quantized(self, value: str, qparams: tuple[float, int]) -> str:
+        """The codes of a float value."""
+        return self.node("QuantizeLinear", [value, *self.qparams(qparams)])
+
+    def round_trip(self, value: str, qparams: tuple[float, int]) -> str:
+        """The value behind Q and DQ."""
+        codes = self.quantized(value, qparams)
+        return self.node("DequantizeLinear", [codes, *self.qparams(qparams)])
+
+    def conv(self, value: str, channels: int, rng: np.random.Generator) -> str:
+        """A 1x1 convolution with int8 weights that keeps the number of channels."""
+        w = rng.integers(-64, 65, (channels, channels, 1, 1), dtype=np.int8)
+        weight = self.node(
+            "DequantizeLinear", [self.constant(w), *self.qparams((0.01, 0), np.int8)]
+        )
+        return self.node("Conv", [value, weight])
+
+    def model(self) -> onnx.ModelProto:
+        """Model of what was collected."""
+        graph = helper.make_graph(self.nodes, "bench", self.inputs, self.outputs, self.initializers)
+        opsets = [helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)]
+        model = helper.make_model(graph, opset_imports=opsets)
+        model.ir_version = 10
+        return model
+
+
+def network(op: Op, channels: int, form: str) -> onnx.ModelProto:
+    """The model: form is "integers" or "float"."""
+    rng, b = np.random.default_rng(0), Builder()
+    x = b.input([1, channels, SIDE, SIDE])
+    if op.lowered and form == "integers":
+        codes = [b.quantized(b.conv(x, channels, rng), INPUT) for _ in range(op.inputs)]
+        y = lowered(b, op, codes, channels)
+        value = b.node("DequantizeLinear", [y, *b.qparams(op.output or INPUT)])
+        b.output(b.quantized(b.conv(value, channels, rng), INPUT))
+        return b.model()
+    values = [b.round_trip(b.conv(x, channels, rng), INPUT) for _ in range(op.inputs)]
+    if form == "float" and not op.lowered:
+        values = [b.node("Max", [value]) for value in values]
+    if op.op_type == "Where":
+        values.insert(0, b.constant(rng.random((1, channels, SIDE, SIDE)) < 0.5))
+    extra = ["" if c is None else b.constant(c) for c in constants_of(op, channels)]
+    result = b.round_trip(
+        b.node(op.op_type, [*values, *extra], **op.attributes), op.output or INPUT
+    )
+    b.output(b.quantized(b.conv(result, result_shape(op, channels)[1], rng), INPUT))
+    return b.model()
+
+
+def constants_of(op: Op, channels: int) -> list[np.ndarray | None]:
+    """The operator's constants, slopes by channel made."""
+    by_channel = np.linspace(0.1, 0.4, channels, dtype=np.float32).reshape(-1, 1, 1)
+    return [by_channel if c is SLOPES else c for c in op.constants]
+
+
+def lowered(b: Builder, op: Op, codes: Sequence[str], channels: int) -> str:
+    """The name of the result of the operator's integer form, as onnxq writes it."""
+    operator, shape = catalog.find(op.op_type), [1, channels, SIDE, SIDE]
+    assert operator is not None, op.op_type
+    qparams = [per_tensor(*pair, UINT8) for pair in (INPUT, op.output or INPUT)]
+    reals = [ir.val(f"{name}_real", ir.DataType.FLOAT, shape) for name in codes]
+    extra = [
+        ir.val(f"k{i}", ir.DataType.FLOAT, c.shape, const_value=ir.tensor(c))
+        for i, c in enumerate(constants_of(op, channels))
+        if c is not None
+    ]
+    node = ir.node(op.op_type, [*reals, *extra], op.attributes, name="op")
+    plan = NodePlan((qparams[0],) * len(codes) + (None,) * len(extra), (qparams[1],))
+    tape = Tape()
+    inputs = [*(ir.val(name, ir.DataType.UINT8, shape) for name in codes), *extra]
+    (y,) = operator.lower(Site(tape, node, inputs, plan))
+    for i, value in enumerate(v for written in tape.nodes for v in written.outputs):
+        value.name = f"lowered{i}"
+    for value in tape.initializers:
+        assert value.const_value is not None
+        b.initializers.append(numpy_helper.from_array(value.const_value.numpy(), value.name))
+    b.nodes += [ir.to_proto(written) for written in tape.nodes]
+    assert y.name is not None
+    return y.name
+
+
+def convolutions(op: Op, channels: int) -> onnx.ModelProto:
+    """The convolutions of `network` alone: a chain if the shape stays, else side by side."""
+    rng, b = np.random.default_rng(0), Builder()
+    shape = [1, channels, SIDE, SIDE]
+    x = b.input(shape)
+    last = ""
+    for _ in range(op.inputs):
+        last = b.quantized(b.conv(x, channels, rng), INPUT)
+        b.output(last)
+    after = result_shape(op, channels)
+    if after == shape:
+        b.outputs.pop()
+        middle = b.node("DequantizeLinear", [last, *b.qparams(INPUT)])
+    else:
+        middle = b.input(after)
+    b.output(b.quantized(b.conv(middle, after[1], rng), INPUT))
+    return b.model()
+
+
+def result_shape(op: Op, channels: int) -> list[int]:
+    """Shape between the operator and the second convolution."""
+    if op.attributes is HALVING:
+        return [1, channels, SIDE // 2, SIDE // 2]
+    shapes = {
+        "Concat": [1, 2 * channels, SIDE, SIDE],
+        "GlobalAveragePool": [1, channels, 1, 1],
+        "Resize": [1, channels, 2 * SIDE, 2 * SIDE],
+        "DepthToSpace": [1, channels // 4, 2 * SIDE, 2 * SIDE],
+    }
+    return shapes.get(op.op_type, [1, channels, SIDE, SIDE])
+
+
+def opened(model: onnx.ModelProto) -> tuple[Callable[[], object], str]:
+    """A function that runs the model once, and what ONNX Runtime runs between the convolutions."""
+    options = one_thread()
+    with TemporaryDirectory() as folder:
+        optimized = Path(folder) / "optimized.onnx"
+        options.optimized_model_filepath = str(optimized)
+        made = session(model, options)
+        nodes = [n.op_type for n in onnx.load(optimized, load_external_data=False).graph.node]
+    first, last = nodes.index("QLinearConv"), len(nodes) - 1 - nodes[::-1].index("QLinearConv")
+    between = [n for n in nodes[first:last] if n != "QLinearConv"]
+    rng = np.random.default_rng(1)
+    feeds = {i.name: rng.integers(0, 256, i.shape, dtype=np.uint8) for i in made.get_inputs()}
+    return lambda: made.run(None, feeds), " ".join(between)
+
+
+def time_once(run: Callable[[], object], count: int) -> float:
+    start = time.process_time()
+    for _ in range(count):
+        run()
+    return (time.process_time() - start) / count
+
+
+def measure(op: Op, channels: int, rounds: int) -> dict[str, object]:
+    """Times in microseconds: of the part between the convolutions, in both forms."""
+    models = [network(op, channels, "integers"), network(op, channels, "float")]
+    runs, ran = zip(*(opened(m) for m in [*models, convolutions(op, channels)]), strict=True)
+    counts = [max(3, int(SAMPLE_S / max(time_once(run, 20), 1e-6))) for run in runs]
+    samples = [[time_once(r, c) for r, c in zip(runs, counts, strict=True)] for _ in range(rounds)]
+    integers = statistics.median(s[0] - s[2] for s in samples)
+    real = statistics.median(s[1] - s[2] for s in samples)
+    convs = statistics.median(s[2] for s in samples)
+    ratio = max(real, FLOOR_S) / max(integers, FLOOR_S)
+    return {
+        "op": op.name,
+        "op_type": op.op_type,
+        "channels": channels,
+        "convs_us": round(convs * 1e6, 1),
+        "integers_us": round(integers * 1e6, 1),
+        "float_us": round(real * 1e6, 1),
+        "ratio": round(ratio, 3),
+        "ran_integers": ran[0],
+        "ran_float": ran[1],
+    }
+
+
+def slow_table(rows: Sequence[dict[str, object]]) -> dict[str, float]:
+    """op_type -> geometric mean of the ratios, where it is below SLOW for each of its variants."""
+    table: dict[str, float] = {}
+    for op_type in dict.fromkeys(str(row["op_type"]) for row in rows):
+        means = []
+        for name in dict.fromkeys(row["op"] for row in rows if row["op_type"] == op_type):
+            ratios = [float(str(row["ratio"])) for row in rows if row["op"] == name]
+            means.append(math.exp(statistics.fmean(math.log(r) for r in ratios)))
+        if max(means) < SLOW:
+            table[op_type] = round(max(means), 2)
+    return table
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=31)
+    parser.add_argument("--json", action="store_true")
+    arguments = parser.parse_args()
+    rows = [measure(op, channels, arguments.rounds) for op in OPS for channels in CHANNELS]
+    table = slow_table(rows)
+    if arguments.json:
+        print(json.dumps({"rows": rows, "slow_in_integers": table}, indent=1))
+        return 0
+    print(f"ONNX Runtime {ort.__version__}, 1x{{channels}}x{SIDE}x{SIDE}, one thread, CPU us")
+    print(f"{'op':24}{'channels':>9}{'convs':>8}{'integers':>10}{'float':>8}{'ratio':>8}  ran")
+    for row in rows:
+        print(
+            f"{row['op']:24}{row['channels']:9}{row['convs_us']:8}{row['integers_us']:10}"
+            f"{row['float_us']:8}{row['ratio']:8}  {row['ran_integers']} | {row['ran_float']}"
+        )
+    print(f"\nslow_in_integers = {json.dumps(table, indent=4)}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,208 @@
+"""Every kernel of the catalog against ONNX Runtime, over at least 200,000 random elements each.
+
+    python -m benchmarks exactness                   # all operators; some minutes
+    python -m benchmarks exactness Conv QLinearConv  # some of them
+
+The operators are those that onnxq.catalog finds, those of installed packages included, and the
+shapes are those of their own cases(), grown along the first axis where the operator allows that.
+Codes are uniform over the whole type. Scales: fitted to the data, powers of two (ties), too small
+(saturation) and too large; zero points: fitted, and at both ends of the type.
+
+An Operator of the float model is run in its lowered form, an IntegerOperator as the node that it
+is. Bounds, and the exit code is 1 where one is broken:
+
+    exact      no element differs
+    1 step     Form.FLOAT: ONNX Runtime computes between DequantizeLinear and QuantizeLinear by
+               polynomials of its own: at most 1 step in at most 1 of 10,000 elements
+    bound()    the kernel's own bound, of sums of floats whose order depends on the machine
+
+"refused" counts draws whose result would be an overflow of ONNX Runtime: the kernel says so
+(UnsupportedError) in place of reproducing it. uint8 with int8 weights is exact only where products
+are summed in int32: x86 with VNNI, or ARM. The table that this printed is in
+benchmarks/results/exactness.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from benchmarks.parts.trials import Inputs, Trial, float_trials, integer_trials
+from onnxq import catalog
+from onnxq.errors import UnsupportedError
+from onnxq.operator import IntegerOperator, Operator
+from scripts._tables import head, line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ELEMENTS = 200_000
+MAX_ROUNDS = 20_000  # over the trials of one row; many only where cases are tiny
+FLOAT_SHARE = 1e-4  # of elements that a float operator may leave one step away
+SEED = 0
+
+HEAD = head("operator", "domain", "types", "elements", "mismatches", "largest", "refused", "bound")
+
+
+@dataclass
+class Row:
+    """Counts over one operator and one pair of types.
+
+    Attributes:
+        wanted: elements, at least.
+        bound: as Trial.kind.
+        mismatches: elements that differ.
+        largest: difference; steps of codes, or reals.
+        refused: draws that would overflow in ONNX Runtime.
+        beyond: elements further apart than the bound allows.
+        first: where the first mismatch was.
+    """
+
+    operator: str
+    domain: str
+    types: str
+    wanted: int
+    bound: str = "exact"
+    elements: int = 0
+    mismatches: int = 0
+    largest: float = 0.0
+    refused: int = 0
+    beyond: int = 0
+    first: str = ""
+
+    @property
+    def good(self) -> bool:
+        """Whether the bound holds, over enough elements."""
+        if self.bound == "1 step":
+            within = self.largest <= 1 and self.beyond <= FLOAT_SHARE * self.elements
+        else:
+            within = not self.beyond
+        return within and self.elements >= self.wanted
+
+    @property
+    def why(self) -> str:
+        """Fault, in words, where the row is not good."""
+        if self.elements < self.wanted:
+            return f"{self.elements:,} elements compared; wanted {self.wanted:,}. {self.first}"
+        return f"{self.beyond:,} elements beyond the bound; first in {self.first}"
+
+    def note(self, mismatches: int, largest: float, label: str) -> None:
+        """Adds elements that differ."""
+        self.mismatches += mismatches
+        self.largest = max(self.largest, largest)
+        self.first = self.first or label
+
+    def line(self) -> str:
+        """Markdown."""
+        cells = (self.operator, self.domain or "ai.onnx", self.types, f"{self.elements:,}")
+        counts = (f"{self.mismatches:,}", f"{self.largest:.3g}", str(self.refused or ""))
+        return line(*cells, *counts, self.bound) + ("" if self.good else " <-- broken")
+
+
+def rows_of(operator: Operator | IntegerOperator, domain: str, elements: int) -> list[Row]:
+    """A row per pair of types and bound, each with at least that many elements."""
+    random = np.random.default_rng(SEED)
+    if isinstance(operator, IntegerOperator):
+        trials = list(integer_trials(operator, domain, random))
+    else:
+        trials = list(float_trials(operator, random))
+    if not trials:
+        nothing = "none of its cases runs in integers"
+        return [Row(operator.op_type, domain, "-", elements, first=nothing)]
+    rows = []
+    for key in dict.fromkeys((trial.types, trial.kind) for trial in trials):
+        row = Row(operator.op_type, domain, key[0], elements, key[1])
+        same = [trial for trial in trials if (trial.types, trial.kind) == key]
+        for _ in range(MAX_ROUNDS):
+            for trial in same:
+                count(row, trial, trial.draw(random))
+            if row.elements >= elements or not row.elements:
+                break
+        rows.append(row)
+    return rows
+
+
+def count(row: Row, trial: Trial, inputs: Inputs) -> None:
+    """Adds one draw of a trial to its row."""
+    try:
+        got = trial.kernel(inputs)
+    except UnsupportedError:
+        row.refused += 1
+        return
+    except Exception as error:  # a kernel that fails where ONNX Runtime runs is a row of its own
+        row.note(0, np.inf, f"{trial.label}: {type(error).__name__}: {error}")
+        row.beyond += 1
+        return
+    bound = trial.bound(inputs)
+    theirs = trial.ort(inputs)
+    if len(got) < len(theirs):
+        row.note(0, np.inf, f"{trial.label}: {len(got)} outputs of {len(theirs)}")
+        row.beyond += 1
+        return
+    # a kernel gives all outputs, a case may name fewer
+    for slot, (y, wanted) in enumerate(zip(got, theirs, strict=False)):
+        row.elements += y.size
+        if y.shape != wanted.shape or y.dtype != wanted.dtype:
+            row.note(y.size, np.inf, f"{trial.label}: {y.dtype}{y.shape}")
+            row.beyond += y.size
+            continue
+        same = (y == wanted) | ((y != y) & (wanted != wanted))
+        if same.all():
+            continue
+        with np.errstate(all="ignore"):
+            far = np.where(same, 0, np.abs(y.astype(np.float64) - wanted.astype(np.float64)))
+        row.note(int(np.count_nonzero(~same)), float(np.nanmax(far)), trial.label)
+        limit = bound if bound is not None and slot == 0 else 0.0
+        row.beyond += int(np.count_nonzero(~(far <= limit)))
+
+
+def main() -> int:
+    """Prints the table; 1 where a bound is broken."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("operators", nargs="*", metavar="OP_TYPE", help="default: all")
+    parser.add_argument("--elements", type=int, default=ELEMENTS, help="of a row, at least")
+    arguments = parser.parse_args()
+    rows: list[Row] = []
+    print(HEAD)
+    for operator, domain in chosen(arguments.operators):
+        for row in rows_of(operator, domain, arguments.elements):
+            print(row.line(), flush=True)
+            rows.append(row)
+    left = [] if arguments.operators else [*left_out()]
+    print("\nNot compared, for want of a lowering or a kernel:", ", ".join(left) or "none")
+    broken = [row for row in rows if not row.good]
+    print(
+        f"\n{len(rows)} rows, {sum(row.elements for row in rows):,} elements, "
+        f"{len(broken)} beyond their bound"
+    )
+    for row in broken:
+        print(f"{row.operator} {row.types}: {row.why}")
+    return 1 if broken else 0
+
+
+def left_out() -> Iterator[str]:
+    """Operators of which there is nothing to compare."""
+    for operator in catalog.all_operators():
+        if not (operator.has_lowering() and operator.has_kernel()):
+            yield operator.op_type
+
+
+def chosen(names: list[str]) -> Iterator[tuple[Operator | IntegerOperator, str]]:
+    """(operator, domain) of that name, or all that have something to compare."""
+    for operator in catalog.all_operators():
+        comparable = operator.has_lowering() and operator.has_kernel()
+        if comparable and (not names or operator.op_type in names):
+            yield operator, operator.domain
+    for on_codes in catalog.all_integer_operators():
+        if not names or on_codes.op_type in names:
+            yield from ((on_codes, domain) for domain in on_codes.domains)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,200 @@
+"""Bits per byte, size and speed of the decoder of models/ as float, int8, 4 and 2 bits: a table.
+
+    python -m benchmarks language_model > benchmarks/results/language_model.md
+
+Ours beside ONNX Runtime's own quantizers: the same file, blocks of 32, accuracy level 4, the head
+in float. Samples are windows of text that the decoder was trained on, bits those of text that it
+never saw. Times are CPU seconds of one thread over float's, runs taking turns.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import logging
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx_ir as ir
+from onnxruntime.quantization import matmul_nbits_quantizer as theirs
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # run as a file: find models/
+
+import onnxq
+from models.genai_decoder import load_genai_decoder
+from onnxq.language.decoder import Decoder
+from onnxq.language.token_run import TokenRun
+from onnxq.metrics import as_samples, bits_in_windows, bytes_of, windows
+from scripts import _tables, _timing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import onnx
+
+    from onnxq.core.arrays import Array
+
+    Maker = Callable[[ir.Model, dict[str, Array]], ir.Model]
+
+TEXTS = Path(__file__).resolve().parent.parent / "models"
+BLOCK = 32
+HEAD = "/lm_head/MatMul"
+WINDOW = 512
+PREFILL = 256
+
+
+def ours(bits: int, method: str, scheme: str = "affine") -> Maker:
+    """Our weights in blocks, the table and the head in float."""
+
+    def make(model: ir.Model, samples: dict[str, Array]) -> ir.Model:
+        given = samples if method == "gptq" else None
+        return onnxq.quantize_weights(
+            model,
+            given,
+            bits=bits,
+            block=BLOCK,
+            method=method,
+            scheme=scheme,
+            exclude=(HEAD,),
+            check=onnxq.Check.NONE,
+        )
+
+    return make
+
+
+def with_tables(table_bits: int) -> Maker:
+    """Our 4 bits, and one table for embedding and head."""
+
+    def make(model: ir.Model, samples: dict[str, Array]) -> ir.Model:
+        return onnxq.quantize_weights(model, samples, table_bits=table_bits, check=onnxq.Check.NONE)
+
+    return make
+
+
+def with_int8_cache(model: ir.Model, samples: dict[str, Array]) -> ir.Model:
+    """Our 4 bits, and keys and values in int8."""
+    return onnxq.quantize_cache(ours(4, "gptq")(model, samples), samples)
+
+
+def of_ort(config: Callable[[], theirs.WeightOnlyQuantConfig]) -> Maker:
+    """Weights in blocks by ONNX Runtime's quantizer."""
+
+    def make(model: ir.Model, _: dict[str, Array]) -> ir.Model:
+        quantizer = theirs.MatMulNBitsQuantizer(
+            ir.to_proto(model),
+            block_size=BLOCK,
+            accuracy_level=4,
+            nodes_to_exclude=[HEAD],
+            algo_config=config(),
+        )
+        quantizer.process()
+        made: onnx.ModelProto = quantizer.model.model
+        return ir.from_proto(made)
+
+    return make
+
+
+def default(bits: int, symmetric: int) -> Callable[[], theirs.WeightOnlyQuantConfig]:
+    """Configuration of ONNX Runtime's round-to-nearest."""
+
+    def make() -> theirs.WeightOnlyQuantConfig:
+        return theirs.DefaultWeightOnlyQuantConfig(
+            block_size=BLOCK, is_symmetric=bool(symmetric), accuracy_level=4, bits=bits
+        )
+
+    return make
+
+
+def int8(model: ir.Model, _: dict[str, Array]) -> ir.Model:
+    """Dynamic int8."""
+    return onnxq.quantize_dynamic(model, objective="size")
+
+
+MAKERS: dict[str, Maker] = {
+    "int8, quantize-dynamic": int8,
+    **{f"{bits} bits, {m}": ours(bits, m) for bits in (8, 4, 2) for m in ("rtn", "hqq", "gptq")},
+    **{f"4 bits, {m}, symmetric": ours(4, m, "symmetric") for m in ("rtn", "gptq")},
+    **{f"{b} bits, {m}, real": ours(b, m, "real") for b in (4, 2) for m in ("hqq", "gptq")},
+    "4 bits, gptq, tables 8 bits": with_tables(8),
+    "4 bits, gptq, tables 4 bits": with_tables(4),
+    "4 bits, gptq, int8 cache": with_int8_cache,
+    "4 bits, ORT RTN symmetric": of_ort(default(4, 1)),
+    "4 bits, ORT RTN affine": of_ort(default(4, 0)),
+    "4 bits, ORT k_quant": of_ort(theirs.KQuantWeightOnlyQuantConfig),
+    "4 bits, ORT HQQ": of_ort(lambda: theirs.HQQWeightOnlyQuantConfig(block_size=BLOCK)),
+    "2 bits, ORT RTN affine": of_ort(default(2, 0)),
+    "2 bits, ORT HQQ": of_ort(lambda: theirs.HQQWeightOnlyQuantConfig(block_size=BLOCK, bits=2)),
+    "8 bits, ORT RTN affine": of_ort(default(8, 0)),
+}
+
+
+def sqnr_db(model: ir.Model, rows: Array, exact: Array) -> float:
+    """Power of float's logits over that of the difference from them."""
+    with TokenRun(model, threads=1) as run:
+        difference = run.whole(rows).astype(np.float64) - exact.astype(np.float64)
+    return float(10 * np.log10(np.square(exact).sum() / np.square(difference).sum()))
+
+
+def speed(model: ir.Model, source: ir.Model, rounds: int) -> list[str]:
+    """Time of a token behind 256, and of 256 tokens at once, over float's."""
+    mine, floats = (_runs(each) for each in (model, source))
+    return [str(_timing.ratio_of(a, b, rounds)) for a, b in zip(mine, floats, strict=True)]
+
+
+def _runs(model: ir.Model) -> list[Callable[[], object]]:
+    """Runs of one token behind 256, and of 256 tokens; a cache of int8 is fed codes."""
+    decoder, rng = Decoder.of(model), np.random.default_rng(0)
+    session = _timing.session(model)
+    past = {
+        name: rng.normal(0, 1 if empty.dtype == np.float32 else 40, (1, 2, PREFILL, 64))
+        for name, empty in decoder.empty(1).items()
+    }
+    kinds = {name: empty.dtype for name, empty in decoder.empty(1).items()}
+    step = decoder.feeds(np.array([[65]]), {n: x.astype(kinds[n]) for n, x in past.items()})
+    prefill = decoder.feeds(rng.integers(32, 127, (1, PREFILL)), decoder.empty(1))
+    return [functools.partial(session.run, None, feeds) for feeds in (step, prefill)]
+
+
+def row(name: str, make: Maker, rows: Array, samples: dict[str, Array], rounds: int) -> str:
+    """One line of the table; where a quantizer raises, its words."""
+    source = load_genai_decoder()
+    with TokenRun(source, threads=1) as run:
+        exact = run.whole(rows[:2]).astype(np.float64)
+    try:
+        made = make(load_genai_decoder(), samples)
+    except Exception as error:  # whatever another tool raises
+        return _tables.line(
+            name, _tables.escaped(f"{type(error).__name__}: {error}")[:120], *"----"
+        )
+    size = len(ir.to_proto(made).SerializeToString())
+    bits = bits_in_windows(made, rows, threads=1).per_token
+    loss = f"{sqnr_db(made, rows[:2], exact):.1f}" if name != "float" else ""
+    times = speed(made, source, rounds) if name != "float" and rounds else ["", ""]
+    return _tables.line(name, f"{size / 1e6:.2f}", f"{bits:.4f}", loss, *times)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--windows", type=int, default=64, help="of 512 bytes held out")
+    parser.add_argument("--samples", type=int, default=64, help="windows of 512 to quantize with")
+    parser.add_argument("--rounds", type=int, default=30, help="0: no times")
+    parser.add_argument("--only", default="", help="ways whose name holds this")
+    args = parser.parse_args()
+    logging.disable(logging.INFO)  # ONNX Runtime's quantizer has its root logger tell every pass
+    rows = windows(bytes_of(TEXTS / "northanger_abbey.txt"), WINDOW)[: args.windows]
+    seen = windows(bytes_of(TEXTS / "persuasion.txt"), WINDOW)[: args.samples]
+    samples = as_samples(load_genai_decoder(), seen)
+    print(
+        f"{_tables.versions('onnxruntime')}; {rows.size} bytes held out, {seen.size} to look at.\n"
+    )
+    print(_tables.head("weights", "MB", "bits per byte", "SQNR, dB", "a token", "256 tokens"))
+    makers: dict[str, Maker] = {"float": lambda model, _: model, **MAKERS}
+    for name, make in makers.items():
+        if args.only in name:
+            print(row(name, make, rows, samples, args.rounds), flush=True)
+
+
+if __name__ == "__main__":
+    main()

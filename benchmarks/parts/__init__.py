@@ -1,0 +1,1 @@
+"""Parts that several benchmarks, or a test and a benchmark, share."""

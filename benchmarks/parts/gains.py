@@ -1,0 +1,40 @@
+"""Writes the tables of measured gains that planning reads: onnxq/targets/*_gains.csv."""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from onnxq.targets.gains import COLUMNS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    Key = tuple[str, str, int, int, int]
+
+FOLDER = Path(__file__).resolve().parents[2] / "onnxq" / "targets"
+
+
+def gains_text(rows: Sequence[int], gains: Mapping[Key, Sequence[float]]) -> str:
+    """The text of a table.
+
+    Args:
+        rows: of the activation, one per ratio.
+        gains: (operators, form, bits, k, n) -> time in float / time so quantized, per entry of
+            `rows`.
+    """
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow([*COLUMNS, *rows])
+    for key, ratios in gains.items():
+        writer.writerow([*key, *(f"{ratio:.2f}" for ratio in ratios)])
+    return text.getvalue()
+
+
+def write_gains(name: str, rows: Sequence[int], gains: Mapping[Key, Sequence[float]]) -> None:
+    """Writes a table in place of the one that planning reads, and says so."""
+    path = FOLDER / name
+    path.write_text(gains_text(rows, gains))
+    print(f"\n{path} written")

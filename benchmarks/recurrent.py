@@ -1,0 +1,193 @@
+"""Speed of dynamic quantization: LSTM, GRU and RNN over 32 steps.
+
+    python -m benchmarks recurrent sizes [--gains]
+    python -m benchmarks recurrent forms
+
+One thread, CPU time of that thread; all variants take turns in every round, and a ratio is the
+median over the rounds of what was measured in the same round. Above 1, the variant is faster.
+
+`sizes`: each operator in float and in each form, input size = hidden size, batch 1 and 8; and what
+objective 'speed' and 'size' choose. `float again` is a second session of the float model: how far
+from 1 a ratio is by chance. With --gains, writes onnxq/targets/recurrent_gains.csv, which planning
+uses.
+`forms`: other ways to write a GRU in integers that were tried: the body in a Loop, all steps
+written out, the fused operators of com.microsoft written by hand, float products in the Scan, and
+stored weights by DequantizeLinear.
+What both printed is in benchmarks/results/recurrent.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx_ir as ir
+from onnx import helper
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+import onnxq
+from benchmarks.parts.gains import write_gains
+from onnxq.errors import OnnxqError
+from onnxq.observers import NarrowRangeObserver
+from onnxq.operator import DynamicForm
+from onnxq.qconfig import QConfigDynamic, QConfigMapping
+from onnxq.targets.gains import GATES
+from scripts._graphs import model_of
+from scripts._gru_variants import VARIANTS
+from scripts._tables import head, line
+from scripts._timing import runs_on, session, taking_turns
+
+if TYPE_CHECKING:
+    import onnx
+
+    from scripts._timing import Sessions
+
+STEPS = 32
+BATCHES = (1, 8)
+HIDDEN = (32, 64, 128, 192, 256, 384, 512, 1024)
+ROUNDS = 15
+TIME_S = 0.02  # of one variant in one round, at least
+INT8 = NarrowRangeObserver.with_args()
+FORMS = {"integer": DynamicForm.INTEGER, "stored": DynamicForm.STORED}
+
+
+@dataclass(frozen=True)
+class Net:
+    """One operator: op_type, hidden size, batch, and for GRU which form of its reset gate."""
+
+    op_type: str
+    hidden: int
+    batch: int
+    linear: int = 1
+
+    @property
+    def name(self) -> str:
+        """Name in the tables."""
+        first = self.op_type == "GRU" and not self.linear
+        return "GRU, reset first" if first else self.op_type
+
+    def model(self) -> onnx.ModelProto:
+        """In float, weights as PyTorch draws them."""
+        random, reach = np.random.default_rng(0), 1 / np.sqrt(self.hidden)
+        rows = GATES[self.op_type] * self.hidden
+        shapes = {"w": (1, rows, self.hidden), "r": (1, rows, self.hidden), "b": (1, 2 * rows)}
+        node = helper.make_node(self.op_type, ["x", *shapes], ["y"], "net", hidden_size=self.hidden)
+        if self.op_type == "GRU":
+            node.attribute.append(helper.make_attribute("linear_before_reset", self.linear))
+        size = [STEPS, self.batch, self.hidden]
+        constants = {name: random.uniform(-reach, reach, s) for name, s in shapes.items()}
+        return model_of([node], constants, {"x": size}, {"y": None}, opset=21)
+
+
+def nets() -> list[Net]:
+    """Nets of the table."""
+    kinds = [("LSTM", 1), ("GRU", 1), ("GRU", 0), ("RNN", 1)]
+    return [
+        Net(op, hidden, batch, linear)
+        for op, linear in kinds
+        for hidden in HIDDEN
+        for batch in BATCHES
+    ]
+
+
+def quantized(net: Net, form: DynamicForm) -> ir.Model:
+    """In that form."""
+    spec = QConfigMapping().set_global(QConfigDynamic(INT8, form))
+    return onnxq.quantize_dynamic(net.model(), spec, target="auto")
+
+
+def ratios_of(sessions: Sessions, net: Net) -> tuple[float, dict[str, float]]:
+    """(milliseconds in float, ratio by variant); the variant "float" is the measure."""
+    x = np.random.default_rng(1).standard_normal((STEPS, net.batch, net.hidden))
+    times = taking_turns(runs_on(sessions, {"x": x.astype(np.float32)}), ROUNDS, TIME_S)
+    plain = times["float"]
+    return 1000 * float(np.median(plain)), {
+        name: float(np.median(plain / own)) for name, own in times.items() if name != "float"
+    }
+
+
+def measured(net: Net) -> tuple[float, dict[str, float]]:
+    """`ratios_of` the net in each form."""
+    sessions = {"float": session(net.model()), "float again": session(net.model())}
+    sessions |= {name: session(quantized(net, form)) for name, form in FORMS.items()}
+    return ratios_of(sessions, net)
+
+
+def chosen(net: Net) -> str:
+    """Forms of the node with objective speed, and with size."""
+    return ", ".join(_form_of(net, objective) for objective in ("speed", "size"))
+
+
+def _form_of(net: Net, objective: str) -> str:
+    try:
+        model = onnxq.quantize_dynamic(net.model(), target="auto", objective=objective)
+    except OnnxqError:  # nothing to quantize
+        return "float"
+    kinds = {node.op_type for node in model.graph}
+    if {"Scan", "DynamicQuantizeLSTM"} & kinds:
+        return "integer"
+    return "stored" if "Cast" in kinds else "float"
+
+
+def print_sizes() -> None:
+    """The table of all nets."""
+    names = ("float again", *FORMS)
+    print(head("operator", "hidden", "batch", "float, ms", *names, "bytes", "speed, size"))
+    for net in nets():
+        ms, found = measured(net)
+        full = len(net.model().SerializeToString())
+        small = len(ir.to_proto(quantized(net, DynamicForm.INTEGER)).SerializeToString())
+        cells = [f"{ms:.3f}", *(f"{found[name]:.2f}" for name in names), f"{small / full:.2f}"]
+        print(line(net.name, net.hidden, net.batch, *cells, chosen(net)), flush=True)
+
+
+def print_gains() -> None:
+    """Writes the table that planning reads; of a GRU, the slower of its two kinds.
+
+    `stored` runs the float kernel on the same floats, so that its ratios differ from 1 by chance
+    alone: it has no rows, and counts as fast as float.
+    """
+    found: dict[tuple[str, str, int, int, int], dict[int, float]] = {}
+    for net in nets():
+        ratio = measured(net)[1]["integer"]
+        key = (net.op_type, "integer", 8, net.hidden, GATES[net.op_type] * net.hidden)
+        by_batch = found.setdefault(key, {})
+        by_batch[net.batch] = min(ratio, by_batch.get(net.batch, ratio))
+    gains = {key: [by_batch[batch] for batch in BATCHES] for key, by_batch in found.items()}
+    write_gains("recurrent_gains.csv", BATCHES, gains)
+
+
+def print_forms() -> None:
+    """Ways to write a GRU."""
+    print(head("hidden", "batch", "float, ms", "onnxq", *VARIANTS))
+    for hidden in (256, 1024):
+        for batch in BATCHES:
+            net = Net("GRU", hidden, batch)
+            sessions = {"float": session(net.model())}
+            sessions["onnxq"] = session(quantized(net, DynamicForm.INTEGER))
+            sessions |= {n: session(write(net.model(), STEPS)) for n, write in VARIANTS.items()}
+            ms, found = ratios_of(sessions, net)
+            cells = [f"{ms:.3f}", *(f"{ratio:.2f}" for ratio in found.values())]
+            print(line(hidden, batch, *cells), flush=True)
+
+
+def main() -> None:
+    """Reads the command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("what", choices=("sizes", "forms"))
+    parser.add_argument("--gains", action="store_true", help="write the table that planning reads")
+    arguments = parser.parse_args()
+    if arguments.what == "forms":
+        print_forms()
+    elif arguments.gains:
+        print_gains()
+    else:
+        print_sizes()
+
+
+if __name__ == "__main__":
+    main()

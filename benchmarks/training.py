@@ -1,0 +1,212 @@
+r"""Training that pays: CIFAR-10 models in float, quantized after training, trained, and deployed.
+
+    python -m benchmarks training resnet20 mobilenetv2 transformer --data cifar10_jpeg.npz
+    python -m benchmarks training resnet20 --bits 4 --steps 120 --batch 32   # embedded images
+
+With --results FOLDER each row is written there once it is measured, and read if it was before.
+
+Each model starts from its float weights in models/. Trained is `finetune` with learned scales
+(`learned_qat_qconfig`, `learned_4bit_qat_qconfig`) and the float model as the teacher, on random
+crops and flips of the training images; no setting differs between the models. It begins with the
+float weights, or with those that the improvements bias and round give, and all scales at rest.
+Without --data it trains on the embedded calibration images and counts the 1,000 embedded test
+images; labels are needed for neither. Quantized after training is `onnxq.quantize`, as it is and
+with the improvements bias and round, with weights of as many bits. All of them are counted on ONNX
+Runtime. Agreeing are images for which the trained module, in torch, and the deployed file have the
+same largest logit.
+
+Tables that it printed are in benchmarks/results/training.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import sys
+import time
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+import torch
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # run as a file: find models/
+import onnxq
+from models.cifar10 import load_sample
+from onnxq.observers import NarrowRangeObserver
+from onnxq.ort import runtime
+from onnxq.pytorch import convert, export, load_module, prepare_qat
+from onnxq.pytorch.train.recipe import Recipe, distilling, finetune
+from onnxq.qconfig import (
+    QConfig,
+    QConfigMapping,
+    get_default_qconfig,
+    learned_4bit_qat_qconfig,
+    learned_qat_qconfig,
+)
+from scripts._models import ROOT
+from scripts._tables import head, line
+from scripts.train import MODELS, Images, augment, load_images
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import onnx_ir as ir
+    from torch import Tensor, nn
+
+    Row = tuple[object, ...]
+
+BITS = {8: learned_qat_qconfig, 4: learned_4bit_qat_qconfig}
+LARGEST = {8: 127, 4: 7}
+TARGET = "x86-vnni"
+BATCH = 64
+TEST_BATCH = 500
+COLUMNS = ("model", "bits", "way", "top-1", "agreeing", "CPU s per step")
+IMPROVED = ("bias", "round")
+FLOAT = "float"
+TRAINED = "trained, deployed"
+ON = "bias and round, then trained, deployed"
+BETTER = "after training, bias and round"
+WAYS = ("after training", TRAINED, BETTER, ON)
+NONE = ""
+
+
+def batches(data: Images, steps: int, size: int) -> Iterator[Tensor]:
+    """So many batches of training images, cropped and flipped."""
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(steps):
+        chosen = torch.randint(len(data.train), (size,), generator=generator)
+        yield augment(data.train[chosen], generator)
+
+
+def tops(model: ir.Model, data: Images) -> Tensor:
+    """Class of the largest logit of each test image, on ONNX Runtime."""
+    with runtime.open_session(model, threads=1) as session:
+        split = torch.split(data.test, TEST_BATCH)
+        return torch.from_numpy(
+            np.concatenate([session.run({"image": x.numpy()})[0].argmax(1) for x in split])
+        )
+
+
+def shown(classes: Tensor, data: Images) -> str:
+    """Share of images of that class, in percent."""
+    return f"{100 * float((classes == data.test_labels).float().mean()):.2f}%"
+
+
+def untrained(model: ir.Model, bits: int, improve: tuple[str, ...]) -> ir.Model:
+    """The float model, quantized on the embedded calibration images."""
+    weight = NarrowRangeObserver.with_args(quant_max=LARGEST[bits])
+    qconfig = QConfigMapping(QConfig(get_default_qconfig().activation, weight))
+    samples = {"image": load_sample("calibration")[0]}
+    return onnxq.quantize(
+        model,
+        onnxq.Samples(samples, batch_size=64),
+        qconfig=qconfig.set_improve(improve),
+        target=TARGET,
+    )
+
+
+def embedded() -> Images:
+    """Calibration images to train on, of which labels are not read, and the 1,000 test images."""
+    (train, _), (test, labels) = load_sample("calibration"), load_sample("test")
+    nothing = torch.zeros(len(train), dtype=torch.int64)
+    found = torch.from_numpy(labels).long()
+    return Images(torch.from_numpy(train), nothing, torch.from_numpy(test), found)
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A model with its float weights, and what it is trained with."""
+
+    name: str
+    data: Images
+    recipe: Recipe
+    batch: int
+
+    def module(self) -> nn.Module:
+        """The float module."""
+        path = ROOT / "models" / f"{self.name}.safetensors"
+        return load_module(f"{MODELS[self.name][0]}:{self.name}", path)
+
+    def exported(self) -> ir.Model:
+        """The float module as an ONNX model."""
+        return export(self.module(), torch.from_numpy(load_sample("calibration")[0][:4]))
+
+    def resting(self) -> Self:
+        """The same with all scales at rest from the first step on."""
+        return replace(self, recipe=replace(self.recipe, freeze_activations=0, freeze=0))
+
+    def measured(self, bits: int, way: str) -> Row:
+        """Cells behind the bits: the way, top-1 as deployed, agreeing images, time per step."""
+        if way in (TRAINED, ON):
+            return way, *trained(self.resting() if way == ON else self, bits, way)
+        model = self.exported()
+        if way != FLOAT:
+            model = untrained(model, bits, IMPROVED if way == BETTER else ())
+        return way, shown(tops(model, self.data), self.data), NONE, NONE
+
+
+def trained(subject: Subject, bits: int, way: str) -> tuple[str, str, str]:
+    """Top-1 as deployed, agreeing images, time per step."""
+    improve = IMPROVED if way == ON else ()
+    module, data, recipe = subject.module(), subject.data, subject.recipe
+    images = torch.from_numpy(load_sample("calibration")[0][:256])
+    qconfig = QConfigMapping(BITS[bits], improve=improve)
+    prepared = prepare_qat(module, inputs=images, qconfig=qconfig, target=TARGET)
+    torch.manual_seed(0)  # of each row: it may be the first that is measured, or the last
+    started = time.thread_time()
+    finetune(prepared, batches(data, recipe.steps, subject.batch), distilling(module), recipe)
+    seconds = (time.thread_time() - started) / recipe.steps
+    deployed = tops(export(convert(prepared), images[:4]), data)
+    agreeing = float((deployed == in_torch(prepared, data)).float().mean())
+    return shown(deployed, data), f"{100 * agreeing:.2f}%", f"{seconds:.2f}"
+
+
+def in_torch(module: nn.Module, data: Images) -> Tensor:
+    """Class of the largest logit of each test image, as the trained module computes it."""
+    with torch.inference_mode():
+        return torch.cat([module(x).argmax(1) for x in torch.split(data.test, TEST_BATCH)])
+
+
+def kept(file: Path | None, measure: Callable[[], Row]) -> Row:
+    """Cells of the file where it is there, else measured and written to it."""
+    if file is not None and file.is_file():
+        return tuple(json.loads(file.read_text("utf-8")))
+    cells = measure()
+    if file is not None:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(cells), "utf-8")
+    return cells
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("models", nargs="+", choices=sorted(MODELS))
+    parser.add_argument("--bits", type=int, nargs="+", choices=sorted(BITS), default=[*BITS])
+    parser.add_argument("--data", type=Path, help="npz of JPEG files; none: the embedded images")
+    parser.add_argument("--results", type=Path, help="folder of rows that are measured, and were")
+    parser.add_argument("--steps", type=int, default=Recipe().steps)
+    parser.add_argument("--batch", type=int, default=BATCH)
+    parser.add_argument("--lr", type=float, default=Recipe().learning_rate)
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    data = load_images(args.data) if args.data else embedded()
+    recipe = Recipe(args.steps, args.lr)
+    print(
+        f"{args.steps} steps of {args.batch} of {len(data.train)} images, learning rate {args.lr};"
+    )
+    print(f"{len(data.test)} test images\n")
+    print(head(*COLUMNS), flush=True)
+    for name in args.models:
+        subject = Subject(name, data, recipe, args.batch)
+        for bits, way in [(32, FLOAT), *itertools.product(args.bits, WAYS)]:
+            file = args.results and args.results / f"{name}, {bits}, {way}.json"
+            cells = kept(file, partial(subject.measured, bits, way))
+            print(line(name, bits, *cells), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,36 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from benchmarks.range import Row, differing, planned, table
+from onnxq.static.calibrate import calibrate
+from onnxq.static.prepare import prepare
+from onnxq.targets.range_reduction import RangeReduction
+from scripts._models import FloatModel
+from tests.examples import network, weights
+
+IMAGES = np.abs(weights(7, 4, 3, 8, 8))
+
+
+@pytest.mark.parametrize("kind", [None, RangeReduction.EVERYWHERE, RangeReduction.WORST_CASE])
+def test_only_the_full_range_differs(
+    kind: RangeReduction | None, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    path = tmp_path_factory.mktemp("bench") / "float.onnx"
+    source = network()
+    source.graph.input[0].name = "image"
+    for node in source.graph.node:
+        node.input[:] = ["image" if name == "x" else name for name in node.input]
+    path.write_bytes(source.SerializeToString())
+    statistics = calibrate(prepare(path), {"image": IMAGES})
+    made, written = planned(FloatModel("net", path), kind, statistics, IMAGES)
+    assert bool(made.reductions) == (kind is not None)
+    assert (differing(written, IMAGES) > 0) == (kind is None)
+
+
+def test_the_table_has_a_row_for_each() -> None:
+    row = Row("worst-case", "2 of 2", "3 of 8", 1.25, 87.5, 33.25, "0 layers", 0)
+    lines = table(FloatModel("net", None), 1000, [row]).splitlines()  # type: ignore[arg-type]  # not read
+    assert lines[0] == "## net (1,000 test images)"
+    assert lines[-1].startswith("| worst-case | 2 of 2 | 3 of 8 | x 1.25 | 87.50 | 33.25 |")

@@ -1,0 +1,36 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from benchmarks.reference import STACKS, convolution, evaluator_of, main, measure, resnet
+
+
+def test_the_stack_is_resnet_50() -> None:
+    layers = list(resnet(np.random.default_rng(0)))
+    assert len(layers) == 53
+    assert 8.1e9 < sum(layer.operations for layer in layers) < 8.2e9  # 4.09 G multiplications
+
+
+def test_kernel_and_onnx_runtime_agree_and_all_three_are_timed() -> None:
+    times = measure("small", [convolution(np.random.default_rng(0), 16, 8, 3, 2, 9)], 1)
+    assert times.different == 0
+    assert times.line().startswith("| small | 1 | 0.00 |")
+    assert min(times.ours, times.ort, times.peer) >= 0
+
+
+def test_the_peer_computes_the_same_but_for_ties() -> None:
+    layer = convolution(np.random.default_rng(0), 16, 8, 3, 1, 9)
+    (y,) = evaluator_of(layer)()
+    assert y.shape == (1, 8, 9, 9)
+    assert y.std() > 1  # neither all 0 nor all saturated
+
+
+@pytest.mark.nightly
+def test_every_stack_runs(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stacks = [name for name in STACKS if name != "resnet"]
+    monkeypatch.setattr("sys.argv", ["reference", *stacks, "--nodes", "1", "--rounds", "1"])
+    assert main() == 0
+    assert capsys.readouterr().out.count("\n| ") == len(stacks)
