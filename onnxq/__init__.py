@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from onnxq.static.prepare import prepare
     from onnxq.static.rewrite import rewrite
     from onnxq.survey.verified import verify
-    from onnxq.tuning.judging.goal import Goal
+    from onnxq.tuning.scoring.goal import Goal
     from onnxq.tuning.tune import tune
     from onnxq.weights import quantize_weights
 
@@ -94,7 +94,7 @@ __all__ = [
 
 _HOMES = {
     "Check": "onnxq.checking.with_verdict",
-    "Goal": "onnxq.tuning.judging.goal",
+    "Goal": "onnxq.tuning.scoring.goal",
     "QuantizedModel": "onnxq.quantized.quantized_model",
     "bench": "onnxq.checking.bench",
     "calibrate": "onnxq.static.calibrate",

@@ -57,9 +57,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from onnxq.core.arrays import Array
-    from onnxq.tuning.judging.model_run import ModelRun
-    from onnxq.tuning.judging.score import Score
-    from onnxq.tuning.judging.tuning_samples import TuningSamples
+    from onnxq.tuning.scoring.model_run import ModelRun
+    from onnxq.tuning.scoring.score import Score
+    from onnxq.tuning.scoring.tuning_samples import TuningSamples
     from scripts._defaults.case import Case
 
     Batch = Mapping[str, Array]

@@ -24,7 +24,8 @@ TORCH_ROOMS = (
     "placing", "importers", "eager", "quantization", "deployed", "adaround",
 )
 TUNING_ROOMS = (
-    "defaults", "judging", "timing", "evaluating", "measuring", "moving", "search", "tuned", "tune",
+    "defaults", "scoring", "timing", "evaluation", "evaluating", "measuring", "sensitivity",
+    "search", "milestone", "milestone_tables", "tuned", "tune",
 )
 # fmt: on
 ORDERS = {"onnxq.pytorch": TORCH_ROOMS, "onnxq.tuning": TUNING_ROOMS}

@@ -23,7 +23,7 @@ from onnxq.metrics import (
     windows,
 )
 from onnxq.ort import runtime
-from onnxq.tuning.judging.goal import Aim
+from onnxq.tuning.scoring.goal import Aim
 from tests.tiny_decoder import tiny_decoder
 
 if TYPE_CHECKING:

@@ -173,7 +173,7 @@ def tune(
     from onnxq.costs import Costs
     from onnxq.report.progress import progress_bar
     from onnxq.samples.held_apart import EVERY
-    from onnxq.tuning.judging.goal import Aim, Goal
+    from onnxq.tuning.scoring.goal import Aim, Goal
     from onnxq.tuning.tune import tune as search
     from onnxq.tuning.tuned import MissedGoalWarning
 

@@ -12,7 +12,7 @@ from onnxq.ort.runtime import open_session
 from onnxq.samples import as_taken, input_specs
 from onnxq.samples.inputs import has_dynamic_batch
 from onnxq.tuning.evaluating.timed_runs import profiled
-from onnxq.tuning.search.finalists import WholeTime
+from onnxq.tuning.search.pareto_candidates import WholeTime
 from onnxq.tuning.timing.attribution import TimeOwner, TimePart, owners, with_unnamed
 
 if TYPE_CHECKING:

@@ -24,19 +24,19 @@ from onnxq.samples.state import as_feedback, check_feedback
 from onnxq.static.arguments import check_costs, check_path, check_progress, mapping_from
 from onnxq.static.prepare import backend_of
 from onnxq.tuning.defaults import IMPROVE
-from onnxq.tuning.evaluating.evaluations import Evaluations
-from onnxq.tuning.evaluating.evaluator import Evaluator
-from onnxq.tuning.judging.baseline import baseline_of
-from onnxq.tuning.judging.goal import Goal
-from onnxq.tuning.judging.metric import as_metric
-from onnxq.tuning.judging.subject import Subject, Wishes
-from onnxq.tuning.judging.tuning_samples import open_tuning_samples
-from onnxq.tuning.moving.kinds import by_kind
-from onnxq.tuning.moving.whole_moves import moves_of_the_whole
-from onnxq.tuning.search.course import Course, open_journal, times_in
-from onnxq.tuning.search.finalists import Clock
-from onnxq.tuning.search.front import front_of
-from onnxq.tuning.search.milestone import Milestone
+from onnxq.tuning.evaluation.evaluations import Evaluations
+from onnxq.tuning.evaluation.evaluator import Evaluator
+from onnxq.tuning.milestone import Milestone
+from onnxq.tuning.scoring.baseline import baseline_of
+from onnxq.tuning.scoring.goal import Goal
+from onnxq.tuning.scoring.metric import as_metric
+from onnxq.tuning.scoring.subject import Subject, Wishes
+from onnxq.tuning.scoring.tuning_samples import open_tuning_samples
+from onnxq.tuning.search.layers import by_kind
+from onnxq.tuning.search.pareto_candidates import Clock
+from onnxq.tuning.search.pareto_front import front_of
+from onnxq.tuning.search.stages import Course, open_journal, times_in
+from onnxq.tuning.search.whole_changes import moves_of_the_whole
 from onnxq.tuning.timing.time_model import TimeModel
 from onnxq.tuning.tuned import Checked, MissedGoalWarning, Spent, Tuned
 
@@ -52,10 +52,10 @@ if TYPE_CHECKING:
     from onnxq.static.prepared import ModelSource
     from onnxq.targets import Target
     from onnxq.targets.range_reduction import RangeReduction
-    from onnxq.tuning.judging.metric import Metric
-    from onnxq.tuning.judging.score import Score
-    from onnxq.tuning.moving.position import Point
-    from onnxq.tuning.search.course import Step
+    from onnxq.tuning.scoring.metric import Metric
+    from onnxq.tuning.scoring.score import Score
+    from onnxq.tuning.search.candidate import Point
+    from onnxq.tuning.search.stages import Step
 
 DEFAULT_GOAL = Goal()
 
@@ -91,7 +91,7 @@ def tune(
         samples: file, folder, {input name: array of all samples} or batches of that form; labels
             may be among the arrays.
         metric: "sqnr" (the default), "top1", "bits", "FILE.py:function", or function(run, samples)
-            that gives a number, higher is better (see onnxq.tuning.judging.metric).
+            that gives a number, higher is better (see onnxq.tuning.scoring.metric).
         goal: bounds, an objective within them, and what the search may spend.
         qconfig: where the search begins, or the path of a YAML file that says it; what it names
             stays as it is. None: onnxq's default.

@@ -12,18 +12,18 @@ from onnxq.operator import DynamicForm, NodeForm
 from onnxq.page.card import Table, card_of
 from onnxq.qconfig import QConfig
 from onnxq.report.console import open_console
-from onnxq.tuning.judging.goal import Aim
-from onnxq.tuning.measuring.group_tables import print_group_times, print_revert, print_sensitivity
-from onnxq.tuning.search.descent import LATE, NO_RUN
-from onnxq.tuning.search.left_in_float import print_left_in_float, why_float
-from onnxq.tuning.search.milestone import Milestone, save_milestones
-from onnxq.tuning.search.milestone_tables import (
+from onnxq.tuning.milestone import Milestone, save_milestones
+from onnxq.tuning.milestone_tables import (
     FRONT_HEADER,
     front_rows,
     print_front,
     print_steps,
     score_words,
 )
+from onnxq.tuning.scoring.goal import Aim
+from onnxq.tuning.search.left_in_float import print_left_in_float, why_float
+from onnxq.tuning.search.local_search import LATE, NO_RUN
+from onnxq.tuning.sensitivity.group_tables import print_group_times, print_revert, print_sensitivity
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,10 +34,10 @@ if TYPE_CHECKING:
     from onnxq.qconfig import QConfigMapping
     from onnxq.quantized.quantized_model import QuantizedModel
     from onnxq.static.plan import Plan
-    from onnxq.tuning.judging.goal import Goal
-    from onnxq.tuning.judging.score import Score
-    from onnxq.tuning.measuring.sensitivity import Sensitivity
+    from onnxq.tuning.scoring.goal import Goal
+    from onnxq.tuning.scoring.score import Score
     from onnxq.tuning.search.left_in_float import LeftInFloat
+    from onnxq.tuning.sensitivity.sensitivity import Sensitivity
     from onnxq.tuning.timing.node_group import NodeGroup
     from onnxq.tuning.timing.times import Times
 

@@ -12,22 +12,22 @@ import numpy as np
 
 from onnxq.operator import NodeForm
 from onnxq.qconfig import QConfigMapping, onnxq_default_qconfig
-from onnxq.tuning.judging.score import Score
-from onnxq.tuning.judging.standing import Standing, noise_of
-from onnxq.tuning.moving.estimates import Estimates
-from onnxq.tuning.moving.moves import form_in, with_form
-from onnxq.tuning.moving.position import Position
-from onnxq.tuning.moving.proposals import Proposals
-from onnxq.tuning.moving.units import Member, Unit
-from onnxq.tuning.search.descent import Descent
+from onnxq.tuning.scoring.objective_function import Standing, noise_of
+from onnxq.tuning.scoring.score import Score
+from onnxq.tuning.search.candidate import Position
+from onnxq.tuning.search.config_changes import form_in, with_form
+from onnxq.tuning.search.estimator import Estimates
+from onnxq.tuning.search.local_search import Descent
+from onnxq.tuning.search.proposals import Proposals
+from onnxq.tuning.search.quantization_groups import Member, Unit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from onnxq.core.arrays import Reals
-    from onnxq.tuning.evaluating.evaluations import Refusal
-    from onnxq.tuning.judging.goal import Goal
-    from onnxq.tuning.search.descent import Found
+    from onnxq.tuning.evaluation.evaluations import Refusal
+    from onnxq.tuning.scoring.goal import Goal
+    from onnxq.tuning.search.local_search import Found
 
 INTEGER, FLOAT = NodeForm.INTEGER, NodeForm.FLOAT
 

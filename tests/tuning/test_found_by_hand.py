@@ -19,12 +19,12 @@ from onnxq.graph.walk import node_name, walk
 from onnxq.operator import NodeForm
 from onnxq.operator.nodes import input_at
 from onnxq.qconfig import Choice, default_qconfig_mapping
-from onnxq.tuning.evaluating.evaluator import Evaluator
-from onnxq.tuning.judging.baseline import baseline_of
-from onnxq.tuning.judging.metric import as_metric
-from onnxq.tuning.judging.standing import MARGIN_DB
-from onnxq.tuning.judging.subject import Subject, Wishes
-from onnxq.tuning.judging.tuning_samples import open_tuning_samples
+from onnxq.tuning.evaluation.evaluator import Evaluator
+from onnxq.tuning.scoring.baseline import baseline_of
+from onnxq.tuning.scoring.metric import as_metric
+from onnxq.tuning.scoring.objective_function import MARGIN_DB
+from onnxq.tuning.scoring.subject import Subject, Wishes
+from onnxq.tuning.scoring.tuning_samples import open_tuning_samples
 from onnxq.tuning.timing.time_model import forms_of
 from onnxq.tuning.tuned import MissedGoalWarning
 from scripts._architectures import SETTLING, Size

@@ -14,7 +14,7 @@ import onnxq
 from onnxq import costs
 from onnxq.errors import CalibrationError, QConfigError
 from onnxq.jobs import Processes
-from onnxq.tuning.judging.goal import Aim
+from onnxq.tuning.scoring.goal import Aim
 from onnxq.tuning.tune import tune
 from onnxq.tuning.tuned import MissedGoalWarning
 from tests.examples import images, model, network, save, weights
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
     from pathlib import Path
 
-    from onnxq.tuning.judging.model_run import ModelRun
-    from onnxq.tuning.judging.tuning_samples import TuningSamples
+    from onnxq.tuning.scoring.model_run import ModelRun
+    from onnxq.tuning.scoring.tuning_samples import TuningSamples
     from onnxq.tuning.tuned import Tuned
 
 pytestmark = pytest.mark.slow  # a search is a calibration, and some quantizations

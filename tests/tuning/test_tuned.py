@@ -15,11 +15,11 @@ from onnxq.qconfig import (
     onnxq_default_qconfig,
 )
 from onnxq.quantized.quantized_model import QuantizedModel
-from onnxq.tuning.judging.goal import Goal
-from onnxq.tuning.judging.score import Score
-from onnxq.tuning.measuring.sensitivity import GroupCost, Sensitivity
-from onnxq.tuning.search.descent import LATE, NO_RUN
-from onnxq.tuning.search.milestone import Milestone
+from onnxq.tuning.milestone import Milestone
+from onnxq.tuning.scoring.goal import Goal
+from onnxq.tuning.scoring.score import Score
+from onnxq.tuning.search.local_search import LATE, NO_RUN
+from onnxq.tuning.sensitivity.sensitivity import GroupCost, Sensitivity
 from onnxq.tuning.timing.node_group import NodeGroup
 from onnxq.tuning.timing.times import NodeTimes, Times
 from onnxq.tuning.tuned import Checked, Tuned

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from onnxq.core.arrays import Array
     from onnxq.ort.profile import NodeTime
     from onnxq.ort.runtime import Session
-    from onnxq.tuning.evaluating.evaluator import Evaluator
+    from onnxq.tuning.evaluation.evaluator import Evaluator
 
 MEASURED_S = 1.0
 """CPU seconds that go into the runs of one measurement of all its models."""

@@ -21,8 +21,8 @@ from onnxq.operator import DynamicForm, NodeForm
 from onnxq.ort.profile import without_writing
 from onnxq.ort.version import installed
 from onnxq.qconfig import Choice, QConfig, QConfigMapping, onnxq_default_dynamic_qconfig
-from onnxq.tuning.evaluating.evaluations import REFUSALS
 from onnxq.tuning.evaluating.timed_runs import check_runs, one_row, profiled
+from onnxq.tuning.evaluation.evaluations import REFUSALS
 from onnxq.tuning.timing.attribution import TimeOwner, TimePart, owners, with_unnamed
 from onnxq.tuning.timing.change_times import change_times, changes_of
 from onnxq.tuning.timing.run_sizes import every_size, known_shapes
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
     from onnxq.core.arrays import Array
     from onnxq.costs import Costs
-    from onnxq.tuning.evaluating.evaluator import Evaluator
     from onnxq.tuning.evaluating.timed_runs import Profiled
+    from onnxq.tuning.evaluation.evaluator import Evaluator
     from onnxq.tuning.timing.time_model import Forms
 
 LEAST_CHANGING = 0.02

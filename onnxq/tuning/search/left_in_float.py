@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from onnxq.report.tables import print_table
-from onnxq.tuning.judging.goal import Aim
-from onnxq.tuning.judging.score import db_text
-from onnxq.tuning.judging.standing import FARTHEST_DB, MARGIN_DB, SPARE_DB
-from onnxq.tuning.measuring.group_tables import MOST_ROWS, count_others
-from onnxq.tuning.moving.kinds import by_kind
-from onnxq.tuning.moving.position import FormMove
-from onnxq.tuning.moving.proposals import LEAST_SAVING
+from onnxq.tuning.scoring.goal import Aim
+from onnxq.tuning.scoring.objective_function import FARTHEST_DB, MARGIN_DB, SPARE_DB
+from onnxq.tuning.scoring.score import db_text
+from onnxq.tuning.search.candidate import FormMove
+from onnxq.tuning.search.layers import by_kind
+from onnxq.tuning.search.proposals import LEAST_SAVING
+from onnxq.tuning.sensitivity.group_tables import MOST_ROWS, count_others
 from onnxq.tuning.timing.time_model import IN_FLOAT
 
 if TYPE_CHECKING:
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from onnxq.operator import NodeForm
-    from onnxq.tuning.judging.goal import Goal
-    from onnxq.tuning.judging.score import Score
-    from onnxq.tuning.moving.position import Point
-    from onnxq.tuning.moving.proposals import Proposals
-    from onnxq.tuning.moving.units import Unit
+    from onnxq.tuning.scoring.goal import Goal
+    from onnxq.tuning.scoring.score import Score
+    from onnxq.tuning.search.candidate import Point
+    from onnxq.tuning.search.proposals import Proposals
+    from onnxq.tuning.search.quantization_groups import Unit
 
 SLOWER, LOUD = "slower in integers", "below the bound in integers"
 LOUDER = "less accurate in integers than where it began"

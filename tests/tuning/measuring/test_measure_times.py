@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from onnxq.core.arrays import Array
-    from onnxq.tuning.evaluating.evaluator import Evaluator
+    from onnxq.tuning.evaluation.evaluator import Evaluator
     from onnxq.tuning.timing.times import Times
 
 

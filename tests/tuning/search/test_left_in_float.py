@@ -7,12 +7,11 @@ from dataclasses import replace
 import pytest
 
 from onnxq.report.console import open_console
-from onnxq.tuning.judging.goal import Aim, Goal
-from onnxq.tuning.judging.score import Score
-from onnxq.tuning.judging.standing import Standing
-from onnxq.tuning.moving.estimates import Estimates
-from onnxq.tuning.moving.position import FormMove, Point, Position
-from onnxq.tuning.moving.proposals import Proposals
+from onnxq.tuning.scoring.goal import Aim, Goal
+from onnxq.tuning.scoring.objective_function import Standing
+from onnxq.tuning.scoring.score import Score
+from onnxq.tuning.search.candidate import FormMove, Point, Position
+from onnxq.tuning.search.estimator import Estimates
 from onnxq.tuning.search.left_in_float import (
     LOUD,
     LOUDER,
@@ -24,6 +23,7 @@ from onnxq.tuning.search.left_in_float import (
     print_left_in_float,
     why_float,
 )
+from onnxq.tuning.search.proposals import Proposals
 from tests.tuning.made_up import FLOAT, INTEGER, Layer, Network
 
 NETWORK = Network(

@@ -1,0 +1,190 @@
+"""Metric: one number for a model on samples, higher is better.
+
+    sqnr       dB of the worst output against the float model's; the default
+    top1       share of rows whose largest entry is where the float model has it
+    bits       minus the bits per token of a language model (see onnxq.metrics)
+    FILE.py:f  f(run, samples) of a user's file, labels and all
+
+A function of a user's gets `run`, which takes {input: array} and gives {output: array} (see
+ModelRun), and `samples`, whose batches hold the inputs and every other array of the samples:
+
+    def accuracy(run, samples):
+        right = [run(batch)["logits"].argmax(1) == batch["labels"] for batch in samples]
+        return np.concatenate(right).mean()
+"""
+
+from __future__ import annotations
+
+import enum
+import inspect
+import math
+import reprlib
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from onnxq.errors import OnnxqError, QConfigError, first_line, kind_of, listed, nearest
+from onnxq.metrics import minus_bits
+from onnxq.tuning.scoring.metric_file import MetricFile, hash_of
+
+if TYPE_CHECKING:
+    from onnxq.tuning.scoring.model_run import ModelRun
+    from onnxq.tuning.scoring.paired_outputs import PairedOutputs
+    from onnxq.tuning.scoring.tuning_samples import TuningSamples
+
+Function = Callable[..., object]
+"""f(run, samples) -> number."""
+
+
+class MetricError(QConfigError):
+    """A user's metric fails, or gives no number."""
+
+
+class Kind(enum.Enum):
+    """Kind of a metric."""
+
+    SQNR = "sqnr"
+    """dB of the worst output."""
+    TOP1 = "top1"
+    """Share of rows with the largest entry in the same place; of integers, share that is equal."""
+    OWN = "own"
+    """A function of the user's, or one of onnxq.metrics."""
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """A number for a model on samples; higher is better.
+
+    Attributes:
+        kind: of the metric.
+        name: "sqnr", "top1", or the file and function.
+        function: of the user's; None: it is built in. It pickles, for other processes.
+        fingerprint: of the function's file, or of the source of a function that was given as such;
+            the empty string where nobody knows it: then the name alone tells one from another.
+    """
+
+    kind: Kind
+    name: str
+    function: Function | None = None
+    fingerprint: str = ""
+
+    @property
+    def unit(self) -> str:
+        """Unit of its values, for people."""
+        return "dB" if self.kind is Kind.SQNR else ""
+
+    @property
+    def float_value(self) -> float | None:
+        """Value of the float model, where it follows from the metric; None: it is measured."""
+        return {Kind.SQNR: math.inf, Kind.TOP1: 1.0}.get(self.kind)
+
+    def value(self, outputs: PairedOutputs | None, run: ModelRun, samples: TuningSamples) -> float:
+        """The metric of the model that `run` runs.
+
+        Args:
+            outputs: its outputs beside the float model's; None: it is the float model.
+            run: the model.
+            samples: to run it on.
+
+        Raises:
+            MetricError: the user's function fails, or gives no number.
+            CalibrationError: no output can be compared in that way.
+        """
+        if self.function is not None:
+            return _called(self.name, self.function, run, samples)
+        if outputs is None:
+            assert self.float_value is not None
+            return self.float_value
+        return outputs.worst_db if self.kind is Kind.SQNR else outputs.top1
+
+
+SQNR = Metric(Kind.SQNR, "sqnr")
+TOP1 = Metric(Kind.TOP1, "top1")
+BITS = Metric(Kind.OWN, "bits", minus_bits)
+BUILT_IN = {metric.name: metric for metric in (SQNR, TOP1, BITS)}
+
+
+def as_metric(value: object) -> Metric:
+    """The Metric that a Metric, a name, "FILE.py:function" or a function stands for; None: SQNR.
+
+    Raises:
+        QConfigError: it is none of these, or the file cannot be run.
+    """
+    if value is None:
+        return SQNR
+    if isinstance(value, Metric):
+        return value
+    if isinstance(value, str):
+        if value in BUILT_IN:
+            return BUILT_IN[value]
+        file = MetricFile.of(value, tuple(BUILT_IN))
+        return Metric(Kind.OWN, value, file, file.fingerprint)
+    if callable(value):
+        name = getattr(value, "__qualname__", type(value).__name__)
+        return Metric(Kind.OWN, name, value, _fingerprint(value))
+    raise QConfigError(
+        f"metric is {kind_of(value)}; wanted {', '.join(BUILT_IN)}, 'FILE.py:function', or a "
+        "function(run, samples) that gives a number."
+    )
+
+
+def _fingerprint(function: Callable[..., object]) -> str:
+    """Hash of the function's source, or of its class's; empty where Python has none to show."""
+    try:
+        return hash_of(
+            inspect.getsource(function if inspect.isroutine(function) else type(function))
+        )
+    except (OSError, TypeError):  # typed at a prompt; written in C
+        return ""
+
+
+def _called(name: str, function: Function, run: ModelRun, samples: TuningSamples) -> float:
+    """Number that the function gives."""
+    try:
+        found = function(run, samples)
+    except OnnxqError as error:  # of `run`, in words of its own
+        raise type(error)(f"metric '{name}' fails{_place(error)}: {error}") from error
+    except (Exception, SystemExit) as error:  # whatever a user's function raises
+        raise MetricError(
+            f"metric '{name}' fails{_place(error)}: {type(error).__name__}: {first_line(error)}."
+            f"{_there_are(error, run, samples)} "
+            "It is called as function(run, samples): `run` takes {input: array} and gives {output: "
+            "array}; batches of `samples` hold inputs and labels, to be copied before they change."
+        ) from error
+    number = np.asarray(found)
+    if number.shape != () or number.dtype.kind not in "biuf":
+        raise MetricError(
+            f"metric '{name}' gives {reprlib.repr(found)}; wanted one number, higher is better."
+        )
+    if not np.isfinite(number):
+        raise MetricError(
+            f"metric '{name}' gives {float(number)}; wanted a finite number. Are there samples for "
+            "it to count?"
+        )
+    return float(number)
+
+
+def _there_are(error: BaseException, run: ModelRun, samples: TuningSamples) -> str:
+    """Names that there are, where one was asked for that is not there."""
+    if not isinstance(error, KeyError) or not error.args or not isinstance(error.args[0], str):
+        return ""
+    arrays = list(samples[0]) if len(samples) else []
+    known = f"the samples hold {listed(arrays)}; the model gives {listed(run.outputs)}"
+    return f" There is none of that name: {known}.{nearest(error.args[0], [*arrays, *run.outputs])}"
+
+
+def _is_ours(file: str) -> bool:
+    return Path(file).is_relative_to(Path(__file__).parents[2])
+
+
+def _place(error: BaseException) -> str:
+    """Where in the user's code it was raised: the innermost line that is no library's or ours."""
+    frames = traceback.extract_tb(error.__traceback__)[1:]
+    own = [f for f in frames if "site-packages" not in f.filename and not _is_ours(f.filename)]
+    if not own:
+        return ""
+    return f" at {own[-1].filename}, line {own[-1].lineno}"
