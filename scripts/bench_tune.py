@@ -206,7 +206,7 @@ def searched(name: str, goal: str, given: Problem, journal: Path) -> Row:
         tuned.score.predicted_time or np.nan,
         tuned.score.time_range or (np.nan, np.nan),
         tuned.missed,
-        chosen.moves,
+        chosen.changes,
         tuned.spent.runs,
         tuned.spent.cpu_s / tuned.spent.pass_s,
     )

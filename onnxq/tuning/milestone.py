@@ -26,19 +26,19 @@ class Milestone:
     """A model that was measured on the way.
 
     Attributes:
-        moves: from where the search began, in words.
+        changes: from where the search began, in words.
         score: on the samples of the search.
         qconfig: names the form of every node.
     """
 
-    moves: tuple[str, ...]
+    changes: tuple[str, ...]
     score: Score
     qconfig: QConfigMapping = field(repr=False)
 
     def to_dict(self) -> dict[str, object]:
         """Plain values; the qconfig as its YAML."""
         return {
-            "moves": list(self.moves),
+            "changes": list(self.changes),
             "score": self.score.to_dict(),
             "qconfig": self.qconfig.to_yaml(),
         }
@@ -65,7 +65,7 @@ def save_milestones(folder: str | Path, points: Sequence[Milestone]) -> list[Pat
     for file, point in zip(files, points, strict=True):
         _write(file, point.qconfig.to_yaml())
     shown = [
-        {"file": file.name, "moves": list(point.moves), "score": point.score.to_dict()}
+        {"file": file.name, "changes": list(point.changes), "score": point.score.to_dict()}
         for file, point in zip(files, points, strict=True)
     ]
     _write(folder / "front.json", json.dumps(plain(shown), indent=1, allow_nan=False))

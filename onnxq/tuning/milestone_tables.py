@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from onnxq.tuning.milestone import Milestone
     from onnxq.tuning.scoring.score import Score
 
-MOVES_WIDTH = 66
-"""Columns that the moves of one model have in a table; those beyond are counted."""
+CHANGES_WIDTH = 66
+"""Columns that the changes of one model have in a table; those beyond are counted."""
 FRONT_HEADER = ("point", "metric", "dB", "time", "size", "")
 
 
@@ -30,9 +30,9 @@ def print_steps(console: Console, steps: Sequence[Milestone], digits: int) -> No
     """The models in the order in which they were measured, metrics with so many decimals."""
     rows = []
     for step in steps[:MOST_ROWS]:
-        moves = _shortly(step.moves) or "where it begins"
-        rows.append((moves, *_figures(step.score, digits)))
-    header = ("moves", "metric", "dB", "time", "size")
+        changes = _shortly(step.changes) or "where it begins"
+        rows.append((changes, *_figures(step.score, digits)))
+    header = ("changes", "metric", "dB", "time", "size")
     print_table(
         console,
         "models that were measured (~: time as predicted)",
@@ -61,12 +61,12 @@ def front_rows(
         yield f"point-{number}", *_figures(point.score, digits), mark
 
 
-def _shortly(moves: Sequence[str]) -> str:
-    """The first moves, as many as a row has place for, and how many more there are."""
-    lengths = itertools.accumulate(len(move) for move in moves)
-    most = sum(length <= MOVES_WIDTH for length in lengths)
-    first = [shortened(move, MOVES_WIDTH) for move in moves[:1]]
-    return counted([*first, *moves[1:]], max(most, 1))
+def _shortly(changes: Sequence[str]) -> str:
+    """The first changes, as many as a row has place for, and how many more there are."""
+    lengths = itertools.accumulate(len(change) for change in changes)
+    most = sum(length <= CHANGES_WIDTH for length in lengths)
+    first = [shortened(change, CHANGES_WIDTH) for change in changes[:1]]
+    return counted([*first, *changes[1:]], max(most, 1))
 
 
 def _figures(score: Score, digits: int) -> tuple[str, str, str, str]:

@@ -1,10 +1,10 @@
 """Search for a quantized model that reaches a goal: measured on this machine, then checked.
 
-samples      of the search: calibrated on, and compared on; others are held apart
-times        of each node in each form, taken first and alone
-sensitivity  error of each group of nodes alone, kinds of layers first, then parts of the dearest
-descent      moves in batches, each of them measured
-check        of the best on the samples held apart
+samples        of the search: calibrated on, and compared on; others are held apart
+times          of each node in each form, taken first and alone
+sensitivity    error of each layer type alone, then of parts of the most sensitive ones
+local search   changes in batches, each of them measured
+check          of the best on the samples held apart
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from onnxq.tuning.scoring.goal import Goal
 from onnxq.tuning.scoring.metric import as_metric
 from onnxq.tuning.scoring.subject import Subject, Wishes
 from onnxq.tuning.scoring.tuning_samples import open_tuning_samples
-from onnxq.tuning.search.layers import by_kind
+from onnxq.tuning.search.layers import by_layer_type
 from onnxq.tuning.search.pareto_candidates import Clock
 from onnxq.tuning.search.pareto_front import front_of
-from onnxq.tuning.search.stages import Course, open_journal, times_in
-from onnxq.tuning.search.whole_changes import moves_of_the_whole
+from onnxq.tuning.search.search import Search, open_journal, times_in
+from onnxq.tuning.search.whole_changes import changes_of_the_whole
 from onnxq.tuning.timing.time_model import TimeModel
 from onnxq.tuning.tuned import Checked, MissedGoalWarning, Spent, Tuned
 
@@ -54,8 +54,8 @@ if TYPE_CHECKING:
     from onnxq.targets.range_reduction import RangeReduction
     from onnxq.tuning.scoring.metric import Metric
     from onnxq.tuning.scoring.score import Score
-    from onnxq.tuning.search.candidate import Point
-    from onnxq.tuning.search.stages import Step
+    from onnxq.tuning.search.candidate import MeasuredCandidate
+    from onnxq.tuning.search.search import Step
 
 DEFAULT_GOAL = Goal()
 
@@ -152,12 +152,12 @@ def tune(
         evaluator.ratio = TimeModel(times, subject.prepared(subject.default).model).ratio
         clock = Clock(evaluator, kept) if costs is None else None
         told = progress or (lambda _done, _most: None)
-        course = Course(Evaluations(evaluator, kept), goal, executor, told, clock)
-        starts = course.beginnings(asked)
-        units = starts[0].units
-        sensitivity = course.sensitivity(asked, units)
-        found = course.descend(starts, sensitivity, moves_of_the_whole(asked, improve))
-        best, score = found.best.position.mapping, found.best.score
+        run = Search(Evaluations(evaluator, kept), goal, executor, told, clock)
+        starts = run.beginnings(asked)
+        groups = starts[0].groups
+        sensitivity = run.sensitivity(asked, groups)
+        found = run.run(starts, sensitivity, changes_of_the_whole(asked, improve))
+        best, score = found.best.candidate.mapping, found.best.score
         beside = baseline_of(subject, apart, by)
         checked = _with_time_of(score, Evaluations(evaluator.on(beside), kept)(best))
     made = evaluator.finished(best, apart)
@@ -173,12 +173,12 @@ def tune(
         sensitivity=sensitivity,
         times=times,
         goal=goal,
-        kinds=tuple(kind.group for kind in by_kind(units)),
+        layer_types=tuple(layers.node_group for layers in by_layer_type(groups)),
         labels=tuple(name for name in search.batches[0] if name not in search.inputs),
         refused=found.refused,
-        left_in_float=course.left_in_float(found.best),
+        left_in_float=run.left_in_float(found.best),
         why=found.why,
-        spent=Spent(course.runs, time.process_time() - begun_s, pass_s),
+        spent=Spent(run.runs, time.process_time() - begun_s, pass_s),
         plan=made.plan,
     )
     _warn(tuned)
@@ -227,8 +227,8 @@ def _timed(model: QuantizedModel, score: Score, *, is_by_clock: bool) -> Quantiz
     return model
 
 
-def _milestone(point: Point) -> Milestone:
-    return Milestone(point.position.words, point.score, point.position.mapping)
+def _milestone(point: MeasuredCandidate) -> Milestone:
+    return Milestone(point.candidate.words, point.score, point.candidate.mapping)
 
 
 def _missed(goal: Goal, *scores: tuple[Score, float]) -> tuple[str, ...]:

@@ -154,7 +154,7 @@ def test_recurrent_layers_compute_in_integers_made_at_run_time(tmp_path: Path) -
     assert_faster(found)
 
 
-def test_shuffles_of_channels_move_codes_and_the_first_convolution_stays_in_float(
+def test_shuffles_of_channels_changes_codes_and_the_first_convolution_stays_in_float(
     tmp_path: Path,
 ) -> None:
     found, subject, forms = searched(architecture("shufflenet", Size.REAL, tmp_path))

@@ -21,7 +21,7 @@ def test_every_point_has_a_file_that_gives_its_qconfig(tmp_path: Path) -> None:
     assert QConfigMapping.from_yaml(file.read_text("utf-8")) == POINT.qconfig
     (shown,) = json.loads((tmp_path / "front" / "front.json").read_text("utf-8"))
     assert shown["file"] == "point-1.yaml"
-    assert shown["moves"] == ["float: Conv, a"]
+    assert shown["changes"] == ["float: Conv, a"]
 
 
 def test_points_of_an_earlier_front_are_removed_and_no_other_file(tmp_path: Path) -> None:

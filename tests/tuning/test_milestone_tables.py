@@ -6,20 +6,20 @@ import math
 from onnxq.qconfig import default_qconfig_mapping
 from onnxq.report.console import open_console
 from onnxq.tuning.milestone import Milestone
-from onnxq.tuning.milestone_tables import MOVES_WIDTH, front_rows, print_steps, score_words
+from onnxq.tuning.milestone_tables import CHANGES_WIDTH, front_rows, print_steps, score_words
 from onnxq.tuning.scoring.score import Score
 
 SCORE = Score(0.87654, {"y": 30.0}, 1000, 0.5)
 CHOSEN = default_qconfig_mapping()
 
 
-def test_moves_beyond_the_width_are_counted() -> None:
+def test_changes_beyond_the_width_are_counted() -> None:
     moves = tuple(f"float: Conv, /layer{i}" for i in range(20))
     file = io.StringIO()
     print_steps(open_console(file), [Milestone(moves, SCORE, CHOSEN)], 4)
     (row,) = [text for text in file.getvalue().splitlines() if "/layer0" in text]
     assert "more" in row
-    assert len(row.split("0.8765")[0]) <= MOVES_WIDTH + len(" and 20 more  ")
+    assert len(row.split("0.8765")[0]) <= CHANGES_WIDTH + len(" and 20 more  ")
 
 
 def test_the_point_that_was_chosen_is_marked() -> None:

@@ -2,30 +2,19 @@
 
 from __future__ import annotations
 
-import enum
 import math
 from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, ClassVar
 
 from onnxq.core.saved import Saved
+from onnxq.dynamic.dynamic_decision import Objective
 from onnxq.errors import QConfigError, kind_of, member
 from onnxq.page.card import card_of
 from onnxq.tuning.defaults import MOST_RUNS
 
 if TYPE_CHECKING:
     from onnxq.tuning.scoring.score import Score
-
-
-class Aim(enum.Enum):
-    """Quantity to make best among the models that keep the bounds."""
-
-    SPEED = "speed"
-    """Least time."""
-    SIZE = "size"
-    """Smallest file."""
-    ACCURACY = "accuracy"
-    """Best metric."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +26,7 @@ class Goal(Saved):
         max_drop: bound on the metric's loss against the float model, in its unit, at least 0; None:
             none. It needs a metric that has a value for the float model; SQNR has none.
         max_time: bound on the time, as a share of the float model's: 1 is "not slower"; None: none.
-        objective: an Aim or its name.
+        objective: an Objective or its name.
         max_runs: models that may be quantized and run over the search samples. Passes of the
             sensitivity over fewer samples count by their share.
         max_seconds: wall time after which no move is tried any more, counted from behind the
@@ -55,14 +44,14 @@ class Goal(Saved):
     min_sqnr_db: float | None = None
     max_drop: float | None = None
     max_time: float | None = None
-    objective: Aim = Aim.SPEED
+    objective: Objective = Objective.SPEED
     max_runs: int = MOST_RUNS
     max_seconds: float | None = None
 
     _repr_html_ = card_of
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "objective", member(Aim, self.objective, "objective"))
+        object.__setattr__(self, "objective", member(Objective, self.objective, "objective"))
         _check_number("min_sqnr_db", self.min_sqnr_db, -math.inf)
         _check_number("max_drop", self.max_drop, 0.0)
         _check_number("max_time", self.max_time, 0.0)
@@ -119,7 +108,11 @@ class Goal(Saved):
             )
             if bound is not None
         ]
-        aim = {Aim.SPEED: "as fast", Aim.SIZE: "as small", Aim.ACCURACY: "as accurate"}
+        aim = {
+            Objective.SPEED: "as fast",
+            Objective.SIZE: "as small",
+            Objective.ACCURACY: "as accurate",
+        }
         within = f"{' and '.join(bounds)}, and " if bounds else ""
         limit = "" if self.max_seconds is None else f" and {self.max_seconds:g} s"
         runs = "1 run" if self.max_runs == 1 else f"{self.max_runs} runs"

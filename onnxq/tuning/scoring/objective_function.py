@@ -1,4 +1,4 @@
-"""Standing of a score: how much it lacks of a goal, and how good it is beyond that."""
+"""Objective function of a search: what a score lacks of a goal, and how good it is beyond."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from onnxq.dynamic.dynamic_decision import Objective
 from onnxq.observers.tensor_noise import noise_at
-from onnxq.tuning.scoring.goal import Aim
 
 if TYPE_CHECKING:
     from onnxq.tuning.scoring.goal import Goal
@@ -44,7 +44,7 @@ def finite_noise_at(db: float) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class ObjectiveFunction:
     """A goal, and the float model's metric that drops are counted from.
 
     Attributes:
@@ -62,15 +62,15 @@ class Standing:
         """Whether the goal has a bound on accuracy."""
         return self.goal.bounds_accuracy
 
-    def lacking_db(self, score: Score) -> float:
+    def missing_db(self, score: Score) -> float:
         """Decibels of accuracy that it lacks; of a metric, those that the drop is worth."""
-        lacks = 0.0
+        violation_db = 0.0
         if self.goal.min_sqnr_db is not None:
             worst = max(score.worst_db, -FARTHEST_DB)
-            lacks = max(lacks, self.goal.min_sqnr_db + MARGIN_DB - worst)
+            violation_db = max(violation_db, self.goal.min_sqnr_db + MARGIN_DB - worst)
         if self.goal.max_drop is not None:
-            lacks = max(lacks, self._dropped_db(self.float_metric - score.metric))
-        return lacks
+            violation_db = max(violation_db, self._dropped_db(self.float_metric - score.metric))
+        return violation_db
 
     def _dropped_db(self, drop: float) -> float:
         """Decibels that a drop is too much: errors of a metric grow as those of its numbers do."""
@@ -81,23 +81,23 @@ class Standing:
         least = max(allowed, drop / 4)  # no step is more than 12 dB, so that one to 0 is finite
         return max(20.0 * math.log10(drop / least), 1.0)
 
-    def lacking_time(self, score: Score) -> float:
+    def excess_time(self, score: Score) -> float:
         """Share of float's time that it takes beyond the bound."""
         if self.goal.max_time is None:
             return 0.0
         return min(score.time_beyond(self.goal.max_time), 1.0)
 
-    def lacks(self, score: Score) -> float:
+    def violation_db(self, score: Score) -> float:
         """Sum of all that it lacks, in decibels; 0: it keeps the bounds."""
-        return self.lacking_db(score) + DB_OF_TIME * self.lacking_time(score)
+        return self.missing_db(score) + DB_OF_TIME * self.excess_time(score)
 
-    def worth(self, score: Score) -> float:
+    def value(self, score: Score) -> float:
         """Quantity that the goal wants least: time, bytes, or the noise at the worst output."""
         match self.goal.objective:
-            case Aim.SPEED:
+            case Objective.SPEED:
                 time = math.inf if score.time_ratio is None else score.time_ratio
                 return time - self.spare(score.worst_db)
-            case Aim.SIZE:
+            case Objective.SIZE:
                 return float(score.size_bytes)
         return noise_of(score)
 
@@ -110,11 +110,11 @@ class Standing:
 
     def order(self, score: Score) -> tuple[float, float, float]:
         """Key by which scores are sorted, the best first."""
-        return self.lacks(score), self.worth(score), -score.worst_db
+        return self.violation_db(score), self.value(score), -score.worst_db
 
-    def noise_aim(self, score: Score) -> float:
+    def target_noise(self, score: Score) -> float:
         """Noise at which the bounds on accuracy are expected to be kept."""
-        return noise_of(score) * noise_at(self.lacking_db(score))
+        return noise_of(score) * noise_at(self.missing_db(score))
 
     def noise_allowed(self, score: Score) -> float:
         """Noise up to which they are expected to be kept, from a score that keeps them."""

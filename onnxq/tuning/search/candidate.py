@@ -1,4 +1,4 @@
-"""Position of a search: the mapping that it began with, and the moves from there; and points."""
+"""Candidate of a search: the mapping that it began with, and the changes from there; and points."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from onnxq.tuning.search.config_changes import form_in, with_form
-from onnxq.tuning.search.layers import by_kind
+from onnxq.tuning.search.layers import by_layer_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -14,57 +14,57 @@ if TYPE_CHECKING:
     from onnxq.operator import NodeForm
     from onnxq.qconfig import QConfigMapping
     from onnxq.tuning.scoring.score import Score
-    from onnxq.tuning.search.config_changes import WholeMove
-    from onnxq.tuning.search.quantization_groups import Unit
+    from onnxq.tuning.search.config_changes import ConfigChange
+    from onnxq.tuning.search.quantization_groups import QuantizationGroup
 
 
 @dataclass(frozen=True, slots=True)
-class FormMove:
-    """Another form of one unit.
+class PrecisionChange:
+    """Another form of one group.
 
     Attributes:
-        unit: nodes that take it together.
+        group: nodes that take it together.
         form: that they take.
     """
 
-    unit: Unit
+    group: QuantizationGroup
     form: NodeForm
 
 
 @dataclass(frozen=True)
-class Position:
-    """A mapping, as moves from the one that a search began with.
+class Candidate:
+    """A mapping, as changes from the one that a search began with.
 
     Attributes:
         start: names the form of every node.
-        units: that a search may move, in graph order.
-        forms: anchor -> form, of the units whose form is another one than in `start`.
-        whole: moves of the whole model, in order.
+        groups: that a search may change, in graph order.
+        forms: anchor -> form, of the groups whose form is another one than in `start`.
+        whole: changes of the whole model, in order.
         name: of `start`, in words; empty: as it was asked for.
     """
 
     start: QConfigMapping = field(repr=False)
-    units: tuple[Unit, ...] = field(repr=False)
+    groups: tuple[QuantizationGroup, ...] = field(repr=False)
     forms: Mapping[str, NodeForm] = field(default_factory=dict, hash=False)
-    whole: tuple[WholeMove, ...] = ()
+    whole: tuple[ConfigChange, ...] = ()
     name: str = ""
 
-    def form(self, unit: Unit) -> NodeForm:
-        """The form of a unit's anchor."""
-        return self.forms.get(unit.anchor.name) or form_in(self.start, unit)
+    def form(self, group: QuantizationGroup) -> NodeForm:
+        """The form of a group's anchor."""
+        return self.forms.get(group.anchor.name) or form_in(self.start, group)
 
-    def moved(self, moves: Iterable[FormMove]) -> Position:
-        """The position with these forms; the later one holds."""
+    def with_changes(self, changes: Iterable[PrecisionChange]) -> Candidate:
+        """The candidate with these forms; the later one holds."""
         forms = dict(self.forms)
-        for move in moves:
-            forms[move.unit.anchor.name] = move.form
-            if form_in(self.start, move.unit) is move.form:
-                del forms[move.unit.anchor.name]  # back to its nodes as they began
+        for change in changes:
+            forms[change.group.anchor.name] = change.form
+            if form_in(self.start, change.group) is change.form:
+                del forms[change.group.anchor.name]  # back to its nodes as they began
         return replace(self, forms=forms)
 
-    def also(self, *moves: WholeMove) -> Position:
-        """The position with these moves of the whole model."""
-        return replace(self, whole=(*self.whole, *moves))
+    def also(self, *changes: ConfigChange) -> Candidate:
+        """The candidate with these changes of the whole model."""
+        return replace(self, whole=(*self.whole, *changes))
 
     def node_forms(self, begun: Mapping[str, NodeForm | None]) -> dict[str, NodeForm | None]:
         """Node name -> its form; None: it is carried out inside of another one.
@@ -73,51 +73,53 @@ class Position:
             begun: forms that `start` gives, of every node.
         """
         found = dict(begun)
-        for unit in self.units:
-            form = self.forms.get(unit.anchor.name)
+        for group in self.groups:
+            form = self.forms.get(group.anchor.name)
             if form is not None:
-                found[unit.anchor.name] = form
-                found |= {other.name: other.runs_beside(form) for other in unit.others}
+                found[group.anchor.name] = form
+                found |= {other.name: other.runs_beside(form) for other in group.others}
         return found
 
     @property
     def mapping(self) -> QConfigMapping:
         """The qconfig."""
         mapping = self.start
-        for unit in self.units:
-            if unit.anchor.name in self.forms:
-                mapping = with_form(mapping, unit, self.forms[unit.anchor.name])
-        for move in self.whole:
-            mapping = move.applied(mapping)
+        for group in self.groups:
+            if group.anchor.name in self.forms:
+                mapping = with_form(mapping, group, self.forms[group.anchor.name])
+        for change in self.whole:
+            mapping = change.applied(mapping)
         return mapping
 
     @property
     def words(self) -> tuple[str, ...]:
-        """Where it began, unless as asked for, and the moves: "float: 3 x Conv, /a .. c".
+        """Where it began, unless as asked for, and the changes: "float: 3 x Conv, /a .. c".
 
-        Where fewer kinds do not have a form, these are named: "float: all but Gemm, /head".
+        Where fewer layer types do not have a form, these are named: "float: all but Gemm, /head".
         """
         found = [self.name] if self.name else []
-        moved = [unit for unit in self.units if unit.anchor.name in self.forms]
-        for form in dict.fromkeys(self.forms[unit.anchor.name] for unit in moved):
-            alike = by_kind(unit for unit in moved if self.forms[unit.anchor.name] is form)
-            others = by_kind(unit for unit in self.units if self.form(unit) is not form)
+        with_changes = [group for group in self.groups if group.anchor.name in self.forms]
+        for form in dict.fromkeys(self.forms[group.anchor.name] for group in with_changes):
+            alike = by_layer_type(
+                group for group in with_changes if self.forms[group.anchor.name] is form
+            )
+            others = by_layer_type(group for group in self.groups if self.form(group) is not form)
             if len(others) < len(alike) > 1:
-                names = " and ".join(group.name for group in others)
+                names = " and ".join(layers.name for layers in others)
                 found.append(f"{form.value}: all but {names}" if names else f"{form.value}: all")
             else:
-                found += [f"{form.value}: {group.name}" for group in alike]
-        return (*found, *(move.name for move in self.whole))
+                found += [f"{form.value}: {layers.name}" for layers in alike]
+        return (*found, *(change.name for change in self.whole))
 
 
 @dataclass(frozen=True)
-class Point:
-    """A position that was measured.
+class MeasuredCandidate:
+    """A candidate that was measured.
 
     Attributes:
-        position: of the search.
+        candidate: of the search.
         score: on its samples.
     """
 
-    position: Position
+    candidate: Candidate
     score: Score

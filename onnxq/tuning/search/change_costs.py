@@ -1,4 +1,4 @@
-"""Costs of moves of one unit from a position: share of float's time, or of its weights."""
+"""Costs of changes of one group from a candidate: share of float's time, or of its weights."""
 
 from __future__ import annotations
 
@@ -6,81 +6,87 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from onnxq.operator import NodeForm
-from onnxq.tuning.search.candidate import FormMove
+from onnxq.tuning.search.candidate import PrecisionChange
 
 if TYPE_CHECKING:
     from collections.abc import Container, Sequence
 
-    from onnxq.tuning.search.candidate import Position
-    from onnxq.tuning.search.quantization_groups import Unit
+    from onnxq.tuning.search.candidate import Candidate
+    from onnxq.tuning.search.quantization_groups import QuantizationGroup
 
-TimeOf = Callable[["Position"], "float | None"]
+TimeOf = Callable[["Candidate"], "float | None"]
 """Predicted time over float's, without a run; None: no times are known."""
-Costs = dict[FormMove, float]
-"""Cost of each move; negative where it saves some."""
+Costs = dict[PrecisionChange, float]
+"""Cost of each change; negative where it saves some."""
 FLOAT_BYTES = 4
 """Bytes of a weight in float; 1 in every other form."""
 
 
-def options_of(position: Position, closed: Container[tuple[str, NodeForm]]) -> list[FormMove]:
-    """Every move of one unit.
+def options_of(
+    candidate: Candidate, closed: Container[tuple[str, NodeForm]]
+) -> list[PrecisionChange]:
+    """Every change of one group.
 
     Args:
-        position: that they start from.
+        candidate: that they start from.
         closed: (anchor, form) of those that are left out.
     """
     return [
-        FormMove(unit, form)
-        for unit in position.units
-        for form in unit.forms
-        if form is not position.form(unit) and (unit.anchor.name, form) not in closed
+        PrecisionChange(group, form)
+        for group in candidate.groups
+        for form in group.forms
+        if form is not candidate.form(group) and (group.anchor.name, form) not in closed
     ]
 
 
-def times_alone(position: Position, options: Sequence[FormMove], time_of: TimeOf) -> Costs:
-    """Share of float's time that each move costs by itself."""
-    now = time_of(position)
-    return {move: _difference(now, time_of(position.moved([move]))) for move in options}
+def times_alone(candidate: Candidate, options: Sequence[PrecisionChange], time_of: TimeOf) -> Costs:
+    """Share of float's time that each change costs by itself."""
+    now = time_of(candidate)
+    return {
+        change: _difference(now, time_of(candidate.with_changes([change]))) for change in options
+    }
 
 
-def times_with_their_kind(
-    position: Position, options: Sequence[FormMove], time_of: TimeOf
+def times_with_their_layer_type(
+    candidate: Candidate, options: Sequence[PrecisionChange], time_of: TimeOf
 ) -> Costs:
-    """The same of moves that all units of a kind make at once: nothing changes between them."""
-    alike: dict[tuple[str, NodeForm], list[FormMove]] = {}
-    for move in options:
-        alike.setdefault((move.unit.kind, move.form), []).append(move)
-    now = time_of(position)
+    """The same of changes that all groups of a layer type make at once, without conversions."""
+    alike: dict[tuple[str, NodeForm], list[PrecisionChange]] = {}
+    for change in options:
+        alike.setdefault((change.group.layer_type, change.form), []).append(change)
+    now = time_of(candidate)
     found: Costs = {}
-    for moves in alike.values():
-        cost = _difference(now, time_of(position.moved(moves))) / len(moves)
-        found |= dict.fromkeys(moves, cost)
+    for changes in alike.values():
+        cost = _difference(now, time_of(candidate.with_changes(changes))) / len(changes)
+        found |= dict.fromkeys(changes, cost)
     return found
 
 
-def bytes_alone(position: Position, options: Sequence[FormMove]) -> Costs:
-    """Share of float's weights that each move costs."""
-    every = _float_bytes(position)
+def bytes_alone(candidate: Candidate, options: Sequence[PrecisionChange]) -> Costs:
+    """Share of float's weights that each change costs."""
+    every = _float_bytes(candidate)
 
-    def cost(move: FormMove) -> int:
-        return held_bytes(move.unit, move.form) - held_bytes(move.unit, position.form(move.unit))
+    def cost(change: PrecisionChange) -> int:
+        return held_bytes(change.group, change.form) - held_bytes(
+            change.group, candidate.form(change.group)
+        )
 
-    return {move: cost(move) / every for move in options}
-
-
-def share_of_bytes(position: Position) -> float:
-    """Bytes of the weights of units, over those in float."""
-    held = sum(held_bytes(unit, position.form(unit)) for unit in position.units)
-    return held / _float_bytes(position)
+    return {change: cost(change) / every for change in options}
 
 
-def held_bytes(unit: Unit, form: NodeForm) -> int:
-    """Bytes of the weights of a unit in that form."""
-    return unit.weights * (FLOAT_BYTES if form is NodeForm.FLOAT else 1)
+def share_of_bytes(candidate: Candidate) -> float:
+    """Bytes of the weights of groups, over those in float."""
+    held = sum(held_bytes(group, candidate.form(group)) for group in candidate.groups)
+    return held / _float_bytes(candidate)
 
 
-def _float_bytes(position: Position) -> int:
-    return max(FLOAT_BYTES * sum(unit.weights for unit in position.units), 1)
+def held_bytes(group: QuantizationGroup, form: NodeForm) -> int:
+    """Bytes of the weights of a group in that form."""
+    return group.weights * (FLOAT_BYTES if form is NodeForm.FLOAT else 1)
+
+
+def _float_bytes(candidate: Candidate) -> int:
+    return max(FLOAT_BYTES * sum(group.weights for group in candidate.groups), 1)
 
 
 def _difference(now: float | None, then: float | None) -> float:

@@ -1,4 +1,4 @@
-"""Moves of a search: values, each of which makes another qconfig of one that names every node."""
+"""Changes of a search: values, each of which makes another qconfig of one that names every node."""
 
 from __future__ import annotations
 
@@ -9,36 +9,36 @@ from onnxq.observers import NarrowRangeObserver
 from onnxq.operator import DynamicForm, NodeForm
 from onnxq.qconfig import QConfig, QConfigDynamic, onnxq_default_qconfig
 from onnxq.static.choosing.choices import dynamic_entry
-from onnxq.tuning.search.layers import Alike
+from onnxq.tuning.search.layers import Layers
 
 if TYPE_CHECKING:
     from onnxq.observers import ObserverSpec
     from onnxq.qconfig import Entry, QConfigMapping
-    from onnxq.tuning.search.quantization_groups import Unit
+    from onnxq.tuning.search.quantization_groups import QuantizationGroup
 
 DYNAMIC = {NodeForm.DYNAMIC: DynamicForm.INTEGER, NodeForm.STORED: DynamicForm.STORED}
 """Forms that a QConfigDynamic names."""
 
 
-def with_form(mapping: QConfigMapping, unit: Unit, form: NodeForm) -> QConfigMapping:
-    """The mapping in which a unit has that form; observers are those of the global entry."""
+def with_form(mapping: QConfigMapping, group: QuantizationGroup, form: NodeForm) -> QConfigMapping:
+    """The mapping in which a group has that form; observers are those of the global entry."""
     base = mapping.global_qconfig
     if not isinstance(base, QConfig):
         base = onnxq_default_qconfig
-    entries = {unit.anchor.name: _entry(base, form)}
-    entries |= {member.name: _entry(base, member.beside(form)) for member in unit.others}
+    entries = {group.anchor.name: _entry(base, form)}
+    entries |= {member.name: _entry(base, member.beside(form)) for member in group.others}
     return replace(mapping, nodes={**mapping.nodes, **entries})
 
 
-def form_in(mapping: QConfigMapping, unit: Unit) -> NodeForm:
-    """The form that a mapping names for a unit's anchor; that with most integers if it is open."""
-    entry = mapping.entry_for_node(unit.anchor.name, unit.anchor.op_type)
+def form_in(mapping: QConfigMapping, group: QuantizationGroup) -> NodeForm:
+    """The form that a mapping names for a group's anchor; that with most integers if it is open."""
+    entry = mapping.entry_for_node(group.anchor.name, group.anchor.op_type)
     if entry is None:
         return NodeForm.FLOAT
     if isinstance(entry, QConfigDynamic):
         stored = entry.form not in (None, DynamicForm.INTEGER)
         return NodeForm.STORED if stored else NodeForm.DYNAMIC
-    return entry.form or unit.coded
+    return entry.form or group.lowest_precision
 
 
 def _entry(base: QConfig, form: NodeForm) -> Entry:
@@ -47,8 +47,8 @@ def _entry(base: QConfig, form: NodeForm) -> Entry:
     return replace(base, form=form)
 
 
-class WholeMove(Protocol):
-    """Move of a model, or of a part of it, beside the forms of its nodes."""
+class ConfigChange(Protocol):
+    """Change of a model, or of a part of it, beside the forms of its nodes."""
 
     @property
     def name(self) -> str:
@@ -56,17 +56,17 @@ class WholeMove(Protocol):
 
     @property
     def aspect(self) -> str:
-        """Aspect that it decides on: of two moves of one aspect, one is taken."""
+        """Aspect that it decides on: of two changes of one aspect, one is taken."""
 
     def applied(self, mapping: QConfigMapping) -> QConfigMapping:
         """Another mapping."""
 
 
-class EntryMove(WholeMove, Protocol):
-    """Move that changes entries, each by itself, so that it can be one of some nodes alone."""
+class EntryChange(ConfigChange, Protocol):
+    """Change that changes entries, each by itself, so that it can be one of some nodes alone."""
 
     def changed(self, entry: Entry, base: Entry) -> Entry:
-        """The entry with the move, where it has what the global entry, `base`, has."""
+        """The entry with the change, where it has what the global entry, `base`, has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,44 +144,44 @@ def is_per_channel(spec: ObserverSpec) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Within:
-    """Move of some units alone.
+class PartialChange:
+    """Change of some groups alone.
 
     Attributes:
-        move: of a whole model.
-        units: that have it.
+        change: of a whole model.
+        groups: that have it.
     """
 
-    move: EntryMove
-    units: tuple[Unit, ...]
+    change: EntryChange
+    groups: tuple[QuantizationGroup, ...]
 
     @property
     def name(self) -> str:
         """Name that a user understands."""
-        return f"{self.move.name}: {Alike(self.units).name}"
+        return f"{self.change.name}: {Layers(self.groups).name}"
 
     @property
     def aspect(self) -> str:
-        """The move's."""
-        return self.move.aspect
+        """The change's."""
+        return self.change.aspect
 
     def applied(self, mapping: QConfigMapping) -> QConfigMapping:
-        """The mapping with the move in the entries of these units."""
+        """The mapping with the change in the entries of these groups."""
         nodes = dict(mapping.nodes)
-        for name in Alike(self.units).group.nodes:
+        for name in Layers(self.groups).node_group.nodes:
             if name in nodes:
-                nodes[name] = self.move.changed(nodes[name], mapping.global_qconfig)
+                nodes[name] = self.change.changed(nodes[name], mapping.global_qconfig)
         return replace(mapping, nodes=nodes)
 
 
-def _everywhere(move: EntryMove, mapping: QConfigMapping) -> QConfigMapping:
+def _everywhere(change: EntryChange, mapping: QConfigMapping) -> QConfigMapping:
     base = mapping.global_qconfig
-    nodes = {name: move.changed(entry, base) for name, entry in mapping.nodes.items()}
-    return replace(mapping, global_qconfig=move.changed(base, base), nodes=nodes)
+    nodes = {name: change.changed(entry, base) for name, entry in mapping.nodes.items()}
+    return replace(mapping, global_qconfig=change.changed(base, base), nodes=nodes)
 
 
 @dataclass(frozen=True, slots=True)
-class ImproveMove:
+class AlgorithmChange:
     """Improvement of the weights, which judges itself layer by layer (see onnxq.improve).
 
     Attributes:

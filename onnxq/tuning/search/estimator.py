@@ -1,154 +1,222 @@
-"""Estimates of what a move changes: noise from the sensitivity, corrected by each measurement.
+"""Estimator of candidates that were not measured: their noise, their time, the best of them.
 
-Noises of units add up, but moves take away less than their sum says: an activation stays rounded as
-long as one of its neighbours is in codes, which was counted with each of them, and those that look
-best are those whose noise was guessed too high (or, left in codes, too low). So
-
-    noise(position) = met * (sum / sum where it was met) ** delivered
-
-where `delivered` is the share of the decibels that batches brought, of those that the sums had
-promised: 1 at first. What was measured is met, and all in float has no noise, whatever it is. What
-it does not explain is put down to the units of the batch.
+What a form costs depends on the forms around it, so that a network is often stuck between two good
+ways to run it: each of its layer types would lose by changing alone. So whole policies are looked
+at beside the candidate at hand (everything that can with float results, dynamic, stored, in float,
+in integers), and from each of them layer types change one by one as long as that helps.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from onnxq.core.allotment import Allotment, Option
+from onnxq.dynamic.dynamic_decision import Objective
 from onnxq.operator import NodeForm
-from onnxq.tuning.scoring.objective_function import noise_of
+from onnxq.tuning.scoring.objective_function import DB_OF_TIME
+from onnxq.tuning.search.candidate import PrecisionChange
+from onnxq.tuning.search.change_costs import (
+    bytes_alone,
+    options_of,
+    share_of_bytes,
+    times_alone,
+    times_with_their_layer_type,
+)
+from onnxq.tuning.search.layers import by_layer_type
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
-    from onnxq.tuning.scoring.score import Score
-    from onnxq.tuning.search.candidate import FormMove, Point, Position
-    from onnxq.tuning.search.quantization_groups import Unit
+    from onnxq.tuning.scoring.objective_function import ObjectiveFunction
+    from onnxq.tuning.search.candidate import Candidate, MeasuredCandidate
+    from onnxq.tuning.search.change_costs import Costs, TimeOf
+    from onnxq.tuning.search.layers import Layers
+    from onnxq.tuning.search.noise_estimates import NoiseEstimates
+    from onnxq.tuning.search.quantization_groups import QuantizationGroup
 
-NOISE_OF_FORM = {
-    NodeForm.INTEGER: 1.0,
-    NodeForm.FLOAT_RESULT: 0.3,
-    NodeForm.DYNAMIC: 0.25,
-    NodeForm.STORED: 0.1,
-    NodeForm.FLOAT: 0.0,
-}
-"""Noise of a unit over that with codes on both sides, before anything is measured: results that are
-not rounded give 5.7 dB on models/transformer, dynamic ranges 6 (scripts/bench_defaults.md); weights
-of 8 bits alone are left in the others."""
-MOST_CORRECTION = 30.0
-"""Factor by which one measurement may correct an estimate: more is the neighbours' doing."""
-LEAST_DELIVERED = 0.25
-"""Share of the promised decibels that the next batch is expected to bring at least: behind one that
-brought nothing, other units than its own are chosen."""
-LEAST_SHARE = 1e-9
-"""Noise of a unit whose error is too small to be measured, as a share of the numbers' power."""
+TRIES = 3
+"""Times that a candidate within a time is looked for, each within what the last one was late."""
+SWEEPS = 3
+"""Times that all layer types are gone through, at most: two are the rule."""
+POLICIES = (
+    NodeForm.FLOAT,
+    NodeForm.FLOAT_RESULT,
+    NodeForm.DYNAMIC,
+    NodeForm.STORED,
+    NodeForm.INTEGER,
+)
+"""Forms of the policies: groups that cannot take one stay in float."""
 
 
-@dataclass
-class Estimates:
-    """Noise of each unit, which measurements correct.
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """Expectation of a candidate.
 
     Attributes:
-        noise: anchor -> noise at the worst output with the unit alone in its form with the most
-            integers.
+        violation_db: of the goal, in decibels.
+        value: that the goal wants least: of a time or a size, the share of float's.
+        noise: at the worst output.
     """
 
-    noise: dict[str, float]
-    _scale: float = field(default=1.0)  # of all, so that the last measurement is met
-    _met: float = field(default=0.0)  # that measurement
-    _promised: float = field(default=0.0)  # by sums of units, of all batches: logarithms
-    _brought: float = field(default=0.0)
-
-    def of(self, unit: Unit, form: NodeForm) -> float:
-        """Noise of a unit in that form."""
-        alone = max(self.noise.get(unit.anchor.name, 0.0), LEAST_SHARE)
-        relative = NOISE_OF_FORM[form] / NOISE_OF_FORM[unit.coded]
-        return self._scale * alone * relative
-
-    def total(self, position: Position) -> float:
-        """Noise of a model; errors that do not know of each other add up."""
-        found = self._sum(position)
-        return self._met * math.pow(found / self._met, self._delivered) if self._met else found
-
-    def sum_for(self, noise: float) -> float:
-        """Sum over units at which a model is expected to have that noise: `total`, reversed."""
-        return self._met * math.pow(noise / self._met, 1 / self._delivered) if self._met else noise
+    violation_db: float
+    value: float
+    noise: float
 
     @property
-    def _delivered(self) -> float:
-        if not self._promised:
-            return 1.0
-        return min(max(self._brought / self._promised, LEAST_DELIVERED), 1.0)
-
-    def _sum(self, position: Position) -> float:
-        return sum(self.of(unit, position.form(unit)) for unit in position.units)
-
-    def gain(self, position: Position, move: FormMove) -> float:
-        """Noise that a move takes away; negative where it adds some."""
-        return self.of(move.unit, position.form(move.unit)) - self.of(move.unit, move.form)
-
-    def meet(self, position: Position, score: Score) -> None:
-        """Scales all estimates so that they give what was measured."""
-        total = self._sum(position)
-        if total > 0:
-            self._met = max(noise_of(score), LEAST_SHARE)
-            self._scale *= self._met / total
-
-    def learn(self, point: Point, moves: Sequence[FormMove], after: Score) -> None:
-        """Learns what share of the promised decibels a batch of moves brought.
-
-        Args:
-            point: where the batch began, whose score `meet` has met.
-            moves: the batch, of which nothing was measured before.
-            after: score with them.
-        """
-        now = self._sum(point.position)
-        then = max(self._sum(point.position.moved(moves)), LEAST_SHARE)
-        if then < now:
-            promised = math.log(now / then)
-            brought = math.log(noise_of(point.score) / noise_of(after))
-            self._promised += promised
-            self._brought += min(max(brought, 0.0), promised)
-
-    def correct(self, point: Point, moves: Sequence[FormMove], after: Score) -> None:
-        """Corrects the units of a batch of moves by what the batch changed.
-
-        Args:
-            point: where the batch began, whose score `meet` has met.
-            moves: the batch.
-            after: score with them.
-        """
-        begun = point.position
-        expected = self.total(begun) - self.total(begun.moved(moves))
-        found = noise_of(point.score) - noise_of(after)
-        if expected == 0:
-            return
-        factor = max(found / expected, 1 / MOST_CORRECTION)
-        self._multiply((move.unit for move in moves), min(factor, MOST_CORRECTION))
-
-    def _multiply(self, units: Iterable[Unit], factor: float) -> None:
-        for unit in units:
-            name = unit.anchor.name
-            self.noise[name] = max(self.noise.get(name, 0.0), LEAST_SHARE) * factor
+    def order(self) -> tuple[float, float, float]:
+        """Key by which expectations are sorted, the best first."""
+        return round(self.violation_db, 1), round(self.value, 3), self.noise
 
 
-def spread(costs: Mapping[str, float], groups: Mapping[str, Sequence[Unit]]) -> dict[str, float]:
-    """Noise of each unit, where that of groups was measured: equal parts.
+@dataclass(frozen=True)
+class Estimator:
+    """Expectations from one point on.
 
-    A unit of none that was measured has the mean of the others: nobody knows it to be quiet.
-
-    Args:
-        costs: name of a group -> noise; of a part of another group, too, which then counts.
-        groups: name of a group -> units; parts behind what they are parts of.
+    Attributes:
+        point: that was measured.
+        objective: what is wanted.
+        estimates: of the noise of each group.
+        time_of: predicts times.
     """
-    found: dict[str, float] = {}
-    for name, units in groups.items():
-        if name in costs:
-            found |= {unit.anchor.name: costs[name] / len(units) for unit in units}
-    if not found:
-        return found
-    mean = sum(found.values()) / len(found)
-    every = [unit.anchor.name for units in groups.values() for unit in units]
-    return dict.fromkeys(every, mean) | found
+
+    point: MeasuredCandidate
+    objective: ObjectiveFunction
+    estimates: NoiseEstimates
+    time_of: TimeOf
+
+    def expected(self, candidate: Candidate) -> Expected:
+        """Expectation of a candidate."""
+        goal, noise = self.objective.goal, self.estimates.total(candidate)
+        time = self.time_of(candidate)
+        time = self.point.score.time_ratio if time is None else time
+        late = max(0.0, (time or 0.0) - (goal.max_time or math.inf))
+        violation_db = DB_OF_TIME * late
+        if noise > self._allowed:
+            violation_db += 10 * math.log10(noise / self._allowed)
+        if self._wants_quiet:
+            return Expected(violation_db, 10 * math.log10(max(noise, 1e-30)) / 100, noise)
+        if goal.objective is Objective.SIZE:
+            return Expected(violation_db, share_of_bytes(candidate), noise)
+        db = -10 * math.log10(max(noise, 1e-30))
+        return Expected(violation_db, (time or 0.0) - self.objective.spare(db), noise)
+
+    @property
+    def _wants_quiet(self) -> bool:
+        """Whether less noise is better, whatever there is."""
+        return self.objective.goal.objective is Objective.ACCURACY or math.isinf(self._allowed)
+
+    @property
+    def _allowed(self) -> float:
+        """Noise up to which accuracy is enough."""
+        score, objective = self.point.score, self.objective
+        if objective.missing_db(score):
+            return objective.target_noise(score)
+        if not objective.bounds_accuracy and objective.excess_time(score):
+            return math.inf
+        return max(objective.noise_allowed(score), self.estimates.total(self.point.candidate))
+
+    def best(self, closed: set[tuple[str, NodeForm]]) -> Candidate:
+        """The candidate that is expected to be best, of those that layer types can reach.
+
+        Args:
+            closed: (anchor, form) of changes that were tried alone, for nothing.
+        """
+        here = self.point.candidate
+        layer_types = by_layer_type(here.groups)
+        best, order = here, self.expected(here).order
+        for begin in (here, *(_policy(here, form, closed) for form in POLICIES)):
+            found, expected = self._swept(begin, layer_types, closed)
+            if expected.order < order:
+                best, order = found, expected.order
+        for found in (*self._allotted(here, closed), *self._allotted(best, closed)):
+            expected = self.expected(found)
+            if expected.order < order:
+                best, order = found, expected.order
+        return best
+
+    def _allotted(
+        self, candidate: Candidate, closed: set[tuple[str, NodeForm]]
+    ) -> Iterator[Candidate]:
+        """Best candidates of all, where costs of changes from that one add up.
+
+        They do not, where conversions come and go: one that is late is looked for once more within
+        less.
+        """
+        options = options_of(candidate, closed)
+        if self.objective.goal.objective is Objective.SIZE and not self._wants_quiet:
+            yield self._taken(candidate, options, bytes_alone(candidate, options), math.inf)
+            return
+        now, most = self.time_of(candidate), self.objective.goal.max_time or math.inf
+        if now is None:
+            return
+        for price in (times_alone, times_with_their_layer_type):
+            costs, room = price(candidate, options, self.time_of), most - now
+            for _ in range(TRIES):
+                found = self._taken(candidate, options, costs, room)
+                yield found
+                late = (self.time_of(found) or 0.0) - most
+                if late <= 0:
+                    break
+                room -= late
+
+    def _taken(
+        self, candidate: Candidate, options: Sequence[PrecisionChange], costs: Costs, room: float
+    ) -> Candidate:
+        """The candidate with the best changes: the quietest that add so much, else the cheapest."""
+        by_unit: dict[QuantizationGroup, list[PrecisionChange]] = {
+            group: [PrecisionChange(group, candidate.form(group))] for group in candidate.groups
+        }
+        for change in options:
+            by_unit[change.group].append(change)
+        things = [
+            [Option(costs.get(m, 0.0), self.estimates.of(m.group, m.form)) for m in changes]
+            for changes in by_unit.values()
+        ]
+        allotment = Allotment(things)
+        quiet = self._wants_quiet
+        allowed = self.estimates.sum_for(self._allowed)
+        taken = allotment.quietest(room) if quiet else allotment.cheapest(allowed)
+        return candidate.with_changes(
+            changes[i] for changes, i in zip(by_unit.values(), taken, strict=True)
+        )
+
+    def _swept(
+        self, candidate: Candidate, layer_types: Sequence[Layers], closed: set[tuple[str, NodeForm]]
+    ) -> tuple[Candidate, Expected]:
+        """The candidate after each layer type took the form that is best for it."""
+        expected = self.expected(candidate)
+        for _ in range(SWEEPS):
+            before = candidate
+            for layer_type in layer_types:
+                for form in layer_type.groups[0].forms:
+                    changes = [
+                        PrecisionChange(group, form)
+                        for group in layer_type.groups
+                        if candidate.form(group) is not form
+                        and (group.anchor.name, form) not in closed
+                    ]
+                    then = candidate.with_changes(changes)
+                    if changes and (found := self.expected(then)).order < expected.order:
+                        candidate, expected = then, found
+            if candidate is before:
+                break
+        return candidate, expected
+
+
+def _policy(candidate: Candidate, form: NodeForm, closed: set[tuple[str, NodeForm]]) -> Candidate:
+    """The candidate in which each group has the form, where it can and has weights; else float.
+
+    Where both are closed, it keeps the form that it has.
+    """
+
+    def chosen(group: QuantizationGroup) -> NodeForm:
+        fits = form in group.forms and (group.weights > 0 or form is NodeForm.INTEGER)
+        ways = (form, NodeForm.FLOAT) if fits else (NodeForm.FLOAT,)
+        opened = (way for way in ways if (group.anchor.name, way) not in closed)
+        return next(opened, candidate.form(group))
+
+    return candidate.with_changes(
+        PrecisionChange(group, chosen(group)) for group in candidate.groups
+    )

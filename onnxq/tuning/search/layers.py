@@ -1,7 +1,7 @@
-"""Groups of units that are measured together: layers of one kind first, then parts of a kind.
+"""Layers that are measured together: those of one layer type, or a part of these.
 
-A network of a hundred layers has a handful of kinds, so that a handful of passes tells which kind
-costs what. Parts of the dearest kinds are measured next, in graph order.
+A network of a hundred layers has a handful of layer types, so that a handful of passes tells which
+layer type costs what. Parts of the dearest layer types are measured next, in graph order.
 """
 
 from __future__ import annotations
@@ -16,93 +16,94 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from onnxq.operator import NodeForm
-    from onnxq.tuning.search.quantization_groups import Unit
+    from onnxq.tuning.search.quantization_groups import QuantizationGroup
 
 SEPARATORS = "/._"
 """Characters behind which exporters begin another part of a name."""
 MOST_PARTS = 16
-"""Parts that are measured beside the kinds: each is a pass over a few samples."""
+"""Parts that are measured beside the layer types: each is a pass over a few samples."""
 PARTS_OF_ONE = 4
-"""Parts that a kind is measured in at once."""
+"""Parts that a layer type is measured in at once."""
 LEAST_SHARE = 0.02
-"""Share of all noise below which the parts of a kind are not worth a look."""
+"""Share of all noise below which the parts of a layer type are not worth a look."""
 
 
 @dataclass(frozen=True, slots=True)
-class Alike:
-    """Units of one kind, in graph order; at least one."""
+class Layers:
+    """Quantization groups of one layer type, in graph order; at least one."""
 
-    units: tuple[Unit, ...]
+    groups: tuple[QuantizationGroup, ...]
 
     @property
     def name(self) -> str:
         """Name that a user understands: "Conv + Relu, /stem/conv", "4 x Gemm, /head/a .. d"."""
-        first, last = self.units[0], self.units[-1]
-        if len(self.units) == 1:
-            return f"{first.kind}, {first.anchor.name}"
+        first, last = self.groups[0], self.groups[-1]
+        if len(self.groups) == 1:
+            return f"{first.layer_type}, {first.anchor.name}"
         common = _beginning(first.anchor.name, last.anchor.name)
         end = max(common.rfind(separator) for separator in SEPARATORS) + 1
-        return f"{len(self.units)} x {first.kind}, {first.anchor.name} .. {last.anchor.name[end:]}"
+        ends = f"{first.anchor.name} .. {last.anchor.name[end:]}"
+        return f"{len(self.groups)} x {first.layer_type}, {ends}"
 
     @property
     def weights(self) -> int:
         """Numbers in the constants of their anchors."""
-        return sum(unit.weights for unit in self.units)
+        return sum(group.weights for group in self.groups)
 
     @property
-    def group(self) -> NodeGroup:
+    def node_group(self) -> NodeGroup:
         """The nodes, as what they cost is measured of them."""
-        nodes = tuple(member.name for unit in self.units for member in unit.members)
+        nodes = tuple(member.name for group in self.groups for member in group.members)
         return NodeGroup(self.name, nodes)
 
-    def parts(self, count: int) -> tuple[Alike, ...]:
-        """The group in that many parts of about one length, in graph order; fewer of few units."""
-        count = min(count, len(self.units))
-        ends = [len(self.units) * part // count for part in range(count + 1)]
-        return tuple(Alike(self.units[begin:end]) for begin, end in pairwise(ends))
+    def parts(self, count: int) -> tuple[Layers, ...]:
+        """The layers in that many parts of about one length, in graph order."""
+        count = min(count, len(self.groups))
+        ends = [len(self.groups) * part // count for part in range(count + 1)]
+        return tuple(Layers(self.groups[begin:end]) for begin, end in pairwise(ends))
 
 
-def by_kind(units: Iterable[Unit]) -> tuple[Alike, ...]:
-    """One group for each kind of units and forms that they can take, by first appearance."""
-    found: dict[tuple[str, tuple[NodeForm, ...]], list[Unit]] = {}
-    for unit in units:
-        found.setdefault((unit.kind, unit.forms), []).append(unit)
-    return tuple(Alike(tuple(alike)) for alike in found.values())
+def by_layer_type(groups: Iterable[QuantizationGroup]) -> tuple[Layers, ...]:
+    """The layers of each layer type, which can take the same forms, by first appearance."""
+    found: dict[tuple[str, tuple[NodeForm, ...]], list[QuantizationGroup]] = {}
+    for group in groups:
+        found.setdefault((group.layer_type, group.forms), []).append(group)
+    return tuple(Layers(tuple(alike)) for alike in found.values())
 
 
-def apart(groups: Iterable[Alike], noise: Mapping[str, float]) -> tuple[Alike, ...]:
-    """Groups that share no unit, the dearest first: parts in place of what they are parts of.
+def apart(layer_sets: Iterable[Layers], noise: Mapping[str, float]) -> tuple[Layers, ...]:
+    """Groups that share no group, the dearest first: parts in place of what they are parts of.
 
     Args:
-        groups: that were measured; parts behind what they are parts of.
-        noise: name of a group -> what it has; those without are left out.
+        layer_sets: that were measured; parts behind what they are parts of.
+        noise: name of a layers -> what it has; those without are left out.
     """
-    known = [group for group in groups if group.name in noise]
+    known = [layers for layers in layer_sets if layers.name in noise]
     seen: set[str] = set()
-    found: list[Alike] = []
-    for group in reversed(known):  # parts first
-        anchors = {unit.anchor.name for unit in group.units}
+    found: list[Layers] = []
+    for layers in reversed(known):  # parts first
+        anchors = {group.anchor.name for group in layers.groups}
         if seen.isdisjoint(anchors):
-            found.append(group)
+            found.append(layers)
             seen |= anchors
-    return tuple(sorted(found, key=lambda group: -noise[group.name]))
+    return tuple(sorted(found, key=lambda layers: -noise[layers.name]))
 
 
-def dearest_parts(groups: Iterable[Alike], noise: Mapping[str, float]) -> tuple[Alike, ...]:
-    """Parts of the groups with the most noise, which are measured next.
+def dearest_parts(layer_sets: Iterable[Layers], noise: Mapping[str, float]) -> tuple[Layers, ...]:
+    """Parts of the layer_sets with the most noise, which are measured next.
 
     Args:
-        groups: that were measured.
-        noise: name of a group -> what it has.
+        layer_sets: that were measured.
+        noise: name of a layers -> what it has.
     """
-    known = [group for group in groups if group.name in noise and len(group.units) > 1]
+    known = [layers for layers in layer_sets if layers.name in noise and len(layers.groups) > 1]
     least = LEAST_SHARE * sum(noise.values())
-    dear = [group for group in known if noise[group.name] >= least]
-    dear.sort(key=lambda group: -noise[group.name])
-    found: list[Alike] = []
-    for group in dear:
+    dear = [layers for layers in known if noise[layers.name] >= least]
+    dear.sort(key=lambda layers: -noise[layers.name])
+    found: list[Layers] = []
+    for layers in dear:
         if len(found) + PARTS_OF_ONE <= MOST_PARTS:
-            found += group.parts(PARTS_OF_ONE)
+            found += layers.parts(PARTS_OF_ONE)
     return tuple(found)
 
 

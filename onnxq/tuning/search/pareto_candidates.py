@@ -1,4 +1,4 @@
-"""Finalists of a search: whole models beside the float model, in turns, for the time that counts.
+"""Pareto candidates of a search: whole models, timed in turns with the float model.
 
 Predicted times add up from nodes; they order a search, and are some hundredths off. What a goal
 says of time is judged on whole runs, each of them once: they are kept in the journal.
@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, ClassVar, Self
 import numpy as np
 
 from onnxq.core.saved import Saved
+from onnxq.dynamic.dynamic_decision import Objective
 from onnxq.operator import NodeForm
 from onnxq.tuning.evaluating.timed_runs import one_row, whole_times
 from onnxq.tuning.evaluation.evaluations import key_of
-from onnxq.tuning.scoring.goal import Aim
 from onnxq.tuning.timing.time_model import IN_FLOAT
 
 if TYPE_CHECKING:
@@ -25,18 +25,18 @@ if TYPE_CHECKING:
     from onnxq.qconfig import QConfigMapping
     from onnxq.tuning.evaluation.evaluator import Evaluator
     from onnxq.tuning.evaluation.journal import Journal
-    from onnxq.tuning.scoring.objective_function import Standing
-    from onnxq.tuning.search.candidate import Point, Position
-    from onnxq.tuning.search.local_search import Found
+    from onnxq.tuning.scoring.objective_function import ObjectiveFunction
+    from onnxq.tuning.search.candidate import Candidate, MeasuredCandidate
+    from onnxq.tuning.search.local_search import SearchResult
 
 TIMED = "timed"
 """Kind of the records in the journal."""
 MOST = 4
 """Points that are timed, of those that were found."""
 SITTINGS = 2
-"""Times that finalists are chosen: those that turn out slower make room for others."""
+"""Times that pareto_candidates are chosen: those that turn out slower make room for others."""
 RESERVES = (NodeForm.FLOAT, NodeForm.STORED)
-"""Forms that all units can take together without a loss of time: kernels are the float model's."""
+"""Forms that all groups can take together without a loss of time: kernels are the float model's."""
 
 
 @dataclass(frozen=True)
@@ -99,90 +99,96 @@ class Clock:
         found = [self.journal.find(TIMED, key_of(mapping), WholeTime) for mapping in mappings]
         return [each for each in found if each is not None]
 
-    def timed(self, points: Sequence[Point]) -> list[Point]:
+    def timed(self, points: Sequence[MeasuredCandidate]) -> list[MeasuredCandidate]:
         """The points, each with the time of its whole runs in its score."""
-        times = self.times([point.position.mapping for point in points])
+        times = self.times([point.candidate.mapping for point in points])
         return [
             replace(point, score=point.score.timed(each.ratio, (each.low, each.high)))
             for point, each in zip(points, times, strict=True)
         ]
 
 
-def judged(found: Found, clock: Clock, standing: Standing) -> Found:
+def judged(found: SearchResult, clock: Clock, objective: ObjectiveFunction) -> SearchResult:
     """The same search with the best by times of whole runs; each file once, as it was found first.
 
     Times of one file differ from run to run, and would choose among its mappings.
     """
-    points: dict[tuple[object, ...], Point] = {}
+    points: dict[tuple[object, ...], MeasuredCandidate] = {}
     for point in found.points:
         points.setdefault(point.score.likeness, point)
     for _ in range(SITTINGS):
-        for point in clock.timed(finalists(list(points.values()), standing)):
+        for point in clock.timed(pareto_candidates(list(points.values()), objective)):
             points[point.score.likeness] = point
     timed = [point for point in points.values() if point.score.time_range is not None]
-    fastest = min(timed, key=lambda point: standing.order(point.score))
-    best = _stored_as_fast(_quietest_as_fast(fastest, timed, standing), timed, standing)
+    fastest = min(timed, key=lambda point: objective.order(point.score))
+    best = _stored_as_fast(_quietest_as_fast(fastest, timed, objective), timed, objective)
     return replace(found, points=tuple(points.values()), best=best)
 
 
-def best_predicted(points: Sequence[Point], standing: Standing) -> Point:
+def best_predicted(
+    points: Sequence[MeasuredCandidate], objective: ObjectiveFunction
+) -> MeasuredCandidate:
     """The best of the points where predicted times are all there is."""
-    fastest = min(points, key=lambda point: standing.order(point.score))
-    return _stored_as_fast(fastest, points, standing)
+    fastest = min(points, key=lambda point: objective.order(point.score))
+    return _stored_as_fast(fastest, points, objective)
 
 
-def _quietest_as_fast(fastest: Point, timed: Sequence[Point], standing: Standing) -> Point:
+def _quietest_as_fast(
+    fastest: MeasuredCandidate, timed: Sequence[MeasuredCandidate], objective: ObjectiveFunction
+) -> MeasuredCandidate:
     """The most accurate of the points in the same forms that are not known to take longer.
 
     Where forms are the same, intervals that meet tell no times apart: no accuracy is paid for what
     may be the clock's doing.
     """
-    if standing.goal.objective is not Aim.SPEED:
+    if objective.goal.objective is not Objective.SPEED:
         return fastest
-    most, lacks = _interval(fastest)[1], standing.lacks(fastest.score)
+    most, violation_db = _interval(fastest)[1], objective.violation_db(fastest.score)
     alike = [
         point
         for point in timed
-        if point.position.start == fastest.position.start
-        and point.position.forms == fastest.position.forms
+        if point.candidate.start == fastest.candidate.start
+        and point.candidate.forms == fastest.candidate.forms
         and _interval(point)[0] <= most
-        and standing.lacks(point.score) <= lacks
+        and objective.violation_db(point.score) <= violation_db
     ]
     return min(alike, key=_accuracy_then_cost)
 
 
-def _accuracy_then_cost(point: Point) -> tuple[float, ...]:
+def _accuracy_then_cost(point: MeasuredCandidate) -> tuple[float, ...]:
     """Key that sorts by accuracy, the best first; of equals, by time and size."""
     score = point.score
     return -score.metric, -score.worst_db, score.time_ratio or math.inf, score.size_bytes
 
 
-def _stored_as_fast(best: Point, timed: Sequence[Point], standing: Standing) -> Point:
+def _stored_as_fast(
+    best: MeasuredCandidate, timed: Sequence[MeasuredCandidate], objective: ObjectiveFunction
+) -> MeasuredCandidate:
     """The smallest point that computes in float as the best does, and is not known to take longer.
 
     Stored weights are unpacked when the model is loaded, and kernels are the float model's: a time
     that tells such models apart is the clock's doing, and the float model again is four times as
     large for nothing. Without a bound on accuracy nobody said what they may lose.
     """
-    is_speed = standing.goal.objective is Aim.SPEED
-    if not (is_speed and standing.bounds_accuracy and _computes_in_float(best)):
+    is_speed = objective.goal.objective is Objective.SPEED
+    if not (is_speed and objective.bounds_accuracy and _computes_in_float(best)):
         return best
-    most, lacks = _interval(best)[1], standing.lacks(best.score)
+    most, violation_db = _interval(best)[1], objective.violation_db(best.score)
     alike = [
         point
         for point in timed
         if _computes_in_float(point)
         and _interval(point)[0] <= most
-        and standing.lacks(point.score) <= lacks
+        and objective.violation_db(point.score) <= violation_db
     ]
     return min(alike, key=lambda point: point.score.size_bytes)
 
 
-def _computes_in_float(point: Point) -> bool:
-    return all(point.position.form(unit) in IN_FLOAT for unit in point.position.units)
+def _computes_in_float(point: MeasuredCandidate) -> bool:
+    return all(point.candidate.form(group) in IN_FLOAT for group in point.candidate.groups)
 
 
-def _interval(point: Point) -> tuple[float, float]:
+def _interval(point: MeasuredCandidate) -> tuple[float, float]:
     """Bounds of its time; both are the prediction where it was not timed."""
     score = point.score
     if score.time_range is not None:
@@ -191,28 +197,31 @@ def _interval(point: Point) -> tuple[float, float]:
     return ratio, ratio
 
 
-def finalists(points: Sequence[Point], standing: Standing) -> list[Point]:
+def pareto_candidates(
+    points: Sequence[MeasuredCandidate], objective: ObjectiveFunction
+) -> list[MeasuredCandidate]:
     """Points that may be the best: those that are as far as is known, and the first."""
-    ordered = sorted(points, key=lambda point: standing.order(point.score))
+    ordered = sorted(points, key=lambda point: objective.order(point.score))
     chosen = [*ordered[:MOST], points[0]]
-    return list({key_of(point.position.mapping): point for point in chosen}.values())
+    return list({key_of(point.candidate.mapping): point for point in chosen}.values())
 
 
-def reserves(position: Position) -> list[Position]:
-    """Positions that are as fast as float, or nearly: all in float, all weights stored."""
-    every = [_all_in(position, form) for form in RESERVES]
+def reserves(candidate: Candidate) -> list[Candidate]:
+    """Candidates that are as fast as float, or nearly: all in float, all weights stored."""
+    every = [_all_in(candidate, form) for form in RESERVES]
     return list({key_of(each.mapping): each for each in every}.values())
 
 
-def stored_reserve(position: Position) -> list[Position]:
-    """The position with all weights stored; none where no unit can."""
-    stored = _all_in(position, NodeForm.STORED)
+def stored_reserve(candidate: Candidate) -> list[Candidate]:
+    """The candidate with all weights stored; none where no group can."""
+    stored = _all_in(candidate, NodeForm.STORED)
     return [stored] if NodeForm.STORED in stored.forms.values() else []
 
 
-def _all_in(position: Position, form: NodeForm) -> Position:
-    """All units with all of their nodes, of which some may have begun in another form."""
+def _all_in(candidate: Candidate, form: NodeForm) -> Candidate:
+    """All groups with all of their nodes, of which some may have begun in another form."""
     forms = {
-        unit.anchor.name: form if form in unit.forms else NodeForm.FLOAT for unit in position.units
+        group.anchor.name: form if form in group.forms else NodeForm.FLOAT
+        for group in candidate.groups
     }
-    return replace(position, whole=(), forms=forms)
+    return replace(candidate, whole=(), forms=forms)

@@ -9,16 +9,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from onnxq.tuning.scoring.score import Score
-    from onnxq.tuning.search.candidate import Point
+    from onnxq.tuning.search.candidate import MeasuredCandidate
 
 
-def front_of(points: Iterable[Point]) -> tuple[Point, ...]:
+def front_of(points: Iterable[MeasuredCandidate]) -> tuple[MeasuredCandidate, ...]:
     """The Pareto front in metric, time and size, the most accurate first; of equals, the first.
 
     Args:
         points: models that were measured, in the order in which they were.
     """
-    kept: list[Point] = []
+    kept: list[MeasuredCandidate] = []
     for point in points:
         if any(_covers(other.score, point.score) for other in kept):
             continue

@@ -1,10 +1,11 @@
-"""Units of a model: nodes that take a form together, and the forms that they can take.
+"""Quantization groups of a model: nodes that take a form together, and their forms.
 
-A unit is a node that computes (Conv, MatMul, LSTM), what its integer kernel carries out besides
-(a bias, a Relu), and the cheap nodes behind it that only pay on codes beside it (sums, shapes,
+A group is a node that computes (Conv, MatMul, LSTM), what its integer kernel carries out besides (a
+bias, a Relu), and the cheap nodes behind it that only pay on codes beside it (sums, shapes,
 squares): apart, their conversions would cost what they save. Where a search begins with one of
-these in another form than its unit would have it in (squares in float behind a Conv in integers, a
-Transpose on codes between floats), it is a unit by itself: else no move could undo, or keep, that.
+these in another form than its group would have it in (squares in float behind a Conv in integers, a
+Transpose on codes between floats), it is a group by itself: else no change could undo, or keep,
+that.
 """
 
 from __future__ import annotations
@@ -37,19 +38,19 @@ MOST_INTEGERS = (
     NodeForm.STORED,
     NodeForm.FLOAT,
 )
-"""Forms that a unit may take, those with the most integers first. WIDE is not among them: ONNX
+"""Forms that a group may take, those with the most integers first. WIDE is not among them: ONNX
 Runtime computes in float between codes of 16 bits, in 2.4 to 4.3 times the time of STORED, which
 has as few bytes and rounds the weights alone (scripts/bench_moves.md)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A node of a unit.
+    """A node of a group.
 
     Attributes:
         name: of the node.
         op_type: of it.
-        inside: whether the integer kernel of the unit's node carries it out.
+        inside: whether the integer kernel of the group's node carries it out.
         clamps: whether it bounds its input (Relu, Clip), which only codes do for nothing.
     """
 
@@ -73,20 +74,21 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True)
-class Unit:
+class QuantizationGroup:
     """Nodes that take a form together.
 
     Attributes:
-        anchor: the node that the unit is about.
+        anchor: the node that the group is about.
         others: nodes that go with it, in graph order.
-        kind: words that units of one kind share: "Conv + Relu", "product of activations".
+        layer_type: words that groups of one layer type share: "Conv + Relu", "product of
+        activations".
         forms: that it can take, FLOAT among them; in the order of NodeForm.
         weights: numbers in the constants of its anchor, which integers hold in a byte each.
     """
 
     anchor: Member
     others: tuple[Member, ...]
-    kind: str
+    layer_type: str
     forms: tuple[NodeForm, ...]
     weights: int = 0
 
@@ -96,18 +98,18 @@ class Unit:
         return (self.anchor, *self.others)
 
     @property
-    def coded(self) -> NodeForm:
+    def lowest_precision(self) -> NodeForm:
         """The form with the most integers that it can take: its errors are measured in it."""
         return next(form for form in MOST_INTEGERS if form in self.forms)
 
 
-def units_of(
+def quantization_groups_of(
     model: ir.Model,
     decisions: Mapping[str, Decision],
     asked: QConfigMapping,
     begun: Sequence[Forms] = (),
-) -> tuple[Unit, ...]:
-    """The units of a model, in graph order; nodes that the user named are in none.
+) -> tuple[QuantizationGroup, ...]:
+    """The groups of a model, in graph order; nodes that the user named are in none.
 
     Args:
         model: canonical.
@@ -123,11 +125,11 @@ def units_of(
         parts.follow(node)
     for node in reversed(order):
         parts.lead(node)
-    return tuple(parts.units(order))
+    return tuple(parts.groups(order))
 
 
 class _Parts:
-    """Nodes of each unit while they are being found."""
+    """Nodes of each group while they are being found."""
 
     def __init__(
         self, decisions: Mapping[str, Decision], asked: QConfigMapping, begun: Sequence[Forms]
@@ -137,7 +139,7 @@ class _Parts:
         self._forms: dict[ir.Node, tuple[NodeForm, ...]] = {}
 
     def begin(self, node: ir.Node) -> None:
-        """Begins a unit with a node that computes, or whose weights can be stored."""
+        """Begins a group with a node that computes, or whose weights can be stored."""
         if open_entry(node, self._asked) is None:
             return
         forms = _forms(node, self._decisions[node_name(node)])
@@ -145,7 +147,7 @@ class _Parts:
             self._anchor[node], self._forms[node] = node, forms
 
     def follow(self, node: ir.Node) -> None:
-        """Puts a cheap node to the unit that makes its first operand."""
+        """Puts a cheap node to the group that makes its first operand."""
         if self._is_free(node):
             sources = (value.producer() for value in node.inputs if value is not None)
             self._join(node, [self._anchor[s] for s in sources if s in self._anchor])
@@ -180,8 +182,8 @@ class _Parts:
         is_open = open_entry(node, self._asked) is not None
         return is_open and node not in self._anchor and isinstance(decision, Quantize)
 
-    def units(self, order: list[ir.Node]) -> Iterator[Unit]:
-        """The units, in the order of their anchors."""
+    def groups(self, order: list[ir.Node]) -> Iterator[QuantizationGroup]:
+        """The groups, in the order of their anchors."""
         others: dict[ir.Node, list[ir.Node]] = {anchor: [] for anchor in self._forms}
         for node in order:
             anchor = self._anchor.get(node)
@@ -190,8 +192,10 @@ class _Parts:
         for node in order:
             if node in others:
                 beside = tuple(self._member(other) for other in others[node])
-                kind = _kind(node, self._decisions[node_name(node)], beside)
-                yield Unit(self._member(node), beside, kind, self._forms[node], _weights(node))
+                layer_type = _layer_type(node, self._decisions[node_name(node)], beside)
+                yield QuantizationGroup(
+                    self._member(node), beside, layer_type, self._forms[node], _weights(node)
+                )
 
     def _member(self, node: ir.Node) -> Member:
         decision = self._decisions[node_name(node)]
@@ -202,7 +206,7 @@ class _Parts:
 
 
 def _forms(node: ir.Node, decision: Decision) -> tuple[NodeForm, ...]:
-    """Forms that a node can take which begins a unit; FLOAT alone for one that does not."""
+    """Forms that a node can take which begins a group; FLOAT alone for one that does not."""
     found = {NodeForm.FLOAT}
     computes = isinstance(decision, Quantize) and decision.rule.role is Role.COMPUTE
     if isinstance(decision, Quantize) and computes and not decision.folded_into:
@@ -219,8 +223,8 @@ def _forms(node: ir.Node, decision: Decision) -> tuple[NodeForm, ...]:
     return tuple(form for form in NodeForm if form in found)
 
 
-def _kind(node: ir.Node, decision: Decision, beside: tuple[Member, ...]) -> str:
-    """Words for units alike: the node, whether it has weights, and the op types with it."""
+def _layer_type(node: ir.Node, decision: Decision, beside: tuple[Member, ...]) -> str:
+    """Words for groups alike: the node, whether it has weights, and the op types with it."""
     head = node.op_type
     if isinstance(decision, Quantize) and decision.rule.role is Role.COMPUTE:
         varying = [find_input(node, slot) for slot in decision.rule.activations]

@@ -1,4 +1,4 @@
-"""Moves of a whole model that a search tries: what the user's qconfig and improvements allow."""
+"""Changes of a whole model that a search tries: what the user's qconfig and improvements allow."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from onnxq.qconfig import QConfig
 from onnxq.tuning.search.config_changes import (
     PER_CHANNEL,
     ActivationObserver,
-    ImproveMove,
+    AlgorithmChange,
     WeightScales,
     is_per_channel,
 )
@@ -20,20 +20,20 @@ if TYPE_CHECKING:
 
     from onnxq.observers import ObserverSpec
     from onnxq.qconfig import QConfigMapping
-    from onnxq.tuning.search.config_changes import WholeMove
+    from onnxq.tuning.search.config_changes import ConfigChange
 
 OTHER_OBSERVERS = (MinMaxObserver, PercentileObserver)
 """Observers of activations that are tried in place of the default's least squared error."""
 
 
-def moves_of_the_whole(asked: QConfigMapping, improve: Sequence[str]) -> list[WholeMove]:
-    """Moves of a whole model: other observers, scales per channel, and improvements of weights.
+def changes_of_the_whole(asked: QConfigMapping, improve: Sequence[str]) -> list[ConfigChange]:
+    """Changes of a whole model: other observers, scales per channel, and improvements of weights.
 
     Args:
         asked: where the search begins.
         improve: names of improvements that may be used.
     """
-    improvements = [ImproveMove(name) for name in improve if name not in asked.improve]
+    improvements = [AlgorithmChange(name) for name in improve if name not in asked.improve]
     observers = map(ActivationObserver, _other_observers(asked))
     return [*observers, *_finer_scales(asked), *improvements]
 
@@ -52,5 +52,5 @@ def _other_observers(asked: QConfigMapping) -> list[ObserverSpec]:
     if not isinstance(base, QConfig):
         return []
     dtype = base.activation_observer().dtype
-    specs = [kind.with_args(dtype=dtype) for kind in OTHER_OBSERVERS]
+    specs = [layer_type.with_args(dtype=dtype) for layer_type in OTHER_OBSERVERS]
     return [spec for spec in specs if spec.name != base.activation_observer.name]

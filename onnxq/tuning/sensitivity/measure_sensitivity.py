@@ -52,7 +52,7 @@ class Grouped(Protocol):
     """Parts of a group that are read here."""
 
     @property
-    def group(self) -> NodeGroup:
+    def node_group(self) -> NodeGroup:
         """Name and nodes."""
 
 
@@ -125,7 +125,7 @@ def sensitivity_of(
     measuring = _Measuring(evaluations, executor)
     beside = together is not None  # a model more
     most_rows = most_runs * samples.rows
-    asked = {each.group.name: (alone(each), each.group) for each in groups}
+    asked = {each.node_group.name: (alone(each), each.node_group) for each in groups}
     measuring.leave_out(list(asked)[_fitting(most_rows, few.rows, beside) :])
     asked = {name: item for name, item in asked.items() if name not in measuring.refused}
     first = measuring.costs(asked, few, together)

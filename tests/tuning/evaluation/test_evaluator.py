@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from onnxq.tuning.search.alone import QuantizedAlone
 
 import onnxq
 from onnxq.errors import QConfigError
@@ -22,9 +23,8 @@ from onnxq.qconfig import (
 from onnxq.samples.held_apart import held_apart
 from onnxq.tuning.scoring.metric import SQNR
 from onnxq.tuning.scoring.subject import Subject, Wishes
-from onnxq.tuning.search.coded import CodedMappings
-from onnxq.tuning.search.layers import Alike
-from onnxq.tuning.search.quantization_groups import units_of
+from onnxq.tuning.search.layers import Layers
+from onnxq.tuning.search.quantization_groups import quantization_groups_of
 from tests.examples import ALL_INTEGERS, images, network
 from tests.small_networks import encoder_block, perceptron
 from tests.tuning.parts import evaluator_of, labelled, rows
@@ -86,7 +86,7 @@ def test_a_tensor_that_another_candidate_watches_as_well_is_calibrated_again() -
     assert made.model.to_bytes() == alone.model.to_bytes()
 
 
-def test_moves_of_one_kind_share_a_calibration() -> None:
+def test_changes_of_one_layer_type_share_a_calibration() -> None:
     evaluator = evaluator_of()
     entry = onnxq_default_qconfig
     for mapping in (
@@ -231,14 +231,14 @@ def test_estimates_share_the_calibration_of_what_covers_them() -> None:
     evaluator = evaluator_of(encoder_block(), rows(encoder_block()))
     asked = evaluator.subject.default
     prepared = evaluator.subject.prepared(asked.without_forms().set_choice(Choice.ALL_INTEGERS))
-    units = units_of(prepared.model, prepared.decisions, asked)
-    coded = CodedMappings(asked, units)
-    groups = [Alike((unit,)) for unit in units]
-    exact = {group.name: evaluator.quantized(coded.alone(group)).plan for group in groups}
+    groups_of_nodes = quantization_groups_of(prepared.model, prepared.decisions, asked)
+    alone = QuantizedAlone(asked, groups_of_nodes)
+    groups = [Layers((group,)) for group in groups_of_nodes]
+    exact = {group.name: evaluator.quantized(alone.alone(group)).plan for group in groups}
     apart = evaluator.observations.calibrations
-    estimating = evaluator_of(encoder_block(), rows(encoder_block())).covering(coded.together)
+    estimating = evaluator_of(encoder_block(), rows(encoder_block())).covering(alone.together)
     for group in groups:
-        plan = estimating.quantized(coded.alone(group)).plan
+        plan = estimating.quantized(alone.alone(group)).plan
         assert plan.tensors.keys() == exact[group.name].tensors.keys()
         for tensor, wanted in exact[group.name].tensors.items():
             found = plan.tensors[tensor]

@@ -77,7 +77,7 @@ def test_a_damaged_line_in_the_middle_is_named(path: Path) -> None:
         Journal.open(path, HEAD)
 
 
-def test_a_file_of_another_kind_is_refused(tmp_path: Path) -> None:
+def test_a_file_of_another_layer_type_is_refused(tmp_path: Path) -> None:
     (tmp_path / "model.onnx").write_bytes(b"\x08\x0a\n\x12\x00\n")
     with pytest.raises(CalibrationError, match="line 1: not a line of a journal"):
         Journal.open(tmp_path / "model.onnx", HEAD)

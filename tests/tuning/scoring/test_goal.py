@@ -5,8 +5,9 @@ import math
 import numpy as np
 import pytest
 
+from onnxq.dynamic.dynamic_decision import Objective
 from onnxq.errors import QConfigError
-from onnxq.tuning.scoring.goal import Aim, Goal
+from onnxq.tuning.scoring.goal import Goal
 from onnxq.tuning.scoring.score import Score
 
 
@@ -16,7 +17,7 @@ def score(metric: float = 0.9, db: float = 30.0, ratio: float | None = 0.5) -> S
 
 def test_a_goal_reads_as_a_sentence() -> None:
     assert str(Goal()) == "as fast as it gets in 40 runs"
-    goal = Goal(30, 0.001, 1, Aim.SIZE, 20, 60)
+    goal = Goal(30, 0.001, 1, Objective.SIZE, 20, 60)
     assert str(goal) == (
         "at least 30 dB and a metric at most 0.001 below float's and at most 1 of float's time, "
         "and as small as it gets in 20 runs and 60 s"
@@ -24,12 +25,12 @@ def test_a_goal_reads_as_a_sentence() -> None:
 
 
 def test_a_goal_survives_its_file_form() -> None:
-    goal = Goal(min_sqnr_db=30.0, objective=Aim.ACCURACY, max_runs=7)
+    goal = Goal(min_sqnr_db=30.0, objective=Objective.ACCURACY, max_runs=7)
     assert Goal.from_dict(goal.to_dict()) == goal
 
 
 def test_an_objective_may_be_named() -> None:
-    assert Goal(objective="size").objective is Aim.SIZE  # type: ignore[arg-type]  # as users do
+    assert Goal(objective="size").objective is Objective.SIZE  # type: ignore[arg-type]  # as users do
 
 
 def test_a_score_within_all_bounds_misses_none() -> None:

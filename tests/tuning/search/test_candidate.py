@@ -3,21 +3,23 @@ from __future__ import annotations
 from onnxq.observers import MinMaxObserver
 from onnxq.operator import NodeForm
 from onnxq.qconfig import QConfig, QConfigDynamic, QConfigMapping, onnxq_default_qconfig
-from onnxq.tuning.search.candidate import FormMove, Position
+from onnxq.tuning.search.candidate import Candidate, PrecisionChange
 from onnxq.tuning.search.config_changes import (
     PER_CHANNEL,
     PER_TENSOR,
     ActivationObserver,
-    ImproveMove,
-    Within,
+    AlgorithmChange,
+    PartialChange,
     form_in,
     with_form,
 )
-from onnxq.tuning.search.quantization_groups import Member, Unit
+from onnxq.tuning.search.quantization_groups import Member, QuantizationGroup
 
 FORMS = tuple(form for form in NodeForm if form is not NodeForm.WIDE)
 BIAS, RELU, SUM = Member("/add", "Add", inside=True), Member("/relu", "Relu", True, True), "/sum"
-PRODUCT = Unit(Member("/mm", "MatMul"), (BIAS, RELU, Member(SUM, "Add")), "MatMul", FORMS, 100)
+PRODUCT = QuantizationGroup(
+    Member("/mm", "MatMul"), (BIAS, RELU, Member(SUM, "Add")), "MatMul", FORMS, 100
+)
 START = with_form(QConfigMapping(onnxq_default_qconfig), PRODUCT, NodeForm.INTEGER)
 
 
@@ -44,34 +46,36 @@ def test_dynamic_form_names_the_weights_of_the_global_entry() -> None:
     assert entry.weight == onnxq_default_qconfig.weight
 
 
-def test_move_back_leaves_the_start_as_it_was() -> None:
-    start = Position(START, (PRODUCT,))
-    there = start.moved([FormMove(PRODUCT, NodeForm.FLOAT)])
+def test_changes_back_leaves_the_start_as_it_was() -> None:
+    start = Candidate(START, (PRODUCT,))
+    there = start.with_changes([PrecisionChange(PRODUCT, NodeForm.FLOAT)])
     assert there.mapping != START
-    assert there.moved([FormMove(PRODUCT, NodeForm.INTEGER)]) == start
+    assert there.with_changes([PrecisionChange(PRODUCT, NodeForm.INTEGER)]) == start
     assert start.mapping == START
 
 
 def test_words_name_form_and_nodes() -> None:
-    there = Position(START, (PRODUCT,)).moved([FormMove(PRODUCT, NodeForm.FLOAT)])
+    there = Candidate(START, (PRODUCT,)).with_changes([PrecisionChange(PRODUCT, NodeForm.FLOAT)])
     observer = ActivationObserver(MinMaxObserver.with_args())
-    words = there.also(observer, ImproveMove("bias")).words
+    words = there.also(observer, AlgorithmChange("bias")).words
     assert words == ("float: MatMul, /mm", "activations by MinMaxObserver", "improve: bias")
 
 
 def test_words_name_the_shorter_list() -> None:
-    """Four kinds, of which one or none stays in integers."""
-    units = tuple(
-        Unit(Member(f"/{kind}", kind), (), kind, (NodeForm.FLOAT, NodeForm.INTEGER))
-        for kind in ("Conv", "Gemm", "Mul", "Sum")
+    """Four layer types, of which one or none stays in integers."""
+    groups = tuple(
+        QuantizationGroup(
+            Member(f"/{layer_type}", layer_type), (), layer_type, (NodeForm.FLOAT, NodeForm.INTEGER)
+        )
+        for layer_type in ("Conv", "Gemm", "Mul", "Sum")
     )
     start = QConfigMapping(onnxq_default_qconfig)
-    for unit in units:
-        start = with_form(start, unit, NodeForm.INTEGER)
+    for group in groups:
+        start = with_form(start, group, NodeForm.INTEGER)
 
     def words(count: int) -> tuple[str, ...]:
-        moves = [FormMove(unit, NodeForm.FLOAT) for unit in units[:count]]
-        return Position(start, units).moved(moves).words
+        changes = [PrecisionChange(group, NodeForm.FLOAT) for group in groups[:count]]
+        return Candidate(start, groups).with_changes(changes).words
 
     assert words(4) == ("float: all",)
     assert words(3) == ("float: all but Sum, /Sum",)
@@ -80,7 +84,9 @@ def test_words_name_the_shorter_list() -> None:
 
 def test_forms_of_nodes_are_those_of_the_mapping() -> None:
     begun = {member.name: NodeForm.INTEGER for member in PRODUCT.members}
-    there = Position(START, (PRODUCT,)).moved([FormMove(PRODUCT, NodeForm.FLOAT_RESULT)])
+    there = Candidate(START, (PRODUCT,)).with_changes(
+        [PrecisionChange(PRODUCT, NodeForm.FLOAT_RESULT)]
+    )
     forms = there.node_forms(begun)
     named = {name: form_of(there.mapping, name) for name in begun}
     assert named.pop("/add") is NodeForm.INTEGER
@@ -89,7 +95,7 @@ def test_forms_of_nodes_are_those_of_the_mapping() -> None:
 
 def test_observer_replaces_the_default_alone() -> None:
     own = QConfig(MinMaxObserver.with_args(reduce_range=True), onnxq_default_qconfig.weight)
-    start = Position(START.set_node("/own", own), (PRODUCT,))
+    start = Candidate(START.set_node("/own", own), (PRODUCT,))
     mapping = start.also(ActivationObserver(MinMaxObserver.with_args())).mapping
     assert mapping.nodes["/own"] == own
     changed = mapping.nodes["/mm"]
@@ -108,10 +114,10 @@ def test_scales_of_weights_replace_the_default_alone_in_every_form() -> None:
     assert PER_CHANNEL.name == "weights per channel"
 
 
-def test_move_within_units_leaves_other_nodes_alone() -> None:
+def test_changes_within_groups_leaves_other_nodes_alone() -> None:
     observer = ActivationObserver(MinMaxObserver.with_args())
     start = START.set_node("/else", onnxq_default_qconfig)
-    within = Within(observer, (PRODUCT,))
+    within = PartialChange(observer, (PRODUCT,))
     mapping = within.applied(start)
     changed = [mapping.nodes[member.name] for member in PRODUCT.members]
     assert all(isinstance(e, QConfig) and e.activation == observer.spec for e in changed)
@@ -122,5 +128,5 @@ def test_move_within_units_leaves_other_nodes_alone() -> None:
 
 
 def test_improvement_is_asked_for_behind_others() -> None:
-    asked = ImproveMove("bias").applied(START.set_improve(("smooth",)))
+    asked = AlgorithmChange("bias").applied(START.set_improve(("smooth",)))
     assert asked.improve == ("smooth", "bias")

@@ -1,57 +1,77 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 import pytest
 
-from onnxq.observers.tensor_noise import noise_at
-from onnxq.tuning.scoring.score import Score
-from onnxq.tuning.search.candidate import FormMove, Point
-from onnxq.tuning.search.estimator import Estimates, spread
+from onnxq.dynamic.dynamic_decision import Objective
+from onnxq.tuning.scoring.goal import Goal
+from onnxq.tuning.scoring.objective_function import ObjectiveFunction
+from onnxq.tuning.search.candidate import MeasuredCandidate, PrecisionChange
+from onnxq.tuning.search.change_costs import share_of_bytes
+from onnxq.tuning.search.estimator import Estimator
+from onnxq.tuning.search.noise_estimates import NoiseEstimates
 from tests.tuning.made_up import FLOAT, INTEGER, Layer, Network
 
-NETWORK = Network((Layer(1e-4, 0.5, 0.2), Layer(1e-2, 0.5, 0.3), Layer(1e-3, 0.5, 0.3)))
-FIRST, SECOND, THIRD = NETWORK.units
+if TYPE_CHECKING:
+    from onnxq.tuning.search.candidate import Candidate
+
+NOISY, QUIET = Layer(1e-2, 0.3, 0.2), Layer(1e-5, 0.7, 0.2)
+NETWORK = Network((NOISY, QUIET))
 
 
-def test_noise_of_a_group_is_that_of_its_units_in_equal_parts_and_parts_of_it_count_more() -> None:
-    found = spread({"all": 3e-3, "first": 1e-4}, {"all": NETWORK.units, "first": [FIRST]})
-    assert found == pytest.approx({"/layer0": 1e-4, "/layer1": 1e-3, "/layer2": 1e-3})
+def estimator(goal: Goal, network: Network = NETWORK) -> Estimator:
+    """From all integers, with right estimates."""
+    named = zip(network.groups, network.layers, strict=True)
+    noise = {group.anchor.name: layer.noise for group, layer in named}
+    start = network.start
+    point = MeasuredCandidate(start, network.score([start.form(group) for group in network.groups]))
+
+    def time_of(candidate: Candidate) -> float | None:
+        return network.score([candidate.form(group) for group in network.groups]).time_ratio
+
+    return Estimator(point, ObjectiveFunction(goal, math.inf), NoiseEstimates(noise), time_of)
 
 
-def test_units_that_nobody_measured_are_not_taken_for_quiet() -> None:
-    found = spread({"a": 1e-3, "b": 3e-3}, {"a": [FIRST], "b": [SECOND], "c": [THIRD]})
-    assert found["/layer2"] == pytest.approx(2e-3)
-    assert spread({}, {"c": [THIRD]}) == {}
+def test_what_is_expected_of_a_measured_point_is_what_was_measured() -> None:
+    seen = estimator(Goal(min_sqnr_db=10))
+    expected = seen.expected(seen.point.candidate)
+    assert expected.violation_db == 0.0
+    assert expected.noise == pytest.approx(1e-2 + 1e-5)
+    assert expected.value == pytest.approx(0.4 - seen.objective.spare(20.0), abs=0.001)
 
 
-def test_estimates_meet_what_was_measured_and_are_corrected_by_what_a_move_changed() -> None:
-    estimates = Estimates({unit.anchor.name: 1e-3 for unit in NETWORK.units})
-    start = NETWORK.start
-    score = NETWORK.score([start.form(unit) for unit in NETWORK.units])
-    estimates.meet(start, score)
-    assert estimates.total(start) == pytest.approx(1.11e-2)
-    move = FormMove(SECOND, FLOAT)
-    after = NETWORK.score([start.moved([move]).form(unit) for unit in NETWORK.units])
-    estimates.correct(Point(start, score), [move], after)
-    assert estimates.gain(start, move) == pytest.approx(1e-2)
+def test_a_bound_that_one_layer_breaks_puts_that_one_into_float() -> None:
+    seen = estimator(Goal(min_sqnr_db=40))
+    best = seen.best(set())
+    assert [best.form(group) for group in NETWORK.groups] == [FLOAT, INTEGER]
+    assert seen.expected(best).violation_db == 0.0
 
 
-def test_moves_are_expected_to_bring_as_many_decibels_of_those_promised_as_the_last_ones() -> None:
-    estimates = Estimates({unit.anchor.name: 1e-3 for unit in NETWORK.units})
-    start = NETWORK.start
-    begun = Score(30.0, {"y": 30.0}, 1)
-    estimates.meet(start, begun)
-    moves = [FormMove(FIRST, FLOAT), FormMove(SECOND, FLOAT)]
-    promised = 10 * math.log10(3)
-    found = 30.0 + promised / 2
-    after = Score(found, {"y": found}, 1)
-    estimates.learn(Point(start, begun), moves, after)
-    estimates.correct(Point(start, begun), moves, after)
-    assert estimates.total(start) == pytest.approx(1e-3)
-    assert estimates.total(start.moved(moves)) == pytest.approx(1e-3 * noise_at(promised / 2))
-    assert estimates.total(start.moved([*moves, FormMove(THIRD, FLOAT)])) < 1e-6
-    for noise in (1e-4, 1e-3, 1e-2):
-        assert estimates.sum_for(noise) == pytest.approx(1e-3 * (noise / 1e-3) ** 2)
-    for move in moves:  # nothing is left to put down to them
-        assert estimates.of(move.unit, INTEGER) == pytest.approx(1e-3 / 3)
+def test_a_candidate_beyond_a_bound_on_time_lacks_more_the_slower_it_is() -> None:
+    seen = estimator(Goal(max_time=0.3))
+    groups = NETWORK.groups
+    later = seen.point.candidate.with_changes([PrecisionChange(groups[1], FLOAT)])
+    assert 0 < seen.expected(seen.point.candidate).violation_db < seen.expected(later).violation_db
+
+
+def test_two_layers_that_only_pay_together_change_together() -> None:
+    """One alone in float would cost two conversions; both save what their noise took."""
+    pair = Network((Layer(1e-3, 0.3, 0.3), Layer(1e-3, 0.3, 0.3)))
+
+    def time_of(candidate: Candidate) -> float:
+        floats = sum(candidate.form(group) is FLOAT for group in pair.groups)
+        return {0: 1.0, 1: 1.2, 2: 0.6}[floats]
+
+    seen = estimator(Goal(min_sqnr_db=20), pair)
+    best = Estimator(seen.point, seen.objective, seen.estimates, time_of).best(set())
+    assert {best.form(group) for group in pair.groups} == {FLOAT}
+
+
+def test_size_counts_a_byte_for_a_weight_that_is_not_in_float() -> None:
+    assert share_of_bytes(NETWORK.start) == 0.25
+    half = NETWORK.start.with_changes([PrecisionChange(NETWORK.groups[0], FLOAT)])
+    assert share_of_bytes(half) == pytest.approx((4 + 1) / 8)
+    seen = estimator(Goal(objective=Objective.SIZE))
+    assert seen.expected(half).value == share_of_bytes(half)

@@ -1,15 +1,15 @@
 from __future__ import annotations
 
 from onnxq.tuning.scoring.score import Score
-from onnxq.tuning.search.candidate import Point
+from onnxq.tuning.search.candidate import MeasuredCandidate
 from onnxq.tuning.search.pareto_front import front_of
 from tests.tuning.made_up import Layer, Network
 
 NOWHERE = Network((Layer(1e-3, 1.0, 0.5),)).start
 
 
-def point(metric: float, time: float | None, size: int) -> Point:
-    return Point(NOWHERE, Score(metric, {"y": metric}, size, time))
+def point(metric: float, time: float | None, size: int) -> MeasuredCandidate:
+    return MeasuredCandidate(NOWHERE, Score(metric, {"y": metric}, size, time))
 
 
 def test_front_keeps_what_is_best_in_something() -> None:

@@ -13,7 +13,7 @@ from onnxq.operator import NodeForm
 from onnxq.qconfig import onnxq_default_qconfig
 from onnxq.tuning.evaluation.evaluations import Evaluations
 from onnxq.tuning.evaluation.journal import Journal, JournalHead
-from onnxq.tuning.measuring import measure_sensitivity as module
+from onnxq.tuning.sensitivity import measure_sensitivity as module
 from onnxq.tuning.sensitivity.measure_sensitivity import sensitivity_of
 from onnxq.tuning.sensitivity.sensitivity import ALL_GROUPS
 from onnxq.tuning.timing.node_group import NodeGroup
@@ -41,7 +41,7 @@ class Nodes:
     names: tuple[str, ...]
 
     @property
-    def group(self) -> NodeGroup:
+    def node_group(self) -> NodeGroup:
         return NodeGroup("+".join(self.names), self.names)
 
 
@@ -104,7 +104,7 @@ def test_what_a_group_costs_alone_is_what_its_model_scores(
 
 
 def test_own_errors_are_told_apart_from_inherited_ones(found: Sensitivity) -> None:
-    first, wide, last = (found.of(each.group.name) for each in GROUPS)
+    first, wide, last = (found.of(each.node_group.name) for each in GROUPS)
     assert first is not None
     assert wide is not None
     assert last is not None

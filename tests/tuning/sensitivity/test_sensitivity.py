@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from onnxq.tuning.scoring.score import Score
-from onnxq.tuning.search.candidate import FormMove
-from onnxq.tuning.search.estimator import Estimates
+from onnxq.tuning.search.candidate import PrecisionChange
+from onnxq.tuning.search.noise_estimates import NoiseEstimates
 from onnxq.tuning.sensitivity.sensitivity import GroupCost, Sensitivity
 from tests.tuning.made_up import FLOAT, Layer, Network
 
@@ -24,10 +24,10 @@ def test_a_group_that_loses_all_leaves_something_known_of_the_others() -> None:
     """An output of zeros, or of another shape: its noise is beyond all, and no infinity."""
     lost = replace(cost(), alone_db={"y": math.nan})
     network = Network((Layer(0.0, 0.2, 0.1), Layer(0.0, 0.2, 0.1)))
-    loud, quiet = network.units
-    estimates = Estimates({loud.anchor.name: lost.noise, quiet.anchor.name: 1e-3})
+    loud, quiet = network.groups
+    estimates = NoiseEstimates({loud.anchor.name: lost.noise, quiet.anchor.name: 1e-3})
     estimates.meet(network.start, Score(-math.inf, {"y": math.nan}, 1))
-    without = estimates.total(network.start.moved([FormMove(loud, FLOAT)]))
+    without = estimates.total(network.start.with_changes([PrecisionChange(loud, FLOAT)]))
     assert without == pytest.approx(1e-3)
 
 

@@ -1,4 +1,4 @@
-"""Course of a search through its stages: times, sensitivity, descent; and its journal."""
+"""Search of a search through its stages: times, sensitivity, local search; and its journal."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from onnxq.core.version import VERSION
+from onnxq.dynamic.dynamic_decision import Objective
 from onnxq.ort.version import installed
 from onnxq.qconfig import Choice
 from onnxq.targets.gains import PRODUCT_OPS
@@ -17,27 +18,26 @@ from onnxq.tuning.defaults import IMPROVE
 from onnxq.tuning.evaluation.evaluations import REFUSALS, Evaluations
 from onnxq.tuning.evaluation.journal import Journal, JournalHead
 from onnxq.tuning.measuring.measure_times import measure_times, times_of
-from onnxq.tuning.scoring.goal import Aim
-from onnxq.tuning.scoring.objective_function import Standing, noise_of
+from onnxq.tuning.scoring.objective_function import ObjectiveFunction, noise_of
 from onnxq.tuning.scoring.score import Score
-from onnxq.tuning.search.candidate import Point, Position
-from onnxq.tuning.search.coded import CodedMappings
+from onnxq.tuning.search.candidate import Candidate, MeasuredCandidate
+from onnxq.tuning.search.coded import QuantizedAlone
 from onnxq.tuning.search.config_changes import (
     PER_TENSOR,
     ActivationObserver,
-    ImproveMove,
+    AlgorithmChange,
+    PartialChange,
     WeightScales,
-    Within,
     is_per_channel,
 )
-from onnxq.tuning.search.estimator import Estimates, spread
-from onnxq.tuning.search.layers import Alike, apart, by_kind, dearest_parts
+from onnxq.tuning.search.layers import Layers, apart, by_layer_type, dearest_parts
 from onnxq.tuning.search.left_in_float import left_in_float
-from onnxq.tuning.search.local_search import Descent
+from onnxq.tuning.search.local_search import LocalSearch
+from onnxq.tuning.search.noise_estimates import NoiseEstimates, spread
 from onnxq.tuning.search.pareto_candidates import best_predicted, judged, reserves, stored_reserve
-from onnxq.tuning.search.part_changes import PartMoves
+from onnxq.tuning.search.part_changes import PartChanges
 from onnxq.tuning.search.proposals import Proposals
-from onnxq.tuning.search.quantization_groups import units_of
+from onnxq.tuning.search.quantization_groups import quantization_groups_of
 from onnxq.tuning.sensitivity.measure_sensitivity import sensitivity_of
 from onnxq.tuning.timing.time_model import IN_FLOAT, forms_of
 from onnxq.tuning.timing.times import Times
@@ -54,11 +54,11 @@ if TYPE_CHECKING:
     from onnxq.tuning.scoring.metric import Metric
     from onnxq.tuning.scoring.subject import Subject
     from onnxq.tuning.scoring.tuning_samples import TuningSamples
-    from onnxq.tuning.search.config_changes import WholeMove
+    from onnxq.tuning.search.config_changes import ConfigChange
     from onnxq.tuning.search.left_in_float import LeftInFloat
-    from onnxq.tuning.search.local_search import Found, Offers
+    from onnxq.tuning.search.local_search import Offers, SearchResult
     from onnxq.tuning.search.pareto_candidates import Clock
-    from onnxq.tuning.search.quantization_groups import Unit
+    from onnxq.tuning.search.quantization_groups import QuantizationGroup
     from onnxq.tuning.sensitivity.sensitivity import Sensitivity
     from onnxq.tuning.timing.time_model import Forms
 
@@ -67,12 +67,12 @@ Step = Callable[[int, int | None], None]
 AGAIN = 2
 """Searches more, where whole runs take longer than predicted, and too long."""
 MOST_SHARE = 0.5
-"""Share of the runs that the sensitivity takes at most: moves need the others."""
+"""Share of the runs that the sensitivity takes at most: changes need the others."""
 PARTS_SHARE = 0.125
-"""Share of the runs that are left, up to which moves of groups are worth a look: as many as moves
-of the whole model take, of which they are a finer choice."""
-ENTRY_MOVES = (ActivationObserver, WeightScales)
-"""Moves that a group may have alone."""
+"""Share of the runs that are left, up to which changes of layer_sets are worth a look: as many as
+changes of the whole model take, of which they are a finer choice."""
+ENTRY_CHANGES = (ActivationObserver, WeightScales)
+"""Changes that a group may have alone."""
 TIMES, HERE = "times", "here"
 BY_DEFAULT = "forms as onnxq chooses them"
 """Name of a second beginning, where another choice was asked for."""
@@ -108,15 +108,15 @@ def times_in(journal: Journal, evaluator: Evaluator, costs: Costs | None) -> Tim
     return found
 
 
-class Course:
-    """Course of one search.
+class Search:
+    """Search of one search.
 
     Args:
         evaluations: of mappings, on the samples of the search.
         goal: of the search.
         executor: runs candidates beside each other; None: this process.
         progress: is told of each run.
-        clock: times finalists; None: predicted times are all there is.
+        clock: times pareto_candidates; None: predicted times are all there is.
     """
 
     def __init__(
@@ -133,8 +133,8 @@ class Course:
         self._begun_s = time.monotonic()
         self._spent = 0.0  # runs of the sensitivity
         self._estimating = evaluations
-        self._measured: tuple[Alike, ...] = ()
-        self._coded: CodedMappings | None = None
+        self._measured: tuple[Layers, ...] = ()
+        self._coded: QuantizedAlone | None = None
         self._proposals: Proposals | None = None
 
     @property
@@ -146,7 +146,7 @@ class Course:
         most = self._goal.max_seconds
         return most is not None and time.monotonic() - self._begun_s > most
 
-    def beginnings(self, asked: QConfigMapping) -> tuple[Position, ...]:
+    def beginnings(self, asked: QConfigMapping) -> tuple[Candidate, ...]:
         """Where the search may begin: as asked for; from all in integers, as onnxq chooses, too.
 
         Where onnxq's own choice gives no model beside what is asked for, it is none of them.
@@ -159,11 +159,13 @@ class Course:
         if asked.choice is not Choice.BEST:
             with suppress(*REFUSALS):
                 plans[BY_DEFAULT] = quantized(asked.set_choice(Choice.BEST)).plan
-        units = self.units(asked, list(map(forms_of, plans.values())))
-        return tuple(Position(plan.qconfig, units, name=name) for name, plan in plans.items())
+        groups = self.groups(asked, list(map(forms_of, plans.values())))
+        return tuple(Candidate(plan.qconfig, groups, name=name) for name, plan in plans.items())
 
-    def units(self, asked: QConfigMapping, begun: Sequence[Forms]) -> tuple[Unit, ...]:
-        """The units that may be moved: of nodes that `asked` does not name.
+    def groups(
+        self, asked: QConfigMapping, begun: Sequence[Forms]
+    ) -> tuple[QuantizationGroup, ...]:
+        """The groups that may be moved: of nodes that `asked` does not name.
 
         Args:
             asked: what the user wants.
@@ -171,22 +173,26 @@ class Course:
         """
         open_forms = asked.without_forms().set_choice(Choice.ALL_INTEGERS)
         prepared = self._evaluations.evaluator.subject.prepared(open_forms)
-        return units_of(prepared.model, prepared.decisions, asked, begun)
+        return quantization_groups_of(prepared.model, prepared.decisions, asked, begun)
 
-    def sensitivity(self, asked: QConfigMapping, units: Sequence[Unit]) -> Sensitivity:
-        """Cost of each kind alone, all other units being in float, and of parts of the dearest.
+    def sensitivity(
+        self, asked: QConfigMapping, groups: Sequence[QuantizationGroup]
+    ) -> Sensitivity:
+        """Cost of each layer type alone, and of parts of the most sensitive ones.
 
-        Where there are too few runs for all, kinds with the least weights are not measured.
+        Where there are too few runs for all, layer types with the least weights are not measured.
         """
-        kinds = tuple(sorted(by_kind(units), key=lambda kind: -kind.weights))
-        coded = CodedMappings(asked, tuple(units))
-        self._estimating = self._covering(coded.together)
-        found = self._costs(coded, kinds)
-        parts = dearest_parts(kinds, {cost.group: cost.noise for cost in found.costs})
-        self._measured, self._coded = (*kinds, *parts), coded
+        layer_types = tuple(
+            sorted(by_layer_type(groups), key=lambda layer_type: -layer_type.weights)
+        )
+        lowest_precision = QuantizedAlone(asked, tuple(groups))
+        self._estimating = self._covering(lowest_precision.together)
+        found = self._costs(lowest_precision, layer_types)
+        parts = dearest_parts(layer_types, {cost.group: cost.noise for cost in found.costs})
+        self._measured, self._coded = (*layer_types, *parts), lowest_precision
         if not parts:
             return found
-        more = self._costs(coded, parts)
+        more = self._costs(lowest_precision, parts)
         costs = sorted((*found.costs, *more.costs), key=lambda cost: cost.worst_db)
         return replace(
             found,
@@ -203,17 +209,22 @@ class Course:
         except REFUSALS:  # which the sensitivity says
             return evaluations
 
-    def _costs(self, coded: CodedMappings, groups: Sequence[Alike]) -> Sensitivity:
+    def _costs(self, lowest_precision: QuantizedAlone, layer_sets: Sequence[Layers]) -> Sensitivity:
         most = min(MOST_SHARE * self._goal.max_runs, self._goal.max_runs - 1) - self._spent
         found = sensitivity_of(
-            self._estimating, coded.alone, groups, coded.together, self._executor, most
+            self._estimating,
+            lowest_precision.alone,
+            layer_sets,
+            lowest_precision.together,
+            self._executor,
+            most,
         )
         self._spent += found.runs
         return found
 
-    def descend(
-        self, starts: Sequence[Position], sensitivity: Sensitivity, moves: Sequence[WholeMove]
-    ) -> Found:
+    def run(
+        self, starts: Sequence[Candidate], sensitivity: Sensitivity, changes: Sequence[ConfigChange]
+    ) -> SearchResult:
         """The way to the goal from the best of the starts, of which the first is asked for.
 
         Raises:
@@ -221,118 +232,132 @@ class Course:
         """
         start = starts[0]
         evaluator = self._evaluations.evaluator
-        groups = {group.name: group.units for group in self._measured}
-        noise = spread({cost.group: cost.noise for cost in sensitivity.costs}, groups)
+        layer_sets = {layers.name: layers.groups for layers in self._measured}
+        noise = spread({cost.group: cost.noise for cost in sensitivity.costs}, layer_sets)
         forms = {each.name: forms_of(evaluator.quantized(each.start).plan) for each in starts}
         ratio = evaluator.ratio
 
         known: dict[tuple[object, ...], float | None] = {}  # proposals ask again
 
-        def time_of(position: Position) -> float | None:
-            key = position.name, frozenset(position.forms.items())
+        def time_of(candidate: Candidate) -> float | None:
+            key = candidate.name, frozenset(candidate.forms.items())
             if key not in known:
-                begun = forms[position.name]
-                known[key] = None if ratio is None else ratio(position.node_forms(begun))
+                begun = forms[candidate.name]
+                known[key] = None if ratio is None else ratio(candidate.node_forms(begun))
             predicted = known[key]
             return None if predicted is None else predicted + self._off
 
         begun = self._evaluations.all([start.mapping])[0]
         noise_begun = noise_of(begun) if isinstance(begun, Score) else 0.0
-        standing = Standing(self._goal, evaluator.baseline.metric, noise_begun)
-        proposals = self._proposals = Proposals(standing, Estimates(noise), time_of)
+        objective = ObjectiveFunction(self._goal, evaluator.baseline.metric, noise_begun)
+        proposals = self._proposals = Proposals(objective, NoiseEstimates(noise), time_of)
 
         def search(
-            begin: Sequence[Position], moves: Sequence[WholeMove], offers: Offers | None = None
-        ) -> Found:
+            begin: Sequence[Candidate],
+            changes: Sequence[ConfigChange],
+            offers: Offers | None = None,
+        ) -> SearchResult:
             kept = len(self._beside(start, start)) - 1  # where it begins was measured before
             most = max(1, math.floor(self._goal.max_runs - self.runs) - kept)
-            named = [m for m in moves if isinstance(m, ImproveMove) and m.which not in IMPROVE]
-            descent = Descent(proposals, self._all, moves, most, self._is_late, offers, named)
-            return descent.run(*begin)
+            named = [
+                m for m in changes if isinstance(m, AlgorithmChange) and m.which not in IMPROVE
+            ]
+            local_search = LocalSearch(
+                proposals, self._all, changes, most, self._is_late, offers, named
+            )
+            return local_search.run(*begin)
 
         cost_of = {cost.group: cost.noise for cost in sensitivity.costs}
-        found = search(starts, moves, self._offers(apart(self._measured, cost_of), moves))
+        found = search(starts, changes, self._offers(apart(self._measured, cost_of), changes))
         if self._clock is not None:
-            return self._judged(found, standing, search)
+            return self._judged(found, objective, search)
         wider = self._with_those_beside(found)
-        return replace(wider, best=best_predicted(wider.points, standing))
+        return replace(wider, best=best_predicted(wider.points, objective))
 
-    def left_in_float(self, best: Point) -> tuple[LeftInFloat, ...]:
-        """Layers that `descend` left in float in its best point, and why."""
+    def left_in_float(self, best: MeasuredCandidate) -> tuple[LeftInFloat, ...]:
+        """Layers that `run` left in float in its best point, and why."""
         return () if self._proposals is None else left_in_float(best, self._proposals)
 
     def _judged(
         self,
-        found: Found,
-        standing: Standing,
-        search: Callable[[Sequence[Position], Sequence[WholeMove]], Found],
-    ) -> Found:
+        found: SearchResult,
+        objective: ObjectiveFunction,
+        search: Callable[[Sequence[Candidate], Sequence[ConfigChange]], SearchResult],
+    ) -> SearchResult:
         """The search judged by times of whole runs; where these are longer, it goes on."""
         assert self._clock is not None
-        found = judged(found, self._clock, standing)
+        found = judged(found, self._clock, objective)
         for _ in range(AGAIN):
-            beyond = self._beyond_prediction(found, standing)
+            beyond = self._beyond_prediction(found, objective)
             if beyond <= 0.0:
                 break
             self._off += beyond
-            again = search([found.best.position], ())
+            again = search([found.best.candidate], ())
             points = (*found.points, *again.points)
-            found = judged(replace(again, points=points), self._clock, standing)
-        return judged(self._with_those_beside(found), self._clock, standing)
+            found = judged(replace(again, points=points), self._clock, objective)
+        return judged(self._with_those_beside(found), self._clock, objective)
 
-    def _with_those_beside(self, found: Found) -> Found:
+    def _with_those_beside(self, found: SearchResult) -> SearchResult:
         """The search with what is measured beside it, as far as runs are left."""
         left = max(math.floor(self._goal.max_runs - self.runs), 0)
-        positions = self._beside(found.points[0].position, found.best.position)[:left]
-        scores = self._all([position.mapping for position in positions])
+        candidates = self._beside(found.points[0].candidate, found.best.candidate)[:left]
+        scores = self._all([candidate.mapping for candidate in candidates])
         beside = [
-            Point(position, score)
-            for position, score in zip(positions, scores, strict=True)
+            MeasuredCandidate(candidate, score)
+            for candidate, score in zip(candidates, scores, strict=True)
             if isinstance(score, Score)
         ]
         return replace(found, points=(*found.points, *beside))
 
-    def _beside(self, start: Position, best: Position) -> list[Position]:
-        """Positions that are measured beside those of the search, whatever is predicted of them.
+    def _beside(self, start: Candidate, best: Candidate) -> list[Candidate]:
+        """Candidates that are measured beside those of the search, whatever is predicted of them.
 
         Those that are as fast as float, where time counts; and the best with one scale for each
         weight of its products of matrices, which takes less time by no prediction, where a bound
         says what that may lose. A convolution gains no time by it. Where bytes count, all weights
         stored: codes of activations and kernels of integers have bytes that no prediction counts.
         """
-        is_speed = self._goal.objective is Aim.SPEED
-        found = stored_reserve(start) if self._goal.objective is Aim.SIZE else []
+        is_speed = self._goal.objective is Objective.SPEED
+        found = stored_reserve(start) if self._goal.objective is Objective.SIZE else []
         if is_speed or self._goal.max_time is not None:
             found = reserves(start)
         if self._clock is None:  # predicted times do not depend on scales
             return found
         base = best.mapping.global_qconfig
         is_fine = base is not None and is_per_channel(base.weight_observer)
-        products = by_kind(unit for unit in best.units if _is_product_in_integers(unit, best))
+        products = by_layer_type(
+            group for group in best.groups if _is_product_in_integers(group, best)
+        )
         if is_speed and self._goal.bounds_accuracy and is_fine and products:
-            found.append(best.also(*(Within(PER_TENSOR, kind.units) for kind in products)))
+            found.append(
+                best.also(
+                    *(PartialChange(PER_TENSOR, layer_type.groups) for layer_type in products)
+                )
+            )
         return found
 
-    def _beyond_prediction(self, found: Found, standing: Standing) -> float:
+    def _beyond_prediction(self, found: SearchResult, objective: ObjectiveFunction) -> float:
         """Share of float's time that the best takes beyond its prediction, where that is too long.
 
         The others are then taken to, too. 0 where no runs are left to search on.
         """
-        start = found.points[0].position
+        start = found.points[0].candidate
         left = self._goal.max_runs - self.runs - len(self._beside(start, start))
         score = found.best.score
-        if left < 2 or not standing.lacking_time(score) or self._is_late():
+        if left < 2 or not objective.excess_time(score) or self._is_late():
             return 0.0
         if score.predicted_time is None or score.time_ratio is None:
             return 0.0
         return score.time_ratio - score.predicted_time
 
-    def _offers(self, groups: Sequence[Alike], moves: Sequence[WholeMove]) -> Offers | None:
-        """Offers of moves of the dearest groups; None: they would take too many of the runs."""
+    def _offers(
+        self, layer_sets: Sequence[Layers], changes: Sequence[ConfigChange]
+    ) -> Offers | None:
+        """Offers of changes of the most sensitive layers; None: these would take too many runs."""
         if self._coded is None:
             return None
-        within = [move for move in moves if isinstance(move, ENTRY_MOVES)]
-        parts = PartMoves(self._estimating, groups, within, self._coded.alone, self._executor)
+        within = [change for change in changes if isinstance(change, ENTRY_CHANGES)]
+        parts = PartChanges(self._estimating, layer_sets, within, self._coded.alone, self._executor)
         if parts.runs > PARTS_SHARE * (self._goal.max_runs - self._spent):
             return None
         self._spent += parts.runs
@@ -349,5 +374,5 @@ class Course:
         return score if ratio is None else replace(score, time_ratio=ratio + self._off)
 
 
-def _is_product_in_integers(unit: Unit, position: Position) -> bool:
-    return unit.anchor.op_type in PRODUCT_OPS and position.form(unit) not in IN_FLOAT
+def _is_product_in_integers(group: QuantizationGroup, candidate: Candidate) -> bool:
+    return group.anchor.op_type in PRODUCT_OPS and candidate.form(group) not in IN_FLOAT

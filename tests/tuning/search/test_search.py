@@ -1,4 +1,4 @@
-"""A course takes times and scores from its journal, and keeps to its runs."""
+"""A run takes times and scores from its journal, and keeps to its runs."""
 
 from __future__ import annotations
 
@@ -8,16 +8,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from onnxq.dynamic.dynamic_decision import Objective
 from onnxq.errors import UnsupportedError
 from onnxq.operator import NodeForm
 from onnxq.ort.layouts import CONVOLUTION
 from onnxq.qconfig import Choice
 from onnxq.tuning.evaluation.evaluations import Evaluations
 from onnxq.tuning.evaluation.journal import Journal, JournalHead
-from onnxq.tuning.scoring.goal import Aim, Goal
+from onnxq.tuning.scoring.goal import Goal
 from onnxq.tuning.search.config_changes import PER_TENSOR
 from onnxq.tuning.search.pareto_candidates import Clock
-from onnxq.tuning.search.stages import BY_DEFAULT, HERE, MOST_SHARE, TIMES, Course, times_in
+from onnxq.tuning.search.search import BY_DEFAULT, HERE, MOST_SHARE, TIMES, Search, times_in
 from onnxq.tuning.timing.times import Times
 from tests.examples import ALL_INTEGERS
 from tests.tuning.parts import chain, evaluator_of
@@ -51,21 +52,21 @@ def test_the_sensitivity_takes_its_share_of_the_runs_at_most(
     told: list[tuple[int, int | None]] = []
     goal = replace(Goal(), max_runs=most)
     evaluations = Evaluations(evaluator, Journal.open(None, HEAD))
-    course = Course(evaluations, goal, None, lambda *runs: told.append(runs))
+    run = Search(evaluations, goal, None, lambda *runs: told.append(runs))
     asked = evaluator.subject.default
-    units = course.units(asked, ())
-    assert {unit.anchor.name for unit in units} == {"first", "second"}
-    found = course.sensitivity(asked, units)
-    assert 0 < course.runs <= MOST_SHARE * most
-    assert course.runs == found.runs
+    groups = run.groups(asked, ())
+    assert {group.anchor.name for group in groups} == {"first", "second"}
+    found = run.sensitivity(asked, groups)
+    assert 0 < run.runs <= MOST_SHARE * most
+    assert run.runs == found.runs
     assert not told  # no whole run was made
 
 
 def test_from_all_integers_the_default_is_another_beginning(evaluator: Evaluator) -> None:
     evaluations = Evaluations(evaluator, Journal.open(None, HEAD))
-    course = Course(evaluations, Goal(), None, lambda *_runs: None)
-    (only,) = course.beginnings(evaluator.subject.default)
-    first, other = course.beginnings(ALL_INTEGERS)
+    run = Search(evaluations, Goal(), None, lambda *_runs: None)
+    (only,) = run.beginnings(evaluator.subject.default)
+    first, other = run.beginnings(ALL_INTEGERS)
     assert (only.name, first.name, other.name) == ("", "", BY_DEFAULT)
     assert other.start.nodes == only.start.nodes
 
@@ -82,7 +83,7 @@ def test_a_default_that_cannot_be_made_is_no_beginning(
 
     monkeypatch.setattr(evaluator, "quantized", refusing)
     evaluations = Evaluations(evaluator, Journal.open(None, HEAD))
-    (only,) = Course(evaluations, Goal(), None, lambda *_runs: None).beginnings(ALL_INTEGERS)
+    (only,) = Search(evaluations, Goal(), None, lambda *_runs: None).beginnings(ALL_INTEGERS)
     assert only.name == ""
 
 
@@ -93,11 +94,11 @@ def test_weights_per_tensor_are_tried_where_a_bound_says_what_they_may_lose(
     goal = Goal(min_sqnr_db=least_db, max_runs=8)
     journal = Journal.open(None, HEAD)
     evaluations = Evaluations(evaluator, journal)
-    course = Course(evaluations, goal, None, lambda *_runs: None, Clock(evaluator, journal))
+    run = Search(evaluations, goal, None, lambda *_runs: None, Clock(evaluator, journal))
     asked = evaluator.subject.default
-    starts = course.beginnings(asked)
-    found = course.descend(starts, course.sensitivity(asked, starts[0].units), ())
-    tried = [word for point in found.points for word in point.position.words]
+    starts = run.beginnings(asked)
+    found = run.run(starts, run.sensitivity(asked, starts[0].groups), ())
+    tried = [word for point in found.points for word in point.candidate.words]
     assert any(word.startswith("weights per tensor: ") for word in tried) == is_tried
 
 
@@ -106,15 +107,15 @@ def test_weights_of_a_convolution_keep_a_scale_per_channel() -> None:
     evaluator = evaluator_of()
     goal, journal = Goal(min_sqnr_db=1.0, max_runs=8), Journal.open(None, HEAD)
     clock = Clock(evaluator, journal)
-    course = Course(Evaluations(evaluator, journal), goal, None, lambda *_runs: None, clock)
+    run = Search(Evaluations(evaluator, journal), goal, None, lambda *_runs: None, clock)
     asked = evaluator.subject.default
-    starts = course.beginnings(asked)
-    convolutions = {u.anchor.name for u in starts[0].units if u.anchor.op_type == CONVOLUTION}
-    found = course.descend(starts, course.sensitivity(asked, starts[0].units), ())
+    starts = run.beginnings(asked)
+    convolutions = {u.anchor.name for u in starts[0].groups if u.anchor.op_type == CONVOLUTION}
+    found = run.run(starts, run.sensitivity(asked, starts[0].groups), ())
     of_tensors = [
         entry.weight
         for point in found.points
-        for name, entry in point.position.mapping.nodes.items()
+        for name, entry in point.candidate.mapping.nodes.items()
         if name in convolutions and entry is not None
     ]
     assert convolutions
@@ -122,19 +123,21 @@ def test_weights_of_a_convolution_keep_a_scale_per_channel() -> None:
 
 
 @pytest.mark.parametrize("has_clock", [True, False])
-@pytest.mark.parametrize(("aim", "is_stored"), [(Aim.SIZE, True), (Aim.ACCURACY, False)])
+@pytest.mark.parametrize(
+    ("aim", "is_stored"), [(Objective.SIZE, True), (Objective.ACCURACY, False)]
+)
 def test_all_weights_stored_are_measured_where_bytes_count(
-    evaluator: Evaluator, aim: Aim, is_stored: bool, has_clock: bool
+    evaluator: Evaluator, aim: Objective, is_stored: bool, has_clock: bool
 ) -> None:
     """Models with stored weights have no codes of activations, whose scales a small file shows."""
     goal, journal = Goal(objective=aim, max_runs=8), Journal.open(None, HEAD)
     clock = Clock(evaluator, journal) if has_clock else None
-    course = Course(Evaluations(evaluator, journal), goal, None, lambda *_runs: None, clock)
+    run = Search(Evaluations(evaluator, journal), goal, None, lambda *_runs: None, clock)
     asked = evaluator.subject.default
-    starts = course.beginnings(asked)
-    found = course.descend(starts, course.sensitivity(asked, starts[0].units), ())
+    starts = run.beginnings(asked)
+    found = run.run(starts, run.sensitivity(asked, starts[0].groups), ())
     best = found.best
-    forms = {best.position.form(unit) for unit in best.position.units}
+    forms = {best.candidate.form(group) for group in best.candidate.groups}
     assert (forms == {NodeForm.STORED}) is is_stored
     if is_stored:
         assert best.score.size_bytes == min(point.score.size_bytes for point in found.points)
