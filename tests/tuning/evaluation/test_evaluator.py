@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from onnxq.tuning.search.alone import QuantizedAlone
+from onnxq.tuning.search.coded import QuantizedAlone
 
 import onnxq
 from onnxq.errors import QConfigError
