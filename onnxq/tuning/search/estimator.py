@@ -12,7 +12,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from onnxq.core.allotment import Allotment, Option
+from onnxq.core.knapsack import Knapsack, Option
 from onnxq.dynamic.dynamic_decision import Objective
 from onnxq.operator import NodeForm
 from onnxq.tuning.scoring.objective_function import DB_OF_TIME
@@ -130,13 +130,13 @@ class Estimator:
             found, expected = self._swept(begin, layer_types, closed)
             if expected.order < order:
                 best, order = found, expected.order
-        for found in (*self._allotted(here, closed), *self._allotted(best, closed)):
+        for found in (*self._by_knapsack(here, closed), *self._by_knapsack(best, closed)):
             expected = self.expected(found)
             if expected.order < order:
                 best, order = found, expected.order
         return best
 
-    def _allotted(
+    def _by_knapsack(
         self, candidate: Candidate, closed: set[tuple[str, NodeForm]]
     ) -> Iterator[Candidate]:
         """Best candidates of all, where costs of changes from that one add up.
@@ -174,10 +174,10 @@ class Estimator:
             [Option(costs.get(m, 0.0), self.estimates.of(m.group, m.form)) for m in changes]
             for changes in by_unit.values()
         ]
-        allotment = Allotment(things)
+        knapsack = Knapsack(things)
         quiet = self._wants_quiet
         allowed = self.estimates.sum_for(self._allowed)
-        taken = allotment.quietest(room) if quiet else allotment.cheapest(allowed)
+        taken = knapsack.least_noise(room) if quiet else knapsack.least_cost(allowed)
         return candidate.with_changes(
             changes[i] for changes, i in zip(by_unit.values(), taken, strict=True)
         )

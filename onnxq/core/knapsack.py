@@ -1,12 +1,11 @@
-"""Allotment: one option for each of many, with the least noise for a cost, or the reverse.
+"""Multiple-choice knapsack: one option of each item, with least noise for a cost or the reverse.
 
-    least sum of noise   over options whose costs add up to at most a bound
-    least sum of cost    over options whose noises add up to at most a bound
+    least_noise   over options whose costs add up to at most a bound
+    least_cost    over options whose noises add up to at most a bound
 
-Both are a knapsack with several choices for each thing. Its Pareto front is found thing by thing:
-the front of the first k, with each option of the next one added, without what is dominated. A front
-of more than MOST_POINTS is thinned along its length, so that the work is linear in the things; up
-to there the answer is exact.
+The Pareto front is found by dynamic programming, item by item: the front of the first k, with each
+option of the next one added, without what is dominated. A front of more than MOST_POINTS is thinned
+along its length, so that the work is linear in the items; up to there the answer is exact.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ LEAST_NOISE = 1e-30
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """Something that can be taken of a thing.
+    """Choice of an item.
 
     Attributes:
         cost: of any sign.
@@ -44,17 +43,17 @@ class Option:
     noise: float
 
 
-class Allotment:
-    """Pareto front of all ways to take one option of each thing.
+class Knapsack:
+    """Pareto front of all ways to take one option of each item.
 
     Args:
-        things: options of each, one at least.
+        items: options of each, one at least.
     """
 
-    def __init__(self, things: Sequence[Sequence[Option]]) -> None:
+    def __init__(self, items: Sequence[Sequence[Option]]) -> None:
         self._cost, self._noise = np.zeros(1), np.zeros(1)
-        self._came: list[tuple[Indices, Indices]] = []  # of each thing: (point before, option)
-        for options in things:
+        self._came: list[tuple[Indices, Indices]] = []  # of each item: (point before, option)
+        for options in items:
             self._add(options)
 
     def _add(self, options: Sequence[Option]) -> None:
@@ -67,8 +66,8 @@ class Allotment:
         self._cost, self._noise = cost[kept], noise[kept]
         self._came.append((before[kept], taken[kept]))
 
-    def quietest(self, most_cost: float) -> list[int]:
-        """Option of each thing, so that the noise is least; the cheapest where all cost more.
+    def least_noise(self, most_cost: float) -> list[int]:
+        """Option of each item, so that the noise is least; the cheapest where all cost more.
 
         Args:
             most_cost: sum of the costs.
@@ -76,8 +75,8 @@ class Allotment:
         within = np.flatnonzero(self._cost <= most_cost)
         return self._options(int(within[-1]) if within.size else 0)
 
-    def cheapest(self, most_noise: float) -> list[int]:
-        """Option of each thing, so that the cost is least; the quietest where all have more noise.
+    def least_cost(self, most_noise: float) -> list[int]:
+        """Option of each item, so that the cost is least; the quietest where all have more noise.
 
         Args:
             most_noise: sum of the noises.
