@@ -25,7 +25,7 @@ TORCH_ROOMS = (
 )
 TUNING_ROOMS = (
     "defaults", "scoring", "timing", "evaluation", "evaluating", "measuring", "sensitivity",
-    "search", "milestone", "milestone_tables", "tuned", "tune",
+    "search", "milestones", "tuned", "tune",
 )
 # fmt: on
 ORDERS = {"onnxq.pytorch": TORCH_ROOMS, "onnxq.tuning": TUNING_ROOMS}

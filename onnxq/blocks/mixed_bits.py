@@ -15,8 +15,8 @@ from numbers import Real
 from typing import TYPE_CHECKING
 
 from onnxq.blocks.bit_noise import MEASURED_BATCHES, bit_noise, output_noise
-from onnxq.core.knapsack import Knapsack, Option
 from onnxq.core.brief import size_text
+from onnxq.core.knapsack import Knapsack, Option
 from onnxq.errors import QConfigError
 from onnxq.graph.saving import saved_bytes
 from onnxq.in_blocks.block_spec import BITS

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from onnxq.samples.inputs import Batch
     from onnxq.static.plan import Plan
     from onnxq.survey.heading import ReportSubject
-    from onnxq.tuning.milestone import Milestone
+    from onnxq.tuning.milestones import Milestone
     from onnxq.tuning.tuned import Tuned
 
 T = TypeVar("T")

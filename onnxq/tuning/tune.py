@@ -26,17 +26,16 @@ from onnxq.static.prepare import backend_of
 from onnxq.tuning.defaults import IMPROVE
 from onnxq.tuning.evaluation.evaluations import Evaluations
 from onnxq.tuning.evaluation.evaluator import Evaluator
-from onnxq.tuning.milestone import Milestone
+from onnxq.tuning.milestones import Milestone
 from onnxq.tuning.scoring.baseline import baseline_of
 from onnxq.tuning.scoring.goal import Goal
 from onnxq.tuning.scoring.metric import as_metric
 from onnxq.tuning.scoring.subject import Subject, Wishes
 from onnxq.tuning.scoring.tuning_samples import open_tuning_samples
+from onnxq.tuning.search.config_changes import changes_of_the_whole
 from onnxq.tuning.search.layers import by_layer_type
-from onnxq.tuning.search.pareto_candidates import Clock
-from onnxq.tuning.search.pareto_front import front_of
+from onnxq.tuning.search.pareto_candidates import Clock, front_of
 from onnxq.tuning.search.search import Search, open_journal, times_in
-from onnxq.tuning.search.whole_changes import changes_of_the_whole
 from onnxq.tuning.timing.time_model import TimeModel
 from onnxq.tuning.tuned import Checked, MissedGoalWarning, Spent, Tuned
 

@@ -13,12 +13,13 @@ from onnxq.operator import DynamicForm, NodeForm
 from onnxq.page.card import Table, card_of
 from onnxq.qconfig import QConfig
 from onnxq.report.console import open_console
-from onnxq.tuning.milestone import Milestone, save_milestones
-from onnxq.tuning.milestone_tables import (
+from onnxq.tuning.milestones import (
     FRONT_HEADER,
+    Milestone,
     front_rows,
     print_front,
     print_steps,
+    save_milestones,
     score_words,
 )
 from onnxq.tuning.search.left_in_float import print_left_in_float, why_float

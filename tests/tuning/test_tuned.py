@@ -15,7 +15,7 @@ from onnxq.qconfig import (
     onnxq_default_qconfig,
 )
 from onnxq.quantized.quantized_model import QuantizedModel
-from onnxq.tuning.milestone import Milestone
+from onnxq.tuning.milestones import Milestone
 from onnxq.tuning.scoring.goal import Goal
 from onnxq.tuning.scoring.score import Score
 from onnxq.tuning.search.local_search import LATE, NO_RUN

@@ -5,13 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
-from onnxq.observers import NarrowRangeObserver
+from onnxq.dtypes import qint8
+from onnxq.observers import MinMaxObserver, NarrowRangeObserver, PercentileObserver
 from onnxq.operator import DynamicForm, NodeForm
 from onnxq.qconfig import QConfig, QConfigDynamic, onnxq_default_qconfig
 from onnxq.static.choosing.choices import dynamic_entry
 from onnxq.tuning.search.layers import Layers
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from onnxq.observers import ObserverSpec
     from onnxq.qconfig import Entry, QConfigMapping
     from onnxq.tuning.search.quantization_groups import QuantizationGroup
@@ -203,3 +206,65 @@ class AlgorithmChange:
     def applied(self, mapping: QConfigMapping) -> QConfigMapping:
         """The mapping that asks for it behind those that it asks for already."""
         return mapping.set_improve((*mapping.improve, self.which))
+
+
+OTHER_OBSERVERS = (MinMaxObserver, PercentileObserver)
+"""Observers of activations that are tried in place of the default's least squared error."""
+
+
+def changes_of_the_whole(asked: QConfigMapping, improve: Sequence[str]) -> list[ConfigChange]:
+    """Changes of a whole model: other observers, scales per channel, and improvements of weights.
+
+    Args:
+        asked: where the search begins.
+        improve: names of improvements that may be used.
+    """
+    improvements = [AlgorithmChange(name) for name in improve if name not in asked.improve]
+    observers = map(ActivationObserver, _other_observers(asked))
+    return [*observers, *_finer_scales(asked), *improvements]
+
+
+def _finer_scales(asked: QConfigMapping) -> list[WeightScales]:
+    """Scales per channel, where weights of 8 bits have one each."""
+    base = asked.global_qconfig
+    if base is None or is_per_channel(base.weight_observer):
+        return []
+    return [PER_CHANNEL] if base.weight_observer().dtype == qint8 else []
+
+
+def _other_observers(asked: QConfigMapping) -> list[ObserverSpec]:
+    """Observers of activations other than the default's, for codes of the same type."""
+    base = asked.global_qconfig
+    if not isinstance(base, QConfig):
+        return []
+    dtype = base.activation_observer().dtype
+    specs = [layer_type.with_args(dtype=dtype) for layer_type in OTHER_OBSERVERS]
+    return [spec for spec in specs if spec.name != base.activation_observer.name]
+
+
+@dataclass(frozen=True, slots=True)
+class QuantizedAlone:
+    """Mappings in which groups are in their forms with the most integers, alone or together.
+
+    Attributes:
+        asked: what the user wants.
+        groups: that may be moved.
+    """
+
+    asked: QConfigMapping
+    groups: tuple[QuantizationGroup, ...]
+
+    def alone(self, layers: Layers) -> QConfigMapping:
+        """The mapping in which all groups but those of the layers are in float."""
+        mapping, inside = self.asked, {group.anchor.name for group in layers.groups}
+        for group in self.groups:
+            is_quantized = group.anchor.name in inside
+            mapping = with_form(
+                mapping, group, group.lowest_precision if is_quantized else NodeForm.FLOAT
+            )
+        return mapping
+
+    @property
+    def together(self) -> QConfigMapping:
+        """The mapping in which no group is in float."""
+        return self.alone(Layers(self.groups))

@@ -20,12 +20,13 @@ from onnxq.tuning.evaluation.evaluations import key_of
 from onnxq.tuning.timing.time_model import IN_FLOAT
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from onnxq.qconfig import QConfigMapping
     from onnxq.tuning.evaluation.evaluator import Evaluator
     from onnxq.tuning.evaluation.journal import Journal
     from onnxq.tuning.scoring.objective_function import ObjectiveFunction
+    from onnxq.tuning.scoring.score import Score
     from onnxq.tuning.search.candidate import Candidate, MeasuredCandidate
     from onnxq.tuning.search.local_search import SearchResult
 
@@ -225,3 +226,31 @@ def _all_in(candidate: Candidate, form: NodeForm) -> Candidate:
         for group in candidate.groups
     }
     return replace(candidate, whole=(), forms=forms)
+
+
+def front_of(points: Iterable[MeasuredCandidate]) -> tuple[MeasuredCandidate, ...]:
+    """The Pareto front in metric, time and size, the most accurate first; of equals, the first.
+
+    Args:
+        points: models that were measured, in the order in which they were.
+    """
+    kept: list[MeasuredCandidate] = []
+    for point in points:
+        if any(_covers(other.score, point.score) for other in kept):
+            continue
+        kept = [other for other in kept if not _covers(point.score, other.score)]
+        kept.append(point)
+    return tuple(sorted(kept, key=lambda point: (-point.score.metric, _time(point.score))))
+
+
+def _covers(score: Score, other: Score) -> bool:
+    """Whether a score is at least as good in everything."""
+    return (
+        score.metric >= other.metric
+        and _time(score) <= _time(other)
+        and score.size_bytes <= other.size_bytes
+    )
+
+
+def _time(score: Score) -> float:
+    return math.inf if score.time_ratio is None else score.time_ratio

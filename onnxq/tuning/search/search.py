@@ -21,12 +21,12 @@ from onnxq.tuning.measuring.measure_times import measure_times, times_of
 from onnxq.tuning.scoring.objective_function import ObjectiveFunction, noise_of
 from onnxq.tuning.scoring.score import Score
 from onnxq.tuning.search.candidate import Candidate, MeasuredCandidate
-from onnxq.tuning.search.coded import QuantizedAlone
 from onnxq.tuning.search.config_changes import (
     PER_TENSOR,
     ActivationObserver,
     AlgorithmChange,
     PartialChange,
+    QuantizedAlone,
     WeightScales,
     is_per_channel,
 )

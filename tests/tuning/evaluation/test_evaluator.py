@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from onnxq.tuning.search.coded import QuantizedAlone
 
 import onnxq
 from onnxq.errors import QConfigError
@@ -23,6 +22,7 @@ from onnxq.qconfig import (
 from onnxq.samples.held_apart import held_apart
 from onnxq.tuning.scoring.metric import SQNR
 from onnxq.tuning.scoring.subject import Subject, Wishes
+from onnxq.tuning.search.config_changes import QuantizedAlone
 from onnxq.tuning.search.layers import Layers
 from onnxq.tuning.search.quantization_groups import quantization_groups_of
 from tests.examples import ALL_INTEGERS, images, network

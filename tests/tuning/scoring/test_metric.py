@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import math
 import pickle
+import sys
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 
 from onnxq.errors import CalibrationError, QConfigError
 from onnxq.tuning.scoring.baseline import baseline_of
-from onnxq.tuning.scoring.metric import SQNR, TOP1, MetricError, as_metric
+from onnxq.tuning.scoring.metric import SQNR, TOP1, MetricError, MetricFile, as_metric
 from onnxq.tuning.scoring.subject import Subject
 from onnxq.tuning.scoring.tuning_samples import TuningSamples, open_tuning_samples
 from tests.examples import network
@@ -211,3 +212,41 @@ def test_functions_of_one_name_have_fingerprints_of_their_own() -> None:
     assert first.name == second.name
     assert len({first.fingerprint, second.fingerprint, as_metric(len).fingerprint}) == 3
     assert as_metric(len).fingerprint == ""
+
+
+@pytest.fixture
+def file_with_imports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A metric that imports a module beside it, at once and when it is called."""
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    (tmp_path / "beside_the_metric.py").write_text("import beside_that\nVALUE = 0.5\n")
+    (tmp_path / "beside_that.py").write_text("")
+    path = tmp_path / "metric.py"
+    path.write_text(
+        "from beside_the_metric import VALUE\n"
+        "def value(run, samples):\n"
+        "    import beside_the_metric\n"
+        "    return VALUE + beside_the_metric.VALUE\n"
+    )
+    return path
+
+
+def test_modules_beside_the_file_can_be_imported(file_with_imports: Path) -> None:
+    assert MetricFile.of(f"{file_with_imports}:value", ())(None, None) == 1.0
+
+
+@pytest.mark.parametrize("changed", ["metric.py", "beside_the_metric.py", "beside_that.py"])
+def test_a_change_of_what_is_imported_is_another_version(
+    file_with_imports: Path, changed: str
+) -> None:
+    metric = MetricFile.of(f"{file_with_imports}:value", ())
+    before = metric.fingerprint
+    with (file_with_imports.parent / changed).open("a") as opened:
+        opened.write("# changed\n")
+    metric = MetricFile.of(f"{file_with_imports}:value", ())
+    assert metric.fingerprint != before
+
+
+def test_installed_modules_come_before_those_beside(file_with_imports: Path) -> None:
+    (file_with_imports.parent / "json.py").write_text("raise AssertionError\n")
+    file_with_imports.write_text("import json\nvalue = json.dumps\n")
+    assert MetricFile.of(f"{file_with_imports}:value", ())([1]) == "[1]"

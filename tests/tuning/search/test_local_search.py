@@ -17,7 +17,7 @@ from onnxq.tuning.search.candidate import PrecisionChange
 from onnxq.tuning.search.config_changes import AlgorithmChange, form_in
 from onnxq.tuning.search.local_search import LocalSearch
 from onnxq.tuning.search.noise_estimates import NoiseEstimates
-from onnxq.tuning.search.pareto_front import front_of
+from onnxq.tuning.search.pareto_candidates import front_of
 from onnxq.tuning.search.proposals import Proposals
 from tests.tuning.made_up import FLOAT, INTEGER, Classifier, Layer, Network, drawn, drawn_chain
 

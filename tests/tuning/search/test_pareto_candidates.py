@@ -8,12 +8,14 @@ import pytest
 from onnxq.operator import NodeForm
 from onnxq.tuning.scoring.goal import Goal
 from onnxq.tuning.scoring.objective_function import ObjectiveFunction
+from onnxq.tuning.scoring.score import Score
 from onnxq.tuning.search.candidate import MeasuredCandidate, PrecisionChange
 from onnxq.tuning.search.config_changes import PER_TENSOR
 from onnxq.tuning.search.local_search import SearchResult
 from onnxq.tuning.search.pareto_candidates import (
     MOST,
     WholeTime,
+    front_of,
     judged,
     pareto_candidates,
     reserves,
@@ -184,3 +186,25 @@ def test_all_in_float_names_groups_that_began_in_float_and_what_is_with_them() -
         NETWORK.start.with_changes(PrecisionChange(group, FLOAT) for group in NETWORK.groups)
     )
     assert set(only.forms) == {group.anchor.name for group in NETWORK.groups}
+
+
+NOWHERE = Network((Layer(1e-3, 1.0, 0.5),)).start
+
+
+def scored(metric: float, time: float | None, size: int) -> MeasuredCandidate:
+    return MeasuredCandidate(NOWHERE, Score(metric, {"y": metric}, size, time))
+
+
+def test_front_keeps_what_is_best_in_something() -> None:
+    accurate, fast, small = scored(40, 0.9, 300), scored(30, 0.5, 300), scored(30, 0.9, 100)
+    assert front_of([small, accurate, fast, scored(30, 0.95, 350)]) == (accurate, fast, small)
+
+
+def test_front_has_the_first_of_equals() -> None:
+    first, second = scored(40, 0.9, 300), scored(40, 0.9, 300)
+    assert front_of([first, second])[0] is first
+
+
+def test_models_without_a_time_are_compared_in_the_rest() -> None:
+    worse, better = scored(30, None, 300), scored(40, None, 300)
+    assert front_of([worse, better]) == (better,)

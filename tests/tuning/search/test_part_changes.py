@@ -11,8 +11,7 @@ from onnxq.qconfig import Choice, QConfig
 from onnxq.tuning.evaluation.evaluations import Evaluations
 from onnxq.tuning.evaluation.journal import Journal, JournalHead
 from onnxq.tuning.search.candidate import Candidate, PrecisionChange
-from onnxq.tuning.search.coded import QuantizedAlone
-from onnxq.tuning.search.config_changes import ActivationObserver, with_form
+from onnxq.tuning.search.config_changes import ActivationObserver, QuantizedAlone, with_form
 from onnxq.tuning.search.layers import Layers
 from onnxq.tuning.search.part_changes import Changed, PartChanges
 from onnxq.tuning.search.quantization_groups import quantization_groups_of
