@@ -71,24 +71,6 @@ def by_layer_type(groups: Iterable[QuantizationGroup]) -> tuple[Layers, ...]:
     return tuple(Layers(tuple(alike)) for alike in found.values())
 
 
-def apart(layer_sets: Iterable[Layers], noise: Mapping[str, float]) -> tuple[Layers, ...]:
-    """Groups that share no group, the dearest first: parts in place of what they are parts of.
-
-    Args:
-        layer_sets: that were measured; parts behind what they are parts of.
-        noise: name of a layers -> what it has; those without are left out.
-    """
-    known = [layers for layers in layer_sets if layers.name in noise]
-    seen: set[str] = set()
-    found: list[Layers] = []
-    for layers in reversed(known):  # parts first
-        anchors = {group.anchor.name for group in layers.groups}
-        if seen.isdisjoint(anchors):
-            found.append(layers)
-            seen |= anchors
-    return tuple(sorted(found, key=lambda layers: -noise[layers.name]))
-
-
 def dearest_parts(layer_sets: Iterable[Layers], noise: Mapping[str, float]) -> tuple[Layers, ...]:
     """Parts of the layer_sets with the most noise, which are measured next.
 

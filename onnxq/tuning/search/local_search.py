@@ -1,9 +1,8 @@
 """Search for a mapping that reaches a goal: changes in batches, each of them measured.
 
     lacking accuracy   improvements that the user named, for they cost no time and no bytes; near
-                       the goal, those of the whole model; changes that save time by the way;
-                       changes that take away the most noise for the time that they cost, as many as
-                       should do, at once
+                       the goal, those of the whole model; changes that take away the most noise
+                       for the time that they cost, as many as should do, at once
     lacking time       changes that save the most time for the noise that they add, likewise
     lacking nothing    changes towards the objective that should keep the bounds, among them those
                        back to the form that a group began with; for the most accurate within a
@@ -44,9 +43,6 @@ if TYPE_CHECKING:
 
 EvaluateAll = Callable[[Sequence["QConfigMapping"]], "Sequence[Score | Refusal]"]
 """Measures mappings, which may run beside each other; results in their order."""
-
-Offers = Callable[["Candidate"], "Sequence[ConfigChange]"]
-"""Gives changes of parts of a model that should take noise away from a candidate."""
 
 NEAR_DB = 6.0
 """Distance from the goal at which changes of a whole model are tried: the most that one gave is 5.5
@@ -95,7 +91,6 @@ class LocalSearch:
         whole: changes of the whole model.
         runs: that it may take.
         is_late: whether the time is up.
-        offers: gives changes of parts of the model, the best first; None: none are wanted.
         first: those of `whole` that are tried however far the goal is.
     """
 
@@ -104,7 +99,6 @@ class LocalSearch:
     whole: Sequence[ConfigChange]
     runs: int
     is_late: Callable[[], bool] = lambda: False
-    offers: Offers | None = None
     first: Sequence[ConfigChange] = ()
     _points: list[MeasuredCandidate] = field(default_factory=list)
     _refused: dict[tuple[str, ...], str] = field(default_factory=dict)  # changes in words -> why
@@ -126,18 +120,15 @@ class LocalSearch:
             raise QConfigError(f"the model to start from cannot be made: {why}")
         best = self._best(beside, best)
         if self.first and self.proposals.objective.missing_db(best.score) > 0:
-            best = self._best(self._with_ways(best, [(change,) for change in self.first]), best)
-        failures, is_free_tried = 0, False
+            best = self._best(self._with_changes(best, self.first), best)
+        failures = 0
         whole = [change for change in self.whole if change not in best.candidate.whole]
         while self._left > 0:
             self.proposals.estimates.meet(best.candidate, best.score)
             batch: Batch = ()
             refused = len(self._refused)
             if whole and self._is_near(best):
-                ways = [*((change,) for change in whole), *self._ways_of_parts(best.candidate)]
-                found, whole = self._best(self._with_ways(best, ways), best), []
-            elif not is_free_tried and (free := self.proposals.free(best)):
-                found, is_free_tried = self._try(best, free), True
+                found, whole = self._best(self._with_changes(best, whole), best), []
             elif failures < MOST_FAILURES and (batch := self.proposals.batch(best, self._closed)):
                 found = self._try(best, batch)
             elif failures < MOST_FAILURES and (probe := self._probe(best)):
@@ -202,32 +193,24 @@ class LocalSearch:
         accuracy = objective.goal.objective is Objective.ACCURACY
         return objective.bounds_accuracy and not accuracy and not objective.missing_db(point.score)
 
-    def _with_ways(
-        self, point: MeasuredCandidate, ways: Sequence[tuple[ConfigChange, ...]]
+    def _with_changes(
+        self, point: MeasuredCandidate, changes: Sequence[ConfigChange]
     ) -> list[MeasuredCandidate | None]:
-        """Points with each of the ways alone, and with all that help where none is enough.
+        """Points with each change alone, and with all that help where none is enough.
 
-        Of two ways to decide on one aspect, the better one is among those that help. Each is found
-        on the samples of the search: more of them than are needed fit these alone.
+        Of two changes of one aspect, the better one is among those that help. Each is found on the
+        samples of the search: more of them than are needed fit these alone.
         """
-        alone = self._measure([point.candidate.also(*way) for way in ways])
-        helping: dict[str, tuple[MeasuredCandidate, tuple[ConfigChange, ...]]] = {}
-        for way, found in zip(ways, alone, strict=True):
-            rival = helping.get(way[0].aspect, (point,))[0]
+        alone = self._measure([point.candidate.also(change) for change in changes])
+        helping: dict[str, tuple[MeasuredCandidate, ConfigChange]] = {}
+        for change, found in zip(changes, alone, strict=True):
+            rival = helping.get(change.aspect, (point,))[0]
             if found is not None and self._is_better(found, rival):
-                helping[way[0].aspect] = found, way
+                helping[change.aspect] = found, change
         if len(helping) < 2 or self._is_enough(self._best(alone, point)):
             return alone
-        together = [change for _, way in helping.values() for change in way]
+        together = [change for _, change in helping.values()]
         return [*alone, *self._measure([point.candidate.also(*together)])]
-
-    def _ways_of_parts(self, candidate: Candidate) -> list[tuple[ConfigChange, ...]]:
-        """Changes of parts of the model, those of an aspect together."""
-        offered = self.offers(candidate) if self.offers is not None and self._left > 0 else ()
-        by_aspect: dict[str, tuple[ConfigChange, ...]] = {}
-        for change in offered:
-            by_aspect[change.aspect] = (*by_aspect.get(change.aspect, ()), change)
-        return list(by_aspect.values())
 
     # --- batches of forms
 

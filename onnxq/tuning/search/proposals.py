@@ -81,25 +81,6 @@ class Proposals:
             return self._saving(point, bytes_alone(point.candidate, options), math.inf)
         return self._faster(point, options, 0.0)
 
-    def free(self, point: MeasuredCandidate) -> Batch:
-        """Changes that take noise and time away from a point that lacks accuracy.
-
-        No estimate of noise says that they are wrong, however little it gives of it: in a network
-        whose errors do not add up, a node that is next to nothing alone may be much among others.
-        """
-        is_timed = self.time_of(point.candidate) is not None
-        is_size = self.objective.goal.objective is Objective.SIZE
-        if not is_timed or is_size or not self.objective.missing_db(point.score):
-            return ()
-        options = options_of(point.candidate, ())
-        costs = times_alone(point.candidate, options, self.time_of)
-        quieter = [m for m in options if self.estimates.gain(point.candidate, m) > 0]
-        taken: dict[QuantizationGroup, PrecisionChange] = {}
-        for change in sorted((m for m in quieter if costs[m] < 0), key=lambda m: costs[m]):
-            taken.setdefault(change.group, change)
-        batch = tuple(taken.values())
-        return batch if self.is_saving(point, batch) else ()
-
     def into_float(
         self, point: MeasuredCandidate, closed: Container[tuple[str, NodeForm]]
     ) -> Batch:

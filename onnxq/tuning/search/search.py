@@ -23,19 +23,16 @@ from onnxq.tuning.scoring.score import Score
 from onnxq.tuning.search.candidate import Candidate, MeasuredCandidate
 from onnxq.tuning.search.config_changes import (
     PER_TENSOR,
-    ActivationObserver,
     AlgorithmChange,
     PartialChange,
     QuantizedAlone,
-    WeightScales,
     is_per_channel,
 )
-from onnxq.tuning.search.layers import Layers, apart, by_layer_type, dearest_parts
+from onnxq.tuning.search.layers import Layers, by_layer_type, dearest_parts
 from onnxq.tuning.search.left_in_float import left_in_float
 from onnxq.tuning.search.local_search import LocalSearch
 from onnxq.tuning.search.noise_estimates import NoiseEstimates, spread
 from onnxq.tuning.search.pareto_candidates import best_predicted, judged, reserves, stored_reserve
-from onnxq.tuning.search.part_changes import PartChanges
 from onnxq.tuning.search.proposals import Proposals
 from onnxq.tuning.search.quantization_groups import quantization_groups_of
 from onnxq.tuning.sensitivity.measure_sensitivity import sensitivity_of
@@ -56,7 +53,7 @@ if TYPE_CHECKING:
     from onnxq.tuning.scoring.tuning_samples import TuningSamples
     from onnxq.tuning.search.config_changes import ConfigChange
     from onnxq.tuning.search.left_in_float import LeftInFloat
-    from onnxq.tuning.search.local_search import Offers, SearchResult
+    from onnxq.tuning.search.local_search import SearchResult
     from onnxq.tuning.search.pareto_candidates import Clock
     from onnxq.tuning.search.quantization_groups import QuantizationGroup
     from onnxq.tuning.sensitivity.sensitivity import Sensitivity
@@ -68,11 +65,6 @@ AGAIN = 2
 """Searches more, where whole runs take longer than predicted, and too long."""
 MOST_SHARE = 0.5
 """Share of the runs that the sensitivity takes at most: changes need the others."""
-PARTS_SHARE = 0.125
-"""Share of the runs that are left, up to which changes of layer_sets are worth a look: as many as
-changes of the whole model take, of which they are a finer choice."""
-ENTRY_CHANGES = (ActivationObserver, WeightScales)
-"""Changes that a group may have alone."""
 TIMES, HERE = "times", "here"
 BY_DEFAULT = "forms as onnxq chooses them"
 """Name of a second beginning, where another choice was asked for."""
@@ -134,7 +126,6 @@ class Search:
         self._spent = 0.0  # runs of the sensitivity
         self._estimating = evaluations
         self._measured: tuple[Layers, ...] = ()
-        self._coded: QuantizedAlone | None = None
         self._proposals: Proposals | None = None
 
     @property
@@ -185,14 +176,14 @@ class Search:
         layer_types = tuple(
             sorted(by_layer_type(groups), key=lambda layer_type: -layer_type.weights)
         )
-        lowest_precision = QuantizedAlone(asked, tuple(groups))
-        self._estimating = self._covering(lowest_precision.together)
-        found = self._costs(lowest_precision, layer_types)
+        quantized = QuantizedAlone(asked, tuple(groups))
+        self._estimating = self._covering(quantized.together)
+        found = self._costs(quantized, layer_types)
         parts = dearest_parts(layer_types, {cost.group: cost.noise for cost in found.costs})
-        self._measured, self._coded = (*layer_types, *parts), lowest_precision
+        self._measured = (*layer_types, *parts)
         if not parts:
             return found
-        more = self._costs(lowest_precision, parts)
+        more = self._costs(quantized, parts)
         costs = sorted((*found.costs, *more.costs), key=lambda cost: cost.worst_db)
         return replace(
             found,
@@ -209,13 +200,13 @@ class Search:
         except REFUSALS:  # which the sensitivity says
             return evaluations
 
-    def _costs(self, lowest_precision: QuantizedAlone, layer_sets: Sequence[Layers]) -> Sensitivity:
+    def _costs(self, quantized: QuantizedAlone, layer_sets: Sequence[Layers]) -> Sensitivity:
         most = min(MOST_SHARE * self._goal.max_runs, self._goal.max_runs - 1) - self._spent
         found = sensitivity_of(
             self._estimating,
-            lowest_precision.alone,
+            quantized.alone,
             layer_sets,
-            lowest_precision.together,
+            quantized.together,
             self._executor,
             most,
         )
@@ -252,23 +243,17 @@ class Search:
         objective = ObjectiveFunction(self._goal, evaluator.baseline.metric, noise_begun)
         proposals = self._proposals = Proposals(objective, NoiseEstimates(noise), time_of)
 
-        def search(
-            begin: Sequence[Candidate],
-            changes: Sequence[ConfigChange],
-            offers: Offers | None = None,
-        ) -> SearchResult:
+        def search(begin: Sequence[Candidate], changes: Sequence[ConfigChange]) -> SearchResult:
             kept = len(self._beside(start, start)) - 1  # where it begins was measured before
             most = max(1, math.floor(self._goal.max_runs - self.runs) - kept)
             named = [
                 m for m in changes if isinstance(m, AlgorithmChange) and m.which not in IMPROVE
             ]
-            local_search = LocalSearch(
-                proposals, self._all, changes, most, self._is_late, offers, named
+            return LocalSearch(proposals, self._all, changes, most, self._is_late, named).run(
+                *begin
             )
-            return local_search.run(*begin)
 
-        cost_of = {cost.group: cost.noise for cost in sensitivity.costs}
-        found = search(starts, changes, self._offers(apart(self._measured, cost_of), changes))
+        found = search(starts, changes)
         if self._clock is not None:
             return self._judged(found, objective, search)
         wider = self._with_those_beside(found)
@@ -349,19 +334,6 @@ class Search:
         if score.predicted_time is None or score.time_ratio is None:
             return 0.0
         return score.time_ratio - score.predicted_time
-
-    def _offers(
-        self, layer_sets: Sequence[Layers], changes: Sequence[ConfigChange]
-    ) -> Offers | None:
-        """Offers of changes of the most sensitive layers; None: these would take too many runs."""
-        if self._coded is None:
-            return None
-        within = [change for change in changes if isinstance(change, ENTRY_CHANGES)]
-        parts = PartChanges(self._estimating, layer_sets, within, self._coded.alone, self._executor)
-        if parts.runs > PARTS_SHARE * (self._goal.max_runs - self._spent):
-            return None
-        self._spent += parts.runs
-        return parts.offers
 
     def _all(self, mappings: Sequence[QConfigMapping]) -> list[Score | Refusal]:
         found = self._evaluations.all(mappings, self._executor)

@@ -107,7 +107,7 @@ def sensitivity_of(
     evaluations: Evaluations,
     alone: Callable[[G], QConfigMapping],
     groups: Sequence[G],
-    together: QConfigMapping | None,
+    together: QConfigMapping,
     executor: Executor | None = None,
     most_runs: float = math.inf,
 ) -> Sensitivity:
@@ -117,7 +117,7 @@ def sensitivity_of(
         evaluations: of the search: their evaluator and journal.
         alone: mapping in which the group is quantized, and all others are float.
         groups: of nodes.
-        together: mapping in which all of them are quantized; None: nobody asks what is inherited.
+        together: mapping in which all of them are quantized.
         executor: runs the groups; None: this process.
         most_runs: that it may take. The dearest are confirmed as far as these go; groups that they
             do not go for, the last ones, are among the refused.
@@ -131,18 +131,17 @@ def sensitivity_of(
     few = _few(samples)
     more = samples.few(max(samples.rows // MORE_SHARE, 2 * few.rows))
     measuring = _Measuring(evaluations, executor)
-    beside = together is not None  # a model more
     most_rows = most_runs * samples.rows
     asked = {each.node_group.name: (alone(each), each.node_group) for each in groups}
-    measuring.leave_out(list(asked)[_fitting(most_rows, few.rows, beside) :])
+    measuring.leave_out(list(asked)[_fitting(most_rows, few.rows) :])
     asked = {name: item for name, item in asked.items() if name not in measuring.refused}
     first = measuring.costs(asked, few, together)
-    rows = few.rows * (len(asked) + (beside and bool(asked)))
-    dearest = first[: min(DEAREST, _fitting(most_rows - rows, more.rows, beside))]
+    rows = few.rows * (len(asked) + bool(asked))
+    dearest = first[: min(DEAREST, _fitting(most_rows - rows, more.rows))]
     if more.rows <= few.rows:
         dearest = []
     again = measuring.costs({c.group: asked[c.group] for c in dearest}, more, together)
-    rows += more.rows * (len(dearest) + (beside and bool(dearest)))
+    rows += more.rows * (len(dearest) + bool(dearest))
     return Sensitivity(
         (*again, *first[len(dearest) :]),
         len(again),
@@ -152,20 +151,15 @@ def sensitivity_of(
     )
 
 
-def few_runs(samples: TuningSamples, groups: int) -> float:
-    """Runs that so many groups take on few samples, without a model of all of them."""
-    return groups * _few(samples).rows / max(samples.rows, 1)
-
-
 def _few(samples: TuningSamples) -> TuningSamples:
     return samples.few(max(samples.rows // FEW_SHARE, LEAST_ROWS))
 
 
-def _fitting(most_rows: float, rows: int, beside: bool) -> int:
-    """Models that may run on so many rows each, one beside them not counted."""
+def _fitting(most_rows: float, rows: int) -> int:
+    """Models that may run on so many rows each, beside the one of all groups."""
     if math.isinf(most_rows):
         return sys.maxsize
-    return max(math.floor(most_rows / max(rows, 1) + ROUNDING) - beside, 0)
+    return max(math.floor(most_rows / max(rows, 1) + ROUNDING) - 1, 0)
 
 
 Asked = Mapping[str, tuple["QConfigMapping", NodeGroup]]
@@ -185,14 +179,12 @@ class _Measuring:
         self.refused |= dict.fromkeys(names, "no run was left for it")
 
     def costs(
-        self, asked: Asked, samples: TuningSamples, together: QConfigMapping | None
+        self, asked: Asked, samples: TuningSamples, together: QConfigMapping
     ) -> list[GroupCost]:
         """Cost of each group on these samples, dearest first."""
         if not asked:
             return []
-        all_of_them = Together({})
-        if together is not None:
-            all_of_them = self._together(together, [group for _, group in asked.values()], samples)
+        all_of_them = self._together(together, [group for _, group in asked.values()], samples)
         if all_of_them.refused:
             self.refused[ALL_GROUPS] = all_of_them.refused
         evaluator = self._on(samples)

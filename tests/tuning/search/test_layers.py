@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from onnxq.operator import NodeForm
-from onnxq.tuning.search.layers import Layers, apart, by_layer_type, dearest_parts
+from onnxq.tuning.search.layers import Layers, by_layer_type, dearest_parts
 from onnxq.tuning.search.quantization_groups import Member, QuantizationGroup
 
 FORMS = (NodeForm.FLOAT, NodeForm.INTEGER)
@@ -35,11 +35,3 @@ def test_parts_of_the_dearest_layer_types_are_measured_next() -> None:
     cheap = Layers((group("/b/1", "Gemm"), group("/b/2", "Gemm")))
     noise = {dear.name: 1.0, cheap.name: 1e-3}
     assert dearest_parts([cheap, dear], noise) == dear.parts(2)
-
-
-def test_parts_that_were_measured_stand_for_what_they_are_parts_of() -> None:
-    dear = Layers((group("/a/1"), group("/a/2")))
-    cheap = Layers((group("/b/1", "Gemm"), group("/b/2", "Gemm")))
-    parts = dear.parts(2)
-    noise = {dear.name: 1.0, cheap.name: 0.3, parts[0].name: 0.1, parts[1].name: 0.8}
-    assert apart([dear, cheap, *parts], noise) == (parts[1], cheap, parts[0])

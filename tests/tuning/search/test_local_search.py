@@ -277,26 +277,7 @@ def test_improvements_that_are_named_are_tried_before_layers_go_to_float() -> No
     assert len(found.points) == 2
 
 
-def test_what_is_faster_in_float_is_tried_first_however_little_noise_it_is_said_to_have() -> None:
-    """Errors that cancel each other out: elsewhere float loses 4 dB, here it gives 5."""
-    network = Network((Layer(1e-9, 0.1, 0.2), *(Layer(1e-4, 0.3, 0.1) for _ in range(4))))
-
-    def measured(mappings: Sequence[QConfigMapping]) -> list[Score | Refusal]:
-        found: list[Score | Refusal] = []
-        for mapping in mappings:
-            forms = [form_in(mapping, group) for group in network.groups]
-            others = forms[1:].count(FLOAT)
-            db = 200.0 if others == 4 else (33.0 if forms[0] is FLOAT else 28.0) - 4.0 * others
-            found.append(replace(network.score(forms), metric=db, sqnr_db={"y": db}))
-        return found
-
-    objective = ObjectiveFunction(Goal(min_sqnr_db=30), math.inf)
-    found = LocalSearch(network.proposals(objective), measured, (), 10).run(network.start)
-    assert [found.best.candidate.form(group) for group in network.groups] == [FLOAT, *4 * [INTEGER]]
-    assert len(found.points) == 2
-
-
-def test_near_the_goal_changes_of_the_whole_come_before_what_is_faster_in_float() -> None:
+def test_near_the_goal_changes_of_the_whole_come_before_layers_go_to_float() -> None:
     """A bias costs no time, and few runs may be left, so it is tried before a group in float."""
     network = Network((Layer(1e-9, 0.1, 0.2), Layer(1e-3, 0.9, 0.3)))
 
