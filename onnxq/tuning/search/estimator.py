@@ -22,12 +22,11 @@ from onnxq.tuning.search.change_costs import (
     options_of,
     share_of_bytes,
     times_alone,
-    times_with_their_layer_type,
 )
 from onnxq.tuning.search.layers import by_layer_type
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from onnxq.tuning.scoring.objective_function import ObjectiveFunction
     from onnxq.tuning.search.candidate import Candidate, MeasuredCandidate
@@ -36,8 +35,6 @@ if TYPE_CHECKING:
     from onnxq.tuning.search.noise_estimates import NoiseEstimates
     from onnxq.tuning.search.quantization_groups import QuantizationGroup
 
-TRIES = 3
-"""Times that a candidate within a time is looked for, each within what the last one was late."""
 SWEEPS = 3
 """Times that all layer types are gone through, at most: two are the rule."""
 POLICIES = (
@@ -130,36 +127,23 @@ class Estimator:
             found, expected = self._swept(begin, layer_types, closed)
             if expected.order < order:
                 best, order = found, expected.order
-        for found in (*self._by_knapsack(here, closed), *self._by_knapsack(best, closed)):
+        for begin in (here, best):
+            found = self._by_knapsack(begin, closed)
             expected = self.expected(found)
             if expected.order < order:
                 best, order = found, expected.order
         return best
 
-    def _by_knapsack(
-        self, candidate: Candidate, closed: set[tuple[str, NodeForm]]
-    ) -> Iterator[Candidate]:
-        """Best candidates of all, where costs of changes from that one add up.
-
-        They do not, where conversions come and go: one that is late is looked for once more within
-        less.
-        """
+    def _by_knapsack(self, candidate: Candidate, closed: set[tuple[str, NodeForm]]) -> Candidate:
+        """The best candidate of all, if costs of changes from that one add up."""
         options = options_of(candidate, closed)
         if self.objective.goal.objective is Objective.SIZE and not self._wants_quiet:
-            yield self._taken(candidate, options, bytes_alone(candidate, options), math.inf)
-            return
+            return self._taken(candidate, options, bytes_alone(candidate, options), math.inf)
         now, most = self.time_of(candidate), self.objective.goal.max_time or math.inf
         if now is None:
-            return
-        for price in (times_alone, times_with_their_layer_type):
-            costs, room = price(candidate, options, self.time_of), most - now
-            for _ in range(TRIES):
-                found = self._taken(candidate, options, costs, room)
-                yield found
-                late = (self.time_of(found) or 0.0) - most
-                if late <= 0:
-                    break
-                room -= late
+            return candidate
+        costs = times_alone(candidate, options, self.time_of)
+        return self._taken(candidate, options, costs, most - now)
 
     def _taken(
         self, candidate: Candidate, options: Sequence[PrecisionChange], costs: Costs, room: float
