@@ -28,7 +28,6 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # run as a file: find scripts/
 
-from scripts._qat_models import MODELS, build
 
 import onnxq
 from benchmarks.parts.qat_models import MODELS, build

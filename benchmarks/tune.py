@@ -57,9 +57,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from onnxq.core.arrays import Array
-    from onnxq.tuning.judging.model_run import ModelRun
-    from onnxq.tuning.judging.score import Score
-    from onnxq.tuning.judging.tuning_samples import TuningSamples
+    from onnxq.tuning.scoring.model_run import ModelRun
+    from onnxq.tuning.scoring.score import Score
+    from onnxq.tuning.scoring.tuning_samples import TuningSamples
     from scripts._defaults.case import Case
 
     Batch = Mapping[str, Array]
@@ -205,7 +205,7 @@ def searched(name: str, goal: str, given: Problem, journal: Path) -> Row:
         tuned.score.predicted_time or np.nan,
         tuned.score.time_range or (np.nan, np.nan),
         tuned.missed,
-        chosen.moves,
+        chosen.changes,
         tuned.spent.runs,
         tuned.spent.cpu_s / tuned.spent.pass_s,
     )

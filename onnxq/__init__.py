@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from onnxq.static.prepare import prepare
     from onnxq.static.rewrite import rewrite
     from onnxq.survey.verified import verify
-    from onnxq.tuning.judging.goal import Goal
+    from onnxq.tuning.scoring.goal import Goal
     from onnxq.tuning.tune import tune
     from onnxq.weight_only import quantize_weights
 
@@ -96,7 +96,7 @@ __all__ = [
 
 _HOMES = {
     "Check": "onnxq.checking.check",
-    "Goal": "onnxq.tuning.judging.goal",
+    "Goal": "onnxq.tuning.scoring.goal",
     "QuantizedModel": "onnxq.quantized.quantized_model",
     "Samples": "onnxq.samples.samples",
     "bench": "onnxq.checking.bench",

@@ -6,8 +6,8 @@ Apart: decibels that a model has less on samples held apart than on those of the
 half the width of the interval of its time over float's, whole runs in turns. Predicted: its time as
 whole runs show it, less the one that the search went by.
 
-What these printed stands beside the constants in onnxq/tuning/judging/standing.py and
-onnxq/tuning/moving/proposals.py.
+What these printed stands beside the constants in onnxq/tuning/scoring/objective_function.py and
+onnxq/tuning/search/proposals.py.
 """
 
 from __future__ import annotations

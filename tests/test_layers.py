@@ -24,7 +24,8 @@ TORCH_ROOMS = (
     "insertion", "importers", "eager", "quantization", "deployed",
 )
 TUNING_ROOMS = (
-    "defaults", "judging", "evaluating", "measuring", "moving", "search", "tuned", "tune",
+    "defaults", "scoring", "evaluation", "evaluating", "measuring", "sensitivity",
+    "search", "milestones", "tuned", "tune",
 )
 # fmt: on
 ORDERS = {"onnxq.pytorch": TORCH_ROOMS, "onnxq.tuning": TUNING_ROOMS}

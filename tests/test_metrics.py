@@ -9,6 +9,7 @@ import pytest
 
 import onnxq
 from models.genai_decoder import load_genai_decoder
+from onnxq.dynamic.dynamic_decision import Objective
 from onnxq.errors import CalibrationError
 from onnxq.graph.saving import saved_bytes
 from onnxq.metrics import (
@@ -23,7 +24,6 @@ from onnxq.metrics import (
 )
 from onnxq.ort import runtime
 from onnxq.times import costs_of
-from onnxq.tuning.judging.goal import Aim
 from tests.tiny_decoder import tiny_decoder
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def test_a_search_by_bits_reaches_its_goal_on_text_that_chose_nothing() -> None:
         onnxq.Samples(seen, batch_size=4),
         check=held_out,
         metric="bits",
-        goal=onnxq.Goal(max_drop=0.01, max_runs=12, objective=Aim.SIZE),
+        goal=onnxq.Goal(max_drop=0.01, max_runs=12, objective=Objective.SIZE),
         target="x86-vnni",
         costs=costs_of("x86-vnni"),
     )

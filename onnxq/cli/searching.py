@@ -171,14 +171,15 @@ def tune(
     kept.claim(model, given(journal), [samples, *given(qconfig, check, costs)])
     source = load_model(model, [output])
     from onnxq.checking.check import Check
+    from onnxq.dynamic.dynamic_decision import Objective
     from onnxq.report.progress import progress_bar
     from onnxq.samples.held_apart import EVERY
     from onnxq.times import Costs
-    from onnxq.tuning.judging.goal import Aim, Goal
+    from onnxq.tuning.scoring.goal import Goal
     from onnxq.tuning.tune import tune as search
     from onnxq.tuning.tuned import MissedGoalWarning
 
-    goal = Goal(min_sqnr, max_drop, max_time, Aim(objective), max_runs, max_seconds)
+    goal = Goal(min_sqnr, max_drop, max_time, Objective(objective), max_runs, max_seconds)
     mapping = asked_mapping(qconfig, overrides, target, choice)
     with (
         workers.executor() as executor,

@@ -9,28 +9,35 @@ from typing import ClassVar
 
 from onnxq.core.brief import brief
 from onnxq.core.saved import Saved
-from onnxq.errors import member
+from onnxq.errors import QConfigError, member
 from onnxq.operator import DynamicForm, DynamicNodePlan, Float
 from onnxq.page.card import card_of
 from onnxq.qparams import QParams  # noqa: TC001  # the codec reads annotations at run time
 
 
 class Objective(enum.Enum):
-    """Aim of dynamic quantization, and for weights of nodes that static quantization leaves."""
+    """Quantity to make best: of a quantized model, and of the weights that it stores."""
 
     SPEED = "speed"
     """A node stays float where the target's measurements say that it would be slower."""
     SIZE = "size"
     """Every weight is quantized, in the fastest form that there is."""
+    ACCURACY = "accuracy"
+    """Best metric: a goal of `tune` alone, which measures it."""
 
 
 def as_objective(value: Objective | str) -> Objective:
     """The objective that an Objective or its name stands for.
 
     Raises:
-        QConfigError: it is neither.
+        QConfigError: it is neither, or ACCURACY, which only a search can reach.
     """
-    return member(Objective, value, "objective")
+    found = member(Objective, value, "objective")
+    if found is Objective.ACCURACY:
+        raise QConfigError(
+            "objective 'accuracy' asks for a search: use onnxq.tune; known here: speed, size."
+        )
+    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from onnxq.samples.inputs import Batch
     from onnxq.static.plan import Plan
     from onnxq.survey.heading import ReportSubject
-    from onnxq.tuning.search.milestone import Milestone
+    from onnxq.tuning.milestones import Milestone
     from onnxq.tuning.tuned import Tuned
 
 T = TypeVar("T")
@@ -245,8 +245,8 @@ def _front(tuned: Tuned) -> list[FrontPoint]:
 
 
 def _point(name: str, step: Milestone, tuned: Tuned, *, is_front: bool) -> FrontPoint:
-    more = len(step.moves) - MOST_MOVES
-    moves = "; ".join(step.moves[:MOST_MOVES]) or "where the search began"
+    more = len(step.changes) - MOST_MOVES
+    moves = "; ".join(step.changes[:MOST_MOVES]) or "where the search began"
     score = step.score
     return FrontPoint(
         name,

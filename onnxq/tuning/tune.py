@@ -1,10 +1,10 @@
 """Search for a quantized model that reaches a goal: measured on this machine, then checked.
 
-samples      of the search: calibrated on, and compared on; others are held apart
-times        of each node in each form, taken first and alone
-sensitivity  error of each group of nodes alone, kinds of layers first, then parts of the dearest
-descent      moves in batches, each of them measured
-check        of the best on the samples held apart
+samples        of the search: calibrated on, and compared on; others are held apart
+times          of each node in each form, taken first and alone
+sensitivity    error of each layer type alone, then of parts of the most sensitive ones
+local search   changes in batches, each of them measured
+check          of the best on the samples held apart
 """
 
 from __future__ import annotations
@@ -26,19 +26,18 @@ from onnxq.static.arguments import check_costs, check_path, check_progress, mapp
 from onnxq.static.prepare import backend_of
 from onnxq.times.time_model import TimeModel
 from onnxq.tuning.defaults import IMPROVE
-from onnxq.tuning.evaluating.evaluations import Evaluations
-from onnxq.tuning.evaluating.evaluator import Evaluator
-from onnxq.tuning.judging.baseline import baseline_of
-from onnxq.tuning.judging.goal import Goal
-from onnxq.tuning.judging.metric import as_metric
-from onnxq.tuning.judging.subject import Subject, Wishes
-from onnxq.tuning.judging.tuning_samples import open_tuning_samples
-from onnxq.tuning.moving.kinds import by_kind
-from onnxq.tuning.moving.whole_moves import moves_of_the_whole
-from onnxq.tuning.search.course import Course, open_journal, times_in
-from onnxq.tuning.search.finalists import Clock
-from onnxq.tuning.search.front import front_of
-from onnxq.tuning.search.milestone import Milestone
+from onnxq.tuning.evaluation.evaluations import Evaluations
+from onnxq.tuning.evaluation.evaluator import Evaluator
+from onnxq.tuning.milestones import Milestone
+from onnxq.tuning.scoring.baseline import baseline_of
+from onnxq.tuning.scoring.goal import Goal
+from onnxq.tuning.scoring.metric import as_metric
+from onnxq.tuning.scoring.subject import Subject, Wishes
+from onnxq.tuning.scoring.tuning_samples import open_tuning_samples
+from onnxq.tuning.search.config_changes import changes_of_the_whole
+from onnxq.tuning.search.layers import by_layer_type
+from onnxq.tuning.search.pareto_candidates import Clock, front_of
+from onnxq.tuning.search.search import Search, open_journal, times_in
 from onnxq.tuning.tuned import Checked, MissedGoalWarning, Spent, Tuned
 from onnxq.weights import wanted
 
@@ -53,10 +52,10 @@ if TYPE_CHECKING:
     from onnxq.static.prepared import ModelSource
     from onnxq.targets import Target
     from onnxq.times import Costs
-    from onnxq.tuning.judging.metric import Metric
-    from onnxq.tuning.judging.score import Score
-    from onnxq.tuning.moving.position import Point
-    from onnxq.tuning.search.course import Step
+    from onnxq.tuning.scoring.metric import Metric
+    from onnxq.tuning.scoring.score import Score
+    from onnxq.tuning.search.candidate import MeasuredCandidate
+    from onnxq.tuning.search.search import Step
 
 DEFAULT_GOAL = Goal()
 HELD_APART = Check(hold_apart=EVERY)
@@ -88,7 +87,7 @@ def tune(
         samples: file, folder, {input name: array of all samples}, batches of that form, or
             onnxq.Samples; labels may be among the arrays.
         metric: "sqnr" (the default), "top1", "bits", "FILE.py:function", or function(run, samples)
-            that gives a number, higher is better (see onnxq.tuning.judging.metric).
+            that gives a number, higher is better (see onnxq.tuning.scoring.metric).
         goal: bounds, an objective within them, and what the search may spend.
         qconfig: where the search begins, or the path of a YAML file that says it; what it names
             stays as it is. None: onnxq's default.
@@ -137,12 +136,12 @@ def tune(
         evaluator.ratio = TimeModel(times, subject.prepared(subject.default).model).ratio
         clock = Clock(evaluator, kept) if costs is None else None
         told = progress or (lambda _done, _most: None)
-        course = Course(Evaluations(evaluator, kept), goal, executor, told, clock)
-        starts = course.beginnings(asked)
-        units = starts[0].units
-        sensitivity = course.sensitivity(asked, units)
-        found = course.descend(starts, sensitivity, moves_of_the_whole(asked, improve))
-        best, score = found.best.position.mapping, found.best.score
+        run = Search(Evaluations(evaluator, kept), goal, executor, told, clock)
+        starts = run.beginnings(asked)
+        groups = starts[0].groups
+        sensitivity = run.sensitivity(asked, groups)
+        found = run.run(starts, sensitivity, changes_of_the_whole(asked, improve))
+        best, score = found.best.candidate.mapping, found.best.score
         beside = baseline_of(subject, apart, by)
         checked = _with_time_of(score, Evaluations(evaluator.on(beside), kept)(best))
     made = evaluator.finished(best, apart)
@@ -158,12 +157,12 @@ def tune(
         sensitivity=sensitivity,
         times=times,
         goal=goal,
-        kinds=tuple(kind.group for kind in by_kind(units)),
+        layer_types=tuple(layers.node_group for layers in by_layer_type(groups)),
         labels=tuple(name for name in search.batches[0] if name not in search.inputs),
         refused=found.refused,
-        left_in_float=course.left_in_float(found.best),
+        left_in_float=run.left_in_float(found.best),
         why=found.why,
-        spent=Spent(course.runs, work.spent_s, pass_s),
+        spent=Spent(run.runs, work.spent_s, pass_s),
         plan=made.plan,
     )
     _warn(tuned)
@@ -231,8 +230,8 @@ def _timed(model: QuantizedModel, score: Score, *, is_by_clock: bool) -> Quantiz
     return model
 
 
-def _milestone(point: Point) -> Milestone:
-    return Milestone(point.position.words, point.score, point.position.mapping)
+def _milestone(point: MeasuredCandidate) -> Milestone:
+    return Milestone(point.candidate.words, point.score, point.candidate.mapping)
 
 
 def _missed(goal: Goal, *scores: tuple[Score, float]) -> tuple[str, ...]:

@@ -8,22 +8,23 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from onnxq.core.saved import plain
+from onnxq.dynamic.dynamic_decision import Objective
 from onnxq.operator import DynamicForm, NodeForm
 from onnxq.page.card import Table, card_of
 from onnxq.qconfig import QConfig
 from onnxq.report.console import open_console
-from onnxq.tuning.judging.goal import Aim
-from onnxq.tuning.measuring.group_tables import print_group_times, print_revert, print_sensitivity
-from onnxq.tuning.search.descent import LATE, NO_RUN
-from onnxq.tuning.search.left_in_float import print_left_in_float, why_float
-from onnxq.tuning.search.milestone import Milestone, save_milestones
-from onnxq.tuning.search.milestone_tables import (
+from onnxq.tuning.milestones import (
     FRONT_HEADER,
+    Milestone,
     front_rows,
     print_front,
     print_steps,
+    save_milestones,
     score_words,
 )
+from onnxq.tuning.search.left_in_float import print_left_in_float, why_float
+from onnxq.tuning.search.local_search import LATE, NO_RUN
+from onnxq.tuning.sensitivity.group_tables import print_group_times, print_revert, print_sensitivity
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -35,11 +36,11 @@ if TYPE_CHECKING:
     from onnxq.quantized.quantized_model import QuantizedModel
     from onnxq.static.plan import Plan
     from onnxq.times.model_times import Times
-    from onnxq.tuning.judging.goal import Goal
-    from onnxq.tuning.judging.node_group import NodeGroup
-    from onnxq.tuning.judging.score import Score
-    from onnxq.tuning.measuring.sensitivity import Sensitivity
+    from onnxq.tuning.scoring.goal import Goal
+    from onnxq.tuning.scoring.node_group import NodeGroup
+    from onnxq.tuning.scoring.score import Score
     from onnxq.tuning.search.left_in_float import LeftInFloat
+    from onnxq.tuning.sensitivity.sensitivity import Sensitivity
 
 
 class MissedGoalWarning(UserWarning):
@@ -100,10 +101,10 @@ class Tuned:
         front: those of which no other is as accurate, as fast and as small; most accurate first.
         sensitivity: what each group of nodes costs alone.
         times: what each node takes in each form.
-        kinds: groups of nodes that the report shows times of.
+        layer_types: groups of nodes that the report shows times of.
         goal: as it was asked for.
         labels: names of arrays in the samples that are no inputs.
-        refused: (moves, why) of each model that could not be made, or did not run.
+        refused: (changes, why) of each model that could not be made, or did not run.
         left_in_float: layers that compute in float in the best one, and why.
         why: the search ended, in words.
         spent: work that it took; it differs from run to run.
@@ -121,7 +122,7 @@ class Tuned:
     sensitivity: Sensitivity = field(repr=False)
     times: Times | None = field(repr=False)
     goal: Goal
-    kinds: tuple[NodeGroup, ...] = field(default=(), repr=False)
+    layer_types: tuple[NodeGroup, ...] = field(default=(), repr=False)
     labels: tuple[str, ...] = ()
     refused: tuple[tuple[tuple[str, ...], str], ...] = ()
     left_in_float: tuple[LeftInFloat, ...] = ()
@@ -203,7 +204,7 @@ class Tuned:
             "sensitivity": plain(self.sensitivity),
             "times": plain(self.times),
             "group_times": self._group_times(),
-            "refused": [{"moves": list(moves), "why": why} for moves, why in self.refused],
+            "refused": [{"changes": list(changes), "why": why} for changes, why in self.refused],
             "left_in_float": [plain(each) for each in self.left_in_float],
             "why": self.why,
             "spent": {
@@ -214,7 +215,7 @@ class Tuned:
         }
 
     def _group_times(self) -> list[dict[str, object]]:
-        """Nodes of each kind of layers, with their nanoseconds by form, as far as measured."""
+        """Nodes of each layer type, with their nanoseconds by form, as far as measured."""
         if self.times is None:
             return []
         return [
@@ -223,22 +224,22 @@ class Tuned:
                 "nodes": list(group.nodes),
                 "ns": {form.value: ns for form, ns in self.times.by_form(group.nodes).items()},
             }
-            for group in self.kinds
+            for group in self.layer_types
         ]
 
 
 def print_tuned(console: Console, tuned: Tuned) -> None:
     """Sensitivity, steps, front, and both scores of what was chosen."""
     print_sensitivity(console, tuned.sensitivity)
-    print_revert(console, tuned.sensitivity, tuned.kinds)
-    if tuned.times is not None and tuned.kinds:
-        print_group_times(console, tuned.times, tuned.kinds)
+    print_revert(console, tuned.sensitivity, tuned.layer_types)
+    if tuned.times is not None and tuned.layer_types:
+        print_group_times(console, tuned.times, tuned.layer_types)
     print_steps(console, tuned.steps, tuned.metric_digits)
     print_front(console, tuned.front, tuned.qconfig, tuned.metric_digits)
     more = option_to_go_on(tuned)
     print_left_in_float(console, tuned.left_in_float, tuned.score, tuned.goal, more=more)
-    for move in _chosen_moves(tuned):
-        console.print(f"chosen: {move}")
+    for change in _chosen_changes(tuned):
+        console.print(f"chosen: {change}")
     apart, digits = tuned.held_apart, tuned.metric_digits
     console.print(f"goal: {tuned.goal}")
     console.print(
@@ -267,7 +268,7 @@ def _print_notes(console: Console, tuned: Tuned, more: str) -> None:
         more: option by which the search would have gone on; empty: it ended by itself.
     """
     is_asked_for = (
-        tuned.goal.objective is Aim.SIZE and not tuned.is_float
+        tuned.goal.objective is Objective.SIZE and not tuned.is_float
     )  # stored weights are small
     if _computes_in_float(tuned.qconfig) and not is_asked_for:
         others = [step.score for step in tuned.steps if not _computes_in_float(step.qconfig)]
@@ -277,8 +278,8 @@ def _print_notes(console: Console, tuned: Tuned, more: str) -> None:
     if tuned.is_slower and tuned.goal.max_time is None:
         console.print("note: it is slower than float here; --max-time 1 bounds the time.")
     console.print(f"it ended because {tuned.why}; {tuned.spent}")
-    for moves, why in tuned.refused:
-        console.print(f"note: not possible: {'; '.join(moves)}: {why}")
+    for changes, why in tuned.refused:
+        console.print(f"note: not possible: {'; '.join(changes)}: {why}")
     for note in (*tuned.sensitivity.notes, *(tuned.times.notes if tuned.times else ())):
         console.print(f"note: {note}")
 
@@ -291,18 +292,18 @@ def _print_verdict(console: Console, tuned: Tuned) -> None:
         console.print(f"verdict: {again}{next(iter(verdict.sentences()))}")
         if verdict.collapse is not None:
             console.print(f"  {verdict.collapse}")
-    if not tuned.goal.bounds_accuracy and tuned.goal.objective is not Aim.ACCURACY:
+    if not tuned.goal.bounds_accuracy and tuned.goal.objective is not Objective.ACCURACY:
         console.print(
             "note: the goal bounds no accuracy; --min-sqnr, or --metric with --max-drop, does.",
         )
 
 
-def _chosen_moves(tuned: Tuned) -> tuple[str, ...]:
-    """The moves to the best model, in words; of the float model, that it is that one."""
+def _chosen_changes(tuned: Tuned) -> tuple[str, ...]:
+    """The changes to the best model, in words; of the float model, that it is that one."""
     if tuned.is_float:
         return ("everything in float: this is your float model again, nothing is quantized",)
     found = next((step for step in tuned.steps if step.qconfig == tuned.qconfig), None)
-    return ("where it begins",) if found is None or not found.moves else found.moves
+    return ("where it begins",) if found is None or not found.changes else found.changes
 
 
 def _is_all_float(mapping: QConfigMapping) -> bool:

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from numbers import Real
 from typing import TYPE_CHECKING
 
-from onnxq.core.allotment import Allotment, Option
 from onnxq.core.brief import size_text
+from onnxq.core.knapsack import Knapsack, Option
 from onnxq.errors import QConfigError
 from onnxq.graph.saving import saved_bytes
 from onnxq.operator import Float
@@ -220,11 +220,11 @@ class _Search:
             [Option(budget.cost(d, b), _noise(noise[n], b)) for b in CHOICES]
             for n, d in plan.quantized.items()
         ]
-        self._allotment = Allotment(things)
+        self._knapsack = Knapsack(things)
 
     def mix(self, most: float) -> Mix:
         """The quietest mix within a cost."""
-        taken = self._allotment.quietest(most)
+        taken = self._knapsack.least_noise(most)
         bits = {n: CHOICES[i] for n, i in zip(self._plan.quantized, taken, strict=True)}
         return _mix(self._plan, self._noise, bits)
 

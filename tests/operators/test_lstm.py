@@ -267,7 +267,7 @@ def test_objective_speed_gives_a_small_recurrent_weight_one_scale_and_size_does_
     w, r = (random.uniform(-1, 1, (1, 4 * hidden, n)).astype(np.float32) for n in (8, hidden))
     case = Case("", (x, w, r), (1, 2), {"hidden_size": hidden})
     shapes = {}
-    for objective in Objective:
+    for objective in (Objective.SPEED, Objective.SIZE):
         made = onnxq.quantize_dynamic(
             builder.float_model(OPERATOR, case), {"LSTM": INTEGERS}, objective=objective
         )

@@ -10,7 +10,7 @@ from onnxq.graph.weights import renamed
 from onnxq.operator import NodeForm
 from onnxq.times.model_times import ChangeTime, NodeTimes, Times
 from onnxq.times.time_model import TimeModel
-from onnxq.tuning.judging.plan_forms import forms_of
+from onnxq.tuning.scoring.plan_forms import forms_of
 from tests.examples import ALL_INTEGERS
 from tests.small_networks import perceptron
 from tests.tuning.parts import evaluator_of, rows

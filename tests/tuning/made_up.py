@@ -12,22 +12,22 @@ import numpy as np
 
 from onnxq.operator import NodeForm
 from onnxq.qconfig import QConfigMapping, onnxq_default_qconfig
-from onnxq.tuning.judging.score import Score
-from onnxq.tuning.judging.standing import Standing, noise_of
-from onnxq.tuning.moving.estimates import Estimates
-from onnxq.tuning.moving.moves import form_in, with_form
-from onnxq.tuning.moving.position import Position
-from onnxq.tuning.moving.proposals import Proposals
-from onnxq.tuning.moving.units import Member, Unit
-from onnxq.tuning.search.descent import Descent
+from onnxq.tuning.scoring.objective_function import ObjectiveFunction, noise_of
+from onnxq.tuning.scoring.score import Score
+from onnxq.tuning.search.candidate import Candidate
+from onnxq.tuning.search.config_changes import form_in, with_form
+from onnxq.tuning.search.local_search import LocalSearch
+from onnxq.tuning.search.noise_estimates import NoiseEstimates
+from onnxq.tuning.search.proposals import Proposals
+from onnxq.tuning.search.quantization_groups import Member, QuantizationGroup
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from onnxq.core.arrays import Reals
-    from onnxq.tuning.evaluating.evaluations import Refusal
-    from onnxq.tuning.judging.goal import Goal
-    from onnxq.tuning.search.descent import Found
+    from onnxq.tuning.evaluation.evaluations import Refusal
+    from onnxq.tuning.scoring.goal import Goal
+    from onnxq.tuning.search.local_search import SearchResult
 
 INTEGER, FLOAT = NodeForm.INTEGER, NodeForm.FLOAT
 
@@ -47,58 +47,62 @@ class Network:
     """A chain of layers."""
 
     layers: tuple[Layer, ...]
-    kind: str = "Conv"
+    layer_type: str = "Conv"
 
     @cached_property
-    def units(self) -> tuple[Unit, ...]:
+    def groups(self) -> tuple[QuantizationGroup, ...]:
         return tuple(
-            Unit(Member(f"/layer{i}", "Conv"), (), self.kind, (FLOAT, INTEGER), layer.weights)
+            QuantizationGroup(
+                Member(f"/layer{i}", "Conv"), (), self.layer_type, (FLOAT, INTEGER), layer.weights
+            )
             for i, layer in enumerate(self.layers)
         )
 
     def score(self, forms: Sequence[NodeForm]) -> Score:
-        coded = [form is INTEGER for form in forms]
-        pairs = list(zip(self.layers, coded, strict=True))
-        noise = sum(layer.noise for layer, is_coded in pairs if is_coded)
+        lowest_precision = [form is INTEGER for form in forms]
+        pairs = list(zip(self.layers, lowest_precision, strict=True))
+        noise = sum(layer.noise for layer, is_quantized in pairs if is_quantized)
         db = -10 * math.log10(noise) if noise else 200.0
-        time = sum(x.integer_time if is_coded else x.float_time for x, is_coded in pairs)
-        size = sum(x.weights * (1 if is_coded else 4) for x, is_coded in pairs)
+        time = sum(x.integer_time if is_quantized else x.float_time for x, is_quantized in pairs)
+        size = sum(x.weights * (1 if is_quantized else 4) for x, is_quantized in pairs)
         return Score(db, {"y": db}, size, time)
 
     def measured(self, mappings: Sequence[QConfigMapping]) -> list[Score | Refusal]:
-        return [self.score([form_in(m, unit) for unit in self.units]) for m in mappings]
+        return [self.score([form_in(m, group) for group in self.groups]) for m in mappings]
 
     def every(self) -> Iterator[Score]:
         """Scores of all forms that there are."""
         return map(self.score, itertools.product((FLOAT, INTEGER), repeat=len(self.layers)))
 
     @property
-    def start(self) -> Position:
+    def start(self) -> Candidate:
         """All layers in integers."""
         mapping = QConfigMapping(onnxq_default_qconfig)
-        for unit in self.units:
-            mapping = with_form(mapping, unit, INTEGER)
-        return Position(mapping, self.units)
+        for group in self.groups:
+            mapping = with_form(mapping, group, INTEGER)
+        return Candidate(mapping, self.groups)
 
-    def search(self, goal: Goal, noise: Mapping[str, float] | None = None) -> Found:
+    def search(self, goal: Goal, noise: Mapping[str, float] | None = None) -> SearchResult:
         """The search from all integers, with estimates of the noise of layers; None: right ones."""
-        proposals = self.proposals(self.standing(goal), noise)
-        return Descent(proposals, self.measured, (), goal.max_runs).run(self.start)
+        proposals = self.proposals(self.objective(goal), noise)
+        return LocalSearch(proposals, self.measured, (), goal.max_runs).run(self.start)
 
-    def standing(self, goal: Goal) -> Standing:
-        """Standing that begins with all in integers."""
-        return Standing(goal, math.inf)
+    def objective(self, goal: Goal) -> ObjectiveFunction:
+        """ObjectiveFunction that begins with all in integers."""
+        return ObjectiveFunction(goal, math.inf)
 
-    def proposals(self, standing: Standing, noise: Mapping[str, float] | None = None) -> Proposals:
-        """Proposals of moves by those estimates; None: right ones."""
+    def proposals(
+        self, objective: ObjectiveFunction, noise: Mapping[str, float] | None = None
+    ) -> Proposals:
+        """Proposals of changes by those estimates; None: right ones."""
         if noise is None:
-            named = zip(self.units, self.layers, strict=True)
-            noise = {unit.anchor.name: layer.noise for unit, layer in named}
+            named = zip(self.groups, self.layers, strict=True)
+            noise = {group.anchor.name: layer.noise for group, layer in named}
 
-        def time_of(position: Position) -> float | None:
-            return self.score([position.form(unit) for unit in self.units]).time_ratio
+        def time_of(candidate: Candidate) -> float | None:
+            return self.score([candidate.form(group) for group in self.groups]).time_ratio
 
-        return Proposals(standing, Estimates(dict(noise)), time_of)
+        return Proposals(objective, NoiseEstimates(dict(noise)), time_of)
 
 
 @dataclass(frozen=True)
@@ -108,10 +112,12 @@ class Chain(Network):
     rounded: tuple[float, ...] = ()
 
     def score(self, forms: Sequence[NodeForm]) -> Score:
-        coded = [form is INTEGER for form in forms]
-        sides = itertools.pairwise(coded)
+        lowest_precision = [form is INTEGER for form in forms]
+        sides = itertools.pairwise(lowest_precision)
         between = [x for x, pair in zip(self.rounded, sides, strict=True) if any(pair)]
-        noise = sum(between) + sum(x.noise for x, c in zip(self.layers, coded, strict=True) if c)
+        noise = sum(between) + sum(
+            x.noise for x, c in zip(self.layers, lowest_precision, strict=True) if c
+        )
         db = -10 * math.log10(noise) if noise else 200.0
         return replace(super().score(forms), metric=db, sqnr_db={"y": db})
 
@@ -119,15 +125,15 @@ class Chain(Network):
     def alone(self) -> dict[str, float]:
         """Noise of each layer with all others in float."""
         found = {}
-        for i, unit in enumerate(self.units):
+        for i, group in enumerate(self.groups):
             forms = [INTEGER if i == j else FLOAT for j in range(len(self.layers))]
-            found[unit.anchor.name] = noise_of(self.score(forms))
+            found[group.anchor.name] = noise_of(self.score(forms))
         return found
 
 
 @dataclass(frozen=True)
 class Classifier(Network):
-    """Layers whose errors move the margins of answers; the metric is the share of right ones.
+    """Layers whose errors change the margins of answers; the metric is the share of right ones.
 
     Attributes:
         margins: (answers,) of the float model: an answer is right where it is above 0.
@@ -148,13 +154,13 @@ class Classifier(Network):
         return cls(network.layers, margins=margins, errors=errors.T), wrong
 
     def score(self, forms: Sequence[NodeForm]) -> Score:
-        coded = [form is INTEGER for form in forms]
-        right = self.margins + self.errors[coded].sum(0) > 0
+        lowest_precision = [form is INTEGER for form in forms]
+        right = self.margins + self.errors[lowest_precision].sum(0) > 0
         return replace(super().score(forms), metric=float(right.mean()))
 
-    def standing(self, goal: Goal) -> Standing:
+    def objective(self, goal: Goal) -> ObjectiveFunction:
         begun, all_float = (self.score([form] * len(self.layers)) for form in (INTEGER, FLOAT))
-        return Standing(goal, all_float.metric, noise_of(begun))
+        return ObjectiveFunction(goal, all_float.metric, noise_of(begun))
 
 
 def drawn_chain(seed: int, layers: int = 20) -> Chain:
@@ -180,5 +186,5 @@ def drawn(seed: int, layers: int = 8) -> tuple[Network, dict[str, float]]:
     columns = (noise.tolist(), floats.tolist(), integers.tolist(), weights.tolist())
     network = Network(tuple(itertools.starmap(Layer, zip(*columns, strict=True))))
     wrong = noise * 10 ** random.normal(0, 0.5, layers)
-    names = [unit.anchor.name for unit in network.units]
+    names = [group.anchor.name for group in network.groups]
     return network, dict(zip(names, wrong.tolist(), strict=True))

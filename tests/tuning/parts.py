@@ -9,11 +9,11 @@ from onnx import helper
 
 from onnxq.checking.check import Check
 from onnxq.samples import Samples
-from onnxq.tuning.evaluating.evaluator import Evaluator
-from onnxq.tuning.judging.baseline import baseline_of
-from onnxq.tuning.judging.metric import as_metric
-from onnxq.tuning.judging.subject import NO_WISHES, Subject, Wishes
-from onnxq.tuning.judging.tuning_samples import open_tuning_samples
+from onnxq.tuning.evaluation.evaluator import Evaluator
+from onnxq.tuning.scoring.baseline import baseline_of
+from onnxq.tuning.scoring.metric import as_metric
+from onnxq.tuning.scoring.subject import NO_WISHES, Subject, Wishes
+from onnxq.tuning.scoring.tuning_samples import open_tuning_samples
 from tests.examples import images, network, weights
 from tests.examples import model as example
 

@@ -5,7 +5,7 @@ import inspect
 from onnxq.cli.searching import tune as command
 from onnxq.samples.held_apart import EVERY
 from onnxq.tuning.defaults import IMPROVE, MOST_RUNS
-from onnxq.tuning.judging.goal import Goal
+from onnxq.tuning.scoring.goal import Goal
 from onnxq.tuning.tune import tune
 
 

@@ -19,13 +19,13 @@ from onnxq.operator import NodeForm
 from onnxq.operator.nodes import input_at
 from onnxq.qconfig import Choice, default_qconfig_mapping
 from onnxq.times import costs_of
-from onnxq.tuning.evaluating.evaluator import Evaluator
-from onnxq.tuning.judging.baseline import baseline_of
-from onnxq.tuning.judging.metric import as_metric
-from onnxq.tuning.judging.plan_forms import forms_of
-from onnxq.tuning.judging.standing import MARGIN_DB
-from onnxq.tuning.judging.subject import Subject, Wishes
-from onnxq.tuning.judging.tuning_samples import open_tuning_samples
+from onnxq.tuning.evaluation.evaluator import Evaluator
+from onnxq.tuning.scoring.baseline import baseline_of
+from onnxq.tuning.scoring.metric import as_metric
+from onnxq.tuning.scoring.objective_function import MARGIN_DB
+from onnxq.tuning.scoring.plan_forms import forms_of
+from onnxq.tuning.scoring.subject import Subject, Wishes
+from onnxq.tuning.scoring.tuning_samples import open_tuning_samples
 from onnxq.tuning.tuned import MissedGoalWarning
 from scripts._architectures import SETTLING, Size
 from scripts._architectures._parts import Feeds, initialize, settle
@@ -156,7 +156,7 @@ def test_recurrent_layers_compute_in_integers_made_at_run_time(tmp_path: Path) -
     assert_faster(found)
 
 
-def test_shuffles_of_channels_move_codes_and_the_first_convolution_stays_in_float(
+def test_shuffles_of_channels_changes_codes_and_the_first_convolution_stays_in_float(
     tmp_path: Path,
 ) -> None:
     found, subject, forms = searched(architecture("shufflenet", Size.REAL, tmp_path))

@@ -11,10 +11,10 @@ import pytest
 from onnx import helper
 
 import onnxq
+from onnxq.dynamic.dynamic_decision import Objective
 from onnxq.errors import CalibrationError, QConfigError
 from onnxq.jobs import Processes
 from onnxq.times import costs_of
-from onnxq.tuning.judging.goal import Aim
 from onnxq.tuning.tune import tune
 from onnxq.tuning.tuned import MissedGoalWarning
 from tests.examples import images, model, network, save, weights
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
     from pathlib import Path
 
-    from onnxq.tuning.judging.model_run import ModelRun
-    from onnxq.tuning.judging.tuning_samples import TuningSamples
+    from onnxq.tuning.scoring.model_run import ModelRun
+    from onnxq.tuning.scoring.tuning_samples import TuningSamples
     from onnxq.tuning.tuned import Tuned
 
 pytestmark = pytest.mark.slow  # a search is a calibration, and some quantizations
@@ -199,7 +199,7 @@ def test_drop_of_a_metric_that_float_has_no_value_of_is_refused(files: tuple[Pat
         ({"journal": 5}, "journal is an int; wanted the path of a file"),
     ],
 )
-def test_argument_of_another_kind_is_refused_before_the_model_is_read(
+def test_argument_of_another_layer_type_is_refused_before_the_model_is_read(
     argument: dict[str, Any], said: str
 ) -> None:
     with pytest.raises((QConfigError, CalibrationError), match=said):
@@ -212,7 +212,7 @@ def test_state_that_the_model_does_not_have_is_named() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:output")  # a matrix of random weights, six times
-def test_parts_of_a_kind_are_measured_where_moves_still_have_runs() -> None:
+def test_parts_of_a_layer_type_are_measured_where_changes_still_have_runs() -> None:
     products = [
         helper.make_node("MatMul", [f"a{i}", f"w{i}"], [f"p{i}"], f"m{i}") for i in range(6)
     ]
@@ -223,7 +223,7 @@ def test_parts_of_a_kind_are_measured_where_moves_still_have_runs() -> None:
                   {"a0": ["N", 16]})  # fmt: skip
     groups = []
     for runs in (3, 12):
-        goal = onnxq.Goal(max_runs=runs, objective=Aim.ACCURACY)
+        goal = onnxq.Goal(max_runs=runs, objective=Objective.ACCURACY)
         found = tune(chain, rows(chain, 16), goal=goal, improve=(), target="x86-vnni", costs=TABLE)
         groups.append(len(found.sensitivity.costs))
     assert groups[0] < groups[1]

@@ -16,12 +16,12 @@ from onnxq.qconfig import (
 )
 from onnxq.quantized.quantized_model import QuantizedModel
 from onnxq.times.model_times import NodeTimes, Times
-from onnxq.tuning.judging.goal import Goal
-from onnxq.tuning.judging.node_group import NodeGroup
-from onnxq.tuning.judging.score import Score
-from onnxq.tuning.measuring.sensitivity import GroupCost, Sensitivity
-from onnxq.tuning.search.descent import LATE, NO_RUN
-from onnxq.tuning.search.milestone import Milestone
+from onnxq.tuning.milestones import Milestone
+from onnxq.tuning.scoring.goal import Goal
+from onnxq.tuning.scoring.node_group import NodeGroup
+from onnxq.tuning.scoring.score import Score
+from onnxq.tuning.search.local_search import LATE, NO_RUN
+from onnxq.tuning.sensitivity.sensitivity import GroupCost, Sensitivity
 from onnxq.tuning.tuned import Checked, Tuned
 from tests.examples import network
 
@@ -58,11 +58,11 @@ def test_a_search_that_was_cut_asks_for_what_it_lacked(why: str, said: str, othe
     assert other not in report
 
 
-def test_report_shows_times_of_kinds_and_marks_predicted_ones() -> None:
+def test_report_shows_times_of_layer_types_and_marks_predicted_ones() -> None:
     times = Times("here", {}, {"a": NodeTimes({"float": 100.0})}, {}, {}, 200.0)
     step = Milestone((), SCORE.timed(0.5, (0.4, 0.6)), default_qconfig_mapping())
     begun = Milestone((), SCORE, default_qconfig_mapping())
-    found = replace(tuned(COST), times=times, kinds=(GROUP,), steps=(begun, step))
+    found = replace(tuned(COST), times=times, layer_types=(GROUP,), steps=(begun, step))
     report = found.report()
     assert "microseconds of each group" in report
     assert "~1.000" in report
@@ -114,7 +114,7 @@ def test_a_model_that_stays_float_is_said_to_be() -> None:
         assert ("this is your float model again" in report) is is_float
 
 
-def test_a_model_that_stays_float_lists_no_move() -> None:
+def test_a_model_that_stays_float_lists_no_changes() -> None:
     """Weights that nobody quantizes gain nothing by an improvement."""
     entry = default_qconfig_mapping().global_qconfig
     assert isinstance(entry, QConfig)
@@ -129,13 +129,13 @@ def test_a_model_that_stays_float_lists_no_move() -> None:
     assert "improve" not in chosen[0]
 
 
-@pytest.mark.parametrize("moves", [("float: " + "a" * 100,), ("float: " + "a" * 50,) * 3])
-def test_a_row_of_moves_fits_a_page(moves: tuple[str, ...]) -> None:
-    step = Milestone(moves, SCORE, default_qconfig_mapping())
+@pytest.mark.parametrize("changes", [("float: " + "a" * 100,), ("float: " + "a" * 50,) * 3])
+def test_a_row_of_changes_fits_a_page(changes: tuple[str, ...]) -> None:
+    step = Milestone(changes, SCORE, default_qconfig_mapping())
     report = replace(tuned(COST), steps=(step,)).report()
     (row,) = [line for line in report.splitlines() if line.startswith("float: aa")]
     assert len(row) <= 120
-    assert ("and 2 more" in row) is (len(moves) == 3)
+    assert ("and 2 more" in row) is (len(changes) == 3)
 
 
 def test_a_model_with_stored_weights_alone_is_said_to_compute_in_float() -> None:

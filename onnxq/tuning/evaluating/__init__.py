@@ -1,1 +1,1 @@
-"""Models of candidates: made, run, timed, and noted in a journal."""
+"""Timed runs of whole models."""

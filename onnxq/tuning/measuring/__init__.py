@@ -1,1 +1,1 @@
-"""Measurements ahead of a search: what each group of nodes costs in accuracy and in time."""
+"""Measurements ahead of a search: times of the nodes in each form."""

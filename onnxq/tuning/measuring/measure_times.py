@@ -26,8 +26,8 @@ from onnxq.times.model_times import ChangeTime, NodeTimes, Times
 from onnxq.times.run_sizes import every_size, known_shapes
 from onnxq.times.time_model import IN_FLOAT, TimeModel, form_ahead
 from onnxq.times.timed_runs import check_runs, profiled
-from onnxq.tuning.evaluating.evaluations import REFUSALS
-from onnxq.tuning.judging.plan_forms import forms_of
+from onnxq.tuning.evaluation.evaluations import REFUSALS
+from onnxq.tuning.scoring.plan_forms import forms_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from onnxq.core.arrays import Array
     from onnxq.times import Costs
     from onnxq.times.time_model import Forms
-    from onnxq.tuning.evaluating.evaluator import Evaluator
+    from onnxq.tuning.evaluation.evaluator import Evaluator
 
 LEAST_CHANGING = 0.02
 """Share of a run that changes take at least, for it to tell what they cost."""

@@ -1,1 +1,1 @@
-"""The search itself: its course, descent, finalists, and tables of what it found."""
+"""Search for a quantized model: groups of nodes, changes of the configuration, candidates."""

@@ -1,4 +1,4 @@
-"""Layers that a search left in float: what each kind would change in integers, and why it does not.
+"""Layers that a search left in float: what they would change in integers, and why they do not.
 
 It answers two questions about the chosen model: why it keeps more accuracy than was asked for, and
 why nothing of it is quantized at all.
@@ -10,15 +10,15 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from onnxq.dynamic.dynamic_decision import Objective
 from onnxq.report.tables import print_table
 from onnxq.times.time_model import IN_FLOAT
-from onnxq.tuning.judging.goal import Aim
-from onnxq.tuning.judging.score import db_text
-from onnxq.tuning.judging.standing import FARTHEST_DB, MARGIN_DB, SPARE_DB
-from onnxq.tuning.measuring.group_tables import MOST_ROWS, count_others
-from onnxq.tuning.moving.kinds import by_kind
-from onnxq.tuning.moving.position import FormMove
-from onnxq.tuning.moving.proposals import LEAST_SAVING
+from onnxq.tuning.scoring.objective_function import FARTHEST_DB, MARGIN_DB, SPARE_DB
+from onnxq.tuning.scoring.score import db_text
+from onnxq.tuning.search.candidate import PrecisionChange
+from onnxq.tuning.search.layers import by_layer_type
+from onnxq.tuning.search.proposals import LEAST_SAVING
+from onnxq.tuning.sensitivity.group_tables import MOST_ROWS, count_others
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,23 +26,23 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from onnxq.operator import NodeForm
-    from onnxq.tuning.judging.goal import Goal
-    from onnxq.tuning.judging.score import Score
-    from onnxq.tuning.moving.position import Point
-    from onnxq.tuning.moving.proposals import Proposals
-    from onnxq.tuning.moving.units import Unit
+    from onnxq.tuning.scoring.goal import Goal
+    from onnxq.tuning.scoring.score import Score
+    from onnxq.tuning.search.candidate import MeasuredCandidate
+    from onnxq.tuning.search.proposals import Proposals
+    from onnxq.tuning.search.quantization_groups import QuantizationGroup
 
 SLOWER, LOUD = "slower in integers", "below the bound in integers"
 LOUDER = "less accurate in integers than where it began"
 NO_GAIN = f"saves less than {LEAST_SAVING:g} of float's time"
 LOST_DB = -FARTHEST_DB / 2
-"""Decibels of a lost output: those of groups that lose all by themselves are -FARTHEST_DB."""
+"""Decibels of a lost output: those of layer_sets that lose all by themselves are -FARTHEST_DB."""
 OPEN = "no gain was found in these runs"
 
 
 @dataclass(frozen=True, slots=True)
 class LeftInFloat:
-    """A kind of layers that computes in float, beside the same in integers.
+    """A layer type that computes in float, beside the same in integers.
 
     Attributes:
         group: name of the layers.
@@ -57,48 +57,50 @@ class LeftInFloat:
     why: str
 
 
-def left_in_float(point: Point, proposals: Proposals) -> tuple[LeftInFloat, ...]:
+def left_in_float(point: MeasuredCandidate, proposals: Proposals) -> tuple[LeftInFloat, ...]:
     """Kinds that a search for speed left in float where it keeps its bounds; most time first.
 
     Args:
         point: that was chosen.
         proposals: of the search, whose estimates are those after its last measurement.
     """
-    standing = proposals.standing
-    if standing.goal.objective is not Aim.SPEED or standing.lacks(point.score) > 0:
+    objective = proposals.objective
+    if objective.goal.objective is not Objective.SPEED or objective.violation_db(point.score) > 0:
         return ()
     looked = _Look(point, proposals)
-    floats = [unit for unit in point.position.units if looked.is_open(unit)]
+    floats = [group for group in point.candidate.groups if looked.is_open(group)]
     if not floats or looked.now is None:
         return ()
-    by_reason: dict[str, list[Unit]] = {}
-    for unit in floats:
-        by_reason.setdefault(looked.at([unit], unit.kind).why, []).append(unit)
-    groups = [alike for units in by_reason.values() for alike in by_kind(units)]
-    found = [looked.at(alike.units, alike.name) for alike in groups]
+    by_reason: dict[str, list[QuantizationGroup]] = {}
+    for group in floats:
+        by_reason.setdefault(looked.at([group], group.layer_type).why, []).append(group)
+    layer_sets = [alike for groups in by_reason.values() for alike in by_layer_type(groups)]
+    found = [looked.at(alike.groups, alike.name) for alike in layer_sets]
     return tuple(sorted(found, key=lambda each: each.time))
 
 
 class _Look:
     """Look at layers of a point, as they would be in integers."""
 
-    def __init__(self, point: Point, proposals: Proposals) -> None:
+    def __init__(self, point: MeasuredCandidate, proposals: Proposals) -> None:
         self._point, self._proposals = point, proposals
-        self._allowed = proposals.standing.noise_allowed(point.score)
-        self.now = proposals.time_of(point.position)
-        proposals.estimates.meet(point.position, point.score)
+        self._allowed = proposals.objective.noise_allowed(point.score)
+        self.now = proposals.time_of(point.candidate)
+        proposals.estimates.meet(point.candidate, point.score)
 
-    def is_open(self, unit: Unit) -> bool:
+    def is_open(self, group: QuantizationGroup) -> bool:
         """Whether it computes in float, and could compute in integers."""
-        return self._point.position.form(unit) in IN_FLOAT and unit.coded not in IN_FLOAT
+        return (
+            self._point.candidate.form(group) in IN_FLOAT and group.lowest_precision not in IN_FLOAT
+        )
 
-    def at(self, units: Sequence[Unit], name: str) -> LeftInFloat:
+    def at(self, groups: Sequence[QuantizationGroup], name: str) -> LeftInFloat:
         """The layers in the form with integers that takes least time."""
-        forms = [form for form in units[0].forms if form not in IN_FLOAT]
-        return min((self._in(units, form, name) for form in forms), key=lambda look: look.time)
+        forms = [form for form in groups[0].forms if form not in IN_FLOAT]
+        return min((self._in(groups, form, name) for form in forms), key=lambda look: look.time)
 
-    def _in(self, units: Sequence[Unit], form: NodeForm, name: str) -> LeftInFloat:
-        there = self._point.position.moved(FormMove(unit, form) for unit in units)
+    def _in(self, groups: Sequence[QuantizationGroup], form: NodeForm, name: str) -> LeftInFloat:
+        there = self._point.candidate.with_changes(PrecisionChange(group, form) for group in groups)
         time = (self._proposals.time_of(there) or 0.0) - (self.now or 0.0)
         noise = self._proposals.estimates.total(there)
         db = -10 * math.log10(noise) if noise > 0 else math.inf
@@ -110,14 +112,14 @@ class _Look:
         if time >= 0:
             return SLOWER
         if noise > self._allowed:
-            return LOUD if self._proposals.standing.bounds_accuracy else LOUDER
+            return LOUD if self._proposals.objective.bounds_accuracy else LOUDER
         return NO_GAIN if -time < LEAST_SAVING else OPEN
 
 
 def print_left_in_float(
     console: Console, left: Sequence[LeftInFloat], score: Score, goal: Goal, *, more: str
 ) -> None:
-    """A row for each kind, and a line that says why more is kept than was asked for.
+    """A row for each layer type, and a line that says why more is kept than was asked for.
 
     Args:
         console: to print on.
@@ -125,21 +127,22 @@ def print_left_in_float(
         score: of the chosen model.
         goal: of the search.
         more: option by which it would have gone on, where it ended for want of runs or of time:
-            kinds may gain together then. Empty: it ended by itself.
+            layer types may gain together then. Empty: it ended by itself.
     """
     if not left:
         return
     rows = [(each.group, f"{each.time:+.3f}", db_text(each.db), each.why) for each in left]
-    title = "left in float, and what integers in each kind alone would change, as predicted"
+    title = "left in float, and what integers in each layer type alone would change, as predicted"
     header = ("group of nodes", "time", "dB then", "why it is in float")
     print_table(console, title, header, rows[:MOST_ROWS], numbers=(1, 2))
     count_others(console, len(left))
     above = score.worst_db - (goal.min_sqnr_db if goal.min_sqnr_db is not None else math.inf)
     if more:
-        why = f"kinds may gain together, and the search ended before it tried that: try {more}"
+        why = f"layers may gain together, and the search ended before it tried that: try {more}"
     elif any(each.why == OPEN for each in left):
         why = (
-            "what is predicted to be faster was not where it was measured, or in no batch of moves"
+            "what is predicted to be faster was not where it was measured, or in no batch of "
+            "changes"
         )
     else:
         why = "no others of these, alone or together, are predicted to be faster within the bound"
@@ -170,11 +173,11 @@ def why_float(scores: Sequence[Score], goal: Goal, *, more: str) -> str:
             f"dB of the {bound:g} dB asked for, and the {MARGIN_DB:g} that the search adds"
         )
     elif goal.bounds_accuracy:
-        better = "smaller" if goal.objective is Aim.SIZE else "faster"
+        better = "smaller" if goal.objective is Objective.SIZE else "faster"
         why = f"no quantized model of {len(scores)} keeps the bound and is {better}"
     else:
         why = f"no quantized model of {len(scores)} is better by this goal"
     wider = "a wider bound" if goal.bounds_accuracy else ""
-    size = "" if goal.objective is Aim.SIZE else "--objective size (a smaller file)"
+    size = "" if goal.objective is Objective.SIZE else "--objective size (a smaller file)"
     ways = [more, wider, "--improve bias,smooth,round", size]
     return f"{why}. Try {', or '.join(way for way in ways if way)}"

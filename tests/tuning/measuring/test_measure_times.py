@@ -10,9 +10,9 @@ from onnxq.operator import NodeForm
 from onnxq.times import Change, costs_of, timed_runs
 from onnxq.times.model_times import ChangeTime
 from onnxq.times.time_model import TimeModel
-from onnxq.tuning.judging.plan_forms import forms_of
 from onnxq.tuning.measuring import measure_times as module
 from onnxq.tuning.measuring.measure_times import measure_times, times_of
+from onnxq.tuning.scoring.plan_forms import forms_of
 from tests.examples import ALL_INTEGERS
 from tests.tuning.parts import evaluator_of
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from onnxq.core.arrays import Array
     from onnxq.times.model_times import Times
-    from onnxq.tuning.evaluating.evaluator import Evaluator
+    from onnxq.tuning.evaluation.evaluator import Evaluator
 
 
 @pytest.fixture(scope="module")

@@ -6,13 +6,12 @@ from dataclasses import replace
 
 import pytest
 
+from onnxq.dynamic.dynamic_decision import Objective
 from onnxq.report.console import open_console
-from onnxq.tuning.judging.goal import Aim, Goal
-from onnxq.tuning.judging.score import Score
-from onnxq.tuning.judging.standing import Standing
-from onnxq.tuning.moving.estimates import Estimates
-from onnxq.tuning.moving.position import FormMove, Point, Position
-from onnxq.tuning.moving.proposals import Proposals
+from onnxq.tuning.scoring.goal import Goal
+from onnxq.tuning.scoring.objective_function import ObjectiveFunction
+from onnxq.tuning.scoring.score import Score
+from onnxq.tuning.search.candidate import Candidate, MeasuredCandidate, PrecisionChange
 from onnxq.tuning.search.left_in_float import (
     LOUD,
     LOUDER,
@@ -24,6 +23,8 @@ from onnxq.tuning.search.left_in_float import (
     print_left_in_float,
     why_float,
 )
+from onnxq.tuning.search.noise_estimates import NoiseEstimates
+from onnxq.tuning.search.proposals import Proposals
 from tests.tuning.made_up import FLOAT, INTEGER, Layer, Network
 
 NETWORK = Network(
@@ -40,16 +41,16 @@ GOAL = Goal(min_sqnr_db=40.0, max_runs=5)
 
 def left(goal: Goal = GOAL) -> dict[str, LeftInFloat]:
     """Layers left with all but the first in float, by the names of groups."""
-    units = NETWORK.units
-    forms = [INTEGER, *[FLOAT] * (len(units) - 1)]
-    moves = map(FormMove, units, forms)
-    point = Point(NETWORK.start.moved(moves), NETWORK.score(forms))
-    noise = {u.anchor.name: x.noise for u, x in zip(units, NETWORK.layers, strict=True)}
+    groups = NETWORK.groups
+    forms = [INTEGER, *[FLOAT] * (len(groups) - 1)]
+    changes = map(PrecisionChange, groups, forms)
+    point = MeasuredCandidate(NETWORK.start.with_changes(changes), NETWORK.score(forms))
+    noise = {u.anchor.name: x.noise for u, x in zip(groups, NETWORK.layers, strict=True)}
 
-    def time_of(position: Position) -> float | None:
-        return NETWORK.score([position.form(unit) for unit in units]).time_ratio
+    def time_of(candidate: Candidate) -> float | None:
+        return NETWORK.score([candidate.form(group) for group in groups]).time_ratio
 
-    proposals = Proposals(Standing(goal, math.inf), Estimates(noise), time_of)
+    proposals = Proposals(ObjectiveFunction(goal, math.inf), NoiseEstimates(noise), time_of)
     return {each.group: each for each in left_in_float(point, proposals)}
 
 
@@ -61,7 +62,7 @@ def printed(above_db: float, *whys: str, more: str = "") -> str:
     return file.getvalue()
 
 
-def test_each_kind_says_why_it_is_in_float() -> None:
+def test_each_layer_type_says_why_it_is_in_float() -> None:
     found = left()
     names = [f"Conv, /layer{i}" for i in (1, 2, 3, 4)]
     assert [found[name].why for name in names] == [SLOWER, LOUD, NO_GAIN, OPEN]
@@ -73,7 +74,7 @@ def test_without_a_bound_the_beginning_is_what_counts() -> None:
     assert {each.why for each in left(Goal()).values()} == {SLOWER, LOUDER}
 
 
-@pytest.mark.parametrize("goal", [replace(GOAL, objective=Aim.SIZE), Goal(min_sqnr_db=80.0)])
+@pytest.mark.parametrize("goal", [replace(GOAL, objective=Objective.SIZE), Goal(min_sqnr_db=80.0)])
 def test_nothing_is_said_of_searches_for_less_than_speed_or_without_success(goal: Goal) -> None:
     assert left(goal) == {}
 
@@ -86,7 +87,7 @@ def test_more_accuracy_than_was_asked_for_is_explained(above_db: float, is_said:
 def test_a_search_that_was_cut_does_not_say_that_nothing_is_faster() -> None:
     assert "alone or together, are predicted" in printed(10.0, SLOWER)
     said = printed(10.0, SLOWER, more="a larger --max-seconds")
-    assert "kinds may gain together" in said
+    assert "layers may gain together" in said
     assert "try a larger --max-seconds" in " ".join(said.split())
 
 
@@ -97,7 +98,7 @@ def test_what_is_predicted_to_be_faster_is_not_denied_below_its_row() -> None:
 
 
 def test_a_search_for_size_is_not_told_to_search_for_size() -> None:
-    goal = replace(GOAL, objective=Aim.SIZE)
+    goal = replace(GOAL, objective=Objective.SIZE)
     said = why_float([Score(50.0, {"y": 50.0}, 1000, 1.0)], goal, more="")
     assert "keeps the bound and is smaller" in said
     assert "--objective" not in said

@@ -1,0 +1,1 @@
+"""Models of candidates: made, run, and noted in a journal."""

@@ -1,0 +1,215 @@
+"""Evaluator: quantizes with a mapping as `onnxq.quantize` does, runs the model, gives its Score.
+
+What candidates share is done once: the canonical model, the calibration, the float outputs. A run
+is one quantized model on all of its samples, on one thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from onnxq.checking.check import Check
+from onnxq.checking.static_job import StaticJob, carry_out
+from onnxq.errors import CalibrationError, ModelError
+from onnxq.graph.coded import INPUTS_KEY, OUTPUTS_KEY, read_coded
+from onnxq.graph.saving import saved_bytes
+from onnxq.ort.runtime import Session, open_session
+from onnxq.samples import Batches, Samples, as_taken, input_specs
+from onnxq.times.time_model import Forms
+from onnxq.times.timed_runs import one_row
+from onnxq.tuning.evaluation.observations import Observations
+from onnxq.tuning.scoring.metric import Kind
+from onnxq.tuning.scoring.model_run import ModelRun
+from onnxq.tuning.scoring.paired_outputs import PairedOutputs
+from onnxq.tuning.scoring.plan_forms import forms_of
+from onnxq.tuning.scoring.score import Score
+
+if TYPE_CHECKING:
+    from onnxq.checking.runnable import Made
+    from onnxq.qconfig import QConfigMapping
+    from onnxq.samples.inputs import Batch
+    from onnxq.static.plan import Plan
+    from onnxq.static.prepared import Prepared
+    from onnxq.static.statistics import Statistics
+    from onnxq.tuning.scoring.baseline import Baseline
+    from onnxq.tuning.scoring.metric import Metric
+    from onnxq.tuning.scoring.subject import Subject
+    from onnxq.tuning.scoring.tuning_samples import TuningSamples
+
+Ratio = Callable[[Forms], float | None]
+"""Predicted time over the float model's (see TimeModel.ratio); None: not known."""
+
+
+class Evaluator:
+    """Scores of mappings of one model: `score = evaluator(mapping)`.
+
+    Args:
+        subject: the float model and its wishes.
+        samples: to calibrate on.
+        baseline: the float model on the samples to score on: these, or others.
+        metric: to score by.
+        ratio: predicts the time of a candidate (see TimeModel); None: its score has none.
+        statistics: of an earlier calibration on the samples; None: it is done when first needed.
+        cover: mapping whose calibration serves all that observe no more (see Observations); for
+            estimates. None: each has its own, as in `quantize`.
+    """
+
+    def __init__(
+        self,
+        subject: Subject,
+        samples: TuningSamples,
+        baseline: Baseline,
+        metric: Metric,
+        ratio: Ratio | None = None,
+        statistics: Statistics | None = None,
+        cover: QConfigMapping | None = None,
+    ) -> None:
+        self.subject = subject
+        self.baseline = baseline
+        self.metric = metric
+        self.ratio = ratio
+        self.samples = samples
+        self._calibration = samples.taken_by(subject.calibrated_inputs())
+        self.observations = Observations(self._calibration, statistics)
+        self.cover = cover
+        if cover is not None:
+            self.observations = self.observations.covering(subject.prepared(cover))
+        self._prepared: Prepared | None = None
+        self._last: tuple[QConfigMapping, Made[Plan]] | None = None
+
+    def on(self, baseline: Baseline) -> Evaluator:
+        """The evaluator that scores on other samples; it calibrates on the same ones, once."""
+        made = Evaluator(self.subject, self.samples, baseline, self.metric, self.ratio)
+        made.observations, made.cover = self.observations, self.cover
+        return made
+
+    def covering(self, cover: QConfigMapping) -> Evaluator:
+        """The evaluator for estimates, in which what observes no more shares a calibration.
+
+        Raises:
+            QConfigError, UnsupportedError: there is no model of that mapping.
+        """
+        made = self.on(self.baseline)
+        made.observations = self.observations.covering(self.subject.prepared(cover))
+        made.cover = cover
+        return made
+
+    def __call__(self, mapping: QConfigMapping) -> Score:
+        """Score of the model that `quantize` makes with that mapping.
+
+        Raises:
+            QConfigError, UnsupportedError, CalibrationError: it makes none; or the metric fails.
+            ModelError: ONNX Runtime does not run it.
+        """
+        made = self.quantized(mapping)
+        try:
+            return self._score(made)
+        except ModelError:  # as `quantize` does: nodes with which it does not run go to float
+            return self._score(self._made(mapping, Check(self._first_batch())))
+
+    @property
+    def statistics(self) -> Statistics:
+        """Statistics of the calibration with the observers of the default, or of the cover.
+
+        Raises:
+            CalibrationError: unusable samples.
+        """
+        mapping = self.subject.default if self.cover is None else self.cover
+        return self.observations.of(self.subject.prepared(mapping))
+
+    def prepared(self, mapping: QConfigMapping) -> Prepared:
+        """The subject prepared with that mapping.
+
+        Raises:
+            QConfigError, UnsupportedError: as of `prepare`.
+        """
+        if self._prepared is None or self._prepared.qconfig != mapping:
+            self._prepared = self.subject.prepared(mapping)
+        return self._prepared
+
+    def quantized(self, mapping: QConfigMapping) -> Made[Plan]:
+        """Plan and model, as `quantize` makes them of the samples; byte for byte the same.
+
+        Raises:
+            QConfigError, UnsupportedError, CalibrationError: as of `quantize`.
+        """
+        if self._last is None or self._last[0] != mapping:
+            self._last = mapping, self._made(mapping, Check.NONE)
+        return self._last[1]
+
+    def running(self, mapping: QConfigMapping) -> Made[Plan]:
+        """The model whose score a mapping has: nodes with which it does not run are in float.
+
+        Raises:
+            QConfigError, UnsupportedError, CalibrationError, ModelError: there is none.
+        """
+        made = self.quantized(mapping)
+        try:
+            open_session(made.model, threads=1).close()
+        except ModelError:
+            return self._made(mapping, Check(self._first_batch()))
+        return made
+
+    def finished(self, mapping: QConfigMapping, apart: TuningSamples) -> Made[Plan]:
+        """Plan and model that `quantize` makes with the mapping, tried on samples held apart.
+
+        Raises:
+            QConfigError, UnsupportedError, CalibrationError, ModelError: as of `quantize`.
+        """
+        return self._made(mapping, Check(apart.taken_by(self.subject.calibrated_inputs())))
+
+    def _made(self, mapping: QConfigMapping, check: Check) -> Made[Plan]:
+        wishes = self.subject.wishes
+        prepared = self.prepared(mapping)
+        samples = Samples(self._calibration)
+        job = StaticJob(prepared, wishes.form, check, samples, wishes.objective)
+        made, _ = carry_out(job, self.observations.beside)
+        return made
+
+    def one_row(self) -> Batch:
+        """One sample of the first batch, on which models are timed."""
+        batch = self.samples.fed(self.samples.batches[0])
+        return one_row(self.subject.canonical.model, self.subject.inputs, batch)
+
+    def _first_batch(self) -> Batches:
+        samples = self.baseline.samples
+        taken = as_taken(samples.fed(samples.batches[0]), self.subject.calibrated_inputs())
+        return Batches(samples.where, 1, lambda: iter([taken]))
+
+    def _score(self, made: Made[Plan]) -> Score:
+        """Runs a model.
+
+        Raises:
+            ModelError: ONNX Runtime does not run it.
+        """
+        model, samples = made.model, self.baseline.samples
+        outputs = PairedOutputs(read_coded(model, OUTPUTS_KEY))
+        with open_session(model, threads=1) as session:
+            run = self._run(made, session)
+            for batch, x in zip(samples.batches, self.baseline.beside(), strict=True):
+                try:
+                    y = run(batch)
+                except CalibrationError as error:
+                    raise ModelError(str(error)) from error  # the float model runs on it
+                outputs.update(x, y)
+                if self.metric.kind is Kind.OWN:
+                    run.keep(batch, y)
+            run.restart()
+            value = self.metric.value(outputs, run, samples)
+        ratio = None if self.ratio is None else self.ratio(forms_of(made.plan))
+        return Score(value, outputs.sqnr_db, saved_bytes(model), ratio)
+
+    def _run(self, made: Made[Plan], session: Session) -> ModelRun:
+        subject = self.subject
+        coded = read_coded(made.model, INPUTS_KEY)
+        inputs = input_specs(
+            subject.canonical.model, tuple(subject.wishes.feedback.values()), coded
+        )
+        return ModelRun(
+            session,
+            input_specs(made.model),
+            inputs,
+            subject.outputs,
+            subject.wishes.feedback,
+        )

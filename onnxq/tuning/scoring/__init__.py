@@ -1,0 +1,1 @@
+"""Scores of a model: samples, outputs beside float, a metric, a goal."""

@@ -1,0 +1,102 @@
+"""Outputs of a quantized model beside the float model's, as running sums."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from onnxq.checking.side_by_side import Pair
+from onnxq.errors import CalibrationError
+from onnxq.tuning.scoring.score import least_db
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from onnxq.core.arrays import Array
+    from onnxq.graph.coded import Coded
+
+
+class PairedOutputs:
+    """Sums over batches.
+
+    Args:
+        coded: outputs of the quantized model that are codes, and the numbers that these stand for.
+    """
+
+    def __init__(self, coded: Mapping[str, Coded] | None = None) -> None:
+        self._coded = dict(coded or {})
+        self._floats: dict[str, Pair] = {}
+        self._equal: dict[str, tuple[int, int]] = {}
+        self._differing: set[str] = set()
+
+    def update(self, x: Mapping[str, object], y: Mapping[str, object]) -> None:
+        """Adds a batch.
+
+        Args:
+            x: outputs of the float model by name.
+            y: outputs of the quantized one.
+        """
+        for name, wanted in x.items():
+            got = y[name]
+            if isinstance(wanted, np.ndarray) and isinstance(got, np.ndarray):
+                self._add(name, wanted, got)
+
+    def _add(self, name: str, x: Array, y: Array) -> None:
+        if x.dtype.kind in "OSU":
+            return
+        if x.dtype.kind in "biu":
+            equal, seen = self._equal.get(name, (0, 0))
+            alike = int(np.count_nonzero(x == y)) if x.shape == y.shape else 0
+            self._equal[name] = equal + alike, seen + max(x.size, y.size)
+            return
+        if x.shape != y.shape:
+            self._differing.add(name)
+            return
+        fresh = Pair(name, name, name, None, coded=self._coded.get(name))
+        pair = self._floats.setdefault(name, fresh)
+        pair.sums.add(pair.compared(x, y))
+
+    @property
+    def sqnr_db(self) -> dict[str, float]:
+        """Output of floats -> dB; NaN where it cannot be compared."""
+        sums = {name: pair.sums.compared for name, pair in self._floats.items()}
+        found = {name: each.sqnr_db for name, each in sums.items() if each.elements}
+        return found | dict.fromkeys(sorted(self._differing), math.nan)
+
+    @property
+    def worst_db(self) -> float:
+        """Least dB of all outputs of floats; -inf where one cannot be compared.
+
+        Raises:
+            CalibrationError: no output holds floats.
+        """
+        found = self.sqnr_db.values()
+        if not found:
+            raise CalibrationError(
+                "the model gives no floats that SQNR could compare. Use the metric top1, which "
+                "counts equal integers, or FILE.py:function."
+            )
+        return least_db(found)
+
+    @property
+    def top1(self) -> float:
+        """Least share, over outputs, of rows with the largest entry in the same place.
+
+        Of outputs of integers, the share of equal ones. Where shapes differ, none of a batch are,
+        and floats have no share at all: they count as 0.
+
+        Raises:
+            CalibrationError: no output is of shape (samples, classes), and none of integers.
+        """
+        shares = [pair.sums.top1.share for pair in self._floats.values()]
+        found = [share for share in shares if share is not None]
+        found += [equal / seen for equal, seen in self._equal.values() if seen]
+        found += [0.0] * len(self._differing)
+        if not found:
+            raise CalibrationError(
+                "the model has no output of shape (samples, classes) whose largest entries top1 "
+                "could compare, and none of integers. Use the metric sqnr, or FILE.py:function."
+            )
+        return min(found)

@@ -1,0 +1,190 @@
+"""Subject of a tune: the float model, with all that does not differ from candidate to candidate."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from onnxq import targets
+from onnxq.dynamic.dynamic_decision import Objective
+from onnxq.graph.canonical import Canonical, canonicalize
+from onnxq.graph.io import load, model_hash
+from onnxq.graph.pixels import coded_pixels
+from onnxq.graph.portable import PortableModel
+from onnxq.graph.saving import saved_bytes
+from onnxq.ort.runtime import Session, open_session
+from onnxq.ort.types_by_run import types_by_run
+from onnxq.qconfig import default_qconfig_mapping
+from onnxq.qconfig.input_codes import as_input_codes
+from onnxq.samples import input_specs
+from onnxq.samples.state import State, as_feedback
+from onnxq.static.prepare import backend_of, prepare, prepared_with
+from onnxq.tuning.scoring.model_run import ModelRun
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from onnxq.qconfig import QConfigMapping
+    from onnxq.qconfig.input_codes import Asked
+    from onnxq.samples import InputSpec
+    from onnxq.samples.inputs import Batch
+    from onnxq.static.prepared import ModelSource, Prepared
+    from onnxq.targets import Target
+    from onnxq.times import Costs
+
+
+@dataclass(frozen=True, eq=False)
+class Wishes:
+    """Wishes that every candidate shares: arguments of `quantize` by their names there.
+
+    Attributes:
+        form: its `format`.
+    """
+
+    target: str | Target | None = None
+    feedback: Mapping[str, str] = field(default_factory=dict)
+    input_codes: Mapping[str, Asked] | None = None
+    output_codes: Sequence[str] = ()
+    costs: Costs | None = field(default=None, repr=False)
+    form: str = "qdq"
+    objective: Objective = Objective.SPEED
+
+    def __str__(self) -> str:
+        """All that tells these wishes from others, times of a table by their hash."""
+        target = targets.resolve(self.target)
+        wishes = (
+            target.name,
+            self.form,
+            self.objective.value,
+            target.range_reduction,
+            dict(self.feedback) or None,
+            self.input_codes,
+            tuple(self.output_codes) or None,
+            None if self.costs is None else f"costs {_hash_of(self.costs)}",
+        )
+        return ", ".join(str(wish) for wish in wishes if wish is not None)
+
+
+def _hash_of(costs: Costs) -> str:
+    return hashlib.blake2b(costs.to_csv().encode(), digest_size=8).hexdigest()
+
+
+NO_WISHES = Wishes()
+MOST_BEGUN = 4
+"""Mappings whose Prepared with all forms open is kept: candidates differ in named forms, and a few
+nodes that are dynamic at most. Each has a graph of its own over the same weights."""
+
+
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """A float model that is quantized again and again; it pickles, for other processes.
+
+    Attributes:
+        canonical: its canonical form, made once.
+        wishes: of every candidate.
+        model_hash: of the canonical model.
+        float_bytes: size of its file.
+    """
+
+    canonical: Canonical = field(repr=False)
+    wishes: Wishes
+    model_hash: str
+    float_bytes: int
+    _begun: dict[QConfigMapping, Prepared] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def of(cls, model: ModelSource, wishes: Wishes = NO_WISHES) -> Subject:
+        """The subject of a model in any form that `prepare` takes.
+
+        Raises:
+            ModelError: the model is unreadable, quantized already, or of a refused type or opset.
+        """
+        canonical = canonicalize(load(model), types_by_run)
+        found = canonical.model
+        return cls(canonical, wishes, model_hash(found), saved_bytes(found))
+
+    @property
+    def default(self) -> QConfigMapping:
+        """The mapping that `quantize` takes where it is given none."""
+        return default_qconfig_mapping(backend_of(self.wishes.target))
+
+    def prepared(self, mapping: QConfigMapping) -> Prepared:
+        """Prepared with that mapping, as `prepare` gives it.
+
+        Raises:
+            QConfigError, UnsupportedError: the mapping names what is not there, or cannot run.
+        """
+        open_forms = mapping.all_open()
+        begun = self._begun.get(open_forms)
+        if begun is None:
+            begun = self._prepared(open_forms)
+            if len(self._begun) >= MOST_BEGUN:
+                del self._begun[next(iter(self._begun))]
+            self._begun[open_forms] = begun
+        return begun if mapping == open_forms else prepared_with(begun, mapping)
+
+    def _prepared(self, mapping: QConfigMapping) -> Prepared:
+        wishes = self.wishes
+        return prepare(
+            self.canonical,
+            mapping,
+            wishes.target,
+            wishes.feedback,
+            input_codes=wishes.input_codes,
+            output_codes=wishes.output_codes,
+            costs=wishes.costs,
+        )
+
+    @property
+    def inputs(self) -> tuple[InputSpec, ...]:
+        """Inputs that samples hold, as pixels too where these are asked for; state is optional."""
+        fed_back = as_feedback(self.wishes.feedback).values()
+        pixels = coded_pixels(self.canonical.model, as_input_codes(self.wishes.input_codes))
+        return input_specs(self.canonical.model, set(fed_back), pixels or None)
+
+    def calibrated_inputs(self) -> tuple[InputSpec, ...]:
+        """Inputs of the model that is calibrated, which takes pixels where these are asked for."""
+        return self.prepared(self.default).inputs if self.wishes.input_codes else self.inputs
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """Names of the outputs."""
+        return tuple(str(value.name) for value in self.canonical.model.graph.outputs)
+
+    def open_float(self) -> Session:
+        """A session of the float model, on one thread.
+
+        Raises:
+            ModelError: ONNX Runtime does not run it.
+        """
+        return open_session(self.canonical.model, threads=1)
+
+    def first_feeds(self, batch: Batch) -> Batch:
+        """The batch, with zeros for state that goes round."""
+        return State(self.inputs, as_feedback(self.wishes.feedback)).feeds(batch)
+
+    def float_run(self, session: Session) -> ModelRun:
+        """The float model in that session, as a metric runs it."""
+        return ModelRun(session, self.inputs, self.inputs, self.outputs, self.wishes.feedback)
+
+    def __reduce__(self) -> tuple[Callable[..., Subject], tuple[object, ...]]:
+        """Pickles with the bytes of its model.
+
+        Raises:
+            ModelError: the model is too large for protobuf; tune it in one process.
+        """
+        model = PortableModel.of(self.canonical.model, self.canonical.model)
+        others = (self.canonical.notes, self.wishes, self.model_hash, self.float_bytes)
+        return _restored, (model, *others)
+
+
+def _restored(
+    model: PortableModel,
+    notes: tuple[str, ...],
+    wishes: Wishes,
+    known_hash: str,
+    float_bytes: int,
+) -> Subject:
+    """The Subject whose parts `__reduce__` gave."""
+    return Subject(Canonical(model.load(), notes), wishes, known_hash, float_bytes)

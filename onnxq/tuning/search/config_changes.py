@@ -1,0 +1,270 @@
+"""Changes of a search: values, each of which makes another qconfig of one that names every node."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Protocol
+
+from onnxq.dtypes import qint8
+from onnxq.observers import MinMaxObserver, NarrowRangeObserver, PercentileObserver
+from onnxq.operator import DynamicForm, NodeForm
+from onnxq.qconfig import QConfig, QConfigDynamic, onnxq_default_qconfig
+from onnxq.static.choosing.choices import dynamic_entry
+from onnxq.tuning.search.layers import Layers
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from onnxq.observers import ObserverSpec
+    from onnxq.qconfig import Entry, QConfigMapping
+    from onnxq.tuning.search.quantization_groups import QuantizationGroup
+
+DYNAMIC = {NodeForm.DYNAMIC: DynamicForm.INTEGER, NodeForm.STORED: DynamicForm.STORED}
+"""Forms that a QConfigDynamic names."""
+
+
+def with_form(mapping: QConfigMapping, group: QuantizationGroup, form: NodeForm) -> QConfigMapping:
+    """The mapping in which a group has that form; observers are those of the global entry."""
+    base = mapping.global_qconfig
+    if not isinstance(base, QConfig):
+        base = onnxq_default_qconfig
+    entries = {group.anchor.name: _entry(base, form)}
+    entries |= {member.name: _entry(base, member.beside(form)) for member in group.others}
+    return replace(mapping, nodes={**mapping.nodes, **entries})
+
+
+def form_in(mapping: QConfigMapping, group: QuantizationGroup) -> NodeForm:
+    """The form that a mapping names for a group's anchor; that with most integers if it is open."""
+    entry = mapping.entry_for_node(group.anchor.name, group.anchor.op_type)
+    if entry is None:
+        return NodeForm.FLOAT
+    if isinstance(entry, QConfigDynamic):
+        stored = entry.form not in (None, DynamicForm.INTEGER)
+        return NodeForm.STORED if stored else NodeForm.DYNAMIC
+    return entry.form or group.lowest_precision
+
+
+def _entry(base: QConfig, form: NodeForm) -> Entry:
+    if form in DYNAMIC:
+        return replace(dynamic_entry(base), form=DYNAMIC[form])
+    return replace(base, form=form)
+
+
+class ConfigChange(Protocol):
+    """Change of a model, or of a part of it, beside the forms of its nodes."""
+
+    @property
+    def name(self) -> str:
+        """Name that a user understands."""
+
+    @property
+    def aspect(self) -> str:
+        """Aspect that it decides on: of two changes of one aspect, one is taken."""
+
+    def applied(self, mapping: QConfigMapping) -> QConfigMapping:
+        """Another mapping."""
+
+
+class EntryChange(ConfigChange, Protocol):
+    """Change that changes entries, each by itself, so that it can be one of some nodes alone."""
+
+    def changed(self, entry: Entry, base: Entry) -> Entry:
+        """The entry with the change, where it has what the global entry, `base`, has."""
+
+
+@dataclass(frozen=True, slots=True)
+class ActivationObserver:
+    """Another observer of all activations that have the default's.
+
+    Attributes:
+        spec: the observer.
+    """
+
+    spec: ObserverSpec
+
+    @property
+    def name(self) -> str:
+        """Name that a user understands."""
+        return f"activations by {self.spec.name}"
+
+    @property
+    def aspect(self) -> str:
+        """Ranges of activations."""
+        return "activations"
+
+    def changed(self, entry: Entry, base: Entry) -> Entry:
+        """The entry with this observer."""
+        if not isinstance(entry, QConfig) or not isinstance(base, QConfig):
+            return entry
+        same = entry.activation == base.activation
+        return replace(entry, activation=self.spec) if same else entry
+
+    def applied(self, mapping: QConfigMapping) -> QConfigMapping:
+        """The mapping with this observer where the activations have the global entry's."""
+        return _everywhere(self, mapping)
+
+
+@dataclass(frozen=True, slots=True)
+class WeightScales:
+    """Another observer of all weights that have the default's: a scale per channel, or one.
+
+    Attributes:
+        spec: the observer.
+    """
+
+    spec: ObserverSpec
+
+    @property
+    def name(self) -> str:
+        """Name that a user understands."""
+        return "weights per channel" if is_per_channel(self.spec) else "weights per tensor"
+
+    @property
+    def aspect(self) -> str:
+        """Scales of weights."""
+        return "weights"
+
+    def changed(self, entry: Entry, base: Entry) -> Entry:
+        """The entry with this observer."""
+        if entry is None or base is None:
+            return entry
+        return replace(entry, weight=self.spec) if entry.weight == base.weight else entry
+
+    def applied(self, mapping: QConfigMapping) -> QConfigMapping:
+        """The mapping with this observer where the weights have the global entry's."""
+        return _everywhere(self, mapping)
+
+
+PER_CHANNEL = WeightScales(NarrowRangeObserver.with_args())
+PER_TENSOR = WeightScales(NarrowRangeObserver.with_args(ch_axis=None))
+"""One scale for a weight: products of matrices take 0.9 of the time, convolutions as long as with a
+scale per channel, and both lose decibels (benchmarks/results/moves.md)."""
+
+
+def is_per_channel(spec: ObserverSpec) -> bool:
+    """Whether an observer of weights finds a scale for each channel."""
+    return spec().qscheme.per_channel
+
+
+@dataclass(frozen=True, slots=True)
+class PartialChange:
+    """Change of some groups alone.
+
+    Attributes:
+        change: of a whole model.
+        groups: that have it.
+    """
+
+    change: EntryChange
+    groups: tuple[QuantizationGroup, ...]
+
+    @property
+    def name(self) -> str:
+        """Name that a user understands."""
+        return f"{self.change.name}: {Layers(self.groups).name}"
+
+    @property
+    def aspect(self) -> str:
+        """The change's."""
+        return self.change.aspect
+
+    def applied(self, mapping: QConfigMapping) -> QConfigMapping:
+        """The mapping with the change in the entries of these groups."""
+        nodes = dict(mapping.nodes)
+        for name in Layers(self.groups).node_group.nodes:
+            if name in nodes:
+                nodes[name] = self.change.changed(nodes[name], mapping.global_qconfig)
+        return replace(mapping, nodes=nodes)
+
+
+def _everywhere(change: EntryChange, mapping: QConfigMapping) -> QConfigMapping:
+    base = mapping.global_qconfig
+    nodes = {name: change.changed(entry, base) for name, entry in mapping.nodes.items()}
+    return replace(mapping, global_qconfig=change.changed(base, base), nodes=nodes)
+
+
+@dataclass(frozen=True, slots=True)
+class AlgorithmChange:
+    """Improvement of the weights, which judges itself layer by layer (see onnxq.weights).
+
+    Attributes:
+        which: its name.
+    """
+
+    which: str
+
+    @property
+    def name(self) -> str:
+        """Name that a user understands."""
+        return f"improve: {self.which}"
+
+    @property
+    def aspect(self) -> str:
+        """The improvement itself: others may follow it."""
+        return self.which
+
+    def applied(self, mapping: QConfigMapping) -> QConfigMapping:
+        """The mapping that asks for it behind those that it asks for already."""
+        return mapping.set_improve((*mapping.improve, self.which))
+
+
+OTHER_OBSERVERS = (MinMaxObserver, PercentileObserver)
+"""Observers of activations that are tried in place of the default's least squared error."""
+
+
+def changes_of_the_whole(asked: QConfigMapping, improve: Sequence[str]) -> list[ConfigChange]:
+    """Changes of a whole model: other observers, scales per channel, and improvements of weights.
+
+    Args:
+        asked: where the search begins.
+        improve: names of improvements that may be used.
+    """
+    improvements = [AlgorithmChange(name) for name in improve if name not in asked.improve]
+    observers = map(ActivationObserver, _other_observers(asked))
+    return [*observers, *_finer_scales(asked), *improvements]
+
+
+def _finer_scales(asked: QConfigMapping) -> list[WeightScales]:
+    """Scales per channel, where weights of 8 bits have one each."""
+    base = asked.global_qconfig
+    if base is None or is_per_channel(base.weight_observer):
+        return []
+    return [PER_CHANNEL] if base.weight_observer().dtype == qint8 else []
+
+
+def _other_observers(asked: QConfigMapping) -> list[ObserverSpec]:
+    """Observers of activations other than the default's, for codes of the same type."""
+    base = asked.global_qconfig
+    if not isinstance(base, QConfig):
+        return []
+    dtype = base.activation_observer().dtype
+    specs = [layer_type.with_args(dtype=dtype) for layer_type in OTHER_OBSERVERS]
+    return [spec for spec in specs if spec.name != base.activation_observer.name]
+
+
+@dataclass(frozen=True, slots=True)
+class QuantizedAlone:
+    """Mappings in which groups are in their forms with the most integers, alone or together.
+
+    Attributes:
+        asked: what the user wants.
+        groups: that may be moved.
+    """
+
+    asked: QConfigMapping
+    groups: tuple[QuantizationGroup, ...]
+
+    def alone(self, layers: Layers) -> QConfigMapping:
+        """The mapping in which all groups but those of the layers are in float."""
+        mapping, inside = self.asked, {group.anchor.name for group in layers.groups}
+        for group in self.groups:
+            is_quantized = group.anchor.name in inside
+            mapping = with_form(
+                mapping, group, group.lowest_precision if is_quantized else NodeForm.FLOAT
+            )
+        return mapping
+
+    @property
+    def together(self) -> QConfigMapping:
+        """The mapping in which no group is in float."""
+        return self.alone(Layers(self.groups))

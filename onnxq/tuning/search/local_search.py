@@ -1,0 +1,320 @@
+"""Search for a mapping that reaches a goal: changes in batches, each of them measured.
+
+    lacking accuracy   improvements that the user named, for they cost no time and no bytes; near
+                       the goal, those of the whole model; changes that take away the most noise
+                       for the time that they cost, as many as should do, at once
+    lacking time       changes that save the most time for the noise that they add, likewise
+    lacking nothing    changes towards the objective that should keep the bounds, among them those
+                       back to the form that a group began with; for the most accurate within a
+                       time, groups one by one whose noise decides, so that it is known and not
+                       estimated
+
+Where that ends short of a bound on accuracy, or within one on a metric, whose answers estimates do
+not tell, halves find the rest (onnxq.tuning.search.bisection).
+
+A batch that disappoints is measured in halves; so is one that gives no model, until the changes are
+found that are at fault, which are never tried again, alone or with others. What a batch changed
+corrects the estimates of its groups, so that the next one is another. It ends where no change is
+left that is worth a run, or with the budget. The same estimates and scores give the same search,
+but for `is_late`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from onnxq.dynamic.dynamic_decision import Objective
+from onnxq.errors import QConfigError
+from onnxq.tuning.evaluation.evaluations import Refusal
+from onnxq.tuning.scoring.objective_function import noise_of
+from onnxq.tuning.search.bisection import back, nearest_kept
+from onnxq.tuning.search.candidate import MeasuredCandidate
+
+if TYPE_CHECKING:
+    from onnxq.operator import NodeForm
+    from onnxq.qconfig import QConfigMapping
+    from onnxq.tuning.scoring.score import Score
+    from onnxq.tuning.search.candidate import Candidate
+    from onnxq.tuning.search.config_changes import ConfigChange
+    from onnxq.tuning.search.proposals import Batch, Proposals
+
+EvaluateAll = Callable[[Sequence["QConfigMapping"]], "Sequence[Score | Refusal]"]
+"""Measures mappings, which may run beside each other; results in their order."""
+
+NEAR_DB = 6.0
+"""Distance from the goal at which changes of a whole model are tried: the most that one gave is 5.5
+dB (smoothing all-MiniLM-L6-v2, docs/guides/improve.md). Farther off, other noise decides
+what one gives.
+"""
+MOST_FAILURES = 3
+"""Batches in a row that change nothing for the better, behind which a search ends: with the halves
+that they are measured in, nine runs that found nothing."""
+PROBES = 0.25
+"""Share of the runs that may go into what groups cost, where nothing else is worth one: with ten, a
+network of 8 layers is 0.8 dB from the best at most, without up to 15 (tests/tuning/made_up.py)."""
+DISAPPOINTING = 0.5
+"""Share of the expected decibels below which a batch is measured in halves."""
+
+LATE, NO_RUN = "the time is up", "no run is left"
+NO_CHANGE = "no change is left that is worth a run"
+NO_GAIN = f"{MOST_FAILURES} batches in a row made nothing better"
+
+
+@dataclass(frozen=True)
+class SearchResult:
+    """Result of a search.
+
+    Attributes:
+        points: every model that was measured, in order; the first is where it began.
+        best: the one that lacks least, and is best beyond that.
+        refused: (changes in words, why) of those that cannot be quantized or do not run; of a
+            batch, of the changes in it that are at fault.
+        why: it ended, in words.
+    """
+
+    points: tuple[MeasuredCandidate, ...]
+    best: MeasuredCandidate
+    refused: tuple[tuple[tuple[str, ...], str], ...]
+    why: str
+
+
+@dataclass
+class LocalSearch:
+    """Search from one candidate.
+
+    Attributes:
+        proposals: of changes.
+        evaluate: measures.
+        whole: changes of the whole model.
+        runs: that it may take.
+        is_late: whether the time is up.
+        first: those of `whole` that are tried however far the goal is.
+    """
+
+    proposals: Proposals
+    evaluate: EvaluateAll
+    whole: Sequence[ConfigChange]
+    runs: int
+    is_late: Callable[[], bool] = lambda: False
+    first: Sequence[ConfigChange] = ()
+    _points: list[MeasuredCandidate] = field(default_factory=list)
+    _refused: dict[tuple[str, ...], str] = field(default_factory=dict)  # changes in words -> why
+    _taken: int = 0  # runs, those that gave no model among them
+    _closed: set[tuple[str, NodeForm]] = field(default_factory=set)  # tried alone, for nothing
+    _impossible: set[tuple[str, NodeForm]] = field(default_factory=set)  # alone, and no model
+    _probed: set[str] = field(default_factory=set)  # anchors of groups whose noise was asked for
+    _is_bisected: bool = field(default=False)  # on the way back, which is gone once
+
+    def run(self, start: Candidate, *others: Candidate) -> SearchResult:
+        """The way to the goal from there, or from another beginning if that is better.
+
+        Raises:
+            QConfigError: the start itself is refused.
+        """
+        best, *beside = self._measure([start, *others])
+        if best is None:
+            why = next(iter(self._refused.values()))
+            raise QConfigError(f"the model to start from cannot be made: {why}")
+        best = self._best(beside, best)
+        if self.first and self.proposals.objective.missing_db(best.score) > 0:
+            best = self._best(self._with_changes(best, self.first), best)
+        failures = 0
+        whole = [change for change in self.whole if change not in best.candidate.whole]
+        while self._left > 0:
+            self.proposals.estimates.meet(best.candidate, best.score)
+            batch: Batch = ()
+            refused = len(self._refused)
+            if whole and self._is_near(best):
+                found, whole = self._best(self._with_changes(best, whole), best), []
+            elif failures < MOST_FAILURES and (batch := self.proposals.batch(best, self._closed)):
+                found = self._try(best, batch)
+            elif failures < MOST_FAILURES and (probe := self._probe(best)):
+                found = probe
+            elif (found := self._by_bisection(best)) is best and self._left > 0:
+                return self._found(best, NO_CHANGE if failures < MOST_FAILURES else NO_GAIN)
+            is_failure = found is best and batch and refused == len(self._refused)
+            failures = failures + 1 if is_failure else 0
+            best = found
+        return self._found(best, LATE if self.is_late() else NO_RUN)
+
+    def _found(self, best: MeasuredCandidate, why: str) -> SearchResult:
+        return SearchResult(tuple(self._points), best, tuple(self._refused.items()), why)
+
+    @property
+    def _left(self) -> int:
+        """Runs that are left; where the search begins is measured however late it is."""
+        return 0 if self._taken and self.is_late() else self.runs - self._taken
+
+    def _measure(self, candidates: Sequence[Candidate]) -> list[MeasuredCandidate | None]:
+        """The points, in order; None where one is refused or beyond the budget."""
+        kept = candidates[: max(self._left, 0)]
+        self._taken += len(kept)
+        found: list[MeasuredCandidate | None] = [None] * len(candidates)
+        scores = self.evaluate([candidate.mapping for candidate in kept])
+        for index, (candidate, score) in enumerate(zip(kept, scores, strict=True)):
+            if isinstance(score, Refusal):
+                self._refused[candidate.words] = score.reason
+                continue
+            point = MeasuredCandidate(candidate, score)
+            self._points.append(point)
+            found[index] = point
+        return found
+
+    def _is_better(self, one: MeasuredCandidate, other: MeasuredCandidate) -> bool:
+        order = self.proposals.objective.order
+        return order(one.score) < order(other.score)
+
+    def _best(
+        self, points: Sequence[MeasuredCandidate | None], otherwise: MeasuredCandidate
+    ) -> MeasuredCandidate:
+        """The best of them; the first of equals, which is `otherwise` where none is better."""
+        best = otherwise
+        for point in points:
+            if point is not None and self._is_better(point, best):
+                best = point
+        return best
+
+    # --- changes of the whole model
+
+    def _is_near(self, point: MeasuredCandidate) -> bool:
+        """Whether a decibel or two are all that is wanted."""
+        objective = self.proposals.objective
+        lacking = objective.missing_db(point.score)
+        return 0 < lacking <= NEAR_DB or (
+            not lacking and objective.goal.objective is Objective.ACCURACY
+        )
+
+    def _is_enough(self, point: MeasuredCandidate) -> bool:
+        """Whether the accuracy is what was asked for, where there is a bound."""
+        objective = self.proposals.objective
+        accuracy = objective.goal.objective is Objective.ACCURACY
+        return objective.bounds_accuracy and not accuracy and not objective.missing_db(point.score)
+
+    def _with_changes(
+        self, point: MeasuredCandidate, changes: Sequence[ConfigChange]
+    ) -> list[MeasuredCandidate | None]:
+        """Points with each change alone, and with all that help where none is enough.
+
+        Of two changes of one aspect, the better one is among those that help. Each is found on the
+        samples of the search: more of them than are needed fit these alone.
+        """
+        alone = self._measure([point.candidate.also(change) for change in changes])
+        helping: dict[str, tuple[MeasuredCandidate, ConfigChange]] = {}
+        for change, found in zip(changes, alone, strict=True):
+            rival = helping.get(change.aspect, (point,))[0]
+            if found is not None and self._is_better(found, rival):
+                helping[change.aspect] = found, change
+        if len(helping) < 2 or self._is_enough(self._best(alone, point)):
+            return alone
+        together = [change for _, change in helping.values()]
+        return [*alone, *self._measure([point.candidate.also(*together)])]
+
+    # --- batches of forms
+
+    def _try(self, point: MeasuredCandidate, batch: Batch) -> MeasuredCandidate:
+        """The best of the point and what a batch makes of it; in halves where it disappoints."""
+        estimates = self.proposals.estimates
+        expected = estimates.total(point.candidate.with_changes(batch))
+        (found,) = self._measure([point.candidate.with_changes(batch)])
+        if found is None:
+            return self._withdrawn(point, batch)
+        best = self._best([found], point)
+        if self.proposals.objective.bounds_accuracy:  # else only their order counts
+            estimates.learn(point, batch, found.score)
+        estimates.correct(point, batch, found.score)
+        if best is found and self._delivers(point, found, expected):
+            return found
+        if len(batch) == 1:
+            self._close(batch, is_better=best is not point)
+            return best
+        middle = (len(batch) + 1) // 2
+        halves = (batch[:middle], batch[middle:])
+        parts = self._measure([point.candidate.with_changes(half) for half in halves])
+        for half, part in zip(halves, parts, strict=True):
+            if part is not None:
+                estimates.correct(point, half, part.score)
+            if len(half) == 1:
+                self._close(half, is_better=part is not None and self._is_better(part, point))
+        return self._best(parts, best)
+
+    def _by_bisection(self, point: MeasuredCandidate) -> MeasuredCandidate:
+        """The best that halves find, where estimates find no more."""
+        objective, goal = self.proposals.objective, self.proposals.objective.goal
+        if objective.missing_db(point.score):
+            way = self.proposals.into_float(point, self._impossible)
+            point = self._best([nearest_kept(point, way, self._measured, objective)], point)
+        if self._is_bisected or goal.max_drop is None or goal.objective is Objective.ACCURACY:
+            return point
+        if objective.violation_db(point.score):
+            return point
+        self._is_bisected = True
+        way = self.proposals.back(point, self._impossible)
+        return back(point, way, self._measured, self.proposals, lambda: self._left > 0)
+
+    def _measured(self, candidate: Candidate) -> MeasuredCandidate | None:
+        return self._measure([candidate])[0]
+
+    def _withdrawn(self, point: MeasuredCandidate, batch: Batch) -> MeasuredCandidate:
+        """The best of the point and the parts of a batch that gives no model.
+
+        Changes that give none by themselves are named, and never tried again. Where all parts give
+        one, the best of them is where the search goes on: what does not go with it is found next.
+        """
+        candidate = point.candidate.with_changes(batch)
+        if len(batch) == 1:
+            self._close(batch, is_better=False)
+            self._impossible |= {(change.group.anchor.name, change.form) for change in batch}
+            self._rename(candidate, batch)
+        if len(batch) == 1 or self._left <= 0:
+            return point
+        middle = (len(batch) + 1) // 2
+        halves = (batch[:middle], batch[middle:])
+        before = self._refused.pop(candidate.words, None)
+        parts = self._measure([point.candidate.with_changes(half) for half in halves])
+        if all(parts) and before is not None:
+            self._refused[candidate.words] = before  # together alone
+        best = self._best(parts, point)
+        for half, part in zip(halves, parts, strict=True):
+            if part is None:
+                found = self._withdrawn(point, half)
+                best = found if self._is_better(found, best) else best
+        return best
+
+    def _rename(self, candidate: Candidate, batch: Batch) -> None:
+        """Names a change that is refused by itself, whatever it was tried from."""
+        why = self._refused.pop(candidate.words, None)
+        if why is not None:
+            alone = replace(candidate, forms={}, whole=()).with_changes(batch)
+            self._refused[alone.words or candidate.words] = why
+
+    def _probe(self, point: MeasuredCandidate) -> MeasuredCandidate | None:
+        """The best of the point and one that tells the noise of a group; None: enough is known."""
+        if len(self._probed) >= PROBES * self.runs:
+            return None
+        batch = self.proposals.probe(point, self._probed)
+        if not batch:
+            return None
+        self._probed |= {change.group.anchor.name for change in batch}
+        (found,) = self._measure([point.candidate.with_changes(batch)])
+        if found is not None:
+            self.proposals.estimates.correct(point, batch, found.score)
+        return self._best([found], point)
+
+    def _close(self, batch: Batch, *, is_better: bool) -> None:
+        """Never tries a change of one group again that made nothing better."""
+        if not is_better:
+            self._closed |= {(change.group.anchor.name, change.form) for change in batch}
+
+    def _delivers(
+        self, point: MeasuredCandidate, found: MeasuredCandidate, expected: float
+    ) -> bool:
+        """Whether the noise went down about as it was expected to, where that was the aim."""
+        objective = self.proposals.objective
+        if not objective.missing_db(point.score) or not objective.missing_db(found.score):
+            return True
+        before, after = noise_of(point.score), noise_of(found.score)
+        floor = max(expected, objective.target_noise(point.score))
+        return math.log(before / after) >= DISAPPOINTING * math.log(before / floor)

@@ -1,0 +1,222 @@
+"""Pareto candidates of a search: whole models, timed in turns with the float model.
+
+Predicted times add up from nodes; they order a search, and are some hundredths off. What a goal
+says of time is judged on whole runs, each of them once: they are kept in the journal.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from onnxq.dynamic.dynamic_decision import Objective
+from onnxq.operator import NodeForm
+from onnxq.times.time_model import IN_FLOAT
+from onnxq.times.timed_runs import WholeTime, whole_times
+from onnxq.tuning.evaluation.evaluations import key_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from onnxq.qconfig import QConfigMapping
+    from onnxq.tuning.evaluation.evaluator import Evaluator
+    from onnxq.tuning.evaluation.journal import Journal
+    from onnxq.tuning.scoring.objective_function import ObjectiveFunction
+    from onnxq.tuning.scoring.score import Score
+    from onnxq.tuning.search.candidate import Candidate, MeasuredCandidate
+    from onnxq.tuning.search.local_search import SearchResult
+
+TIMED = "timed"
+"""Kind of the records in the journal."""
+MOST = 4
+"""Points that are timed, of those that were found."""
+SITTINGS = 2
+"""Times that pareto_candidates are chosen: those that turn out slower make room for others."""
+RESERVES = (NodeForm.FLOAT, NodeForm.STORED)
+"""Forms that all groups can take together without a loss of time: kernels are the float model's."""
+
+
+@dataclass(frozen=True, eq=False)
+class Clock:
+    """Times whole models, each once.
+
+    Attributes:
+        evaluator: makes them.
+        journal: keeps the times.
+    """
+
+    evaluator: Evaluator
+    journal: Journal
+
+    def times(self, mappings: Sequence[QConfigMapping]) -> list[WholeTime]:
+        """Times of the models of mappings, those that the journal lacks in turns with float.
+
+        Raises:
+            ModelError, CalibrationError: one of them does not run.
+        """
+        asked = {key_of(mapping): mapping for mapping in mappings}
+        lacking = [key for key in asked if self.journal.find(TIMED, key, WholeTime) is None]
+        if lacking:
+            models = [self.evaluator.running(asked[key]).model for key in lacking]
+            floats = self.evaluator.subject.canonical.model
+            beside, *taken = whole_times([floats, *models], self.evaluator.one_row())
+            for key, ours in zip(lacking, taken, strict=True):
+                self.journal.append(TIMED, key, WholeTime.of(ours, beside))
+        found = [self.journal.find(TIMED, key_of(mapping), WholeTime) for mapping in mappings]
+        return [each for each in found if each is not None]
+
+    def timed(self, points: Sequence[MeasuredCandidate]) -> list[MeasuredCandidate]:
+        """The points, each with the time of its whole runs in its score."""
+        times = self.times([point.candidate.mapping for point in points])
+        return [
+            replace(point, score=point.score.timed(each.ratio, (each.low, each.high)))
+            for point, each in zip(points, times, strict=True)
+        ]
+
+
+def judged(found: SearchResult, clock: Clock, objective: ObjectiveFunction) -> SearchResult:
+    """The same search with the best by times of whole runs; each file once, as it was found first.
+
+    Times of one file differ from run to run, and would choose among its mappings.
+    """
+    points: dict[tuple[object, ...], MeasuredCandidate] = {}
+    for point in found.points:
+        points.setdefault(point.score.likeness, point)
+    for _ in range(SITTINGS):
+        for point in clock.timed(pareto_candidates(list(points.values()), objective)):
+            points[point.score.likeness] = point
+    timed = [point for point in points.values() if point.score.time_range is not None]
+    fastest = min(timed, key=lambda point: objective.order(point.score))
+    best = _stored_as_fast(_quietest_as_fast(fastest, timed, objective), timed, objective)
+    return replace(found, points=tuple(points.values()), best=best)
+
+
+def best_predicted(
+    points: Sequence[MeasuredCandidate], objective: ObjectiveFunction
+) -> MeasuredCandidate:
+    """The best of the points where predicted times are all there is."""
+    fastest = min(points, key=lambda point: objective.order(point.score))
+    return _stored_as_fast(fastest, points, objective)
+
+
+def _quietest_as_fast(
+    fastest: MeasuredCandidate, timed: Sequence[MeasuredCandidate], objective: ObjectiveFunction
+) -> MeasuredCandidate:
+    """The most accurate of the points in the same forms that are not known to take longer.
+
+    Where forms are the same, intervals that meet tell no times apart: no accuracy is paid for what
+    may be the clock's doing.
+    """
+    if objective.goal.objective is not Objective.SPEED:
+        return fastest
+    most, violation_db = _interval(fastest)[1], objective.violation_db(fastest.score)
+    alike = [
+        point
+        for point in timed
+        if point.candidate.start == fastest.candidate.start
+        and point.candidate.forms == fastest.candidate.forms
+        and _interval(point)[0] <= most
+        and objective.violation_db(point.score) <= violation_db
+    ]
+    return min(alike, key=_accuracy_then_cost)
+
+
+def _accuracy_then_cost(point: MeasuredCandidate) -> tuple[float, ...]:
+    """Key that sorts by accuracy, the best first; of equals, by time and size."""
+    score = point.score
+    return -score.metric, -score.worst_db, score.time_ratio or math.inf, score.size_bytes
+
+
+def _stored_as_fast(
+    best: MeasuredCandidate, timed: Sequence[MeasuredCandidate], objective: ObjectiveFunction
+) -> MeasuredCandidate:
+    """The smallest point that computes in float as the best does, and is not known to take longer.
+
+    Stored weights are unpacked when the model is loaded, and kernels are the float model's: a time
+    that tells such models apart is the clock's doing, and the float model again is four times as
+    large for nothing. Without a bound on accuracy nobody said what they may lose.
+    """
+    is_speed = objective.goal.objective is Objective.SPEED
+    if not (is_speed and objective.bounds_accuracy and _computes_in_float(best)):
+        return best
+    most, violation_db = _interval(best)[1], objective.violation_db(best.score)
+    alike = [
+        point
+        for point in timed
+        if _computes_in_float(point)
+        and _interval(point)[0] <= most
+        and objective.violation_db(point.score) <= violation_db
+    ]
+    return min(alike, key=lambda point: point.score.size_bytes)
+
+
+def _computes_in_float(point: MeasuredCandidate) -> bool:
+    return all(point.candidate.form(group) in IN_FLOAT for group in point.candidate.groups)
+
+
+def _interval(point: MeasuredCandidate) -> tuple[float, float]:
+    """Bounds of its time; both are the prediction where it was not timed."""
+    score = point.score
+    if score.time_range is not None:
+        return score.time_range
+    ratio = math.inf if score.time_ratio is None else score.time_ratio
+    return ratio, ratio
+
+
+def pareto_candidates(
+    points: Sequence[MeasuredCandidate], objective: ObjectiveFunction
+) -> list[MeasuredCandidate]:
+    """Points that may be the best: those that are as far as is known, and the first."""
+    ordered = sorted(points, key=lambda point: objective.order(point.score))
+    chosen = [*ordered[:MOST], points[0]]
+    return list({key_of(point.candidate.mapping): point for point in chosen}.values())
+
+
+def reserves(candidate: Candidate) -> list[Candidate]:
+    """Candidates that are as fast as float, or nearly: all in float, all weights stored."""
+    every = [_all_in(candidate, form) for form in RESERVES]
+    return list({key_of(each.mapping): each for each in every}.values())
+
+
+def stored_reserve(candidate: Candidate) -> list[Candidate]:
+    """The candidate with all weights stored; none where no group can."""
+    stored = _all_in(candidate, NodeForm.STORED)
+    return [stored] if NodeForm.STORED in stored.forms.values() else []
+
+
+def _all_in(candidate: Candidate, form: NodeForm) -> Candidate:
+    """All groups with all of their nodes, of which some may have begun in another form."""
+    forms = {
+        group.anchor.name: form if form in group.forms else NodeForm.FLOAT
+        for group in candidate.groups
+    }
+    return replace(candidate, whole=(), forms=forms)
+
+
+def front_of(points: Iterable[MeasuredCandidate]) -> tuple[MeasuredCandidate, ...]:
+    """The Pareto front in metric, time and size, the most accurate first; of equals, the first.
+
+    Args:
+        points: models that were measured, in the order in which they were.
+    """
+    kept: list[MeasuredCandidate] = []
+    for point in points:
+        if any(_covers(other.score, point.score) for other in kept):
+            continue
+        kept = [other for other in kept if not _covers(point.score, other.score)]
+        kept.append(point)
+    return tuple(sorted(kept, key=lambda point: (-point.score.metric, _time(point.score))))
+
+
+def _covers(score: Score, other: Score) -> bool:
+    """Whether a score is at least as good in everything."""
+    return (
+        score.metric >= other.metric
+        and _time(score) <= _time(other)
+        and score.size_bytes <= other.size_bytes
+    )
+
+
+def _time(score: Score) -> float:
+    return math.inf if score.time_ratio is None else score.time_ratio

@@ -1,0 +1,242 @@
+"""Quantization groups of a model: nodes that take a form together, and their forms.
+
+A group is a node that computes (Conv, MatMul, LSTM), what its integer kernel carries out besides (a
+bias, a Relu), and the cheap nodes behind it that only pay on codes beside it (sums, shapes,
+squares): apart, their conversions would cost what they save. Where a search begins with one of
+these in another form than its group would have it in (squares in float behind a Conv in integers, a
+Transpose on codes between floats), it is a group by itself: else no change could undo, or keep,
+that.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import onnx_ir as ir
+
+from onnxq import catalog
+from onnxq.graph.walk import node_name, walk
+from onnxq.operator import DynamicForm, Float, NodeForm, Role
+from onnxq.operator.nodes import find_input
+from onnxq.static.choosing.rules import open_entry
+from onnxq.static.placing.decision import Quantize
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from onnxq.qconfig import QConfigMapping
+    from onnxq.static.placing.decision import Decision
+    from onnxq.times.time_model import Forms
+
+
+MOST_INTEGERS = (
+    NodeForm.INTEGER,
+    NodeForm.FLOAT_RESULT,
+    NodeForm.DYNAMIC,
+    NodeForm.STORED,
+    NodeForm.FLOAT,
+)
+"""Forms that a group may take, those with the most integers first. WIDE is not among them: ONNX
+Runtime computes in float between codes of 16 bits, in 2.4 to 4.3 times the time of STORED, which
+has as few bytes and rounds the weights alone (benchmarks/results/moves.md)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A node of a group.
+
+    Attributes:
+        name: of the node.
+        op_type: of it.
+        inside: whether the integer kernel of the group's node carries it out.
+        clamps: whether it bounds its input (Relu, Clip), which only codes do for nothing.
+    """
+
+    name: str
+    op_type: str
+    inside: bool = False
+    clamps: bool = False
+
+    def beside(self, form: NodeForm) -> NodeForm:
+        """The form that it has beside an anchor of that form."""
+        if form is NodeForm.INTEGER:
+            return form
+        if form is NodeForm.FLOAT_RESULT and self.inside and not self.clamps:
+            return NodeForm.INTEGER  # a bias is added within the product, whose result is float32
+        return NodeForm.FLOAT
+
+    def runs_beside(self, form: NodeForm) -> NodeForm | None:
+        """The same; None where another node carries it out."""
+        beside = self.beside(form)
+        return None if self.inside and beside is NodeForm.INTEGER else beside
+
+
+@dataclass(frozen=True, slots=True)
+class QuantizationGroup:
+    """Nodes that take a form together.
+
+    Attributes:
+        anchor: the node that the group is about.
+        others: nodes that go with it, in graph order.
+        layer_type: words that groups of one layer type share: "Conv + Relu", "product of
+        activations".
+        forms: that it can take, FLOAT among them; in the order of NodeForm.
+        weights: numbers in the constants of its anchor, which integers hold in a byte each.
+    """
+
+    anchor: Member
+    others: tuple[Member, ...]
+    layer_type: str
+    forms: tuple[NodeForm, ...]
+    weights: int = 0
+
+    @property
+    def members(self) -> tuple[Member, ...]:
+        """The anchor, and what goes with it."""
+        return (self.anchor, *self.others)
+
+    @property
+    def lowest_precision(self) -> NodeForm:
+        """The form with the most integers that it can take: its errors are measured in it."""
+        return next(form for form in MOST_INTEGERS if form in self.forms)
+
+
+def quantization_groups_of(
+    model: ir.Model,
+    decisions: Mapping[str, Decision],
+    asked: QConfigMapping,
+    begun: Sequence[Forms] = (),
+) -> tuple[QuantizationGroup, ...]:
+    """The groups of a model, in graph order; nodes that the user named are in none.
+
+    Args:
+        model: canonical.
+        decisions: node name -> decision, with every node in integers that can be.
+        asked: what the user wants.
+        begun: forms that a search begins with.
+    """
+    parts = _Parts(decisions, asked, begun)
+    order = [node for node, _ in walk(model.graph)]
+    for node in order:
+        parts.begin(node)
+    for node in order:
+        parts.follow(node)
+    for node in reversed(order):
+        parts.lead(node)
+    return tuple(parts.groups(order))
+
+
+class _Parts:
+    """Nodes of each group while they are being found."""
+
+    def __init__(
+        self, decisions: Mapping[str, Decision], asked: QConfigMapping, begun: Sequence[Forms]
+    ) -> None:
+        self._decisions, self._asked, self._begun = decisions, asked, begun
+        self._anchor: dict[ir.Node, ir.Node] = {}
+        self._forms: dict[ir.Node, tuple[NodeForm, ...]] = {}
+
+    def begin(self, node: ir.Node) -> None:
+        """Begins a group with a node that computes, or whose weights can be stored."""
+        if open_entry(node, self._asked) is None:
+            return
+        forms = _forms(node, self._decisions[node_name(node)])
+        if len(forms) > 1:
+            self._anchor[node], self._forms[node] = node, forms
+
+    def follow(self, node: ir.Node) -> None:
+        """Puts a cheap node to the group that makes its first operand."""
+        if self._is_free(node):
+            sources = (value.producer() for value in node.inputs if value is not None)
+            self._join(node, [self._anchor[s] for s in sources if s in self._anchor])
+
+    def lead(self, node: ir.Node) -> None:
+        """Puts a cheap node without one ahead of it to the first that reads it, or by itself."""
+        if not self._is_free(node):
+            return
+        readers = [use.node for value in node.outputs for use in value.uses()]
+        self._join(node, [self._anchor[r] for r in readers if r in self._anchor])
+        if node not in self._anchor:
+            self._alone(node)
+
+    def _join(self, node: ir.Node, anchors: list[ir.Node]) -> None:
+        """Puts a node to the first of the anchors; by itself where it begins in another form."""
+        if anchors and all(self._suits(node, anchors[0], forms) for forms in self._begun):
+            self._anchor[node] = anchors[0]
+        elif anchors:
+            self._alone(node)
+
+    def _alone(self, node: ir.Node) -> None:
+        self._anchor[node], self._forms[node] = node, (NodeForm.FLOAT, NodeForm.INTEGER)
+
+    def _suits(self, node: ir.Node, anchor: ir.Node, forms: Forms) -> bool:
+        """Whether the node has the form there that it has beside such an anchor."""
+        beside = forms.get(node_name(anchor), NodeForm.FLOAT)
+        wanted = self._member(node).runs_beside(beside or NodeForm.INTEGER)
+        return forms.get(node_name(node), NodeForm.FLOAT) is wanted
+
+    def _is_free(self, node: ir.Node) -> bool:
+        decision = self._decisions[node_name(node)]
+        is_open = open_entry(node, self._asked) is not None
+        return is_open and node not in self._anchor and isinstance(decision, Quantize)
+
+    def groups(self, order: list[ir.Node]) -> Iterator[QuantizationGroup]:
+        """The groups, in the order of their anchors."""
+        others: dict[ir.Node, list[ir.Node]] = {anchor: [] for anchor in self._forms}
+        for node in order:
+            anchor = self._anchor.get(node)
+            if anchor is not None and anchor is not node:
+                others[anchor].append(node)
+        for node in order:
+            if node in others:
+                beside = tuple(self._member(other) for other in others[node])
+                layer_type = _layer_type(node, self._decisions[node_name(node)], beside)
+                yield QuantizationGroup(
+                    self._member(node), beside, layer_type, self._forms[node], _weights(node)
+                )
+
+    def _member(self, node: ir.Node) -> Member:
+        decision = self._decisions[node_name(node)]
+        if isinstance(decision, Float):
+            return Member(node_name(node), node.op_type)
+        clamps = decision.rule.role is Role.CLAMP
+        return Member(node_name(node), node.op_type, decision.folded_into is not None, clamps)
+
+
+def _forms(node: ir.Node, decision: Decision) -> tuple[NodeForm, ...]:
+    """Forms that a node can take which begins a group; FLOAT alone for one that does not."""
+    found = {NodeForm.FLOAT}
+    computes = isinstance(decision, Quantize) and decision.rule.role is Role.COMPUTE
+    if isinstance(decision, Quantize) and computes and not decision.folded_into:
+        found.add(NodeForm.INTEGER)
+        if not decision.rule.needs_output:
+            found.add(NodeForm.FLOAT_RESULT)
+    operator = catalog.find(node.op_type, node.domain)
+    dynamic = None if operator is None else operator.dynamic_rule(node)
+    if dynamic is not None and not isinstance(dynamic, Float):
+        by_form = {DynamicForm.INTEGER: NodeForm.DYNAMIC, DynamicForm.STORED: NodeForm.STORED}
+        found |= {by_form[form] for form in dynamic.forms if form in by_form}
+        if isinstance(decision, Quantize):
+            found.add(NodeForm.INTEGER)  # a table, which is moved on codes too
+    return tuple(form for form in NodeForm if form in found)
+
+
+def _layer_type(node: ir.Node, decision: Decision, beside: tuple[Member, ...]) -> str:
+    """Words for groups alike: the node, whether it has weights, and the op types with it."""
+    head = node.op_type
+    if isinstance(decision, Quantize) and decision.rule.role is Role.COMPUTE:
+        varying = [find_input(node, slot) for slot in decision.rule.activations]
+        if sum(v is not None and not v.is_initializer() for v in varying) > 1:
+            head = f"{node.op_type} of activations"
+        if decision.rule.channelwise:
+            head = f"depthwise {node.op_type}"
+    return " + ".join([head, *sorted({member.op_type for member in beside})])
+
+
+def _weights(node: ir.Node) -> int:
+    """Numbers in the float constants that the node reads."""
+    constants = (v for v in node.inputs if v is not None and v.is_initializer())
+    shapes = (v.shape for v in constants if v.shape is not None and v.dtype == ir.DataType.FLOAT)
+    return sum(math.prod(shape.numpy()) for shape in shapes if len(shape) > 1)

@@ -1,0 +1,132 @@
+from __future__ import annotations
+
+from onnxq.observers import MinMaxObserver
+from onnxq.operator import NodeForm
+from onnxq.qconfig import QConfig, QConfigDynamic, QConfigMapping, onnxq_default_qconfig
+from onnxq.tuning.search.candidate import Candidate, PrecisionChange
+from onnxq.tuning.search.config_changes import (
+    PER_CHANNEL,
+    PER_TENSOR,
+    ActivationObserver,
+    AlgorithmChange,
+    PartialChange,
+    form_in,
+    with_form,
+)
+from onnxq.tuning.search.quantization_groups import Member, QuantizationGroup
+
+FORMS = tuple(form for form in NodeForm if form is not NodeForm.WIDE)
+BIAS, RELU, SUM = Member("/add", "Add", inside=True), Member("/relu", "Relu", True, True), "/sum"
+PRODUCT = QuantizationGroup(
+    Member("/mm", "MatMul"), (BIAS, RELU, Member(SUM, "Add")), "MatMul", FORMS, 100
+)
+START = with_form(QConfigMapping(onnxq_default_qconfig), PRODUCT, NodeForm.INTEGER)
+
+
+def form_of(mapping: QConfigMapping, node: str) -> NodeForm | None:
+    entry = mapping.nodes[node]
+    assert isinstance(entry, QConfig)
+    return entry.form
+
+
+def test_every_form_is_read_as_it_was_named() -> None:
+    for form in FORMS:
+        assert form_in(with_form(START, PRODUCT, form), PRODUCT) is form
+
+
+def test_bias_stays_within_a_product_with_a_float_result_and_the_rest_is_float() -> None:
+    mapping = with_form(START, PRODUCT, NodeForm.FLOAT_RESULT)
+    assert form_of(mapping, "/add") is NodeForm.INTEGER
+    assert form_of(mapping, "/relu") is form_of(mapping, SUM) is NodeForm.FLOAT
+
+
+def test_dynamic_form_names_the_weights_of_the_global_entry() -> None:
+    entry = with_form(START, PRODUCT, NodeForm.DYNAMIC).nodes["/mm"]
+    assert isinstance(entry, QConfigDynamic)
+    assert entry.weight == onnxq_default_qconfig.weight
+
+
+def test_changes_back_leaves_the_start_as_it_was() -> None:
+    start = Candidate(START, (PRODUCT,))
+    there = start.with_changes([PrecisionChange(PRODUCT, NodeForm.FLOAT)])
+    assert there.mapping != START
+    assert there.with_changes([PrecisionChange(PRODUCT, NodeForm.INTEGER)]) == start
+    assert start.mapping == START
+
+
+def test_words_name_form_and_nodes() -> None:
+    there = Candidate(START, (PRODUCT,)).with_changes([PrecisionChange(PRODUCT, NodeForm.FLOAT)])
+    observer = ActivationObserver(MinMaxObserver.with_args())
+    words = there.also(observer, AlgorithmChange("bias")).words
+    assert words == ("float: MatMul, /mm", "activations by MinMaxObserver", "improve: bias")
+
+
+def test_words_name_the_shorter_list() -> None:
+    """Four layer types, of which one or none stays in integers."""
+    groups = tuple(
+        QuantizationGroup(
+            Member(f"/{layer_type}", layer_type), (), layer_type, (NodeForm.FLOAT, NodeForm.INTEGER)
+        )
+        for layer_type in ("Conv", "Gemm", "Mul", "Sum")
+    )
+    start = QConfigMapping(onnxq_default_qconfig)
+    for group in groups:
+        start = with_form(start, group, NodeForm.INTEGER)
+
+    def words(count: int) -> tuple[str, ...]:
+        changes = [PrecisionChange(group, NodeForm.FLOAT) for group in groups[:count]]
+        return Candidate(start, groups).with_changes(changes).words
+
+    assert words(4) == ("float: all",)
+    assert words(3) == ("float: all but Sum, /Sum",)
+    assert words(2) == ("float: Conv, /Conv", "float: Gemm, /Gemm")
+
+
+def test_forms_of_nodes_are_those_of_the_mapping() -> None:
+    begun = {member.name: NodeForm.INTEGER for member in PRODUCT.members}
+    there = Candidate(START, (PRODUCT,)).with_changes(
+        [PrecisionChange(PRODUCT, NodeForm.FLOAT_RESULT)]
+    )
+    forms = there.node_forms(begun)
+    named = {name: form_of(there.mapping, name) for name in begun}
+    assert named.pop("/add") is NodeForm.INTEGER
+    assert forms == {**named, "/add": None}  # inside of the product
+
+
+def test_observer_replaces_the_default_alone() -> None:
+    own = QConfig(MinMaxObserver.with_args(reduce_range=True), onnxq_default_qconfig.weight)
+    start = Candidate(START.set_node("/own", own), (PRODUCT,))
+    mapping = start.also(ActivationObserver(MinMaxObserver.with_args())).mapping
+    assert mapping.nodes["/own"] == own
+    changed = mapping.nodes["/mm"]
+    assert isinstance(changed, QConfig)
+    assert changed.activation == MinMaxObserver.with_args()
+
+
+def test_scales_of_weights_replace_the_default_alone_in_every_form() -> None:
+    own = QConfig(onnxq_default_qconfig.activation, MinMaxObserver.with_args())
+    start = with_form(START.set_node("/own", own), PRODUCT, NodeForm.DYNAMIC)
+    mapping = PER_TENSOR.applied(start)
+    assert mapping.nodes["/own"] == own
+    entry = mapping.nodes["/mm"]
+    assert isinstance(entry, QConfigDynamic)
+    assert entry.weight == PER_TENSOR.spec
+    assert PER_CHANNEL.name == "weights per channel"
+
+
+def test_changes_within_groups_leaves_other_nodes_alone() -> None:
+    observer = ActivationObserver(MinMaxObserver.with_args())
+    start = START.set_node("/else", onnxq_default_qconfig)
+    within = PartialChange(observer, (PRODUCT,))
+    mapping = within.applied(start)
+    changed = [mapping.nodes[member.name] for member in PRODUCT.members]
+    assert all(isinstance(e, QConfig) and e.activation == observer.spec for e in changed)
+    assert mapping.nodes["/else"] == onnxq_default_qconfig
+    assert mapping.global_qconfig == start.global_qconfig
+    assert within.aspect == observer.aspect
+    assert within.name == "activations by MinMaxObserver: MatMul, /mm"
+
+
+def test_improvement_is_asked_for_behind_others() -> None:
+    asked = AlgorithmChange("bias").applied(START.set_improve(("smooth",)))
+    assert asked.improve == ("smooth", "bias")

@@ -1,0 +1,35 @@
+from __future__ import annotations
+
+from onnxq.operator import NodeForm
+from onnxq.qconfig import QConfigMapping, default_qconfig_mapping, get_default_qconfig
+from onnxq.tuning.search.config_changes import (
+    PER_CHANNEL,
+    QuantizedAlone,
+    changes_of_the_whole,
+    form_in,
+)
+from onnxq.tuning.search.layers import Layers
+from tests.tuning.made_up import Layer, Network
+
+NETWORK = Network((Layer(1e-4, 0.5, 0.2), Layer(1e-2, 0.5, 0.3)))
+
+
+def test_a_group_alone_has_all_others_in_float() -> None:
+    lowest_precision = QuantizedAlone(default_qconfig_mapping(), NETWORK.groups)
+    alone = lowest_precision.alone(Layers(NETWORK.groups[1:]))
+    assert [form_in(alone, group) for group in NETWORK.groups] == [NodeForm.FLOAT, NodeForm.INTEGER]
+    together = [form_in(lowest_precision.together, group) for group in NETWORK.groups]
+    assert together == [NodeForm.INTEGER] * 2
+
+
+def test_scales_per_channel_are_a_changes_where_weights_have_one_each() -> None:
+    assert PER_CHANNEL not in changes_of_the_whole(default_qconfig_mapping(), ())
+    assert PER_CHANNEL in changes_of_the_whole(QConfigMapping(get_default_qconfig("qnnpack")), ())
+    assert changes_of_the_whole(QConfigMapping(None), ()) == []
+
+
+def test_improvements_that_are_asked_for_already_are_no_changes() -> None:
+    asked = default_qconfig_mapping().set_improve(("bias",))
+    names = [change.name for change in changes_of_the_whole(asked, ("bias", "round"))]
+    assert "improve: round" in names
+    assert "improve: bias" not in names
