@@ -16,18 +16,13 @@ import torch
 
 import onnxq
 from onnxq import qtensor
-from onnxq.checking.cross_findings import CrossFindings
 from onnxq.checking.findings import Findings
 from onnxq.checking.prediction import Prediction
-from onnxq.dynamic.dynamic_decision import DynamicPlan, Objective
-from onnxq.graph.io import save
 from onnxq.operator import NodeForm
 from onnxq.pytorch import convert, prepare_qat
 from onnxq.pytorch.tensor_quant import QuantDescriptor
 from onnxq.qconfig import QConfigMapping, get_default_qat_qconfig
-from onnxq.static.plan import Plan
 from onnxq.static.statistics import Statistics
-from scripts._same_bytes.sums import first_number, read
 from tests.saved import samples
 from tests.saved.make import descriptor, prepared_modules, run
 
@@ -85,55 +80,14 @@ def test_an_observer_takes_its_state(name: str) -> None:
     assert observer.state().keys() == state.keys()
 
 
-def with_later_fields(decisions: dict[str, Any]) -> dict[str, Any]:
-    """Dynamic decisions of version 0.1, with the fields that their weights have got since."""
-    later = {"rounded_in": None}
-    return {
-        name: {**decision, "weights": [{**weight, **later} for weight in decision["weights"]]}
-        if "weights" in decision
-        else decision
-        for name, decision in decisions.items()
-    }
-
-
-def test_a_plan_is_rewritten_to_the_same_integers(tmp_path: Path) -> None:
-    plan = Plan.load(FOLDER / "plan.json")
-    then = parsed("plan.json")
-    later: dict[str, object] = {"choices": {}, "asked": None, "improvements": []}
-    later["weights"] = {n: {**w, "kept_sums": None} for n, w in then["weights"].items()}
-    later["dynamic"] = with_later_fields(then["dynamic"])
-    assert json.loads(json.dumps(plan.to_dict())) == {**then, **later}
-    save(onnxq.rewrite(prepared(), plan), tmp_path / "int8.onnx")
-    assert first_number(read(tmp_path / "int8.onnx"), read(FOLDER / "int8.onnx")) is None
-
-
-def test_statistics_are_planned_as_they_were() -> None:
-    loaded = Statistics.load(FOLDER / "chain.stats")
-    made = onnxq.plan(prepared(), loaded, Objective.SIZE)
-    rounded = {n: replace(w, kept_sums=None) for n, w in made.weights.items()}
-    assert {n for n, w in made.weights.items() if w.kept_sums} == made.reductions.keys()
-    (told,) = (note for note in made.notes if "tell no shapes" in note)  # they are of version 0.1
-    notes = tuple(note for note in made.notes if note != told)
-    made = replace(made, choices={}, asked=None, weights=rounded, notes=notes)
-    assert made == Plan.load(FOLDER / "plan.json")
-
-
-def test_a_dynamic_plan_reads_back() -> None:
-    plan = DynamicPlan.load(FOLDER / "dynamic_plan.json")
-    then = parsed("dynamic_plan.json")
-    wanted = {**then, "decisions": with_later_fields(then["decisions"])}
-    assert json.loads(json.dumps(plan.to_dict())) == wanted
-
-
 @pytest.mark.parametrize(
     ("kind", "name"),
     [
         (Findings, "findings"),
-        (CrossFindings, "cross_findings"),
         (Prediction, "prediction"),
     ],
 )
-def test_findings_read_back(kind: type[Findings | CrossFindings | Prediction], name: str) -> None:
+def test_findings_read_back(kind: type[Findings | Prediction], name: str) -> None:
     path = FOLDER / f"{name}.json"
     assert held(json.loads(kind.load(path).to_json()), parsed(path.name)) == parsed(path.name)
 

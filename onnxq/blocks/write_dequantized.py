@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx_ir as ir
 
+from onnxq.blocks.reasons import MisreadByRuntime
 from onnxq.blocks.stored_codes import StoredCodes, drop_if_unread
 from onnxq.core.packing import unpacked_rows
 from onnxq.graph.edit import FreeNames, graph_of, new_initializer
@@ -34,10 +35,7 @@ if TYPE_CHECKING:
 def misread(plan: WeightPlan) -> dict[str, Float]:
     """Products that ONNX Runtime would compute wrongly in this form, each with the reason."""
     return {
-        name: Float(
-            f"ONNX Runtime misreads {d.spec.bits}-bit codes of {d.outputs} outputs, which 4 does "
-            "not divide; ask for 4 bits, or for form 'matmulnbits'"
-        )
+        name: Float(MisreadByRuntime(d.spec.bits, d.outputs))
         for name, d in plan.quantized.items()
         if d.inputs_first and is_scrambled(d.spec.bits, d.outputs)
     }

@@ -21,7 +21,6 @@ from torch import nn
 import onnxq
 from onnxq.graph.io import save
 from onnxq.observers import MovingAverageMinMaxObserver
-from onnxq.pipeline import plan_dynamic
 from onnxq.pytorch import convert, fuse_modules, fuse_modules_qat, prepare, prepare_qat
 from onnxq.pytorch.tensor_quant import QuantDescriptor
 from onnxq.qconfig import QConfig, get_default_qat_qconfig, get_default_qconfig
@@ -106,20 +105,15 @@ def stages(folder: Path) -> None:
     statistics = onnxq.calibrate(prepared, batches)
     statistics.save(folder / "chain.stats")
     plan = onnxq.plan(prepared, statistics, "size")  # type: ignore[arg-type]  # its name will do
-    plan.save(folder / "plan.json")
     save(onnxq.rewrite(prepared, plan), folder / "int8.onnx")
     qparams = {
         name: observer.calculate_qparams().to_dict()
         for name, observer in statistics.observers.items()
     }
     (folder / "qparams.json").write_text(json.dumps(qparams, indent=1))
-    _, dynamic = plan_dynamic(source, target="portable", objective="size")
-    dynamic.save(folder / "dynamic_plan.json")
     int8 = folder / "int8.onnx"
     found = onnxq.verify(folder / "float.onnx", int8, batches)
     (folder / "findings.json").write_text(found.to_json())
-    crossed = onnxq.cross_check(int8, batches)
-    (folder / "cross_findings.json").write_text(crossed.to_json())
     (folder / "prediction.json").write_text(onnxq.predict(int8, batches).to_json())
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from onnxq import catalog
-from onnxq.operator import Call, Float, Rule
+from onnxq.operator import Call, Float, OperatorLimit, Rule
 from onnxq.operators.relu import Relu
 from scripts import _trials, bench_exactness
 from scripts.bench_exactness import Row, main, rows_of
@@ -43,7 +43,7 @@ class FloatRelu(Relu):
     """Every case stays in float."""
 
     def rule(self, node: ir.Node) -> Rule | Float:  # noqa: ARG002  # the contract gives it
-        return Float("it is a test")
+        return Float(OperatorLimit("it is a test"))
 
 
 def test_an_operator_without_any_case_in_integers_is_a_broken_row() -> None:
