@@ -10,7 +10,15 @@ import onnx_ir as ir
 
 from onnxq.core.packing import packed_rows
 from onnxq.errors import UnsupportedError
-from onnxq.operator import DynamicForm, DynamicRule, DynamicSite, DynamicWeight, Float, NodeSite
+from onnxq.operator import (
+    DynamicForm,
+    DynamicRule,
+    DynamicSite,
+    DynamicWeight,
+    Float,
+    NodeSite,
+    OperatorLimit,
+)
 from onnxq.operator.nodes import is_constant, shape
 from onnxq.operator.readers import is_clipped, readers
 from onnxq.operator.site import MICROSOFT
@@ -52,14 +60,22 @@ def constant_operand(node: ir.Node) -> int | Float:
     """Slot of the constant matrix, the right one first, or why there is none to store."""
     slot = next((slot for slot in (1, 0) if is_constant(node, slot)), None)
     if slot is None:
-        return Float("both of its matrices are computed at run time: it has no weights to store")
+        return Float(
+            OperatorLimit(
+                "both of its matrices are computed at run time: it has no weights to store"
+            )
+        )
     value = node.inputs[slot]
     assert value is not None
     assert value.const_value is not None
     if value.const_value.dtype != ir.DataType.FLOAT:
-        return Float(f"its weight holds {value.const_value.dtype.name.lower()}; wanted float32")
+        return Float(
+            OperatorLimit(
+                f"its weight holds {value.const_value.dtype.name.lower()}; wanted float32"
+            )
+        )
     if not value.const_value.size:
-        return Float("its weight has no element")
+        return Float(OperatorLimit("its weight has no element"))
     return slot
 
 

@@ -16,6 +16,7 @@ from onnxq.operator import (
     Form,
     NodeCall,
     Normalizing,
+    OperatorLimit,
     Reals,
     Response,
     Role,
@@ -45,7 +46,7 @@ class Normalization(Formula):
     def rule(self, node: ir.Node) -> Rule | Float:
         """X alone is an activation; the result is observed."""
         if len(node.outputs) > 1:
-            return Float("its mean and deviation are read too")
+            return Float(OperatorLimit("its mean and deviation are read too"))
         return Rule(Role.ELEMENTWISE, form=Form.FLOAT)
 
     def responses(self, node: ir.Node) -> tuple[Response, ...]:

@@ -26,6 +26,7 @@ from onnxq.operator import (
     Float,
     NodeCall,
     Operator,
+    OperatorLimit,
     Rule,
     Singles,
 )
@@ -109,8 +110,10 @@ class Recurrence(Operator):
     def rule(self, node: ir.Node) -> Rule | Float:
         """Float: no scale of the state is known ahead, and there is no integer kernel."""
         return Float(
-            f"{self.op_type} has no integer kernel; dynamic quantization quantizes its weights: "
-            f"{dynamic_entry(self.op_type)}"
+            OperatorLimit(
+                f"{self.op_type} has no integer kernel; dynamic quantization quantizes its "
+                f"weights: {dynamic_entry(self.op_type)}"
+            )
         )
 
     def dynamic_rule(self, node: ir.Node) -> DynamicRule | Float:
@@ -137,12 +140,12 @@ def dynamic_rule(node: ir.Node) -> DynamicRule | Float:
     """W and R, with a scale per row that both directions share."""
     x = node.inputs[X]
     if x is not None and x.dtype not in (None, FLOAT):
-        return Float(f"it computes in {x.dtype}; only float32 is quantized")
+        return Float(OperatorLimit(f"it computes in {x.dtype}; only float32 is quantized"))
     for slot, name in ((W, "W"), (R, "R"), (B, "the bias")):
         if has_input(node, slot) and not is_constant(node, slot):
-            return Float(f"{name} is computed when the model runs")
+            return Float(OperatorLimit(f"{name} is computed when the model runs"))
     if shape(node, W) is None or shape(node, R) is None:
-        return Float("the shapes of W and R are not known")
+        return Float(OperatorLimit("the shapes of W and R are not known"))
     return DynamicRule(
         # R first: how fast integers are depends on the hidden size
         weights=(DynamicWeight(R, 1, R_STORED), DynamicWeight(W, 1, W_STORED)),

@@ -19,6 +19,7 @@ from onnxq.operator import (
     Form,
     NodeCall,
     Operator,
+    OperatorLimit,
     Role,
     Rule,
     Singles,
@@ -52,9 +53,11 @@ class Attention(Operator):
     def rule(self, node: ir.Node) -> Rule | Float:
         """Q, K and V are activations."""
         if any(value.name or value.uses() for value in node.outputs[SCORES:]):
-            return Float("its scores are read too")
+            return Float(OperatorLimit("its scores are read too"))
         if has_input(node, PAD_LENGTHS):
-            return Float("it is given the lengths of its keys, which onnxq has no kernel for")
+            return Float(
+                OperatorLimit("it is given the lengths of its keys, which onnxq has no kernel for")
+            )
         return Rule(Role.ELEMENTWISE, activations=(0, 1, 2), form=Form.FLOAT)
 
     def cases(self) -> Iterable[Case]:

@@ -19,6 +19,7 @@ from onnxq.operator import (
     Float,
     NodeCall,
     Operator,
+    OperatorLimit,
     Reals,
     Role,
     Rule,
@@ -45,13 +46,19 @@ class AveragePool(Operator):
     def rule(self, node: ir.Node) -> Rule | Float:
         """Element-wise in cost: one addition per tap."""
         if any(step != 1 for step in node.attributes.get_ints("dilations", [])):
-            return Float("dilations are not 1, which ONNX Runtime's integer kernel does not know")
+            return Float(
+                OperatorLimit(
+                    "dilations are not 1, which ONNX Runtime's integer kernel does not know"
+                )
+            )
         if node.attributes.get_int("ceil_mode", 0) and node.attributes.get_int(
             "count_include_pad", 0
         ):
             return Float(
-                "with ceil_mode and count_include_pad, ONNX Runtime's integer kernel counts what "
-                "lies beyond the padding too"
+                OperatorLimit(
+                    "with ceil_mode and count_include_pad, ONNX Runtime's integer kernel counts "
+                    "what lies beyond the padding too"
+                )
             )
         return Rule(Role.ELEMENTWISE)
 

@@ -17,8 +17,10 @@ from onnxq.operator import (
     Case,
     Float,
     Form,
+    InfiniteOperand,
     NodePlan,
     Operator,
+    OperatorLimit,
     Reals,
     Role,
     Rule,
@@ -54,17 +56,19 @@ class BatchNormalization(Operator):
     def rule(self, node: ir.Node) -> Rule | Float:
         """One affine function per channel, of constants."""
         if node.attributes.get_int("training_mode", 0) or len(node.outputs) > 1:
-            return Float("it computes statistics of its input (training mode)")
+            return Float(OperatorLimit("it computes statistics of its input (training mode)"))
         values = [constant(node, slot) for slot in PARAMETERS]
         for name, value in zip(PARAMETERS.values(), values, strict=True):
             if value is None:
-                return Float(f"its {name} is computed at run time; a constant is needed")
+                return Float(
+                    OperatorLimit(f"its {name} is computed at run time; a constant is needed")
+                )
         x = shape(node, 0)
         if x is None or len(x) not in RANKS:
-            return Float(f"its input has shape {x}; wanted 1 to 3 spatial axes")
+            return Float(OperatorLimit(f"its input has shape {x}; wanted 1 to 3 spatial axes"))
         gain, offset = _affine([v for v in values if v is not None], _epsilon(node))
         if not (np.isfinite(gain).all() and np.isfinite(offset).all()):
-            return Float("its variance or another constant gives NaN or infinity", unbounded=True)
+            return Float(InfiniteOperand("its variance or another constant gives NaN or infinity"))
         slow = "ONNX Runtime runs it on three spatial axes in integers at 0.5 to 0.8 of float speed"
         return Rule(
             Role.ELEMENTWISE, form=Form.CODES, named_only=slow if len(x) == max(RANKS) else ""

@@ -7,7 +7,19 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import onnx_ir as ir
 
-from onnxq.operator import Array, Call, Case, Float, Form, Operator, Role, Rule, Site, register
+from onnxq.operator import (
+    Array,
+    Call,
+    Case,
+    Float,
+    Form,
+    Operator,
+    OperatorLimit,
+    Role,
+    Rule,
+    Site,
+    register,
+)
 from onnxq.operator.examples import normal
 from onnxq.operator.nodes import constant, has_input
 from onnxq.operators._clamp import Bounds, clamp_codes, lower_clamp
@@ -28,9 +40,13 @@ class Clip(Operator):
         """Clamps to its bounds, which must be constants."""
         bounds = _bounds(node)
         if bounds is None:
-            return Float("its bounds are computed at run time; constant bounds are needed")
+            return Float(
+                OperatorLimit("its bounds are computed at run time; constant bounds are needed")
+            )
         if bounds[0] > bounds[1]:
-            return Float(f"its lower bound {bounds[0]} is above its upper bound {bounds[1]}")
+            return Float(
+                OperatorLimit(f"its lower bound {bounds[0]} is above its upper bound {bounds[1]}")
+            )
         return Rule(Role.CLAMP, clamp=bounds, form=Form.CODES)
 
     def cases(self) -> Iterable[Case]:

@@ -22,6 +22,7 @@ from onnxq.operator import (
     Ints,
     NodeCall,
     Operator,
+    OperatorLimit,
     Reals,
     Role,
     Rule,
@@ -57,12 +58,14 @@ COLUMN_ELEMENTS = 1 << 24  # 64 MiB of float32: images unfolded at once
 def filter_shape(node: ir.Node) -> tuple[int, ...] | Float:
     """Shape of the weight of a convolution with constants, or why it is none."""
     if not is_constant(node, 1):
-        return Float("its weight is computed at run time; constant weights are needed")
+        return Float(
+            OperatorLimit("its weight is computed at run time; constant weights are needed")
+        )
     if has_input(node, 2) and not is_constant(node, 2):
-        return Float("its bias is computed at run time; a constant bias is needed")
+        return Float(OperatorLimit("its bias is computed at run time; a constant bias is needed"))
     weight = sizes(node, 1)
     if len(weight) - 2 not in SPATIAL_RANKS:
-        return Float(f"its weight has shape {weight}; wanted 1 to 3 spatial axes")
+        return Float(OperatorLimit(f"its weight has shape {weight}; wanted 1 to 3 spatial axes"))
     return weight
 
 
@@ -162,7 +165,9 @@ class Conv(Operator):
     def dynamic_rule(self, node: ir.Node) -> DynamicRule | Float:
         """A constant weight has one scale per output channel; computed in float."""
         if not is_constant(node, 1):
-            return Float("its weight is computed at run time; constant weights are needed")
+            return Float(
+                OperatorLimit("its weight is computed at run time; constant weights are needed")
+            )
         return DynamicRule(
             (DynamicWeight(1, 0),),
             (DynamicForm.STORED, DynamicForm.HALF),

@@ -22,6 +22,7 @@ from onnxq.operator import (
     Float,
     Form,
     Operator,
+    OperatorLimit,
     Role,
     Rule,
     Site,
@@ -91,8 +92,10 @@ class ConvTranspose(Operator):
         sizes = _spatial(node, len(weight) - 2)
         if node.attributes.get_ints("output_shape", []) and None in sizes:
             return Float(
-                "its output_shape is given but the size of its input is not known; "
-                "the padding follows from both"
+                OperatorLimit(
+                    "its output_shape is given but the size of its input is not known; "
+                    "the padding follows from both"
+                )
             )
         group = node.attributes.get_int("group", 1)
         depthwise, odd = weight[:2] == (group, 1) != (1, 1), weight[0] // group % 2 == 1
@@ -241,7 +244,9 @@ class ConvTranspose(Operator):
         """A constant weight has a scale per output channel of a group; depthwise, per channel."""
         weight = shape(node, 1)
         if not is_constant(node, 1) or weight is None:
-            return Float("its weight is computed at run time; constant weights are needed")
+            return Float(
+                OperatorLimit("its weight is computed at run time; constant weights are needed")
+            )
         return DynamicRule(
             (DynamicWeight(1, 0 if weight[OUTPUT_CHANNELS] == 1 else OUTPUT_CHANNELS),),
             (DynamicForm.STORED, DynamicForm.HALF),

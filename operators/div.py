@@ -16,6 +16,7 @@ from onnxq.operator import (
     Factored,
     Float,
     Form,
+    InfiniteOperand,
     Linear,
     Operator,
     Reals,
@@ -50,7 +51,7 @@ class Div(Operator):
         divisor = constant(node, 1)
         if divisor is not None and not divisor.all():
             return Float(
-                "a constant divisor holds 0: no scale can hold the quotients", unbounded=True
+                InfiniteOperand("a constant divisor holds 0: no scale can hold the quotients")
             )
         if reason := infinite_operand(node, (0,)):
             return reason

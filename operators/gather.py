@@ -19,6 +19,7 @@ from onnxq.operator import (
     Float,
     NodeSite,
     Operator,
+    OperatorLimit,
     Role,
     Rule,
     Site,
@@ -75,9 +76,11 @@ class Gather(Operator):
         """
         table = constant(node, 0)
         if table is None:
-            return Float("it picks from data that are computed at run time: it has no table")
+            return Float(
+                OperatorLimit("it picks from data that are computed at run time: it has no table")
+            )
         if table.ndim < 1 or not table.size:
-            return Float("its table has no element")
+            return Float(OperatorLimit("its table has no element"))
         if refused := infinite_operand(node, (0,)):
             return refused
         axis = node.attributes.get_int("axis", 0) % table.ndim

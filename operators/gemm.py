@@ -19,6 +19,7 @@ from onnxq.operator import (
     Float,
     NodeSite,
     Operator,
+    OperatorLimit,
     Reals,
     Role,
     Rule,
@@ -83,7 +84,7 @@ class Gemm(Operator):
             return self.rule(node)
         for factor in ("alpha", "beta"):
             if node.attributes.get_float(factor, 1.0) != 1.0:
-                return Float(f"{factor} is not 1 and there is a bias")
+                return Float(OperatorLimit(f"{factor} is not 1 and there is a bias"))
         trans_b = node.attributes.get_int("transB", 0)
         weight = WeightSlot(1, 0 if trans_b else 1)
         return Rule(Role.COMPUTE, weight=weight, bias=2, needs_output=False)
@@ -190,17 +191,25 @@ def _times(site: NodeSite, factor: str, x: ir.Value) -> ir.Value:
 def _with_bias(node: ir.Node, rule: Rule, column_axis: int) -> Rule | Float:
     """The rule with its bias in slot 2, or why an int32 bias cannot hold it."""
     if rule.weight is None:
-        return Float("its B is computed at run time; a bias needs constant weights beside it")
+        return Float(
+            OperatorLimit("its B is computed at run time; a bias needs constant weights beside it")
+        )
     if not is_constant(node, 2):
-        return Float("its bias is computed at run time; a constant bias is needed")
+        return Float(OperatorLimit("its bias is computed at run time; a constant bias is needed"))
     if node.attributes.get_float("beta", 1.0) != 1.0:
-        return Float("beta is not 1: an int32 bias needs beta = 1; fold beta into the bias")
+        return Float(
+            OperatorLimit("beta is not 1: an int32 bias needs beta = 1; fold beta into the bias")
+        )
     if node.attributes.get_float("alpha", 1.0) != 1.0:
-        return Float("alpha is not 1 and there is a bias; fold alpha into the weight")
+        return Float(
+            OperatorLimit("alpha is not 1 and there is a bias; fold alpha into the weight")
+        )
     b, c = shape(node, 1), shape(node, 2)
     columns = b[column_axis] if b else None
     if not c or c[:-1] not in ((), (1,)) or (columns is not None and c[-1] != columns):
-        return Float(f"its bias of shape {c} does not have one number per column ({columns})")
+        return Float(
+            OperatorLimit(f"its bias of shape {c} does not have one number per column ({columns})")
+        )
     return replace(rule, bias=2)
 
 

@@ -18,6 +18,7 @@ from onnxq.operator import (
     Float,
     NodeSite,
     Operator,
+    OperatorLimit,
     Rule,
     register,
 )
@@ -49,9 +50,11 @@ class LSTM(Operator):
     def rule(self, node: ir.Node) -> Rule | Float:
         """No kernel has scales that are known before the model runs."""
         return Float(
-            "ONNX Runtime has no LSTM with scales that are known ahead: its integer kernel "
-            "quantizes activations when it runs. Dynamic quantization has it: "
-            f"{dynamic_entry('LSTM')}"
+            OperatorLimit(
+                "ONNX Runtime has no LSTM with scales that are known ahead: its integer kernel "
+                "quantizes activations when it runs. Dynamic quantization has it: "
+                f"{dynamic_entry('LSTM')}"
+            )
         )
 
     def dynamic_rule(self, node: ir.Node) -> DynamicRule | Float:
@@ -61,7 +64,9 @@ class LSTM(Operator):
         where speed is asked for: its product runs at each step.
         """
         if not (is_constant(node, 1) and is_constant(node, 2)):
-            return Float("its weights are computed at run time; constant ones are needed")
+            return Float(
+                OperatorLimit("its weights are computed at run time; constant ones are needed")
+            )
         sizes = shape(node, 2)
         hidden = None if sizes is None or len(sizes) != 3 else sizes[2]
         weights = (

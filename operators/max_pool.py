@@ -17,6 +17,7 @@ from onnxq.operator import (
     Float,
     Form,
     Operator,
+    OperatorLimit,
     Reals,
     Role,
     Rule,
@@ -42,7 +43,9 @@ class MaxPool(Operator):
     def rule(self, node: ir.Node) -> Rule | Float:
         """Copies codes, so the output has the input's qparams."""
         if len(node.outputs) > 1 and (node.outputs[1].uses() or node.outputs[1].is_graph_output()):
-            return Float("its Indices output is used, which ONNX Runtime has for float only")
+            return Float(
+                OperatorLimit("its Indices output is used, which ONNX Runtime has for float only")
+            )
         # ONNX Runtime fuses no MaxPool that has an Indices output, used or not
         form = Form.CODES if len(node.outputs) > 1 else Form.QDQ
         return Rule(Role.MOVEMENT, shares_qparams=True, form=form, selects=True, shrinks=True)

@@ -24,6 +24,7 @@ from onnxq.operator import (
     NodeCall,
     NodeSite,
     Operator,
+    OperatorLimit,
     Rule,
     register,
 )
@@ -66,19 +67,25 @@ class MicrosoftAttention(Operator):
         static form gains nothing.
         """
         return Float(
-            "static quantization has no form of com.microsoft.Attention; dynamic quantization has: "
-            "give it a dynamic entry, such as --set op:Attention=dynamic"
+            OperatorLimit(
+                "static quantization has no form of com.microsoft.Attention; dynamic quantization "
+                "has: give it a dynamic entry, such as --set op:Attention=dynamic"
+            )
         )
 
     def dynamic_rule(self, node: ir.Node) -> DynamicRule | Float:
         """One scale per column of Q, K and V; integers where QAttention has all that it needs."""
         sizes = shape(node, WEIGHT)
         if not is_constant(node, WEIGHT):
-            return Float("its weight is computed at run time; a constant one is needed")
+            return Float(
+                OperatorLimit("its weight is computed at run time; a constant one is needed")
+            )
         if not has_input(node, BIAS):  # the canonical model has one
-            return Float("it has no bias, without which ONNX Runtime runs no form of it")
+            return Float(
+                OperatorLimit("it has no bias, without which ONNX Runtime runs no form of it")
+            )
         if sizes is None or len(sizes) != 2:
-            return Float(f"its weight has shape {sizes}; wanted (size, 3 * hidden)")
+            return Float(OperatorLimit(f"its weight has shape {sizes}; wanted (size, 3 * hidden)"))
         weights = (DynamicWeight(WEIGHT, 1),)
         stored = (DynamicForm.STORED, DynamicForm.HALF)
         if missing := _why_not_in_integers(node, sizes[1] or 0):

@@ -9,7 +9,20 @@ import onnx_ir as ir
 
 from onnxq.affine import quantize
 from onnxq.errors import ShapeError
-from onnxq.operator import Array, Call, Case, Float, Form, Operator, Role, Rule, Site, register
+from onnxq.operator import (
+    Array,
+    Call,
+    Case,
+    Float,
+    Form,
+    InfiniteOperand,
+    Operator,
+    OperatorLimit,
+    Role,
+    Rule,
+    Site,
+    register,
+)
 from onnxq.operator.examples import ints, normal
 from onnxq.operator.nodes import constant, has_input, infinite
 from onnxq.qparams import IntArray, QParams
@@ -31,15 +44,21 @@ class Pad(Operator):
         if has_input(node, 2) and node.attributes.get_string("mode", "constant") == "constant":
             value = constant(node, 2)
             if value is None:
-                return Float("its pad value is computed at run time; a constant is needed")
+                return Float(
+                    OperatorLimit("its pad value is computed at run time; a constant is needed")
+                )
             if infinite(value):
                 return Float(
-                    f"it pads with {value.item():g}: no scale can hold that beside the data",
-                    unbounded=True,
+                    InfiniteOperand(
+                        f"it pads with {value.item():g}: no scale can hold that beside the data"
+                    )
                 )
             if value.any():
                 return Float(
-                    f"it pads with {value.item():g}, which may lie outside the range of its input"
+                    OperatorLimit(
+                        f"it pads with {value.item():g}, which may lie outside the range of its "
+                        "input"
+                    )
                 )
         return Rule(Role.MOVEMENT, shares_qparams=True, form=Form.CODES)
 

@@ -18,6 +18,7 @@ from onnxq.operator import (
     Form,
     NodePlan,
     Operator,
+    OperatorLimit,
     Reals,
     Response,
     Role,
@@ -64,7 +65,9 @@ class Pow(Operator):
         fixed = {slot for slot in (0, 1) if is_constant(node, slot)} | ({1} if whole else set())
         varying = tuple(slot for slot in (0, 1) if slot not in fixed)
         if not varying:
-            return Float("both its operands are constants, or its exponents whole numbers")
+            return Float(
+                OperatorLimit("both its operands are constants, or its exponents whole numbers")
+            )
         return Rule(Role.ELEMENTWISE, activations=varying, form=Form.FLOAT, named_only=NAMED_ONLY)
 
     def responses(self, node: ir.Node) -> tuple[Response, ...]:

@@ -20,6 +20,7 @@ from onnxq.operator import (
     Form,
     NodeCall,
     Operator,
+    OperatorLimit,
     Role,
     Rule,
     Singles,
@@ -66,7 +67,7 @@ class Resize(Operator):
     def rule(self, node: ir.Node) -> Rule | Float:
         """Nearest copies codes; interpolation computes."""
         if node.attributes.get_string("coordinate_transformation_mode", "") == CROP:
-            return Float(f"{CROP} puts in a value of its own outside the image")
+            return Float(OperatorLimit(f"{CROP} puts in a value of its own outside the image"))
         mode = node.attributes.get_string("mode", "nearest")
         if mode == "nearest" or _holds_codes(node):
             return Rule(Role.MOVEMENT, shares_qparams=True)

@@ -10,7 +10,18 @@ import numpy.typing as npt
 import onnx_ir as ir
 
 from onnxq.errors import UnsupportedError
-from onnxq.operator import Array, Call, Case, Float, Operator, Role, Rule, Site, register
+from onnxq.operator import (
+    Array,
+    Call,
+    Case,
+    Float,
+    Operator,
+    OperatorLimit,
+    Role,
+    Rule,
+    Site,
+    register,
+)
 from onnxq.operator.examples import normal
 from onnxq.operator.nodes import shape
 from onnxq.operators._tables import all_codes
@@ -41,12 +52,16 @@ class Softmax(Operator):
         size = sizes[axis] if sizes and -len(sizes) <= axis < len(sizes) else None
         if size is None:
             return Float(
-                f"the size along its axis {axis} is not known: over a single element, ONNX "
-                "Runtime's integer kernel overflows"
+                OperatorLimit(
+                    f"the size along its axis {axis} is not known: over a single element, ONNX "
+                    "Runtime's integer kernel overflows"
+                )
             )
         if size == 1:
             return Float(
-                "it runs over a single element, where ONNX Runtime's integer kernel overflows"
+                OperatorLimit(
+                    "it runs over a single element, where ONNX Runtime's integer kernel overflows"
+                )
             )
         return Rule(Role.ELEMENTWISE, output_range=OUTPUT_RANGE)
 

@@ -7,7 +7,19 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import onnx_ir as ir
 
-from onnxq.operator import Array, Call, Case, Float, Form, Operator, Role, Rule, Site, register
+from onnxq.operator import (
+    Array,
+    Call,
+    Case,
+    Float,
+    Form,
+    Operator,
+    OperatorLimit,
+    Role,
+    Rule,
+    Site,
+    register,
+)
 from onnxq.operator.examples import ints, normal
 
 
@@ -24,7 +36,9 @@ class TopK(Operator):
     def rule(self, node: ir.Node) -> Rule | Float:
         """Copies codes, so Y has the input's qparams."""
         if not node.attributes.get_int("sorted", 1):
-            return Float("sorted is 0, which leaves the order of its results to the runtime")
+            return Float(
+                OperatorLimit("sorted is 0, which leaves the order of its results to the runtime")
+            )
         return Rule(Role.MOVEMENT, shares_qparams=True, form=Form.CODES, shrinks=True)
 
     def cases(self) -> Iterable[Case]:

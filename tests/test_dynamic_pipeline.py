@@ -20,8 +20,8 @@ from onnxq.qconfig import (
     float16_dynamic_qconfig,
     onnxq_default_dynamic_qconfig,
 )
-from onnxq.static.placing.candidates import DYNAMICALLY
 from onnxq.static.plan import Plan
+from onnxq.static.reasons import QuantizedAtRunTime
 from tests.dynamic_models import SIDE, UNMEASURED, normal, op_types, product, quantized, run, stored
 from tests.examples import images, model, network, weights
 
@@ -106,9 +106,9 @@ def test_a_model_may_have_both(entry: QConfigDynamic, form: str) -> None:
 
 def test_prepare_and_plan_say_of_a_node_that_it_is_quantized_dynamically(tmp_path: Path) -> None:
     prepared = onnxq.prepare(network(), MIXED, UNMEASURED)
-    assert prepared.decisions["gemm"] == Float(DYNAMICALLY)
+    assert prepared.decisions["gemm"] == Float(QuantizedAtRunTime())
     made = onnxq.plan(prepared, onnxq.calibrate(prepared, {"x": images(4)}))
-    assert made.decisions["gemm"] == Float(DYNAMICALLY)
+    assert made.decisions["gemm"] == Float(QuantizedAtRunTime())
     assert made.dynamic["gemm"].form is DynamicForm.INTEGER
     made.save(tmp_path / "plan.json")
     assert Plan.load(tmp_path / "plan.json") == made
@@ -118,7 +118,7 @@ def test_what_cannot_be_quantized_dynamically_gets_its_reason() -> None:
     mapping = default_qconfig_mapping().set_op_type("Softmax", ENTRY)
     decision = onnxq.prepare(network(), mapping).decisions["softmax"]
     assert isinstance(decision, Float)
-    assert decision.reason.startswith("Softmax has no dynamically quantized form")
+    assert decision.reason.words.startswith("Softmax has no dynamically quantized form")
     source = model(
         [
             helper.make_node("MatMul", ["x", "x"], ["s"], "square"),
@@ -131,7 +131,7 @@ def test_what_cannot_be_quantized_dynamically_gets_its_reason() -> None:
     made = onnxq.plan(prepared, onnxq.calibrate(prepared, [{"x": normal(SIDE, SIDE)}]))
     verdict = made.decisions["square"]
     assert isinstance(verdict, Float)
-    assert "computed at run time" in verdict.reason
+    assert "computed at run time" in verdict.reason.words
 
 
 def test_a_dynamic_node_between_static_ones_is_right() -> None:

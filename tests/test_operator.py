@@ -14,6 +14,7 @@ from onnxq.operator import (
     Form,
     NodePlan,
     Operator,
+    OperatorLimit,
     Role,
     Rule,
     Site,
@@ -32,7 +33,7 @@ class Plain(Operator):
     domain = "tests"
 
     def rule(self, node: ir.Node) -> Rule | Float:
-        return Float(f"{node.op_type} is an example")
+        return Float(OperatorLimit(f"{node.op_type} is an example"))
 
     def cases(self) -> Iterable[Case]:
         return ()

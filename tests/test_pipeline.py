@@ -347,7 +347,7 @@ def test_a_product_by_a_weight_without_elements_stays_float(
     asked = default_qconfig_mapping().set_choice(choice)
     made = onnxq.quantize(source, samples, qconfig=asked)
     onnxq.verify(source, made, samples)
-    reasons = [d.reason for d in prepare(source).decisions.values() if isinstance(d, Float)]
+    reasons = [d.reason.words for d in prepare(source).decisions.values() if isinstance(d, Float)]
     assert any("has no element" in reason for reason in reasons)
     onnxq.quantize_dynamic(source, objective="size")
     onnxq.quantize_weights(source, block=16, method="rtn")

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from onnxq.core.brief import brief
+from onnxq.core.reason import Reason
 from onnxq.core.saved import Saved
 from onnxq.errors import VerificationError, in_lines
 from onnxq.page.card import card_of
@@ -15,7 +16,26 @@ from onnxq.static.arguments import check_bound
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-NOT_REACHED = "no sample reached it"
+
+@dataclass(frozen=True)
+class NotReached(Reason):
+    """No sample reached the node."""
+
+    WORDS = "no sample reached it"
+
+
+@dataclass(frozen=True)
+class NotCompared(Reason):
+    """The integers of the node could not be computed or read.
+
+    Attributes:
+        said: why, in words.
+    """
+
+    WORDS = "{said}"
+    said: str
+
+
 """Why a node that did not run was not compared."""
 
 
@@ -66,7 +86,7 @@ class UncheckedNode:
     name: str
     op_type: str
     domain: str
-    reason: str
+    reason: Reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +155,7 @@ class CrossFindings(Saved):
         machine: target whose arithmetic the kernels had, this machine's.
     """
 
-    FORMAT: ClassVar[str] = "onnxq cross-check 2"
+    FORMAT: ClassVar[str] = "onnxq cross-check 3"
     NOUN: ClassVar[str] = "cross-check findings"
     ANEW: ClassVar[str] = "Run cross_check anew."
     DERIVED: ClassVar[tuple[str, ...]] = ("differing", "exact")
@@ -183,12 +203,12 @@ class CrossFindings(Saved):
     @property
     def uncompared(self) -> tuple[UncheckedNode, ...]:
         """Integer nodes that ran, and whose integers nobody compared."""
-        return tuple(node for node in self.unchecked if node.reason != NOT_REACHED)
+        return tuple(node for node in self.unchecked if not isinstance(node.reason, NotReached))
 
     @property
     def unreached(self) -> tuple[UncheckedNode, ...]:
         """Integer nodes that no sample reached, as in the other branch of an If."""
-        return tuple(node for node in self.unchecked if node.reason == NOT_REACHED)
+        return tuple(node for node in self.unchecked if isinstance(node.reason, NotReached))
 
     def is_rounding(self, output: OutputAgreement) -> bool:
         """Whether the output differs, by no more than float nodes round, and every integer agrees.

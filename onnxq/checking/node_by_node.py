@@ -9,7 +9,13 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxq import reference
-from onnxq.checking.cross_findings import NOT_REACHED, FloatNode, NodeFinding, UncheckedNode
+from onnxq.checking.cross_findings import (
+    FloatNode,
+    NodeFinding,
+    NotCompared,
+    NotReached,
+    UncheckedNode,
+)
 from onnxq.checking.differences import Differences
 from onnxq.core.arrays import Array
 from onnxq.errors import OnnxqError, UnsupportedError
@@ -311,9 +317,10 @@ class NodeByNode:
     def unchecked(self) -> tuple[UncheckedNode, ...]:
         """Integer nodes that were not."""
         return tuple(
-            UncheckedNode(*entry.key, entry.counts.problem or NOT_REACHED)
+            UncheckedNode(*entry.key, NotCompared(problem) if problem else NotReached())
             for entry in self._nodes
-            if _counts_as_integer(entry) and (entry.counts.problem or not entry.counts.reached)
+            if _counts_as_integer(entry)
+            and ((problem := entry.counts.problem) or not entry.counts.reached)
         )
 
     def floats(self) -> tuple[FloatNode, ...]:

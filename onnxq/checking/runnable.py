@@ -19,6 +19,7 @@ from onnxq.checking.trial import RefusalError, refusal
 from onnxq.checking.trial_run import try_out
 from onnxq.errors import ModelError
 from onnxq.operator import Float
+from onnxq.operator.reasons import NotRun, NotTried
 from onnxq.quantized.verdict import Evidence
 
 if TYPE_CHECKING:
@@ -106,7 +107,7 @@ def _to_blame(
     """The first of the names with which what comes before it does not run any more."""
 
     def runs(count: int) -> bool:
-        rest = dict.fromkeys(names[count:], Float("not tried yet"))
+        rest = dict.fromkeys(names[count:], Float(NotTried()))
         return not refusal(make({**floats, **rest})[1], refused.feeds)
 
     if not names or not runs(0):
@@ -116,4 +117,4 @@ def _to_blame(
         middle = (few + many) // 2
         few, many = (middle, many) if runs(middle) else (few, middle)
     name = names[few]
-    return {name: Float(f"with it in integers, ONNX Runtime does not run: {refused.reason}")}
+    return {name: Float(NotRun(refused.reason))}

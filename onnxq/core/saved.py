@@ -76,7 +76,7 @@ class Saved:
     def to_dict(self) -> dict[str, object]:
         """Plain values that JSON can hold; float32 survives exactly."""
         derived = {name: plain(getattr(self, name)) for name in self.DERIVED}
-        return {"format": self.FORMAT, **_plain_fields(self), **derived}
+        return {"format": self.FORMAT, **plain_fields(self), **derived}
 
     def to_json(self) -> str:
         """`to_dict` as text."""
@@ -127,7 +127,7 @@ class Saved:
         if data["format"] != cls.FORMAT:
             raise ValueError(f"format: got {data['format']!r}; wanted {cls.FORMAT!r}")
         given = {key: item for key, item in data.items() if key not in ("format", *cls.DERIVED)}
-        return typing.cast("Self", _record(cls, given, ""))
+        return typing.cast("Self", record(cls, given, ""))
 
 
 def _not_ours(kind: type[Saved], error: Exception) -> str:
@@ -150,10 +150,11 @@ def plain(value: object) -> object:
             return [plain(item) for item in value]
         case Mapping():
             return {key: plain(item) for key, item in value.items()}
-    return value.to_dict() if hasattr(value, "to_dict") else _plain_fields(value)
+    return value.to_dict() if hasattr(value, "to_dict") else plain_fields(value)
 
 
-def _plain_fields(value: Any) -> dict[str, object]:
+def plain_fields(value: Any) -> dict[str, object]:
+    """Key -> `plain` form, of the fields of a dataclass that are saved."""
     made = {}
     for name, field in _fields(value.__class__).items():
         item = getattr(value, field.name)
@@ -189,7 +190,7 @@ def read(kind: Any, data: object, where: str = "") -> Any:
     entries = typing.cast("Mapping[str, object]", data)
     if origin is Mapping:
         return {key: read(arguments[1], v, f"{where}['{key}']") for key, v in entries.items()}
-    return kind.from_dict(entries) if hasattr(kind, "from_dict") else _record(kind, entries, where)
+    return kind.from_dict(entries) if hasattr(kind, "from_dict") else record(kind, entries, where)
 
 
 def _suits(kind: Any, data: object) -> bool:
@@ -215,7 +216,8 @@ def _tuple(kinds: tuple[Any, ...], data: list[object], where: str) -> tuple[obje
     return tuple(read(kind, item, f"{where}[{i}]") for i, (kind, item) in enumerate(pairs))
 
 
-def _record(kind: Any, data: Mapping[str, object], where: str) -> object:
+def record(kind: Any, data: Mapping[str, object], where: str = "") -> object:
+    """The dataclass whose `plain_fields` the data are; see `read`."""
     values = {}
     for key, item in data.items():
         field = _fields(kind).get(key)

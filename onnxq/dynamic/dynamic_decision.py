@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from onnxq.core.brief import brief
+from onnxq.core.reason import Reason  # noqa: TC001  # the codec reads annotations at run time
 from onnxq.core.saved import Saved
 from onnxq.errors import QConfigError, member
 from onnxq.operator import DynamicForm, DynamicNodePlan, Float
@@ -68,12 +69,12 @@ class QuantizeDynamic:
 
     Attributes:
         form: how it runs.
-        how: in words, for people.
+        how: its weights are stored.
         weights: one per weight of the operator's dynamic rule, in its order.
     """
 
     form: DynamicForm
-    how: str
+    how: Reason
     weights: tuple[DynamicWeightPlan, ...]
 
     @property
@@ -99,7 +100,7 @@ class DynamicPlan(Saved):
         notes: what a user should know.
     """
 
-    FORMAT: ClassVar[str] = "onnxq dynamic plan 1"
+    FORMAT: ClassVar[str] = "onnxq dynamic plan 2"
     NOUN: ClassVar[str] = "a dynamic plan"
     ANEW: ClassVar[str] = "Make it anew with `onnxq quantize-dynamic --save-plan`."
 

@@ -31,9 +31,18 @@ from onnxq.dynamic.dynamic_weights import (
     stored_scales,
 )
 from onnxq.dynamic.float_tables import kept_in_float
-from onnxq.dynamic.forms import Slower, choose_form, least_rows, stored_type
+from onnxq.dynamic.forms import choose_form, least_rows, stored_type
 from onnxq.dynamic.known_inputs import ALIKE, raw_tensors
 from onnxq.dynamic.one_scale import FEW_ROWS, with_one_scale
+from onnxq.dynamic.reasons import (
+    AheadOfSteep,
+    NotAsked,
+    SlowerThanFloat,
+    WeightAbsent,
+    WeightEmpty,
+    WeightNotFloat32,
+    WeightsStored,
+)
 from onnxq.dynamic.requests import (
     notes_on_open_sizes,
     nothing_dynamic,
@@ -53,6 +62,7 @@ from onnxq.graph.weights import constant_array
 from onnxq.observers import ObserverSpec
 from onnxq.operator import DynamicForm, DynamicRule, DynamicWeight, Float
 from onnxq.operator.nodes import find_input, input_at, tensor_of
+from onnxq.operator.reasons import ComputedAtRunTime, LeftByRequest, TensorLeftByRequest
 from onnxq.qconfig import QConfigDynamic, onnxq_default_dynamic_qconfig
 from onnxq.qparams import PerTensor
 from onnxq.targets.gains import PRODUCT_OPS
@@ -62,10 +72,12 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
+    from onnxq.core.reason import Reason
     from onnxq.qconfig import QConfigMapping
     from onnxq.targets import Target
 
 OPERANDS = 2  # of a product
+IN_FLOAT = "computed in float32"
 BLOCK_SIZE = 32  # weights per scale where the qconfig names none; ONNX Runtime's kernels want >= 16
 
 
@@ -204,7 +216,7 @@ class _Planner:
             if choice.entry.form is not None or choice.form is DynamicForm.HALF:
                 continue
             if kept := kept_in_float(choice.node, nodes, twins):
-                left[name] = Float(kept.reason)
+                left[name] = Float(kept)
                 self.slower.append(name)
         return left
 
@@ -226,10 +238,9 @@ class _Planner:
             if isinstance(stored, Float):
                 return stored
             weights.append(stored)
-        how = _how(choice.form, weights)
         unasked = choice.entry.form is None  # who names a form need not hear why it is that
-        missing = f"; {choice.rule.missing}" if choice.rule.missing and unasked else ""
-        return QuantizeDynamic(choice.form, how + missing, tuple(weights))
+        how = _how(choice.form, weights, choice.rule.missing if unasked else "")
+        return QuantizeDynamic(choice.form, how, tuple(weights))
 
     def _observed_once(self, value: ir.Value, key: StorageKey) -> StoredScales:
         """The scales of the key's weight, shared by the nodes that agree in the key."""
@@ -272,47 +283,45 @@ class _Planner:
         """The form of a node that is quantized, or why it is not."""
         operator = catalog.find(node.op_type, node.domain)
         if operator is None or not operator.has_dynamic_rule():
-            return without_form(node)
+            return Float(without_form(node))
         entry = self.qconfig.entry_for_node(node_name(node), node.op_type)
         if entry is None:
-            return Float("the qconfig leaves it in float")
+            return Float(LeftByRequest())
         if not isinstance(entry, QConfigDynamic):
-            return Float("the qconfig does not ask for dynamic quantization of it")
+            return Float(NotAsked())
         rule = operator.dynamic_rule(node)
         if isinstance(rule, Float):
             return rule
         if reason := self._why_weights_forbid(node, rule):
             return Float(reason)
         if entry.form is None and node in self.ahead_of_steep:
-            return Float(
-                f"{self.ahead_of_steep[node]} reads its results, and codes may lose all that "
-                "is quiet; samples (onnxq quantize) or a form in the qconfig decide otherwise"
-            )
+            return Float(AheadOfSteep(self.ahead_of_steep[node]))
         form = self._form(node, rule, entry)
-        if isinstance(form, Slower):
+        if not isinstance(form, Float):
+            return _Chosen(node, rule, entry, form)
+        if isinstance(form.reason, SlowerThanFloat):
             self.slower.append(node_name(node))
-            if form.is_open:
+            if form.reason.rows is not None:
                 self.few_rows.append(node_name(node))
             self.notes += _notes_on_infinite(node, rule)
-            return Float(form.reason)
-        return form if isinstance(form, Float) else _Chosen(node, rule, entry, form)
+        return form
 
-    def _why_weights_forbid(self, node: ir.Node, rule: DynamicRule) -> str:
-        """Why a weight of this node cannot be stored as integers, or the empty string."""
+    def _why_weights_forbid(self, node: ir.Node, rule: DynamicRule) -> Reason | None:
+        """Why a weight of this node cannot be stored as integers, or None."""
         for weight in rule.weights:
             value = find_input(node, weight.slot)
             if value is None:
-                return "a weight that it needs is absent"
+                return WeightAbsent()
             if not value.is_initializer() or value.const_value is None or value.is_graph_input():
-                return f"its weight '{value.name}' is computed at run time"
+                return ComputedAtRunTime("weight", value_name(value))
             if value.dtype is None or value.dtype.name != "FLOAT":
                 kind = "unknown" if value.dtype is None else value.dtype.name.lower()
-                return f"its weight '{value.name}' is {kind}, not float32"
+                return WeightNotFloat32(value_name(value), kind)
             if value.const_value.size == 0:
-                return f"its weight '{value.name}' is empty"
+                return WeightEmpty(value_name(value))
             if self.qconfig.for_tensor(value_name(value)) is None:
-                return f"the qconfig leaves tensor '{value.name}' in float"
-        return ""
+                return TensorLeftByRequest(value_name(value))
+        return None
 
     def _form(self, node: ir.Node, rule: DynamicRule, entry: QConfigDynamic) -> DynamicForm | Float:
         values = [node.inputs[weight.slot] for weight in rule.weights]
@@ -348,18 +357,20 @@ def _few_rows(choice: _Chosen, weight: DynamicWeight) -> bool:
     return choice.node.op_type in PRODUCT_OPS and least_rows(choice.node, choice.rule) < FEW_ROWS
 
 
-def _how(form: DynamicForm, weights: Sequence[DynamicWeightPlan]) -> str:
-    """In words, what becomes of the node."""
+def _how(form: DynamicForm, weights: Sequence[DynamicWeightPlan], missing: str) -> WeightsStored:
+    """How the weights of a node are stored, and why not as usual."""
     if form is DynamicForm.HALF:
-        return "float16 weights, computed in float32"
+        return WeightsStored("float16 weights", IN_FLOAT, missing)
     qparams = weights[0].qparams
     assert qparams is not None
     limit = weights[0].code_limit
     within = f" within +-{limit}" if qparams.dtype == INT8 and limit is not None else ""
     if form is DynamicForm.INTEGER:
         scales = " with one scale" if isinstance(qparams.granularity, PerTensor) else ""
-        return f"{qparams.dtype} weights{within}{scales}, activations quantized at run time"
+        stored = f"{qparams.dtype} weights{within}{scales}"
+        return WeightsStored(stored, "activations quantized at run time", missing)
     if form is DynamicForm.BLOCKS:
         size = getattr(qparams.granularity, "size", "?")
-        return f"{qparams.dtype} weights{within} in blocks of {size}, computed in float32"
-    return f"{qparams.dtype} weights{within} in the file, computed in float32"
+        stored = f"{qparams.dtype} weights{within} in blocks of {size}"
+        return WeightsStored(stored, IN_FLOAT, missing)
+    return WeightsStored(f"{qparams.dtype} weights{within} in the file", IN_FLOAT, missing)

@@ -10,6 +10,7 @@ import numpy as np
 
 from onnxq.dtypes import BYTE_BITS, INT8
 from onnxq.dynamic.dynamic_decision import DynamicWeightPlan
+from onnxq.dynamic.reasons import TooLargeForHalf, ZeroInHalf
 from onnxq.errors import ModelError, QConfigError
 from onnxq.graph.walk import value_name
 from onnxq.graph.weights import constant_array
@@ -105,11 +106,10 @@ def plan_half(
         raise ModelError(f"weight '{value.name}' holds NaN or Inf; repair the model.")
     sizes = np.abs(array)
     largest = float(sizes.max(initial=0.0))
-    name = f"its weight '{value.name}' reaches"
     if largest > float(np.finfo(np.float16).max):
-        return Float(f"{name} {largest:g}, which float16 does not hold"), []
+        return Float(TooLargeForHalf(value_name(value), largest)), []
     if 0 < largest <= HALF_ZERO:
-        return Float(f"{name} only {largest:g}: in float16 all of it would be 0"), []
+        return Float(ZeroInHalf(value_name(value), largest)), []
     plan = DynamicWeightPlan(weight.slot, value_name(value), weight.perm, None)
     return plan, _notes_on_small(value, sizes)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from onnxq.dynamic.forms import Slower
-from onnxq.graph.walk import node_name
+from onnxq.dynamic.reasons import TableInFloat
+from onnxq.graph.walk import node_name, value_name
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -18,7 +18,7 @@ LOOKUP = "Gather"
 
 def kept_in_float(
     node: ir.Node, quantized: Collection[ir.Node], twins: Mapping[ir.Value, ir.Value]
-) -> Slower | None:
+) -> TableInFloat | None:
     """Why a Gather whose form nobody named stays float; None: it does not.
 
     Its codes would stand in the file beside the float table. They cost nothing where a product
@@ -37,7 +37,4 @@ def kept_in_float(
     floats = [other for other in others if other not in quantized]
     if not floats or len(floats) < len(others):
         return None
-    return Slower(
-        f"its table '{table.name}' stays in the file in float for '{node_name(floats[0])}': codes "
-        "beside it would make the file larger; objective 'size' quantizes it anyway"
-    )
+    return TableInFloat(value_name(table), node_name(floats[0]))

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from onnxq.dtypes import BYTE_BITS
 from onnxq.dynamic.dynamic_decision import Objective
 from onnxq.dynamic.dynamic_weights import can_be_in_blocks
+from onnxq.dynamic.reasons import (
+    DifferentTypes,
+    LacksForm,
+    NoFormTakes,
+    NoMatrix,
+    SlowerThanFloat,
+    TooNarrow,
+)
 from onnxq.errors import QConfigError
 from onnxq.graph.walk import node_name
 from onnxq.operator import DynamicForm, DynamicRule, Float
@@ -27,17 +34,6 @@ if TYPE_CHECKING:
 
 MATRIX = 2  # its axes
 CLOSE = 0.9  # share of the largest gain that is as good: measurements differ by as much
-
-
-@dataclass(frozen=True, slots=True)
-class Slower(Float):
-    """A node stays in float only because the target runs it faster so.
-
-    Attributes:
-        is_open: whether more rows than were looked at may come, with which it may not.
-    """
-
-    is_open: bool = field(default=False, compare=False)
 
 
 def choose_form(
@@ -70,10 +66,7 @@ def choose_form(
         return _too_narrow(rule, dtype)
     forms = [form for form in rule.forms if _suits(form, node, rule, dtype)]
     if not forms:
-        return Float(
-            f"none of the forms that {node.op_type} has here ({_names(rule.forms)}) takes {dtype} "
-            "weights"
-        )
+        return Float(NoFormTakes(node.op_type, _names(rule.forms), str(dtype)))
     if dtype.bits == BYTE_BITS and _is_shared(node, rule):
         forms = [form for form in forms if form is not DynamicForm.BLOCKS] or forms
     gains = {form: _gain(node, rule, form, dtype, target) for form in forms}
@@ -81,14 +74,8 @@ def choose_form(
     best = _fastest(known) or forms[0]
     may_stay = objective is Objective.SPEED and not rule.no_float_kernel
     if may_stay and known.get(best, AS_FAST) < AS_FAST:
-        is_open = known_rows(node, rule) is None
-        rows = least_rows(node, rule)
-        at = f", at {rows} row{'s' * (rows > 1)}: the model leaves sizes open" if is_open else ""
-        return Slower(
-            f"on {target} it would run at {known[best]:.2f} of its float speed "
-            f"(form '{best.value}'{at}); objective 'size' quantizes it anyway",
-            is_open=is_open,
-        )
+        rows = least_rows(node, rule) if known_rows(node, rule) is None else None
+        return Float(SlowerThanFloat(str(target), known[best], best.value, rows))
     return best
 
 
@@ -111,7 +98,7 @@ def stored_type(specs: Sequence[ObserverSpec]) -> QDType | Float | None:
     found = {_type_of(spec) for spec in specs}
     if len(found) > 1:
         kinds = ", ".join(sorted("float16" if t is None else t.name for t in found))
-        return Float(f"the qconfig gives its weights different types: {kinds}")
+        return Float(DifferentTypes(kinds))
     return found.pop()
 
 
@@ -149,20 +136,17 @@ def _named(
             "products exist for int8 and uint8. Name the form 'blocks', or none."
         )
     if not _suits(form, node, rule, dtype):
-        return Float(f"its weight is no matrix, which form '{form.value}' needs")
+        return Float(NoMatrix(form.value))
     return form
 
 
 def _lacks(node: ir.Node, rule: DynamicRule, form: DynamicForm) -> Float:
-    why = f" ({rule.missing})" if rule.missing and form is DynamicForm.INTEGER else ""
-    return Float(
-        f"this {node.op_type} has no form '{form.value}', which the qconfig asks for{why}; it has "
-        f"{_names(rule.forms)}"
-    )
+    missing = rule.missing if form is DynamicForm.INTEGER else ""
+    return Float(LacksForm(node.op_type, form.value, missing, _names(rule.forms)))
 
 
 def _too_narrow(rule: DynamicRule, dtype: QDType) -> Float:
-    return Float(f"it takes codes of {rule.min_bits} bits or more, the qconfig asks for {dtype}")
+    return Float(TooNarrow(rule.min_bits, str(dtype)))
 
 
 def _suits(form: DynamicForm, node: ir.Node, rule: DynamicRule, dtype: QDType) -> bool:

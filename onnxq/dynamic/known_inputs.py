@@ -102,8 +102,8 @@ def power_behind_norm(value: ir.Value) -> Singles | None:
 def _keeps(node: ir.Node, operands: int) -> bool:
     """Whether results are alike where all operands are."""
     operator = catalog.find(node.op_type, node.domain)
-    rule = Float("no such operator") if operator is None else operator.rule(node)
-    if isinstance(rule, Float):
+    rule = None if operator is None else operator.rule(node)
+    if rule is None or isinstance(rule, Float):
         return False
     scales = node.op_type in ARITHMETIC and operands == 1
     return scales or rule.role in (Role.MOVEMENT, Role.CLAMP)

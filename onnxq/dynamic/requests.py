@@ -11,15 +11,17 @@ import onnx_ir as ir
 from onnxq.catalog import has_dynamic_form
 from onnxq.dtypes import FLOAT16, QDType
 from onnxq.dynamic.forms import stored_type
+from onnxq.dynamic.reasons import NoDynamicOperator, NoWeights
 from onnxq.dynamic.spec import dynamic_op_types
 from onnxq.errors import ModelError, QConfigError, counted, listed
-from onnxq.graph.walk import node_name, walk
+from onnxq.graph.walk import node_name, value_name, walk
 from onnxq.operator import Float
 from onnxq.qconfig import QConfigDynamic
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
+    from onnxq.core.reason import Reason
     from onnxq.dynamic.dynamic_decision import DynamicDecision, DynamicPlan
     from onnxq.qconfig import Entry, QConfigMapping
 
@@ -39,7 +41,7 @@ def unmet_dynamic(
             it is for, only that nothing it matches is quantized.
         slower: nodes that only the objective leaves in float, which is a request too.
     """
-    groups: dict[tuple[str, str], list[str]] = {}
+    groups: dict[tuple[str, Reason], list[str]] = {}
     for node in nodes:
         name, decision = node_name(node), decisions[node_name(node)]
         named = name in qconfig.nodes or node.op_type in qconfig.op_types
@@ -94,17 +96,13 @@ def _all_slower(target: str, nodes: str) -> str:
     )
 
 
-def without_form(node: ir.Node) -> Float:
+def without_form(node: ir.Node) -> NoWeights | NoDynamicOperator:
     """Why a node stays in float whose operator has no dynamic form."""
     label = f"{node.domain}.{node.op_type}" if node.domain else node.op_type
     weight = _matrix(node)
     if weight is None:
-        return Float(f"{label} has no weights that dynamic quantization stores")
-    fused = node.domain == "com.microsoft"
-    remedy = "; quantize the model before such nodes are fused from MatMul or Gemm" if fused else ""
-    return Float(
-        f"onnxq has no dynamic form of {label}: its constant '{weight.name}' stays in float{remedy}"
-    )
+        return NoWeights(label)
+    return NoDynamicOperator(label, value_name(weight), node.domain == "com.microsoft")
 
 
 def _matrix(node: ir.Node) -> ir.Value | None:
@@ -129,7 +127,7 @@ def check_something(plan: DynamicPlan, model: ir.Model) -> None:
         return
     counts = Counter(node.op_type for node, _ in walk(model.graph))
     found = ", ".join(f"{count} {op_type}" for op_type, count in counts.most_common())
-    names: dict[str, list[str]] = {}
+    names: dict[Reason, list[str]] = {}
     for node, _ in walk(model.graph):
         decision = plan.decisions[node_name(node)]
         if isinstance(decision, Float) and (has_dynamic_form(node) or _matrix(node)):

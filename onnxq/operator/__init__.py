@@ -1,6 +1,7 @@
 """The contract of an operator: what an author writes, what it is given, what a plan says of it.
 
     rule           Rule, DynamicRule, Float: how a node is quantized; Case: an example of it
+    reasons        OperatorLimit, InfiniteOperand: why a node stays in float
     contract       Operator, IntegerOperator, and the registers of both
     call           Call: what a kernel computes with
     integer_call   IntegerCall: the same, for kernels of operators on codes
@@ -31,6 +32,7 @@ from onnxq.operator.contract import (
 from onnxq.operator.integer_call import IntegerCall
 from onnxq.operator.node_form import NodeForm
 from onnxq.operator.node_plan import DynamicForm, DynamicNodePlan, NodePlan
+from onnxq.operator.reasons import InfiniteOperand, OperatorLimit
 from onnxq.operator.response import (
     Curve,
     Factored,
@@ -67,6 +69,7 @@ __all__ = [
     "Factored",
     "Float",
     "Form",
+    "InfiniteOperand",
     "IntegerCall",
     "IntegerOperator",
     "Ints",
@@ -77,6 +80,7 @@ __all__ = [
     "NodeSite",
     "Normalizing",
     "Operator",
+    "OperatorLimit",
     "Reals",
     "Response",
     "Role",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from onnxq.operator.call import NodeCall
+from onnxq.operator.reasons import InfiniteOperand
 from onnxq.operator.rule import Float
 
 if TYPE_CHECKING:
@@ -103,8 +104,9 @@ def infinite_operand(node: ir.Node, slots: Iterable[int]) -> Float | None:
         value = constant(node, slot)
         if value is not None and infinite(value):
             return Float(
-                "a constant operand holds numbers that stand for infinity: "
-                "no scale can hold them beside the data",
-                unbounded=True,
+                InfiniteOperand(
+                    "a constant operand holds numbers that stand for infinity: "
+                    "no scale can hold them beside the data"
+                )
             )
     return None

@@ -9,6 +9,7 @@ import enum
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated
 
+from onnxq.core.reason import Reason  # noqa: TC001  # the codec reads annotations at run time
 from onnxq.core.saved import Key, OpenEnds
 
 if TYPE_CHECKING:
@@ -106,13 +107,13 @@ class Float:
     """A node stays in float.
 
     Attributes:
-        reason: in words that a user understands.
-        unbounded: a constant operand puts numbers that stand for infinity into the result, so that
-            no node behind can have a scale for it.
+        reason: why.
     """
 
-    reason: Annotated[str, Key("float")]
-    unbounded: bool = field(default=False, compare=False)
+    reason: Annotated[Reason, Key("float")]
+
+    def __str__(self) -> str:
+        return self.reason.words
 
 
 @dataclass(frozen=True, slots=True)

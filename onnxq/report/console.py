@@ -50,11 +50,11 @@ def open_console(file: TextIO | None = None) -> Console:
 
 def print_inspection(console: Console, summary: Summary, notes: Sequence[str]) -> None:
     """Every node with its form, then the forms and why, then counts per op type."""
-    places = {(like.form, like.words): str(i) for i, like in enumerate(summary.alike, 1)}
-    rows = [(n.name, n.op_type, n.form.value, places[n.form, n.words]) for n in summary.nodes]
+    places = {(like.form, like.why): str(i) for i, like in enumerate(summary.alike, 1)}
+    rows = [(n.name, n.op_type, n.form.value, places[n.form, n.why]) for n in summary.nodes]
     print_table(console, "", ("node", "op", "form", "why"), rows, numbers=(3,))
     why = [
-        (f"{i}", like.form.value, str(len(like.nodes)), like.words)
+        (f"{i}", like.form.value, str(len(like.nodes)), like.why.words)
         for i, like in enumerate(summary.alike, 1)
     ]
     print_table(console, "why, or how", ("", "form", "nodes", "why, or how"), why, numbers=(0, 2))
@@ -73,7 +73,7 @@ def print_quantization(
     _print_counts(console, summary)
     header = ["form", "nodes", "op", "why, or how"]
     rows = [
-        [like.form.value, str(len(like.nodes)), _ops(like.op_types), like.words]
+        [like.form.value, str(len(like.nodes)), _ops(like.op_types), like.why.words]
         for like in summary.alike
     ]
     if is_whole():

@@ -27,7 +27,7 @@ def print_cross_findings(console: Console, findings: CrossFindings) -> None:
     """Integer nodes, what was not checked, outputs end to end, and a sum."""
     _print_nodes(console, findings.nodes)
     if findings.unchecked:
-        missing = [(u.name, u.op_type, u.reason) for u in findings.unchecked]
+        missing = [(u.name, u.op_type, u.reason.words) for u in findings.unchecked]
         print_table(console, "integer nodes that were not checked", ("node", "op", "why"), missing)
     if findings.floats:
         counts = Counter(node.op_type for node in findings.floats)

@@ -27,13 +27,15 @@ def summary(value: Summary) -> JsonObject:
     return {
         "counts": {op: dataclasses.asdict(count) for op, count in value.counts.items()},
         "reasons": [
-            {"op_type": r.op_type, "reason": r.words, "nodes": list(r.nodes)} for r in value.reasons
+            {"op_type": r.op_type, "reason": r.why.words, "nodes": list(r.nodes)}
+            for r in value.reasons
         ],
         "dynamic": [
-            {"op_type": r.op_type, "how": r.words, "nodes": list(r.nodes)} for r in value.dynamic
+            {"op_type": r.op_type, "how": r.why.words, "nodes": list(r.nodes)}
+            for r in value.dynamic
         ],
         "groups": [
-            {"op_type": g.op_type, "form": g.form.value, "why": g.words, "nodes": list(g.nodes)}
+            {"op_type": g.op_type, "form": g.form.value, "why": g.why.words, "nodes": list(g.nodes)}
             for g in value.groups
         ],
         "nodes": [

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
+    from onnxq.core.reason import Reason
     from onnxq.dynamic.dynamic_decision import DynamicDecision
     from onnxq.static.choosing.choices import Choices
     from onnxq.static.placing.decision import Decision
@@ -26,20 +27,26 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class NodeDecision:
-    """One node: `words` is how it is quantized, or why it stays in float.
+    """One node, and how it is quantized or why it stays in float.
 
     Attributes:
         in_integers: static quantization runs it on codes.
         dynamic: dynamic quantization stores its weights as integers or float16.
         form: that it has.
+        why: it has that form.
     """
 
     name: str
     op_type: str
     in_integers: bool
-    words: str
+    why: Reason
     dynamic: bool = False
     form: NodeForm = NodeForm.FLOAT
+
+    @property
+    def words(self) -> str:
+        """How it is quantized, or why it stays in float, for people."""
+        return self.why.words
 
     @property
     def decision(self) -> str:
@@ -59,11 +66,11 @@ class Count:
 
 
 @dataclass(frozen=True, slots=True)
-class Reason:
-    """Nodes of one op type that have the same words: why they stay in float, or how they run."""
+class Alike:
+    """Nodes of one op type that stay in float, or run so, for the same reason."""
 
     op_type: str
-    words: str
+    why: Reason
     nodes: tuple[str, ...]
 
 
@@ -73,7 +80,7 @@ class Group:
 
     op_type: str
     form: NodeForm
-    words: str
+    why: Reason
     nodes: tuple[str, ...]
 
 
@@ -86,7 +93,7 @@ class Like:
     """
 
     form: NodeForm
-    words: str
+    why: Reason
     op_types: Mapping[str, int]
     nodes: tuple[str, ...]
 
@@ -124,18 +131,18 @@ class Summary:
     @property
     def groups(self) -> list[Group]:
         """Nodes by op type, form and words; the most frequent first, floats behind the others."""
-        found: dict[tuple[str, NodeForm, str], list[str]] = {}
+        found: dict[tuple[str, NodeForm, Reason], list[str]] = {}
         for node in self.nodes:
-            found.setdefault((node.op_type, node.form, node.words), []).append(node.name)
+            found.setdefault((node.op_type, node.form, node.why), []).append(node.name)
         groups = [Group(*key, tuple(names)) for key, names in found.items()]
         return sorted(groups, key=lambda group: (group.form is NodeForm.FLOAT, -len(group.nodes)))
 
     @property
     def alike(self) -> list[Like]:
         """The groups of one form and words together; form by form, the most frequent first."""
-        found: dict[tuple[NodeForm, str], list[Group]] = {}
+        found: dict[tuple[NodeForm, Reason], list[Group]] = {}
         for group in self.groups:
-            found.setdefault((group.form, group.words), []).append(group)
+            found.setdefault((group.form, group.why), []).append(group)
         alike = [
             Like(
                 *key,
@@ -153,22 +160,22 @@ class Summary:
         return sorted(alike, key=place)
 
     @property
-    def dynamic(self) -> list[Reason]:
+    def dynamic(self) -> list[Alike]:
         """Nodes that are quantized dynamically, by how, the most frequent first."""
         return self._grouped("dynamic")
 
     @property
-    def reasons(self) -> list[Reason]:
+    def reasons(self) -> list[Alike]:
         """Why nodes stay in float, the most frequent first."""
         return self._grouped("float")
 
-    def _grouped(self, decision: str) -> list[Reason]:
-        groups: dict[tuple[str, str], list[str]] = {}
+    def _grouped(self, decision: str) -> list[Alike]:
+        groups: dict[tuple[str, Reason], list[str]] = {}
         for node in self.nodes:
             if node.decision == decision:
-                groups.setdefault((node.op_type, node.words), []).append(node.name)
+                groups.setdefault((node.op_type, node.why), []).append(node.name)
         ordered = sorted(groups.items(), key=lambda item: -len(item[1]))
-        return [Reason(op_type, words, tuple(names)) for (op_type, words), names in ordered]
+        return [Alike(op_type, why, tuple(names)) for (op_type, why), names in ordered]
 
 
 def summarize(model: ir.Model, decisions: Mapping[str, DynamicDecision]) -> Summary:
@@ -178,8 +185,8 @@ def summarize(model: ir.Model, decisions: Mapping[str, DynamicDecision]) -> Summ
         decision = decisions[node_name(node)]
         made = isinstance(decision, QuantizeDynamic)
         form = form_of(decision.form) if isinstance(decision, QuantizeDynamic) else NodeForm.FLOAT
-        words = decision.reason if isinstance(decision, Float) else decision.how
-        nodes.append(NodeDecision(node_name(node), op_label(node), False, words, made, form))
+        why = decision.reason if isinstance(decision, Float) else decision.how
+        nodes.append(NodeDecision(node_name(node), op_label(node), False, why, made, form))
     return Summary(tuple(nodes))
 
 
@@ -198,11 +205,11 @@ def summarize_choices(
         name = node_name(node)
         decision, choice = decisions[name], choices[name]
         dynamic = choice.form in (NodeForm.DYNAMIC, NodeForm.STORED)
-        form, words = choice.form, choice.reason
+        form, why = choice.form, choice.reason
         if isinstance(decision, Float) and not dynamic:
-            form, words = NodeForm.FLOAT, decision.reason
+            form, why = NodeForm.FLOAT, decision.reason
         integers = isinstance(decision, Quantize)
-        nodes.append(NodeDecision(name, op_label(node), integers, words, dynamic, form))
+        nodes.append(NodeDecision(name, op_label(node), integers, why, dynamic, form))
     return Summary(tuple(nodes))
 
 

@@ -31,11 +31,11 @@ from onnxq.static.choosing.choices import (
     Choices,
     Request,
     form_counts,
+    is_dynamic,
     named_mapping,
     with_dynamic,
 )
 from onnxq.static.choosing.with_statistics import with_statistics
-from onnxq.static.placing.candidates import DYNAMICALLY
 from onnxq.static.placing.channel_gains import gains_of
 from onnxq.static.placing.decision import Decision
 from onnxq.static.planning.activation_qparams import tensor_qparams, untaken_branches
@@ -91,7 +91,7 @@ class Plan(Saved):
             those of the Prepared that came with it, not the float model's own.
     """
 
-    FORMAT: ClassVar[str] = "onnxq plan 2"
+    FORMAT: ClassVar[str] = "onnxq plan 3"
     NOUN: ClassVar[str] = "a plan"
     ANEW: ClassVar[str] = "Make it anew with `onnxq quantize --save-plan`."
 
@@ -215,7 +215,7 @@ def _dynamic(
         known_hash=prepared.model_hash,
         asked=prepared.qconfig,
     )
-    asked = {n for n, d in prepared.decisions.items() if d == Float(DYNAMICALLY)}
+    asked = {n for n, d in prepared.decisions.items() if is_dynamic(d)}
     reasons = {n: d for n in asked if isinstance(d := made.decisions[n], Float)}
     return made.quantized, reasons, made.notes
 

@@ -15,8 +15,8 @@ import onnx_ir as ir
 
 from onnxq.graph.walk import node_name, walk
 from onnxq.operator import Float, NodeForm
+from onnxq.operator.reasons import LeftByRequest
 from onnxq.qdq.read import dequantizer, is_constant, is_dequantize, is_quantize
-from onnxq.static.placing.candidates import LEFT
 from onnxq.static.placing.decision import Quantize
 
 if TYPE_CHECKING:
@@ -67,10 +67,10 @@ def planned(plan: Plan, *, is_searched: bool = False) -> dict[str, ShownForm]:
         if isinstance(decision, Quantize) and decision.folded_into:
             found[name] = ShownForm(None, f"computed with {decision.folded_into}")
         elif isinstance(decision, Float) and choice.form not in (NodeForm.DYNAMIC, NodeForm.STORED):
-            by_search = is_searched and decision.reason == LEFT
-            found[name] = ShownForm(NodeForm.FLOAT, SEARCHED if by_search else decision.reason)
+            by_search = is_searched and isinstance(decision.reason, LeftByRequest)
+            found[name] = ShownForm(NodeForm.FLOAT, SEARCHED if by_search else str(decision.reason))
         else:
-            found[name] = ShownForm(choice.form, choice.reason)
+            found[name] = ShownForm(choice.form, choice.reason.words)
     return found
 
 
@@ -87,7 +87,7 @@ def with_reasons(
     for name in shown.keys() & decisions.keys():
         decision = decisions[name]
         reason = decision.reason if isinstance(decision, Float) else decision.how
-        found[name] = replace(shown[name], reason=reason)
+        found[name] = replace(shown[name], reason=reason.words)
     return found
 
 

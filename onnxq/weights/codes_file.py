@@ -277,7 +277,7 @@ def codes_head(model: ir.Model, plan: WeightPlan, batches: Iterable[Batch]) -> C
     crc = 0
     for batch in batches:
         crc = crc_of(batch, crc)
-    asked = repr(sorted((name, decision.how) for name, decision in plan.quantized.items()))
+    asked = repr(sorted((name, d.spec, d.method.value) for name, d in plan.quantized.items()))
     return CodesHead(
         model_hash(model),
         f"{crc:08x}" if crc else "",

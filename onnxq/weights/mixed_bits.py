@@ -21,6 +21,7 @@ from onnxq.graph.saving import saved_bytes
 from onnxq.operator import Float
 from onnxq.qparams.group_spec import BITS
 from onnxq.weights.bit_noise import MEASURED_BATCHES, bit_noise, output_noise
+from onnxq.weights.reasons import ErrorAboveBudget
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -37,7 +38,6 @@ CHOICES = (*BITS, FLOAT_BITS)
 """Bits that a product can have."""
 SHOWN = (2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0, 6.0, 8.0)
 """Average bits of the rows of the table."""
-LEFT = "its error is dearer than its size: the bound on bits leaves it in float"
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,5 +258,5 @@ def _specs(plan: WeightPlan, mix: Mix) -> dict[str, BlockSpec]:
 
 
 def _with_bits(plan: WeightPlan, mix: Mix) -> WeightPlan:
-    left = {n: Float(LEFT) for n, bits in mix.bits.items() if bits == FLOAT_BITS}
+    left = {n: Float(ErrorAboveBudget()) for n, bits in mix.bits.items() if bits == FLOAT_BITS}
     return plan.with_specs({**_specs(plan, mix), **left})

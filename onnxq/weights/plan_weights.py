@@ -19,6 +19,7 @@ import numpy as np
 from onnxq import catalog
 from onnxq.core.brief import brief
 from onnxq.dynamic.dynamic_decision import DynamicDecision, QuantizeDynamic
+from onnxq.dynamic.reasons import NoWeights
 from onnxq.dynamic.requests import without_form
 from onnxq.errors import ModelError, QConfigError, listed, nearest
 from onnxq.graph.walk import node_name, value_name, walk
@@ -28,6 +29,17 @@ from onnxq.page.card import card_of, counts
 from onnxq.qparams.group_spec import BlockSpec, Method
 from onnxq.targets.gains import PRODUCT_OPS
 from onnxq.weights.hessian import parts_of_inputs
+from onnxq.weights.reasons import (
+    BlocksAlongRows,
+    BlocksStored,
+    ConstantProduct,
+    Excluded,
+    IsTable,
+    NoBlockMatrix,
+    NoBlockWeights,
+    TablesNotAsked,
+    WeightIsTable,
+)
 from onnxq.weights.tables import find_ties, is_lookup, notes_on_no_tables, why_no_rows
 
 if TYPE_CHECKING:
@@ -36,6 +48,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from onnxq.core.arrays import Singles
+    from onnxq.core.reason import Reason
     from onnxq.weights.tables import Tie
 
 MATRIX = 2
@@ -88,14 +101,14 @@ class InBlocks:
 
     @property
     def stored_as(self) -> str:
-        """Name of the codes: nodes that agree in it read the same ones."""
+        """Key of the codes: nodes that agree in it read the same ones."""
         side = "inputs first" if self.inputs_first and not self.table else "outputs first"
-        return f"{self.table or self.tensor}, {side}: {self.how}"
+        return f"{self.table or self.tensor}, {side}: {self.spec.words}, {self.method.value}"
 
     @property
-    def how(self) -> str:
-        """In words, what becomes of the node."""
-        return f"{self.spec.words}, {self.method.value}"
+    def how(self) -> BlocksStored:
+        """The form of the weight, and how it is found."""
+        return BlocksStored(self.spec.words, self.method.value)
 
 
 WeightDecision = InBlocks | Float
@@ -117,7 +130,9 @@ class WeightPlan:
         return brief(self)
 
     def _repr_html_(self) -> str:
-        ways = Counter("float" if isinstance(d, Float) else d.how for d in self.decisions.values())
+        ways = Counter(
+            "float" if isinstance(d, Float) else d.how.words for d in self.decisions.values()
+        )
         return card_of(self, counts("weights", dict(ways.most_common())))
 
     @property
@@ -137,7 +152,7 @@ class WeightPlan:
     def products(self) -> WeightPlan:
         """The plan without tables, whose codes are not chosen by what products see."""
         left: dict[str, WeightDecision] = {
-            name: Float("it is a table") if isinstance(d, InBlocks) and d.table else d
+            name: Float(IsTable()) if isinstance(d, InBlocks) and d.table else d
             for name, d in self.decisions.items()
         }
         return dataclasses.replace(self, decisions=left)
@@ -231,44 +246,40 @@ def _decision(
     if isinstance(rule, Float):
         return rule
     if node_name(node) in excluded:
-        return Float("it is excluded")
+        return Float(Excluded())
     if reason := _why_no_blocks(node, rule):
         return Float(reason)
     (weight,) = rule.weights
     value = input_at(node, weight.slot)
     name = value_name(value)
     if name in ties and request.tables is None:
-        return _float_table(name, ties[name].lookup)
+        return Float(WeightIsTable(name, ties[name].lookup))
     if not _is_finite(tensor_of(value).numpy()):
         raise ModelError(f"weight '{name}' holds NaN or Inf; repair the model.")
     made = _in_blocks(rule, value, request)
     if name not in ties or request.tables is None:
         return made
     if made.inputs_first != ties[name].turned:
-        return Float(f"it sums over the rows of '{ties[name].table}', whose blocks run along them")
+        return Float(BlocksAlongRows(ties[name].table))
     return dataclasses.replace(
         made, spec=request.tables, method=Method.HQQ, table=ties[name].table, tied=True
     )
 
 
-def _why_no_blocks(node: ir.Node, rule: DynamicRule) -> str:
-    """Why the weight cannot be stored in blocks, or the empty string."""
+def _why_no_blocks(node: ir.Node, rule: DynamicRule) -> Reason | None:
+    """Why the weight cannot be stored in blocks, or None."""
     if DynamicForm.BLOCKS not in rule.forms:
-        return "its weight is no matrix, or the rank of its other operand is not known"
+        return NoBlockMatrix()
     if is_constant(node, 1 - rule.weights[0].slot):
-        return "both of its matrices are constants: it is computed when the model is loaded"
-    return ""
-
-
-def _float_table(name: str, lookup: str) -> Float:
-    return Float(f"its weight '{name}' is the table of '{lookup}' too, which stays in float")
+        return ConstantProduct()
+    return None
 
 
 def _lookup(node: ir.Node, request: WeightRequest, excluded: Collection[str]) -> WeightDecision:
     if request.tables is None:
-        return Float("embeddings stay in float unless tables are asked for")
+        return Float(TablesNotAsked())
     if node_name(node) in excluded:
-        return Float("it is excluded")
+        return Float(Excluded())
     if reason := why_no_rows(node, request.tables.block):
         return Float(reason)
     value = input_at(node, 0)
@@ -298,7 +309,7 @@ def _shared(
     tied = {d.table for d in tables.values() if d.tied}
     for name, decision in tables.items():
         if decision.table in kept:
-            found[name] = _float_table(decision.tensor, kept[decision.table])
+            found[name] = Float(WeightIsTable(decision.tensor, kept[decision.table]))
         elif decision.table in tied:
             found[name] = dataclasses.replace(decision, tied=True)
     return found
@@ -329,8 +340,8 @@ def _in_blocks(rule: DynamicRule, value: ir.Value, request: WeightRequest) -> In
 
 
 def _no_product(node: ir.Node) -> Float:
-    reason = without_form(node).reason
-    return Float(reason.replace("that dynamic quantization stores", "that are stored in blocks"))
+    why = without_form(node)
+    return Float(NoBlockWeights(why.label) if isinstance(why, NoWeights) else why)
 
 
 def _hidden(
@@ -359,7 +370,7 @@ def _nothing(decisions: Mapping[str, WeightDecision]) -> str:
     reasons = {
         d.reason: n
         for n, d in decisions.items()
-        if isinstance(d, Float) and " no weights" not in d.reason
+        if isinstance(d, Float) and not isinstance(d.reason, NoBlockWeights)
     }
     said = "; ".join(f"'{name}': {reason}" for reason, name in list(reasons.items())[:3])
     return (

@@ -16,11 +16,14 @@ from onnxq.dynamic.tied_weights import find_twins
 from onnxq.graph.walk import node_name, value_name
 from onnxq.operator.nodes import input_at, is_constant
 from onnxq.targets.gains import PRODUCT_OPS
+from onnxq.weights.reasons import BlocksDoNotDivide, NoRowsOfFloats
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     import onnx_ir as ir
+
+    from onnxq.core.reason import Reason
 
 MATRIX = 2  # rank
 
@@ -45,8 +48,8 @@ def is_lookup(node: ir.Node) -> bool:
     return node.op_type == LOOKUP and not node.domain and is_constant(node, 0)
 
 
-def why_no_rows(node: ir.Node, block: int) -> str:
-    """Reason why a lookup's table cannot be in blocks; empty: it can.
+def why_no_rows(node: ir.Node, block: int) -> Reason | None:
+    """Reason why a lookup's table cannot be in blocks; None: it can.
 
     Args:
         node: for which `is_lookup` holds.
@@ -56,10 +59,10 @@ def why_no_rows(node: ir.Node, block: int) -> str:
     sizes = () if value.shape is None else value.shape.numpy()
     axis = node.attributes.get_int("axis", 0)
     if len(sizes) != MATRIX or axis % MATRIX or str(value.dtype) != "FLOAT":
-        return "it does not take rows of a float32 matrix"
+        return NoRowsOfFloats()
     if sizes[1] % block:
-        return f"blocks of {block} do not divide its table's rows of {sizes[1]}"
-    return ""
+        return BlocksDoNotDivide(block, sizes[1])
+    return None
 
 
 def find_ties(nodes: Sequence[ir.Node]) -> dict[str, Tie]:

@@ -33,6 +33,7 @@ from onnxq.qdq.compact import compact, names_in
 from onnxq.qparams.group_spec import is_scrambled
 from onnxq.qparams.groups import CODES, SCALES
 from onnxq.quantized.quantized_model import QuantizedModel
+from onnxq.weights.reasons import MisreadByRuntime
 from onnxq.weights.write_products import ProductWriter, StoredCodes, drop_if_unread
 
 if TYPE_CHECKING:
@@ -45,10 +46,7 @@ if TYPE_CHECKING:
 def misread(plan: WeightPlan) -> dict[str, Float]:
     """Products that ONNX Runtime would compute wrongly in this form, each with the reason."""
     return {
-        name: Float(
-            f"ONNX Runtime misreads {d.spec.bits}-bit codes of {d.outputs} outputs, which 4 does "
-            "not divide; ask for 4 bits, or for form 'matmulnbits'"
-        )
+        name: Float(MisreadByRuntime(d.spec.bits, d.outputs))
         for name, d in plan.quantized.items()
         if d.inputs_first and is_scrambled(d.spec.bits, d.outputs)
     }

@@ -150,7 +150,7 @@ def _judged(
     found = onnxq.cross_check(made, [case.feeds])
     if differing := _differing(found):
         return Outcome.WRONG, "; ".join(differing)
-    unchecked = [node.reason for node in found.uncompared]
+    unchecked = [node.reason.words for node in found.uncompared]
     if unchecked or found.end_to_end:
         return Outcome.UNCHECKED, "; ".join([*unchecked, found.end_to_end])
     return Outcome.QUANTIZED, ""

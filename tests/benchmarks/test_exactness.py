@@ -9,7 +9,7 @@ from benchmarks import exactness
 from benchmarks.exactness import Row, main, rows_of
 from benchmarks.parts import trials
 from onnxq import catalog
-from onnxq.operator import Call, Float, Rule
+from onnxq.operator import Call, Float, OperatorLimit, Rule
 from onnxq.operators.relu import Relu
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class FloatRelu(Relu):
     """Every case stays in float."""
 
     def rule(self, node: ir.Node) -> Rule | Float:  # noqa: ARG002  # the contract gives it
-        return Float("it is a test")
+        return Float(OperatorLimit("it is a test"))
 
 
 def test_an_operator_without_any_case_in_integers_is_a_broken_row() -> None:

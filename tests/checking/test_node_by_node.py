@@ -119,7 +119,7 @@ def test_what_differed_before_a_kernel_refused_is_still_told(target: ir.Model) -
     nodes.compare(FEEDS, inner)
     (found,) = (n for n in nodes.findings() if n.op_type == "QLinearMatMul")
     assert found.differing == found.elements > 0
-    assert [n.reason for n in nodes.unchecked()] == ["refused"]
+    assert [n.reason.words for n in nodes.unchecked()] == ["refused"]
 
 
 def test_outputs_that_the_visible_graph_changes_are_noted(target: ir.Model) -> None:
@@ -133,7 +133,7 @@ def test_outputs_that_the_visible_graph_changes_are_noted(target: ir.Model) -> N
 
 def test_before_a_batch_integer_nodes_are_unchecked(target: ir.Model) -> None:
     nodes = NodeByNode(target, ARITHMETIC)
-    assert [n.reason for n in nodes.unchecked()] == ["no sample reached it"] * 3
+    assert [n.reason.words for n in nodes.unchecked()] == ["no sample reached it"] * 3
     assert (nodes.findings(), nodes.floats()) == ((), ())
 
 

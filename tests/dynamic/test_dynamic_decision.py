@@ -15,7 +15,7 @@ from onnxq.dynamic.dynamic_decision import (
     as_objective,
 )
 from onnxq.errors import CalibrationError, QConfigError
-from onnxq.operator import DynamicForm, DynamicNodePlan, Float
+from onnxq.operator import DynamicForm, DynamicNodePlan, Float, OperatorLimit
 from onnxq.qparams import PerChannel, QParams
 
 if TYPE_CHECKING:
@@ -24,11 +24,16 @@ if TYPE_CHECKING:
 QPARAMS = QParams(np.array([0.1, 0.3], np.float32), np.zeros(2, np.int8), INT8, PerChannel(1))
 CHOSEN = QuantizeDynamic(
     DynamicForm.INTEGER,
-    "int8 weights",
+    OperatorLimit("int8 weights"),
     (DynamicWeightPlan(1, "w", (1, 0), QPARAMS, 64), DynamicWeightPlan(2, "r", None, None)),
 )
 PLAN = DynamicPlan(
-    "hash", "portable", Objective.SIZE, {"a": CHOSEN, "b": Float("why")}, ("b",), ("note",)
+    "hash",
+    "portable",
+    Objective.SIZE,
+    {"a": CHOSEN, "b": Float(OperatorLimit("why"))},
+    ("b",),
+    ("note",),
 )
 
 

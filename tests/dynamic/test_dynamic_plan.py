@@ -58,7 +58,7 @@ def chosen(source: onnx.ModelProto, node: str, spec: DynamicSpec = None) -> Quan
 def reason(source: onnx.ModelProto, node: str, spec: DynamicSpec = None) -> str:
     decision = decided(source, node, spec)
     assert isinstance(decision, Float), decision
-    return decision.reason
+    return decision.reason.words
 
 
 def test_every_node_has_a_decision_in_graph_order() -> None:
@@ -88,7 +88,7 @@ def test_integer_products_keep_to_the_codes_that_the_target_sums_exactly(
     assert np.abs(codes.numpy().astype(int)).max() == limit
     decision = decided(product(), "product", entry, target=target)
     assert isinstance(decision, QuantizeDynamic)
-    assert f"within +-{limit}" in decision.how
+    assert f"within +-{limit}" in decision.how.words
 
 
 def test_weights_that_are_computed_with_in_float_have_all_codes_but_the_smallest() -> None:
@@ -156,8 +156,8 @@ def test_speed_leaves_in_float_what_the_target_measured_as_slower() -> None:
     source, plan = planned(product(), target=on(0.8))
     decision = plan.decisions["product"]
     assert isinstance(decision, Float)
-    assert "on mine it would run at 0.80 of its float speed" in decision.reason
-    assert "objective 'size' quantizes it" in decision.reason
+    assert "on mine it would run at 0.80 of its float speed" in decision.reason.words
+    assert "objective 'size' quantizes it" in decision.reason.words
     assert plan.slower == ("product",)
     assert plan.notes[0] == (
         "nothing is quantized: objective 'speed' leaves in float what would be slower in every "
@@ -176,7 +176,7 @@ def test_open_sizes_are_said_to_count_as_one_row() -> None:
     _, plan = planned(opened, target=on(0.8))
     decision = plan.decisions["product"]
     assert isinstance(decision, Float)
-    assert "(form 'integer', at 1 row: the model leaves sizes open)" in decision.reason
+    assert "(form 'integer', at 1 row: the model leaves sizes open)" in decision.reason.words
     assert plan.notes[1].startswith("product: in float because the model leaves sizes")
     _, known = planned(fixed, target=on(0.8))
     assert "(form 'integer')" in str(known.decisions["product"])

@@ -128,7 +128,7 @@ def test_float16_refuses_nan_and_leaves_large_numbers_in_float() -> None:
         plan_half(value(np.array([np.nan], np.float32)), DynamicWeight(1, 0))
     verdict, _ = plan_half(value(np.array([65520, 1], np.float32)), DynamicWeight(1, 0))
     assert isinstance(verdict, Float)
-    assert "reaches 65520" in verdict.reason
+    assert "reaches 65520" in verdict.reason.words
 
 
 def test_blocks_are_for_matrices_with_channels() -> None:
@@ -141,7 +141,7 @@ def test_weights_that_are_all_zero_in_float16_stay_float() -> None:
     small = value(np.array([[2.0**-25, -1e-9], [0, 1e-12]], np.float32))
     decision, _ = plan_half(small, DynamicWeight(1, None))
     assert isinstance(decision, Float)
-    assert "'w' reaches only 2.98023e-08: in float16 all of it would be 0" in decision.reason
+    assert "'w' reaches only 2.98023e-08: in float16 all of it would be 0" in decision.reason.words
     zeros, _ = plan_half(value(np.zeros(4)), DynamicWeight(1, None))
     assert isinstance(zeros, DynamicWeightPlan)
 

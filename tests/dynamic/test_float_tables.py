@@ -37,7 +37,7 @@ def test_a_table_that_a_float_product_keeps_stays_float() -> None:
     _, plan = planned(tied(), target=SLOW)
     decision = plan.decisions["words"]
     assert isinstance(decision, Float)
-    assert "'table' stays in the file in float for 'head'" in decision.reason
+    assert "'table' stays in the file in float for 'head'" in decision.reason.words
     assert set(plan.slower) == {"words", "head"}
     with pytest.warns(UserWarning, match="nothing is quantized"):
         assert "table" in stored(quantized(tied(), target=SLOW))

@@ -6,13 +6,13 @@ import pytest
 from onnxq.dtypes import INT4, INT8, QDType
 from onnxq.dynamic.dynamic_decision import Objective
 from onnxq.dynamic.forms import (
-    Slower,
     choose_form,
     known_rows,
     least_rows,
     matrix_sizes,
     stored_type,
 )
+from onnxq.dynamic.reasons import SlowerThanFloat
 from onnxq.errors import QConfigError
 from onnxq.observers import MinMaxObserver, NarrowRangeObserver, NoopObserver
 from onnxq.operator import DynamicForm, DynamicRule, DynamicWeight, Float, Operator
@@ -76,8 +76,9 @@ def test_objective_size_takes_the_fastest_of_the_slow_ones() -> None:
     slow = with_gains(integer=0.2, blocks=0.5, stored=0.4)
     assert choose(target=slow, objective=Objective.SIZE) is B
     verdict = choose(target=slow)
-    assert isinstance(verdict, Slower)
-    assert "0.50" in verdict.reason
+    assert isinstance(verdict, Float)
+    assert isinstance(verdict.reason, SlowerThanFloat)
+    assert "0.50" in verdict.reason.words
 
 
 def test_as_fast_as_float_is_fast_enough() -> None:
@@ -97,7 +98,7 @@ def test_a_form_that_the_operator_lacks_leaves_the_node_in_float() -> None:
     rule = DynamicRule(RULE.weights, (S,))
     verdict = choose(INT, rule=rule)
     assert isinstance(verdict, Float)
-    assert verdict.reason == (
+    assert verdict.reason.words == (
         "this MatMul has no form 'integer', which the qconfig asks for; it has 'stored'"
     )
 
@@ -105,7 +106,7 @@ def test_a_form_that_the_operator_lacks_leaves_the_node_in_float() -> None:
 def test_blocks_need_a_matrix() -> None:
     verdict = choose(B, shape=(2, 8, 16))
     assert isinstance(verdict, Float)
-    assert "is no matrix" in verdict.reason
+    assert "is no matrix" in verdict.reason.words
     no_channels = DynamicRule((DynamicWeight(1, None),), (B,))
     assert isinstance(choose(rule=no_channels), Float)
 
@@ -128,7 +129,7 @@ def test_weights_of_one_node_have_one_type() -> None:
     both = [NarrowRangeObserver.with_args(), NoopObserver.with_args(dtype="float16")]
     verdict = stored_type(both)
     assert isinstance(verdict, Float)
-    assert "different types: float16, int8" in verdict.reason
+    assert "different types: float16, int8" in verdict.reason.words
 
 
 def test_wide_codes_are_refused() -> None:
@@ -143,7 +144,7 @@ def test_codes_that_are_too_narrow_for_an_operator_leave_the_node_in_float(
     rule = DynamicRule(RULE.weights, (S, B), min_bits=8)
     verdict = choose(named, INT4, rule=rule)
     assert isinstance(verdict, Float)
-    assert verdict.reason == "it takes codes of 8 bits or more, the qconfig asks for int4"
+    assert verdict.reason.words == "it takes codes of 8 bits or more, the qconfig asks for int4"
     assert choose(S, rule=rule) is S
 
 

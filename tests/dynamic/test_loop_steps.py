@@ -58,7 +58,7 @@ def test_each_step_is_compared() -> None:
 
 def test_a_loop_without_a_step_has_not_reached_its_nodes() -> None:
     findings, _ = found(looped(), count=0)
-    assert {n.reason for n in findings.unchecked} == {"no sample reached it"}
+    assert {n.reason.words for n in findings.unchecked} == {"no sample reached it"}
     findings.check(unchecked=Unchecked.ALLOWED)
     assert findings.outputs[0].differing == 0
 
@@ -106,7 +106,7 @@ def test_a_loop_in_a_branch_is_compared_when_the_branch_runs(taken: bool) -> Non
     steps = STEPS if taken else 1
     compared = [n.elements for n in findings.nodes if n.op_type == "DynamicQuantizeMatMul"]
     assert compared == [steps * 2 * SIDE]
-    assert {n.reason for n in findings.unchecked} == {"no sample reached it"}
+    assert {n.reason.words for n in findings.unchecked} == {"no sample reached it"}
 
 
 BRANCHES = f"""
@@ -128,7 +128,7 @@ def test_branches_in_a_body_are_compared_in_the_steps_in_which_they_run() -> Non
 
 def test_a_branch_in_a_body_that_no_step_takes_is_unchecked() -> None:
     findings, _ = found(looped(BRANCHES), count=2)
-    assert {n.reason for n in findings.unchecked} == {"no sample reached it"}
+    assert {n.reason.words for n in findings.unchecked} == {"no sample reached it"}
     compared = [n.elements for n in findings.nodes if n.op_type == "DynamicQuantizeMatMul"]
     assert compared == [2 * 2 * SIDE]
 
@@ -157,7 +157,9 @@ NESTED = f"""
 
 def test_a_body_in_a_body_is_listed_with_the_reason() -> None:
     findings, _ = found(looped(NESTED))
-    assert {n.reason for n in findings.unchecked} == {"it is in a body inside of another body"}
+    assert {n.reason.words for n in findings.unchecked} == {
+        "it is in a body inside of another body"
+    }
     assert findings.outputs[0].differing == 0
     with pytest.raises(VerificationError, match="inside of another body"):
         findings.check()
@@ -182,6 +184,6 @@ def test_an_early_opset_is_named() -> None:
     made.opset_imports[""] = 12
     feeds = {"x": normal(2, SIDE), "count": np.array(STEPS), "c": np.array(True)}
     findings = cross_check(made, [feeds])
-    assert {n.reason for n in findings.unchecked} == {
+    assert {n.reason.words for n in findings.unchecked} == {
         "it is in the body of a Loop of an opset before 13"
     }

@@ -7,6 +7,7 @@ import pytest
 from onnx import helper
 
 import onnxq
+from onnxq.dynamic.reasons import LacksForm, NoDynamicOperator
 from onnxq.dynamic.requests import nothing_dynamic, nothing_quantized
 from onnxq.errors import ModelError, QConfigError
 from onnxq.observers import NarrowRangeObserver
@@ -116,10 +117,7 @@ def fused(*more: onnx.NodeProto) -> onnx.ModelProto:
     return helper.make_model(graph, opset_imports=opsets, ir_version=10)
 
 
-WHY = (
-    "onnxq has no dynamic form of com.microsoft.FusedMatMul: its constant 'w' stays in float; "
-    "quantize the model before such nodes are fused from MatMul or Gemm"
-)
+WHY = NoDynamicOperator("com.microsoft.FusedMatMul", "w", is_fused=True)
 
 
 def test_a_fused_operator_is_listed_with_the_reason() -> None:
@@ -145,7 +143,7 @@ def test_a_model_of_nothing_else_is_refused_with_the_reason() -> None:
 def test_a_block_size_is_never_ignored() -> None:
     entry = QConfigDynamic(ENTRY.weight, block_size=16)
     _, plan = planned(product(), entry, target="portable")
-    assert plan.quantized["product"].how.endswith("in blocks of 16, computed in float32")
+    assert plan.quantized["product"].how.words.endswith("in blocks of 16, computed in float32")
     recurrent = model(
         [
             helper.make_node("MatMul", ["x", "v"], ["p"], "product"),
@@ -160,8 +158,7 @@ def test_a_block_size_is_never_ignored() -> None:
     )
     _, plan = planned(recurrent, entry)
     assert plan.decisions["gru"] == Float(
-        "this GRU has no form 'blocks', which the qconfig asks for; it has 'integer', 'stored', "
-        "'half'"
+        LacksForm("GRU", "blocks", "", "'integer', 'stored', 'half'")
     )
     with pytest.raises(QConfigError, match="form 'blocks' and float16 weights"):
         planned(product(), QConfigDynamic(float16_dynamic_qconfig.weight, block_size=16))

@@ -114,7 +114,7 @@ def operator(op_type: str, domain: str = "") -> Operator:
 def rule_of(operator: Operator, case: Case) -> Rule:
     """The case's rule, which must not be Float."""
     found = rule(operator, case)
-    assert isinstance(found, Rule), f"{operator.op_type}, {case.name}: {found.reason}"
+    assert isinstance(found, Rule), f"{operator.op_type}, {case.name}: {found.reason.words}"
     return found
 
 

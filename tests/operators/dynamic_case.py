@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 def dynamic_rule_of(operator: Operator, case: Case) -> DynamicRule:
     """The case's dynamic rule, which must not be Float."""
     rule = operator.dynamic_rule(node_of(operator, case))
-    assert isinstance(rule, DynamicRule), f"{operator.op_type}, {case.name}: {rule.reason}"
+    assert isinstance(rule, DynamicRule), f"{operator.op_type}, {case.name}: {rule.reason.words}"
     return rule
 
 

@@ -27,7 +27,7 @@ def test_queries_keys_and_values_are_codes_and_it_computes_in_float() -> None:
 def test_scores_that_are_read_leave_it_in_float() -> None:
     verdict = builder.rule(OP, dataclasses.replace(CASES["plain"], outputs=4))
     assert isinstance(verdict, Float)
-    assert "scores" in verdict.reason
+    assert "scores" in verdict.reason.words
 
 
 def test_lengths_of_keys_leave_it_in_float() -> None:
@@ -35,7 +35,7 @@ def test_lengths_of_keys_leave_it_in_float() -> None:
     inputs = (*case.inputs, None, None, None, np.array([3, 6]))
     verdict = builder.rule(OP, dataclasses.replace(case, inputs=inputs, opset=24))
     assert isinstance(verdict, Float)
-    assert "lengths" in verdict.reason
+    assert "lengths" in verdict.reason.words
 
 
 def test_present_keys_are_the_past_and_what_the_codes_stand_for() -> None:

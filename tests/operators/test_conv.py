@@ -75,7 +75,7 @@ def test_only_depthwise_convolutions_do_not_saturate(
 def test_computed_parameters_stay_float(case: Case, word: str) -> None:
     rule = builder.rule(OP, case)
     assert isinstance(rule, Float)
-    assert word in rule.reason
+    assert word in rule.reason.words
 
 
 def test_four_spatial_axes_stay_float() -> None:

@@ -49,7 +49,7 @@ def test_computed_b_is_an_activation() -> None:
 def test_biases_that_int32_cannot_hold_stay_float(case: Case, word: str) -> None:
     found = rule(case)
     assert isinstance(found, Float)
-    assert word in found.reason
+    assert word in found.reason.words
 
 
 def test_bias_of_a_computed_b_is_float() -> None:

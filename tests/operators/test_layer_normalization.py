@@ -17,7 +17,7 @@ def test_mean_and_deviation_that_are_read_leave_it_in_float() -> None:
     case = dataclasses.replace(CASES["plain"], outputs=3)
     verdict = builder.rule(OP, case)
     assert isinstance(verdict, Float)
-    assert "mean" in verdict.reason
+    assert "mean" in verdict.reason.words
 
 
 def test_constant_rows_give_the_bias() -> None:

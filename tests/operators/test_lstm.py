@@ -15,7 +15,15 @@ from onnxq.dtypes import INT8, UINT8, QDType
 from onnxq.dynamic.dynamic_decision import Objective
 from onnxq.errors import UnsupportedError
 from onnxq.observers import NarrowRangeObserver
-from onnxq.operator import Case, DynamicForm, DynamicNodePlan, DynamicSite, Float, IntegerCall
+from onnxq.operator import (
+    Case,
+    DynamicForm,
+    DynamicNodePlan,
+    DynamicSite,
+    Float,
+    IntegerCall,
+    OperatorLimit,
+)
 from onnxq.operators.dynamic_quantize_lstm import DynamicQuantizeLSTM
 from onnxq.operators.lstm import LSTM
 from onnxq.qconfig import QConfigDynamic
@@ -163,7 +171,9 @@ def test_activations_of_the_c_library_have_no_integer_form() -> None:
 def test_weights_computed_at_run_time_stay_float() -> None:
     case = dataclasses.replace(CASES["plain"], constants=(1,))
     rule = OPERATOR.dynamic_rule(builder.node_of(OPERATOR, case))
-    assert rule == Float("its weights are computed at run time; constant ones are needed")
+    assert rule == Float(
+        OperatorLimit("its weights are computed at run time; constant ones are needed")
+    )
 
 
 def test_an_absent_output_stays_absent_but_is_computed() -> None:

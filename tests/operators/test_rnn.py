@@ -34,4 +34,4 @@ def test_the_body_is_one_product_a_sum_and_the_function() -> None:
 def test_it_has_no_static_form_and_says_so() -> None:
     found = OPERATOR.rule(builder.node_of(OPERATOR, CASES["plain"]))
     assert isinstance(found, Float)
-    assert "dynamic" in found.reason
+    assert "dynamic" in found.reason.words

@@ -4,6 +4,7 @@ import io
 
 from onnxq.checking.bench import Benchmark
 from onnxq.checking.findings import Execution, Fallback
+from onnxq.operator import OperatorLimit
 from onnxq.report import console
 from onnxq.report.detail import Detail, showing
 from onnxq.report.summary import NodeDecision, Summary
@@ -11,8 +12,11 @@ from onnxq.report.summary import NodeDecision, Summary
 EXECUTION = Execution({"QLinearConv": 2}, {"Softmax": 1}, {}, (Fallback("c9", "Conv"),))
 SUMMARY = Summary(
     (
-        *tuple(NodeDecision(f"a[{i}]/b", "Softmax", False, "slow [red]") for i in range(6)),
-        NodeDecision("conv", "Conv", True, "codes in, codes out"),
+        *tuple(
+            NodeDecision(f"a[{i}]/b", "Softmax", False, OperatorLimit("slow [red]"))
+            for i in range(6)
+        ),
+        NodeDecision("conv", "Conv", True, OperatorLimit("codes in, codes out")),
     )
 )
 
@@ -34,7 +38,11 @@ def test_inspection_shows_every_node_literally() -> None:
 
 def test_long_names_are_not_cut_or_broken_in_a_pipe() -> None:
     name = "/model/" + "layer/" * 15 + "Conv"
-    text = printed(console.print_inspection, Summary((NodeDecision(name, "Conv", True, "x"),)), ())
+    text = printed(
+        console.print_inspection,
+        Summary((NodeDecision(name, "Conv", True, OperatorLimit("x")),)),
+        (),
+    )
     assert name in text
 
 

@@ -7,6 +7,7 @@ import pytest
 from onnxq import targets
 from onnxq.checking.bench import Benchmark
 from onnxq.checking.findings import Execution, Fallback
+from onnxq.operator import OperatorLimit
 from onnxq.report import json_values
 from onnxq.report.summary import NodeDecision, Summary
 
@@ -14,7 +15,10 @@ EXECUTION = Execution({"QLinearConv": 2}, {"Softmax": 1}, {"Cast": 1}, (Fallback
 
 
 def test_summary_says_how_or_why() -> None:
-    nodes = (NodeDecision("c", "Conv", True, "codes"), NodeDecision("s", "Softmax", False, "slow"))
+    nodes = (
+        NodeDecision("c", "Conv", True, OperatorLimit("codes")),
+        NodeDecision("s", "Softmax", False, OperatorLimit("slow")),
+    )
     value = json.loads(json_values.to_text(json_values.summary(Summary(nodes))))
     assert value["nodes"][0] == {
         "name": "c",

@@ -3,13 +3,13 @@ from __future__ import annotations
 import onnx_ir as ir
 import pytest
 
-from onnxq.operator import Float, NodeForm
+from onnxq.operator import Float, NodeForm, OperatorLimit
 from onnxq.report.summary import (
+    Alike,
     Count,
     Group,
     Like,
     NodeDecision,
-    Reason,
     Summary,
     summarize_choices,
 )
@@ -18,10 +18,10 @@ from tests.examples import network
 
 SUMMARY = Summary(
     (
-        NodeDecision("c", "Conv", True, "codes in"),
-        NodeDecision("s", "Softmax", False, "slow"),
-        NodeDecision("d", "Conv", False, "rare"),
-        NodeDecision("t", "Softmax", False, "slow"),
+        NodeDecision("c", "Conv", True, OperatorLimit("codes in")),
+        NodeDecision("s", "Softmax", False, OperatorLimit("slow")),
+        NodeDecision("d", "Conv", False, OperatorLimit("rare")),
+        NodeDecision("t", "Softmax", False, OperatorLimit("slow")),
     )
 )
 
@@ -32,43 +32,48 @@ def test_counts_are_per_op_type() -> None:
 
 def test_reasons_are_grouped_with_the_most_frequent_first() -> None:
     assert SUMMARY.reasons == [
-        Reason("Softmax", "slow", ("s", "t")),
-        Reason("Conv", "rare", ("d",)),
+        Alike("Softmax", OperatorLimit("slow"), ("s", "t")),
+        Alike("Conv", OperatorLimit("rare"), ("d",)),
     ]
 
 
 def test_groups_have_one_form_and_reason_each_and_floats_come_last() -> None:
     nodes = (
-        NodeDecision("s", "Softmax", False, "slow"),
-        NodeDecision("t", "Softmax", False, "slow"),
-        NodeDecision("c", "Conv", True, "codes in", form=NodeForm.INTEGER),
+        NodeDecision("s", "Softmax", False, OperatorLimit("slow")),
+        NodeDecision("t", "Softmax", False, OperatorLimit("slow")),
+        NodeDecision("c", "Conv", True, OperatorLimit("codes in"), form=NodeForm.INTEGER),
     )
     assert Summary(nodes).groups == [
-        Group("Conv", NodeForm.INTEGER, "codes in", ("c",)),
-        Group("Softmax", NodeForm.FLOAT, "slow", ("s", "t")),
+        Group("Conv", NodeForm.INTEGER, OperatorLimit("codes in"), ("c",)),
+        Group("Softmax", NodeForm.FLOAT, OperatorLimit("slow"), ("s", "t")),
     ]
 
 
 def test_groups_of_one_form_and_reason_are_told_together_form_by_form() -> None:
     nodes = (
-        NodeDecision("c", "Conv", True, "codes in", form=NodeForm.INTEGER),
-        NodeDecision("m", "MatMul", True, "float out", form=NodeForm.FLOAT_RESULT),
-        NodeDecision("g", "Gemm", True, "float out", form=NodeForm.FLOAT_RESULT),
-        NodeDecision("p", "MatMul", True, "float out", form=NodeForm.FLOAT_RESULT),
-        NodeDecision("d", "Conv", True, "8 bits", form=NodeForm.INTEGER),
-        *(NodeDecision(f"s{i}", "Softmax", False, "slow") for i in range(4)),
+        NodeDecision("c", "Conv", True, OperatorLimit("codes in"), form=NodeForm.INTEGER),
+        NodeDecision("m", "MatMul", True, OperatorLimit("float out"), form=NodeForm.FLOAT_RESULT),
+        NodeDecision("g", "Gemm", True, OperatorLimit("float out"), form=NodeForm.FLOAT_RESULT),
+        NodeDecision("p", "MatMul", True, OperatorLimit("float out"), form=NodeForm.FLOAT_RESULT),
+        NodeDecision("d", "Conv", True, OperatorLimit("8 bits"), form=NodeForm.INTEGER),
+        *(NodeDecision(f"s{i}", "Softmax", False, OperatorLimit("slow")) for i in range(4)),
     )
     assert Summary(nodes).alike == [
-        Like(NodeForm.FLOAT_RESULT, "float out", {"MatMul": 2, "Gemm": 1}, ("m", "p", "g")),
-        Like(NodeForm.INTEGER, "codes in", {"Conv": 1}, ("c",)),
-        Like(NodeForm.INTEGER, "8 bits", {"Conv": 1}, ("d",)),
-        Like(NodeForm.FLOAT, "slow", {"Softmax": 4}, ("s0", "s1", "s2", "s3")),
+        Like(
+            NodeForm.FLOAT_RESULT,
+            OperatorLimit("float out"),
+            {"MatMul": 2, "Gemm": 1},
+            ("m", "p", "g"),
+        ),
+        Like(NodeForm.INTEGER, OperatorLimit("codes in"), {"Conv": 1}, ("c",)),
+        Like(NodeForm.INTEGER, OperatorLimit("8 bits"), {"Conv": 1}, ("d",)),
+        Like(NodeForm.FLOAT, OperatorLimit("slow"), {"Softmax": 4}, ("s0", "s1", "s2", "s3")),
     ]
 
 
 def test_a_node_that_the_data_left_without_numbers_is_float_for_that_reason() -> None:
     prepared = prepare(network())
-    decisions = {**prepared.decisions, "conv1": Float("never observed")}
+    decisions = {**prepared.decisions, "conv1": Float(OperatorLimit("never observed"))}
     summary = summarize_choices(prepared.model, decisions, prepared.choices)
     (found,) = (node for node in summary.nodes if node.name == "conv1")
     assert (found.form, found.words) == (NodeForm.FLOAT, "never observed")

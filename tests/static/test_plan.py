@@ -186,4 +186,4 @@ def test_user_observer_gives_the_activation_qparams() -> None:
 def test_every_node_has_a_decision_and_floats_have_reasons() -> None:
     made, prepared, _ = planned(model())
     assert list(made.decisions) == [node.name for node in prepared.model.graph]
-    assert all(d.reason for d in made.decisions.values() if isinstance(d, Float))
+    assert all(d.reason.words for d in made.decisions.values() if isinstance(d, Float))

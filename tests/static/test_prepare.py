@@ -42,7 +42,7 @@ def recurrent() -> onnx.ModelProto:
 def test_every_node_has_a_decision_in_graph_order() -> None:
     prepared = prepare(network())
     assert list(prepared.decisions) == [node.name for node in prepared.model.graph]
-    floats = {n: d.reason for n, d in prepared.decisions.items() if isinstance(d, Float)}
+    floats = {n: d.reason.words for n, d in prepared.decisions.items() if isinstance(d, Float)}
     assert list(floats) == ["softmax", "pool"]
     assert "of its float speed" in floats["softmax"]
     relu = prepared.decisions["relu1"]

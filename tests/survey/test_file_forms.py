@@ -8,7 +8,7 @@ from onnx import helper
 
 import onnxq
 from onnxq.operator import Float, NodeForm
-from onnxq.static.placing.candidates import LEFT
+from onnxq.operator.reasons import LeftByRequest
 from onnxq.survey.file_forms import SEARCHED, forms_in, planned, shown_by_file
 from tests.examples import as_ir, model
 from tests.survey.pair import pair
@@ -34,9 +34,9 @@ def test_reasons_are_the_plans_where_there_is_one() -> None:
 def test_what_a_search_leaves_in_float_is_not_said_to_be_the_users_wish() -> None:
     made = pair().plan
     name = next(name for name, d in made.decisions.items() if not isinstance(d, Float))
-    left = dataclasses.replace(made, decisions={**made.decisions, name: Float(LEFT)})
+    left = dataclasses.replace(made, decisions={**made.decisions, name: Float(LeftByRequest())})
     assert planned(left, is_searched=True)[name].reason == SEARCHED
-    assert planned(left)[name].reason == LEFT
+    assert planned(left)[name].reason == LeftByRequest().words
 
 
 def test_a_weight_that_is_codes_between_floats_is_dynamic() -> None:

@@ -9,6 +9,7 @@ from onnxq.errors import ModelError, QConfigError
 from onnxq.operator import Float
 from onnxq.qparams.group_spec import BlockSpec, Method
 from onnxq.weights.plan_weights import InBlocks, WeightRequest, plan_weights, rows_of
+from onnxq.weights.reasons import ErrorAboveBudget, Excluded
 from tests.dynamic_models import normal, parsed
 from tests.weights.block_models import canonical
 
@@ -66,7 +67,7 @@ def test_a_head_that_is_the_embedding_too_stays_in_float() -> None:
     assert set(plan.quantized) == {"up"}
     head = plan.decisions["head"]
     assert isinstance(head, Float)
-    assert "the table of 'rows' too" in head.reason
+    assert "the table of 'rows' too" in head.reason.words
 
 
 def test_products_in_bodies_are_planned() -> None:
@@ -81,7 +82,7 @@ def test_products_in_bodies_need_no_data() -> None:
 
 def test_an_excluded_node_stays_in_float() -> None:
     plan = plan_weights(canonical(TWO), WeightRequest(exclude=("ge*",)))
-    assert plan.decisions["gemm"] == Float("it is excluded")
+    assert plan.decisions["gemm"] == Float(Excluded())
 
 
 def test_an_excluded_node_that_is_not_there_is_an_error() -> None:
@@ -97,11 +98,11 @@ def test_a_model_without_products_is_refused() -> None:
 
 def test_other_specs_replace_those_of_single_nodes() -> None:
     plan = plan_weights(canonical(TWO), WeightRequest())
-    mixed = plan.with_specs({"right": BlockSpec(2), "gemm": Float("too sensitive")})
+    mixed = plan.with_specs({"right": BlockSpec(2), "gemm": Float(ErrorAboveBudget())})
     right = mixed.decisions["right"]
     assert isinstance(right, InBlocks)
     assert right.spec.bits == 2
-    assert mixed.decisions["gemm"] == Float("too sensitive")
+    assert mixed.decisions["gemm"] == Float(ErrorAboveBudget())
 
 
 def test_a_product_of_two_constants_stays_float() -> None:

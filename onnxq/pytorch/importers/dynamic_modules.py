@@ -17,6 +17,7 @@ from onnxq.dtypes import INT8
 from onnxq.dynamic.dynamic_decision import Objective, QuantizeDynamic
 from onnxq.dynamic.dynamic_plan import dynamic_plan
 from onnxq.dynamic.dynamic_weights import permuted, unpermuted
+from onnxq.dynamic.reasons import WeightsStored
 from onnxq.dynamic.rewrite_dynamic import rewrite_dynamic
 from onnxq.errors import ModelError
 from onnxq.graph.canonical import canonicalize_module
@@ -81,7 +82,7 @@ def _with_scales(
     if decision.form is DynamicForm.HALF:
         return decision
     weights = tuple(_with_scale(weight, node, dequantized, limit) for weight in decision.weights)
-    how = "int8 weights as torch packed them, activations quantized at run time"
+    how = WeightsStored("int8 weights as torch packed them", "activations quantized at run time")
     return dataclasses.replace(decision, how=how, weights=weights)
 
 

@@ -246,7 +246,7 @@ def _annotated(view: View) -> Annotations:
     tensors = Tensors(view)
     operands = Operands(view, tensors)
     unannotated = [*tensors.annotate(), *operands.annotate(), *tensors.annotate_rows()]
-    floats = {n: d.reason for n, d in view.prepared.decisions.items() if isinstance(d, Float)}
+    floats = {n: d.reason.words for n, d in view.prepared.decisions.items() if isinstance(d, Float)}
     in_blocks, reasons = weights_in_blocks(view)
     trained = {weight.exported for weight in in_blocks}
     floats = {name: reasons.get(name, why) for name, why in floats.items() if name not in trained}

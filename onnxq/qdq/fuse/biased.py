@@ -44,7 +44,7 @@ def judge_biased(node: ir.Node, scales: Scales) -> Fusion | Kept | None:
         view.outputs[0].shape = ir.Shape([flattened.matrix[0], flattened.result[-1]])
     rule = gemm.fused_rule(view)
     if isinstance(rule, Float):
-        return Kept(rule.reason)
+        return Kept(rule.reason.words)
     made = site(node, add, [a, b, bias], gemm, view, rule, scales)
     if isinstance(made, Kept):
         return Kept(f"with the Add behind it, ONNX Runtime makes a Gemm of it: {made.reason}")

@@ -39,7 +39,7 @@ def judge(node: ir.Node, scales: Scales) -> Fusion | Kept | None:
     view = float_view(node, scales)
     rule = operator.fused_rule(view)
     if isinstance(rule, Float):
-        return _kept(node, rule.reason)
+        return _kept(node, rule.reason.words)
     found = site(node, node, list(node.inputs), operator, view, rule, scales)
     return _kept(node, found.reason) if isinstance(found, Kept) else found
 

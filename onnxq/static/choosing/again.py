@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
+    from onnxq.core.reason import Reason
     from onnxq.static.choosing.named_forms import Naming
     from onnxq.static.prepared import Prepared
 
@@ -37,7 +38,7 @@ def chosen_again(prepared: Prepared, naming: Naming) -> Prepared:
     return named_again(prepared, named)
 
 
-def in_float(prepared: Prepared, nodes: Iterable[ir.Node], reason: str) -> Naming:
+def in_float(prepared: Prepared, nodes: Iterable[ir.Node], reason: Reason) -> Naming:
     """FLOAT with that reason, for those of the nodes that nobody named."""
     entries = {node_name(node): open_entry(node, prepared.qconfig) for node in nodes}
     return {

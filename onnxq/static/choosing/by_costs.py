@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from onnxq.static.choosing.again import chosen_again, in_float
 from onnxq.static.choosing.weighing import Weighing, forms_of, in_us
+from onnxq.static.reasons import TooLittleSaved
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -66,9 +67,5 @@ def _without_codes_for_nothing(
     saved = weighing.saved_by_integers(coded)
     if not coded or saved >= LEAST_GAIN * float_ns or LEAST_GAIN * float_ns <= weighing.run_ns:
         return prepared
-    reason = (
-        f"all {len(coded)} nodes that the table of times leaves on codes would change the model's "
-        f"{in_us(float_ns):g} us in float by {in_us(-saved):+g}: too little for what they round "
-        f"(times measured on {costs.target})"
-    )
+    reason = TooLittleSaved(len(coded), in_us(float_ns), in_us(-saved), costs.target)
     return chosen_again(prepared, in_float(prepared, coded, reason))

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
+    from onnxq.core.reason import Reason
     from onnxq.static.choosing.named_forms import Naming
     from onnxq.static.prepared import Prepared
     from onnxq.static.statistics import Statistics
@@ -48,7 +49,7 @@ def by_data(prepared: Prepared, statistics: Statistics) -> Prepared:
     return prepared
 
 
-def _forbidden(prepared: Prepared, reasons: Mapping[str, str]) -> Naming:
+def _forbidden(prepared: Prepared, reasons: Mapping[str, Reason]) -> Naming:
     """Entries for the nodes around unfit tensors, which the user did not name.
 
     Args:

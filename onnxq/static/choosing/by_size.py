@@ -19,8 +19,8 @@ from onnxq.operator.nodes import find_input, tensor_of
 from onnxq.static.choosing.choices import dynamic_entry
 from onnxq.static.choosing.named_forms import NamedForm
 from onnxq.static.choosing.rules import open_entry
-from onnxq.static.placing.candidates import DYNAMICALLY
 from onnxq.static.prepare import named_again
+from onnxq.static.reasons import QuantizedAtRunTime
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -85,7 +85,7 @@ def _storable(prepared: Prepared) -> list[ir.Node]:
 
 def _stays_float(prepared: Prepared, node: ir.Node) -> bool:
     decision = prepared.decisions[node_name(node)]
-    return isinstance(decision, Float) and decision.reason != DYNAMICALLY
+    return isinstance(decision, Float) and not isinstance(decision.reason, QuantizedAtRunTime)
 
 
 def _can_be_stored(prepared: Prepared, node: ir.Node) -> bool:
@@ -107,7 +107,9 @@ def _can_be_stored(prepared: Prepared, node: ir.Node) -> bool:
 def _weights(node: ir.Node) -> list[tuple[ir.Value, DynamicWeight]]:
     """Weights that are float constants and hold numbers."""
     operator = catalog.find(node.op_type, node.domain)
-    rule = Float("") if operator is None else operator.dynamic_rule(node)
+    if operator is None:
+        return []
+    rule = operator.dynamic_rule(node)
     if isinstance(rule, Float):
         return []
     found = [(find_input(node, weight.slot), weight) for weight in rule.weights]

@@ -26,6 +26,7 @@ from onnxq.static.choosing.again import chosen_again, in_float
 from onnxq.static.choosing.weighing import Weighing, in_us, neighbours
 from onnxq.static.noise.unfit import TYPICAL_NOISE, tensor_losses
 from onnxq.static.placing.decision import Quantize
+from onnxq.static.reasons import NoisyStem
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -72,11 +73,8 @@ def by_stems(
         is_worth_it = saved * NOISE_OF_TIME >= noise * float_ns
         if is_worth_it or not weighing.knows(stem.nodes):
             continue
-        reason = (
-            f"codes of {-10 * math.log10(noise):.1f} dB would begin a stream of float sums, and "
-            f"save {in_us(max(saved, 0.0)):g} of the {in_us(float_ns):g} us that the model takes "
-            f"in float (times measured on {costs.target})"
-        )
+        sqnr_db, saved_us = -10 * math.log10(noise), in_us(max(saved, 0.0))
+        reason = NoisyStem(sqnr_db, saved_us, in_us(float_ns), costs.target)
         naming |= in_float(prepared, stem.nodes, reason)
     return chosen_again(prepared, naming) if naming else prepared
 

@@ -19,6 +19,7 @@ from onnxq.operator import NodeForm, Role
 from onnxq.operator.nodes import find_input
 from onnxq.static.choosing.named_forms import NamedForm
 from onnxq.static.choosing.rules import open_entry
+from onnxq.static.reasons import CarriesState
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -47,7 +48,7 @@ def carried(model: ir.Model, asked: QConfigMapping, feedback: Mapping[str, str])
         way = _between(steps, inputs[fed], outputs[output])
         if not any(_role(node) is Role.ELEMENTWISE for node in way):
             continue
-        reason = f"it carries state '{fed}' from batch to batch, where what codes round off adds up"
+        reason = CarriesState(fed)
         for node in way:
             entry = open_entry(node, asked)
             if entry is not None:

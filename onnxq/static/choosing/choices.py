@@ -7,17 +7,27 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Self
 
+from onnxq.core.reason import Reason  # noqa: TC001  # the codec reads annotations at run time
 from onnxq.dtypes import BYTE_BITS
 from onnxq.errors import QConfigError
 from onnxq.graph.walk import node_name, walk
 from onnxq.operator import DynamicForm, Float, NodeForm, Role
+from onnxq.operator.reasons import HowAndWhy
 from onnxq.qconfig import (
     QConfig,
     QConfigDynamic,
     QConfigMapping,
     onnxq_default_dynamic_qconfig,
 )
-from onnxq.static.placing.candidates import DYNAMICALLY
+from onnxq.static.reasons import (
+    FasterProducts,
+    FewerConversions,
+    OneKernel,
+    PartOf,
+    QuantizedAtRunTime,
+    SmallerValues,
+    SmallerWeights,
+)
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -35,12 +45,12 @@ class NodeChoice:
     Attributes:
         op_type: of the node.
         form: that it has.
-        reason: why, in words that a user understands.
+        reason: why.
     """
 
     op_type: str
     form: NodeForm
-    reason: str
+    reason: Reason
 
 
 Choices = Mapping[str, NodeChoice]
@@ -55,7 +65,7 @@ def form_counts(choices: Choices) -> dict[str, int]:
 def choices_of(
     model: ir.Model,
     decisions: Mapping[str, Decision],
-    reasons: Mapping[str, str],
+    reasons: Mapping[str, Reason],
     throughput: Throughput | None,
 ) -> Choices:
     """The choice that each decision is.
@@ -68,16 +78,16 @@ def choices_of(
     """
     nodes = [(node_name(node), node.op_type) for node, _ in walk(model.graph)]
     return {
-        name: _choice(op_type, decisions[name], reasons.get(name, ""), throughput)
+        name: _choice(op_type, decisions[name], reasons.get(name), throughput)
         for name, op_type in nodes
     }
 
 
 def _choice(
-    op_type: str, decision: Decision, reason: str, throughput: Throughput | None
+    op_type: str, decision: Decision, reason: Reason | None, throughput: Throughput | None
 ) -> NodeChoice:
     if isinstance(decision, Float):
-        form = NodeForm.DYNAMIC if decision.reason == DYNAMICALLY else NodeForm.FLOAT
+        form = NodeForm.DYNAMIC if is_dynamic(decision) else NodeForm.FLOAT
         return NodeChoice(op_type, form, reason or decision.reason)
     inner = decision.folded_into is not None
     float_result = decision.rule.role is Role.COMPUTE and not decision.results and not inner
@@ -85,22 +95,26 @@ def _choice(
     return NodeChoice(op_type, form, reason or _why_integers(decision, throughput))
 
 
-def _why_integers(decision: Quantize, throughput: Throughput | None) -> str:
+def is_dynamic(decision: Decision) -> bool:
+    """Whether the node is left to dynamic quantization."""
+    return isinstance(decision, Float) and isinstance(decision.reason, QuantizedAtRunTime)
+
+
+def _why_integers(decision: Quantize, throughput: Throughput | None) -> Reason:
     """How a node runs in integers, with a figure of what that saves."""
-    if decision.folded_into is not None:
-        into = decision.how.partition(" '")[0]  # of its node, without the name
-        return f"{into}: 1 kernel for both"
+    if isinstance(decision.how, PartOf):
+        return OneKernel(decision.how.op_type)
     match decision.rule.role:
         case Role.COMPUTE if throughput is not None:
-            fast, slow = throughput.uint8_int8, throughput.float32
-            return f"{decision.how}: {fast:g} against {slow:g} GMAC/s in float"
+            faster = FasterProducts(throughput.uint8_int8, throughput.float32)
+            return HowAndWhy(decision.how, faster)
         case Role.COMPUTE if decision.rule.weight is not None:
-            return f"{decision.how}: weights of 1 byte in place of 4"
+            return HowAndWhy(decision.how, SmallerWeights())
         case Role.ELEMENTWISE:
             count = len(decision.rule.activations) + len(decision.results)
-            return f"{decision.how}: in float it would need {count} conversions"
+            return HowAndWhy(decision.how, FewerConversions(count))
         case Role.MOVEMENT | Role.CLAMP:
-            return f"{decision.how}: 1 byte per value in place of 4"
+            return HowAndWhy(decision.how, SmallerValues())
     return decision.how
 
 
@@ -148,7 +162,8 @@ def with_dynamic(
     found = dict(choices)
     for name, made in dynamic.items():
         why = choices[name].reason
-        reason = made.how if why == DYNAMICALLY else f"{made.how}: {why}"
+        asked = isinstance(why, QuantizedAtRunTime)
+        reason = made.how if asked else HowAndWhy(made.how, why)
         found[name] = replace(choices[name], form=form_of(made.form), reason=reason)
     for name, left in floats.items():
         found[name] = replace(choices[name], form=NodeForm.FLOAT, reason=left.reason)

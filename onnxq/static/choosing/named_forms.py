@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from onnxq.core.reason import Reason
     from onnxq.qconfig import Entry, QConfigMapping
 
 
@@ -16,11 +17,11 @@ class NamedForm:
 
     Attributes:
         entry: of the node, with the form in it.
-        reason: why, in words that a user understands.
+        reason: why.
     """
 
     entry: Entry
-    reason: str
+    reason: Reason
 
 
 Naming = Mapping[str, NamedForm]
@@ -37,7 +38,7 @@ class NamedForms:
     """
 
     mapping: QConfigMapping
-    reasons: Mapping[str, str] = field(default_factory=dict)
+    reasons: Mapping[str, Reason] = field(default_factory=dict)
 
     def naming(self, more: Naming) -> NamedForms:
         """Forms named so far and more; of a node that was named before, the later one holds."""

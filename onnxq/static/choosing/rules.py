@@ -27,12 +27,22 @@ from onnxq.static.choosing.choices import dynamic_entry
 from onnxq.static.choosing.named_forms import NamedForm, NamedForms
 from onnxq.static.placing.decision import Quantize
 from onnxq.static.placing.placement import place
+from onnxq.static.reasons import (
+    FloatReadersOfResult,
+    LookupForFloats,
+    NobodyReads,
+    NoStaticForm,
+    ProductOfActivations,
+    RepeatedByLoop,
+    SumWithFloat,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     import onnx_ir as ir
 
+    from onnxq.core.reason import Reason
     from onnxq.operator import Rule
     from onnxq.qconfig import QConfig, QConfigMapping
     from onnxq.static.choosing.named_forms import Naming
@@ -40,23 +50,6 @@ if TYPE_CHECKING:
     from onnxq.targets import Target
 
 MEASURED_ON = "x86-vnni"
-# Measured on models/transformer and a small ViT with a convolutional stem (x86-vnni, one thread).
-FLOAT_RESULT = (
-    "float nodes read its result: codes cost a ViT that was measured 5.7 dB and 0.12 of its time"
-)
-TWO_ACTIVATIONS = (
-    "a product of two activations: codes cost a ViT that was measured 4.5 dB and 0.07 of its time"
-)
-SUM_WITH_FLOAT = (
-    "one of its operands is float, and no integer node reads the sum: codes would take 2 "
-    "conversions in place of 1"
-)
-NOBODY_READS = (
-    "no integer node reads what it gives: codes would take 1 conversion, and save at most 1"
-)
-WITHOUT_STATIC_FORM = "no kernel with scales known ahead; an LSTM takes 0.70 of its float time so"
-REPEATED = "a Loop repeats it: static quantization leaves bodies of loops in float"
-TABLE = "a table that float nodes read takes 0.26 of its bytes as int8, with a scale per row"
 
 
 def by_rules(
@@ -107,9 +100,9 @@ def _without_static_form(order: list[tuple[ir.Node, str | None]], asked: QConfig
         if isinstance(operator.dynamic_rule(node), Float):
             continue
         if loop is not None:
-            found[node_name(node)] = NamedForm(dynamic_entry(entry), REPEATED)
+            found[node_name(node)] = NamedForm(dynamic_entry(entry), RepeatedByLoop())
         elif isinstance(operator.rule(node), Float):
-            found[node_name(node)] = NamedForm(dynamic_entry(entry), WITHOUT_STATIC_FORM)
+            found[node_name(node)] = NamedForm(dynamic_entry(entry), NoStaticForm())
     return found
 
 
@@ -126,7 +119,7 @@ def _tables(nodes: list[ir.Node], asked: QConfigMapping, placement: Placement) -
         if isinstance(static, Float) or isinstance(dynamic, Float):
             continue
         if static.role is Role.MOVEMENT and dynamic.forms[0] is DynamicForm.STORED:
-            found[node_name(node)] = NamedForm(dynamic_entry(entry), TABLE)
+            found[node_name(node)] = NamedForm(dynamic_entry(entry), LookupForFloats())
     return found
 
 
@@ -180,20 +173,22 @@ class _Pass:
                 found[node_name(base.node)] = NamedForm(replace(entry, form=lost[0]), lost[1])
         return found
 
-    def _lost(self, base: _Base) -> tuple[NodeForm, str] | None:
+    def _lost(self, base: _Base) -> tuple[NodeForm, Reason] | None:
         """(form, reason) where the rules give it another form; None: it keeps its own."""
         explicit = self.asked.explicit_for_node(node_name(base.node), base.node.op_type)
         if base.rule.role is not Role.COMPUTE:
             return None if explicit else self._useless(base)
         if len(base.varying) > 1 and not explicit:
-            return NodeForm.FLOAT, TWO_ACTIVATIONS
+            return NodeForm.FLOAT, ProductOfActivations()
         needed = base.rule.needs_output or any(
             t in self.by_products or self.saved_ahead.get(t, 0.0) > _saved_by_product(base)
             for t in base.results
         )
-        return None if needed or not base.results else (NodeForm.FLOAT_RESULT, FLOAT_RESULT)
+        return (
+            None if needed or not base.results else (NodeForm.FLOAT_RESULT, FloatReadersOfResult())
+        )
 
-    def _useless(self, base: _Base) -> tuple[NodeForm, str] | None:
+    def _useless(self, base: _Base) -> tuple[NodeForm, Reason] | None:
         """FLOAT, for a node that adds or moves codes for float nodes alone.
 
         A sum of two convolutions stays on codes: in float it would be more accurate, but both
@@ -202,9 +197,9 @@ class _Pass:
         if any(t in self.by_any for t in base.results):
             return None
         if base.rule.role is not Role.ELEMENTWISE:
-            return NodeForm.FLOAT, NOBODY_READS
+            return NodeForm.FLOAT, NobodyReads()
         floats = any(t not in self.from_integers for t in base.varying)
-        return (NodeForm.FLOAT, SUM_WITH_FLOAT) if floats else None
+        return (NodeForm.FLOAT, SumWithFloat()) if floats else None
 
     def _read(self, base: _Base) -> None:
         """Notes which tensors the node reads in codes, directly or for those behind it."""

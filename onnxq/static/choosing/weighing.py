@@ -11,6 +11,7 @@ from onnxq.operator import NodeForm
 from onnxq.ort.layouts import CONVOLUTION
 from onnxq.static.choosing.rules import open_entry
 from onnxq.static.placing.decision import Quantize
+from onnxq.static.reasons import SlowerInIntegers
 from onnxq.times.changed_time import ChangedTime
 from onnxq.times.cut import ALWAYS, NEVER, BinaryChoices
 from onnxq.times.model_time import (
@@ -193,19 +194,16 @@ class Weighing:
     def _form_of(self, node: ir.Node) -> NodeForm:
         return self.forms.get(node_name(node), NodeForm.FLOAT)
 
-    def reason(self, nodes: list[ir.Node]) -> str:
-        """Why they stay in float together; empty where that saves too little to tell.
+    def reason(self, nodes: list[ir.Node]) -> SlowerInIntegers | None:
+        """Why they stay in float together; None where that saves too little to tell.
 
         That is: no more than the table may be wrong by and a run takes with nothing in it.
         """
         saved = -self.saved_by_integers(nodes)
         if saved <= self._error_ns(nodes) + self._base.run:
-            return ""
-        beside = f" with {len(nodes) - 1} beside it" if len(nodes) > 1 else ""
-        return (
-            f"float{beside} saves {in_us(saved):g} of the model's {in_us(self._base.ns):g} us, "
-            f"conversions included (times measured on {self._costs.target})"
-        )
+            return None
+        model_us = in_us(self._base.ns)
+        return SlowerInIntegers(len(nodes) - 1, in_us(saved), model_us, self._costs.target)
 
     def _error_ns(self, nodes: list[ir.Node]) -> float:
         """Error of the difference between both times of these nodes."""

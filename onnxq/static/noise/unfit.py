@@ -26,6 +26,7 @@ from onnxq.operator import Float
 from onnxq.static.noise.error import of_codes
 from onnxq.static.noise.error_paths import Magnifier, magnifiers
 from onnxq.static.planning.activation_qparams import tensor_qparams
+from onnxq.static.reasons import BelowSqnr
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -113,11 +114,11 @@ class Unfit:
 
     Attributes:
         loss: figures.
-        reason: in words, with these figures.
+        reason: why, with these figures.
     """
 
     loss: TensorLoss
-    reason: str
+    reason: BelowSqnr
 
 
 def unfit(
@@ -200,21 +201,18 @@ def _noise(tensor: str, qparams: QParams, statistics: Statistics) -> TensorNoise
     return TensorNoise(None, float(qparams.scale) ** 2 / 12, 0.0, float(codes))
 
 
-def _reason(loss: TensorLoss, budget: Budget, statistics: Statistics) -> str:
+def _reason(loss: TensorLoss, budget: Budget, statistics: Statistics) -> BelowSqnr:
     own = loss.noise.sqnr_db
-    gain_db = 10 * math.log10(budget.total / budget.rest) if budget.rest else math.inf
-    in_all = f"without such tensors, {budget.roundings} roundings lose {gain_db:.1f} dB less"
+    less_db = 10 * math.log10(budget.total / budget.rest) if budget.rest else math.inf
     if (
         loss.magnifier is None
         or loss.behind_db is None
         or (own is not None and own <= loss.behind_db)
     ):
-        return f"tensor '{loss.tensor}' would keep {own:.1f} dB in 8 bits; {in_all}"
-    in_itself = "" if own is None else f" ({own:.1f} dB in itself)"
-    return (
-        f"tensor '{loss.tensor}' would keep {loss.behind_db:.1f} dB behind {loss.magnifier.node} "
-        f"in 8 bits{in_itself}{_channels(loss.magnifier, statistics)}; {in_all}"
-    )
+        return BelowSqnr(loss.tensor, own, None, "", "", budget.roundings, less_db)
+    channels = _channels(loss.magnifier, statistics)
+    behind = loss.magnifier.node
+    return BelowSqnr(loss.tensor, own, loss.behind_db, behind, channels, budget.roundings, less_db)
 
 
 def _channels(magnifier: Magnifier, statistics: Statistics) -> str:

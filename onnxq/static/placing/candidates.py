@@ -13,22 +13,43 @@ from onnxq.dtypes import INT8, UINT8
 from onnxq.graph.walk import node_name, value_name
 from onnxq.operator import Float, Form, NodeForm, Role, Rule
 from onnxq.operator.nodes import find_input
+from onnxq.operator.reasons import (
+    ComputedAtRunTime,
+    LeftByRequest,
+    OperatorLimit,
+    TensorLeftByRequest,
+)
 from onnxq.ort import facts
 from onnxq.ort.version import OLDEST
 from onnxq.qconfig import QConfigDynamic
 from onnxq.static.placing.decision import weight_observer
+from onnxq.static.reasons import (
+    AbsentInput,
+    ConversionsAlone,
+    EmptyConstant,
+    EmptyTensor,
+    InLoopBody,
+    KernelMissing,
+    NoDynamicForm,
+    NoIntegerForm,
+    NoKernelForTypes,
+    NotATensor,
+    NotFloat32,
+    QuantizedAtRunTime,
+    SlowInIntegers,
+    UnknownType,
+    UnlessNamed,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from onnxq.core.reason import Reason
     from onnxq.qconfig import QConfigMapping
     from onnxq.targets import Target
 
 MATRIX = 2  # rank of B where MatMul + Add counts as a biased MatMul
 UNBOUNDED = (float("-inf"), float("inf"))
-DYNAMICALLY = "quantized dynamically"
-LEFT = "the qconfig leaves it in float"
-NO_DYNAMIC_FORM = "has no dynamically quantized form, which the qconfig asks for"
 
 
 @dataclass(slots=True)
@@ -87,17 +108,17 @@ def _judge(
     node: ir.Node, loop: str | None, qconfig: QConfigMapping, target: Target
 ) -> Rule | Float:
     """The rule of a node that can and should run in integers as far as the node alone tells."""
-    label = f"{node.domain}.{node.op_type}" if node.domain else node.op_type
+    label = _label(node)
     if isinstance(qconfig.entry_for_node(node_name(node), node.op_type), QConfigDynamic):
-        return Float(DYNAMICALLY if has_dynamic_form(node) else f"{label} {NO_DYNAMIC_FORM}")
+        return Float(QuantizedAtRunTime() if has_dynamic_form(node) else NoDynamicForm(label))
     if loop is not None:
-        return Float(f"inside the body of {loop}: static quantization leaves loop bodies in float")
+        return Float(InLoopBody(loop))
     operator = catalog.find(node.op_type, node.domain)
     if operator is None:
-        return Float(f"onnxq has no integer form of {label}{_ends(node)}")
+        return Float(NoIntegerForm(label, _floats_around(node)))
     entry = qconfig.for_node(node_name(node), node.op_type)
     if entry is None or entry.form is NodeForm.FLOAT:
-        return Float(LEFT)
+        return Float(LeftByRequest())
     rule = operator.rule(node)
     if isinstance(rule, Float):
         return rule
@@ -109,25 +130,22 @@ def _judge(
     return rule
 
 
-def _why_not_by_default(node: ir.Node, rule: Rule, qconfig: QConfigMapping, target: Target) -> str:
-    """Why it stays float unless the qconfig names it, or the empty string."""
-    label = f"{node.domain}.{node.op_type}" if node.domain else node.op_type
-    ratio = target.slow_in_integers.get(node.op_type)
+def _why_not_by_default(
+    node: ir.Node, rule: Rule, qconfig: QConfigMapping, target: Target
+) -> Reason | None:
+    """Why it stays float unless the qconfig names it, or None."""
     if rule.named_only:
-        reason = rule.named_only
-    elif missing := _missing_kernel(node, rule, qconfig):
-        reason = missing
-    elif rule.form is Form.FLOAT:
-        count = len(_varying(node, rule)) + len(rule.outputs)
-        return (
-            f"no integer kernel in ONNX Runtime: codes would take {conversions(count)}; name it in "
-            "the qconfig to have them anyway"
-        )
-    elif ratio is not None:
-        reason = f"ONNX Runtime runs {label} in integers at {ratio:.2f} of its float speed"
-    else:
-        return ""
-    return f"{reason}; name it in the qconfig to have it in integers anyway"
+        return UnlessNamed(OperatorLimit(rule.named_only))
+    if missing := _missing_kernel(node, rule, qconfig):
+        return UnlessNamed(missing)
+    if rule.form is Form.FLOAT:
+        return ConversionsAlone(len(_varying(node, rule)) + len(rule.outputs))
+    ratio = target.slow_in_integers.get(node.op_type)
+    return None if ratio is None else UnlessNamed(SlowInIntegers(_label(node), ratio))
+
+
+def _label(node: ir.Node) -> str:
+    return f"{node.domain}.{node.op_type}" if node.domain else node.op_type
 
 
 def _varying(node: ir.Node, rule: Rule) -> list[ir.Value]:
@@ -136,88 +154,80 @@ def _varying(node: ir.Node, rule: Rule) -> list[ir.Value]:
     return [v for v in values if v is not None and not v.is_initializer()]
 
 
-def _ends(node: ir.Node) -> str:
-    """How many conversions codes on its floats would take; empty where it has none to convert."""
+def _floats_around(node: ir.Node) -> int:
+    """How many floats it reads and gives that codes would have to be converted from and to."""
     inputs = {v for v in node.inputs if v is not None and not v.is_initializer()}
-    floats = [v for v in (*inputs, *node.outputs) if v.dtype == ir.DataType.FLOAT]
-    return f": codes would take {conversions(len(floats))}" if floats else ""
+    return sum(v.dtype == ir.DataType.FLOAT for v in (*inputs, *node.outputs))
 
 
-def conversions(count: int) -> str:
-    """The count in words."""
-    return "1 conversion" if count == 1 else f"{count or 'no'} conversions"
-
-
-def _why_slots_forbid(node: ir.Node, rule: Rule, qconfig: QConfigMapping) -> str:
-    """Why a tensor of this node cannot be quantized, or the empty string."""
+def _why_slots_forbid(node: ir.Node, rule: Rule, qconfig: QConfigMapping) -> Reason | None:
+    """Why a tensor of this node cannot be quantized, or None."""
     tensors = [node.inputs[slot] for slot in rule.activations if slot < len(node.inputs)]
     tensors += [node.outputs[slot] for slot in rule.outputs if slot < len(node.outputs)]
     for value in tensors:
         if value is None:
-            return "an input that it needs is absent"
+            return AbsentInput()
         if reason := _why_no_floats(value):
             return reason
         if qconfig.for_tensor(value_name(value)) is None:
-            return f"the qconfig leaves tensor '{value.name}' in float"
+            return TensorLeftByRequest(value_name(value))
     weight = None if rule.weight is None else find_input(node, rule.weight.slot)
     bias = None if rule.bias is None else find_input(node, rule.bias)
     for value in (bias, weight):
         if value is not None and qconfig.for_tensor(value_name(value)) is None:
-            return f"the qconfig leaves tensor '{value.name}' in float"
+            return TensorLeftByRequest(value_name(value))
     for what, value in (("weight", weight), ("bias", bias)):
         if value is not None and not value.is_initializer():
-            return f"its {what} '{value.name}' is computed at run time"
+            return ComputedAtRunTime(what, value_name(value))
         if value is not None and _is_empty(value):
-            return f"its {what} '{value.name}' has no element"
-    return ""
+            return EmptyConstant(what, value_name(value))
+    return None
 
 
-def _why_no_floats(value: ir.Value) -> str:
-    """Why the value is not known to be a tensor of float32, or the empty string."""
+def _why_no_floats(value: ir.Value) -> Reason | None:
+    """Why the value is not known to be a tensor of float32, or None."""
     if value.type is None or value.dtype is None:
-        return f"the type of tensor '{value.name}' is not known"
+        return UnknownType(value_name(value))
     if not isinstance(value.type, ir.TensorType):  # it has the dtype of what it holds
-        return f"'{value.name}' is no tensor (it is a sequence or an optional)"
+        return NotATensor(value_name(value))
     if value.dtype != ir.DataType.FLOAT:
-        # without the tensor's name: nodes that compute sizes are one group of the report
-        return f"it computes in {value.dtype.name.lower()}: codes stand for float32"
-    return f"tensor '{value.name}' has no element" if _is_empty(value) else ""
+        return NotFloat32(value.dtype.name.lower())
+    return EmptyTensor(value_name(value)) if _is_empty(value) else None
 
 
 def _is_empty(value: ir.Value) -> bool:
     return value.shape is not None and 0 in value.shape
 
 
-def _why_types_forbid(node: ir.Node, rule: Rule, qconfig: QConfigMapping) -> str:
+def _why_types_forbid(node: ir.Node, rule: Rule, qconfig: QConfigMapping) -> Reason | None:
     """Why an integer form that onnxq writes by itself has no kernels for the types asked for.
 
     The QDQ form of such types runs in float, and what moves data is refused (see check_types).
     """
     entry = qconfig.for_node(node_name(node), node.op_type)
     if rule.form is not Form.CODES or rule.role not in (Role.COMPUTE, Role.ELEMENTWISE):
-        return ""
+        return None
     assert entry is not None, "asked before"
     x = entry.activation_observer().dtype
     # int8 activations are stored as uint8 beside uint8 weights (see stored_types)
     pairs = {(UINT8, UINT8), (UINT8, INT8), (INT8, INT8), (INT8, UINT8)}
     w = INT8 if rule.weight is None else weight_observer(node, rule, qconfig)().dtype
     if (x, w) in pairs:
-        return ""
-    weights = "" if rule.weight is None else f" with {w} weights"
-    return f"its integer form has no kernel for {x} activations{weights}"
+        return None
+    return NoKernelForTypes(str(x), "" if rule.weight is None else str(w))
 
 
-def _missing_kernel(node: ir.Node, rule: Rule, qconfig: QConfigMapping) -> str:
+def _missing_kernel(node: ir.Node, rule: Rule, qconfig: QConfigMapping) -> Reason | None:
     """The kernel that the oldest ONNX Runtime lacks which files are written for, if one."""
     entry = qconfig.for_node(node_name(node), node.op_type)
     if rule.form is not Form.CODES or rule.role not in (Role.MOVEMENT, Role.CLAMP):
-        return ""
+        return None
     assert entry is not None, "asked before"
     x = entry.activation_observer().dtype
     if ir.DataType[x.onnx] not in facts.of(node, OLDEST).lacks:
-        return ""
+        return None
     version = ".".join(map(str, OLDEST))
-    return f"ONNX Runtime {version}, the oldest supported one, has no {node.op_type} on {x}"
+    return KernelMissing(version, node.op_type, str(x))
 
 
 def _only_reader(value: ir.Value) -> ir.Node | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
+from onnxq.core.reason import Reason  # noqa: TC001  # the codec reads annotations at run time
 from onnxq.core.saved import Key
 from onnxq.graph.walk import node_name, value_name
 from onnxq.observers import ObserverSpec
@@ -25,14 +26,14 @@ class Quantize:
 
     Attributes:
         rule: what its operator says of it.
-        how: in words, for people.
+        how: what its integer form is.
         folded_into: the node whose integer kernel carries this one out (a Relu after a Conv), or
             None.
         results: tensors behind this node and what is folded into it that get a QuantizeLinear.
     """
 
     rule: Rule
-    how: Annotated[str, Key("quantize")]
+    how: Annotated[Reason, Key("quantize")]
     folded_into: str | None = None
     results: tuple[str, ...] = ()
 

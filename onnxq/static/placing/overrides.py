@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
+    from onnxq.core.reason import Reason
     from onnxq.qconfig import QConfigMapping
     from onnxq.static.placing.decision import Decision
 
@@ -105,7 +106,7 @@ def unmet_requests(
         decisions: node name -> decision.
         qconfig: its entries of exact names are looked at; a glob may match more than it is for.
     """
-    groups: dict[tuple[str, str], list[str]] = {}
+    groups: dict[tuple[str, Reason], list[str]] = {}
     for node, _ in walk(model.graph):
         name, decision = node_name(node), decisions[node_name(node)]
         asked = name in qconfig.nodes or node.op_type in qconfig.op_types

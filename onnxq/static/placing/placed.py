@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from onnxq.operator import Float
-from onnxq.static.placing.candidates import LEFT
+from onnxq.operator.reasons import LeftByRequest
 from onnxq.static.placing.channel_gains import find_channel_gains
 from onnxq.static.placing.check_types import check_types
 from onnxq.static.placing.groups import groups_of
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
+    from onnxq.core.reason import Reason
     from onnxq.qconfig import QConfigMapping
     from onnxq.static.placing.channel_gains import ChannelGain
     from onnxq.static.placing.decision import Decision
@@ -76,10 +77,14 @@ def placed(
     )
 
 
-def with_reasons(found: Placed, reasons: Mapping[str, str]) -> Placed:
+def with_reasons(found: Placed, reasons: Mapping[str, Reason]) -> Placed:
     """The placement, with these reasons of nodes that the qconfig leaves in float."""
     decisions = {
-        name: Float(reasons[name]) if decision == Float(LEFT) and name in reasons else decision
+        name: Float(reasons[name]) if name in reasons and _is_left(decision) else decision
         for name, decision in found.decisions.items()
     }
     return replace(found, decisions=decisions)
+
+
+def _is_left(decision: Decision) -> bool:
+    return isinstance(decision, Float) and isinstance(decision.reason, LeftByRequest)

@@ -19,16 +19,32 @@ from typing import TYPE_CHECKING
 from onnxq.dtypes import INT8
 from onnxq.graph.walk import node_name, value_name, walk
 from onnxq.operator import Float, Form, NodeForm, Role, Rule
+from onnxq.operator.reasons import NotTried
 from onnxq.qdq.read import dequantizer, one_scale
-from onnxq.static.placing.candidates import UNBOUNDED, Candidate, conversions, find_candidates
+from onnxq.static.placing.candidates import UNBOUNDED, Candidate, find_candidates
 from onnxq.static.placing.decision import Decision, Quantize, weight_limit
-from onnxq.static.placing.unbounded import REASON, readers_of_infinity
+from onnxq.static.placing.unbounded import readers_of_infinity
+from onnxq.static.reasons import (
+    BetterBehind,
+    BoundsOutsideRange,
+    ClampOnCodes,
+    FloatBetweenCodes,
+    InputsInFloat,
+    IntegerKernel,
+    MovesCodes,
+    MovesDataOnly,
+    MovesUnreadData,
+    PartOf,
+    ReadInFloat,
+    ReadsInfinity,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     import onnx_ir as ir
 
+    from onnxq.core.reason import Reason
     from onnxq.qconfig import QConfig, QConfigMapping
     from onnxq.targets import Target
 
@@ -82,14 +98,14 @@ def place(
     order = list(walk(model.graph))
     candidates, floats = find_candidates(order, qconfig, target)
     for node in readers_of_infinity(order, candidates):
-        floats |= {n: Float(REASON) for n in _whole(candidates.pop(node))}
+        floats |= {n: Float(ReadsInfinity()) for n in _whole(candidates.pop(node))}
     for node, candidate in list(candidates.items()):
         if reason := _why_not_in_range(candidate):
             del candidates[node]
             floats[node] = Float(reason)
     placement = Placement()
     for node, _ in order:  # graph order; those of candidates are overwritten below
-        placement.decisions[node_name(node)] = floats.get(node, Float("not decided"))
+        placement.decisions[node_name(node)] = floats.get(node, Float(NotTried()))
     ends = {v for v in model.graph.outputs if v.name in codes_out}
     demand = _demand(order, candidates, ends)
     in_codes = [v for node, _ in order for v in node.outputs if _reach_of_codes(v) is not None]
@@ -160,7 +176,7 @@ def _decide(
 ) -> None:
     node = candidate.node
     asked = qconfig.explicit_for_node(node_name(node), node.op_type)
-    reason = "" if asked else _why_not_worth(candidate, demand, placement)
+    reason = None if asked else _why_not_worth(candidate, demand, placement)
     if reason:
         _leave_float(candidate, reason, placement)
         return
@@ -218,8 +234,8 @@ def _take(
         rule, _how(rule, has_output, chosen, target), None, names
     )
     for folded, folded_rule in candidate.folded:
-        how = f"part of {node.op_type} '{node.name}'"
-        placement.decisions[node_name(folded)] = Quantize(folded_rule, how, node_name(node))
+        part = PartOf(node.op_type, node_name(node))
+        placement.decisions[node_name(folded)] = Quantize(folded_rule, part, node_name(node))
 
 
 def _has_own_grid(candidate: Candidate) -> bool:
@@ -263,74 +279,57 @@ def _read(candidate: Candidate) -> list[ir.Value]:
     return [v for slot in candidate.rule.activations if (v := node.inputs[slot]) is not None]
 
 
-def _why_not_worth(candidate: Candidate, demand: _Demand, placement: Placement) -> str:
-    """Why the integer form would cost more conversions than it saves, or the empty string."""
+def _why_not_worth(candidate: Candidate, demand: _Demand, placement: Placement) -> Reason | None:
+    """Why the integer form would cost more conversions than it saves, or None."""
     varying = [v for v in _read(candidate) if not v.is_initializer()]
     arrive = [value_name(v) in placement.from_integers for v in varying]
-    counted = _conversions(arrive, candidate)
+    # around the node in integers, whose readers are float, and in float
+    needed, saved = arrive.count(False) + len(candidate.results), sum(arrive)
     if candidate.rule.role is Role.ELEMENTWISE and not any(arrive):
-        return f"its inputs are float: integers would take {counted}"
+        return InputsInFloat(needed, saved)
     if _is_idle(candidate, demand):
-        return (
-            f"no integer node reads its result: codes would round it once more, and take {counted}"
-        )
+        return ReadInFloat(needed, saved)
     if candidate.rule.role in (Role.MOVEMENT, Role.CLAMP):
         early = candidate.rule.role is Role.CLAMP or candidate.rule.shrinks
         if early and not any(value_name(v) in placement.quantized for v in varying):
-            return "its input is float: the 1 conversion is better and faster behind it"
+            return BetterBehind()
         if any(v in demand.by_compute for v in candidate.results):
-            return ""
+            return None
         if not (arrive and all(arrive)):
-            return f"it only moves data, and neither side of it is in integers: {counted}"
+            return MovesDataOnly(needed, saved)
         if candidate.results and not any(v in demand.by_any for v in candidate.results):
-            return f"it only moves data that no integer node reads: codes would take {counted}"
-    return ""
+            return MovesUnreadData(needed, saved)
+    return None
 
 
-def _conversions(arrive: list[bool], candidate: Candidate) -> str:
-    """Conversions around the node in integers, whose readers are float, and in float.
-
-    Args:
-        arrive: of each activation, whether it comes in codes.
-        candidate: the node.
-    """
-    in_integers = arrive.count(False) + len(candidate.results)
-    return f"{conversions(in_integers)} in place of {sum(arrive) or 'none'}"
-
-
-def _why_not_in_range(candidate: Candidate) -> str:
-    """Why the codes of its input cannot hold its bounds, or the empty string.
+def _why_not_in_range(candidate: Candidate) -> Reason | None:
+    """Why the codes of its input cannot hold its bounds, or None.
 
     Folded into the node before it, a Clip bounds what is observed; on its own, it reads codes whose
     range holds the data and 0, but need not reach its bounds.
     """
     if candidate.rule.clamp is None:
-        return ""
+        return None
     low, high = candidate.rule.clamp
-    if low <= 0 <= high:
-        return ""
-    return f"its bounds {low:g} and {high:g} may both lie outside the range of its input"
+    return None if low <= 0 <= high else BoundsOutsideRange(low, high)
 
 
-def _how(rule: Rule, has_output: bool, chosen: QConfig, target: Target) -> str:
-    """In words, what the integer form of a node is."""
+def _how(rule: Rule, has_output: bool, chosen: QConfig, target: Target) -> Reason:
+    """The integer form of a node."""
     if rule.role is Role.CLAMP:
-        return "bounds on the codes"
+        return ClampOnCodes()
     if rule.form is Form.FLOAT:
-        return "computed in float32, codes in and out"
+        return FloatBetweenCodes()
     if rule.shares_qparams:
-        return "moves codes, qparams shared"
-    parts = ["codes in"]
-    if rule.weight is not None:
-        limit = weight_limit(rule, target)
-        dtype = chosen.weight_observer().dtype
-        within = f" within +-{limit}" if dtype == INT8 else ""
-        parts.append(f"{dtype} weight{within}")
-    parts.append("codes out" if has_output else "float32 out")
-    return ", ".join(parts)
+        return MovesCodes()
+    if rule.weight is None:
+        return IntegerKernel("", None, has_output)
+    dtype = chosen.weight_observer().dtype
+    within = weight_limit(rule, target) if dtype == INT8 else None
+    return IntegerKernel(str(dtype), within, has_output)
 
 
-def _leave_float(candidate: Candidate, reason: str, placement: Placement) -> None:
+def _leave_float(candidate: Candidate, reason: Reason, placement: Placement) -> None:
     for node in _whole(candidate):
         placement.decisions[node_name(node)] = Float(reason)
 

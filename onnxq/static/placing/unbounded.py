@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from onnxq import catalog
-from onnxq.operator import Float, Role
+from onnxq.operator import Float, InfiniteOperand, Role
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -13,11 +13,6 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from onnxq.static.placing.candidates import Candidate
-
-REASON = (
-    "it reads numbers that stand for infinity, which a constant put in before it: "
-    "no scale can hold them beside the data"
-)
 
 
 def readers_of_infinity(
@@ -51,4 +46,4 @@ def _puts_in_infinity(node: ir.Node) -> bool:
     """Whether a constant operand is why the node's own rule leaves it float."""
     operator = catalog.find(node.op_type, node.domain)
     verdict = None if operator is None else operator.rule(node)
-    return isinstance(verdict, Float) and verdict.unbounded
+    return isinstance(verdict, Float) and isinstance(verdict.reason, InfiniteOperand)

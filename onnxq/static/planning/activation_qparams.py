@@ -17,12 +17,14 @@ from onnxq.qparams import MIN_SCALE, QParams, per_tensor, stored_as
 from onnxq.static.noise.curves_behind import curves_behind
 from onnxq.static.placing.groups import as_observed, with_stand_ins
 from onnxq.static.planning.ahead_of_curves import with_curves
+from onnxq.static.reasons import NeverObserved, NoScaleComputed, TensorNotFinite
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     import onnx_ir as ir
 
+    from onnxq.core.reason import Reason
     from onnxq.dtypes import QDType
     from onnxq.observers import Observer
     from onnxq.static.placing.groups import TensorGroup
@@ -34,7 +36,7 @@ NEARLY_ALL = 0.95  # share of the codes in use, from which on the others are not
 
 def tensor_qparams(
     prepared: Prepared, statistics: Statistics
-) -> tuple[dict[str, QParams], dict[str, str], list[str]]:
+) -> tuple[dict[str, QParams], dict[str, Reason], list[str]]:
     """(tensor -> qparams, tensor -> why it has none, notes).
 
     Args:
@@ -46,7 +48,7 @@ def tensor_qparams(
         ModelError: a constant holds NaN or Inf.
     """
     tensors: dict[str, QParams] = {}
-    unseen: dict[str, str] = {}
+    unseen: dict[str, Reason] = {}
     notes: list[str] = []
     constants = {
         name: value
@@ -108,23 +110,20 @@ def _interval(
 
 def _why_unknown(
     group: TensorGroup, statistics: Statistics, bounds: Mapping[str, tuple[float, float]]
-) -> str:
-    """Why the group has no qparams, or the empty string."""
+) -> Reason | None:
+    """Why the group has no qparams, or None."""
     tensor = group.members[0]
     if group.observer.name == NoopObserver.__name__:
-        return (
-            f"the qconfig gives tensor '{tensor}' {group.observer}, which computes no scale for "
-            "activations"
-        )
+        return NoScaleComputed(tensor, str(group.observer))
     for source in group.observed:
         if source in statistics.not_finite:
-            return f"tensor '{source}' is not finite: {statistics.not_finite[source]}"
+            return TensorNotFinite(source, str(statistics.not_finite[source]))
     known = group.range is not None or group.constants or bounds.keys() & set(group.observed)
     if known or any(statistics.counts.get(source, 0) for source in group.observed):
-        return ""
+        return None
     for source in group.observed:
         statistics.observer(source, group.observer)  # statistics that lack it are an error
-    return f"tensor '{tensor}' was never observed: no sample reached it"
+    return NeverObserved(tensor)
 
 
 def _merged(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from onnxq import catalog
 from onnxq.graph.walk import attribute_values, node_name, value_name, walk
-from onnxq.operator import Call, Float, NodePlan
+from onnxq.operator import Call, Float, NodePlan, OperatorLimit
 from onnxq.operator.nodes import input_at
 from onnxq.static.placing.decision import Quantize
 
@@ -15,13 +15,14 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
+    from onnxq.core.reason import Reason
     from onnxq.qparams import QParams
     from onnxq.static.placing.decision import Decision
     from onnxq.static.prepared import Prepared
 
 
 def demoted(
-    prepared: Prepared, unseen: Mapping[str, str], tensors: Mapping[str, QParams]
+    prepared: Prepared, unseen: Mapping[str, Reason], tensors: Mapping[str, QParams]
 ) -> dict[str, Decision]:
     """The decisions; nodes with a tensor that has no qparams, or unfit ones, are in float.
 
@@ -52,16 +53,19 @@ def demoted(
     return decisions
 
 
-def _misfit(node: ir.Node, decision: Quantize, tensors: Mapping[str, QParams]) -> str:
-    """Why ONNX Runtime does not run the node with these qparams, or the empty string."""
+def _misfit(
+    node: ir.Node, decision: Quantize, tensors: Mapping[str, QParams]
+) -> OperatorLimit | None:
+    """Why ONNX Runtime does not run the node with these qparams, or None."""
     operator = catalog.find(node.op_type, node.domain)
     rule = decision.rule
     if operator is None or decision.folded_into or len(decision.results) < len(rule.outputs):
-        return ""
+        return None
     inputs = {slot: tensors[value_name(input_at(node, slot))] for slot in rule.activations}
     outputs = dict(zip(rule.outputs, (tensors[t] for t in decision.results), strict=True))
     plan = NodePlan(
         tuple(inputs.get(slot) for slot in range(len(node.inputs))),
         tuple(outputs.get(slot) for slot in range(len(node.outputs))),
     )
-    return operator.misfit(Call(node.op_type, (), plan, attributes=attribute_values(node)))
+    said = operator.misfit(Call(node.op_type, (), plan, attributes=attribute_values(node)))
+    return OperatorLimit(said) if said else None

@@ -40,7 +40,7 @@ def operators(model: object) -> dict[str, list[str]]:
         decision = prepared.decisions[node.name or ""]
         reasons = found.setdefault(node.op_type, [])
         if isinstance(decision, Float):
-            reasons.append(decision.reason)
+            reasons.append(decision.reason.words)
     return found
 
 

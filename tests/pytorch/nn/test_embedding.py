@@ -96,7 +96,7 @@ def test_a_table_that_only_float_nodes_read_is_no_static_node_unless_named() -> 
     model = export(Words(), IDS)
     (decision,) = prepare(model, ALL_INTEGERS).decisions.values()
     assert isinstance(decision, Float)
-    assert "neither side of it is in integers" in decision.reason
+    assert "neither side of it is in integers" in decision.reason.words
     integer = quantize(model, [{"ids": IDS.numpy()}], qconfig=ASKED)
     assert "table.weight" not in integer.graph.initializers
     assert sqnr_db(outputs(model), outputs(integer)) > 35
@@ -106,7 +106,7 @@ def test_a_table_that_only_float_nodes_read_is_no_static_node_unless_named() -> 
 def test_a_bag_is_a_loop_whose_table_is_no_static_node_with_the_reason(mode: str) -> None:
     model = export(Bag(mode), IDS)
     reasons = {
-        decision.reason
+        decision.reason.words
         for decision in prepare(model, ALL_INTEGERS).decisions.values()
         if isinstance(decision, Float)
     }

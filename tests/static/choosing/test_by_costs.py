@@ -45,7 +45,7 @@ def test_integers_that_take_longer_with_their_conversions_stay_float(
 ) -> None:
     found = by_costs(prepared, sizes, table(prepared, 1e4, 2e4))
     assert forms(found) == {NodeForm.FLOAT}
-    reasons = {choice.reason for choice in found.choices.values()}
+    reasons = {choice.reason.words for choice in found.choices.values()}
     assert any("us, conversions included (times measured on x86-vnni)" in r for r in reasons)
 
 
@@ -76,7 +76,7 @@ def test_codes_that_save_too_little_all_together_are_given_up(
 ) -> None:
     found = by_costs(prepared, sizes, table(prepared, 1e5, 0.99e5, change_ns=1.0))
     assert NodeForm.INTEGER not in forms(found)
-    assert any("too little for what they round" in c.reason for c in found.choices.values())
+    assert any("too little for what they round" in c.reason.words for c in found.choices.values())
 
 
 def test_small_models_keep_their_codes(prepared: Prepared, sizes: Mapping[str, Sizes]) -> None:

@@ -30,7 +30,7 @@ def test_what_makes_the_logarithm_of_a_spectrum_stays_float_with_figures() -> No
     front = ("stft", "split", "square_re", "square_im", "power", "floored", "log")
     assert {forms(made)[name] for name in front} == {NodeForm.FLOAT}
     assert {forms(made)[name] for name in ("first", "second")} == {NodeForm.INTEGER}
-    reasons = {choice.reason for choice in made.choices.values()}
+    reasons = {choice.reason.words for choice in made.choices.values()}
     assert any("dB behind Log 'log' in 8 bits" in reason for reason in reasons)
     decision = made.decisions["stft"]
     assert isinstance(decision, Float)

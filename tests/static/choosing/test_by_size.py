@@ -53,7 +53,7 @@ def test_size_stores_the_weights_of_float_nodes_and_keeps_their_reasons() -> Non
     assert forms(small)["head"] == forms(fast)["head"]
     why = fast.choices["first"].reason
     stored = "int8 weights within +-127 in the file, computed in float32"
-    assert small.choices["first"].reason == f"{stored}: {why}"
+    assert small.choices["first"].reason.words == f"{stored}: {why}"
 
 
 def test_speed_says_what_size_would_save() -> None:

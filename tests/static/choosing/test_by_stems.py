@@ -54,7 +54,7 @@ def test_the_reason_has_the_error_and_both_times() -> None:
     prepared = onnxq.prepare(patches(), None, "x86-vnni")
     statistics = onnxq.calibrate(prepared, {"x": images(8)}, threads=1)
     found = chosen(prepared, statistics, table(prepared, 1e5, 9e4, change_ns=1.0))
-    reason = found.choices["cut"].reason
+    reason = found.choices["cut"].reason.words
     assert " dB would begin a stream of float sums, and save " in reason
     assert "measured on x86-vnni" in reason
 

@@ -91,7 +91,7 @@ def test_a_branch_carries_state_too() -> None:
 
 def test_the_reason_names_the_state() -> None:
     prepared = onnxq.prepare(cell(), target="x86-vnni", feedback={"new": "state"})
-    assert "carries state 'state' from batch to batch" in prepared.choices["cell"].reason
+    assert "carries state 'state' from batch to batch" in prepared.choices["cell"].reason.words
 
 
 @pytest.mark.parametrize("body", [CELL, PRODUCT, CACHE])
@@ -100,15 +100,15 @@ def test_without_feedback_or_with_products_or_copies_alone_nothing_is_carried(
 ) -> None:
     feedback = None if body is CELL else {"new": "state"}
     prepared = onnxq.prepare(cell(body), target="x86-vnni", feedback=feedback)
-    assert not any("carries state" in choice.reason for choice in prepared.choices.values())
+    assert not any("carries state" in choice.reason.words for choice in prepared.choices.values())
 
 
 def test_what_the_user_names_and_all_integers_are_left_alone() -> None:
     named = default_qconfig_mapping().with_overrides(["op:Mul=default"])
     prepared = onnxq.prepare(cell(), named, "x86-vnni", feedback={"new": "state"})
-    assert "carries state" not in prepared.choices["keep"].reason
+    assert "carries state" not in prepared.choices["keep"].reason.words
     prepared = onnxq.prepare(cell(), ALL_INTEGERS, "x86-vnni", feedback={"new": "state"})
-    assert "carries state" not in prepared.choices["cell"].reason
+    assert "carries state" not in prepared.choices["cell"].reason.words
 
 
 def test_the_saved_forms_give_the_same_file_again() -> None:

@@ -66,7 +66,7 @@ def test_what_a_loop_repeats_is_dynamic() -> None:
 @pytest.mark.parametrize("target", ["portable", "x86-vnni"])
 def test_every_choice_has_a_reason_with_a_figure(target: str) -> None:
     for made in (encoder_block(), perceptron(), embedded("LSTM"), network()):
-        reasons = [choice.reason for choice in prepare(made, None, target).choices.values()]
+        reasons = [choice.reason.words for choice in prepare(made, None, target).choices.values()]
         assert [r for r in reasons if not re.search(r"(?<![a-z-])\d", r)] == []
 
 

@@ -51,7 +51,7 @@ def found(
     assert all(isinstance(reason, Float) for reason in floats.values())
     return (
         {node.op_type: candidate for node, candidate in candidates.items()},
-        {node.op_type: verdict.reason for node, verdict in floats.items()},
+        {node.op_type: verdict.reason.words for node, verdict in floats.items()},
     )
 
 

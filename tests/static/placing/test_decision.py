@@ -8,7 +8,9 @@ import pytest
 from onnxq.core.saved import plain, read
 from onnxq.graph.walk import bodies, walk
 from onnxq.operator import Float, Form, Role, Rule, WeightSlot
+from onnxq.operator.reasons import LeftByRequest
 from onnxq.static.placing.decision import Decision, Quantize
+from onnxq.static.reasons import IntegerKernel, MovesCodes, PartOf
 
 NESTED = """<ir_version: 10, opset_import: ["" : 21]>
 g (bool k, int64 n, float[2] x) => (float[2] y, float[2] z) {
@@ -22,11 +24,11 @@ g (bool k, int64 n, float[2] x) => (float[2] y, float[2] z) {
 
 RULE = Rule(Role.COMPUTE, (0,), weight=WeightSlot(1, 0), bias=2)
 DECISIONS = [
-    Float("the qconfig leaves it in float"),
-    Quantize(RULE, "integer kernel", None, ("y",)),
-    Quantize(Rule(Role.CLAMP, (0,), clamp=(0.0, 6.0)), "in the codes", "conv", ()),
-    Quantize(Rule(Role.MOVEMENT, (0, 1), form=Form.CODES, shares_qparams=True), "copies", None),
-    Quantize(Rule(Role.CLAMP, (0,), clamp=(0.0, float("inf"))), "in the codes", "conv", ()),
+    Float(LeftByRequest()),
+    Quantize(RULE, IntegerKernel("int8", 64, True), None, ("y",)),
+    Quantize(Rule(Role.CLAMP, (0,), clamp=(0.0, 6.0)), PartOf("Conv", "conv"), "conv", ()),
+    Quantize(Rule(Role.MOVEMENT, (0, 1), form=Form.CODES, shares_qparams=True), MovesCodes(), None),
+    Quantize(Rule(Role.CLAMP, (0,), clamp=(0.0, float("inf"))), PartOf("Conv", "conv"), "conv", ()),
 ]
 
 

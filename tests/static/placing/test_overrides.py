@@ -10,6 +10,7 @@ from onnx import helper
 from onnxq.errors import QConfigError
 from onnxq.observers import MinMaxObserver, ObserverSpec
 from onnxq.operator import Float, NodeForm
+from onnxq.operator.reasons import TensorLeftByRequest
 from onnxq.qconfig import QConfigMapping, onnxq_default_qconfig
 from onnxq.qparams import PerTensor
 from onnxq.static.calibrate import calibrate
@@ -44,7 +45,7 @@ def prepared(tensors: dict[str, ObserverSpec | None]) -> Prepared:
 @pytest.mark.parametrize("name", ["w", "b", "c", "x"])
 def test_null_leaves_the_node_of_the_tensor_in_float(name: str) -> None:
     decision = prepared({name: None}).decisions["conv"]
-    assert decision == Float(f"the qconfig leaves tensor '{name}' in float")
+    assert decision == Float(TensorLeftByRequest(name))
 
 
 def test_an_observer_named_for_a_weight_observes_it() -> None:

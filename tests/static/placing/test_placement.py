@@ -19,6 +19,7 @@ from onnxq.qconfig import (
 )
 from onnxq.static.placing.decision import Quantize
 from onnxq.static.placing.placement import Placement, place
+from onnxq.static.reasons import NotFloat32
 
 W = "float[4,4,1,1] w, float[4] b"
 
@@ -185,7 +186,7 @@ def test_loop_bodies_stay_float_with_that_reason() -> None:
     placement = place(model, default_qconfig_mapping(), targets.find("portable"))
     decision = placement.decisions["inner"]
     assert isinstance(decision, Float)
-    assert "Loop 'loop'" in decision.reason
+    assert "Loop 'loop'" in decision.reason.words
 
 
 def test_int64_add_is_float_with_its_type_as_reason() -> None:
@@ -194,7 +195,7 @@ def test_int64_add_is_float_with_its_type_as_reason() -> None:
     )
     model.graph.node(0).name = "sum"
     decision = place(model, default_qconfig_mapping(), targets.find("portable")).decisions["sum"]
-    assert decision == Float("it computes in int64: codes stand for float32")
+    assert decision == Float(NotFloat32("int64"))
 
 
 def test_qconfig_none_leaves_one_node_float_and_its_neighbours_in_integers() -> None:
@@ -233,7 +234,7 @@ def test_description_names_the_type_of_the_weight(weight: ObserverSpec, words: s
     placement = placed("y = Conv(x, w)", default_qconfig_mapping().set_global(qconfig))
     decision = placement.decisions["n0_Conv"]
     assert isinstance(decision, Quantize)
-    assert words in decision.how
+    assert words in decision.how.words
 
 
 @pytest.mark.parametrize("bounds", ["six, seven", "minus, minus"])
@@ -296,7 +297,7 @@ def test_conv_with_weight_computed_at_run_time_says_so(op: str) -> None:
     decision = list(placement.decisions.values())[1]
     if op.startswith("Conv"):
         assert isinstance(decision, Float)
-        assert "run time" in decision.reason
+        assert "run time" in decision.reason.words
     else:  # two activations
         assert isinstance(decision, Quantize)
 

@@ -19,7 +19,7 @@ from onnxq.observers import (
     Observer,
     ObserverSpec,
 )
-from onnxq.operator import Float
+from onnxq.operator import Float, OperatorLimit
 from onnxq.qconfig import (
     QConfig,
     QConfigMapping,
@@ -103,7 +103,7 @@ def test_a_bounded_tensor_whose_node_became_float_has_its_bounds() -> None:
     statistics = calibrate(prepared, {"x": images(2)})
     assert "t" not in statistics.observers
     node = next(n for n in prepared.model.graph if n.name == "tanh")
-    later = chosen_again(prepared, in_float(prepared, [node], "its times"))
+    later = chosen_again(prepared, in_float(prepared, [node], OperatorLimit("its times")))
     assert isinstance(later.decisions["tanh"], Float)
     found = plan(later, statistics).tensors["t"]
     np.testing.assert_allclose(found.scale, 2 / 255, rtol=5e-3)
@@ -113,8 +113,8 @@ def test_a_noop_observer_leaves_float_and_is_the_reason() -> None:
     _, made = planned(convs(), NoopObserver.with_args())
     for decision in made.decisions.values():
         assert isinstance(decision, Float)
-        assert "NoopObserver" in decision.reason
-        assert "never observed" not in decision.reason
+        assert "NoopObserver" in decision.reason.words
+        assert "never observed" not in decision.reason.words
 
 
 def small() -> onnx.ModelProto:

@@ -4,6 +4,7 @@ from onnxq.operator import Float
 from onnxq.static.placing.decision import Quantize
 from onnxq.static.planning.demotion import demoted
 from onnxq.static.prepare import prepare
+from onnxq.static.reasons import NeverObserved
 from tests.static.planned import model, planned
 
 
@@ -13,8 +14,9 @@ def test_a_node_whose_tensor_has_no_numbers_is_float_with_those_folded_into_it()
     folded = prepared.decisions[relu]
     assert isinstance(folded, Quantize)
     assert folded.folded_into == conv
-    left = demoted(prepared, {"x": "no sample reached it"}, {})
-    assert left == {conv: Float("no sample reached it"), relu: Float("no sample reached it")}
+    reason = NeverObserved("x")
+    left = demoted(prepared, {"x": reason}, {})
+    assert left == {conv: Float(reason), relu: Float(reason)}
 
 
 def test_nodes_with_all_their_numbers_keep_their_decisions() -> None:

@@ -1,0 +1,66 @@
+"""Reasons as values: a type, fields, and words for people.
+
+    @dataclass(frozen=True)
+    class SlowInIntegers(Reason):
+        WORDS = "ONNX Runtime runs {label} in integers at {ratio:.2f} of its float speed"
+        label: str
+        ratio: float
+
+Code asks for the type of a reason and for its fields. Nobody compares, cuts or searches its words:
+tests/core/test_reason.py looks for that in all of the package.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, ClassVar, Self
+
+from onnxq.core.saved import plain_fields, record
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_kinds: dict[str, type[Reason]] = {}
+"""Name of a kind -> kind, of all whose modules are imported: what reads them back imports them."""
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Base of all reasons: a frozen dataclass, equal to another of its type with equal fields.
+
+    Attributes:
+        WORDS: template of `words`, with the fields' names in braces.
+    """
+
+    WORDS: ClassVar[str] = ""
+
+    def __init_subclass__(cls) -> None:
+        _kinds[cls.__name__] = cls
+
+    @property
+    def words(self) -> str:
+        """The reason as a user reads it."""
+        return self.WORDS.format_map(
+            {field.name: getattr(self, field.name) for field in fields(self)}
+        )
+
+    def __str__(self) -> str:
+        return self.words
+
+    def to_dict(self) -> dict[str, object]:
+        """{"kind": name of the type, "words": for people, and the fields}."""
+        return {"kind": type(self).__name__, "words": self.words, **plain_fields(self)}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, object]) -> Self:
+        """The reason that `to_dict` wrote.
+
+        Raises:
+            LookupError: no such kind is known.
+            TypeError: it is no kind of this class.
+        """
+        kind = _kinds[str(data["kind"])]
+        found = record(kind, {k: v for k, v in data.items() if k not in ("kind", "words")})
+        if not isinstance(found, cls):
+            raise TypeError(f"{kind.__name__} is no {cls.__name__}")
+        return found
