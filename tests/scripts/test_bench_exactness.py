@@ -10,6 +10,7 @@ from onnxq.operator import Call, Float, Rule
 from onnxq.operators.relu import Relu
 from scripts import _trials, bench_exactness
 from scripts.bench_exactness import Row, main, rows_of
+from tests.this_machine import adds_exactly
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -23,6 +24,7 @@ def few_scales(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_trials, "GRID", _trials.GRID[:1])
 
 
+@adds_exactly
 def test_a_float_operator_has_a_row_per_pair_of_types() -> None:
     conv = catalog.find("Conv")
     assert conv is not None
@@ -31,6 +33,7 @@ def test_a_float_operator_has_a_row_per_pair_of_types() -> None:
     assert all(row.good and row.elements >= 1000 and not row.mismatches for row in rows)
 
 
+@adds_exactly
 def test_an_operator_on_codes_runs_in_its_domain() -> None:
     conv = catalog.find_integer("QLinearConv", "com.microsoft")
     assert conv is not None

@@ -18,6 +18,7 @@ from onnxq.static.plan import Plan, plan
 from onnxq.static.prepare import prepare
 from onnxq.static.rewrite import rewrite
 from onnxq.survey.verified import verify
+from tests.this_machine import TARGET
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -62,7 +63,7 @@ def batches() -> list[dict[str, npt.NDArray[np.float32]]]:
 
 
 def quantized(source: ir.Model, qconfig: QConfigMapping | None = None) -> tuple[ir.Model, Plan]:
-    prepared = prepare(source, qconfig, "x86-vnni")
+    prepared = prepare(source, qconfig, TARGET)
     made = plan(prepared, calibrate(prepared, batches()))
     return rewrite(prepared, made), made
 
@@ -88,7 +89,7 @@ def test_imbalanced_channels_cost_no_accuracy() -> None:
 
 
 def test_no_weight_code_changes() -> None:
-    prepared = prepare(model(), None, "x86-vnni")
+    prepared = prepare(model(), None, TARGET)
     made = plan(prepared, calibrate(prepared, batches()))
     weights = rewrite(prepared, made).graph.initializers
     plain = default_qconfig_mapping().set_tensor("r", MinMaxObserver.with_args())
