@@ -352,7 +352,7 @@ def test_blocks_between_static_nodes_run_as_blocks(
     mapping = QConfigMapping(onnxq_default_qconfig)
     mapping = mapping.set_node("n1", QConfigDynamic(SYMMETRIC, DynamicForm.BLOCKS))
     feeds = {"x": normal(4, *sizes[1:])}  # type: ignore[arg-type]
-    mixed = onnxq.quantize(model, feeds, qconfig=mapping, target="x86-vnni")
+    mixed = onnxq.quantize(model, feeds, qconfig=mapping, target=this_machine.TARGET)
     assert "MatMulNBits" in optimized_ops(mixed, tmp_path)
     (wanted,) = builder.session(model).run(None, feeds)
     (got,) = this_machine.run_exactly(mixed, dict(feeds))
