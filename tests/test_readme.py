@@ -13,6 +13,7 @@ import pytest
 from scripts._pages.given import put
 from scripts._pages.page import ROOT, Page
 from scripts._pages.session import run
+from tests.this_machine import adds_exactly
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,6 +23,7 @@ MOST_LINES = 130
 README = Page.read(ROOT / "README.md")
 
 
+@adds_exactly  # its file is for x86-vnni
 @pytest.mark.oracle  # needs torch for the export
 def test_the_python_prints_what_stands_there(tmp_path: Path) -> None:
     without_console = re.sub(r"```console.*?```", "", README.text, flags=re.DOTALL)

@@ -13,6 +13,8 @@ import numpy as np
 import pytest
 
 from onnxq import reference
+from onnxq.checking.layer_overflows import find_layers
+from onnxq.graph.io import load
 from onnxq.ort import runtime
 from onnxq.ort.target_here import target_here
 from onnxq.reference.float_nodes import FloatNodes
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
     import onnx
     import onnx_ir as ir
 
-    from onnxq.operator import Array, IntegerOperator
+    from onnxq.operator import Array, IntegerCall, IntegerOperator
     from onnxq.reference.evaluation import Evaluator
 
 ARITHMETIC = target_here().arithmetic
@@ -33,6 +35,9 @@ ARITHMETIC = target_here().arithmetic
 ACCUMULATOR = Accumulator(ARITHMETIC)
 SATURATES = ARITHMETIC is Arithmetic.SATURATES
 """Whether a pair of products of uint8 by int8 saturates here."""
+
+TARGET = "portable" if SATURATES else "x86-vnni"
+"""Target with the largest weights whose sums are exact on this machine."""
 
 adds_exactly = pytest.mark.skipif(
     SATURATES,
@@ -52,13 +57,28 @@ def evaluator(model: str | Path | onnx.ModelProto | ir.Model) -> Evaluator:
     return reference.evaluator(model, arithmetic=ARITHMETIC)
 
 
-def run_exactly(model: ir.Model, feeds: Mapping[str, Array]) -> list[Array]:
-    """Outputs of ONNX Runtime on a machine that adds exactly; of the reference where this does not.
+def may_saturate(model: onnx.ModelProto | ir.Model) -> bool:
+    """Whether weights of a model, or values that stand for them, can saturate on this machine."""
+    if not SATURATES:
+        return False
+    layers = find_layers(reference.integer_form(load(model), ARITHMETIC), ARITHMETIC)
+    return any(layer.possible != 0 for layer in layers.values())
 
-    For claims about files whose target is such a machine.
+
+def run_exactly(model: ir.Model, feeds: Mapping[str, Array]) -> list[Array]:
+    """Outputs of ONNX Runtime where sums are exact; of the reference where they may not be here.
+
+    For claims about files whose target is a machine that adds exactly.
     """
-    if SATURATES:
+    if may_saturate(model):
         session = reference.evaluator(model, float_nodes=FloatNodes(model))
         return [np.asarray(y) for y in session.run(None, dict(feeds))]
-    with runtime.open_session(model, threads=1) as session_of_ort:
-        return list(session_of_ort.run(feeds))
+    with runtime.open_session(model, threads=1) as plain:
+        return list(plain.run(feeds))
+
+
+def compute(operator: IntegerOperator, call: IntegerCall) -> tuple[Array, ...]:
+    """Results of an operator's kernel in this machine's arithmetic."""
+    if kernel_called_here(operator) == "kernel":
+        return operator.kernel(call)
+    return operator.kernel_on(call, ACCUMULATOR)

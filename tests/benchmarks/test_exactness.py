@@ -11,6 +11,7 @@ from benchmarks.parts import trials
 from onnxq import catalog
 from onnxq.operator import Call, Float, OperatorLimit, Rule
 from onnxq.operators.relu import Relu
+from tests.this_machine import adds_exactly
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -24,6 +25,7 @@ def few_scales(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trials, "GRID", trials.GRID[:1])
 
 
+@adds_exactly
 def test_a_float_operator_has_a_row_per_pair_of_types() -> None:
     conv = catalog.find("Conv")
     assert conv is not None
@@ -32,6 +34,7 @@ def test_a_float_operator_has_a_row_per_pair_of_types() -> None:
     assert all(row.good and row.elements >= 1000 and not row.mismatches for row in rows)
 
 
+@adds_exactly
 def test_an_operator_on_codes_runs_in_its_domain() -> None:
     conv = catalog.find_integer("QLinearConv", "com.microsoft")
     assert conv is not None

@@ -12,6 +12,7 @@ from onnxq.checking.collapse import find_collapse
 from onnxq.operator import DynamicForm
 from onnxq.qconfig import onnxq_default_dynamic_qconfig
 from tests.examples import ALL_INTEGERS, images, model, network, weights
+from tests.this_machine import TARGET
 
 WIDTH = 64
 
@@ -62,7 +63,7 @@ def test_what_the_node_reads_is_named_where_its_rounding_alone_spoils_it() -> No
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # of outputs below 15 dB
             made = onnxq.quantize(
-                source, {"x": x}, target="x86-vnni", qconfig=ALL_INTEGERS, exclude=names
+                source, {"x": x}, target=TARGET, qconfig=ALL_INTEGERS, exclude=names
             )
         assert made.verdict is not None
         found[names] = made.verdict.collapse

@@ -20,6 +20,7 @@ from onnx_ir.tape import Tape
 from onnxq import catalog
 from onnxq.affine import dequantize, quantize
 from onnxq.dtypes import INT8, INT32, UINT8, QDType
+from onnxq.graph.io import load
 from onnxq.operator import (
     Array,
     AttributeValue,
@@ -33,6 +34,7 @@ from onnxq.operator import (
     Site,
 )
 from onnxq.qparams import PerChannel, PerTensor, QParams, per_tensor
+from tests import this_machine
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -151,6 +153,20 @@ def run(
         if x is not None and i not in case.constants
     }
     return [np.asarray(y) for y in session(model).run(None, feeds)]
+
+
+def run_exactly(
+    model: onnx.ModelProto | ir.Model, case: Case, inputs: Sequence[Array | None]
+) -> list[Array]:
+    """As `run`; but where products may saturate on this machine, of the reference that is exact."""
+    if not this_machine.may_saturate(model):
+        return run(model, case, inputs)
+    feeds = {
+        n: x
+        for i, (n, x) in enumerate(zip(names(case), inputs, strict=True))
+        if x is not None and i not in case.constants
+    }
+    return this_machine.run_exactly(load(model), feeds)
 
 
 def run_float(operator: Operator, case: Case) -> list[Array]:

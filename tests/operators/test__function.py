@@ -23,8 +23,10 @@ from onnxq.operators._function import (
 from onnxq.ort import runtime
 from onnxq.qconfig import default_qconfig, default_qconfig_mapping
 from onnxq.qparams import per_tensor
+from tests import this_machine
 from tests.operators import builder
 from tests.operators.builder import operator, u8
+from tests.this_machine import TARGET
 
 P = per_tensor(0.5, 7, UINT8)
 
@@ -56,7 +58,7 @@ def data() -> list[dict[str, np.ndarray]]:
 
 
 def results(model: ir.Model, batch: dict[str, np.ndarray]) -> npt.NDArray[np.float32]:
-    return np.asarray(runtime.open_session(model).run(batch)[0], np.float32)
+    return np.asarray(this_machine.run_exactly(model, batch)[0], np.float32)
 
 
 def between_convolutions(integer: ir.Model) -> set[str]:
@@ -82,7 +84,7 @@ QUANTIZED = {
 @pytest.mark.parametrize("op", QUANTIZED)
 def test_operators_on_codes_are_quantized_by_default(op: str, form: str) -> None:
     model = network(op)
-    integer = onnxq.quantize(model, data(), target="x86-vnni", format=form)
+    integer = onnxq.quantize(model, data(), target=TARGET, format=form)
     found = between_convolutions(integer) - {"QuantizeLinear", "DequantizeLinear"}
     assert found == QUANTIZED[op]
     assert "slope" not in integer.graph.initializers
@@ -94,7 +96,7 @@ def test_operators_on_codes_are_quantized_by_default(op: str, form: str) -> None
 
 @pytest.mark.parametrize("op", ["Gelu(c)", "Erf(c)", "Pow(c, two)", "Exp(c)"])
 def test_operators_around_float_stay_float_by_default(op: str) -> None:
-    integer = onnxq.quantize(network(op), data(), target="x86-vnni")
+    integer = onnxq.quantize(network(op), data(), target=TARGET)
     kinds = [n.op_type for n in integer.graph]
     at = kinds.index(op.partition("(")[0])
     assert kinds[at - 1] == "DequantizeLinear"  # no guard: ONNX Runtime never fuses it
@@ -103,20 +105,20 @@ def test_operators_around_float_stay_float_by_default(op: str) -> None:
 
 def test_a_power_that_the_qconfig_names_runs_on_codes() -> None:
     qconfig = default_qconfig_mapping().set_op_type("Pow", default_qconfig)
-    integer = onnxq.quantize(network("Pow(c, two)"), data(), qconfig=qconfig, target="x86-vnni")
+    integer = onnxq.quantize(network("Pow(c, two)"), data(), qconfig=qconfig, target=TARGET)
     assert "QLinearMul" in between_convolutions(integer)
 
 
 @pytest.mark.parametrize("op", ["Elu(c)", "PRelu(c, slope)", "Neg(c)", "Sub(c, x)"])
 def test_opset_13_is_enough(op: str) -> None:
-    integer = onnxq.quantize(network(op, 13), data(), target="x86-vnni")
+    integer = onnxq.quantize(network(op, 13), data(), target=TARGET)
     runtime.open_session(integer).run(data()[0])
 
 
 def test_a_relu_behind_a_table_is_kept() -> None:
     model = network("Elu(c) r = Relu(e)")
     model.graph[-1].replace_input_with(0, model.graph[-2].outputs[0])
-    integer = onnxq.quantize(model, data(), target="x86-vnni")
+    integer = onnxq.quantize(model, data(), target=TARGET)
     batch = data()[0]
     wanted, got = (results(m, batch) for m in (model, integer))
     assert np.abs(got - wanted).max() < 0.05 * np.ptp(wanted)  # as above

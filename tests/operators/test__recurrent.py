@@ -20,6 +20,7 @@ from onnxq.operators.gru import GRU
 from onnxq.operators.rnn import RNN
 from onnxq.pipeline import plan_dynamic
 from onnxq.qparams import PerChannel, PerTensor, QParams
+from tests import this_machine
 from tests.operators import builder
 from tests.operators.dynamic_builder import SYMMETRIC, quantized
 from tests.operators.dynamic_case import dynamic_model, dynamic_rule_of, fitted, stored
@@ -108,7 +109,7 @@ def test_the_reference_equals_onnx_runtime_bit_for_bit_in_integers(
 ) -> None:
     model = dynamic_model(operator, case, INTEGER)
     onnx.checker.check_model(ir.to_proto(model), full_check=True)
-    wanted, got = run(model, feeds(case)), reference.evaluator(model).run(None, feeds(case))
+    wanted, got = run(model, feeds(case)), this_machine.evaluator(model).run(None, feeds(case))
     for y, ort in zip(got, wanted, strict=True):
         assert np.array_equal(y, ort)
 
@@ -117,7 +118,7 @@ def test_the_reference_equals_onnx_runtime_bit_for_bit_in_integers(
 def test_integers_are_near_float(operator: Operator, case: Case) -> None:
     """Bounded exactly below; here every input and attribute, so that nothing is mixed up."""
     case = shrunk(case)
-    results = run(dynamic_model(operator, case, INTEGER), feeds(case))
+    results = this_machine.run_exactly(dynamic_model(operator, case, INTEGER), feeds(case))
     for y, wanted in zip(results, float_results(operator, case), strict=True):
         assert distance(y, wanted) < 0.02
 
@@ -199,7 +200,8 @@ def test_every_activation_is_that_of_onnx_runtime(operator: Operator, name: str)
     exact = reference.evaluator(builder.float_model(operator, case)).run(None, feeds(case))
     for y, z in zip(exact, wanted, strict=True):
         assert distance(y, z) < FLOAT_NOISE
-    for y, z in zip(run(dynamic_model(operator, case, INTEGER), feeds(case)), wanted, strict=True):
+    results = this_machine.run_exactly(dynamic_model(operator, case, INTEGER), feeds(case))
+    for y, z in zip(results, wanted, strict=True):
         # a code more or less at the step of ThresholdedRelu jumps by alpha
         assert distance(y, z) < (0.25 if name == "ThresholdedRelu" else 0.03)
 
@@ -243,7 +245,7 @@ def test_zero_points_and_one_scale_are_honoured(operator: Operator, per_channel:
         granularity = PerChannel(axis) if per_channel else PerTensor()
         found.append(QParams(scale, points, UINT8, granularity))
     model = dynamic_model(operator, case, INTEGER, found)
-    wanted, got = run(model, feeds(case)), reference.evaluator(model).run(None, feeds(case))
+    wanted, got = run(model, feeds(case)), this_machine.evaluator(model).run(None, feeds(case))
     for y, ort in zip(got, wanted, strict=True):
         assert np.array_equal(y, ort)
     if operator.op_type == "GRU":
@@ -280,7 +282,8 @@ def test_integers_stay_within_the_derived_bound_of_float(
     if magnitude < CHAOS:
         plain = np.asarray(builder.run_float(operator, case)[0][:, 0], np.float64)
         assert np.abs(states - plain).max() < FLOAT_NOISE
-    got = np.asarray(run(dynamic_model(operator, case, INTEGER), feeds(case))[0][:, 0], np.float64)
+    model = dynamic_model(operator, case, INTEGER)
+    got = np.asarray(this_machine.run_exactly(model, feeds(case))[0][:, 0], np.float64)
     assert (np.abs(got - states) <= bound).all()
     if magnitude == 0.1:
         assert bound.max() < 0.05  # says something: states reach 0.3
@@ -303,7 +306,7 @@ def test_batch_and_sequence_may_change_from_run_to_run(operator: Operator) -> No
     model = quantized(proto, INTEGER)
     assert "Scan" in {node.op_type for node in model.graph.all_nodes()}
     ours, plain, session = (
-        reference.evaluator(model),
+        this_machine.evaluator(model),
         builder.session(proto),
         builder.session(model),
     )

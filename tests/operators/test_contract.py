@@ -159,7 +159,7 @@ def test_rule_is_consistent(operator: Operator, case: Case) -> None:
 def test_qdq_form_is_within_a_step_of_float(operator: Operator, case: Case, types: Types) -> None:
     plan = builder.plan_of(operator, case, types)
     codes = builder.codes_of(case, plan)
-    got = builder.run(builder.qdq_model(operator, case, plan, codes), case, codes)
+    got = builder.run_exactly(builder.qdq_model(operator, case, plan, codes), case, codes)
     assert_close_to_float(operator, case, plan, codes, got)
 
 
@@ -180,7 +180,7 @@ def test_onnx_runtime_fuses_the_qdq_form_and_only_that(
 def test_lowered_form_is_within_a_step_of_float(operator: Operator, case: Case) -> None:
     plan = builder.plan_of(operator, case, Types())
     codes = builder.codes_of(case, plan)
-    got = builder.run(builder.lowered_model(operator, case, plan, codes), case, codes)
+    got = builder.run_exactly(builder.lowered_model(operator, case, plan, codes), case, codes)
     assert_close_to_float(operator, case, plan, codes, got)
 
 
@@ -223,7 +223,7 @@ def assert_kernel_equals(
     codes = builder.codes_of(case, plan)
     if case_codes is not None:
         codes = randomized(codes, plan, case_codes)
-    wanted = builder.run(builder.lowered_model(operator, case, plan, codes), case, codes)
+    wanted = builder.run_exactly(builder.lowered_model(operator, case, plan, codes), case, codes)
     got = operator.kernel(Call(operator.op_type, codes, plan, attributes=case.attributes or {}))
     assert len(got) == len(wanted)
     exact = builder.rule_of(operator, case).form is not Form.FLOAT

@@ -10,6 +10,7 @@ from onnxq.errors import ShapeError
 from onnxq.operator import AttributeValue, Call, Case, Float, NodePlan, WeightSlot
 from onnxq.operators.conv import Conv
 from onnxq.qparams import PerChannel, QParams, per_tensor
+from tests import this_machine
 from tests.operators import builder
 from tests.operators.builder import SHARED, codes, copied
 
@@ -126,7 +127,10 @@ def test_kernel_equals_onnx_runtime_for_any_geometry(
     weight = QParams(scales, np.zeros(len(w), np.int8), INT8, PerChannel(0))
     plan = NodePlan((per_tensor(0.02, 131, UINT8), weight), (per_tensor(0.05, 100, UINT8),))
     inputs = [x, w]
-    (wanted,) = builder.run(builder.lowered_model(OP, case, plan, inputs), case, inputs)
+    model = builder.lowered_model(OP, case, plan, inputs)
+    (here,) = this_machine.evaluator(model).run(None, {"in0": x})
+    assert np.array_equal(here, builder.run(model, case, inputs)[0])
+    (wanted,) = builder.run_exactly(model, case, inputs)
     assert np.array_equal(
         OP.kernel(Call(OP.op_type, inputs, plan, attributes=attributes))[0], wanted
     )

@@ -28,6 +28,7 @@ from onnxq.operators.dynamic_quantize_lstm import DynamicQuantizeLSTM
 from onnxq.operators.lstm import LSTM
 from onnxq.qconfig import QConfigDynamic
 from onnxq.qparams import PerChannel, PerTensor, QParams
+from tests import this_machine
 from tests.operators import builder
 from tests.operators.dynamic_case import dynamic_model, dynamic_rule_of, fitted, run_dynamic
 
@@ -93,9 +94,8 @@ def test_the_integer_form_equals_the_kernel_bit_for_bit(name: str) -> None:
         x if v is None or v.const_value is None else v.const_value.numpy()
         for v, x in zip(node.inputs, [*time.inputs, *[None] * 4], strict=True)
     ]
-    got = DynamicQuantizeLSTM().kernel(
-        IntegerCall("DynamicQuantizeLSTM", inputs, attributes=time.attributes or {})
-    )
+    call = IntegerCall("DynamicQuantizeLSTM", inputs, attributes=time.attributes or {})
+    got = this_machine.compute(DynamicQuantizeLSTM(), call)
     for y, ort in zip(in_layout(case, list(got)), wanted, strict=True):
         assert np.array_equal(y, ort)
 

@@ -21,6 +21,7 @@ from onnxq.ort import runtime
 from scripts._peer import quantize_static
 from tests import this_machine
 from tests.examples import model, save, weights
+from tests.this_machine import TARGET
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -217,7 +218,7 @@ def test_the_bias_is_what_the_float_model_adds(way: Way, case: Case, static: boo
     weight, bias = case.weight_and_bias(way)
     source = ir.from_proto(way.model(weight, bias, static=static))
     x = way.samples(3) * np.float32(case.x)
-    prepared = onnxq.prepare(source, target="x86-vnni")
+    prepared = onnxq.prepare(source, target=TARGET)
     made = onnxq.plan(prepared, onnxq.calibrate(prepared, [{"x": x}]))
     qdq = onnxq.rewrite(prepared, made)
     y, wanted = run(qdq, x), run(source, x)

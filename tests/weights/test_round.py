@@ -14,6 +14,7 @@ from onnxq.targets.kept_sums import leave_int16
 from onnxq.weights import Round
 from onnxq.weights.layers import layers_of
 from tests.examples import ALL_INTEGERS, images, model, weights
+from tests.this_machine import TARGET
 
 if TYPE_CHECKING:
     import onnx
@@ -63,7 +64,7 @@ def layers(*, tied: bool = False) -> onnx.ModelProto:
     return model(nodes, constants, {"x": ["N", 3, 8, 8]})
 
 
-def rounded(source: onnx.ModelProto, bits: int, target: str = "x86-vnni") -> Improved:
+def rounded(source: onnx.ModelProto, bits: int, target: str = TARGET) -> Improved:
     samples = {"x": images(96)}
     prepared = onnxq.prepare(source, asked(bits), target)
     plan = onnxq.plan(prepared, onnxq.calibrate(prepared, samples))

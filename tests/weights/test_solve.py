@@ -34,7 +34,10 @@ def test_rows_are_solved_apart_from_each_other(method: Method) -> None:
     parts = [solver(w[:3], SPEC), solver(w[3:], SPEC)]
     whole = solved(w, SPEC, method, hessians())
     assert np.array_equal(np.concatenate([part.codes for part in parts]), whole.codes)
-    assert np.array_equal(np.concatenate([part.scale for part in parts]), whole.scale)
+    # BLAS may add the up to 48 terms of a weight's correction otherwise for fewer rows
+    rounding = w.shape[1] * np.finfo(np.float32).eps
+    scale = np.concatenate([part.scale for part in parts])
+    np.testing.assert_allclose(scale, whole.scale, rtol=rounding, atol=0)
 
 
 def test_gptq_without_samples_is_refused() -> None:

@@ -9,6 +9,7 @@ import onnxq
 from onnxq.graph.passes.einsum_products import EinsumToMatMul, read_equation
 from onnxq.graph.types import infer_types
 from tests.op_types import op_types
+from tests.this_machine import TARGET
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -131,6 +132,6 @@ def test_experts_are_quantized(parse: Parse) -> None:
     text = "g (float[N,16,64] x) => (float[N,4,16,32] y) {"
     model = parse(text + ' [e] y = Einsum<equation="btc,ech->beth">(x, w) }', {"w": w})
     x = generator.standard_normal((8, 16, 64)).astype(np.float32)
-    made = onnxq.quantize(model, {"x": x}, target="x86-vnni")
+    made = onnxq.quantize(model, {"x": x}, target=TARGET)
     assert "Einsum" not in op_types(made)
     assert onnxq.cross_check(made, {"x": x}).exact

@@ -18,6 +18,7 @@ from onnxq.static.plan import Plan, plan
 from onnxq.static.prepare import prepare
 from onnxq.static.rewrite import rewrite
 from onnxq.survey.verified import verify
+from tests.this_machine import TARGET, run_exactly
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -61,8 +62,10 @@ def batches() -> list[dict[str, npt.NDArray[np.float32]]]:
     return [{"x": (rng.standard_normal((2, 4, 6, 6)) / 2).astype(np.float32)} for _ in range(16)]
 
 
-def quantized(source: ir.Model, qconfig: QConfigMapping | None = None) -> tuple[ir.Model, Plan]:
-    prepared = prepare(source, qconfig, "x86-vnni")
+def quantized(
+    source: ir.Model, qconfig: QConfigMapping | None = None, target: str = TARGET
+) -> tuple[ir.Model, Plan]:
+    prepared = prepare(source, qconfig, target)
     made = plan(prepared, calibrate(prepared, batches()))
     return rewrite(prepared, made), made
 
@@ -88,7 +91,7 @@ def test_imbalanced_channels_cost_no_accuracy() -> None:
 
 
 def test_no_weight_code_changes() -> None:
-    prepared = prepare(model(), None, "x86-vnni")
+    prepared = prepare(model(), None, TARGET)
     made = plan(prepared, calibrate(prepared, batches()))
     weights = rewrite(prepared, made).graph.initializers
     plain = default_qconfig_mapping().set_tensor("r", MinMaxObserver.with_args())
@@ -102,15 +105,12 @@ def test_no_weight_code_changes() -> None:
 
 
 def test_every_channel_reaches_the_last_code() -> None:
-    integer, made = quantized(model())
+    integer, made = quantized(model(), target="x86-vnni")
     assert set(made.gains) == {"r"}
     codes = next(v for n in integer.graph for v in n.outputs if v.name == "r_quantized")
     integer.graph.outputs.append(codes)
     largest = np.max(
-        [
-            np.asarray(runtime.open_session(integer).run(b)[1]).max(axis=(0, 2, 3))
-            for b in batches()
-        ],
+        [np.asarray(run_exactly(integer, b)[1]).max(axis=(0, 2, 3)) for b in batches()],
         axis=0,
     )
     assert (largest >= 254).all()

@@ -10,6 +10,7 @@ from onnx import numpy_helper, parser
 import onnxq
 from onnxq.qconfig import default_qconfig_mapping
 from tests.examples import ALL_INTEGERS
+from tests.this_machine import TARGET
 
 if TYPE_CHECKING:
     import onnx
@@ -49,7 +50,7 @@ def images(count: int, seed: int = 1) -> dict[str, Singles]:
 
 def planned(model: onnx.ModelProto, setting: str = "") -> tuple[Prepared, Plan]:
     mapping = default_qconfig_mapping().with_overrides([setting]) if setting else ALL_INTEGERS
-    prepared = onnxq.prepare(model, mapping, "x86-vnni")
+    prepared = onnxq.prepare(model, mapping, TARGET)
     return prepared, onnxq.plan(prepared, onnxq.calibrate(prepared, images(16)))
 
 

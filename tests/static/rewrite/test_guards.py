@@ -16,6 +16,7 @@ from tests.examples import model as example
 from tests.examples import weights
 from tests.golden_models import conv_model
 from tests.static.rewrite.test_qdq import kernels, quantized, worst_steps
+from tests.this_machine import TARGET
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -98,12 +99,13 @@ def test_pool_behind_a_float_conv_is_not_moved_onto_codes(also: tuple[str, ...])
     )
     first = next(iter(prepare(model).model.graph)).name or ""
     integer, _, _ = quantized(model, without(model, *also).set_node(first, None))
-    (behind,) = [
-        n.outputs[0].consumers()[0].op_type
-        for n in runtime.optimized_graph(integer).graph
-        if n.op_type == "MaxPool"
-    ]
-    assert behind == "Max"  # a Q that had been moved would stand in front, and nothing behind
+    (pool,) = [n for n in runtime.optimized_graph(integer).graph if n.op_type == "MaxPool"]
+    behind = pool.outputs[0].consumers()[0]
+    if behind.op_type == "ReorderOutput":  # machines without VNNI pool blocks of channels in float
+        behind = behind.outputs[0].consumers()[0]
+    assert (
+        behind.op_type == "Max"
+    )  # a Q that had been moved would stand in front, and nothing behind
     assert "Clip" not in kernels(integer)
     assert "QLinearConv" in kernels(integer)
 
@@ -150,7 +152,7 @@ def test_a_product_and_its_bias_stay_float_where_that_is_asked_for(
         qconfig = qconfig.set_node(name, None)
     x = weights(5, *(2 if size == "N" else int(size) for size in shape))
     model = example(nodes, PRODUCT, {"x": shape})
-    integer = onnxq.quantize(model, [{"x": x}], qconfig=qconfig, target="x86-vnni")
+    integer = onnxq.quantize(model, [{"x": x}], qconfig=qconfig, target=TARGET)
     onnxq.cross_check(integer, [{"x": x}]).check()
     made = kernels(integer)
     assert "QGemm" not in made
