@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -12,12 +13,13 @@ import torch
 from torch import nn
 from torch.ao import quantization as tq
 
+from onnxq import targets
 from onnxq.errors import CalibrationError, QConfigError, UnsupportedError
 from onnxq.graph import io
-from onnxq.ort import runtime
-from onnxq.pytorch.importers import ImportedModelWarning, import_quantized
+from onnxq.pytorch.importers import ImportedModelWarning, import_quantized, int8_weights
 from onnxq.qdq.tidy import output_scales
 from onnxq.quantized.verdict import Evidence
+from tests.exact_engine import exact
 from tests.torch_ao_models import IMAGES, Plain, Stubbed, converted, eager, engine, fx, outputs, qat
 
 if TYPE_CHECKING:
@@ -53,7 +55,7 @@ def executed(model: ir.Model, folder: Path) -> Counter[str]:
 
 def steps(model: ir.Model, quantized: nn.Module) -> float:
     """Largest difference from torch, in steps of the output."""
-    with runtime.open_session(model, threads=1) as session:
+    with exact(model) as session:
         got = session.run({"x": IMAGES.numpy()})[0]
     scale = output_scales(model)[0][1]
     assert scale is not None
@@ -110,6 +112,17 @@ def test_weights_of_minus_128_are_kept_with_a_warning() -> None:
     with pytest.warns(ImportedModelWarning, match=r"-128, which wraps on arm64.*x86-avx2"):
         model = import_quantized(quantized, IMAGES)
     assert lowest_weight(model) == -128
+
+
+@pytest.mark.parametrize(("here", "named"), [("x86-avx2", True), ("x86-vnni", False)])
+def test_this_machine_is_named_beside_the_target_where_weights_saturate_on_it(
+    here: str, named: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(int8_weights, "target_here", lambda: targets.find(here))
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        import_quantized(converted(eager("fbgemm")), IMAGES, target="x86-vnni")
+    assert any("saturate on x86-avx2" in str(one.message) for one in said) is named
 
 
 @pytest.mark.filterwarnings("error::onnxq.pytorch.importers.ImportedModelWarning")
