@@ -1,4 +1,4 @@
-"""Weights in blocks of 2, 4 or 8 bits as one call, and as its steps."""
+"""Weight-only quantization, group-wise to 2, 4 or 8 bits, as one call and as its steps."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from onnxq.errors import CalibrationError, QConfigError, member
 from onnxq.graph.canonical import canonicalize
 from onnxq.graph.io import load
 from onnxq.ort.types_by_run import types_by_run
-from onnxq.qparams.group_spec import BlockSpec, Method, Scheme
+from onnxq.qparams.group_spec import GroupSpec, Method, Scheme
 from onnxq.static.arguments import check_decibels
 from onnxq.weights.mixed_bits import SizeAim
 from onnxq.weights.plan_weights import WeightRequest
@@ -38,7 +38,7 @@ def quantize_weights(
     samples: str | Path | Samples | Batch | Iterable[Batch] | None = None,
     *,
     bits: int = 4,
-    block: int = 32,
+    group_size: int = 32,
     scheme: Scheme | str = Scheme.AFFINE,
     method: Method | str | None = None,
     accuracy_level: int = INT8_ACCURACY,
@@ -54,7 +54,7 @@ def quantize_weights(
     journal: str | Path | None = None,
     executor: Executor | None = None,
 ) -> QuantizedModel:
-    """The model with the weights of its products in blocks of a few bits, and a verdict on it.
+    """The model with group-wise weights of a few bits in its products, and a verdict on it.
 
     Every MatMul and Gemm with a constant matrix becomes com.microsoft MatMulNBits. Activations stay
     in float; ONNX Runtime rounds them to int8 inside a product at accuracy level 4.
@@ -63,8 +63,8 @@ def quantize_weights(
         model: path, ModelProto or onnx_ir.Model of the float model; it is not changed.
         samples: that gptq looks at: a file or folder, arrays, or batches.
         bits: 2, 4 or 8 per weight.
-        block: inputs that share a scale: 16, 32, 64 or 128.
-        scheme: "affine": each block has a zero point; "symmetric": smaller by a code per block, and
+        group_size: inputs that share a scale: 16, 32, 64 or 128.
+        scheme: "affine": each group has a zero point; "symmetric": smaller by a code per group, and
             less accurate; "real": zero points are float32, which is nearer, larger, and computed
             in float32 at any accuracy_level.
         method: "rtn", "hqq" or "gptq"; None: gptq where samples are given, hqq without.
@@ -94,8 +94,8 @@ def quantize_weights(
             matrices, or NaN or Inf in one; ONNX Runtime does not run it.
         CalibrationError: unusable samples, or none where the method needs some; a journal of
             another model, samples, plan or version.
-        QConfigError: bits, block, method, accuracy level or a name in `exclude` is not known; a
-            bound without samples; or a size that 2 bits do not reach.
+        QConfigError: bits, group size, method, accuracy level or a name in `exclude` is not known;
+            a bound without samples; or a size that 2 bits do not reach.
         OutputError: the journal cannot be written, or the disk is full.
         UnsupportedError: 3 bits, which ONNX Runtime has no products for.
         VerificationError: an output is below min_sqnr_db; the error has the verdict.
@@ -107,7 +107,7 @@ def quantize_weights(
     begun_s = time.process_time()
     check_decibels(min_sqnr_db)
     written_as = member(ProductForm, form, "form")
-    request = as_request(bits, block, scheme, method, exclude, samples, written_as, table_bits)
+    request = as_request(bits, group_size, scheme, method, exclude, samples, written_as, table_bits)
     check_accuracy(accuracy_level)
     canonical = canonicalize(load(model), types_by_run)
     job = WeightsJob(
@@ -136,7 +136,7 @@ def quantize_weights(
 
 def as_request(
     bits: int,
-    block: int,
+    group_size: int,
     scheme: Scheme | str,
     method: Method | str | None,
     exclude: Sequence[str],
@@ -161,11 +161,11 @@ def as_request(
             "scheme 'real' with form 'dequantize': zero points of DequantizeLinear are codes. Ask "
             "for scheme 'affine', or for form 'matmulnbits'."
         )
-    spec = BlockSpec(bits, block, zero_points, signed=form is ProductForm.MATMULNBITS)
+    spec = GroupSpec(bits, group_size, zero_points, signed=form is ProductForm.MATMULNBITS)
     return WeightRequest(spec, chosen, tuple(exclude), _of_tables(spec, table_bits, form))
 
 
-def _of_tables(spec: BlockSpec, bits: int | None, form: ProductForm) -> BlockSpec | None:
+def _of_tables(spec: GroupSpec, bits: int | None, form: ProductForm) -> GroupSpec | None:
     """Form of tables beside that of products; whole zero points, which lookups want."""
     if bits is None:
         return None
@@ -175,7 +175,7 @@ def _of_tables(spec: BlockSpec, bits: int | None, form: ProductForm) -> BlockSpe
             "com.microsoft alone. Leave tables in float, or ask for form 'matmulnbits'."
         )
     whole = Scheme.AFFINE if spec.scheme is Scheme.REAL else spec.scheme
-    return BlockSpec(bits, spec.block, whole)
+    return GroupSpec(bits, spec.group_size, whole)
 
 
 def as_aim(bits_average: float | None, size: float | None) -> SizeAim | None:

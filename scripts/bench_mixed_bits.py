@@ -20,7 +20,7 @@ from onnxq.checking.with_verdict import Check
 from onnxq.graph.canonical import canonicalize
 from onnxq.ort import runtime
 from onnxq.pytorch import load_module
-from onnxq.qparams.group_spec import BITS, BlockSpec, Method
+from onnxq.qparams.group_spec import BITS, GroupSpec, Method
 from onnxq.weights.mixed_bits import SizeAim
 from onnxq.weights.plan_weights import WeightRequest
 from onnxq.weights.write_products import FLOAT_ACCURACY
@@ -54,7 +54,7 @@ def row(
     model: ir.Model, seen: Singles, unseen: Singles, labels: Labels, bits: int, aim: SizeAim | None
 ) -> str:
     """Line of the table: these bits everywhere, or mixed for an aim."""
-    request = WeightRequest(BlockSpec(bits), Method.GPTQ)
+    request = WeightRequest(GroupSpec(bits), Method.GPTQ)
     name = str(model.graph.inputs[0].name)
     job = WeightsJob(
         model,

@@ -1,4 +1,4 @@
-"""Job of storing weights in blocks, from a plan to a tried model.
+"""Job of storing weights in groups, from a plan to a tried model.
 
     model --plan_job--> plan --find_codes--> codes --write_weights--> model --try_out--> verdict
 
@@ -114,7 +114,7 @@ def _readable(plan: WeightPlan, form: ProductForm) -> WeightPlan:
     left = plan.leaving(floats)
     if floats and not left.quantized:
         name, why = next(iter(floats.items()))
-        raise ModelError(f"no product can be stored in blocks ('{name}': {why.reason}).")
+        raise ModelError(f"no product can be stored in groups ('{name}': {why.reason}).")
     return left
 
 

@@ -69,7 +69,7 @@ class CodesHead(RecordsHead):
     def differences(self, other: Self) -> list[str]:
         """Words on each field that differs; the plan's digest says nothing."""
         return [
-            "plan: other bits, block, scheme, method, or nodes"
+            "plan: other bits, group size, scheme, method, or nodes"
             if said.startswith("plan:")
             else said
             for said in super().differences(other)

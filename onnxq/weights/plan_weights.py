@@ -1,4 +1,4 @@
-"""The plan of weights in blocks: a decision for every node that reads a constant matrix.
+"""The plan of weights in groups: a decision for every node that reads a constant matrix.
 
 Each node alone, bodies of If, Loop and Scan included. A weight that is, transposed or not, the
 table of an embedding too, stays in float with it unless tables are asked for: its codes would stand
@@ -25,7 +25,7 @@ from onnxq.graph.walk import node_name, value_name, walk
 from onnxq.operator import DynamicForm, DynamicRule, Float
 from onnxq.operator.nodes import input_at, is_constant, tensor_of
 from onnxq.page.card import card_of, counts
-from onnxq.qparams.group_spec import BlockSpec, Method
+from onnxq.qparams.group_spec import GroupSpec, Method
 from onnxq.targets.gains import PRODUCT_OPS
 from onnxq.weights.hessian import parts_of_inputs
 from onnxq.weights.tables import find_ties, is_lookup, notes_on_no_tables, why_no_rows
@@ -54,15 +54,15 @@ class WeightRequest:
         tables: form of embeddings, and of products that are one; None: they stay in float.
     """
 
-    spec: BlockSpec = field(default_factory=BlockSpec)
+    spec: GroupSpec = field(default_factory=GroupSpec)
     method: Method = Method.HQQ
     exclude: tuple[str, ...] = ()
-    tables: BlockSpec | None = None
+    tables: GroupSpec | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class InBlocks:
-    """A product, or a lookup, whose weight is stored in blocks.
+class Groupwise:
+    """A product, or a lookup, whose weight is stored in groups.
 
     Attributes:
         spec: form of its codes.
@@ -76,7 +76,7 @@ class InBlocks:
         tied: whether a product and a lookup share the codes.
     """
 
-    spec: BlockSpec
+    spec: GroupSpec
     method: Method
     slot: int
     tensor: str
@@ -98,7 +98,7 @@ class InBlocks:
         return f"{self.spec.words}, {self.method.value}"
 
 
-WeightDecision = InBlocks | Float
+WeightDecision = Groupwise | Float
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ class WeightPlan:
     """Every decision; what carries it out decides nothing.
 
     Attributes:
-        decisions: node name -> InBlocks or Float(reason), in graph order, bodies included.
+        decisions: node name -> Groupwise or Float(reason), in graph order, bodies included.
         notes: what a user should know.
     """
 
@@ -121,9 +121,9 @@ class WeightPlan:
         return card_of(self, counts("weights", dict(ways.most_common())))
 
     @property
-    def quantized(self) -> dict[str, InBlocks]:
-        """Node name -> decision of the nodes whose weights are stored in blocks."""
-        return {n: d for n, d in self.decisions.items() if isinstance(d, InBlocks)}
+    def quantized(self) -> dict[str, Groupwise]:
+        """Node name -> decision of the nodes whose weights are stored in groups."""
+        return {n: d for n, d in self.decisions.items() if isinstance(d, Groupwise)}
 
     @property
     def dynamic_decisions(self) -> dict[str, DynamicDecision]:
@@ -137,7 +137,7 @@ class WeightPlan:
     def products(self) -> WeightPlan:
         """The plan without tables, whose codes are not chosen by what products see."""
         left: dict[str, WeightDecision] = {
-            name: Float("it is a table") if isinstance(d, InBlocks) and d.table else d
+            name: Float("it is a table") if isinstance(d, Groupwise) and d.table else d
             for name, d in self.decisions.items()
         }
         return dataclasses.replace(self, decisions=left)
@@ -151,7 +151,7 @@ class WeightPlan:
         """The plan with these nodes left in float."""
         return dataclasses.replace(self, decisions={**self.decisions, **floats})
 
-    def with_specs(self, specs: Mapping[str, BlockSpec | Float]) -> WeightPlan:
+    def with_specs(self, specs: Mapping[str, GroupSpec | Float]) -> WeightPlan:
         """The plan with other specs for the nodes named, or these left in float."""
         changed: dict[str, WeightDecision] = dict(self.decisions)
         for name, spec in specs.items():
@@ -166,7 +166,7 @@ def plan_weights(model: ir.Model, request: WeightRequest) -> WeightPlan:
     """A decision for every node of a canonical model, which is not changed.
 
     Raises:
-        ModelError: no node has a weight that can be stored in blocks.
+        ModelError: no node has a weight that can be stored in groups.
         QConfigError: a node to be excluded that is not there.
     """
     nodes = [node for node, _ in walk(model.graph)]
@@ -189,7 +189,7 @@ def plan_weights(model: ir.Model, request: WeightRequest) -> WeightPlan:
     return dataclasses.replace(plan, notes=notes)
 
 
-def rows_of(value: ir.Value, decision: InBlocks, start: int, stop: int) -> Singles:
+def rows_of(value: ir.Value, decision: Groupwise, start: int, stop: int) -> Singles:
     """float32 (stop - start, inputs): rows of a weight, read from its initializer.
 
     Args:
@@ -252,7 +252,7 @@ def _decision(
 
 
 def _why_no_blocks(node: ir.Node, rule: DynamicRule) -> str:
-    """Why the weight cannot be stored in blocks, or the empty string."""
+    """Why the weight cannot be stored in groups, or the empty string."""
     if DynamicForm.BLOCKS not in rule.forms:
         return "its weight is no matrix, or the rank of its other operand is not known"
     if is_constant(node, 1 - rule.weights[0].slot):
@@ -269,13 +269,13 @@ def _lookup(node: ir.Node, request: WeightRequest, excluded: Collection[str]) ->
         return Float("embeddings stay in float unless tables are asked for")
     if node_name(node) in excluded:
         return Float("it is excluded")
-    if reason := why_no_rows(node, request.tables.block):
+    if reason := why_no_rows(node, request.tables.group_size):
         return Float(reason)
     value = input_at(node, 0)
     name, (rows, width) = value_name(value), tensor_of(value).shape.numpy()
     if not _is_finite(tensor_of(value).numpy()):
         raise ModelError(f"table '{name}' holds NaN or Inf; repair the model.")
-    return InBlocks(request.tables, Method.HQQ, 0, name, False, rows, width, table=name)
+    return Groupwise(request.tables, Method.HQQ, 0, name, False, rows, width, table=name)
 
 
 def _kept_tables(
@@ -294,7 +294,7 @@ def _shared(
 ) -> dict[str, WeightDecision]:
     """Decisions that change as others read the same table: codes for all, or float for all."""
     found: dict[str, WeightDecision] = {}
-    tables = {n: d for n, d in decisions.items() if isinstance(d, InBlocks) and d.table}
+    tables = {n: d for n, d in decisions.items() if isinstance(d, Groupwise) and d.table}
     tied = {d.table for d in tables.values() if d.tied}
     for name, decision in tables.items():
         if decision.table in kept:
@@ -311,13 +311,13 @@ def _is_finite(array: Singles) -> bool:
     return all(bool(np.isfinite(part).all()) for part in parts)
 
 
-def _in_blocks(rule: DynamicRule, value: ir.Value, request: WeightRequest) -> InBlocks:
+def _in_blocks(rule: DynamicRule, value: ir.Value, request: WeightRequest) -> Groupwise:
     (weight,) = rule.weights
     sizes = tensor_of(value).shape.numpy()
     axis = weight.axis
     assert axis is not None, "a rule with blocks has an axis of outputs"
     outputs, inputs = sizes[axis], sizes[1 - axis % MATRIX]
-    return InBlocks(
+    return Groupwise(
         request.spec,
         request.method,
         weight.slot,
@@ -330,7 +330,7 @@ def _in_blocks(rule: DynamicRule, value: ir.Value, request: WeightRequest) -> In
 
 def _no_product(node: ir.Node) -> Float:
     reason = without_form(node).reason
-    return Float(reason.replace("that dynamic quantization stores", "that are stored in blocks"))
+    return Float(reason.replace("that dynamic quantization stores", "that are stored in groups"))
 
 
 def _hidden(
@@ -341,7 +341,7 @@ def _hidden(
     for name, decision in (
         (node_name(n), decisions[node_name(n)]) for n in nodes if n.graph is not main
     ):
-        if isinstance(decision, InBlocks):
+        if isinstance(decision, Groupwise):
             found[name] = dataclasses.replace(decision, method=Method.HQQ)
     return found
 
@@ -363,7 +363,7 @@ def _nothing(decisions: Mapping[str, WeightDecision]) -> str:
     }
     said = "; ".join(f"'{name}': {reason}" for reason, name in list(reasons.items())[:3])
     return (
-        "the model has no product with a constant matrix (MatMul, Gemm) to store in blocks"
+        "the model has no product with a constant matrix (MatMul, Gemm) to store in groups"
         + (f" ({said})" if said else "")
         + ". Quantize it with `onnxq quantize` or `onnxq quantize-dynamic`."
     )
@@ -388,12 +388,12 @@ def _notes_on_wide(plan: WeightPlan) -> list[str]:
 
 
 def _notes_on_short_blocks(plan: WeightPlan) -> list[str]:
-    """One note on weights whose last block is filled up."""
-    short = {n: d for n, d in plan.quantized.items() if d.inputs % d.spec.block}
+    """One note on weights whose last group is filled up."""
+    short = {n: d for n, d in plan.quantized.items() if d.inputs % d.spec.group_size}
     if not short:
         return []
     some = next(iter(short.values()))
     return [
-        f"{len(short)} weights have inputs that blocks of {some.spec.block} do not divide "
-        f"({listed(list(short))}); the last block of each row is filled up with zeros"
+        f"{len(short)} weights have inputs that groups of {some.spec.group_size} do not divide "
+        f"({listed(list(short))}); the last group of each row is filled up with zeros"
     ]

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from onnxq.core.arrays import Array, Singles
     from onnxq.samples.inputs import Batch
     from onnxq.weights.hessian import Hessian
-    from onnxq.weights.plan_weights import InBlocks, WeightPlan
+    from onnxq.weights.plan_weights import Groupwise, WeightPlan
 
     Codes = Mapping[str, Mapping[str, ir.TensorProtocol]]
 
@@ -117,7 +117,7 @@ def stages_of(model: ir.Model, plan: WeightPlan) -> list[SequentialStage]:
     return found
 
 
-def inputs_of(node: ir.Node, decision: InBlocks) -> Inputs:
+def inputs_of(node: ir.Node, decision: Groupwise) -> Inputs:
     """The tensor beside a product's weight, and how it lies."""
     left = decision.slot == 0
     turned = left

@@ -45,20 +45,20 @@ def is_lookup(node: ir.Node) -> bool:
     return node.op_type == LOOKUP and not node.domain and is_constant(node, 0)
 
 
-def why_no_rows(node: ir.Node, block: int) -> str:
-    """Reason why a lookup's table cannot be in blocks; empty: it can.
+def why_no_rows(node: ir.Node, group_size: int) -> str:
+    """Reason why a lookup's table cannot be in groups; empty: it can.
 
     Args:
         node: for which `is_lookup` holds.
-        block: numbers that share a scale.
+        group_size: numbers that share a scale.
     """
     value = input_at(node, 0)
     sizes = () if value.shape is None else value.shape.numpy()
     axis = node.attributes.get_int("axis", 0)
     if len(sizes) != MATRIX or axis % MATRIX or str(value.dtype) != "FLOAT":
         return "it does not take rows of a float32 matrix"
-    if sizes[1] % block:
-        return f"blocks of {block} do not divide its table's rows of {sizes[1]}"
+    if sizes[1] % group_size:
+        return f"groups of {group_size} do not divide its table's rows of {sizes[1]}"
     return ""
 
 
@@ -83,7 +83,7 @@ def find_ties(nodes: Sequence[ir.Node]) -> dict[str, Tie]:
 
 
 def notes_on_no_tables(tables: Collection[str]) -> list[str]:
-    """One note where tables are asked for in blocks, and these, which are, are none."""
+    """One note where tables are asked for in groups, and these, which are, are none."""
     if tables:
         return []
     return [

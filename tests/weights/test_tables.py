@@ -1,4 +1,4 @@
-"""Tables of embeddings in blocks, and products that are one."""
+"""Tables of embeddings in groups, and products that are one."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_a_float_table_and_its_transpose_are_stored_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("width", "reason"), [(40, "blocks of 32 do not divide"), (64, "it is excluded")]
+    ("width", "reason"), [(40, "groups of 32 do not divide"), (64, "it is excluded")]
 )
 def test_a_lookup_that_stays_in_float_keeps_its_head_there(width: int, reason: str) -> None:
     table = normal(50, width)
