@@ -43,7 +43,7 @@ def quantize_weights(
     method: Method | str | None = None,
     accuracy_level: int = INT8_ACCURACY,
     form: ProductForm | str = ProductForm.MATMULNBITS,
-    table_bits: int | None = None,
+    embedding_bits: int | None = None,
     exclude: Sequence[str] = (),
     batch_size: int | None = None,
     ignore: Collection[str] = (),
@@ -73,8 +73,8 @@ def quantize_weights(
         form: "matmulnbits", or "dequantize": DequantizeLinear ahead of the product, for runtimes
             that have operators of ai.onnx alone (opset 21; 25 for 2 bits). ONNX Runtime makes
             MatMulNBits of some of them, and dequantizes the others in every run.
-        table_bits: 2, 4 or 8 per number of an embedding, and of an output matrix that is one, which
-            share their codes; None: they stay in float. Found without samples.
+        embedding_bits: 2, 4 or 8 per number of an embedding, and of an output matrix that is one,
+            which share their codes; None: they stay in float. Found without samples.
         exclude: names or globs of products and lookups that stay in float.
         batch_size: samples per run; None: the model's static batch, else 1.
         ignore: names of arrays in the samples that are no inputs (labels).
@@ -107,7 +107,9 @@ def quantize_weights(
     begun_s = time.process_time()
     check_decibels(min_sqnr_db)
     written_as = member(ProductForm, form, "form")
-    request = as_request(bits, group_size, scheme, method, exclude, samples, written_as, table_bits)
+    request = as_request(
+        bits, group_size, scheme, method, exclude, samples, written_as, embedding_bits
+    )
     check_accuracy(accuracy_level)
     canonical = canonicalize(load(model), types_by_run)
     job = WeightsJob(
@@ -142,7 +144,7 @@ def as_request(
     exclude: Sequence[str],
     samples: object,
     form: ProductForm = ProductForm.MATMULNBITS,
-    table_bits: int | None = None,
+    embedding_bits: int | None = None,
 ) -> WeightRequest:
     """Request that these arguments of `quantize_weights` make; raises as it does."""
     chosen = Method.HQQ if samples is None else Method.GPTQ
@@ -162,17 +164,17 @@ def as_request(
             "for scheme 'affine', or for form 'matmulnbits'."
         )
     spec = GroupSpec(bits, group_size, zero_points, signed=form is ProductForm.MATMULNBITS)
-    return WeightRequest(spec, chosen, tuple(exclude), _of_tables(spec, table_bits, form))
+    return WeightRequest(spec, chosen, tuple(exclude), _of_embeddings(spec, embedding_bits, form))
 
 
-def _of_tables(spec: GroupSpec, bits: int | None, form: ProductForm) -> GroupSpec | None:
-    """Form of tables beside that of products; whole zero points, which lookups want."""
+def _of_embeddings(spec: GroupSpec, bits: int | None, form: ProductForm) -> GroupSpec | None:
+    """Form of embeddings beside that of products; whole zero points, which lookups want."""
     if bits is None:
         return None
     if form is ProductForm.DEQUANTIZE:
         raise QConfigError(
-            "table_bits with form 'dequantize': rows of blocks are looked up by an operator of "
-            "com.microsoft alone. Leave tables in float, or ask for form 'matmulnbits'."
+            "embedding_bits with form 'dequantize': rows of blocks are looked up by an operator of "
+            "com.microsoft alone. Leave embeddings in float, or ask for form 'matmulnbits'."
         )
     whole = Scheme.AFFINE if spec.scheme is Scheme.REAL else spec.scheme
     return GroupSpec(bits, spec.group_size, whole)

@@ -114,14 +114,14 @@ def beside(folder: Path, float_folder: Path, write: Callable[[Path, Path], objec
     return folder
 
 
-def ours(scheme: str, table_bits: int | None, source: Path, target: Path) -> None:
+def ours(scheme: str, embedding_bits: int | None, source: Path, target: Path) -> None:
     """Writes weights in blocks."""
     made = onnxq.quantize_weights(
         source,
         method="rtn",
         group_size=GROUP_SIZE,
         scheme=scheme,
-        table_bits=table_bits,
+        embedding_bits=embedding_bits,
         check=onnxq.Check.NONE,
     )
     made.save(target)

@@ -64,11 +64,13 @@ def ours(bits: int, method: str, scheme: str = "affine") -> Maker:
     return make
 
 
-def with_tables(table_bits: int) -> Maker:
+def with_tables(embedding_bits: int) -> Maker:
     """Our 4 bits, and one table for embedding and head."""
 
     def make(model: ir.Model, samples: dict[str, Array]) -> ir.Model:
-        return onnxq.quantize_weights(model, samples, table_bits=table_bits, check=onnxq.Check.NONE)
+        return onnxq.quantize_weights(
+            model, samples, embedding_bits=embedding_bits, check=onnxq.Check.NONE
+        )
 
     return make
 

@@ -99,7 +99,7 @@ def plan_job(job: WeightsJob) -> tuple[WeightPlan, Mixed | None]:
             "same bits for all products."
         )
     mixed = mixed_bits(job.model, plan.products, samples, job.aim.budget(job.model, plan))
-    return _readable(mixed.plan.with_tables_of(plan), job.form), mixed
+    return _readable(mixed.plan.with_embeddings_of(plan), job.form), mixed
 
 
 def _readable(plan: WeightPlan, form: ProductForm) -> WeightPlan:

@@ -71,7 +71,7 @@ if TYPE_CHECKING:
     help="Operators of the products; dequantize is for runtimes with ai.onnx's alone.",
 )
 @click.option(
-    "--table-bits",
+    "--embedding-bits",
     type=int,
     metavar="2|4|8",
     help="Bits of embeddings, and of an output matrix that is one; default: they stay in float.",
@@ -117,7 +117,7 @@ def quantize_weights(
     method: str | None,
     accuracy_level: int,
     form: str,
-    table_bits: int | None,
+    embedding_bits: int | None,
     exclude: tuple[str, ...],
     bits_average: float | None,
     size: float | None,
@@ -143,7 +143,7 @@ def quantize_weights(
 
     written_as = member(ProductForm, form, "form")
     request, aim = (
-        as_request(bits, group_size, scheme, method, exclude, samples, written_as, table_bits),
+        as_request(bits, group_size, scheme, method, exclude, samples, written_as, embedding_bits),
         as_aim(bits_average, size),
     )
     check_accuracy(accuracy_level)

@@ -78,7 +78,7 @@ class SizeAim:
             return BitBudget(average=self.bits_average)
         whole = saved_bytes(model)
         floats = {d.tensor: d.outputs * d.inputs * FLOAT_BYTES for d in plan.quantized.values()}
-        tables = {d.table: d for d in plan.quantized.values() if d.table}
+        tables = {d.embedding: d for d in plan.quantized.values() if d.embedding}
         stored = sum(d.spec.size_bytes(d.outputs, d.inputs) for d in tables.values())
         return BitBudget(size_bytes=self.size * whole - (whole - sum(floats.values())) - stored)
 

@@ -1,9 +1,10 @@
 """The plan of weights in groups: a decision for every node that reads a constant matrix.
 
 Each node alone, bodies of If, Loop and Scan included. A weight that is, transposed or not, the
-table of an embedding too, stays in float with it unless tables are asked for: its codes would stand
-in the file beside the float table. Codes of a table come before any sample has gone through the
-model, so that they are found without; a product that shares them has the table's form.
+embedding too, stays in float with it unless embeddings are asked for: its codes would stand
+in the file beside the float embedding. Codes of an embedding come before any sample has gone
+through the model, so that they are found without; a product that shares them has the embedding's
+form.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ from onnxq.operator.nodes import input_at, is_constant, tensor_of
 from onnxq.page.card import card_of, counts
 from onnxq.qparams.group_spec import GroupSpec, Method
 from onnxq.targets.gains import PRODUCT_OPS
+from onnxq.weights.embeddings import find_ties, is_lookup, notes_on_no_embeddings, why_no_rows
 from onnxq.weights.hessian import parts_of_inputs
-from onnxq.weights.tables import find_ties, is_lookup, notes_on_no_tables, why_no_rows
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from onnxq.core.arrays import Singles
-    from onnxq.weights.tables import Tie
+    from onnxq.weights.embeddings import Tie
 
 MATRIX = 2
 FINITE_ELEMENTS = 1 << 22
@@ -51,13 +52,13 @@ class WeightRequest:
         spec: form of the codes.
         method: how they are found.
         exclude: names or globs of nodes that stay in float.
-        tables: form of embeddings, and of products that are one; None: they stay in float.
+        embeddings: form of embeddings, and of products that are one; None: they stay in float.
     """
 
     spec: GroupSpec = field(default_factory=GroupSpec)
     method: Method = Method.HQQ
     exclude: tuple[str, ...] = ()
-    tables: GroupSpec | None = None
+    embeddings: GroupSpec | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +73,7 @@ class Groupwise:
         inputs_first: the initializer is (inputs, outputs); else (outputs, inputs).
         outputs: rows of the weight as it is stored.
         inputs: numbers that are summed; of a lookup, those of a row.
-        table: name of the table whose codes these are; empty: the weight has its own.
+        embedding: name of the embedding whose codes these are; empty: the weight has its own.
         tied: whether a product and a lookup share the codes.
     """
 
@@ -83,14 +84,14 @@ class Groupwise:
     inputs_first: bool
     outputs: int
     inputs: int
-    table: str = ""
+    embedding: str = ""
     tied: bool = False
 
     @property
     def stored_as(self) -> str:
         """Name of the codes: nodes that agree in it read the same ones."""
-        side = "inputs first" if self.inputs_first and not self.table else "outputs first"
-        return f"{self.table or self.tensor}, {side}: {self.how}"
+        side = "inputs first" if self.inputs_first and not self.embedding else "outputs first"
+        return f"{self.embedding or self.tensor}, {side}: {self.how}"
 
     @property
     def how(self) -> str:
@@ -135,17 +136,17 @@ class WeightPlan:
 
     @property
     def products(self) -> WeightPlan:
-        """The plan without tables, whose codes are not chosen by what products see."""
+        """The plan without embeddings, whose codes are not chosen by what products see."""
         left: dict[str, WeightDecision] = {
-            name: Float("it is a table") if isinstance(d, Groupwise) and d.table else d
+            name: Float("it is an embedding") if isinstance(d, Groupwise) and d.embedding else d
             for name, d in self.decisions.items()
         }
         return dataclasses.replace(self, decisions=left)
 
-    def with_tables_of(self, other: WeightPlan) -> WeightPlan:
-        """The plan with another one's decisions on tables."""
-        tables = {n: d for n, d in other.quantized.items() if d.table}
-        return dataclasses.replace(self, decisions={**self.decisions, **tables})
+    def with_embeddings_of(self, other: WeightPlan) -> WeightPlan:
+        """The plan with another one's decisions on embeddings."""
+        embeddings = {n: d for n, d in other.quantized.items() if d.embedding}
+        return dataclasses.replace(self, decisions={**self.decisions, **embeddings})
 
     def leaving(self, floats: Mapping[str, Float]) -> WeightPlan:
         """The plan with these nodes left in float."""
@@ -173,18 +174,18 @@ def plan_weights(model: ir.Model, request: WeightRequest) -> WeightPlan:
     excluded = _excluded(request.exclude, [node_name(node) for node in nodes])
     ties = find_ties(nodes)
     decisions = {node_name(node): _decision(node, request, ties, excluded) for node in nodes}
-    decisions |= _shared(decisions, _kept_tables(nodes, decisions))
+    decisions |= _shared(decisions, _float_embeddings(nodes, decisions))
     hidden = _hidden(nodes, decisions, model.graph) if request.method.needs_samples else {}
     decisions |= hidden
     plan = WeightPlan(decisions)
     if not plan.quantized:
         raise ModelError(_nothing(decisions))
-    tables = [d.table for d in plan.quantized.values() if d.table]
+    embeddings = [d.embedding for d in plan.quantized.values() if d.embedding]
     notes = (
         *_notes_on_hidden(hidden, request),
         *_notes_on_short_blocks(plan),
         *_notes_on_wide(plan),
-        *([] if request.tables is None else notes_on_no_tables(tables)),
+        *([] if request.embeddings is None else notes_on_no_embeddings(embeddings)),
     )
     return dataclasses.replace(plan, notes=notes)
 
@@ -237,17 +238,19 @@ def _decision(
     (weight,) = rule.weights
     value = input_at(node, weight.slot)
     name = value_name(value)
-    if name in ties and request.tables is None:
-        return _float_table(name, ties[name].lookup)
+    if name in ties and request.embeddings is None:
+        return _float_embedding(name, ties[name].lookup)
     if not _is_finite(tensor_of(value).numpy()):
         raise ModelError(f"weight '{name}' holds NaN or Inf; repair the model.")
     made = _in_blocks(rule, value, request)
-    if name not in ties or request.tables is None:
+    if name not in ties or request.embeddings is None:
         return made
     if made.inputs_first != ties[name].turned:
-        return Float(f"it sums over the rows of '{ties[name].table}', whose blocks run along them")
+        return Float(
+            f"it sums over the rows of '{ties[name].embedding}', whose groups run along them"
+        )
     return dataclasses.replace(
-        made, spec=request.tables, method=Method.HQQ, table=ties[name].table, tied=True
+        made, spec=request.embeddings, method=Method.HQQ, embedding=ties[name].embedding, tied=True
     )
 
 
@@ -260,28 +263,28 @@ def _why_no_blocks(node: ir.Node, rule: DynamicRule) -> str:
     return ""
 
 
-def _float_table(name: str, lookup: str) -> Float:
-    return Float(f"its weight '{name}' is the table of '{lookup}' too, which stays in float")
+def _float_embedding(name: str, lookup: str) -> Float:
+    return Float(f"its weight '{name}' is the embedding of '{lookup}' too, which stays in float")
 
 
 def _lookup(node: ir.Node, request: WeightRequest, excluded: Collection[str]) -> WeightDecision:
-    if request.tables is None:
-        return Float("embeddings stay in float unless tables are asked for")
+    if request.embeddings is None:
+        return Float("embeddings stay in float unless bits of theirs are asked for")
     if node_name(node) in excluded:
         return Float("it is excluded")
-    if reason := why_no_rows(node, request.tables.group_size):
+    if reason := why_no_rows(node, request.embeddings.group_size):
         return Float(reason)
     value = input_at(node, 0)
     name, (rows, width) = value_name(value), tensor_of(value).shape.numpy()
     if not _is_finite(tensor_of(value).numpy()):
-        raise ModelError(f"table '{name}' holds NaN or Inf; repair the model.")
-    return Groupwise(request.tables, Method.HQQ, 0, name, False, rows, width, table=name)
+        raise ModelError(f"embedding '{name}' holds NaN or Inf; repair the model.")
+    return Groupwise(request.embeddings, Method.HQQ, 0, name, False, rows, width, embedding=name)
 
 
-def _kept_tables(
+def _float_embeddings(
     nodes: Sequence[ir.Node], decisions: Mapping[str, WeightDecision]
 ) -> dict[str, str]:
-    """Table -> a lookup that leaves it in float."""
+    """Embedding -> a lookup that leaves it in float."""
     return {
         value_name(input_at(node, 0)): node_name(node)
         for node in nodes
@@ -292,14 +295,14 @@ def _kept_tables(
 def _shared(
     decisions: Mapping[str, WeightDecision], kept: Mapping[str, str]
 ) -> dict[str, WeightDecision]:
-    """Decisions that change as others read the same table: codes for all, or float for all."""
+    """Decisions that change as others read the same embedding: codes for all, or float for all."""
     found: dict[str, WeightDecision] = {}
-    tables = {n: d for n, d in decisions.items() if isinstance(d, Groupwise) and d.table}
-    tied = {d.table for d in tables.values() if d.tied}
-    for name, decision in tables.items():
-        if decision.table in kept:
-            found[name] = _float_table(decision.tensor, kept[decision.table])
-        elif decision.table in tied:
+    embeddings = {n: d for n, d in decisions.items() if isinstance(d, Groupwise) and d.embedding}
+    tied = {d.embedding for d in embeddings.values() if d.tied}
+    for name, decision in embeddings.items():
+        if decision.embedding in kept:
+            found[name] = _float_embedding(decision.tensor, kept[decision.embedding])
+        elif decision.embedding in tied:
             found[name] = dataclasses.replace(decision, tied=True)
     return found
 

@@ -7,8 +7,8 @@
     Y = Gather(T, ids)   ->  GatherBlockQuantized(Reshape(codes), ids, scales, zero_points)
 
 The two read codes in the same order, in groups of a product and in rows of a lookup: a Reshape lets
-one table serve both. ONNX Runtime folds it when it loads the model. Codes of a table that no
-product reads are stored as rows.
+one embedding serve both. ONNX Runtime folds it when it loads the model. Codes of an embedding that
+no product reads are stored as rows.
 
 A constant C of one number per output is the bias of MatMulNBits; alpha is 1 in canonical graphs.
 No weight is read: codes come from whoever has them, in memory or on disk. ONNX Runtime looks for
@@ -29,7 +29,7 @@ from onnxq.operator.nodes import find_input, input_at, shape
 from onnxq.operator.site import MICROSOFT
 from onnxq.ort.node_kinds import PRODUCT_OF_BLOCKS, ROWS_OF_BLOCKS
 from onnxq.qparams.groups import CODES
-from onnxq.weights.tables import is_lookup
+from onnxq.weights.embeddings import is_lookup
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -114,18 +114,18 @@ class ProductWriter:
         """New initializers that hold the codes."""
         made = []
         for kind, tensor in tensors.items():
-            name = self._names.value(f"{decision.table or decision.tensor}_{kind}")
-            shape = _shape_of_table(kind, tensor, decision) if decision.table else None
+            name = self._names.value(f"{decision.embedding or decision.tensor}_{kind}")
+            shape = _shape_of_embedding(kind, tensor, decision) if decision.embedding else None
             stored = renamed(tensor, name) if shape is None else _shaped(tensor, shape, name)
             made.append(new_initializer(graph, name, stored))
         return made
 
     def _rows(self, node: ir.Node, stored: Sequence[ir.Value], decision: Groupwise) -> ir.Node:
-        """The node that takes rows of a table; codes that a product shares have its shape."""
+        """The node that takes rows of an embedding; codes that a product shares have its shape."""
         codes, *others = stored
         if decision.tied:
             shape = np.array([decision.outputs, -1], np.int64)
-            name = self._names.value(f"{decision.table}_rows")
+            name = self._names.value(f"{decision.embedding}_rows")
             codes = self._inserted(
                 node, ir.node("Reshape", [codes, new_constant(node, name, shape)])
             )
@@ -187,7 +187,7 @@ class ProductWriter:
         return result
 
 
-def _shape_of_table(
+def _shape_of_embedding(
     kind: str, tensor: ir.TensorProtocol, decision: Groupwise
 ) -> tuple[int, ...] | None:
     """Shape in which a lookup, too, reads an array; None: as it is."""

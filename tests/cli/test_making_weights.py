@@ -49,7 +49,7 @@ def test_it_writes_weights_in_blocks_and_says_how(model: Path) -> None:
         (["--exclude", "nothing"], 5, "no node 'nothing'"),
         (["--bits", "8", "--scheme", "real"], 7, "Ask for 'affine'"),
         (["--scheme", "real", "--form", "dequantize"], 5, "Ask for scheme 'affine'"),
-        (["--table-bits", "4", "--form", "dequantize"], 5, "Leave tables in float"),
+        (["--embedding-bits", "4", "--form", "dequantize"], 5, "Leave embeddings in float"),
     ],
 )
 def test_what_it_cannot_do_is_said_and_nothing_is_written(

@@ -66,7 +66,7 @@ def test_a_head_that_is_the_embedding_too_stays_in_float() -> None:
     assert set(plan.quantized) == {"up"}
     head = plan.decisions["head"]
     assert isinstance(head, Float)
-    assert "the table of 'rows' too" in head.reason
+    assert "the embedding of 'rows' too" in head.reason
 
 
 def test_products_in_bodies_are_planned() -> None:
