@@ -42,7 +42,7 @@ PAST, PROMPT = 256, 64
 """Tokens in the cache of a token that is timed; tokens of a prompt."""
 WRITTEN = 24
 """Tokens that onnxruntime-genai writes in a run."""
-BLOCK = 32
+GROUP_SIZE = 32
 FLOAT, PEER, ORT_AFFINE, ORT_INT8 = "float", "genai builder int4", "ORT 4 bits, affine", "ORT int8"
 PEERS = {
     "onnxq 4 bits, symmetric": PEER,
@@ -114,14 +114,14 @@ def beside(folder: Path, float_folder: Path, write: Callable[[Path, Path], objec
     return folder
 
 
-def ours(scheme: str, table_bits: int | None, source: Path, target: Path) -> None:
+def ours(scheme: str, embedding_bits: int | None, source: Path, target: Path) -> None:
     """Writes weights in blocks."""
     made = onnxq.quantize_weights(
         source,
         method="rtn",
-        block=BLOCK,
+        group_size=GROUP_SIZE,
         scheme=scheme,
-        table_bits=table_bits,
+        embedding_bits=embedding_bits,
         check=onnxq.Check.NONE,
     )
     made.save(target)
@@ -144,7 +144,7 @@ def their_affine(source: Path, target: Path) -> None:
     from onnxruntime.quantization import matmul_nbits_quantizer as nbits
 
     quantizer = nbits.MatMulNBitsQuantizer(
-        onnx.load(source), block_size=BLOCK, is_symmetric=False, accuracy_level=4
+        onnx.load(source), block_size=GROUP_SIZE, is_symmetric=False, accuracy_level=4
     )
     quantizer.process()
     onnx.save(quantizer.model.model, target)

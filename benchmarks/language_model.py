@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     Maker = Callable[[ir.Model, dict[str, Array]], ir.Model]
 
 TEXTS = Path(__file__).resolve().parent.parent / "models"
-BLOCK = 32
+GROUP_SIZE = 32
 HEAD = "/lm_head/MatMul"
 WINDOW = 512
 PREFILL = 256
@@ -54,7 +54,7 @@ def ours(bits: int, method: str, scheme: str = "affine") -> Maker:
             model,
             given,
             bits=bits,
-            block=BLOCK,
+            group_size=GROUP_SIZE,
             method=method,
             scheme=scheme,
             exclude=(HEAD,),
@@ -64,11 +64,13 @@ def ours(bits: int, method: str, scheme: str = "affine") -> Maker:
     return make
 
 
-def with_tables(table_bits: int) -> Maker:
+def with_tables(embedding_bits: int) -> Maker:
     """Our 4 bits, and one table for embedding and head."""
 
     def make(model: ir.Model, samples: dict[str, Array]) -> ir.Model:
-        return onnxq.quantize_weights(model, samples, table_bits=table_bits, check=onnxq.Check.NONE)
+        return onnxq.quantize_weights(
+            model, samples, embedding_bits=embedding_bits, check=onnxq.Check.NONE
+        )
 
     return make
 
@@ -84,7 +86,7 @@ def of_ort(config: Callable[[], theirs.WeightOnlyQuantConfig]) -> Maker:
     def make(model: ir.Model, _: dict[str, Array]) -> ir.Model:
         quantizer = theirs.MatMulNBitsQuantizer(
             ir.to_proto(model),
-            block_size=BLOCK,
+            block_size=GROUP_SIZE,
             accuracy_level=4,
             nodes_to_exclude=[HEAD],
             algo_config=config(),
@@ -101,7 +103,7 @@ def default(bits: int, symmetric: int) -> Callable[[], theirs.WeightOnlyQuantCon
 
     def make() -> theirs.WeightOnlyQuantConfig:
         return theirs.DefaultWeightOnlyQuantConfig(
-            block_size=BLOCK, is_symmetric=bool(symmetric), accuracy_level=4, bits=bits
+            block_size=GROUP_SIZE, is_symmetric=bool(symmetric), accuracy_level=4, bits=bits
         )
 
     return make
@@ -123,9 +125,11 @@ MAKERS: dict[str, Maker] = {
     "4 bits, ORT RTN symmetric": of_ort(default(4, 1)),
     "4 bits, ORT RTN affine": of_ort(default(4, 0)),
     "4 bits, ORT k_quant": of_ort(theirs.KQuantWeightOnlyQuantConfig),
-    "4 bits, ORT HQQ": of_ort(lambda: theirs.HQQWeightOnlyQuantConfig(block_size=BLOCK)),
+    "4 bits, ORT HQQ": of_ort(lambda: theirs.HQQWeightOnlyQuantConfig(block_size=GROUP_SIZE)),
     "2 bits, ORT RTN affine": of_ort(default(2, 0)),
-    "2 bits, ORT HQQ": of_ort(lambda: theirs.HQQWeightOnlyQuantConfig(block_size=BLOCK, bits=2)),
+    "2 bits, ORT HQQ": of_ort(
+        lambda: theirs.HQQWeightOnlyQuantConfig(block_size=GROUP_SIZE, bits=2)
+    ),
     "8 bits, ORT RTN affine": of_ort(default(8, 0)),
 }
 

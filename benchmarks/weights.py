@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
     Batch = Mapping[str, npt.NDArray[np.generic]]
 
-BLOCK = 32
+GROUP_SIZE = 32
 WINDOW, WINDOWS = 256, 48
 """Bytes of a window of text; windows to calibrate on, and as many to test on."""
 IMAGES = 32
@@ -104,7 +104,7 @@ def ours(subject: Subject, out: Path, *, bits: int, method: str, scheme: str = "
         subject.model,
         samples,
         bits=bits,
-        block=BLOCK,
+        group_size=GROUP_SIZE,
         scheme=scheme,
         method=method,
         exclude=subject.beside,
@@ -123,7 +123,7 @@ def theirs(subject: Subject, out: Path, *, bits: int, method: str, symmetric: bo
     """Writes ONNX Runtime's file."""
     from onnxruntime.quantization import matmul_nbits_quantizer as nbits
 
-    common = {"block_size": BLOCK, "bits": bits}
+    common = {"block_size": GROUP_SIZE, "bits": bits}
     configs: dict[str, Callable[[], nbits.WeightOnlyQuantConfig]] = {
         "default": partial(
             nbits.DefaultWeightOnlyQuantConfig,
@@ -143,7 +143,7 @@ def theirs(subject: Subject, out: Path, *, bits: int, method: str, symmetric: bo
     quantizer = nbits.MatMulNBitsQuantizer(
         onnx.load(subject.model),
         bits=bits,
-        block_size=BLOCK,
+        block_size=GROUP_SIZE,
         is_symmetric=symmetric,
         accuracy_level=4,
         algo_config=configs[method](),

@@ -27,7 +27,7 @@ from onnxq.graph.canonical import canonicalize
 from onnxq.graph.io import load
 from onnxq.graph.saving import save
 from onnxq.ort.types_by_run import types_by_run
-from onnxq.qparams.group_spec import BlockSpec, Method
+from onnxq.qparams.group_spec import GroupSpec, Method
 from onnxq.samples import Samples
 from onnxq.weights.plan_weights import WeightRequest
 from scripts._decoder import Sizes, decoder, tokens
@@ -53,7 +53,7 @@ def quantize(folder: Path, layers: int, method: Method, output: Path) -> None:
     with Peak() as peak:
         began = time.process_time()
         model = canonicalize(load(folder / "model.onnx"), types_by_run).model
-        request = WeightRequest(BlockSpec(), method, LEFT)
+        request = WeightRequest(GroupSpec(), method, LEFT)
         job = WeightsJob(model, request, Samples(batches), check=Check.NONE)
         made = carry_out_weights(job, place=output / JOURNAL)
         save(made.model, output / OUTPUT)

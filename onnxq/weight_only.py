@@ -1,4 +1,4 @@
-"""Weights in blocks of 2, 4 or 8 bits as one call, and as its steps."""
+"""Weight-only quantization, group-wise to 2, 4 or 8 bits, as one call and as its steps."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from onnxq.errors import CalibrationError, QConfigError, member
 from onnxq.graph.canonical import canonicalize
 from onnxq.graph.io import load
 from onnxq.ort.types_by_run import types_by_run
-from onnxq.qparams.group_spec import BlockSpec, Method, Scheme
+from onnxq.qparams.group_spec import GroupSpec, Method, Scheme
 from onnxq.samples import Samples
 from onnxq.samples.samples import without_state
 from onnxq.weights.mixed_bits import SizeAim
@@ -38,12 +38,12 @@ def quantize_weights(
     samples: str | Path | Samples | Batch | Iterable[Batch] | None = None,
     *,
     bits: int = 4,
-    block: int = 32,
+    group_size: int = 32,
     scheme: Scheme | str = Scheme.AFFINE,
     method: Method | str | None = None,
     accuracy_level: int = INT8_ACCURACY,
     form: ProductForm | str = ProductForm.MATMULNBITS,
-    table_bits: int | None = None,
+    embedding_bits: int | None = None,
     exclude: Sequence[str] = (),
     check: object = Check.CALIBRATION,
     bits_average: float | None = None,
@@ -51,7 +51,7 @@ def quantize_weights(
     journal: str | Path | None = None,
     executor: Executor | None = None,
 ) -> QuantizedModel:
-    """The model with the weights of its products in blocks of a few bits, and a verdict on it.
+    """The model with group-wise weights of a few bits in its products, and a verdict on it.
 
     Every MatMul and Gemm with a constant matrix becomes com.microsoft MatMulNBits. Activations stay
     in float; ONNX Runtime rounds them to int8 inside a product at accuracy level 4.
@@ -60,8 +60,8 @@ def quantize_weights(
         model: path, ModelProto or onnx_ir.Model of the float model; it is not changed.
         samples: that gptq looks at: a file or folder, arrays, batches, or onnxq.Samples.
         bits: 2, 4 or 8 per weight.
-        block: inputs that share a scale: 16, 32, 64 or 128.
-        scheme: "affine": each block has a zero point; "symmetric": smaller by a code per block, and
+        group_size: inputs that share a scale: 16, 32, 64 or 128.
+        scheme: "affine": each group has a zero point; "symmetric": smaller by a code per group, and
             less accurate; "real": zero points are float32, which is nearer, larger, and computed
             in float32 at any accuracy_level.
         method: "rtn", "hqq" or "gptq"; None: gptq where samples are given, hqq without.
@@ -70,8 +70,8 @@ def quantize_weights(
         form: "matmulnbits", or "dequantize": DequantizeLinear ahead of the product, for runtimes
             that have operators of ai.onnx alone (opset 21; 25 for 2 bits). ONNX Runtime makes
             MatMulNBits of some of them, and dequantizes the others in every run.
-        table_bits: 2, 4 or 8 per number of an embedding, and of an output matrix that is one, which
-            share their codes; None: they stay in float. Found without samples.
+        embedding_bits: 2, 4 or 8 per number of an embedding, and of an output matrix that is one,
+            which share their codes; None: they stay in float. Found without samples.
         exclude: names or globs of products and lookups that stay in float.
         check: what to try the result on, and what it has to keep: samples that it was not made
             from, or an onnxq.Check.
@@ -88,8 +88,8 @@ def quantize_weights(
             matrices, or NaN or Inf in one; ONNX Runtime does not run it.
         CalibrationError: unusable samples, or none where the method needs some; a journal of
             another model, samples, plan or version.
-        QConfigError: bits, block, method, accuracy level or a name in `exclude` is not known; a
-            bound without samples; samples with state; or a size that 2 bits do not reach.
+        QConfigError: bits, group size, method, accuracy level or a name in `exclude` is not known;
+            a bound without samples; samples with state; or a size that 2 bits do not reach.
         OutputError: the journal cannot be written, or the disk is full.
         UnsupportedError: 3 bits, which ONNX Runtime has no products for.
         VerificationError: an output is below the check's bound; the error has the verdict.
@@ -101,7 +101,9 @@ def quantize_weights(
     work = Stopwatch()
     given = without_state(Samples.of(samples), "quantize_weights")
     written_as = member(ProductForm, form, "form")
-    request = as_request(bits, block, scheme, method, exclude, given.source, written_as, table_bits)
+    request = as_request(
+        bits, group_size, scheme, method, exclude, given.source, written_as, embedding_bits
+    )
     check_accuracy(accuracy_level)
     canonical = canonicalize(load(model), types_by_run)
     job = WeightsJob(
@@ -127,13 +129,13 @@ def quantize_weights(
 
 def as_request(
     bits: int,
-    block: int,
+    group_size: int,
     scheme: Scheme | str,
     method: Method | str | None,
     exclude: Sequence[str],
     samples: object,
     form: ProductForm = ProductForm.MATMULNBITS,
-    table_bits: int | None = None,
+    embedding_bits: int | None = None,
 ) -> WeightRequest:
     """Request that these arguments of `quantize_weights` make; raises as it does."""
     chosen = Method.HQQ if samples is None else Method.GPTQ
@@ -152,21 +154,21 @@ def as_request(
             "scheme 'real' with form 'dequantize': zero points of DequantizeLinear are codes. Ask "
             "for scheme 'affine', or for form 'matmulnbits'."
         )
-    spec = BlockSpec(bits, block, zero_points, signed=form is ProductForm.MATMULNBITS)
-    return WeightRequest(spec, chosen, tuple(exclude), _of_tables(spec, table_bits, form))
+    spec = GroupSpec(bits, group_size, zero_points, signed=form is ProductForm.MATMULNBITS)
+    return WeightRequest(spec, chosen, tuple(exclude), _of_embeddings(spec, embedding_bits, form))
 
 
-def _of_tables(spec: BlockSpec, bits: int | None, form: ProductForm) -> BlockSpec | None:
-    """Form of tables beside that of products; whole zero points, which lookups want."""
+def _of_embeddings(spec: GroupSpec, bits: int | None, form: ProductForm) -> GroupSpec | None:
+    """Form of embeddings beside that of products; whole zero points, which lookups want."""
     if bits is None:
         return None
     if form is ProductForm.DEQUANTIZE:
         raise QConfigError(
-            "table_bits with form 'dequantize': rows of blocks are looked up by an operator of "
-            "com.microsoft alone. Leave tables in float, or ask for form 'matmulnbits'."
+            "embedding_bits with form 'dequantize': rows of blocks are looked up by an operator of "
+            "com.microsoft alone. Leave embeddings in float, or ask for form 'matmulnbits'."
         )
     whole = Scheme.AFFINE if spec.scheme is Scheme.REAL else spec.scheme
-    return BlockSpec(bits, spec.block, whole)
+    return GroupSpec(bits, spec.group_size, whole)
 
 
 def as_aim(bits_average: float | None, size: float | None) -> SizeAim | None:

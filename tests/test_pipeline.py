@@ -350,4 +350,4 @@ def test_a_product_by_a_weight_without_elements_stays_float(
     reasons = [d.reason.words for d in prepare(source).decisions.values() if isinstance(d, Float)]
     assert any("has no element" in reason for reason in reasons)
     onnxq.quantize_dynamic(source, objective="size")
-    onnxq.quantize_weights(source, block=16, method="rtn")
+    onnxq.quantize_weights(source, group_size=16, method="rtn")

@@ -1,4 +1,4 @@
-"""Weights in blocks as one call."""
+"""Weights in groups as one call."""
 
 from __future__ import annotations
 

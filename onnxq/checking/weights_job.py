@@ -1,4 +1,4 @@
-"""Job of storing weights in blocks, from a plan to a tried model.
+"""Job of storing weights in groups, from a plan to a tried model.
 
     model --plan_job--> plan --find_codes--> codes --write_weights--> model --try_out--> verdict
 
@@ -94,7 +94,7 @@ def plan_job(job: WeightsJob) -> tuple[WeightPlan, Mixed | None]:
             "same bits for all products."
         )
     mixed = mixed_bits(job.model, plan.products, samples, job.aim.budget(job.model, plan))
-    return _readable(mixed.plan.with_tables_of(plan), job.form), mixed
+    return _readable(mixed.plan.with_embeddings_of(plan), job.form), mixed
 
 
 def _readable(plan: WeightPlan, form: ProductForm) -> WeightPlan:
@@ -109,7 +109,7 @@ def _readable(plan: WeightPlan, form: ProductForm) -> WeightPlan:
     left = plan.leaving(floats)
     if floats and not left.quantized:
         name, why = next(iter(floats.items()))
-        raise ModelError(f"no product can be stored in blocks ('{name}': {why.reason}).")
+        raise ModelError(f"no product can be stored in groups ('{name}': {why.reason}).")
     return left
 
 

@@ -1,4 +1,4 @@
-"""The command that stores weights in blocks: quantize-weights."""
+"""The command of weight-only quantization: quantize-weights."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     "--bits", type=int, default=4, show_default=True, metavar="2|4|8", help="Bits per weight."
 )
 @click.option(
-    "--block",
+    "--group-size",
     type=int,
     default=32,
     show_default=True,
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     default="affine",
     show_default=True,
     metavar="affine|symmetric|real",
-    help="affine: each block has a zero point; symmetric: smaller by a code per block; real: zero "
+    help="affine: each group has a zero point; symmetric: smaller by a code per group; real: zero "
     "points are float32.",
 )
 @click.option(
@@ -72,7 +72,7 @@ if TYPE_CHECKING:
     help="Operators of the products; dequantize is for runtimes with ai.onnx's alone.",
 )
 @click.option(
-    "--table-bits",
+    "--embedding-bits",
     type=int,
     metavar="2|4|8",
     help="Bits of embeddings, and of an output matrix that is one; default: they stay in float.",
@@ -112,12 +112,12 @@ def quantize_weights(
     samples: Path | None,
     output: Path,
     bits: int,
-    block: int,
+    group_size: int,
     scheme: str,
     method: str | None,
     accuracy_level: int,
     form: str,
-    table_bits: int | None,
+    embedding_bits: int | None,
     exclude: tuple[str, ...],
     bits_average: float | None,
     size: float | None,
@@ -131,7 +131,7 @@ def quantize_weights(
     as_json: bool,
     workers: Workers,
 ) -> None:
-    """Store the weights of MODEL's products in blocks of 2, 4 or 8 bits; activations stay float."""
+    """Store weights of MODEL's products group-wise in 2, 4 or 8 bits; activations stay float."""
     work, asked = Stopwatch(), Asked(check, min_sqnr, no_verdict)
     check_report(report, check or samples)
     outputs = [output, *given(journal, report)]
@@ -142,7 +142,7 @@ def quantize_weights(
 
     written_as = member(ProductForm, form, "form")
     request, aim = (
-        as_request(bits, block, scheme, method, exclude, samples, written_as, table_bits),
+        as_request(bits, group_size, scheme, method, exclude, samples, written_as, embedding_bits),
         as_aim(bits_average, size),
     )
     check_accuracy(accuracy_level)

@@ -170,7 +170,7 @@ def report_dynamic(source: ir.Model, made: DynamicPlan, written: Written, as_jso
 def report_weights(
     source: Canonical, made: WeightPlan, mixed: Mixed | None, written: Written, as_json: bool
 ) -> None:
-    """Says which weights are stored in blocks and how, why others are not, and the sizes."""
+    """Says which weights are stored in groups and how, why others are not, and the sizes."""
     from onnxq.report import console, json_values, tables
     from onnxq.report.bits_table import mixed_json, mixed_rows
     from onnxq.report.summary import summarize
@@ -192,7 +192,7 @@ def report_weights(
         return
     if is_quiet():
         return
-    say(f"{written.file}: {len(made.quantized)} weights in blocks")
+    say(f"{written.file}: {len(made.quantized)} weights in groups")
     if mixed is not None:
         title = "bits that cost least, by size; noise of rounding to nearest at the outputs"
         header, rows = mixed_rows(mixed)

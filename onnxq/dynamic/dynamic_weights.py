@@ -19,7 +19,7 @@ from onnxq.observers.weight_observation import WeightKey, observe_weight
 from onnxq.operator import DynamicWeight, Float
 from onnxq.qparams import PerBlock, PerChannel, PerTensor, QParams
 from onnxq.qparams.group_ranges import rounded, search_ranges, unshrunk
-from onnxq.qparams.group_spec import BITS, BLOCKS, BlockSpec, Scheme
+from onnxq.qparams.group_spec import BITS, GROUP_SIZES, GroupSpec, Scheme
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -142,7 +142,7 @@ def stored_scales(
     return StoredScales(qparams, raised), notes
 
 
-def _raised(array: npt.NDArray[np.float32], spec: BlockSpec, qparams: QParams) -> QParams:
+def _raised(array: npt.NDArray[np.float32], spec: GroupSpec, qparams: QParams) -> QParams:
     """The qparams with scales raised as `unshrunk` has it, some rows at a time."""
     assert isinstance(qparams.granularity, PerBlock)
     turned = qparams.granularity.axis == 0
@@ -220,22 +220,22 @@ def _observe_blocks(
     return QParams(scale, zero_point, qparams.dtype, PerBlock(summed, size)), notes
 
 
-def searched_as(observer: ObserverSpec, size: int) -> BlockSpec | None:
+def searched_as(observer: ObserverSpec, size: int) -> GroupSpec | None:
     """Form of blocks whose ranges are searched as those of quantize-weights; None: none.
 
     They are the same where the observer looks for the least error over all codes.
     """
     seen = observer()
     is_whole = (seen.quant_min, seen.quant_max) == (seen.dtype.qmin, seen.dtype.qmax)
-    if not isinstance(seen, LeastErrorObserver) or not is_whole or size not in BLOCKS:
+    if not isinstance(seen, LeastErrorObserver) or not is_whole or size not in GROUP_SIZES:
         return None
     scheme = Scheme.SYMMETRIC if seen.qscheme.symmetric else Scheme.AFFINE
     bits = seen.dtype.bits
-    return BlockSpec(bits, size, scheme, signed=False) if bits in BITS else None
+    return GroupSpec(bits, size, scheme, signed=False) if bits in BITS else None
 
 
 def _searched(
-    columns: npt.NDArray[np.float32], key: StorageKey, spec: BlockSpec, summed: int
+    columns: npt.NDArray[np.float32], key: StorageKey, spec: GroupSpec, summed: int
 ) -> QParams:
     """QParams of columns (summed, columns), the numbers of each block together."""
     if not np.isfinite(columns).all():
@@ -245,7 +245,7 @@ def _searched(
     zero_point = (point.astype(np.int16) + dtype.qmin).astype(dtype.storage)
     if not summed:
         scale, zero_point = scale.T, zero_point.T
-    return QParams(scale, zero_point, dtype, PerBlock(summed, spec.block))
+    return QParams(scale, zero_point, dtype, PerBlock(summed, spec.group_size))
 
 
 def permuted(qparams: QParams, perm: tuple[int, ...] | None) -> QParams:

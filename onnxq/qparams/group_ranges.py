@@ -1,4 +1,4 @@
-"""Range of each block with the least squared error: scales are searched, then fitted.
+"""Range of each group with the least squared error: scales are searched, then fitted.
 
     least over (s, z) of    sum_i p_i e_i^2 + a (sum_i e_i)^2        e_i = w_i - (q_i - z) s
     q_i = clip(rint(w_i / s + z), 0, 2^bits - 1)
@@ -21,13 +21,13 @@ import numpy as np
 
 from onnxq.qparams import MIN_SCALE
 from onnxq.qparams.group_spec import Scheme
-from onnxq.qparams.groups import BlockCodes
+from onnxq.qparams.groups import GroupCodes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from onnxq.core.arrays import Singles
-    from onnxq.qparams.group_spec import BlockSpec
+    from onnxq.qparams.group_spec import GroupSpec
     from onnxq.qparams.groups import Points
 
 SHARES = {
@@ -55,9 +55,9 @@ CHUNK = 1 << 15
 
 
 def search_ranges(
-    weight: Singles, spec: BlockSpec, importance: Singles | None = None, alike: float = 0.0
+    weight: Singles, spec: GroupSpec, importance: Singles | None = None, alike: float = 0.0
 ) -> tuple[Singles, Points]:
-    """(scale, zero point) of each block, float32 and as in `BlockCodes` (rows, blocks).
+    """(scale, zero point) of each group, float32 and as in `GroupCodes` (rows, groups).
 
     Args:
         weight: float32 (rows, inputs).
@@ -65,11 +65,11 @@ def search_ranges(
         importance: float32 (inputs,), p above; None: 1.
         alike: a above, for inputs that are much the same.
     """
-    w, p = in_blocks(weight, spec.block), None
-    is_short = spec.scheme is Scheme.REAL and weight.shape[1] % spec.block
-    if importance is not None or is_short:  # a real zero point gives what fills blocks up an error
+    w, p = in_groups(weight, spec.group_size), None
+    is_short = spec.scheme is Scheme.REAL and weight.shape[1] % spec.group_size
+    if importance is not None or is_short:  # a real zero point gives what fills groups up an error
         p = np.ones(weight.shape[1], np.float32) if importance is None else importance
-        p = in_blocks(p[np.newaxis], spec.block)
+        p = in_groups(p[np.newaxis], spec.group_size)
     scale = np.empty(w.shape[:2], np.float32)
     is_real = spec.scheme is Scheme.REAL
     point: Points = np.empty(w.shape[:2], np.float32 if is_real else np.uint8)
@@ -80,16 +80,16 @@ def search_ranges(
     return scale, point
 
 
-def rounded(weight: Singles, spec: BlockSpec, scale: Singles, point: Points) -> BlockCodes:
+def rounded(weight: Singles, spec: GroupSpec, scale: Singles, point: Points) -> GroupCodes:
     """Codes nearest to a weight (rows, inputs) in given ranges."""
-    block_of = np.arange(weight.shape[1]) // spec.block
-    steps, zero = weight / scale[:, block_of], point[:, block_of]
+    group_of = np.arange(weight.shape[1]) // spec.group_size
+    steps, zero = weight / scale[:, group_of], point[:, group_of]
     # whole zero points are added behind the rounding, as QuantizeLinear has it
     raw = np.rint(steps + zero) if spec.scheme is Scheme.REAL else np.rint(steps) + zero
-    return BlockCodes(spec, np.clip(raw, 0, spec.most).astype(np.uint8), scale, point)
+    return GroupCodes(spec, np.clip(raw, 0, spec.most).astype(np.uint8), scale, point)
 
 
-def unshrunk(weight: Singles, codes: BlockCodes, importance: Singles | None = None) -> BlockCodes:
+def unshrunk(weight: Singles, codes: GroupCodes, importance: Singles | None = None) -> GroupCodes:
     """The same codes with the scales of each row raised, so that its errors are none of its own.
 
         f = sum_i p_i w_i^2 / sum_i p_i w_i v_i        v_i the number of code i; then v_i f
@@ -111,15 +111,15 @@ def unshrunk(weight: Singles, codes: BlockCodes, importance: Singles | None = No
     return replace(codes, scale=scale)
 
 
-def in_blocks(weight: Singles, block: int) -> Singles:
-    """float32 (rows, blocks, block), the last block filled up with zeros."""
+def in_groups(weight: Singles, size: int) -> Singles:
+    """float32 (rows, groups, size), the last group filled up with zeros."""
     rows, inputs = weight.shape
-    count = -(-inputs // block)
-    if count * block == inputs:
-        return np.asarray(weight, np.float32).reshape(rows, count, block)
-    padded = np.zeros((rows, count * block), np.float32)
+    count = -(-inputs // size)
+    if count * size == inputs:
+        return np.asarray(weight, np.float32).reshape(rows, count, size)
+    padded = np.zeros((rows, count * size), np.float32)
     padded[:, :inputs] = weight
-    return padded.reshape(rows, count, block)
+    return padded.reshape(rows, count, size)
 
 
 def _not_zero(scale: Singles) -> Singles:
@@ -129,16 +129,16 @@ def _not_zero(scale: Singles) -> Singles:
 
 
 class _Best:
-    """The range with the least error of each block so far; float32 (rows, blocks, 1).
+    """The range with the least error of each group so far; float32 (rows, groups, 1).
 
     Args:
-        w: float32 (rows, blocks, block).
+        w: float32 (rows, groups, group).
         p: what errors count, broadcasts to w; None: all the same.
         spec: form of the codes.
-        alike: what the square of a block's summed errors counts.
+        alike: what the square of a group's summed errors counts.
     """
 
-    def __init__(self, w: Singles, p: Singles | None, spec: BlockSpec, alike: float) -> None:
+    def __init__(self, w: Singles, p: Singles | None, spec: GroupSpec, alike: float) -> None:
         self._w, self._p, self._most = w, p, np.float32(spec.most)
         self._is_real, self._alike = spec.scheme is Scheme.REAL, np.float32(alike)
         self._work = np.empty_like(w)
@@ -201,7 +201,7 @@ class _Best:
 
 
 def _searched(
-    w: Singles, p: Singles | None, spec: BlockSpec, alike: float
+    w: Singles, p: Singles | None, spec: GroupSpec, alike: float
 ) -> tuple[Singles, Points]:
     best = _Best(w, p, spec, alike)
     low, high = w.min(-1, keepdims=True), w.max(-1, keepdims=True)
@@ -227,7 +227,7 @@ def _searched(
 
 
 def _ranges(
-    low: Singles, high: Singles, share: np.float32, spec: BlockSpec
+    low: Singles, high: Singles, share: np.float32, spec: GroupSpec
 ) -> Iterator[tuple[Singles, Singles]]:
     """(scale, zero point) of that share of the whole range, around its centre."""
     if spec.symmetric:

@@ -1,4 +1,4 @@
-"""Form of a weight in blocks: bits, block size, symmetry; and the methods that find codes."""
+"""Form of a weight in groups: bits, group size, symmetry; and the methods that find codes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from onnxq.dtypes import INT2, INT4, INT8, UINT2, UINT4, UINT8, QDType
 from onnxq.errors import QConfigError, UnsupportedError
 
 BITS = (2, 4, 8)
-BLOCKS = (16, 32, 64, 128)
+GROUP_SIZES = (16, 32, 64, 128)
 ODD_BITS = (3, 5, 6, 7)
 """Widths between those that ONNX Runtime's products have kernels for."""
 TYPES = {2: (UINT2, INT2), 4: (UINT4, INT4), 8: (UINT8, INT8)}
@@ -24,11 +24,11 @@ class Scheme(enum.Enum):
     """Zero points of codes."""
 
     AFFINE = "affine"
-    """Each block has its own, a whole number that is packed like the codes."""
+    """Each group has its own, a whole number that is packed like the codes."""
     SYMMETRIC = "symmetric"
     """All lie in the middle of the codes, and are not stored."""
     REAL = "real"
-    """Each block has its own, any float32: nearer, larger, and computed in float32."""
+    """Each group has its own, any float32: nearer, larger, and computed in float32."""
 
 
 class Method(enum.Enum):
@@ -48,13 +48,13 @@ class Method(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class BlockSpec:
-    """Form of a weight in blocks.
+class GroupSpec:
+    """Form of a weight in groups.
 
     Attributes:
         bits: 2, 4 or 8 per code.
-        block: inputs that share a scale: 16, 32, 64 or 128. The last block of a row is filled up
-            where the inputs do not divide.
+        group_size: inputs that share a scale: 16, 32, 64 or 128. The last group of a row is filled
+            up where the inputs do not divide.
         scheme: of zero points. Symmetric ones are 2^(bits - 1); -2^(bits - 1) is a code as any
             other.
         signed: whether scales of symmetric codes may be negative. The lowest code lies one step
@@ -64,11 +64,11 @@ class BlockSpec:
     Raises:
         UnsupportedError: 3, 5, 6 or 7 bits, or 8 with real zero points, which ONNX Runtime has no
             kernels for.
-        QConfigError: other bits, or another block size.
+        QConfigError: other bits, or another group size.
     """
 
     bits: int = 4
-    block: int = 32
+    group_size: int = 32
     scheme: Scheme = Scheme.AFFINE
     signed: bool = True
 
@@ -81,9 +81,10 @@ class BlockSpec:
             )
         if type(self.bits) is not int or self.bits not in BITS:
             raise QConfigError(f"bits: got {self.bits!r}; wanted 2, 4 or 8.")
-        if type(self.block) is not int or self.block not in BLOCKS:
+        if type(self.group_size) is not int or self.group_size not in GROUP_SIZES:
             raise QConfigError(
-                f"block: got {self.block!r}; wanted 16, 32, 64 or 128.{_nearest_block(self.block)}"
+                f"group_size: got {self.group_size!r}; wanted 16, 32, 64 or "
+                f"128.{_nearest_size(self.group_size)}"
             )
         if self.scheme is Scheme.REAL and self.bits == BITS[-1]:
             raise UnsupportedError(
@@ -102,9 +103,9 @@ class BlockSpec:
         kind = self.scheme.value
         if self.symmetric and not self.signed:
             kind += " with positive scales"
-        return f"{self.bits} bits in blocks of {self.block}, {kind}"
+        return f"{self.bits} bits in groups of {self.group_size}, {kind}"
 
-    def at(self, bits: int) -> BlockSpec:
+    def at(self, bits: int) -> GroupSpec:
         """The form with other bits; 8 have no real zero points, and take whole ones."""
         real = self.scheme is Scheme.REAL and bits == BITS[-1]
         return replace(self, bits=bits, scheme=Scheme.AFFINE if real else self.scheme)
@@ -124,27 +125,27 @@ class BlockSpec:
         """The zero point of symmetric codes."""
         return 1 << (self.bits - 1)
 
-    def blocks(self, inputs: int) -> int:
-        """How many blocks a row of so many inputs has."""
-        return -(-inputs // self.block)
+    def groups(self, inputs: int) -> int:
+        """How many groups a row of so many inputs has."""
+        return -(-inputs // self.group_size)
 
     def size_bytes(self, rows: int, inputs: int) -> int:
         """Bytes of a weight in the file."""
-        count = self.blocks(inputs)
+        count = self.groups(inputs)
         points = {
             Scheme.AFFINE: rows * -(-count * self.bits // POINT_BITS),
             Scheme.SYMMETRIC: 0,
             Scheme.REAL: rows * count * SCALE_BYTES,
         }
-        codes = rows * count * (self.block * self.bits // POINT_BITS + SCALE_BYTES)
+        codes = rows * count * (self.group_size * self.bits // POINT_BITS + SCALE_BYTES)
         return codes + points[self.scheme]
 
 
-def _nearest_block(size: object) -> str:
-    """A phrase to end a message with; empty where a number of blocks is not what was given."""
+def _nearest_size(size: object) -> str:
+    """A phrase to end a message with; empty where a number of groups is not what was given."""
     if not isinstance(size, Real):
         return ""
-    return f" The nearest is {min(BLOCKS, key=lambda known: abs(known - float(size)))}."
+    return f" The nearest is {min(GROUP_SIZES, key=lambda known: abs(known - float(size)))}."
 
 
 def is_scrambled(bits: int, outputs: int) -> bool:

@@ -1,6 +1,6 @@
-"""A weight in blocks: codes, scales and zero points, and the bytes that ONNX Runtime reads.
+"""A weight in groups: codes, scales and zero points, and the bytes that ONNX Runtime reads.
 
-w[o, i] = (codes[o, i] - zero_point[o, b]) * scale[o, b]        b = i // block
+w[o, i] = (codes[o, i] - zero_point[o, b]) * scale[o, b]        b = i // group
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from onnxq.core.arrays import Singles
-    from onnxq.qparams.group_spec import BlockSpec
+    from onnxq.qparams.group_spec import GroupSpec
 
 CODES, SCALES, POINTS = "codes", "scales", "zero_points"
-"""Names of the arrays of `PackedBlocks`."""
+"""Names of the arrays of `PackedGroups`."""
 
 Bytes = npt.NDArray[np.uint8]
 Points = npt.NDArray[np.uint8] | npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PackedBlocks:
+class PackedGroups:
     """Arrays of a com.microsoft MatMulNBits.
 
     Attributes:
-        codes: uint8 (outputs, blocks, block * bits / 8), the first code in the low bits.
-        scales: float32 (outputs * blocks,).
+        codes: uint8 (outputs, groups, group * bits / 8), the first code in the low bits.
+        scales: float32 (outputs * groups,).
         zero_points: uint8, packed like the codes, each row to whole bytes; float32
-            (outputs * blocks,) of scheme real; None: 2^(bits - 1).
+            (outputs * groups,) of scheme real; None: 2^(bits - 1).
     """
 
     codes: Bytes
@@ -51,46 +51,47 @@ class PackedBlocks:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class BlockCodes:
+class GroupCodes:
     """Codes of a weight (outputs, inputs), and what they stand for.
 
     Attributes:
         spec: their form.
         codes: uint8 (outputs, inputs), unsigned whatever the spec.
-        scale: float32 (outputs, blocks), not 0; positive, but where the spec is signed.
-        zero_point: uint8 (outputs, blocks); float32 of scheme real.
+        scale: float32 (outputs, groups), not 0; positive, but where the spec is signed.
+        zero_point: uint8 (outputs, groups); float32 of scheme real.
 
     Raises:
         ShapeError: shapes that do not fit together.
     """
 
-    spec: BlockSpec
+    spec: GroupSpec
     codes: Bytes
     scale: Singles
     zero_point: Points
 
     def __post_init__(self) -> None:
         rows, inputs = self.codes.shape
-        wanted = (rows, self.spec.blocks(inputs))
+        wanted = (rows, self.spec.groups(inputs))
         if self.scale.shape != wanted or self.zero_point.shape != wanted:
             raise ShapeError(
-                f"codes {self.codes.shape} in blocks of {self.spec.block} want scales and zero "
+                f"codes {self.codes.shape} in groups of {self.spec.group_size} want scales and "
+                "zero "
                 f"points of shape {wanted}; got {self.scale.shape} and {self.zero_point.shape}."
             )
 
     @property
     def reals(self) -> Singles:
         """float32 (outputs, inputs): the weight that they stand for."""
-        block_of = np.arange(self.codes.shape[1]) // self.spec.block
-        centred = self.codes.astype(np.float32) - self.zero_point.astype(np.float32)[:, block_of]
-        return np.asarray(centred * self.scale[:, block_of], np.float32)
+        group_of = np.arange(self.codes.shape[1]) // self.spec.group_size
+        centred = self.codes.astype(np.float32) - self.zero_point.astype(np.float32)[:, group_of]
+        return np.asarray(centred * self.scale[:, group_of], np.float32)
 
-    def packed(self) -> PackedBlocks:
-        """The arrays that MatMulNBits reads; a short last block is filled up with zero points."""
+    def packed(self) -> PackedGroups:
+        """The arrays that MatMulNBits reads; a short last group is filled up with zero points."""
         spec, (rows, inputs) = self.spec, self.codes.shape
-        count = spec.blocks(inputs)
+        count = spec.groups(inputs)
         nearest = np.clip(np.rint(self.zero_point), 0, spec.most).astype(np.uint8)
-        padded = np.repeat(nearest, spec.block, axis=1)
+        padded = np.repeat(nearest, spec.group_size, axis=1)
         padded[:, :inputs] = self.codes
         codes = packed_rows(padded, spec.bits).reshape(rows, count, -1)
         points: dict[Scheme, Points | None] = {
@@ -99,12 +100,12 @@ class BlockCodes:
             Scheme.REAL: np.asarray(self.zero_point, np.float32).reshape(-1),
         }
         scales = np.ascontiguousarray(self.scale).reshape(-1)
-        return PackedBlocks(codes, scales, points[spec.scheme])
+        return PackedGroups(codes, scales, points[spec.scheme])
 
 
-def beside(parts: Sequence[BlockCodes]) -> BlockCodes:
-    """The codes of rows from those of parts of their inputs, which end with a block."""
-    return BlockCodes(
+def beside(parts: Sequence[GroupCodes]) -> GroupCodes:
+    """The codes of rows from those of parts of their inputs, which end with a group."""
+    return GroupCodes(
         parts[0].spec,
         np.concatenate([part.codes for part in parts], axis=1),
         np.concatenate([part.scale for part in parts], axis=1),

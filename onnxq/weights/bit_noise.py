@@ -34,10 +34,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from onnxq.core.arrays import Reals, Singles
-    from onnxq.qparams.group_spec import BlockSpec
+    from onnxq.qparams.group_spec import GroupSpec
     from onnxq.samples.inputs import Batch
     from onnxq.weights.hessian import PartHessians
-    from onnxq.weights.plan_weights import InBlocks, WeightPlan
+    from onnxq.weights.plan_weights import Groupwise, WeightPlan
     from onnxq.weights.subgraphs import Subgraph
 
     Codes = Mapping[str, Mapping[str, ir.TensorProtocol]]
@@ -101,7 +101,7 @@ def own_noise(
     return found
 
 
-def _own(node: ir.Node, decision: InBlocks, hessians: PartHessians | None) -> dict[int, float]:
+def _own(node: ir.Node, decision: Groupwise, hessians: PartHessians | None) -> dict[int, float]:
     signal, noise = 0.0, dict.fromkeys(BITS, 0.0)
     solve = Nearest()
     with workers(1):
@@ -123,7 +123,7 @@ def output_noise(
     model: ir.Model,
     plan: WeightPlan,
     batches: Sequence[Batch],
-    variants: Sequence[Mapping[str, BlockSpec]],
+    variants: Sequence[Mapping[str, GroupSpec]],
 ) -> list[float]:
     """Noise of the outputs over their power, of each variant of the model.
 
@@ -151,7 +151,7 @@ class _Variants:
         model: ir.Model,
         plan: WeightPlan,
         batches: Sequence[Batch],
-        variants: Sequence[Mapping[str, BlockSpec]],
+        variants: Sequence[Mapping[str, GroupSpec]],
         stack: contextlib.ExitStack,
     ) -> None:
         self.model, self.plan, self.batches = model, plan, batches
@@ -201,9 +201,9 @@ class _Variants:
         return self.caches[index]
 
     def _rounded(
-        self, subgraph: Subgraph, gives: Sequence[str], specs: Mapping[str, BlockSpec]
+        self, subgraph: Subgraph, gives: Sequence[str], specs: Mapping[str, GroupSpec]
     ) -> ir.Model:
-        """The subgraph with these products in blocks."""
+        """The subgraph with these products in groups."""
         decisions = {
             name: replace(self.plan.quantized[name], spec=spec, method=Method.RTN)
             for name, spec in specs.items()

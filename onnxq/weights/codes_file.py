@@ -12,7 +12,6 @@ what a model of any size needs in memory is the record that is being written.
 from __future__ import annotations
 
 import hashlib
-import itertools
 import json
 import math
 import os
@@ -69,7 +68,7 @@ class CodesHead(RecordsHead):
     def differences(self, other: Self) -> list[str]:
         """Words on each field that differs; the plan's digest says nothing."""
         return [
-            "plan: other bits, block, scheme, method, or nodes"
+            "plan: other bits, group size, scheme, method, or nodes"
             if said.startswith("plan:")
             else said
             for said in super().differences(other)
@@ -182,8 +181,10 @@ class CodesFile(AppendOnlyFile):
             crc = zlib.crc32(array.reshape(-1).view(np.uint8).data, crc)
         rows = [[p.name, p.dtype, list(p.shape), p.offset, p.nbytes] for p in placed]
         line = _line({"key": key, "arrays": rows, "bytes": end, "crc": crc}, start)
-        pieces = [(x.reshape(-1).view(np.uint8).data, _filling(x.nbytes)) for x in flat.values()]
-        self.write(line, *itertools.chain.from_iterable(pieces))
+        pieces: list[bytes | memoryview] = [line]
+        for array in flat.values():
+            pieces += [array.reshape(-1).view(np.uint8).data, _filling(array.nbytes)]
+        self.write(*pieces)
         return _moved(placed, start + len(line))
 
     def _tensors(self, placed: Sequence[_Placed]) -> Tensors:

@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from onnxq.core.arrays import Array, Singles
-    from onnxq.qparams.group_spec import BlockSpec
+    from onnxq.qparams.group_spec import GroupSpec
     from onnxq.samples.inputs import Batch
     from onnxq.weights.codes_file import CodesFile
-    from onnxq.weights.plan_weights import InBlocks, WeightPlan
+    from onnxq.weights.plan_weights import Groupwise, WeightPlan
     from onnxq.weights.sequential import LayersOfInput
     from onnxq.weights.solve import RowSolver
 
@@ -60,7 +60,7 @@ class WeightRows:
 
     node: str
     start: int
-    spec: BlockSpec
+    spec: GroupSpec
     rows: Singles
 
     def __str__(self) -> str:
@@ -69,7 +69,7 @@ class WeightRows:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Solving:
-    """Work of a worker: packed codes of each part, as `PackedBlocks` has them.
+    """Work of a worker: packed codes of each part, as `PackedGroups` has them.
 
     Attributes:
         solver: of the group.
@@ -156,7 +156,7 @@ def _solved(
         yield asked[index], packed
 
 
-def parts_of(node: ir.Node, decision: InBlocks) -> Iterator[WeightRows]:
+def parts_of(node: ir.Node, decision: Groupwise) -> Iterator[WeightRows]:
     """Parts of a product's weight, read as they are asked for.
 
     Args:

@@ -1,4 +1,4 @@
-"""GPTQ in blocks: rows rounded towards what the float model gives, all errors made up for.
+"""GPTQ in groups: rows rounded towards what the float model gives, all errors made up for.
 
 With x what a product reads in the float model and xq in the quantized one, the weight nearest to
 W x from xq, held to W by damping r, is
@@ -7,7 +7,7 @@ W x from xq, held to W by damping r, is
 
 and an error D of it costs D (H + r I) D'. Three steps, each of which lowers that cost or leaves it:
 
-1. ranges of blocks, searched with the diagonal of H as what errors count;
+1. ranges of groups, searched with the diagonal of H as what errors count;
 2. GPTQ: columns of large diagonal of H first, each error made up for in those still to come;
 3. in turns, codes that lower the cost one by one, all others held, and the scales of least squares;
    so are real zero points.
@@ -23,12 +23,12 @@ import numpy as np
 from onnxq.qparams import MIN_SCALE
 from onnxq.qparams.group_ranges import search_ranges
 from onnxq.qparams.group_spec import Scheme
-from onnxq.qparams.groups import BlockCodes
+from onnxq.qparams.groups import GroupCodes
 from onnxq.weights.gptq import BLOCK_SIZE, gptq, inverse_factor
 
 if TYPE_CHECKING:
     from onnxq.core.arrays import Singles
-    from onnxq.qparams.group_spec import BlockSpec
+    from onnxq.qparams.group_spec import GroupSpec
     from onnxq.weights.gptq import Places
     from onnxq.weights.hessian import Hessian
 
@@ -75,7 +75,7 @@ class GroupwiseGPTQ:
         np.fill_diagonal(damped, (np.diagonal(hessian) + damping).astype(np.float32))
         return cls(damped, factor.act_order, upper, towards)
 
-    def __call__(self, rows: Singles, spec: BlockSpec) -> BlockCodes:
+    def __call__(self, rows: Singles, spec: GroupSpec) -> GroupCodes:
         """Codes of float32 (rows, inputs)."""
         target = rows if self.towards is None else rows + rows @ self.towards
         diagonal = np.diagonal(self.hessian)
@@ -93,34 +93,34 @@ class GroupwiseGPTQ:
 class _Work:
     """Rows while they are solved: what they aim at, centred codes, and scales."""
 
-    def __init__(self, target: Singles, spec: BlockSpec, scale: Singles, point: Singles) -> None:
+    def __init__(self, target: Singles, spec: GroupSpec, scale: Singles, point: Singles) -> None:
         self._target, self._spec = target, spec
         self._scale, self._point = scale, point
-        self._block_of = np.arange(target.shape[1]) // spec.block
+        self._group_of = np.arange(target.shape[1]) // spec.group_size
         self._centred = np.zeros_like(target)
 
     @property
-    def codes(self) -> BlockCodes:
-        codes = np.rint(self._centred + self._point[:, self._block_of]).astype(np.uint8)
+    def codes(self) -> GroupCodes:
+        codes = np.rint(self._centred + self._point[:, self._group_of]).astype(np.uint8)
         is_real = self._spec.scheme is Scheme.REAL
         point = self._point if is_real else self._point.astype(np.uint8)
-        return BlockCodes(self._spec, codes, self._scale, point)
+        return GroupCodes(self._spec, codes, self._scale, point)
 
     def compensate(self, act_order: Places, upper: Singles) -> None:
         """GPTQ on the ranges as they are."""
 
         def round_column(j: int, column: Singles) -> Singles:
             i = act_order[j]
-            q = self._nearest(column, self._block_of[i])
+            q = self._nearest(column, self._group_of[i])
             self._centred[:, i] = q
-            return q * self._scale[:, self._block_of[i]]
+            return q * self._scale[:, self._group_of[i]]
 
         gptq(self._target, act_order, upper, round_column)
 
-    def _nearest(self, column: Singles, block: int) -> Singles:
+    def _nearest(self, column: Singles, group: int) -> Singles:
         """Centred codes of a column."""
-        point = self._point[:, block]
-        raw = np.rint(column / self._scale[:, block] + point)
+        point = self._point[:, group]
+        raw = np.rint(column / self._scale[:, group] + point)
         return np.asarray(np.clip(raw, 0, self._spec.most) - point, np.float32)
 
     def improve_codes(self, hessian: Singles, act_order: Places) -> None:
@@ -128,7 +128,7 @@ class _Work:
 
         The gradient G = (W* - Q) H says by how much: column j of W* - Q becomes G_j / H_jj less.
         """
-        scale = self._scale[:, self._block_of]
+        scale = self._scale[:, self._group_of]
         left = self._target - self._centred * scale
         gradient = (left @ hessian).T.copy()
         diagonal = np.diagonal(hessian)
@@ -138,43 +138,43 @@ class _Work:
             near = hessian[np.ix_(some, some)]
             moved = np.zeros_like(part)
             for k, i in enumerate(some):
-                block = self._block_of[i]
-                wanted = self._centred[:, i] * self._scale[:, block] + part[k] / diagonal[i]
-                q = self._nearest(wanted, block)
-                step = (q - self._centred[:, i]) * self._scale[:, block]
+                group = self._group_of[i]
+                wanted = self._centred[:, i] * self._scale[:, group] + part[k] / diagonal[i]
+                q = self._nearest(wanted, group)
+                step = (q - self._centred[:, i]) * self._scale[:, group]
                 self._centred[:, i] = q
                 part -= near[:, k, np.newaxis] * step
                 moved[k] = step
             gradient -= hessian[:, some] @ moved
 
     def fit_scales(self, hessian: Singles) -> None:
-        """Scales of least squares, block after block, with all others held."""
+        """Scales of least squares, group after group, with all others held."""
         spec = self._spec
-        left = self._target - self._centred * self._scale[:, self._block_of]
+        left = self._target - self._centred * self._scale[:, self._group_of]
         gradient = left @ hessian
-        for block in range(self._scale.shape[1]):
-            part = slice(block * spec.block, (block + 1) * spec.block)
+        for group in range(self._scale.shape[1]):
+            part = slice(group * spec.group_size, (group + 1) * spec.group_size)
             q = self._centred[:, part]
             near = q @ hessian[part, part]
             under = np.einsum("ri,ri->r", near, q)
             over = np.einsum("ri,ri->r", gradient[:, part], q)
             step = np.divide(over, under, out=np.zeros_like(over), where=under > 0)
-            new = self._scale[:, block] + step
-            keeps = new * np.sign(self._scale[:, block]) > MIN_SCALE
-            new = np.where(keeps, new, self._scale[:, block])
-            change = (new - self._scale[:, block])[:, np.newaxis] * q
+            new = self._scale[:, group] + step
+            keeps = new * np.sign(self._scale[:, group]) > MIN_SCALE
+            new = np.where(keeps, new, self._scale[:, group])
+            change = (new - self._scale[:, group])[:, np.newaxis] * q
             gradient -= change @ hessian[part]
-            self._scale[:, block] = new
+            self._scale[:, group] = new
 
     def fit_points(self, hessian: Singles) -> None:
-        """Real zero points of least squares, block after block, with codes and scales held."""
+        """Real zero points of least squares, group after group, with codes and scales held."""
         spec = self._spec
-        gradient = (self._target - self._centred * self._scale[:, self._block_of]) @ hessian
-        for block in range(self._scale.shape[1]):
-            part = slice(block * spec.block, (block + 1) * spec.block)
+        gradient = (self._target - self._centred * self._scale[:, self._group_of]) @ hessian
+        for group in range(self._scale.shape[1]):
+            part = slice(group * spec.group_size, (group + 1) * spec.group_size)
             total = max(float(hessian[part, part].sum()), LEAST_DAMPING)
             shift = gradient[:, part].sum(1, keepdims=True) / np.float32(total)
             gradient -= shift * hessian[part].sum(0)
-            moved = shift / self._scale[:, block, np.newaxis]
-            self._point[:, block] -= moved[:, 0]
+            moved = shift / self._scale[:, group, np.newaxis]
+            self._point[:, group] -= moved[:, 0]
             self._centred[:, part] += moved

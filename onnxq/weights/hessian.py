@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from onnxq.errors import CalibrationError
-from onnxq.qparams.group_spec import BLOCKS
+from onnxq.qparams.group_spec import GROUP_SIZES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -158,7 +158,7 @@ class InputHessians:
     """Hessians of an input, part by part; as long as the pipeline stands at its layers.
 
     Attributes:
-        parts: of the inputs, in order; each but the last one ends with a block, whatever its size.
+        parts: of the inputs, in order; each but the last one ends with a group, whatever its size.
         of_part: gives the Hessian of a part; a solver asks for one at a time.
     """
 
@@ -199,8 +199,8 @@ def parts_of_inputs(inputs: int) -> tuple[slice, ...]:
     most = math.sqrt(half * half + MOST_BYTES / MAKING_BYTES) - half
     if inputs <= most:
         return (slice(0, inputs),)
-    largest = max(BLOCKS)
-    room = max(1, int(most) // largest)  # in blocks of the largest size
+    largest = max(GROUP_SIZES)
+    room = max(1, int(most) // largest)  # in groups of the largest size
     blocks = -(-inputs // largest)
     count = -(-blocks // room)
     width = -(-blocks // count) * largest

@@ -9,7 +9,7 @@ split in two, with d the errors that are allowed:
     least over z of       sum_i p_i |e_i|^r         r < 1
     d = shrink(w - (q - z) s)        z = mean(q - (w - d) / s)
 
-A block keeps the zero point of least squares where that has the lesser sum of powers. Whole zero
+A group keeps the zero point of least squares where that has the lesser sum of powers. Whole zero
 points stay those of least squares: the step to the next one is too wide for what there is to gain,
 and ranges searched by sums of powers lose up to 2 dB. Scales of a row are raised then (`unshrunk`).
 """
@@ -23,18 +23,18 @@ import numpy as np
 
 from onnxq.dynamic.known_inputs import UNKNOWN
 from onnxq.qparams import MIN_SCALE
-from onnxq.qparams.group_ranges import in_blocks, rounded, search_ranges, unshrunk
+from onnxq.qparams.group_ranges import in_groups, rounded, search_ranges, unshrunk
 from onnxq.qparams.group_spec import Scheme
 
 if TYPE_CHECKING:
     from onnxq.core.arrays import Singles
     from onnxq.dynamic.known_inputs import Known
-    from onnxq.qparams.group_spec import BlockSpec
-    from onnxq.qparams.groups import BlockCodes, Points
+    from onnxq.qparams.group_spec import GroupSpec
+    from onnxq.qparams.groups import GroupCodes, Points
 
 POWER = 0.7
 STRENGTH, GROWTH = 10.0, 1.01
-"""Penalty on errors that are not allowed, in the units of a block's largest weight, and its growth
+"""Penalty on errors that are not allowed, in the units of a group's largest weight, and its growth
 from one iteration to the next: those of the authors."""
 ITERATIONS = 20
 SMALL = np.float32(1e-8)
@@ -50,26 +50,26 @@ class HalfQuadratic:
 
     known: Known = UNKNOWN
 
-    def __call__(self, rows: Singles, spec: BlockSpec) -> BlockCodes:
+    def __call__(self, rows: Singles, spec: GroupSpec) -> GroupCodes:
         """Codes of float32 (rows, inputs)."""
         power, alike = self.known.power, self.known.alike
         scale, point = search_ranges(rows, spec, power, alike)
         if spec.scheme is Scheme.REAL and not alike:
             there = np.ones(rows.shape[1], np.float32) if power is None else power
-            p = in_blocks(there[np.newaxis], spec.block)
-            blocks = _Blocks(in_blocks(rows, spec.block), p, scale[..., np.newaxis], spec.most)
-            point = blocks.shrunk(point[..., np.newaxis])
+            p = in_groups(there[np.newaxis], spec.group_size)
+            groups = _Groups(in_groups(rows, spec.group_size), p, scale[..., np.newaxis], spec.most)
+            point = groups.shrunk(point[..., np.newaxis])
         return unshrunk(rows, rounded(rows, spec, scale, point), power)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Blocks:
-    """Blocks whose zero points are moved.
+class _Groups:
+    """Groups whose zero points are moved.
 
     Attributes:
-        w: float32 (rows, blocks, block).
-        p: float32 (1, blocks, block), what errors count; 0 where blocks are filled up.
-        scale: float32 (rows, blocks, 1).
+        w: float32 (rows, groups, group).
+        p: float32 (1, groups, group), what errors count; 0 where groups are filled up.
+        scale: float32 (rows, groups, 1).
         most: the largest code.
     """
 
@@ -79,7 +79,7 @@ class _Blocks:
     most: int
 
     def shrunk(self, point: Points) -> Singles:
-        """The better zero point of each block, float32 (rows, blocks), of a given one and ours."""
+        """The better zero point of each group, float32 (rows, groups), of a given one and ours."""
         z: Points = point
         unit = np.maximum(np.abs(self.w).max(-1, keepdims=True), MIN_SCALE)
         total = np.maximum(self.p.sum(-1, keepdims=True), MIN_SCALE)
@@ -97,7 +97,7 @@ class _Blocks:
         return np.asarray(np.clip(raw, 0, self.most), np.float32)
 
     def _cost(self, point: Points) -> Singles:
-        """Sum of powers of the errors of each block, (rows, blocks, 1)."""
+        """Sum of powers of the errors of each group, (rows, groups, 1)."""
         left = np.abs(self.w - (self._codes(point) - point) * self.scale)
         weighted = self.p ** np.float32(POWER / 2) * left ** np.float32(POWER)
         return np.asarray(weighted.sum(-1, keepdims=True), np.float32)

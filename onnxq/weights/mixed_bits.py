@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
-    from onnxq.qparams.group_spec import BlockSpec
+    from onnxq.qparams.group_spec import GroupSpec
     from onnxq.samples.inputs import Batch
     from onnxq.weights.bit_noise import BitNoise
-    from onnxq.weights.plan_weights import InBlocks, WeightPlan
+    from onnxq.weights.plan_weights import Groupwise, WeightPlan
 
 FLOAT_BITS, FLOAT_BYTES = 32, 4
 CHOICES = (*BITS, FLOAT_BITS)
@@ -78,7 +78,7 @@ class SizeAim:
             return BitBudget(average=self.bits_average)
         whole = saved_bytes(model)
         floats = {d.tensor: d.outputs * d.inputs * FLOAT_BYTES for d in plan.quantized.values()}
-        tables = {d.table: d for d in plan.quantized.values() if d.table}
+        tables = {d.embedding: d for d in plan.quantized.values() if d.embedding}
         stored = sum(d.spec.size_bytes(d.outputs, d.inputs) for d in tables.values())
         return BitBudget(size_bytes=self.size * whole - (whole - sum(floats.values())) - stored)
 
@@ -104,7 +104,7 @@ class BitBudget:
                 f"average bits: got {self.average:g}; wanted {BITS[0]} to {FLOAT_BITS}."
             )
 
-    def cost(self, decision: InBlocks, bits: int) -> float:
+    def cost(self, decision: Groupwise, bits: int) -> float:
         """Part of the budget that a product takes with so many bits."""
         weights = decision.outputs * decision.inputs
         if self.average is not None:
@@ -252,7 +252,7 @@ def _even(plan: WeightPlan, noise: Mapping[str, BitNoise], budget: BitBudget) ->
     return None
 
 
-def _specs(plan: WeightPlan, mix: Mix) -> dict[str, BlockSpec]:
+def _specs(plan: WeightPlan, mix: Mix) -> dict[str, GroupSpec]:
     quantized = plan.quantized
     return {n: quantized[n].spec.at(b) for n, b in mix.bits.items() if b != FLOAT_BITS}
 

@@ -1,9 +1,10 @@
-"""The plan of weights in blocks: a decision for every node that reads a constant matrix.
+"""The plan of weights in groups: a decision for every node that reads a constant matrix.
 
 Each node alone, bodies of If, Loop and Scan included. A weight that is, transposed or not, the
-table of an embedding too, stays in float with it unless tables are asked for: its codes would stand
-in the file beside the float table. Codes of a table come before any sample has gone through the
-model, so that they are found without; a product that shares them has the table's form.
+embedding too, stays in float with it unless embeddings are asked for: its codes would stand
+in the file beside the float embedding. Codes of an embedding come before any sample has gone
+through the model, so that they are found without; a product that shares them has the embedding's
+form.
 """
 
 from __future__ import annotations
@@ -26,21 +27,21 @@ from onnxq.graph.walk import node_name, value_name, walk
 from onnxq.operator import DynamicForm, DynamicRule, Float
 from onnxq.operator.nodes import input_at, is_constant, tensor_of
 from onnxq.page.card import card_of, counts
-from onnxq.qparams.group_spec import BlockSpec, Method
+from onnxq.qparams.group_spec import GroupSpec, Method
 from onnxq.targets.gains import PRODUCT_OPS
+from onnxq.weights.embeddings import find_ties, is_lookup, notes_on_no_embeddings, why_no_rows
 from onnxq.weights.hessian import parts_of_inputs
 from onnxq.weights.reasons import (
-    BlocksAlongRows,
-    BlocksStored,
     ConstantProduct,
+    EmbeddingsNotAsked,
     Excluded,
-    IsTable,
-    NoBlockMatrix,
-    NoBlockWeights,
-    TablesNotAsked,
-    WeightIsTable,
+    GroupsAlongRows,
+    IsEmbedding,
+    NoGroupwiseMatrix,
+    NoGroupwiseWeights,
+    StoredGroupwise,
+    WeightIsEmbedding,
 )
-from onnxq.weights.tables import find_ties, is_lookup, notes_on_no_tables, why_no_rows
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
 
     from onnxq.core.arrays import Singles
     from onnxq.core.reason import Reason
-    from onnxq.weights.tables import Tie
+    from onnxq.weights.embeddings import Tie
 
 MATRIX = 2
 FINITE_ELEMENTS = 1 << 22
@@ -64,18 +65,18 @@ class WeightRequest:
         spec: form of the codes.
         method: how they are found.
         exclude: names or globs of nodes that stay in float.
-        tables: form of embeddings, and of products that are one; None: they stay in float.
+        embeddings: form of embeddings, and of products that are one; None: they stay in float.
     """
 
-    spec: BlockSpec = field(default_factory=BlockSpec)
+    spec: GroupSpec = field(default_factory=GroupSpec)
     method: Method = Method.HQQ
     exclude: tuple[str, ...] = ()
-    tables: BlockSpec | None = None
+    embeddings: GroupSpec | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class InBlocks:
-    """A product, or a lookup, whose weight is stored in blocks.
+class Groupwise:
+    """A product, or a lookup, whose weight is stored in groups.
 
     Attributes:
         spec: form of its codes.
@@ -85,33 +86,33 @@ class InBlocks:
         inputs_first: the initializer is (inputs, outputs); else (outputs, inputs).
         outputs: rows of the weight as it is stored.
         inputs: numbers that are summed; of a lookup, those of a row.
-        table: name of the table whose codes these are; empty: the weight has its own.
+        embedding: name of the embedding whose codes these are; empty: the weight has its own.
         tied: whether a product and a lookup share the codes.
     """
 
-    spec: BlockSpec
+    spec: GroupSpec
     method: Method
     slot: int
     tensor: str
     inputs_first: bool
     outputs: int
     inputs: int
-    table: str = ""
+    embedding: str = ""
     tied: bool = False
 
     @property
     def stored_as(self) -> str:
         """Key of the codes: nodes that agree in it read the same ones."""
-        side = "inputs first" if self.inputs_first and not self.table else "outputs first"
-        return f"{self.table or self.tensor}, {side}: {self.spec.words}, {self.method.value}"
+        side = "inputs first" if self.inputs_first and not self.embedding else "outputs first"
+        return f"{self.embedding or self.tensor}, {side}: {self.spec.words}, {self.method.value}"
 
     @property
-    def how(self) -> BlocksStored:
+    def how(self) -> StoredGroupwise:
         """The form of the weight, and how it is found."""
-        return BlocksStored(self.spec.words, self.method.value)
+        return StoredGroupwise(self.spec.words, self.method.value)
 
 
-WeightDecision = InBlocks | Float
+WeightDecision = Groupwise | Float
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +120,7 @@ class WeightPlan:
     """Every decision; what carries it out decides nothing.
 
     Attributes:
-        decisions: node name -> InBlocks or Float(reason), in graph order, bodies included.
+        decisions: node name -> Groupwise or Float(reason), in graph order, bodies included.
         notes: what a user should know.
     """
 
@@ -136,9 +137,9 @@ class WeightPlan:
         return card_of(self, counts("weights", dict(ways.most_common())))
 
     @property
-    def quantized(self) -> dict[str, InBlocks]:
-        """Node name -> decision of the nodes whose weights are stored in blocks."""
-        return {n: d for n, d in self.decisions.items() if isinstance(d, InBlocks)}
+    def quantized(self) -> dict[str, Groupwise]:
+        """Node name -> decision of the nodes whose weights are stored in groups."""
+        return {n: d for n, d in self.decisions.items() if isinstance(d, Groupwise)}
 
     @property
     def dynamic_decisions(self) -> dict[str, DynamicDecision]:
@@ -150,23 +151,23 @@ class WeightPlan:
 
     @property
     def products(self) -> WeightPlan:
-        """The plan without tables, whose codes are not chosen by what products see."""
+        """The plan without embeddings, whose codes are not chosen by what products see."""
         left: dict[str, WeightDecision] = {
-            name: Float(IsTable()) if isinstance(d, InBlocks) and d.table else d
+            name: Float(IsEmbedding()) if isinstance(d, Groupwise) and d.embedding else d
             for name, d in self.decisions.items()
         }
         return dataclasses.replace(self, decisions=left)
 
-    def with_tables_of(self, other: WeightPlan) -> WeightPlan:
-        """The plan with another one's decisions on tables."""
-        tables = {n: d for n, d in other.quantized.items() if d.table}
-        return dataclasses.replace(self, decisions={**self.decisions, **tables})
+    def with_embeddings_of(self, other: WeightPlan) -> WeightPlan:
+        """The plan with another one's decisions on embeddings."""
+        embeddings = {n: d for n, d in other.quantized.items() if d.embedding}
+        return dataclasses.replace(self, decisions={**self.decisions, **embeddings})
 
     def leaving(self, floats: Mapping[str, Float]) -> WeightPlan:
         """The plan with these nodes left in float."""
         return dataclasses.replace(self, decisions={**self.decisions, **floats})
 
-    def with_specs(self, specs: Mapping[str, BlockSpec | Float]) -> WeightPlan:
+    def with_specs(self, specs: Mapping[str, GroupSpec | Float]) -> WeightPlan:
         """The plan with other specs for the nodes named, or these left in float."""
         changed: dict[str, WeightDecision] = dict(self.decisions)
         for name, spec in specs.items():
@@ -181,30 +182,30 @@ def plan_weights(model: ir.Model, request: WeightRequest) -> WeightPlan:
     """A decision for every node of a canonical model, which is not changed.
 
     Raises:
-        ModelError: no node has a weight that can be stored in blocks.
+        ModelError: no node has a weight that can be stored in groups.
         QConfigError: a node to be excluded that is not there.
     """
     nodes = [node for node, _ in walk(model.graph)]
     excluded = _excluded(request.exclude, [node_name(node) for node in nodes])
     ties = find_ties(nodes)
     decisions = {node_name(node): _decision(node, request, ties, excluded) for node in nodes}
-    decisions |= _shared(decisions, _kept_tables(nodes, decisions))
+    decisions |= _shared(decisions, _float_embeddings(nodes, decisions))
     hidden = _hidden(nodes, decisions, model.graph) if request.method.needs_samples else {}
     decisions |= hidden
     plan = WeightPlan(decisions)
     if not plan.quantized:
         raise ModelError(_nothing(decisions))
-    tables = [d.table for d in plan.quantized.values() if d.table]
+    embeddings = [d.embedding for d in plan.quantized.values() if d.embedding]
     notes = (
         *_notes_on_hidden(hidden, request),
         *_notes_on_short_blocks(plan),
         *_notes_on_wide(plan),
-        *([] if request.tables is None else notes_on_no_tables(tables)),
+        *([] if request.embeddings is None else notes_on_no_embeddings(embeddings)),
     )
     return dataclasses.replace(plan, notes=notes)
 
 
-def rows_of(value: ir.Value, decision: InBlocks, start: int, stop: int) -> Singles:
+def rows_of(value: ir.Value, decision: Groupwise, start: int, stop: int) -> Singles:
     """float32 (stop - start, inputs): rows of a weight, read from its initializer.
 
     Args:
@@ -252,47 +253,47 @@ def _decision(
     (weight,) = rule.weights
     value = input_at(node, weight.slot)
     name = value_name(value)
-    if name in ties and request.tables is None:
-        return Float(WeightIsTable(name, ties[name].lookup))
+    if name in ties and request.embeddings is None:
+        return Float(WeightIsEmbedding(name, ties[name].lookup))
     if not _is_finite(tensor_of(value).numpy()):
         raise ModelError(f"weight '{name}' holds NaN or Inf; repair the model.")
     made = _in_blocks(rule, value, request)
-    if name not in ties or request.tables is None:
+    if name not in ties or request.embeddings is None:
         return made
     if made.inputs_first != ties[name].turned:
-        return Float(BlocksAlongRows(ties[name].table))
+        return Float(GroupsAlongRows(ties[name].embedding))
     return dataclasses.replace(
-        made, spec=request.tables, method=Method.HQQ, table=ties[name].table, tied=True
+        made, spec=request.embeddings, method=Method.HQQ, embedding=ties[name].embedding, tied=True
     )
 
 
 def _why_no_blocks(node: ir.Node, rule: DynamicRule) -> Reason | None:
-    """Why the weight cannot be stored in blocks, or None."""
+    """Why the weight cannot be stored in groups, or None."""
     if DynamicForm.BLOCKS not in rule.forms:
-        return NoBlockMatrix()
+        return NoGroupwiseMatrix()
     if is_constant(node, 1 - rule.weights[0].slot):
         return ConstantProduct()
     return None
 
 
 def _lookup(node: ir.Node, request: WeightRequest, excluded: Collection[str]) -> WeightDecision:
-    if request.tables is None:
-        return Float(TablesNotAsked())
+    if request.embeddings is None:
+        return Float(EmbeddingsNotAsked())
     if node_name(node) in excluded:
         return Float(Excluded())
-    if reason := why_no_rows(node, request.tables.block):
+    if reason := why_no_rows(node, request.embeddings.group_size):
         return Float(reason)
     value = input_at(node, 0)
     name, (rows, width) = value_name(value), tensor_of(value).shape.numpy()
     if not _is_finite(tensor_of(value).numpy()):
-        raise ModelError(f"table '{name}' holds NaN or Inf; repair the model.")
-    return InBlocks(request.tables, Method.HQQ, 0, name, False, rows, width, table=name)
+        raise ModelError(f"embedding '{name}' holds NaN or Inf; repair the model.")
+    return Groupwise(request.embeddings, Method.HQQ, 0, name, False, rows, width, embedding=name)
 
 
-def _kept_tables(
+def _float_embeddings(
     nodes: Sequence[ir.Node], decisions: Mapping[str, WeightDecision]
 ) -> dict[str, str]:
-    """Table -> a lookup that leaves it in float."""
+    """Embedding -> a lookup that leaves it in float."""
     return {
         value_name(input_at(node, 0)): node_name(node)
         for node in nodes
@@ -303,14 +304,14 @@ def _kept_tables(
 def _shared(
     decisions: Mapping[str, WeightDecision], kept: Mapping[str, str]
 ) -> dict[str, WeightDecision]:
-    """Decisions that change as others read the same table: codes for all, or float for all."""
+    """Decisions that change as others read the same embedding: codes for all, or float for all."""
     found: dict[str, WeightDecision] = {}
-    tables = {n: d for n, d in decisions.items() if isinstance(d, InBlocks) and d.table}
-    tied = {d.table for d in tables.values() if d.tied}
-    for name, decision in tables.items():
-        if decision.table in kept:
-            found[name] = Float(WeightIsTable(decision.tensor, kept[decision.table]))
-        elif decision.table in tied:
+    embeddings = {n: d for n, d in decisions.items() if isinstance(d, Groupwise) and d.embedding}
+    tied = {d.embedding for d in embeddings.values() if d.tied}
+    for name, decision in embeddings.items():
+        if decision.embedding in kept:
+            found[name] = Float(WeightIsEmbedding(decision.tensor, kept[decision.embedding]))
+        elif decision.embedding in tied:
             found[name] = dataclasses.replace(decision, tied=True)
     return found
 
@@ -322,13 +323,13 @@ def _is_finite(array: Singles) -> bool:
     return all(bool(np.isfinite(part).all()) for part in parts)
 
 
-def _in_blocks(rule: DynamicRule, value: ir.Value, request: WeightRequest) -> InBlocks:
+def _in_blocks(rule: DynamicRule, value: ir.Value, request: WeightRequest) -> Groupwise:
     (weight,) = rule.weights
     sizes = tensor_of(value).shape.numpy()
     axis = weight.axis
     assert axis is not None, "a rule with blocks has an axis of outputs"
     outputs, inputs = sizes[axis], sizes[1 - axis % MATRIX]
-    return InBlocks(
+    return Groupwise(
         request.spec,
         request.method,
         weight.slot,
@@ -341,7 +342,7 @@ def _in_blocks(rule: DynamicRule, value: ir.Value, request: WeightRequest) -> In
 
 def _no_product(node: ir.Node) -> Float:
     why = without_form(node)
-    return Float(NoBlockWeights(why.label) if isinstance(why, NoWeights) else why)
+    return Float(NoGroupwiseWeights(why.label) if isinstance(why, NoWeights) else why)
 
 
 def _hidden(
@@ -352,7 +353,7 @@ def _hidden(
     for name, decision in (
         (node_name(n), decisions[node_name(n)]) for n in nodes if n.graph is not main
     ):
-        if isinstance(decision, InBlocks):
+        if isinstance(decision, Groupwise):
             found[name] = dataclasses.replace(decision, method=Method.HQQ)
     return found
 
@@ -370,11 +371,11 @@ def _nothing(decisions: Mapping[str, WeightDecision]) -> str:
     reasons = {
         d.reason: n
         for n, d in decisions.items()
-        if isinstance(d, Float) and not isinstance(d.reason, NoBlockWeights)
+        if isinstance(d, Float) and not isinstance(d.reason, NoGroupwiseWeights)
     }
     said = "; ".join(f"'{name}': {reason}" for reason, name in list(reasons.items())[:3])
     return (
-        "the model has no product with a constant matrix (MatMul, Gemm) to store in blocks"
+        "the model has no product with a constant matrix (MatMul, Gemm) to store in groups"
         + (f" ({said})" if said else "")
         + ". Quantize it with `onnxq quantize` or `onnxq quantize-dynamic`."
     )
@@ -399,12 +400,12 @@ def _notes_on_wide(plan: WeightPlan) -> list[str]:
 
 
 def _notes_on_short_blocks(plan: WeightPlan) -> list[str]:
-    """One note on weights whose last block is filled up."""
-    short = {n: d for n, d in plan.quantized.items() if d.inputs % d.spec.block}
+    """One note on weights whose last group is filled up."""
+    short = {n: d for n, d in plan.quantized.items() if d.inputs % d.spec.group_size}
     if not short:
         return []
     some = next(iter(short.values()))
     return [
-        f"{len(short)} weights have inputs that blocks of {some.spec.block} do not divide "
-        f"({listed(list(short))}); the last block of each row is filled up with zeros"
+        f"{len(short)} weights have inputs that groups of {some.spec.group_size} do not divide "
+        f"({listed(list(short))}); the last group of each row is filled up with zeros"
     ]

@@ -1,4 +1,4 @@
-"""Reasons why a weight is not stored in blocks, or how it is."""
+"""Reasons why a weight is not stored group-wise, or how it is."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from onnxq.core.reason import Reason
 
 
 @dataclass(frozen=True)
-class NoBlockWeights(Reason):
+class NoGroupwiseWeights(Reason):
     """The operator has no constant matrix."""
 
-    WORDS = "{label} has no weights that are stored in blocks"
+    WORDS = "{label} has no weights that are stored in groups"
     label: str
 
 
@@ -23,8 +23,8 @@ class Excluded(Reason):
 
 
 @dataclass(frozen=True)
-class NoBlockMatrix(Reason):
-    """The product has no form in blocks."""
+class NoGroupwiseMatrix(Reason):
+    """The linear layer has no group-wise form."""
 
     WORDS = "its weight is no matrix, or the rank of its other operand is not known"
 
@@ -37,34 +37,34 @@ class ConstantProduct(Reason):
 
 
 @dataclass(frozen=True)
-class BlocksAlongRows(Reason):
-    """A product sums over what the blocks of a shared table do not run along."""
+class GroupsAlongRows(Reason):
+    """A product sums over what the groups of a shared embedding do not run along."""
 
-    WORDS = "it sums over the rows of '{table}', whose blocks run along them"
-    table: str
+    WORDS = "it sums over the rows of '{embedding}', whose groups run along them"
+    embedding: str
 
 
 @dataclass(frozen=True)
-class WeightIsTable(Reason):
-    """The weight is the table of a lookup that stays in float."""
+class WeightIsEmbedding(Reason):
+    """The weight is the embedding of a lookup that stays in float."""
 
-    WORDS = "its weight '{tensor}' is the table of '{lookup}' too, which stays in float"
+    WORDS = "its weight '{tensor}' is the embedding of '{lookup}' too, which stays in float"
     tensor: str
     lookup: str
 
 
 @dataclass(frozen=True)
-class TablesNotAsked(Reason):
+class EmbeddingsNotAsked(Reason):
     """The user asks for products alone."""
 
-    WORDS = "embeddings stay in float unless tables are asked for"
+    WORDS = "embeddings stay in float unless bits of theirs are asked for"
 
 
 @dataclass(frozen=True)
-class IsTable(Reason):
+class IsEmbedding(Reason):
     """The node looks rows up: its codes are not chosen by what products see."""
 
-    WORDS = "it is a table"
+    WORDS = "it is an embedding"
 
 
 @dataclass(frozen=True)
@@ -75,11 +75,11 @@ class NoRowsOfFloats(Reason):
 
 
 @dataclass(frozen=True)
-class BlocksDoNotDivide(Reason):
-    """Rows of a table end within a block."""
+class GroupsDoNotDivide(Reason):
+    """Rows of an embedding end within a group."""
 
-    WORDS = "blocks of {block} do not divide its table's rows of {width}"
-    block: int
+    WORDS = "groups of {group_size} do not divide its embedding's rows of {width}"
+    group_size: int
     width: int
 
 
@@ -103,8 +103,8 @@ class ErrorAboveBudget(Reason):
 
 
 @dataclass(frozen=True)
-class BlocksStored(Reason):
-    """Blocks of a weight are stored."""
+class StoredGroupwise(Reason):
+    """A weight is stored group-wise."""
 
     WORDS = "{spec}, {method}"
     spec: str

@@ -1,4 +1,4 @@
-"""Round to nearest: every weight by itself, in the range of its block with the least error.
+"""Round to nearest: every weight by itself, in the range of its group with the least error.
 
 Scales of a row are raised then, so that rounding makes its weights no smaller.
 """
@@ -12,8 +12,8 @@ from onnxq.qparams.group_ranges import rounded, search_ranges, unshrunk
 
 if TYPE_CHECKING:
     from onnxq.core.arrays import Singles
-    from onnxq.qparams.group_spec import BlockSpec
-    from onnxq.qparams.groups import BlockCodes
+    from onnxq.qparams.group_spec import GroupSpec
+    from onnxq.qparams.groups import GroupCodes
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -28,7 +28,7 @@ class Nearest:
     power: Singles | None = None
     alike: float = 0.0
 
-    def __call__(self, rows: Singles, spec: BlockSpec) -> BlockCodes:
+    def __call__(self, rows: Singles, spec: GroupSpec) -> GroupCodes:
         """Codes of float32 (rows, inputs)."""
         made = rounded(rows, spec, *search_ranges(rows, spec, self.power, self.alike))
         return unshrunk(rows, made, self.power)

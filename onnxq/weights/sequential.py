@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from onnxq.core.arrays import Array, Singles
     from onnxq.samples.inputs import Batch
     from onnxq.weights.hessian import Hessian
-    from onnxq.weights.plan_weights import InBlocks, WeightPlan
+    from onnxq.weights.plan_weights import Groupwise, WeightPlan
 
     Codes = Mapping[str, Mapping[str, ir.TensorProtocol]]
 
@@ -71,7 +71,7 @@ class LayersOfInput:
 
     Attributes:
         inputs: that they share; None: nothing can be known of them, as in bodies of loops, or
-            nothing has to be, as of tables.
+            nothing has to be, as of embeddings.
         nodes: their names, in the model's order.
     """
 
@@ -103,7 +103,7 @@ def stages_of(model: ir.Model, plan: WeightPlan) -> list[SequentialStage]:
     grouped: dict[Inputs, list[str]] = {}
     for node in model.graph:
         decision = left.get(node_name(node))
-        if decision is not None and not decision.table:
+        if decision is not None and not decision.embedding:
             del left[node_name(node)]
             grouped.setdefault(inputs_of(node, decision), []).append(node_name(node))
     groups = {nodes[0]: LayersOfInput(inputs, tuple(nodes)) for inputs, nodes in grouped.items()}
@@ -117,7 +117,7 @@ def stages_of(model: ir.Model, plan: WeightPlan) -> list[SequentialStage]:
     return found
 
 
-def inputs_of(node: ir.Node, decision: InBlocks) -> Inputs:
+def inputs_of(node: ir.Node, decision: Groupwise) -> Inputs:
     """The tensor beside a product's weight, and how it lies."""
     left = decision.slot == 0
     turned = left

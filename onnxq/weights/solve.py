@@ -23,15 +23,15 @@ if TYPE_CHECKING:
 
     from onnxq.core.arrays import Singles
     from onnxq.dynamic.known_inputs import Known
-    from onnxq.qparams.group_spec import BlockSpec
-    from onnxq.qparams.groups import BlockCodes
+    from onnxq.qparams.group_spec import GroupSpec
+    from onnxq.qparams.groups import GroupCodes
     from onnxq.weights.hessian import InputHessians
 
 
 class RowSolver(Protocol):
     """Solver of rows of a weight; it can be pickled, and sent to workers."""
 
-    def __call__(self, rows: Singles, spec: BlockSpec) -> BlockCodes:
+    def __call__(self, rows: Singles, spec: GroupSpec) -> GroupCodes:
         """Codes of float32 (rows, inputs)."""
         ...
 
@@ -46,7 +46,7 @@ class InParts:
 
     solvers: Sequence[tuple[slice, RowSolver]]
 
-    def __call__(self, rows: Singles, spec: BlockSpec) -> BlockCodes:
+    def __call__(self, rows: Singles, spec: GroupSpec) -> GroupCodes:
         """Codes of float32 (rows, inputs)."""
         return beside(
             [solver(np.ascontiguousarray(rows[:, part]), spec) for part, solver in self.solvers]

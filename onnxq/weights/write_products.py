@@ -1,4 +1,4 @@
-"""Writes nodes that read weights in blocks: com.microsoft MatMulNBits and GatherBlockQuantized.
+"""Writes nodes that read weights in groups: com.microsoft MatMulNBits and GatherBlockQuantized.
 
     Y = X W         ->  MatMulNBits(X, codes, scales, zero_points)
     Y = W X         ->  Transpose(MatMulNBits(Transpose(X), ...))
@@ -6,9 +6,9 @@
 
     Y = Gather(T, ids)   ->  GatherBlockQuantized(Reshape(codes), ids, scales, zero_points)
 
-The two read codes in the same order, in blocks of a product and in rows of a lookup: a Reshape lets
-one table serve both. ONNX Runtime folds it when it loads the model. Codes of a table that no
-product reads are stored as rows.
+The two read codes in the same order, in groups of a product and in rows of a lookup: a Reshape lets
+one embedding serve both. ONNX Runtime folds it when it loads the model. Codes of an embedding that
+no product reads are stored as rows.
 
 A constant C of one number per output is the bias of MatMulNBits; alpha is 1 in canonical graphs.
 No weight is read: codes come from whoever has them, in memory or on disk. ONNX Runtime looks for
@@ -29,12 +29,12 @@ from onnxq.operator.nodes import find_input, input_at, shape
 from onnxq.operator.site import MICROSOFT
 from onnxq.ort.node_kinds import PRODUCT_OF_BLOCKS, ROWS_OF_BLOCKS
 from onnxq.qparams.groups import CODES
-from onnxq.weights.tables import is_lookup
+from onnxq.weights.embeddings import is_lookup
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from onnxq.weights.plan_weights import InBlocks
+    from onnxq.weights.plan_weights import Groupwise
 
 
 class StoredCodes:
@@ -44,7 +44,7 @@ class StoredCodes:
         self._made: dict[tuple[ir.Graph, str], Sequence[ir.Value]] = {}
 
     def of(
-        self, graph: ir.Graph, decision: InBlocks, make: Callable[[], Sequence[ir.Value]]
+        self, graph: ir.Graph, decision: Groupwise, make: Callable[[], Sequence[ir.Value]]
     ) -> Sequence[ir.Value]:
         """Initializers of the graph; those that are not there yet are made.
 
@@ -70,7 +70,7 @@ MATRIX = 2
 GEMM_BIAS = 2  # slot
 BIAS_SLOT = 5  # of MatMulNBits; 4 is g_idx
 FLOAT_ACCURACY, INT8_ACCURACY = 0, 4
-"""accuracy_level: activations stay float32; or each block of a row becomes int8."""
+"""accuracy_level: activations stay float32; or each group of a row becomes int8."""
 ACCURACIES = (FLOAT_ACCURACY, INT8_ACCURACY)
 
 
@@ -89,13 +89,13 @@ class ProductWriter:
         self._stored = StoredCodes()
 
     def write(
-        self, node: ir.Node, tensors: Mapping[str, ir.TensorProtocol], decision: InBlocks
+        self, node: ir.Node, tensors: Mapping[str, ir.TensorProtocol], decision: Groupwise
     ) -> None:
         """Replaces a node.
 
         Args:
             node: MatMul or Gemm of the model.
-            tensors: arrays of `PackedBlocks` by their names, in memory or on disk.
+            tensors: arrays of `PackedGroups` by their names, in memory or on disk.
             decision: on the node.
         """
         self._model.opset_imports.setdefault(MICROSOFT, 1)
@@ -109,37 +109,37 @@ class ProductWriter:
         drop_if_unread(weight)
 
     def _add(
-        self, graph: ir.Graph, tensors: Mapping[str, ir.TensorProtocol], decision: InBlocks
+        self, graph: ir.Graph, tensors: Mapping[str, ir.TensorProtocol], decision: Groupwise
     ) -> list[ir.Value]:
         """New initializers that hold the codes."""
         made = []
         for kind, tensor in tensors.items():
-            name = self._names.value(f"{decision.table or decision.tensor}_{kind}")
-            shape = _shape_of_table(kind, tensor, decision) if decision.table else None
+            name = self._names.value(f"{decision.embedding or decision.tensor}_{kind}")
+            shape = _shape_of_embedding(kind, tensor, decision) if decision.embedding else None
             stored = renamed(tensor, name) if shape is None else _shaped(tensor, shape, name)
             made.append(new_initializer(graph, name, stored))
         return made
 
-    def _rows(self, node: ir.Node, stored: Sequence[ir.Value], decision: InBlocks) -> ir.Node:
-        """The node that takes rows of a table; codes that a product shares have its shape."""
+    def _rows(self, node: ir.Node, stored: Sequence[ir.Value], decision: Groupwise) -> ir.Node:
+        """The node that takes rows of an embedding; codes that a product shares have its shape."""
         codes, *others = stored
         if decision.tied:
             shape = np.array([decision.outputs, -1], np.int64)
-            name = self._names.value(f"{decision.table}_rows")
+            name = self._names.value(f"{decision.embedding}_rows")
             codes = self._inserted(
                 node, ir.node("Reshape", [codes, new_constant(node, name, shape)])
             )
             codes.type = ir.TensorType(ir.DataType.UINT8)
         attributes = {
             "bits": decision.spec.bits,
-            "block_size": decision.spec.block,
+            "block_size": decision.spec.group_size,
             "gather_axis": 0,
             "quantize_axis": 1,
         }
         slots = [codes, input_at(node, 1), *others]
         return ir.node(ROWS_OF_BLOCKS, slots, attributes, domain=MICROSOFT)
 
-    def _product(self, node: ir.Node, stored: Sequence[ir.Value], decision: InBlocks) -> ir.Node:
+    def _product(self, node: ir.Node, stored: Sequence[ir.Value], decision: Groupwise) -> ir.Node:
         """The last node of what stands for the float one; those ahead of it are inserted."""
         left = decision.slot == 0
         x = input_at(node, 1 - decision.slot)
@@ -161,12 +161,12 @@ class ProductWriter:
             added = self._inserted(node, self._times_beta(node, bias))
         return ir.node("Add", [self._inserted(node, made), added])
 
-    def _node(self, slots: Sequence[ir.Value | None], decision: InBlocks) -> ir.Node:
+    def _node(self, slots: Sequence[ir.Value | None], decision: Groupwise) -> ir.Node:
         attributes = {
             "K": decision.inputs,
             "N": decision.outputs,
             "bits": decision.spec.bits,
-            "block_size": decision.spec.block,
+            "block_size": decision.spec.group_size,
             "accuracy_level": self._accuracy,
         }
         return ir.node(PRODUCT_OF_BLOCKS, slots, attributes, domain=MICROSOFT)
@@ -187,8 +187,8 @@ class ProductWriter:
         return result
 
 
-def _shape_of_table(
-    kind: str, tensor: ir.TensorProtocol, decision: InBlocks
+def _shape_of_embedding(
+    kind: str, tensor: ir.TensorProtocol, decision: Groupwise
 ) -> tuple[int, ...] | None:
     """Shape in which a lookup, too, reads an array; None: as it is."""
     if kind == CODES and decision.tied:
@@ -210,7 +210,7 @@ def _rank(node: ir.Node, slot: int) -> int:
     return len(shape(node, slot) or ()) or MATRIX
 
 
-def _is_vector(node: ir.Node, decision: InBlocks) -> bool:
+def _is_vector(node: ir.Node, decision: Groupwise) -> bool:
     """Whether Gemm's C is one constant number per output, added as it is."""
     bias = input_at(node, GEMM_BIAS)
     constant = bias.const_value is not None and not bias.is_graph_input()

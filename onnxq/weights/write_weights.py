@@ -1,4 +1,4 @@
-"""Carries out a plan of weights in blocks: each product reads its codes, and no float weight.
+"""Carries out a plan of weights in groups: each product reads its codes, and no float weight.
 
 `ProductWriter` writes com.microsoft MatMulNBits; `DequantizeWriter` is for any runtime:
 DequantizeLinear ahead of the product, opset 21.
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from onnxq.core.arrays import Array
-    from onnxq.weights.plan_weights import InBlocks, WeightPlan
+    from onnxq.weights.plan_weights import Groupwise, WeightPlan
 
 
 def misread(plan: WeightPlan) -> dict[str, Float]:
@@ -64,17 +64,20 @@ class DequantizeWriter:
         self._stored = StoredCodes()
 
     def write(
-        self, node: ir.Node, tensors: Mapping[str, ir.TensorProtocol], decision: InBlocks
+        self, node: ir.Node, tensors: Mapping[str, ir.TensorProtocol], decision: Groupwise
     ) -> None:
         """Lets a node read its weight from codes.
 
         Args:
             node: MatMul or Gemm of the model.
-            tensors: arrays of `PackedBlocks` by their names, in memory or on disk.
+            tensors: arrays of `PackedGroups` by their names, in memory or on disk.
             decision: on the node.
         """
         weight = input_at(node, decision.slot)
-        attributes = {"axis": 0 if decision.inputs_first else 1, "block_size": decision.spec.block}
+        attributes = {
+            "axis": 0 if decision.inputs_first else 1,
+            "block_size": decision.spec.group_size,
+        }
         name = self._names.node(f"{node_name(node)}_dequantize")
         graph = graph_of(node)
         stored = self._stored.of(graph, decision, lambda: self._add(graph, tensors, decision))
@@ -87,7 +90,7 @@ class DequantizeWriter:
         drop_if_unread(weight)
 
     def _add(
-        self, graph: ir.Graph, tensors: Mapping[str, ir.TensorProtocol], decision: InBlocks
+        self, graph: ir.Graph, tensors: Mapping[str, ir.TensorProtocol], decision: Groupwise
     ) -> list[ir.Value]:
         """New initializers that hold the codes."""
         return [
@@ -98,11 +101,11 @@ class DequantizeWriter:
 
 
 def _laid_out(
-    kind: str, tensor: ir.TensorProtocol, decision: InBlocks, name: str
+    kind: str, tensor: ir.TensorProtocol, decision: Groupwise, name: str
 ) -> ir.TensorProtocol:
     """Codes, scales or zero points in the layout of the float weight; computed when it is read."""
     spec = decision.spec
-    width = decision.inputs if kind == CODES else spec.blocks(decision.inputs)
+    width = decision.inputs if kind == CODES else spec.groups(decision.inputs)
     shape = (decision.outputs, width)
     dtype = ir.DataType.FLOAT if kind == SCALES else ir.DataType[spec.dtype.onnx]
 
@@ -142,12 +145,12 @@ def write_weights(
     accuracy: int,
     form: ProductForm = ProductForm.MATMULNBITS,
 ) -> QuantizedModel:
-    """The model with weights in blocks; the float model stays as it is and shares what it can.
+    """The model with weights in groups; the float model stays as it is and shares what it can.
 
     Args:
         model: the canonical float model that the plan was made of.
         plan: which products, and in which form.
-        codes: product -> arrays of `PackedBlocks` by name, in memory or on disk.
+        codes: product -> arrays of `PackedGroups` by name, in memory or on disk.
         accuracy: accuracy_level of MatMulNBits.
         form: how products are written.
 

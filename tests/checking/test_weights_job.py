@@ -1,4 +1,4 @@
-"""The job of storing weights in blocks."""
+"""The job of storing weights in groups."""
 
 from __future__ import annotations
 

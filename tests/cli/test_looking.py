@@ -82,7 +82,7 @@ def test_what_would_be_done_has_no_meaning_for_a_model_that_is_quantized(
 
 def test_a_folder_of_genai_says_its_products_and_its_cache(run: Run, tmp_path: Path) -> None:
     source = tiny_decoder(dataclasses.replace(TINY, depth=4))
-    made = onnxq.quantize_weights(source, block=16, check=onnxq.Check.NONE)
+    made = onnxq.quantize_weights(source, group_size=16, check=onnxq.Check.NONE)
     genai_folder(made, tmp_path / "made")
     result = run("inspect", tmp_path / "made")
     assert result.exit_code == 0, result.stderr

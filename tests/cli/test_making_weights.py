@@ -35,7 +35,7 @@ def test_it_writes_weights_in_blocks_and_says_how(model: Path) -> None:
     assert result.exit_code == 0, result.output
     said = json.loads(result.stdout)
     assert said["verdict"]["outputs"][0]["sqnr_db"] > 30
-    assert "8 bits in blocks of 32, affine, gptq" in result.stdout
+    assert "8 bits in groups of 32, affine, gptq" in result.stdout
     assert [node.op_type for node in onnx.load(out).graph.node] == ["MatMulNBits"]
 
 
@@ -43,13 +43,13 @@ def test_it_writes_weights_in_blocks_and_says_how(model: Path) -> None:
     ("options", "code", "words"),
     [
         (["--bits", "3"], 7, "Only 2b, 4b and 8b"),
-        (["--block", "48"], 5, "nearest is 32"),
+        (["--group-size", "48"], 5, "nearest is 32"),
         (["--method", "gtpq"], 5, "Did you mean 'gptq'"),
         (["--method", "gptq"], 6, "looks at samples"),
         (["--exclude", "nothing"], 5, "no node 'nothing'"),
         (["--bits", "8", "--scheme", "real"], 7, "Ask for 'affine'"),
         (["--scheme", "real", "--form", "dequantize"], 5, "Ask for scheme 'affine'"),
-        (["--table-bits", "4", "--form", "dequantize"], 5, "Leave tables in float"),
+        (["--embedding-bits", "4", "--form", "dequantize"], 5, "Leave embeddings in float"),
     ],
 )
 def test_what_it_cannot_do_is_said_and_nothing_is_written(

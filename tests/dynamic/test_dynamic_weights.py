@@ -28,7 +28,7 @@ from onnxq.observers import LeastErrorObserver, MinMaxObserver, NarrowRangeObser
 from onnxq.operator import DynamicWeight, Float
 from onnxq.qparams import PerBlock, PerChannel, PerTensor, QParams
 from onnxq.qparams.group_ranges import rounded, search_ranges
-from onnxq.qparams.group_spec import BlockSpec, Scheme
+from onnxq.qparams.group_spec import GroupSpec, Scheme
 from tests.examples import weights
 
 if TYPE_CHECKING:
@@ -172,7 +172,7 @@ def test_ranges_of_the_least_error_are_those_of_quantize_weights(
     observer = LeastErrorObserver.with_args(dtype=dtype, qscheme=qscheme)
     qparams, _ = observe_stored(w, StorageKey("w", axis, 16, observer), 127)
     rows = w if axis == 0 else w.T
-    spec = BlockSpec(qparams.dtype.bits, 16, scheme, signed=False)
+    spec = GroupSpec(qparams.dtype.bits, 16, scheme, signed=False)
     rows = np.ascontiguousarray(rows)
     wanted = rounded(rows, spec, *search_ranges(rows, spec)).reals  # which rtn then raises
     found = dequantize(quantize(w, qparams), qparams)

@@ -9,7 +9,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from onnxq import quantize_weights
 from onnxq.dynamic.known_inputs import Known, power_behind_norm, raw_tensors
-from onnxq.qparams.group_spec import BlockSpec, Method
+from onnxq.qparams.group_spec import GroupSpec, Method
 from onnxq.weights.rtn import Nearest
 from onnxq.weights.solve import prepared
 from tests.weights.block_models import weight
@@ -38,7 +38,7 @@ def test_what_is_moved_and_shifted_is_raw_and_what_is_normalized_is_not() -> Non
 
 
 def test_sums_of_errors_are_smaller_where_inputs_are_alike() -> None:
-    w, spec = weight(64, 64), BlockSpec(4, 32)
+    w, spec = weight(64, 64), GroupSpec(4, 32)
     apart, together = (
         np.square((Nearest(alike=a)(w, spec).reals - w).sum(1)).mean() for a in (0.0, 1.0)
     )
@@ -66,7 +66,7 @@ def test_behind_a_norm_channels_count_by_the_root_of_gain_and_shift() -> None:
 
 
 def test_large_channels_have_smaller_errors_by_hqq_and_not_by_rtn() -> None:
-    w, spec = weight(64, 64), BlockSpec(4, 32)
+    w, spec = weight(64, 64), GroupSpec(4, 32)
     power = np.where(np.arange(64) % 4, 0.1, 3.7).astype(np.float32)
     known = Known(power=power)
     rtn, hqq = (

@@ -119,7 +119,9 @@ def four_bits(model: ir.Model) -> ir.Model:
 
 
 def four_bits_with_tables(model: ir.Model) -> ir.Model:
-    return onnxq.quantize_weights(model, scheme="symmetric", table_bits=4, check=onnxq.Check.NONE)
+    return onnxq.quantize_weights(
+        model, scheme="symmetric", embedding_bits=4, check=onnxq.Check.NONE
+    )
 
 
 def four_bits_and_int8_cache(model: ir.Model) -> ir.Model:

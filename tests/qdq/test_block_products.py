@@ -172,7 +172,12 @@ def test_dequantized_files_compute_what_the_reference_says(bits: int, scheme: st
     arrays = {"w1": normal(40, 24), "w2": normal(24, 16), "row": normal(1, 16)}
     arrays |= {"w3": normal(16, 20), "b3": normal(20), "w4": normal(12, 20), "b4": normal(12)}
     made = onnxq.quantize_weights(
-        parsed(text, arrays), bits=bits, block=16, scheme=scheme, method="rtn", form="dequantize"
+        parsed(text, arrays),
+        bits=bits,
+        group_size=16,
+        scheme=scheme,
+        method="rtn",
+        form="dequantize",
     )
     assert op_types(made).count("DequantizeLinear") == 4
     onnxq.cross_check(made, {"x": normal(5, 40)}).check()

@@ -65,7 +65,7 @@ def test_files_compute_what_the_reference_says(name: str) -> None:
         made = onnxq.quantize_weights(
             source,
             bits=bits,
-            block=block,
+            group_size=block,
             scheme=scheme,
             method="rtn",
             form="dequantize",

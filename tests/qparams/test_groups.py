@@ -1,4 +1,4 @@
-"""A weight in blocks, and its bytes."""
+"""A weight in groups, and its bytes."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import pytest
 
 from onnxq.core.packing import unpacked_rows
 from onnxq.errors import ShapeError
-from onnxq.qparams.group_spec import BlockSpec
-from onnxq.qparams.groups import BlockCodes
+from onnxq.qparams.group_spec import GroupSpec
+from onnxq.qparams.groups import GroupCodes
 
-SPEC = BlockSpec(4, 16)
+SPEC = GroupSpec(4, 16)
 
 
-def codes(rows: int = 3, inputs: int = 20) -> BlockCodes:
+def codes(rows: int = 3, inputs: int = 20) -> GroupCodes:
     generator = np.random.default_rng(0)
-    shape = (rows, SPEC.blocks(inputs))
-    return BlockCodes(
+    shape = (rows, SPEC.groups(inputs))
+    return GroupCodes(
         SPEC,
         generator.integers(0, 16, (rows, inputs)).astype(np.uint8),
         generator.random(shape).astype(np.float32) + np.float32(0.1),
@@ -41,4 +41,4 @@ def test_a_short_block_is_filled_up_with_its_zero_point() -> None:
 def test_scales_that_do_not_fit_are_refused() -> None:
     made = codes()
     with pytest.raises(ShapeError, match=r"want scales and zero points of shape \(3, 2\)"):
-        BlockCodes(SPEC, made.codes, made.scale[:, :1], made.zero_point[:, :1])
+        GroupCodes(SPEC, made.codes, made.scale[:, :1], made.zero_point[:, :1])

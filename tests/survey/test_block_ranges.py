@@ -66,7 +66,7 @@ def test_rows_of_a_table_have_ranges() -> None:
     points = helper.make_tensor_value_info("ids", TensorProto.INT64, ["N"])
     source = model([helper.make_node("Gather", ["t", "ids"], ["y"], "g")], {"t": table}, {})
     source.graph.input.append(points)
-    target = onnxq.quantize_weights(as_ir(source), method="rtn", table_bits=4)
+    target = onnxq.quantize_weights(as_ir(source), method="rtn", embedding_bits=4)
     (part,) = stored_ranges(target, {"g": 0})
     with open_session(target) as session:
         rows = np.asarray(session.run({"ids": np.arange(40)})[0])

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from onnxq.core.arrays import Singles
-    from onnxq.qparams.group_spec import BlockSpec, Method
-    from onnxq.qparams.groups import BlockCodes
+    from onnxq.qparams.group_spec import GroupSpec, Method
+    from onnxq.qparams.groups import GroupCodes
 
 
 def weight(outputs: int, inputs: int, seed: int = 0) -> Singles:
@@ -36,8 +36,8 @@ def hessian_of(seen: Singles, wanted: Singles | None = None) -> Hessian:
 
 
 def solved(
-    w: Singles, spec: BlockSpec, method: Method, hessian: Hessian | None = None
-) -> BlockCodes:
+    w: Singles, spec: GroupSpec, method: Method, hessian: Hessian | None = None
+) -> GroupCodes:
     """Codes of a whole weight (outputs, inputs), from the Hessian of its inputs."""
     inputs = None if hessian is None else InputHessians.whole(hessian)
     return prepared(method, inputs)(w, spec)

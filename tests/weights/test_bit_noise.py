@@ -11,7 +11,7 @@ import pytest
 from onnxq.graph.canonical import canonicalize
 from onnxq.graph.walk import node_name
 from onnxq.ort import runtime
-from onnxq.qparams.group_spec import BlockSpec, Method
+from onnxq.qparams.group_spec import GroupSpec, Method
 from onnxq.weights.bit_noise import bit_noise, judged_outputs, output_noise
 from onnxq.weights.codes_file import CodesFile
 from onnxq.weights.find_codes import find_codes
@@ -42,7 +42,7 @@ def logits(model: ir.Model) -> Reals:
 def test_noise_is_that_of_the_whole_model_with_one_product_in_blocks() -> None:
     source, plan = planned()
     names = ["MatMul_pq0", "MatMul_d0", "MatMul_logits"]
-    found = output_noise(source, plan, BATCHES, [{name: BlockSpec()} for name in names])
+    found = output_noise(source, plan, BATCHES, [{name: GroupSpec()} for name in names])
     codes = find_codes(source, plan, (), CodesFile())
     wanted = logits(source)
     for name, noise in zip(names, found, strict=True):

@@ -11,7 +11,7 @@ import pytest
 
 from onnxq.errors import CalibrationError, OutputError
 from onnxq.graph.canonical import canonicalize
-from onnxq.qparams.group_spec import BlockSpec, Method
+from onnxq.qparams.group_spec import GroupSpec, Method
 from onnxq.weights.codes_file import ALIGNMENT, CodesFile, CodesHead, codes_head
 from onnxq.weights.plan_weights import WeightRequest, plan_weights
 from scripts._decoder import Sizes, decoder
@@ -97,7 +97,9 @@ def test_other_options_are_said_in_words(tmp_path: Path) -> None:
     with CodesFile.open(tmp_path / "codes", HEAD):
         pass
     other = dataclasses.replace(HEAD, plan="another digest")
-    with pytest.raises(CalibrationError, match="other bits, block, scheme, method, or nodes") as e:
+    with pytest.raises(
+        CalibrationError, match="other bits, group size, scheme, method, or nodes"
+    ) as e:
         CodesFile.open(tmp_path / "codes", other)
     assert "digest" not in str(e.value)
 
@@ -129,7 +131,7 @@ def test_another_model_plan_or_sample_is_another_head() -> None:
     head = codes_head(SOURCE, PLAN, [batch])
     assert codes_head(SOURCE, PLAN, [batch]) == head
     other = canonicalize(decoder(Sizes(depth=1), seed=1)).model
-    mixed = PLAN.with_specs({"MatMul_d0": BlockSpec(8)})
+    mixed = PLAN.with_specs({"MatMul_d0": GroupSpec(8)})
     found = [
         codes_head(other, PLAN, [batch]),
         codes_head(SOURCE, mixed, [batch]),

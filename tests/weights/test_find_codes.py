@@ -13,8 +13,8 @@ import pytest
 from onnxq.errors import OutputError
 from onnxq.graph.canonical import canonicalize
 from onnxq.operator.nodes import tensor_of
-from onnxq.qparams.group_spec import BlockSpec, Method
-from onnxq.qparams.groups import PackedBlocks
+from onnxq.qparams.group_spec import GroupSpec, Method
+from onnxq.qparams.groups import PackedGroups
 from onnxq.weights import find_codes as module
 from onnxq.weights.codes_file import CodesFile, CodesHead
 from onnxq.weights.find_codes import find_codes
@@ -55,8 +55,8 @@ def test_codes_without_samples_are_those_of_the_whole_weight(
     found = find_codes(source, plan, (), CodesFile())
     assert [*found] == [*plan.quantized]
     weight = tensor_of(source.graph.initializers["wg0"]).numpy()
-    whole = prepared(Method.RTN)(np.ascontiguousarray(weight.T), BlockSpec()).packed()
-    assert isinstance(whole, PackedBlocks)
+    whole = prepared(Method.RTN)(np.ascontiguousarray(weight.T), GroupSpec()).packed()
+    assert isinstance(whole, PackedGroups)
     for name, array in whole.arrays.items():
         assert np.array_equal(found["MatMul_g0"][name].numpy(), array)
 
@@ -96,7 +96,7 @@ def test_a_job_that_ended_anywhere_goes_on_to_the_same_file(
 
 def test_another_spec_of_a_node_is_another_record(tmp_path: Path) -> None:
     source, plan = planned(Method.RTN)
-    mixed = plan.with_specs({"MatMul_d0": BlockSpec(8)})
+    mixed = plan.with_specs({"MatMul_d0": GroupSpec(8)})
     with CodesFile.open(tmp_path / "codes", HEAD) as codes:
         find_codes(source, plan, (), codes)
         found = find_codes(source, mixed, (), codes)

@@ -1,4 +1,4 @@
-"""GPTQ in blocks, against a search of all codes."""
+"""GPTQ in groups, against a search of all codes."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from onnxq.qparams.group_spec import BlockSpec, Method, Scheme
+from onnxq.qparams.group_spec import GroupSpec, Method, Scheme
 from onnxq.weights.gptq_groups import GroupwiseGPTQ
 from onnxq.weights.hessian import noise_in
 from tests.weights.block_models import hessian_of, solved, weight
 
 if TYPE_CHECKING:
     from onnxq.core.arrays import Singles
-    from onnxq.qparams.groups import BlockCodes
+    from onnxq.qparams.groups import GroupCodes
     from onnxq.weights.hessian import Hessian
 
-SPEC = BlockSpec(2, 16)
+SPEC = GroupSpec(2, 16)
 INPUTS = 6
 SHORT_OF_BEST = 1.35
 """Codes of 2 bits, of inputs that depend on each other, are the hardest to find one by one."""
@@ -52,14 +52,14 @@ def test_the_cost_is_near_the_least_of_all_codes() -> None:
     assert found <= SHORT_OF_BEST * best
 
 
-def noise(w: Singles, codes: BlockCodes, hessian: Hessian) -> float:
+def noise(w: Singles, codes: GroupCodes, hessian: Hessian) -> float:
     return noise_in(np.asarray(w - codes.reals, np.float64), [(slice(None), hessian)])
 
 
 @pytest.mark.parametrize("bits", [2, 4])
 def test_products_lose_half_or_less_of_what_rounding_loses(bits: int) -> None:
     w, hessian = weight(32, 96), hessian_of(correlated(96))
-    spec = BlockSpec(bits, 32)
+    spec = GroupSpec(bits, 32)
     nearest, made = (solved(w, spec, m, hessian) for m in (Method.RTN, Method.GPTQ))
     assert noise(w, made, hessian) < noise(w, nearest, hessian) / 2
 
@@ -67,7 +67,7 @@ def test_products_lose_half_or_less_of_what_rounding_loses(bits: int) -> None:
 def test_errors_of_inputs_are_made_up_for() -> None:
     wanted = correlated(64)
     seen = wanted + np.float32(0.2) * correlated(64)[::-1]
-    w, spec = weight(16, 64), BlockSpec(4, 32)
+    w, spec = weight(16, 64), GroupSpec(4, 32)
     aware = solved(w, spec, Method.GPTQ, hessian_of(seen, wanted))
     blind = solved(w, spec, Method.GPTQ, hessian_of(seen))
     errors = [np.square(seen @ c.reals.T - wanted @ w.T).sum() for c in (blind, aware)]
@@ -77,19 +77,19 @@ def test_errors_of_inputs_are_made_up_for() -> None:
 def test_inputs_that_are_always_zero_do_no_harm() -> None:
     rows = correlated(40)
     rows[:, 7] = 0
-    made = solved(weight(4, 40), BlockSpec(4, 16), Method.GPTQ, hessian_of(rows))
+    made = solved(weight(4, 40), GroupSpec(4, 16), Method.GPTQ, hessian_of(rows))
     assert np.isfinite(made.reals).all()
 
 
 def test_an_input_that_is_nothing_but_zeros_gives_the_nearest_codes() -> None:
     w, zeros = weight(4, 40), np.zeros((8, 40), np.float32)
-    made = solved(w, BlockSpec(8, 16), Method.GPTQ, hessian_of(zeros))
+    made = solved(w, GroupSpec(8, 16), Method.GPTQ, hessian_of(zeros))
     assert np.abs(made.reals - w).max() < np.abs(w).max() / 100
 
 
 @pytest.mark.parametrize("scheme", [*Scheme])
 def test_every_scheme_loses_less_than_rounding(scheme: Scheme) -> None:
     w, hessian = weight(16, 72), hessian_of(correlated(72))
-    spec = BlockSpec(4, 32, scheme)
+    spec = GroupSpec(4, 32, scheme)
     nearest, made = (solved(w, spec, m, hessian) for m in (Method.RTN, Method.GPTQ))
     assert noise(w, made, hessian) < noise(w, nearest, hessian) / 2

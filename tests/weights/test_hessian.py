@@ -9,7 +9,7 @@ import pytest
 
 import onnxq
 from onnxq.errors import CalibrationError
-from onnxq.qparams.group_spec import BlockSpec, Method
+from onnxq.qparams.group_spec import GroupSpec, Method
 from onnxq.weights import hessian
 from onnxq.weights.hessian import (
     MAKING_BYTES,
@@ -65,7 +65,7 @@ def test_there_are_as_few_parts_as_fit(inputs: int, count: int) -> None:
     assert parts[-1].stop == inputs
     for one, other in itertools.pairwise(parts):
         assert one.stop == other.start
-        assert one.stop % 128 == 0, "a part ends with a block, whatever its size"
+        assert one.stop % 128 == 0, "a part ends with a group, whatever its size"
     widest = max(part.stop - part.start for part in parts)
     assert SOLVER_BYTES * inputs * widest + MAKING_BYTES * widest**2 <= MOST_BYTES
 
@@ -76,7 +76,7 @@ def hessians(rows: np.ndarray[tuple[int, ...], np.dtype[np.float32]]) -> InputHe
 
 @pytest.mark.parametrize("block", [16, 128])
 def test_codes_of_parts_stand_beside_each_other(block: int) -> None:
-    rows, w, spec = normal(300, 192), weight(6, 192), BlockSpec(4, block)
+    rows, w, spec = normal(300, 192), weight(6, 192), GroupSpec(4, block)
     made = prepared(Method.GPTQ, hessians(rows))(w, spec)
     for part in HALVES:
         alone = InputHessians.whole(hessian_of(rows[:, part]))
@@ -94,7 +94,7 @@ def test_noise_is_the_mean_square_of_what_the_product_loses() -> None:
 
 
 def test_gptq_in_parts_is_nearly_as_good_as_of_the_whole() -> None:
-    rows, w, spec = normal(400, 192) @ normal(192, 192, seed=1), weight(16, 192), BlockSpec(4, 32)
+    rows, w, spec = normal(400, 192) @ normal(192, 192, seed=1), weight(16, 192), GroupSpec(4, 32)
     whole = hessian_of(rows)
 
     def noise(inputs: InputHessians | None, method: Method) -> float:

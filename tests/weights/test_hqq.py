@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 
 from onnxq.qparams.group_ranges import rounded, search_ranges, unshrunk
-from onnxq.qparams.group_spec import BlockSpec, Method, Scheme
+from onnxq.qparams.group_spec import GroupSpec, Method, Scheme
 from onnxq.weights.hqq import POWER
 from tests.weights.block_models import solved, weight
 
 
 @pytest.mark.parametrize("bits", [2, 4])
-@pytest.mark.parametrize("inputs", [96, 80])  # the second leaves a short block
+@pytest.mark.parametrize("inputs", [96, 80])  # the second leaves a short group
 def test_real_zero_points_are_others_with_a_smaller_sum_of_powers(bits: int, inputs: int) -> None:
-    w, spec = weight(64, inputs), BlockSpec(bits, 32, Scheme.REAL)
+    w, spec = weight(64, inputs), GroupSpec(bits, 32, Scheme.REAL)
     nearest = unshrunk(w, rounded(w, spec, *search_ranges(w, spec)))
     made = solved(w, spec, Method.HQQ)
     costs = [(np.abs(c.reals - w) ** POWER).sum() for c in (nearest, made)]
@@ -22,5 +22,5 @@ def test_real_zero_points_are_others_with_a_smaller_sum_of_powers(bits: int, inp
 
 
 def test_symmetric_codes_have_no_zero_point_to_move() -> None:
-    w, spec = weight(4, 32), BlockSpec(4, 32, Scheme.SYMMETRIC)
+    w, spec = weight(4, 32), GroupSpec(4, 32, Scheme.SYMMETRIC)
     assert (solved(w, spec, Method.HQQ).zero_point == spec.middle).all()

@@ -1,4 +1,4 @@
-"""Models of many kinds: every product is stored in blocks, or the plan says why not."""
+"""Models of many kinds: every product is stored in groups, or the plan says why not."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 PRODUCTS = ("MatMul", "Gemm", "FusedMatMul")
 Kind = tuple[str, dict[str, tuple[int, ...]], tuple[int, ...], tuple[int, int]]
 TEXTS: dict[str, Kind] = {
-    # kind -> text, weights, shape of x, products in blocks and in float
+    # kind -> text, weights, shape of x, products in groups and in float
     "outputs that are left out": (
         """g (float[5, N, 16] x) => (float[1, N, 8] y)
         {

@@ -10,7 +10,7 @@ import pytest
 from onnxq.errors import QConfigError
 from onnxq.graph.canonical import canonicalize
 from onnxq.operator import Float
-from onnxq.qparams.group_spec import BITS, BlockSpec, Method
+from onnxq.qparams.group_spec import BITS, GroupSpec, Method
 from onnxq.weights.bit_noise import output_noise
 from onnxq.weights.mixed_bits import FLOAT_BITS, BitBudget, Mixed, mixed_bits
 from onnxq.weights.plan_weights import WeightPlan, WeightRequest, plan_weights
@@ -33,7 +33,7 @@ def noise_of(plan: WeightPlan) -> float:
 
 
 def even(bits: int) -> float:
-    return noise_of(PLAN.with_specs(dict.fromkeys(PLAN.quantized, BlockSpec(bits))))
+    return noise_of(PLAN.with_specs(dict.fromkeys(PLAN.quantized, GroupSpec(bits))))
 
 
 @pytest.mark.parametrize("average", [2.0, 3.0, 4.0, 4.5])

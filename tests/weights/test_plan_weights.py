@@ -1,4 +1,4 @@
-"""The plan of weights in blocks."""
+"""The plan of weights in groups."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import pytest
 
 from onnxq.errors import ModelError, QConfigError
 from onnxq.operator import Float
-from onnxq.qparams.group_spec import BlockSpec, Method
-from onnxq.weights.plan_weights import InBlocks, WeightRequest, plan_weights, rows_of
+from onnxq.qparams.group_spec import GroupSpec, Method
+from onnxq.weights.plan_weights import Groupwise, WeightRequest, plan_weights, rows_of
 from onnxq.weights.reasons import ErrorAboveBudget, Excluded
 from tests.dynamic_models import normal, parsed
 from tests.weights.block_models import canonical
@@ -39,15 +39,15 @@ IN_A_BODY = parsed(
 
 
 def test_products_are_planned_with_their_sizes() -> None:
-    plan = plan_weights(canonical(TWO), WeightRequest(BlockSpec(4, 16), Method.RTN))
+    plan = plan_weights(canonical(TWO), WeightRequest(GroupSpec(4, 16), Method.RTN))
     right, gemm = plan.quantized["right"], plan.quantized["gemm"]
     assert (right.tensor, right.outputs, right.inputs, right.inputs_first) == ("w", 24, 40, True)
     assert (gemm.tensor, gemm.outputs, gemm.inputs, gemm.inputs_first) == ("v", 8, 24, False)
 
 
 def test_blocks_that_do_not_divide_are_said() -> None:
-    plan = plan_weights(canonical(TWO), WeightRequest(BlockSpec(4, 16)))
-    assert "2 weights have inputs that blocks of 16 do not divide" in plan.notes[0]
+    plan = plan_weights(canonical(TWO), WeightRequest(GroupSpec(4, 16)))
+    assert "2 weights have inputs that groups of 16 do not divide" in plan.notes[0]
 
 
 def test_rows_are_outputs_whatever_the_layout() -> None:
@@ -67,7 +67,7 @@ def test_a_head_that_is_the_embedding_too_stays_in_float() -> None:
     assert set(plan.quantized) == {"up"}
     head = plan.decisions["head"]
     assert isinstance(head, Float)
-    assert "the table of 'rows' too" in head.reason.words
+    assert "the embedding of 'rows' too" in head.reason.words
 
 
 def test_products_in_bodies_are_planned() -> None:
@@ -98,9 +98,9 @@ def test_a_model_without_products_is_refused() -> None:
 
 def test_other_specs_replace_those_of_single_nodes() -> None:
     plan = plan_weights(canonical(TWO), WeightRequest())
-    mixed = plan.with_specs({"right": BlockSpec(2), "gemm": Float(ErrorAboveBudget())})
+    mixed = plan.with_specs({"right": GroupSpec(2), "gemm": Float(ErrorAboveBudget())})
     right = mixed.decisions["right"]
-    assert isinstance(right, InBlocks)
+    assert isinstance(right, Groupwise)
     assert right.spec.bits == 2
     assert mixed.decisions["gemm"] == Float(ErrorAboveBudget())
 

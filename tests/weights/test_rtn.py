@@ -1,17 +1,17 @@
-"""Round to nearest in blocks."""
+"""Round to nearest in groups."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from onnxq.qparams.group_ranges import search_ranges
-from onnxq.qparams.group_spec import BlockSpec
+from onnxq.qparams.group_spec import GroupSpec
 from onnxq.weights.rtn import Nearest
 from tests.weights.block_models import weight
 
 
 def test_codes_are_nearest_in_the_range_of_least_squares() -> None:
-    w, spec = weight(8, 64), BlockSpec(4, 32)
+    w, spec = weight(8, 64), GroupSpec(4, 32)
     scale, point = search_ranges(w, spec)
     made = Nearest()(w, spec)
     inside = (made.codes > 0) & (made.codes < spec.most)
@@ -22,7 +22,7 @@ def test_codes_are_nearest_in_the_range_of_least_squares() -> None:
 
 
 def test_power_is_what_the_rows_are_raised_by() -> None:
-    w, spec = weight(4, 64), BlockSpec(2, 32)
+    w, spec = weight(4, 64), GroupSpec(2, 32)
     power = np.linspace(0.1, 1, 64, dtype=np.float32)
     made = Nearest(power)(w, spec).reals
     # float32 scales: a sum of 64 terms within 1e-5

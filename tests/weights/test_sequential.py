@@ -17,7 +17,7 @@ from onnxq.graph.io import load
 from onnxq.graph.walk import node_name
 from onnxq.ort import runtime
 from onnxq.ort.expose import expose
-from onnxq.qparams.group_spec import BlockSpec, Method
+from onnxq.qparams.group_spec import GroupSpec, Method
 from onnxq.qparams.groups import SCALES
 from onnxq.weights import activation_cache
 from onnxq.weights.codes_file import CodesFile
@@ -71,7 +71,7 @@ def test_a_matrix_on_the_left_multiplies_columns() -> None:
         {"a": 1, "b": 1},
     )
     made = canonicalize(load(source)).model
-    stages = stages_of(made, plan_weights(made, WeightRequest(BlockSpec(block=16))))
+    stages = stages_of(made, plan_weights(made, WeightRequest(GroupSpec(group_size=16))))
     assert [stage.group for stage in stages[:2]] == [
         LayersOfInput(Inputs("x", turned=True), ("left",)),
         LayersOfInput(Inputs("x", turned=False), ("right",)),

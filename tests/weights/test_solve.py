@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from onnxq.errors import CalibrationError
-from onnxq.qparams.group_spec import BlockSpec, Method
+from onnxq.qparams.group_spec import GroupSpec, Method
 from onnxq.weights.hessian import InputHessians
 from onnxq.weights.solve import prepared
 from tests.weights.block_models import hessian_of, solved, weight
@@ -17,7 +17,7 @@ from tests.weights.block_models import hessian_of, solved, weight
 if TYPE_CHECKING:
     from onnxq.weights.hessian import Hessian
 
-SPEC = BlockSpec(4, 16)
+SPEC = GroupSpec(4, 16)
 
 
 def hessians(inputs: int = 48) -> Hessian:

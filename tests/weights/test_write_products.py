@@ -1,4 +1,4 @@
-"""Products of weights in blocks, as ONNX Runtime runs them."""
+"""Products of weights in groups, as ONNX Runtime runs them."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from onnxq.qparams.group_spec import BlockSpec, Method, Scheme
-from onnxq.qparams.groups import BlockCodes
-from onnxq.weights.plan_weights import InBlocks, WeightRequest, plan_weights
+from onnxq.qparams.group_spec import GroupSpec, Method, Scheme
+from onnxq.qparams.groups import GroupCodes
+from onnxq.weights.plan_weights import Groupwise, WeightRequest, plan_weights
 from onnxq.weights.write_products import FLOAT_ACCURACY, ProductWriter, StoredCodes, drop_if_unread
 from onnxq.weights.write_weights import write_weights
 from tests.dynamic_models import normal, op_types, parsed, run
@@ -40,8 +40,8 @@ CONSTANTS = {
 }
 
 
-EXACT = BlockCodes(
-    BlockSpec(4, 16),
+EXACT = GroupCodes(
+    GroupSpec(4, 16),
     (ON_GRID + 8).astype(np.uint8),
     np.ones((24, 3), np.float32),
     np.full((24, 3), 8, np.uint8),
@@ -75,7 +75,7 @@ def test_onnx_runtime_reads_codes_of_every_scheme(scheme: Scheme, inputs: int) -
     w = normal(24, inputs)
     text = f"g (float[3, {inputs}] x) => (float[3, 24] y) {{ [p] y = MatMul(x, w) }}"
     source = canonical(parsed(text, {"w": w.T.copy()}))
-    plan = plan_weights(source, WeightRequest(BlockSpec(4, 32, scheme)))
+    plan = plan_weights(source, WeightRequest(GroupSpec(4, 32, scheme)))
     (name, decision), *_ = plan.quantized.items()
     made = solved(w, decision.spec, Method.GPTQ, hessian_of(normal(200, inputs)))
     tensors = {kind: ir.tensor(array) for kind, array in made.packed().arrays.items()}
@@ -86,7 +86,7 @@ def test_onnx_runtime_reads_codes_of_every_scheme(scheme: Scheme, inputs: int) -
     assert (np.abs(run(written, {"x": x}) - x @ made.reals.T) <= bound).all()
 
 
-DECISION = InBlocks(BlockSpec(), Method.RTN, 1, "w", inputs_first=True, outputs=8, inputs=32)
+DECISION = Groupwise(GroupSpec(), Method.RTN, 1, "w", inputs_first=True, outputs=8, inputs=32)
 
 
 def graph() -> ir.Graph:

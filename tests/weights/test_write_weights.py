@@ -1,4 +1,4 @@
-"""A model with weights in blocks."""
+"""A model with weights in groups."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import onnxq
 from onnxq.errors import ModelError
 from onnxq.ort import runtime
 from onnxq.ort.runtime import Optimization
-from onnxq.qparams.group_spec import BlockSpec, Method, Scheme
+from onnxq.qparams.group_spec import GroupSpec, Method, Scheme
 from onnxq.weights.codes_file import CodesFile
 from onnxq.weights.find_codes import find_codes
 from onnxq.weights.plan_weights import WeightRequest, plan_weights
@@ -65,7 +65,7 @@ TWO = parsed(
 @pytest.mark.parametrize("bits", [4, 8])
 def test_both_forms_stand_for_the_same_weights(bits: int, scheme: Scheme) -> None:
     model = canonical(TWO)
-    plan = plan_weights(model, WeightRequest(BlockSpec(bits, 16, scheme), Method.RTN))
+    plan = plan_weights(model, WeightRequest(GroupSpec(bits, 16, scheme), Method.RTN))
     codes = find_codes(model, plan, (), CodesFile())
     nbits = write_weights(model, plan, codes, FLOAT_ACCURACY)
     plain = write_weights(model, plan, codes, FLOAT_ACCURACY, ProductForm.DEQUANTIZE)
@@ -88,7 +88,7 @@ def test_two_bits_that_onnxruntime_would_misread_stay_float_with_the_reason() ->
     onnxq.cross_check(made, {"x": normal(5, 32)}).check()
 
     model = canonical(source)
-    plan = plan_weights(model, WeightRequest(BlockSpec(2, 16), Method.RTN))
+    plan = plan_weights(model, WeightRequest(GroupSpec(2, 16), Method.RTN))
     assert list(misread(plan)) == ["MatMul_y"]
     codes = find_codes(model, plan, (), CodesFile())
     spoilt = write_weights(model, plan, codes, FLOAT_ACCURACY, ProductForm.DEQUANTIZE)

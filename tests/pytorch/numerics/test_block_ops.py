@@ -10,20 +10,20 @@ from onnxq import catalog
 from onnxq.operator import IntegerCall
 from onnxq.operator.site import MICROSOFT
 from onnxq.pytorch.numerics.block_ops import matmul_n_bits, real_weight
-from onnxq.qparams.group_spec import BlockSpec, Scheme
-from onnxq.qparams.groups import BlockCodes
+from onnxq.qparams.group_spec import GroupSpec, Scheme
+from onnxq.qparams.groups import GroupCodes
 
 
 @pytest.mark.parametrize("bits", [2, 4, 8])
 @pytest.mark.parametrize("symmetric", [True, False])
 def test_it_computes_what_the_kernel_does(bits: int, symmetric: bool) -> None:
     rng = np.random.default_rng(bits)
-    spec = BlockSpec(bits, 16, Scheme.SYMMETRIC if symmetric else Scheme.AFFINE)
+    spec = GroupSpec(bits, 16, Scheme.SYMMETRIC if symmetric else Scheme.AFFINE)
     codes = rng.integers(0, 1 << bits, (5, 40)).astype(np.uint8)
     middle = np.full((5, 3), 1 << (bits - 1), np.uint8)
     points = middle if symmetric else rng.integers(0, 1 << bits, (5, 3)).astype(np.uint8)
     scale = rng.uniform(0.1, 1, (5, 3)).astype(np.float32)
-    found = BlockCodes(spec, codes, scale, points)
+    found = GroupCodes(spec, codes, scale, points)
     packed, x, bias = found.packed(), rng.normal(size=(2, 3, 40)), rng.normal(size=5)
     x, bias = x.astype(np.float32), bias.astype(np.float32)
     stored, scales = torch.from_numpy(packed.codes.copy()), torch.from_numpy(packed.scales.copy())

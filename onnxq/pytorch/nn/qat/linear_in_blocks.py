@@ -16,7 +16,7 @@ from onnxq.pytorch.modules.torch_qconfig import own_entry
 from onnxq.pytorch.nn.qat.linear import Linear
 from onnxq.pytorch.numerics.fake_quantize import fake_quantize_module
 from onnxq.qconfig import FakeQuantSpec, QConfigDynamic
-from onnxq.qparams.group_spec import BITS, BLOCKS
+from onnxq.qparams.group_spec import BITS, GROUP_SIZES
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -79,10 +79,10 @@ def rounding_part(entry: object, where: str) -> FakeQuantSpec:
     Raises:
         QConfigError: no such entry; a weight that does not round, has other types or one scale.
     """
-    if not isinstance(entry, QConfigDynamic) or entry.block_size not in BLOCKS:
+    if not isinstance(entry, QConfigDynamic) or entry.block_size not in GROUP_SIZES:
         raise QConfigError(
             f"{where}: got {entry!r}; wanted a QConfigDynamic with a block size of "
-            f"{', '.join(map(str, BLOCKS))}, such as onnxq.qconfig.blocks_4bit_qat_qconfig."
+            f"{', '.join(map(str, GROUP_SIZES))}, such as onnxq.qconfig.blocks_4bit_qat_qconfig."
         )
     part = entry.weight
     if not isinstance(part, FakeQuantSpec):

@@ -13,8 +13,8 @@ from onnxq.pytorch.nn.quantized.prepared import having_seen
 from onnxq.pytorch.nn.quantized.stored import Stored
 from onnxq.pytorch.numerics.block_ops import matmul_n_bits, real_weight
 from onnxq.pytorch.numerics.half_inputs import takes_halves
-from onnxq.qparams.group_spec import BlockSpec, Scheme
-from onnxq.qparams.groups import BlockCodes
+from onnxq.qparams.group_spec import GroupSpec, Scheme
+from onnxq.qparams.groups import GroupCodes
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -85,7 +85,7 @@ class LinearInBlocks(Stored):
             )
         found = block_codes(mod)
         spec = found.spec
-        made = cls(mod.in_features, mod.out_features, spec.bits, spec.block)
+        made = cls(mod.in_features, mod.out_features, spec.bits, spec.group_size)
         for name, array in found.packed().arrays.items():
             setattr(made, name, torch.from_numpy(array.copy()))
         made.bias_values = None if mod.bias is None else mod.bias.detach().clone()
@@ -97,7 +97,7 @@ class LinearInBlocks(Stored):
         return f"{sizes}, bits={self.bits}, block_size={self.block_size}"
 
 
-def block_codes(trained: Trained) -> BlockCodes:
+def block_codes(trained: Trained) -> GroupCodes:
     """The codes that a trained layer's weight has now.
 
     Raises:
@@ -114,8 +114,8 @@ def block_codes(trained: Trained) -> BlockCodes:
     points = (qparams.zero_point.astype(np.int16) + offset).astype(np.uint8)
     is_symmetric = bool((points == 1 << (bits - 1)).all())
     scheme = Scheme.SYMMETRIC if is_symmetric else Scheme.AFFINE
-    return BlockCodes(
-        BlockSpec(bits, trained.block_size, scheme),
+    return GroupCodes(
+        GroupSpec(bits, trained.block_size, scheme),
         codes.astype(np.uint8).reshape(outputs, -1)[:, :inputs],
         qparams.scale.reshape(outputs, -1),
         points.reshape(outputs, -1),

@@ -1,8 +1,8 @@
-"""Tables of embeddings, which Gather takes rows of, and products whose weight is one of them.
+"""Embeddings, which Gather takes rows of, and products whose weight is one of them.
 
     E = Gather(T, ids)        Y = X T'        codes of T's rows serve both
 
-A tied head multiplies with the table, transposed or not, so that its outputs are the table's rows:
+A tied head multiplies with the embedding, transposed or not, so that its outputs are its rows:
 blocks run along the same axis, and one set of codes is stored.
 """
 
@@ -16,7 +16,7 @@ from onnxq.dynamic.tied_weights import find_twins
 from onnxq.graph.walk import node_name, value_name
 from onnxq.operator.nodes import input_at, is_constant
 from onnxq.targets.gains import PRODUCT_OPS
-from onnxq.weights.reasons import BlocksDoNotDivide, NoRowsOfFloats
+from onnxq.weights.reasons import GroupsDoNotDivide, NoRowsOfFloats
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -30,15 +30,15 @@ MATRIX = 2  # rank
 
 @dataclass(frozen=True, slots=True)
 class Tie:
-    """A weight that is a table, or its transpose.
+    """A weight that is an embedding, or its transpose.
 
     Attributes:
-        table: name of the table.
+        embedding: name of the embedding.
         lookup: name of a Gather that takes rows of it.
-        turned: whether the weight is the table's transpose.
+        turned: whether the weight is the embedding's transpose.
     """
 
-    table: str
+    embedding: str
     lookup: str
     turned: bool = False
 
@@ -48,25 +48,25 @@ def is_lookup(node: ir.Node) -> bool:
     return node.op_type == LOOKUP and not node.domain and is_constant(node, 0)
 
 
-def why_no_rows(node: ir.Node, block: int) -> Reason | None:
-    """Reason why a lookup's table cannot be in blocks; None: it can.
+def why_no_rows(node: ir.Node, group_size: int) -> Reason | None:
+    """Reason why a lookup's embedding cannot be in groups; None: it can.
 
     Args:
         node: for which `is_lookup` holds.
-        block: numbers that share a scale.
+        group_size: numbers that share a scale.
     """
     value = input_at(node, 0)
     sizes = () if value.shape is None else value.shape.numpy()
     axis = node.attributes.get_int("axis", 0)
     if len(sizes) != MATRIX or axis % MATRIX or str(value.dtype) != "FLOAT":
         return NoRowsOfFloats()
-    if sizes[1] % block:
-        return BlocksDoNotDivide(block, sizes[1])
+    if sizes[1] % group_size:
+        return GroupsDoNotDivide(group_size, sizes[1])
     return None
 
 
 def find_ties(nodes: Sequence[ir.Node]) -> dict[str, Tie]:
-    """Weight of products -> the table that it is; tables of lookups themselves are among them.
+    """Weight of products -> the embedding that it is; those of lookups themselves are among them.
 
     Args:
         nodes: of the model, bodies included.
@@ -85,11 +85,12 @@ def find_ties(nodes: Sequence[ir.Node]) -> dict[str, Tie]:
     return found
 
 
-def notes_on_no_tables(tables: Collection[str]) -> list[str]:
-    """One note where tables are asked for in blocks, and these, which are, are none."""
-    if tables:
+def notes_on_no_embeddings(embeddings: Collection[str]) -> list[str]:
+    """One note where embeddings are asked for in groups, and these, which are, are none."""
+    if embeddings:
         return []
     return [
-        "table_bits (--table-bits) has no effect: the model has no embedding that is stored in "
+        "embedding_bits (--embedding-bits) has no effect: the model has no embedding that is "
+        "stored in "
         "blocks, which is a Gather of rows of a float32 matrix that blocks divide"
     ]
