@@ -8,14 +8,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from benchmarks.harness.results import ROOT
-from benchmarks.harness.table import Missed, Row
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     import click
 
-    from benchmarks.harness.table import Table
+    from benchmarks.harness.table import Missed, Row, Table
 
     Measure = Callable[..., Iterator[Row | Missed]]
 
