@@ -63,7 +63,7 @@ def static(model: ir.Model, x: npt.NDArray[np.float32], batch: int) -> Quantize:
 
 
 def models() -> dict[str, Quantize]:
-    """What quantizes each model, given a Check."""
+    """Functions that quantize each model, given a Check."""
     images = load_sample("calibration")[0]
     resnet = image_model("resnet20", "models.resnet:resnet20")
     mobilenet = image_model("mobilenetv2", "models.mobilenet:mobilenetv2")
