@@ -2,7 +2,7 @@
 
     python -m benchmarks architectures                  # all of them, some 20 minutes
     python -m benchmarks architectures vit efficientnet
-    python -m benchmarks architectures --results FOLDER --against PAGE
+    python -m benchmarks architectures --against benchmarks/results/architectures.json
 
 Each architecture (scripts/_architectures, random weights) is exported and quantized by both tools.
 Speed: at realistic widths, batch 1, one thread, CPU time; each variant takes turns with float, and
@@ -18,31 +18,28 @@ Calibration: 16 samples. The peer: quant_pre_process (where it does not fail), q
 with QDQ, uint8 activations and int8 weights per channel, MinMax; quantize_dynamic per channel on
 MatMul, Gemm, Gather and LSTM. It fails on shapes that torch's exporter declares for weights, which
 are therefore taken away in front of it.
-With --results, figures go into FOLDER/NAME.json, and those that are there are not measured again.
-With --against, the tables of that page are compared: what is slower than float, what lost more than
+With --against, earlier results are compared: what is slower than float, what lost more than
 0.3 dB, and where a file of the peer has more dB at no less speed; the exit code is 1 if any is.
-The tables that this printed are in benchmarks/results/architectures.md.
 """
 
 from __future__ import annotations
 
-import argparse
 import contextlib
-import json
-import logging
 import sys
 import tempfile
-import warnings
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import click
 import numpy as np
 import torch
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # run as a file: find scripts/
-
 import onnxq
+from benchmarks.harness.benchmark import benchmark
+from benchmarks.harness.options import FILE, with_names
+from benchmarks.harness.results import Results
+from benchmarks.harness.table import Missed, Row, Table, shown
 from onnxq.checking.cross_findings import Unchecked
 from onnxq.errors import OnnxqError
 from onnxq.graph.io import load, save
@@ -52,11 +49,11 @@ from onnxq.qconfig import Choice, default_qconfig_mapping
 from scripts._architectures import ARCHITECTURES, Size, build
 from scripts._architectures._parts import batches
 from scripts._peer import Batch, dynamic_peer, static_peer
-from scripts._tables import cells, head, line, sqnr_db
+from scripts._tables import sqnr_db
 from scripts._timing import NOT_SLOWER, Ratio, ratio_of, runs_on, session
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     import numpy.typing as npt
 
@@ -69,11 +66,32 @@ STATIC = ("x86-vnni", "portable", "quantize_static")
 DYNAMIC = ("speed", "size", "quantize_dynamic")
 OURS, PEERS = ("x86-vnni", "speed"), ("quantize_static", "quantize_dynamic")
 """Files that are compared: static and dynamic by default, and the peer's."""
+NOTHING, FAILS = "float", "fails"
+"""In place of dB where nothing was quantized, and of a figure where the peer makes no file."""
+STATIC_FILES = Table(
+    "static",
+    {
+        "architecture": "",
+        **{f"x float: {name}": ".2f" for name in STATIC},
+        **{f"dB: {name}": ".1f" for name in STATIC},
+        **{f"nodes: {name}": "" for name in STATIC},
+        **{"differing": "", "QAT": ""},
+    },
+)
+DYNAMIC_FILES = Table(
+    "dynamic",
+    {
+        "architecture": "",
+        **{f"x float: {name}": ".2f" for name in DYNAMIC},
+        **{f"dB: {name}": ".1f" for name in DYNAMIC},
+        **{f"x size: {name}": ".2f" for name in DYNAMIC},
+    },
+)
 LOST_DB, DOUBT_DB = 0.3, 0.1
 
 
 @dataclass(slots=True)
-class Row:
+class Figures:
     """Figures of an architecture; keys are the names in STATIC and DYNAMIC."""
 
     name: str
@@ -84,18 +102,6 @@ class Row:
     differing: int = 0
     qat: str = ""
 
-    def to_json(self) -> str:
-        """Text that `from_json` reads back."""
-        return json.dumps(asdict(self), indent=1)
-
-    @staticmethod
-    def from_json(text: str) -> Row:
-        """The row of `to_json`."""
-        data = json.loads(text)
-        data["ratio"] = {name: Ratio(**each) for name, each in data["ratio"].items()}
-        data["nodes"] = {name: (each[0], each[1]) for name, each in data["nodes"].items()}
-        return Row(**data)
-
 
 def outputs(path: Path, data: list[Batch]) -> list[npt.NDArray[np.float64]]:
     model = session(path)
@@ -103,7 +109,7 @@ def outputs(path: Path, data: list[Batch]) -> list[npt.NDArray[np.float64]]:
     return [np.concatenate(parts).astype(np.float64) for parts in zip(*runs, strict=True)]
 
 
-def at_speed(row: Row, folder: Path) -> None:
+def at_speed(row: Figures, folder: Path) -> None:
     """Speed, SQNR, nodes and sizes at realistic widths."""
     module, feeds = build(row.name, Size.REAL)
     source = folder / "float.onnx"
@@ -156,7 +162,7 @@ def nodes_of(path: Path) -> tuple[int, int]:
     return count(uses, NodeKind.INTEGER).total(), count(uses, NodeKind.FLOAT).total()
 
 
-def agreement(row: Row, folder: Path) -> None:
+def agreement(row: Figures, folder: Path) -> None:
     """Every integer against its kernel, and the way through training, at tiny widths."""
     module, feeds = build(row.name, Size.TINY)
     source, path = folder / "tiny.onnx", folder / "tiny.int8.onnx"
@@ -200,23 +206,17 @@ def trained(name: str, path: Path) -> None:
     onnxq.export(convert(model.eval()), feeds(8, CALIBRATION_SEED), path)
 
 
-def figures(name: str, results: Path | None) -> Row:
-    """The architecture's row, from the folder if it is there."""
-    kept = None if results is None else results / f"{name}.json"
-    if kept is not None and kept.is_file():
-        return Row.from_json(kept.read_text(encoding="utf-8"))
-    row = Row(name)
+def figures(name: str) -> Figures:
+    """Everything that is measured of the architecture."""
+    found = Figures(name)
     # the peer leaves a file in the working directory
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
-        agreement(row, Path(folder))
-        at_speed(row, Path(folder))
-    if kept is not None:
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        kept.write_text(row.to_json(), encoding="utf-8")
-    return row
+        agreement(found, Path(folder))
+        at_speed(found, Path(folder))
+    return found
 
 
-def behind_float_and_peer(row: Row) -> Iterator[str]:
+def behind_float_and_peer(row: Figures) -> Iterator[str]:
     """Files that are slower than float, and files of the peer with more dB at no less speed."""
     for name in OURS:
         ratio, ours = row.ratio[name], row.sqnr_db[name]
@@ -233,100 +233,52 @@ def behind_float_and_peer(row: Row) -> Iterator[str]:
                 )
 
 
-def behind_page(row: Row, page: str) -> Iterator[str]:
-    """Files whose SQNR is below that of the page's tables by more than LOST_DB."""
-    for cell in cells(page, "architecture"):
-        for name in OURS:
-            before = cell.get(f"dB: {name}")
-            if cell["architecture"] != row.name or before is None:
-                continue
-            now = _db(row.sqnr_db[name])
-            for a, b in zip(before.split(" / "), now.split(" / "), strict=True):
-                if b != "float" and (a == "float" or float(a) - float(b) > LOST_DB):
-                    yield f"{row.name}, {name}: {now} dB; {before} dB before"
-                    break
+def behind_results(row: Figures, before: Results) -> Iterator[str]:
+    """Files whose SQNR is below that of earlier results by more than LOST_DB."""
+    for table, name in zip(("static", "dynamic"), OURS, strict=True):
+        if table not in before.tables or not before.tables[table].of(row.name):
+            continue
+        old = before.tables[table](f"dB: {name}", row.name)
+        now = row.sqnr_db[name][:2]
+        for a, b in zip(old if isinstance(old, list) else [old], now, strict=True):
+            if np.isfinite(b) and (a == NOTHING or a - b > LOST_DB):
+                yield f"{row.name}, {name}: {_db(now)} dB; {_db([a])} dB before"
+                break
 
 
-def tables(rows: list[Row]) -> str:
-    """Markdown: static, then dynamic."""
-    names = [
-        *(f"x float: {name}" for name in STATIC),
-        *(f"dB: {name}" for name in STATIC),
-        *(f"nodes: {name}" for name in STATIC),
-        "differing",
-        "QAT",
-    ]
-    lines = ["## Static", "", head("architecture", *names)]
-    lines += [
-        line(
-            row.name,
-            *(_speed(row.ratio.get(name)) for name in STATIC),
-            *(_db(row.sqnr_db.get(name)) for name in STATIC),
-            *(_nodes(row.nodes.get(name)) for name in STATIC),
-            row.differing,
-            row.qat,
-        )
-        for row in rows
-    ]
-    names = [f"{what}: {name}" for what in ("x float", "dB", "x size") for name in DYNAMIC]
-    lines += ["", "## Dynamic", "", head("architecture", *names)]
-    lines += [
-        line(
-            row.name,
-            *(_speed(row.ratio.get(name)) for name in DYNAMIC),
-            *(_db(row.sqnr_db.get(name)) for name in DYNAMIC),
-            *(_size(row.size.get(name)) for name in DYNAMIC),
-        )
-        for row in rows
-    ]
-    return "\n".join(lines)
+def cells(found: Mapping[str, list[Any]], names: Sequence[str]) -> list[Any]:
+    """A cell for each of these files."""
+    return [found.get(name, FAILS) for name in names]
 
 
-def _speed(ratio: Ratio | None) -> str:
-    return "fails" if ratio is None else f"{1 / ratio.median:.2f}"
+def rows(found: Figures) -> Iterator[Row]:
+    """A row of each table."""
+    speeds: dict[str, Any] = {name: 1 / ratio.median for name, ratio in found.ratio.items()}
+    db: dict[str, Any] = {
+        name: [NOTHING if np.isinf(x) else x for x in each[:2]]
+        for name, each in found.sqnr_db.items()
+    }
+    nodes: dict[str, Any] = {name: list(each) for name, each in found.nodes.items()}
+    sizes: dict[str, Any] = dict(found.size)
+    static = [cell for each in (speeds, db, nodes) for cell in cells(each, STATIC)]
+    yield STATIC_FILES.row(found.name, *static, found.differing, found.qat)
+    dynamic = [cell for each in (speeds, db, sizes) for cell in cells(each, DYNAMIC)]
+    yield DYNAMIC_FILES.row(found.name, *dynamic)
 
 
-def _size(x: float | None) -> str:
-    return "fails" if x is None else f"{x:.2f}"
+def _db(values: Sequence[float | str]) -> str:
+    return shown([NOTHING if x == np.inf else x for x in values], ".1f")
 
 
-def _db(values: list[float] | None) -> str:
-    if values is None:
-        return "fails"
-    return " / ".join("float" if np.isinf(x) else f"{x:.1f}" for x in values[:2])
-
-
-def _nodes(found: tuple[int, int] | None) -> str:
-    return "fails" if found is None else f"{found[0]} / {found[1]}"
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(ARCHITECTURES))
-    parser.add_argument("--results", type=Path, help="folder of what is measured, and was")
-    parser.add_argument("--against", type=Path, help="page with the tables of an earlier run")
-    args = parser.parse_args()
-    names = args.names or list(ARCHITECTURES)
-    if unknown := set(names) - set(ARCHITECTURES):
-        parser.error(f"no such architecture: {', '.join(sorted(unknown))}")
-    logging.disable(logging.WARNING)  # of torch's exporter and of the peer
-    warnings.simplefilter("ignore")
-    torch.set_num_threads(1)
-    results = None if args.results is None else args.results.resolve()
-    rows = []
-    for name in names:
-        rows.append(figures(name, results))
-        print(f"{name}: measured", file=sys.stderr, flush=True)
-    print(tables(rows))
-    if args.against is None:
-        return 0
-    page = args.against.read_text(encoding="utf-8")
-    falls = [fall for row in rows for fall in behind_float_and_peer(row)]
-    falls += [fall for row in rows for fall in behind_page(row, page)]
-    falls = list(dict.fromkeys(falls))  # a page may have two tables with the same row
-    print("\n".join(["", *(f"- {fall}" for fall in falls)]))
-    return 1 if falls else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+@benchmark(STATIC_FILES, DYNAMIC_FILES, needs=("torch",))
+@click.option("--against", type=FILE, help="results of an earlier run")
+@with_names(ARCHITECTURES)
+def measure(against: Path | None, names: Sequence[str]) -> Iterator[Row | Missed]:
+    """The rows of each architecture, and where it falls behind."""
+    before = None if against is None else Results.load(against)
+    for name in names or ARCHITECTURES:
+        found = figures(name)
+        yield from rows(found)
+        if before is not None:
+            yield from map(Missed, behind_float_and_peer(found))
+            yield from map(Missed, behind_results(found, before))

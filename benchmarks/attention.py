@@ -11,18 +11,17 @@ median over the rounds of what was measured in the same round. Above 1, the vari
 with a scale per column, which onnxq writes; with an attention_bias, which QAttention lacks, against
 float with one; with one scale; with its product split off, as DynamicQuantizeMatMul, Split and
 MultiHeadAttention; and with stored weights. A session has several of them, and the time of a
-session without any is taken off. Prints a table for people, and writes the same numbers to
+session without any is taken off. The same numbers go to
 onnxq/targets/attention_gains.csv, which planning uses.
 `layer`: 12 heads, width 768, inner width 3072, in the operators that ONNX Runtime's transformer
 tools fuse, at sequence 128, 16 and 1; against float and against
 onnxruntime.quantization.quantize_dynamic in each of its variants, with the SQNR of the output.
 `pairs`: of these, onnxq's and the peer's two by two, with no other model in the caches.
-What they printed is in benchmarks/results/attention.md.
 """
 
 from __future__ import annotations
 
-import argparse
+import itertools
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,16 +32,19 @@ from onnx import TensorProto, helper, numpy_helper
 
 import onnxq
 from benchmarks.dynamic import quantized
+from benchmarks.harness.benchmark import benchmark
+from benchmarks.harness.options import with_names
+from benchmarks.harness.table import Row, Table
 from benchmarks.parts.gains import write_gains
 from onnxq.observers import NarrowRangeObserver
 from onnxq.operator import DynamicForm
 from scripts._graphs import model_of
-from scripts._peer import dynamic_variants
-from scripts._tables import head, line, sqnr_db
+from scripts._peer import DYNAMIC_VARIANTS, dynamic_variants
+from scripts._tables import sqnr_db
 from scripts._timing import ratios, session, taking_turns
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     import numpy.typing as npt
 
@@ -58,6 +60,30 @@ WIDTH, HEADS, INNER = 768, 12, 3072
 CHOSEN, BIASED = "QAttention", "attention_bias"
 ONE_SCALE, SPLIT, STORED = "one scale", "product split off", "stored"
 EMPTY, FLOAT_BIASED = "no attention", "float, attention_bias"
+VARIANTS = (CHOSEN, BIASED, ONE_SCALE, SPLIT, STORED)
+LENGTHS = (128, 16, 1)
+OTHERS = ("float", *DYNAMIC_VARIANTS)
+SIZE_GAINS = Table(
+    "sizes",
+    {"hidden": "", "rows": "", "float, us": ".0f", **dict.fromkeys(VARIANTS, ".2f")},
+    keys=2,
+)
+LAYER = Table(
+    "layer",
+    {
+        **{"sequence": "", "variant": "", "SQNR, dB": ".1f", "CPU ms": ".2f"},
+        **dict.fromkeys(OTHERS, ".2f"),
+    },
+    keys=2,
+)
+PAIRS = Table(
+    "pairs",
+    {
+        **{"sequence": "", "variant": "", "beside": "", "times as fast": ".2f"},
+        **{"in five tries": ""},
+    },
+    keys=3,
+)
 SCORES = "scores"  # an attention_bias
 
 
@@ -178,10 +204,8 @@ def bound_run(each: onnxruntime.InferenceSession, rows: int) -> Callable[[], obj
     return lambda: each.run_with_iobinding(binding)
 
 
-def print_sizes() -> None:
-    """A table for people, and attention_gains.csv for planning."""
-    names = (CHOSEN, BIASED, ONE_SCALE, SPLIT, STORED)
-    print(head("hidden", "rows", "float, us", *names))
+def sizes() -> Iterator[Row]:
+    """Gains by size; attention_gains.csv is written for planning."""
     tables: dict[str, dict[int, list[float]]] = {CHOSEN: {}, BIASED: {}}
     for hidden in SIZES:
         copies = min(COPIES, max(2, WEIGHT_BYTES // (12 * hidden * hidden)))
@@ -191,12 +215,11 @@ def print_sizes() -> None:
             times = taking_turns(runs, ROUNDS)
             net = {n: t - times[EMPTY] for n, t in times.items()}
             plain = net["float"]
-            rivals = [net[FLOAT_BIASED] if name == BIASED else plain for name in names]
-            gains = [float(np.median(t / net[n])) for n, t in zip(names, rivals, strict=True)]
+            rivals = [net[FLOAT_BIASED] if name == BIASED else plain for name in VARIANTS]
+            gains = [float(np.median(t / net[n])) for n, t in zip(VARIANTS, rivals, strict=True)]
             for name, table in tables.items():
-                table.setdefault(hidden, []).append(gains[names.index(name)])
-            cells = [f"{plain.min() / copies * 1e6:.0f}", *(f"{gain:.2f}" for gain in gains)]
-            print(line(hidden, rows, *cells), flush=True)
+                table.setdefault(hidden, []).append(gains[VARIANTS.index(name)])
+            yield SIZE_GAINS.row(hidden, rows, plain.min() / copies * 1e6, *gains)
     kinds = {"Attention": tables[CHOSEN], "MultiHeadAttention": tables[BIASED]}
     by_kind = {
         (kind, "integer", 8, hidden, 3 * hidden): found
@@ -250,29 +273,30 @@ def layer() -> onnx.ModelProto:
     return made
 
 
-def print_layer() -> None:
+def layers() -> Iterator[Row]:
     """Each variant against float and against each of the peer's."""
     model = layer()
     models: dict[str, onnx.ModelProto | ir.Model] = {"float": model, **dynamic_variants(model)}
-    others = list(models)
     for objective in ("speed", "size"):
         for target in ("auto", "portable"):
             made = onnxq.quantize_dynamic(model, target=target, objective=objective)
             models[f"onnxq {objective}, {target}"] = made
     sessions = {name: session(each) for name, each in models.items()}
-    for length in (128, 16, 1):
-        x = np.random.default_rng(1).standard_normal((1, length, WIDTH)).astype(np.float32)
-        found = ratios(sessions, x, 41)
+    for length in LENGTHS:
+        x = sample(length)
         wanted = sessions["float"].run(None, {"x": x})[0]
-        print(f"\nSequence {length}: how many times as fast as\n")
-        print(head("variant", "SQNR, dB", "CPU ms", *others))
-        for name, row in found.items():
+        for name, row in ratios(sessions, x, 41).items():
             sqnr = sqnr_db(wanted, sessions[name].run(None, {"x": x})[0])
-            cells = ["-" if np.isinf(sqnr) else f"{sqnr:.1f}", f"{row[''] * 1e3:.2f}"]
-            print(line(name, *cells, *(f"{row[other]:.2f}" for other in others)), flush=True)
+            shown = None if np.isinf(sqnr) else sqnr
+            yield LAYER.row(length, name, shown, row[""] * 1e3, *(row[other] for other in OTHERS))
 
 
-def print_pairs() -> None:
+def sample(length: int) -> npt.NDArray[np.float32]:
+    """One random sequence."""
+    return np.random.default_rng(1).standard_normal((1, length, WIDTH)).astype(np.float32)
+
+
+def pairs() -> Iterator[Row]:
     """The peer's default and its best, each alone with one of onnxq's."""
     model = layer()
     models: dict[str, onnx.ModelProto | ir.Model] = {**dynamic_variants(model)}
@@ -280,26 +304,22 @@ def print_pairs() -> None:
         made = onnxq.quantize_dynamic(model, target="auto", objective=objective)
         models[f"onnxq {objective}"] = made
     tensor, channel = (f"quantize_dynamic QInt8 {kind}" for kind in ("tensor", "channel"))
-    pairs = (("onnxq speed", tensor), ("onnxq speed", channel), ("onnxq size", channel))
-    print(head("sequence", "variant", "beside", "times as fast", "in five tries"))
-    for length in (128, 16, 1):
-        x = np.random.default_rng(1).standard_normal((1, length, WIDTH)).astype(np.float32)
-        for ours, theirs in pairs:
-            tries = []
-            for _ in range(TRIES):
-                sessions = {name: session(models[name]) for name in (ours, theirs)}
-                tries.append(ratios(sessions, x, PAIR_ROUNDS)[ours][theirs])
-            cells = " ".join(f"{ratio:.2f}" for ratio in sorted(tries))
-            print(line(length, ours, theirs, f"{np.median(tries):.2f}", cells), flush=True)
+    rivals = (("onnxq speed", tensor), ("onnxq speed", channel), ("onnxq size", channel))
+    for length, (ours, theirs) in itertools.product(LENGTHS, rivals):
+        tries = []
+        for _ in range(TRIES):
+            sessions = {name: session(models[name]) for name in (ours, theirs)}
+            tries.append(ratios(sessions, sample(length), PAIR_ROUNDS)[ours][theirs])
+        every = " ".join(f"{ratio:.2f}" for ratio in sorted(tries))
+        yield PAIRS.row(length, ours, theirs, np.median(tries), every)
 
 
-def main() -> None:
-    """Reads the command line."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("what", choices=("sizes", "layer", "pairs"))
-    printers = {"sizes": print_sizes, "layer": print_layer, "pairs": print_pairs}
-    printers[parser.parse_args().what]()
+PARTS = {"sizes": sizes, "layer": layers, "pairs": pairs}
 
 
-if __name__ == "__main__":
-    main()
+@benchmark(SIZE_GAINS, LAYER, PAIRS)
+@with_names(PARTS)
+def measure(names: Sequence[str]) -> Iterator[Row]:
+    """The rows of the parts that are asked for."""
+    for name in names or PARTS:
+        yield from PARTS[name]()

@@ -1,6 +1,6 @@
 """Memory and time of calibration on a ResNet-50 at 224x224, beside onnxruntime.quantization.
 
-    python -m benchmarks calibration [--many 512] [--few 32] [--cap-gb 12]
+    python -m benchmarks calibration --many 64 --few 32
 
 Each figure comes from its own process on one core. Memory is the peak resident size of a process
 that opens the model, calibrates on an npz, and computes every qparams (it holds the imports and the
@@ -10,28 +10,29 @@ in which histograms count all far values, all other figures are of later ones. `
 calibration takes on top of the exposed outputs, over plain inference. ONNX Runtime's calibrators
 run under a limit of address space, as their memory grows with the samples; where they need more,
 fewer samples are tried. Weights are random. Takes about 6 minutes and 0.5 GB of disk; Linux only.
-The table that this printed is in benchmarks/results/calibration.md.
 """
 
 from __future__ import annotations
 
-import argparse
 import itertools
-import json
 import os
 import resource
-import subprocess
-import sys
 import tempfile
 import time
+from concurrent.futures.process import BrokenProcessPool
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import click
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 import onnxq
+from benchmarks.harness.apart import apart
+from benchmarks.harness.benchmark import benchmark
+from benchmarks.harness.table import Row, Table
 from onnxq.observers import (
     EntropyObserver,
     HistogramObserver,
@@ -45,10 +46,9 @@ from onnxq.ort import runtime
 from onnxq.qconfig import QConfig, QConfigMapping
 from onnxq.samples import input_specs, open_samples
 from onnxq.static.calibration import Calibration
-from scripts._tables import head, line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from onnxq.static.prepared import Prepared
 
@@ -58,6 +58,22 @@ METHODS: dict[str, type[Observer]] = {
     "Percentile": PercentileObserver,
     "Entropy": EntropyObserver,
 }
+OURS = Table(
+    "ours",
+    {
+        **{"method": "", "few: MB": ".0f", "many: MB": ".0f", "ratio (<= 1.1)": ".3f"},
+        **{"plain ms": ".1f", "exposed ms": ".1f", "calibrate ms": ".1f"},
+        **{"exposing": ".2f", "observers": ".2f", "early": ".2f"},
+    },
+)
+BESIDE = Table(
+    "beside",
+    {
+        **{"method": "", "samples": "", "onnxq MB": ".0f", "ORT MB": ".0f"},
+        **{"onnxq CPU s": ".1f", "ORT CPU s": ".1f"},
+    },
+    keys=2,
+)
 STAGES = ((64, 3), (128, 4), (256, 6), (512, 3))  # (channels, blocks) of ResNet-50
 TARGET = "x86-vnni"  # where weights give up range, means of channels are observed, too
 TIMED_BATCHES = 40
@@ -193,35 +209,22 @@ def measure_ort(folder: Path, method: str, samples: int) -> dict[str, float]:
     return {"mb": _peak_mb(), "s": time.process_time() - start}
 
 
-MEASURES = {"memory": measure_memory, "time": measure_time, "ort": measure_ort}
-
-
-def _worker(kind: str, folder: Path, method: str, samples: int, cap_gb: float) -> None:
+def _limited(cap_gb: float) -> None:
+    """Bounds the address space of this process, and holds it to one core."""
     cap = int(cap_gb * 1e9)
     resource.setrlimit(resource.RLIMIT_AS, (cap, cap))
-    print(json.dumps(MEASURES[kind](folder, method, samples)))
+    os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
 
 
-def _measure(
-    kind: str, folder: Path, method: str, samples: int, cap_gb: float
-) -> dict[str, float] | None:
-    """A worker's figures; None where it needs more memory than it may have."""
-    arguments = ["--worker", kind, str(folder), method, str(samples), "--cap-gb", str(cap_gb)]
-    done = subprocess.run(
-        [sys.executable, __file__, *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
-        preexec_fn=lambda: os.sched_setaffinity(0, {max(os.sched_getaffinity(0))}),
-    )
-    if done.returncode == 0:
-        figures: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
-        return figures
-    short = ("MemoryError", "bad_alloc", "allocate", "ArrayMemoryError")
-    if kind == "ort" and (done.returncode < 0 or any(word in done.stderr for word in short)):
-        return None
-    raise SystemExit(f"{kind} {method} {samples} failed:\n{done.stderr}")
+def _theirs(cap_gb: float, folder: Path, method: str, samples: int) -> dict[str, float | None]:
+    """Figures of ONNX Runtime's calibrator; None where it needs more memory than it may have."""
+    try:
+        found = apart(measure_ort, folder, method, samples, first=partial(_limited, cap_gb))
+    except (BrokenProcessPool, MemoryError, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and "allocate" not in str(error):
+            raise
+        return {"mb": None, "s": None}
+    return dict(found)
 
 
 def _make_files(folder: Path, counts: set[int]) -> None:
@@ -232,56 +235,27 @@ def _make_files(folder: Path, counts: set[int]) -> None:
         np.savez(folder / f"{count}.npz", image=images[:count])
 
 
-def _ours(folder: Path, few: int, many: int, cap_gb: float) -> None:
-    times_of = ("plain ms", "exposed ms", "calibrate ms", "exposing", "observers", "early")
-    print(head("method", f"{few}: MB", f"{many}: MB", "ratio (<= 1.1)", *times_of))
-    for method in METHODS:
-        small = _measure("memory", folder, method, few, cap_gb)
-        large = _measure("memory", folder, method, many, cap_gb)
-        times = _measure("time", folder, method, few, cap_gb)
-        assert small
-        assert large
-        assert times
-        memory = [f"{small['mb']:.0f}", f"{large['mb']:.0f}", f"{large['mb'] / small['mb']:.3f}"]
-        each_ms = [f"{times[f'{name}_ms']:.1f}" for name in ("plain", "exposed", "calibration")]
-        shares = [f"{times[name]:.2f}" for name in ("exposing", "observers", "early")]
-        print(line(method, *memory, *each_ms, *shares), flush=True)
-
-
-def _beside_ort(folder: Path, few: int, cap_gb: float) -> None:
-    print()
-    print(head("method", "samples", "onnxq MB", "ORT MB", "onnxq CPU s", "ORT CPU s"))
-    for method in ("MinMax", "Percentile", "Entropy"):
-        for samples in (few, *FEWER):
-            theirs = _measure("ort", folder, method, samples, cap_gb)
-            ours = _measure("memory", folder, method, samples, cap_gb)
-            assert ours
-            mb, s = "over the limit", "-"
-            if theirs is not None:
-                mb, s = f"{theirs['mb']:.0f}", f"{theirs['s']:.1f}"
-            cells = [f"{ours['mb']:.0f}", mb, f"{ours['s']:.1f}", s]
-            print(line(method, samples, *cells), flush=True)
-            if theirs is not None:
-                break
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--many", type=int, default=512)
-    parser.add_argument("--few", type=int, default=32)
-    parser.add_argument("--cap-gb", type=float, default=12)
-    parser.add_argument("--worker", nargs=4, metavar=("KIND", "FOLDER", "METHOD", "SAMPLES"))
-    arguments = parser.parse_args()
-    if arguments.worker:
-        kind, folder, method, samples = arguments.worker
-        _worker(kind, Path(folder), method, int(samples), arguments.cap_gb)
-        return
-    with tempfile.TemporaryDirectory() as folder:
-        _make_files(Path(folder), {arguments.many, arguments.few, *FEWER})
-        print(f"ResNet-50 (random weights), 1x3x224x224, one core; limit {arguments.cap_gb:g} GB\n")
-        _ours(Path(folder), arguments.few, arguments.many, arguments.cap_gb)
-        _beside_ort(Path(folder), arguments.few, arguments.cap_gb)
-
-
-if __name__ == "__main__":
-    main()
+@benchmark(OURS, BESIDE)
+@click.option("--many", default=512, show_default=True)
+@click.option("--few", default=32, show_default=True)
+@click.option("--cap-gb", default=12.0, show_default=True)
+def measure(many: int, few: int, cap_gb: float) -> Iterator[Row]:
+    """Memory and time by method; then memory and time beside ONNX Runtime's calibrators."""
+    first = partial(_limited, cap_gb)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        _make_files(folder, {many, few, *FEWER})
+        for method in METHODS:
+            small, large = (
+                apart(measure_memory, folder, method, samples, first=first)["mb"]
+                for samples in (few, many)
+            )
+            times = apart(measure_time, folder, method, few, first=first)
+            yield OURS.row(method, small, large, large / small, *times.values())
+        for method in ("MinMax", "Percentile", "Entropy"):
+            for samples in (few, *FEWER):
+                theirs = _theirs(cap_gb, folder, method, samples)
+                ours = apart(measure_memory, folder, method, samples, first=first)
+                yield BESIDE.row(method, samples, ours["mb"], theirs["mb"], ours["s"], theirs["s"])
+                if theirs["mb"] is not None:
+                    break

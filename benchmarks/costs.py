@@ -2,7 +2,7 @@
 
     python -m benchmarks costs                       # fifteen architectures, some ten minutes
     python -m benchmarks costs vit efficientnet
-    python -m benchmarks costs --costs here.csv --output table.md
+    python -m benchmarks costs --costs here.csv
 
 Each architecture (scripts/_architectures, realistic widths, batch 1) is quantized for x86-vnni in
 two ways: every node in integers (--all-integers), and as the rules and the data choose, ahead of
@@ -15,31 +15,27 @@ are in every quantized one; ONNX Runtime would fuse them to a slower node.
 
 from __future__ import annotations
 
-import argparse
-import logging
-import sys
 import tempfile
-import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import click
 import numpy as np
-import torch
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # run as a file: find scripts/
 
 import onnxq
+from benchmarks.harness.benchmark import benchmark
+from benchmarks.harness.options import FILE, with_names
+from benchmarks.harness.table import Row, Table
 from onnxq.graph.io import load, save
 from onnxq.qconfig import Choice, default_qconfig_mapping
 from onnxq.times import Costs, costs_of
 from onnxq.times.model_time import predict_time
 from scripts._architectures import ARCHITECTURES, Size, build
-from scripts._tables import head, line, publish, versions
 from scripts._timing import runs_on, session, taking_turns
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     import numpy.typing as npt
 
@@ -50,6 +46,20 @@ if TYPE_CHECKING:
     from scripts._architectures._parts import Feeds
 
 TARGET = "x86-vnni"
+WAYS = ("integers", "rules")
+RATIOS = Table(
+    "ratios",
+    {
+        "architecture": "",
+        **{
+            f"{way}: {what}": "+.0%" if what == "off" else ".2f"
+            for way in WAYS
+            for what in ("predicted", "measured", "off")
+        },
+        **{"with costs: measured": ".2f", "without a time": ""},
+    },
+)
+ERRORS = Table("errors", {"way": "", "median error": ".0%", "largest": ".0%"})
 ROUNDS = 30
 SAMPLES = 4
 NAMES = (
@@ -61,7 +71,7 @@ EMPTY = Costs(TARGET, "", "", "", "1", "", "", ())
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class Measured:
     """Ratios of one architecture, to float.
 
     Attributes:
@@ -77,7 +87,7 @@ class Row:
     missing: tuple[str, ...]
 
 
-def row(name: str, table: Costs, folder: Path) -> Row:
+def measured(name: str, table: Costs, folder: Path) -> Measured:
     """Predicts and measures one architecture."""
     module, feeds = build(name, Size.REAL)
     source = folder / "float.onnx"
@@ -98,7 +108,7 @@ def row(name: str, table: Costs, folder: Path) -> Row:
         ns, unknown = prediction(prepared, made, statistics, table)
         predicted[way], missing = ns, missing | unknown
     times = taking_turns(runs_on(sessions, arrays(feeds(1, 5))), ROUNDS)
-    return Row(
+    return Measured(
         name,
         {way: ns / predicted["float"] for way, ns in predicted.items()},
         {way: float(np.median(each / times["float"])) for way, each in times.items()},
@@ -121,44 +131,31 @@ def prediction(
     return found.ns, {types[name] for name in found.unknown}
 
 
-def lines(rows: list[Row], table: Costs) -> Iterator[str]:
-    """The page, without what is written by hand."""
-    yield f"Table: {table.machine}, {table.date}, {table.throughput}. {versions('onnxruntime')}."
-    yield ""
-    ways = ("integers", "rules")
-    names = [f"{way}: {what}" for way in ways for what in ("predicted", "measured", "off")]
-    yield head("architecture", *names, "with costs: measured", "without a time")
-    for each in rows:
-        cells: list[str] = []
-        for way in ways:
-            ratio, clock = each.predicted[way], each.measured[way]
-            cells += [f"{ratio:.2f}", f"{clock:.2f}", f"{ratio / clock - 1:+.0%}"]
-        last = f"{each.measured['with costs']:.2f}"
-        yield line(each.name, *cells, last, ", ".join(each.missing))
-    for way in ways:
-        off = [abs(np.log(each.predicted[way] / each.measured[way])) for each in rows]
-        yield ""
-        yield f"{way}: median error {np.median(off):.0%}, largest {max(off):.0%}"
+def errors(way: str, rows: Sequence[Measured]) -> Row:
+    """How far predictions of a way are off."""
+    off = [abs(np.log(each.predicted[way] / each.measured[way])) for each in rows]
+    return ERRORS.row(way, np.median(off), max(off))
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(ARCHITECTURES))
-    parser.add_argument("--costs", type=Path, help="table; default: that of the target")
-    parser.add_argument("--output", type=Path, help="file to write the table to, too")
-    asked = parser.parse_args()
-    table = Costs.load(asked.costs) if asked.costs else costs_of(TARGET)
+@benchmark(RATIOS, ERRORS, needs=("torch",))
+@click.option("--costs", type=FILE, help="table; default: that of the target")
+@with_names(ARCHITECTURES)
+def measure(costs: Path | None, names: Sequence[str]) -> Iterator[Row]:
+    """Predicted and measured ratios of each architecture, then their errors."""
+    table = Costs.load(costs) if costs else costs_of(TARGET)
     assert table is not None
-    logging.disable(logging.WARNING)  # of torch's exporter
-    warnings.simplefilter("ignore")
-    torch.set_num_threads(1)
-    rows = []
-    for name in asked.names or NAMES:
+    found = []
+    for name in names or NAMES:
         with tempfile.TemporaryDirectory() as folder:
-            rows.append(row(name, table, Path(folder)))
-        print(f"{name}: {rows[-1]}", file=sys.stderr, flush=True)
-    publish(lines(rows, table), asked.output)
-
-
-if __name__ == "__main__":
-    main()
+            each = measured(name, table, Path(folder))
+        found.append(each)
+        cells = [
+            cell
+            for way in WAYS
+            for predicted, clock in [(each.predicted[way], each.measured[way])]
+            for cell in (predicted, clock, predicted / clock - 1)
+        ]
+        missing = ", ".join(each.missing)
+        yield RATIOS.row(name, *cells, each.measured["with costs"], missing)
+    for way in WAYS:
+        yield errors(way, found)

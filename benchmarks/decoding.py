@@ -1,7 +1,7 @@
 """Speed of a decoder in blocks: a token, a prompt, and tokens per second in onnxruntime-genai.
 
     pip install --target DIR --no-deps onnxruntime-genai
-    PYTHONPATH=DIR python -m benchmarks decoding [--rounds 30] [-o benchmarks/results/decoding.md]
+    PYTHONPATH=DIR python -m benchmarks decoding
 
 A Llama of 48 million parameters with random weights, written by the model builder of
 onnxruntime-genai in float and in its own int4. onnxq and ONNX Runtime's quantizers read the float
@@ -10,15 +10,12 @@ file. One thread, CPU time; what is compared takes turns in every round.
 
 from __future__ import annotations
 
-import argparse
 import functools
 import importlib
 import json
-import logging
 import subprocess
 import sys
 import tempfile
-import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,14 +23,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import onnx
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # run as a file: find scripts/
-
 import onnxq
+from benchmarks.harness.benchmark import benchmark
+from benchmarks.harness.options import with_rounds
+from benchmarks.harness.table import RATIO, Row, Table
 from onnxq.graph.io import load
 from onnxq.language.byte_tokenizer import tokenizer_files
 from onnxq.language.decoder import Decoder
 from scripts import _timing
-from scripts._tables import head, line, publish, versions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -44,6 +41,14 @@ WRITTEN = 24
 """Tokens that onnxruntime-genai writes in a run."""
 GROUP_SIZE = 32
 FLOAT, PEER, ORT_AFFINE, ORT_INT8 = "float", "genai builder int4", "ORT 4 bits, affine", "ORT int8"
+FILES = Table(
+    "files",
+    {
+        **{"": "", "MB": ".1f", "token over float": RATIO, "prompt over float": RATIO},
+        **{"peer": "", "token": RATIO, "prompt": RATIO},
+    },
+)
+TOKENS = Table("tokens", {"": "", "tokens per CPU second": ".0f", f"time over {PEER}": RATIO})
 PEERS = {
     "onnxq 4 bits, symmetric": PEER,
     "onnxq 4 bits, affine": ORT_AFFINE,
@@ -195,47 +200,26 @@ def writer(folder: Path) -> Callable[[], None]:
     return write
 
 
-def page(built: Built, rounds: int) -> Iterator[str]:
-    """The tables."""
-    yield "# Speed of a decoder in blocks\n"
-    packages = versions("onnxruntime", "numpy")
-    yield f"`benchmarks/decoding.py`, {packages}; one thread, {rounds} rounds.\n"
-    yield f"Times over another file's, median and interval of 95%: a token behind {PAST}, and a"
-    yield f"prompt of {PROMPT}. Below 1 is faster.\n"
-    yield head("", "MB", "token over float", "prompt over float", "peer", "token", "prompt")
-    sessions = {name: _timing.session(built.model(name)) for name in built.folders}
-    times = [
-        _timing.taking_turns(_timing.runs_on(sessions, given), rounds)
-        for given in feeds(built.model(FLOAT))
-    ]
-    for name in built.folders:
-        cells = [_timing.paired_ratio(each[name], each[FLOAT]) for each in times]
-        peer = PEERS.get(name)
-        beside = ["", ""]
-        if peer is not None:
-            beside = [str(_timing.paired_ratio(each[name], each[peer])) for each in times]
-        size = sum(f.stat().st_size for f in built.folders[name].glob("model.onnx*")) / 1e6
-        yield line(name, f"{size:.1f}", *map(str, cells), peer or "", *beside)
-    yield f"\nIn onnxruntime-genai, {WRITTEN} tokens behind a short prompt:\n"
-    yield head("", "tokens per CPU second", f"time over {PEER}")
-    written = _timing.taking_turns({n: writer(built.folders[n]) for n in WRITERS}, rounds)
+@benchmark(FILES, TOKENS, needs=("torch", "transformers", "onnxruntime-genai"))
+@with_rounds(30)
+def measure(rounds: int) -> Iterator[Row]:
+    """Times of every file; then of writing text in onnxruntime-genai."""
+    with tempfile.TemporaryDirectory() as folder:
+        built = build(Path(folder))
+        sessions = {name: _timing.session(built.model(name)) for name in built.folders}
+        times = [
+            _timing.taking_turns(_timing.runs_on(sessions, given), rounds)
+            for given in feeds(built.model(FLOAT))
+        ]
+        for name, place in built.folders.items():
+            over = [_timing.paired_ratio(each[name], each[FLOAT]).cell for each in times]
+            peer = PEERS.get(name)
+            beside: list[Any] = ["", ""]
+            if peer is not None:
+                beside = [_timing.paired_ratio(each[name], each[peer]).cell for each in times]
+            size = sum(file.stat().st_size for file in place.glob("model.onnx*")) / 1e6
+            yield FILES.row(name, size, *over, peer or "", *beside)
+        written = _timing.taking_turns({n: writer(built.folders[n]) for n in WRITERS}, rounds)
     for name, seconds in written.items():
         ratio = _timing.paired_ratio(seconds, written[PEER])
-        yield line(name, f"{WRITTEN / float(np.median(seconds)):.0f}", str(ratio))
-
-
-def main() -> None:
-    """Prints the tables."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=30)
-    parser.add_argument("-o", "--output", type=Path)
-    args = parser.parse_args()
-    warnings.simplefilter("ignore")
-    logging.disable(logging.INFO)
-    with tempfile.TemporaryDirectory() as folder:
-        print("building", file=sys.stderr, flush=True)
-        publish(page(build(Path(folder)), args.rounds), args.output)
-
-
-if __name__ == "__main__":
-    main()
+        yield TOKENS.row(name, WRITTEN / float(np.median(seconds)), ratio.cell)

@@ -10,16 +10,14 @@ median over the rounds of what was measured in the same round. Above 1, the vari
 dynamic form; float runs the two nodes as one kernel, which no dynamic form does, so that other
 products gain at least as much. A session has up to 16 of them, each with an input and a weight of
 its own, and the time of a session with these inputs and no product is taken off: what is left is
-what a product costs inside a model. Prints a table for people, and writes the same numbers to
+what a product costs inside a model. The same numbers go to
 onnxq/targets/product_gains.csv, which planning uses.
 `layer`: 12 heads, width 768, inner width 3072, at sequence 128 and 1; against float and against
 onnxruntime.quantization.quantize_dynamic in each of its variants.
-What both printed is in benchmarks/results/dynamic.md.
 """
 
 from __future__ import annotations
 
-import argparse
 import functools
 from typing import TYPE_CHECKING, Any
 
@@ -29,18 +27,20 @@ import onnxruntime
 from onnx import TensorProto, helper
 
 import onnxq
+from benchmarks.harness.benchmark import benchmark
+from benchmarks.harness.options import with_names
+from benchmarks.harness.table import Row, Table
 from benchmarks.parts.gains import write_gains
 from onnxq.observers import LeastErrorObserver, NarrowRangeObserver, ObserverSpec
 from onnxq.operator import DynamicForm
 from onnxq.qconfig import QConfigDynamic, QConfigMapping
 from onnxq.targets.gains import PRODUCT_OPS
 from scripts._graphs import model_of, proto_of
-from scripts._peer import dynamic_variants
-from scripts._tables import head, line
+from scripts._peer import DYNAMIC_VARIANTS, dynamic_variants
 from scripts._timing import ratios, session, taking_turns
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     import numpy.typing as npt
     import onnx_ir as ir
@@ -62,6 +62,17 @@ FORMS: dict[tuple[str, int], tuple[DynamicForm, ObserverSpec]] = {
     ("blocks", 2): (DynamicForm.BLOCKS, LeastErrorObserver.with_args(dtype="int2")),
 }
 ONE_SCALE, STORED = "integer 8, one scale", "stored 8"
+VARIANTS = (ONE_SCALE, STORED, *(f"{name} {bits}" for name, bits in FORMS))
+SHAPE_GAINS = Table("shapes", {"K x N": "", "M": "", **dict.fromkeys(VARIANTS, ".2f")}, keys=2)
+OTHERS = ("float", *DYNAMIC_VARIANTS)
+LAYER = Table(
+    "layer",
+    {
+        **{"sequence": "", "variant": "", "MB": ".1f", "CPU ms": ".2f"},
+        **dict.fromkeys(OTHERS, ".2f"),
+    },
+    keys=2,
+)
 EMPTY = "no product"
 
 
@@ -136,23 +147,19 @@ def measured() -> Iterator[tuple[int, int, dict[str, list[float]]]]:
         gains: dict[str, list[float]] = {}
         for rows in ROWS:
             times = taking_turns(bound_runs(sessions, rows, k), ROUNDS)
-            for name in (ONE_SCALE, STORED, *(f"{name} {bits}" for name, bits in FORMS)):
+            for name in VARIANTS:
                 gain = (times["float"] - times[EMPTY]) / (times[name] - times[EMPTY])
                 gains.setdefault(name, []).append(float(np.median(gain)))
         yield k, n, gains
 
 
-def print_shapes() -> None:
-    """A table for people, and product_gains.csv for planning."""
-    names = [ONE_SCALE, STORED, *(f"{name} {bits}" for name, bits in FORMS)]
-    print(head("K x N", "M", *names))
+def shapes() -> Iterator[Row]:
+    """Gains by shape; product_gains.csv is written for planning."""
     found = {}
     for k, n, gains in measured():
         found[k, n] = gains
         for i, rows in enumerate(ROWS):
-            print(
-                line(f"{k} x {n}", rows, *(f"{gains[name][i]:.2f}" for name in names)), flush=True
-            )
+            yield SHAPE_GAINS.row(f"{k} x {n}", rows, *(gains[name][i] for name in VARIANTS))
     by_form = {
         (" ".join(PRODUCT_OPS), form, bits, k, n): gains[f"{form} {bits}"]
         for form, bits in FORMS
@@ -206,11 +213,10 @@ def layer() -> onnx.ModelProto:
     return model_of(nodes, constants, {"x": shape}, {"y": shape}, OPSET)
 
 
-def print_layer() -> None:
+def layers() -> Iterator[Row]:
     """Each variant against float and against each of the peer's."""
     model = layer()
     models: dict[str, onnx.ModelProto | ir.Model] = {"float": model, **dynamic_variants(model)}
-    others = list(models)
     for objective in ("speed", "size"):
         name = f"onnxq {objective}"
         models[name] = onnxq.quantize_dynamic(model, target="auto", objective=objective)
@@ -219,23 +225,17 @@ def print_layer() -> None:
     sessions = {name: session(each) for name, each in models.items()}
     for length in (128, 1):
         x = np.random.default_rng(1).standard_normal((1, length, WIDTH)).astype(np.float32)
-        found = ratios(sessions, x, 41)
-        print(f"\nSequence {length}: how many times as fast as\n")
-        print(head("variant", "MB", "CPU ms", *others))
-        for name, row in found.items():
-            cells = [f"{proto_of(models[name]).ByteSize() / 1e6:.1f}", f"{row[''] * 1e3:.2f}"]
-            print(line(name, *cells, *(f"{row[other]:.2f}" for other in others)), flush=True)
+        for name, row in ratios(sessions, x, 41).items():
+            size = proto_of(models[name]).ByteSize() / 1e6
+            yield LAYER.row(length, name, size, row[""] * 1e3, *(row[other] for other in OTHERS))
 
 
-def main() -> None:
-    """Reads the command line."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("what", choices=("shapes", "layer"))
-    if parser.parse_args().what == "layer":
-        print_layer()
-    else:
-        print_shapes()
+PARTS = {"shapes": shapes, "layer": layers}
 
 
-if __name__ == "__main__":
-    main()
+@benchmark(LAYER, SHAPE_GAINS)
+@with_names(PARTS)
+def measure(names: Sequence[str]) -> Iterator[Row]:
+    """The rows of the parts that are asked for."""
+    for name in names or PARTS:
+        yield from PARTS[name]()

@@ -8,23 +8,20 @@ images; the same samples in the same order for every variant. "weights": bytes o
 shapes and axes that a quantized node reads, scales included, as a share of the same in float.
 "left": MatMul, Gemm, LSTM, GRU and RNN with constant weights that the plan leaves in float. It ends
 with an error where a limit is exceeded: 6 digits, 0.5 points, 0.3 of the float size.
-The table that this printed is in benchmarks/results/dynamic_accuracy.md.
 """
 
 from __future__ import annotations
 
-import argparse
-import sys
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # run as a file: find models/
-
 import onnxq
+from benchmarks.harness.benchmark import benchmark
+from benchmarks.harness.options import with_data
+from benchmarks.harness.table import Missed, Row, Table
 from onnxq.dynamic.rewrite_dynamic import rewrite_dynamic
 from onnxq.graph.walk import node_name, walk
 from onnxq.operator import Float
@@ -32,10 +29,11 @@ from onnxq.ort import runtime
 from onnxq.pipeline import plan_dynamic
 from onnxq.pytorch import load_module
 from scripts._models import ROOT
-from scripts._tables import head, line, sqnr_db
+from scripts._tables import sqnr_db
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     import onnx_ir as ir
 
@@ -44,6 +42,15 @@ if TYPE_CHECKING:
 BATCH = 100
 WEIGHTED = ("MatMul", "Gemm", "LSTM", "GRU", "RNN")
 VARIANTS = (("x86-vnni", "qint8"), ("portable", "qint8"), ("portable", "float16"))
+ROWS = Table(
+    "variants",
+    {
+        **{"model": "", "weights, target": "", "right": ",", "behind float": "+d"},
+        **{"other class": "", "logits SQNR dB": ".1f", "nodes quantized": "", "left": ""},
+        **{"weights kB": ".1f", "of float": ".3f"},
+    },
+    keys=2,
+)
 DIGITS_BEHIND = 6  # of 600 may be wrong that float has right, net
 IMAGES_BEHIND = 0.005  # of all
 SHARE = {"qint8": 0.3, "float16": 0.51}  # of the float weights' bytes, allowed
@@ -123,7 +130,7 @@ def weight_bytes(source: ir.Model, made: ir.Model, plan: DynamicPlan) -> tuple[i
     return sum(size for name, size in after.items() if name not in kept), float_bytes
 
 
-def measure(trial: Trial, target: str, dtype: str) -> Result:
+def result(trial: Trial, target: str, dtype: str) -> Result:
     source, plan = plan_dynamic(trial.model, None, dtype, target=target, objective="size")
     made = rewrite_dynamic(source, plan)
     weighted = [n for n, _ in walk(source.graph) if n.op_type in WEIGHTED and _has_weight(n)]
@@ -145,55 +152,37 @@ def _has_weight(node: ir.Node) -> bool:
     return any(v is not None and v.is_initializer() for v in node.inputs[:2])
 
 
-def table(trial: Trial, results: list[Result], reference: npt.NDArray[np.float32]) -> str:
-    """Markdown; every claim beside what is allowed."""
+def rows(trial: Trial) -> Iterator[Row | Missed]:
+    """Each variant beside float, and what exceeds its limit."""
+    reference = logits(trial.model, trial.samples)
     right = int((reference.argmax(1) == trial.labels).sum())
-    count = len(trial.labels)
-    names = (
-        "weights, target", "right", f"behind float (at most {trial.allowed})", "other class",
-        "logits SQNR dB", "nodes quantized", "left", "weights kB", "of float",
-    )  # fmt: skip
-    float_right = f"{right:,} right, {100 * right / count:.2f}%"
-    title = f"### {trial.name} ({count:,} test samples, float: {float_right})"
-    lines = [title, "", head(*names)]
-    for r in results:
-        other = int((r.logits.argmax(1) != reference.argmax(1)).sum())
-        counts = [f"{r.right:,}", f"{right - r.right:+d}", other]
-        sizes = [f"{r.weights / 1e3:.1f}", f"{r.weights / r.float_weights:.3f}"]
-        sqnr = f"{sqnr_db(reference, r.logits):.1f}"
-        lines.append(line(r.variant, *counts, sqnr, r.quantized, r.left, *sizes))
-    return "\n".join(lines)
-
-
-def failures(trial: Trial, results: list[Result], reference: npt.NDArray[np.float32]) -> list[str]:
-    """Figures that exceed their limit."""
-    right = int((reference.argmax(1) == trial.labels).sum())
-    found = []
-    for r in results:
+    for target, dtype in VARIANTS:
+        r = result(trial, target, dtype)
+        share = r.weights / r.float_weights
+        yield ROWS.row(
+            trial.name,
+            r.variant,
+            r.right,
+            right - r.right,
+            int((r.logits.argmax(1) != reference.argmax(1)).sum()),
+            sqnr_db(reference, r.logits),
+            r.quantized,
+            r.left,
+            r.weights / 1e3,
+            share,
+        )
         where = f"{trial.name}, {r.variant}"
-        limit = SHARE[r.variant.split(",", maxsplit=1)[0]]
         if right - r.right > trial.allowed:
-            found.append(f"{where}: {right - r.right} behind float; at most {trial.allowed}")
+            yield Missed(f"{where}: {right - r.right} behind float; at most {trial.allowed}")
         if r.left:
-            found.append(f"{where}: {r.left} nodes with weights left in float")
-        if r.weights > limit * r.float_weights:
-            found.append(f"{where}: weights at {r.weights / r.float_weights:.3f}; at most {limit}")
-    return found
+            yield Missed(f"{where}: {r.left} nodes with weights left in float")
+        if share > SHARE[dtype]:
+            yield Missed(f"{where}: weights at {share:.3f}; at most {SHARE[dtype]}")
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", type=Path, help="npz with all CIFAR-10 images as JPEG files")
-    args = parser.parse_args()
-    found: list[str] = []
-    for trial in trials(args.data):
-        reference = logits(trial.model, trial.samples)
-        results = [measure(trial, target, dtype) for target, dtype in VARIANTS]
-        print(table(trial, results, reference), "\n", flush=True)
-        found += failures(trial, results, reference)
-    if found:
-        sys.exit("\n".join(found))
-
-
-if __name__ == "__main__":
-    main()
+@benchmark(ROWS, needs=("torch",))
+@with_data
+def measure(data: Path | None) -> Iterator[Row | Missed]:
+    """The rows of the three models."""
+    for trial in trials(data):
+        yield from rows(trial)

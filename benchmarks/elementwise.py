@@ -1,7 +1,6 @@
-#!/usr/bin/env python
 """Measures which operators are slower in integers than in float inside an int8 network.
 
-    benchmarks/elementwise.py [--rounds N] [--json]
+    python -m benchmarks elementwise
 
 Each operator stands between two quantized 1x1 convolutions, batch 1, 28x28, in two forms:
     integers  Conv -> Q -> DQ -> op -> Q -> DQ -> Conv        ONNX Runtime fuses DQ, op and Q
@@ -21,11 +20,8 @@ their files in operators/ say what a table would take, which is the same for all
 
 from __future__ import annotations
 
-import argparse
-import json
 import math
 import statistics
-import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -35,11 +31,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import onnx
 import onnx_ir as ir
-import onnxruntime as ort
 from onnx import TensorProto, helper, numpy_helper
 from onnx_ir.tape import Tape
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from benchmarks.harness.benchmark import benchmark
+from benchmarks.harness.options import with_rounds
+from benchmarks.harness.table import Row, Table
 from onnxq import catalog
 from onnxq.dtypes import UINT8
 from onnxq.operator import NodePlan, Site
@@ -47,16 +44,27 @@ from onnxq.qparams import per_tensor
 from scripts._timing import one_thread, session
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 CHANNELS = (32, 64, 128)
 SIDE = 28
 SLOW = 0.9  # closer to 1 is noise, and leaving integers costs memory traffic that this does not see
 SAMPLE_S = 0.004
-FLOOR_S = 1e-6  # less cannot be told from the time of the convolutions
+FLOOR_US = 1.0  # less cannot be told from the time of the convolutions
 
 
-@dataclass(frozen=True)
+OPERATORS = Table(
+    "operators",
+    {
+        **{"operator": "", "channels": "", "convolutions": ".1f", "integers": ".1f"},
+        **{"float": ".1f", "ratio": ".3f", "ran in integers": "", "ran in float": ""},
+    },
+    keys=2,
+)
+SLOW_OPERATORS = Table("slow", {"operator": "", "float / integers": ".2f"})
+
+
+@dataclass(frozen=True, eq=False)
 class Op:
     """One operator: its node, and (scale, zero point) of its output; None: those of its input.
 
@@ -301,62 +309,57 @@ def time_once(run: Callable[[], object], count: int) -> float:
     return (time.process_time() - start) / count
 
 
-def measure(op: Op, channels: int, rounds: int) -> dict[str, object]:
-    """Times in microseconds: of the part between the convolutions, in both forms."""
+@dataclass(frozen=True)
+class Timed:
+    """Microseconds of the part between the convolutions, and what ONNX Runtime ran there."""
+
+    convolutions_us: float
+    integers_us: float
+    float_us: float
+    ran_integers: str
+    ran_float: str
+
+    @property
+    def ratio(self) -> float:
+        """Time in float over that in integers."""
+        return max(self.float_us, FLOOR_US) / max(self.integers_us, FLOOR_US)
+
+
+def timed(op: Op, channels: int, rounds: int) -> Timed:
+    """The operator in both forms."""
     models = [network(op, channels, "integers"), network(op, channels, "float")]
     runs, ran = zip(*(opened(m) for m in [*models, convolutions(op, channels)]), strict=True)
     counts = [max(3, int(SAMPLE_S / max(time_once(run, 20), 1e-6))) for run in runs]
     samples = [[time_once(r, c) for r, c in zip(runs, counts, strict=True)] for _ in range(rounds)]
-    integers = statistics.median(s[0] - s[2] for s in samples)
-    real = statistics.median(s[1] - s[2] for s in samples)
-    convs = statistics.median(s[2] for s in samples)
-    ratio = max(real, FLOOR_S) / max(integers, FLOOR_S)
-    return {
-        "op": op.name,
-        "op_type": op.op_type,
-        "channels": channels,
-        "convs_us": round(convs * 1e6, 1),
-        "integers_us": round(integers * 1e6, 1),
-        "float_us": round(real * 1e6, 1),
-        "ratio": round(ratio, 3),
-        "ran_integers": ran[0],
-        "ran_float": ran[1],
-    }
+    medians = (
+        statistics.median(s[2] for s in samples),
+        statistics.median(s[0] - s[2] for s in samples),
+        statistics.median(s[1] - s[2] for s in samples),
+    )
+    return Timed(*(1e6 * s for s in medians), ran[0], ran[1])
 
 
-def slow_table(rows: Sequence[dict[str, object]]) -> dict[str, float]:
+def slow(ratios: Mapping[Op, Sequence[float]]) -> dict[str, float]:
     """op_type -> geometric mean of the ratios, where it is below SLOW for each of its variants."""
-    table: dict[str, float] = {}
-    for op_type in dict.fromkeys(str(row["op_type"]) for row in rows):
-        means = []
-        for name in dict.fromkeys(row["op"] for row in rows if row["op_type"] == op_type):
-            ratios = [float(str(row["ratio"])) for row in rows if row["op"] == name]
-            means.append(math.exp(statistics.fmean(math.log(r) for r in ratios)))
-        if max(means) < SLOW:
-            table[op_type] = round(max(means), 2)
-    return table
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=31)
-    parser.add_argument("--json", action="store_true")
-    arguments = parser.parse_args()
-    rows = [measure(op, channels, arguments.rounds) for op in OPS for channels in CHANNELS]
-    table = slow_table(rows)
-    if arguments.json:
-        print(json.dumps({"rows": rows, "slow_in_integers": table}, indent=1))
-        return 0
-    print(f"ONNX Runtime {ort.__version__}, 1x{{channels}}x{SIDE}x{SIDE}, one thread, CPU us")
-    print(f"{'op':24}{'channels':>9}{'convs':>8}{'integers':>10}{'float':>8}{'ratio':>8}  ran")
-    for row in rows:
-        print(
-            f"{row['op']:24}{row['channels']:9}{row['convs_us']:8}{row['integers_us']:10}"
-            f"{row['float_us']:8}{row['ratio']:8}  {row['ran_integers']} | {row['ran_float']}"
+    means: dict[str, list[float]] = {}
+    for op, found in ratios.items():
+        means.setdefault(op.op_type, []).append(
+            math.exp(statistics.fmean(math.log(r) for r in found))
         )
-    print(f"\nslow_in_integers = {json.dumps(table, indent=4)}")
-    return 0
+    return {op_type: max(each) for op_type, each in means.items() if max(each) < SLOW}
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+@benchmark(OPERATORS, SLOW_OPERATORS)
+@with_rounds(31)
+def measure(rounds: int) -> Iterator[Row]:
+    """Times of each operator by channels; then the operators that are slow in integers."""
+    ratios: dict[Op, list[float]] = {}
+    for op in OPS:
+        for channels in CHANNELS:
+            found = timed(op, channels, rounds)
+            ratios.setdefault(op, []).append(found.ratio)
+            us = (found.convolutions_us, found.integers_us, found.float_us)
+            ran = (found.ran_integers, found.ran_float)
+            yield OPERATORS.row(op.name, channels, *us, found.ratio, *ran)
+    for op_type, ratio in slow(ratios).items():
+        yield SLOW_OPERATORS.row(op_type, ratio)

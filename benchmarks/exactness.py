@@ -18,40 +18,44 @@ is. Bounds, and the exit code is 1 where one is broken:
 
 "refused" counts draws whose result would be an overflow of ONNX Runtime: the kernel says so
 (UnsupportedError) in place of reproducing it. uint8 with int8 weights is exact only where products
-are summed in int32: x86 with VNNI, or ARM. The table that this printed is in
-benchmarks/results/exactness.md.
+are summed in int32: x86 with VNNI, or ARM.
 """
 
 from __future__ import annotations
 
-import argparse
-import sys
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+import click
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from benchmarks.harness.benchmark import benchmark
+from benchmarks.harness.table import Missed, Row, Table
 from benchmarks.parts.trials import Inputs, Trial, float_trials, integer_trials
 from onnxq import catalog
 from onnxq.errors import UnsupportedError
 from onnxq.operator import IntegerOperator, Operator
-from scripts._tables import head, line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 ELEMENTS = 200_000
 MAX_ROUNDS = 20_000  # over the trials of one row; many only where cases are tiny
 FLOAT_SHARE = 1e-4  # of elements that a float operator may leave one step away
 SEED = 0
 
-HEAD = head("operator", "domain", "types", "elements", "mismatches", "largest", "refused", "bound")
+OPERATORS = Table(
+    "operators",
+    {
+        **{"operator": "", "domain": "", "types": "", "bound": "", "elements": ","},
+        **{"mismatches": ",", "largest": ".3g", "refused": ""},
+    },
+    keys=4,
+)
 
 
 @dataclass
-class Row:
+class Counted:
     """Counts over one operator and one pair of types.
 
     Attributes:
@@ -98,14 +102,14 @@ class Row:
         self.largest = max(self.largest, largest)
         self.first = self.first or label
 
-    def line(self) -> str:
-        """Markdown."""
-        cells = (self.operator, self.domain or "ai.onnx", self.types, f"{self.elements:,}")
-        counts = (f"{self.mismatches:,}", f"{self.largest:.3g}", str(self.refused or ""))
-        return line(*cells, *counts, self.bound) + ("" if self.good else " <-- broken")
+    def row(self) -> Row:
+        """Cells of the table."""
+        names = (self.operator, self.domain or "ai.onnx", self.types, self.bound)
+        counts = (self.elements, self.mismatches, self.largest, self.refused or "")
+        return OPERATORS.row(*names, *counts)
 
 
-def rows_of(operator: Operator | IntegerOperator, domain: str, elements: int) -> list[Row]:
+def rows_of(operator: Operator | IntegerOperator, domain: str, elements: int) -> list[Counted]:
     """A row per pair of types and bound, each with at least that many elements."""
     random = np.random.default_rng(SEED)
     if isinstance(operator, IntegerOperator):
@@ -114,10 +118,10 @@ def rows_of(operator: Operator | IntegerOperator, domain: str, elements: int) ->
         trials = list(float_trials(operator, random))
     if not trials:
         nothing = "none of its cases runs in integers"
-        return [Row(operator.op_type, domain, "-", elements, first=nothing)]
+        return [Counted(operator.op_type, domain, "-", elements, first=nothing)]
     rows = []
     for key in dict.fromkeys((trial.types, trial.kind) for trial in trials):
-        row = Row(operator.op_type, domain, key[0], elements, key[1])
+        row = Counted(operator.op_type, domain, key[0], elements, key[1])
         same = [trial for trial in trials if (trial.types, trial.kind) == key]
         for _ in range(MAX_ROUNDS):
             for trial in same:
@@ -128,7 +132,7 @@ def rows_of(operator: Operator | IntegerOperator, domain: str, elements: int) ->
     return rows
 
 
-def count(row: Row, trial: Trial, inputs: Inputs) -> None:
+def count(row: Counted, trial: Trial, inputs: Inputs) -> None:
     """Adds one draw of a trial to its row."""
     try:
         got = trial.kernel(inputs)
@@ -162,28 +166,18 @@ def count(row: Row, trial: Trial, inputs: Inputs) -> None:
         row.beyond += int(np.count_nonzero(~(far <= limit)))
 
 
-def main() -> int:
-    """Prints the table; 1 where a bound is broken."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("operators", nargs="*", metavar="OP_TYPE", help="default: all")
-    parser.add_argument("--elements", type=int, default=ELEMENTS, help="of a row, at least")
-    arguments = parser.parse_args()
-    rows: list[Row] = []
-    print(HEAD)
-    for operator, domain in chosen(arguments.operators):
-        for row in rows_of(operator, domain, arguments.elements):
-            print(row.line(), flush=True)
-            rows.append(row)
-    left = [] if arguments.operators else [*left_out()]
-    print("\nNot compared, for want of a lowering or a kernel:", ", ".join(left) or "none")
-    broken = [row for row in rows if not row.good]
-    print(
-        f"\n{len(rows)} rows, {sum(row.elements for row in rows):,} elements, "
-        f"{len(broken)} beyond their bound"
-    )
-    for row in broken:
-        print(f"{row.operator} {row.types}: {row.why}")
-    return 1 if broken else 0
+@benchmark(OPERATORS)
+@click.option("--elements", default=ELEMENTS, show_default=True, help="of a row, at least")
+@click.argument("operators", nargs=-1, metavar="[OP_TYPE]...")
+def measure(elements: int, operators: Sequence[str]) -> Iterator[Row | Missed]:
+    """A row per operator and pair of types, and the bounds that are broken."""
+    for operator, domain in chosen(operators):
+        for each in rows_of(operator, domain, elements):
+            yield each.row()
+            if not each.good:
+                yield Missed(f"{each.operator} {each.types}: {each.why}")
+    if not operators:
+        yield from (Missed(f"{name}: no lowering or no kernel") for name in left_out())
 
 
 def left_out() -> Iterator[str]:
@@ -193,7 +187,7 @@ def left_out() -> Iterator[str]:
             yield operator.op_type
 
 
-def chosen(names: list[str]) -> Iterator[tuple[Operator | IntegerOperator, str]]:
+def chosen(names: Sequence[str]) -> Iterator[tuple[Operator | IntegerOperator, str]]:
     """(operator, domain) of that name, or all that have something to compare."""
     for operator in catalog.all_operators():
         comparable = operator.has_lowering() and operator.has_kernel()
@@ -202,7 +196,3 @@ def chosen(names: list[str]) -> Iterator[tuple[Operator | IntegerOperator, str]]
     for on_codes in catalog.all_integer_operators():
         if not names or on_codes.op_type in names:
             yield from ((on_codes, domain) for domain in on_codes.domains)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

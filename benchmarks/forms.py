@@ -16,15 +16,11 @@ behind QuantizeLinear, its scale known ahead.
 `layers`: a layer of BERT base at 128 tokens, and an encoder of six layers, width 384, at 32 and 128
 tokens of a dynamic length; post-norm, Gelu by erf, random weights. onnxq as it stands for x86-vnni,
 statically and dynamically, beside onnxruntime.quantization per channel in the same rounds.
-
-What they printed is in benchmarks/results/forms.md.
 """
 
 from __future__ import annotations
 
-import argparse
 import functools
-import sys
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,12 +29,13 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # run as a file: find scripts/
-
 import onnxq
+from benchmarks.harness.benchmark import benchmark
+from benchmarks.harness.options import with_names
+from benchmarks.harness.table import Row, Table
 from scripts._graphs import model_of
 from scripts._peer import dynamic_variants, quantize_static
-from scripts._tables import head, line, publish, sqnr_db, versions
+from scripts._tables import sqnr_db
 from scripts._timing import session, taking_turns
 
 if TYPE_CHECKING:
@@ -59,6 +56,36 @@ PRODUCT_ROWS = (1, 32, 128, 512)
 HEAD = 64
 TARGET = "x86-vnni"
 PEER = "quantize_dynamic QInt8 channel"
+NORMS = Table(
+    "norms",
+    {
+        **{"width": "", "rows": "", "Sum, norm, us": ".1f", "fused": ".2f", "apart": ".2f"},
+        **{"SkipSimplified over Add, RMSNormalization": ".2f"},
+    },
+    keys=2,
+)
+PRODUCT_TIMES = Table(
+    "products",
+    {
+        **{"rows": "", "K": "", "N": "", "inside, us": ".0f"},
+        **{"MatMulIntegerToFloat, Add": ".2f", "QGemm to float32": ".2f"},
+        **{"QGemm, DequantizeLinear": ".2f", "float MatMul, Add": ".2f"},
+    },
+    keys=3,
+)
+ATTENTION = Table(
+    "attention",
+    {"width": "", "rows": "", "float, us": ".0f", "float": ".2f", "scale known ahead": ".2f"},
+    keys=2,
+)
+LAYERS = Table(
+    "layers",
+    {
+        **{"model": "", "tokens": "", "variant": "", "CPU ms": ".2f", "over float": ".3f"},
+        **{"times as fast": ".2f", "SQNR, dB": ".1f"},
+    },
+    keys=3,
+)
 X_SCALE, X_ZERO = np.float32(0.02), np.uint8(120)
 make = helper.make_node
 
@@ -72,9 +99,9 @@ def seconds(models: Models, feeds: Mapping[str, Feeds]) -> dict[str, npt.NDArray
     return taking_turns(runs, ROUNDS)
 
 
-def over(times: Mapping[str, npt.NDArray[np.float64]], name: str, base: str) -> str:
-    """Median of time over that of the base, to two digits."""
-    return f"{float(np.median(times[name] / times[base])):.2f}"
+def over(times: Mapping[str, npt.NDArray[np.float64]], name: str, base: str) -> float:
+    """Median of time over that of the base."""
+    return float(np.median(times[name] / times[base]))
 
 
 # --- norms
@@ -105,11 +132,8 @@ def norm_model(op_type: str, norm: str, width: int, read_twice: bool) -> onnx.Mo
     return model_of(nodes, ones, dict.fromkeys("xy", shape), ends, opset=23)
 
 
-def norms() -> Iterator[str]:
-    """Two tables: microseconds of Sum and LayerNormalization, and what the others take over it."""
-    columns = ("width", "rows", "Sum, norm, us", "fused", "apart")
-    yield "Add and LayerNormalization; time over that of Sum and LayerNormalization\n"
-    yield head(*columns, "SkipSimplified over Add, RMSNormalization")
+def norms() -> Iterator[Row]:
+    """Microseconds of Sum and LayerNormalization, and what the others take over it."""
     layer = "LayerNormalization"
     for width in WIDTHS:
         models = {
@@ -127,8 +151,8 @@ def norms() -> Iterator[str]:
             }
             times = seconds(models, {"": x})
             us = np.median(times["sum"]) / COPIES * 1e6
-            cells = [over(times, "fused", "sum"), over(times, "apart", "sum twice")]
-            yield line(width, rows, f"{us:.1f}", *cells, over(times, "simple", "rms"))
+            pairs = (("fused", "sum"), ("apart", "sum twice"), ("simple", "rms"))
+            yield NORMS.row(width, rows, us, *(over(times, *pair) for pair in pairs))
 
 
 # --- products
@@ -182,22 +206,17 @@ def product_models(rows: int, inner: int, columns: int) -> Models:
     return made
 
 
-def products() -> Iterator[str]:
-    """A table: microseconds with the bias inside, and what the others take over it."""
-    yield "MatMul and Add of a bias, codes in, float32 out; time over that of the bias inside\n"
-    yield head(
-        "rows", "K", "N", "inside, us", "MatMulIntegerToFloat, Add", "QGemm to float32",
-        "QGemm, DequantizeLinear", "float MatMul, Add",
-    )  # fmt: skip
+def products() -> Iterator[Row]:
+    """Microseconds with the bias inside, and what the others take over it."""
     for rows in PRODUCT_ROWS:
         for inner, columns in PRODUCTS:
             codes = np.random.default_rng(1).integers(0, 256, (1, rows, inner)).astype(np.uint8)
             reals = (codes.astype(np.float32) - np.float32(X_ZERO)) * X_SCALE
             feeds: dict[str, Feeds] = {"": {"x": codes}, "float": {"x": reals}}
             times = seconds(product_models(rows, inner, columns), feeds)
-            us = f"{np.median(times['inside']) * 1e6:.0f}"
-            others = [over(times, n, "inside") for n in ("Add", "QGemm", "QGemm, DQ", "float")]
-            yield line(rows, inner, columns, us, *others)
+            us = np.median(times["inside"]) * 1e6
+            others = (over(times, n, "inside") for n in ("Add", "QGemm", "QGemm, DQ", "float"))
+            yield PRODUCT_TIMES.row(rows, inner, columns, us, *others)
 
 
 # --- attention
@@ -236,17 +255,15 @@ def attention_models(x: npt.NDArray[np.float32]) -> Models:
     return made
 
 
-def attention() -> Iterator[str]:
-    """A table: microseconds in float, and times over that of the dynamic form."""
-    yield "com.microsoft Attention; time over that of the dynamic form\n"
-    yield head("width", "rows", "float, us", "float", "scale known ahead")
+def attention() -> Iterator[Row]:
+    """Microseconds in float, and times over that of the dynamic form."""
     for width in (256, 768):
         for rows in ROWS:
             x = np.random.default_rng(2).standard_normal((1, rows, width)).astype(np.float32)
             times = seconds(attention_models(x), {"": {"x": x}})
-            us = f"{np.median(times['float']) * 1e6:.0f}"
-            cells = [over(times, name, "dynamic") for name in ("float", "static")]
-            yield line(width, rows, us, *cells)
+            us = np.median(times["float"]) * 1e6
+            cells = (over(times, name, "dynamic") for name in ("float", "static"))
+            yield ATTENTION.row(width, rows, us, *cells)
 
 
 # --- layers
@@ -314,16 +331,16 @@ def layer_models(model: onnx.ModelProto, samples: Sequence[Feeds]) -> Models:
     }
 
 
-def layers() -> Iterator[str]:
-    """A table: time over float, how many times as fast, and SQNR on a sample not seen before."""
-    yield "Encoders; quantize_static and quantize_dynamic are onnxruntime.quantization's\n"
-    yield head("model", "tokens", "variant", "CPU ms", "over float", "times as fast", "SQNR, dB")
-    sizes = {
-        "BERT layer": (768, 12, 1, "rows", (128,)),
-        "6 layers": (384, 12, 6, "rows", (32, 128)),
-    }
-    sizes["BERT layer, sizes known"] = (768, 12, 1, "128", (128,))
-    for name, (width, heads, count, rows, lengths) in sizes.items():
+SIZES = {
+    "BERT layer": (768, 12, 1, "rows", (128,)),
+    "6 layers": (384, 12, 6, "rows", (32, 128)),
+    "BERT layer, sizes known": (768, 12, 1, "128", (128,)),
+}
+
+
+def layers() -> Iterator[Row]:
+    """Time over float, how many times as fast, and SQNR on a sample not seen before."""
+    for name, (width, heads, count, rows, lengths) in SIZES.items():
         for length in lengths:
             random = np.random.default_rng(3)
             samples: list[Feeds] = [
@@ -335,33 +352,19 @@ def layers() -> Iterator[str]:
             times = seconds(models, {"": samples[0]})
             wanted = session(model).run(None, samples[0])[0]
             for variant, made in models.items():
-                ratio = float(np.median(times[variant] / times["float"]))
+                ratio = over(times, variant, "float")
                 db = sqnr_db(wanted, session(made).run(None, samples[0])[0])
-                ms = f"{np.median(times[variant]) * 1e3:.2f}"
-                shown = "" if variant == "float" else f"{db:.1f}"
-                yield line(name, length, variant, ms, f"{ratio:.3f}", f"{1 / ratio:.2f}", shown)
+                ms = np.median(times[variant]) * 1e3
+                shown = "" if variant == "float" else db
+                yield LAYERS.row(name, length, variant, ms, ratio, 1 / ratio, shown)
 
 
-TABLES = {"norms": norms, "products": products, "attention": attention, "layers": layers}
+PARTS = {"norms": norms, "products": products, "attention": attention, "layers": layers}
 
 
-def main() -> None:
-    """Prints the tables that are asked for."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("tables", nargs="*", metavar="TABLE", help=", ".join(TABLES))
-    parser.add_argument("-o", "--output", type=Path, help="file that the page goes to, too")
-    options = parser.parse_args()
-    if unknown := [name for name in options.tables if name not in TABLES]:
-        parser.error(f"no table is called {', '.join(unknown)}; there are {', '.join(TABLES)}")
-    page = [
-        "# Forms that ONNX Runtime runs fast\n",
-        f"Printed by `python -m benchmarks forms`: {versions('onnxruntime', 'onnx', 'numpy')},",
-        "AVX512-VNNI and AMX, one thread, CPU time; medians of ratios over 31 rounds.",
-    ]
-    for name in options.tables or TABLES:
-        page += [f"\n## {name.capitalize()}\n", *TABLES[name]()]
-    publish(page, options.output)
-
-
-if __name__ == "__main__":
-    main()
+@benchmark(NORMS, PRODUCT_TIMES, ATTENTION, LAYERS)
+@with_names(PARTS)
+def measure(names: Sequence[str]) -> Iterator[Row]:
+    """The rows of the parts that are asked for."""
+    for name in names or PARTS:
+        yield from PARTS[name]()

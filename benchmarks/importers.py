@@ -10,25 +10,21 @@ imported module as torch runs it, with and without what deployment does and trai
     average    the pooled result on a grid; float32 in training, but in FX
 
 The last row has channels of one sign, which the default qconfig trains on asymmetric grids.
-
-What it printed is in benchmarks/results/importers.md.
 """
 
 from __future__ import annotations
 
 import contextlib
-import sys
-import warnings
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
+import click
 import numpy as np
 import torch
 from torch.ao import quantization as tq
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # run as a file: find tests/
-
+from benchmarks.harness.benchmark import benchmark
+from benchmarks.harness.table import Row, Table
 from onnxq.ort import runtime
 from onnxq.pytorch.arguments.bound_inputs import bind
 from onnxq.pytorch.importers import import_quantized, packed, region
@@ -37,7 +33,6 @@ from onnxq.pytorch.importers.importer import copy_structure
 from onnxq.pytorch.importers.notes import collected
 from onnxq.pytorch.importers.trained import convert_as_trained
 from onnxq.qdq.tidy import output_scales
-from scripts._tables import head, line
 from tests.torch_ao_models import fx, one_signed, outputs, qat
 
 if TYPE_CHECKING:
@@ -51,7 +46,7 @@ PLAIN = tq.FakeQuantize.with_args(
 )
 PER_TENSOR = tq.QConfig(activation=PLAIN, weight=tq.default_weight_fake_quant)
 PER_CHANNEL = tq.QConfig(activation=PLAIN, weight=tq.default_per_channel_weight_fake_quant)
-ROWS: dict[str, Any] = {
+MAKERS: dict[str, Any] = {
     "FakeQuantize, per tensor": lambda: qat(qconfig=PER_TENSOR),
     "FakeQuantize, per channel": lambda: qat(qconfig=PER_CHANNEL),
     "FakeQuantize, per channel, batch norm unfused": lambda: qat(fuse=False, qconfig=PER_CHANNEL),
@@ -60,6 +55,10 @@ ROWS: dict[str, Any] = {
     "default fbgemm, FX": lambda: fx("fbgemm", trained=True),
     "default fbgemm, two channels of one sign": one_signed,
 }
+CAUSES = ((), ("bias",), ("average",), ("bias", "average"))
+COLUMNS = ("ORT", "imported", "bias in float", "average in float", "both", "ORT - imported")
+STEPS = "{0[0]:.1f}, {0[1]:.1%}"
+NETWORKS = Table("networks", {"qconfig": "", **dict.fromkeys(COLUMNS, STEPS)})
 IMAGES = torch.randn(256, 3, 16, 16, generator=torch.Generator().manual_seed(3))
 
 
@@ -91,35 +90,27 @@ def imported(model: nn.Module, *causes: str) -> npt.NDArray[np.float32]:
         return outputs(traceable(copied, bound), IMAGES)[0].numpy()
 
 
-def difference(one: npt.NDArray[np.float32], other: npt.NDArray[np.float32], scale: float) -> str:
+def difference(
+    one: npt.NDArray[np.float32], other: npt.NDArray[np.float32], scale: float
+) -> list[float]:
     """Largest step, and the share of elements a half step apart or more."""
     steps = np.abs(one - other) / scale
-    return f"{steps.max():.1f}, {(steps >= 0.5).mean():.1%}"
+    return [float(steps.max()), float((steps >= 0.5).mean())]
 
 
-def main() -> None:
-    """Prints the table."""
-    changes = ("bias in float", "average in float", "both")
-    print(head("qconfig", "ORT", "imported", *changes, "ORT - imported"))
-    for name, make in ROWS.items():
+@benchmark(NETWORKS, needs=("torch",))
+def measure() -> Iterator[Row]:
+    """Differences of each network."""
+    for name, make in MAKERS.items():
         torch.manual_seed(0)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            model = make()
-            exported = import_quantized(model, IMAGES[:4])
-            trained = outputs(model, IMAGES)[0].numpy()
-            found = [
-                imported(model, *causes)
-                for causes in ((), ("bias",), ("average",), ("bias", "average"))
-            ]
+        model = make()
+        exported = import_quantized(model, IMAGES[:4])
+        trained = outputs(model, IMAGES)[0].numpy()
+        found = [imported(model, *causes) for causes in CAUSES]
         scale = output_scales(exported)[0][1]
         if scale is None:
-            raise SystemExit(f"{name}: the output is not on a grid")
+            raise click.ClickException(f"{name}: the output is not on a grid")
         with runtime.open_session(exported) as session:
             got = np.asarray(session.run({"x": IMAGES.numpy()})[0], np.float32)
         cells = [difference(trained, x, scale) for x in (got, *found)]
-        print(line(name, *cells, difference(got, found[0], scale)))
-
-
-if __name__ == "__main__":
-    main()
+        yield NETWORKS.row(name, *cells, difference(got, found[0], scale))

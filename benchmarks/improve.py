@@ -1,7 +1,7 @@
 """Accuracy that improvements of weights give, on trained models and others, and what they cost.
 
-    python -m benchmarks improve --results FOLDER --data cifar10_jpeg.npz resnet20 mobilenetv2
-    python -m benchmarks improve --results FOLDER -o benchmarks/results/improve.md  # 30 minutes
+    python -m benchmarks improve --data cifar10_jpeg.npz resnet20 mobilenetv2
+    python -m benchmarks improve    # 30 minutes
 
 Trained on CIFAR-10: calibration and improvements see the 256 embedded training images, 8 at a time.
 "tested": the 1,000 embedded test images, or with --data all 10,000, which nothing else sees.
@@ -13,31 +13,27 @@ benchmarks/defaults.py and benchmarks/architectures.py: 32 to calibrate on, 16 t
 of weights can do more, unless it makes up for the activations, too. "kept": places of all places,
 then what was withdrawn at the outputs. "median": gain of the sample in the middle; where the sum
 over all samples, which is what SQNR sees, says otherwise, a few samples have large errors. "CPU s":
-of the improvements, one thread; of `smooth` with the calibration behind. 4 bits are
-those of the weights (NarrowRangeObserver, a scale per channel); activations have 8. With
---results, the rows of a model and a form go into a file, and those that are there are not measured
-again.
+
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
-import sys
 import tempfile
 import time
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import click
 import numpy as np
 import onnx
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # run as a file: find scripts/
-
 import onnxq
+from benchmarks.harness.benchmark import benchmark
+from benchmarks.harness.options import with_data
+from benchmarks.harness.table import Row, Table
 from onnxq.graph.io import save
 from onnxq.operator import DynamicForm
 from onnxq.qconfig import (
@@ -56,11 +52,11 @@ from scripts._defaults import SUBJECTS
 from scripts._defaults.case import Case, drawn, top1
 from scripts._defaults.images import VIT_STEM
 from scripts._models import ROOT, FloatModel, evaluation_data, float_models
-from scripts._tables import head, line, publish, sqnr_db, versions
+from scripts._tables import sqnr_db
 from scripts._timing import session
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     import numpy.typing as npt
 
@@ -88,18 +84,14 @@ class Kind:
     ways: tuple[Way, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """Figures of a model that was improved in one way, on so many test samples."""
-
-    title: str
-    way: str
-    tested: int
-    sqnr_db: float
-    score: float | None
-    kept: str
-    seconds: float
-    median_db: float | None = None
+MODELS = Table(
+    "models",
+    {
+        **{"model": "", "form": "", "improve": "", "tested": ",", "SQNR dB": ".2f"},
+        **{"gain": "+.2f", "median": "+.2f", "top-1": ".2%", "kept": "", "CPU s": ".0f"},
+    },
+    keys=3,
+)
 
 
 def kinds(name: str) -> Iterator[Kind]:
@@ -170,33 +162,36 @@ def outputs(model: Path, case: Case) -> list[npt.NDArray[np.float64]]:
     return [np.concatenate(part).astype(np.float64) for part in parts]
 
 
-def rows(kind: Kind, case: Case) -> Iterator[Row]:
+def rows(name: str, kind: Kind, case: Case) -> Iterator[Row]:
     """The rows of a model in one kind."""
     in_float = outputs(case.model, case)
     tested = sum(map(rows_of, case.test))
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "quantized.onnx"
         plain = planned(kind, (), case)
-        begun: dict[str, npt.NDArray[np.float64]] = {}
+        begun: list[tuple[float, npt.NDArray[np.float64]]] = []
 
-        def row(way: str, made: Improved, seconds: float) -> Row:
+        def row(way: str, made: Improved, seconds: float | str) -> Row:
             got = outputs(path, case)
-            score = case.score(got) if case.score else None
-            found = sqnr_db(in_float[0], got[0])
-            lost = lost_by_sample(in_float[0], got[0])
-            begun.setdefault("lost", lost)
-            median = median_gain_db(begun["lost"], lost)
+            score = case.score(got) if case.score else ""
+            found = sqnr_db(in_float[0], got[0]), lost_by_sample(in_float[0], got[0])
+            begun.append(found)
+            gains: tuple[float | str | None, ...] = ("", "")
+            if way != "nothing":
+                (plain_db, plain_lost), (db, lost) = begun[0], found
+                median = median_gain_db(plain_lost, lost)
+                gains = db - plain_db, "" if median is None else median
             kept = kept_of(made.outcomes)
-            return Row(kind.title, way, tested, found, score, kept, seconds, median)
+            return MODELS.row(name, kind.title, way, tested, found[0], *gains, score, kept, seconds)
 
         for way in ((), *kind.ways):
             begun_s = time.process_time()
             better = improved(kind, way, case, plain)
             seconds = time.process_time() - begun_s
             save(onnxq.rewrite(better.prepared, better.plan), path)
-            yield row(", ".join(way) or "nothing", better, seconds)
+            yield row(", ".join(way) or "nothing", better, seconds if way else "")
             if not way and has_exact_weights(path, plain):
-                yield row("exact", plain, 0.0)
+                yield row("exact", plain, "")
 
 
 def lost_by_sample(
@@ -258,59 +253,13 @@ def has_exact_weights(path: Path, made: Improved) -> bool:
     return bool(layers)  # none are where all weights are quantized dynamically
 
 
-def measured(name: str, make: Callable[[], Case], results: Path | None) -> Iterator[Row]:
-    """The rows of a model, kind by kind, from files where they were measured before."""
-    for kind in kinds(name):
-        file = None if results is None else results / f"{name} {kind.title}.json"
-        if file is not None and file.is_file():
-            yield from (Row(**row) for row in json.loads(file.read_text()))
-            continue
-        found = list(rows(kind, make()))
-        if file is not None:
-            file.write_text(json.dumps([asdict(row) for row in found], indent=1))
-        yield from found
-
-
-def section(name: str, found: Iterator[Row]) -> Iterator[str]:
-    """The table of a model."""
-    yield f"## {name}"
-    yield ""
-    yield head("form", "improve", "tested", "SQNR dB", "gain", "median", "top-1", "kept", "CPU s")
-    plain = 0.0
-    for row in found:
-        is_improved = row.way not in ("nothing", "exact")
-        plain = row.sqnr_db if row.way == "nothing" else plain
-        gain = "" if row.way == "nothing" else f"{row.sqnr_db - plain:+.2f}"
-        score = "" if row.score is None else f"{row.score:.2%}"
-        cost = f"{row.seconds:.0f}" if is_improved else ""
-        tested, db = f"{row.tested:,}", f"{row.sqnr_db:.2f}"
-        middle = "" if row.way == "nothing" or row.median_db is None else f"{row.median_db:+.2f}"
-        yield line(row.title, row.way, tested, db, gain, middle, score, row.kept, cost)
-
-
-def lines(args: argparse.Namespace, folder: Path) -> Iterator[str]:
-    """The page."""
-    packages = versions("onnxruntime", "onnx", "numpy")
-    yield f"benchmarks/improve.py, {packages}."
-    for paragraph in (__doc__ or "").split("\n\n")[2:]:
-        yield ""
-        yield from paragraph.strip().splitlines()
-    for name, make in cases(args.data, folder).items():
-        if not args.models or name in args.models:
-            yield ""
-            yield from section(name, measured(name, make, args.results))
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("models", nargs="*", help="these alone; without: all of them")
-    parser.add_argument("--data", type=Path, help="npz with all CIFAR-10 images as JPEG files")
-    parser.add_argument("--results", type=Path, help="folder of rows that were measured")
-    parser.add_argument("-o", "--output", type=Path, help="file for the page")
-    args = parser.parse_args()
+@benchmark(MODELS, needs=("torch",))
+@with_data
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+def measure(data: Path | None, names: Sequence[str]) -> Iterator[Row]:
+    """The rows of each model, kind by kind."""
     with tempfile.TemporaryDirectory() as folder:
-        publish(lines(args, Path(folder)), args.output)
-
-
-if __name__ == "__main__":
-    main()
+        for name, make in cases(data, Path(folder)).items():
+            if not names or name in names:
+                for kind in kinds(name):
+                    yield from rows(name, kind, make())

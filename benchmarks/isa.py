@@ -16,13 +16,10 @@ machine computes otherwise than one with VNNI: what the prediction is for. Float
 differ by more than their last bits, which are the machine's own (FLOATS in node_cases.py). Last,
 the cost, which needs no emulator: CPU time of the reference's run as a machine, and of `predict`
 for one machine and for all, over that of its plain run; one thread, loading included, in turns.
-The tables that this printed are in benchmarks/results/isa.md.
 """
 
 from __future__ import annotations
 
-import argparse
-import sys
 import tempfile
 import time
 from dataclasses import dataclass, replace
@@ -30,24 +27,25 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import click
 import numpy as np
 import numpy.typing as npt
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # run as a file: find tests/
-
+from benchmarks.harness.benchmark import benchmark
+from benchmarks.harness.options import with_names
+from benchmarks.harness.table import Missed, Row, Table
 from models.cifar10 import load_sample
 from onnxq import reference
 from onnxq.checking.predict import predict
 from onnxq.ort import runtime
 from onnxq.samples import Samples
 from onnxq.targets.accumulation import Arithmetic
-from scripts._tables import head, line
 from tests.isa.machines import MACHINES, Machine, run, unpacked
 from tests.isa.model_cases import CLIPPED, ModelCase, model_cases
 from tests.isa.node_cases import NodeCase, node_cases
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     import onnx_ir as ir
 
@@ -59,7 +57,39 @@ TOP1_IMAGES = 200
 ROUNDS = 3
 COSTS = ((20, 20), (20, 1), (64, 32))  # images, batch size
 PREDICTED = ("x86-avx2", "arm64", "all")
-MODEL = ("machine", "model")  # columns
+OPERATORS = Table(
+    "operators",
+    {
+        **{"machine": "", "operator": "", "cases": "", "elements": ","},
+        **{"not as predicted": "", "not exact": ","},
+    },
+    keys=2,
+)
+LAYERS = Table(
+    "layers",
+    {
+        **{"machine": "", "model": "", "tensors": "", f"elements, {LAYER_IMAGES} images": ","},
+        **{"not as predicted": "", "not exact": ",", "tensors with such": ""},
+    },
+    keys=2,
+)
+TOP1 = Table(
+    "top1",
+    {
+        **{"machine": "", "model": "", "top-1": ".1%", "top-1, this machine": ".1%"},
+        **{"images of another class": "", "logits that differ": "{0[0]:,} of {0[1]:,}"},
+    },
+    keys=2,
+)
+COST = Table(
+    "cost",
+    {
+        **{"images": "", "batch": "", "model": "", "plain, s": ".3f"},
+        **dict.fromkeys(map(str, Arithmetic), "{:.2f}x"),
+        **{f"predict, {names}": "{:.2f}x" for names in PREDICTED},
+    },
+    keys=3,
+)
 MISSING = "the emulated machines are not there: run scripts/setup_isa"
 
 
@@ -79,9 +109,9 @@ class Count:
         self.wrong += wrong
         self.inexact += inexact
 
-    def cells(self) -> tuple[str, ...]:
+    def cells(self) -> tuple[int, ...]:
         """Cells of a table."""
-        return str(self.cases), f"{self.elements:,}", f"{self.wrong:,}", f"{self.inexact:,}"
+        return self.cases, self.elements, self.wrong, self.inexact
 
 
 def differing(xs: Sequence[Array], ys: Sequence[Array]) -> int:
@@ -92,14 +122,12 @@ def differing(xs: Sequence[Array], ys: Sequence[Array]) -> int:
     )
 
 
-def operators(machines: Sequence[Machine], emulators: Path, folder: Path) -> int:
-    """Prints the table of operators; elements that are not as predicted."""
+def operators(machines: Sequence[Machine], emulators: Path, folder: Path) -> Iterator[Row]:
+    """Counts of each operator on each machine."""
     cases = list(node_cases(("ends",), SEED))
     (folder / "nodes").mkdir()
     for case in cases:
         case.save(folder / "nodes")
-    print(head("machine", "operator", "cases", "elements", "not as predicted", "not exact"))
-    wrong = 0
     for machine in machines:
         results = run(machine, emulators, folder / "nodes", folder / f"nodes-{machine}")
         counts: dict[str, Count] = {}
@@ -109,9 +137,7 @@ def operators(machines: Sequence[Machine], emulators: Path, folder: Path) -> int
             inexact = case.differing(got, machine, Arithmetic.EXACT)
             count.add(sum(y.size for y in got), case.differing(got, machine), inexact)
         for name, count in counts.items():
-            print(line(machine, name, *count.cells()), flush=True)
-            wrong += count.wrong
-    return wrong
+            yield OPERATORS.row(str(machine), name, *count.cells())
 
 
 def kind(case: NodeCase) -> str:
@@ -121,32 +147,25 @@ def kind(case: NodeCase) -> str:
 
 def layers(
     machines: Sequence[Machine], emulators: Path, folder: Path, models: Sequence[ModelCase]
-) -> int:
-    """Prints the table of layers; elements that are not as predicted."""
+) -> Iterator[Row]:
+    """Counts of the layers of each model on each machine."""
     (folder / "layers").mkdir()
     for case in models:
         case.save(folder / "layers")
-    elements = f"elements, {LAYER_IMAGES} images"
-    print()
-    print(head(*MODEL, "tensors", elements, "not as predicted", "not exact", "tensors with such"))
-    wrong = 0
     for machine in machines:
         results = run(machine, emulators, folder / "layers", folder / f"layers-{machine}")
         for case in models:
             got = results.outputs(case.name)
             predicted, exact = (case.predicted(a) for a in (machine.arithmetic, Arithmetic.EXACT))
             tensors = sum(bool((x != y).any()) for x, y in zip(got, exact, strict=True))
-            bad = differing(got, predicted)
-            counts = [f"{n:,}" for n in (sum(y.size for y in got), bad, differing(got, exact))]
-            print(line(machine, case.name, len(got), *counts, tensors), flush=True)
-            wrong += bad
-    return wrong
+            counts = sum(y.size for y in got), differing(got, predicted), differing(got, exact)
+            yield LAYERS.row(str(machine), case.name, len(got), *counts, tensors)
 
 
 def top1(
     machines: Sequence[Machine], emulators: Path, folder: Path, models: Sequence[ModelCase]
-) -> int:
-    """Prints the table of classes; images of portable models with another one than on x86."""
+) -> Iterator[Row | Missed]:
+    """Classes on each machine, and images of portable models with another one than on x86."""
     images, labels = load_sample("test")
     images, labels = images[:TOP1_IMAGES], labels[:TOP1_IMAGES]
     whole = [
@@ -160,37 +179,27 @@ def top1(
         case.save(folder / "whole")
         with runtime.open_session(case.model, threads=1) as session:
             native[case.name] = np.asarray(session.run({"image": images})[0], np.float32)
-    columns = ("top-1", "top-1, this machine", "images of another class", "logits that differ")
-    print()
-    print(head(*MODEL, *columns))
-    wrong = 0
     for machine in machines:
         results = run(machine, emulators, folder / "whole", folder / f"whole-{machine}")
         for case in whole:
             (got,) = results.outputs(case.name)
             here = native[case.name]
             other = int(np.count_nonzero(got.argmax(1) != here.argmax(1)))
-            accuracy = [f"{100 * (y.argmax(1) == labels).mean():.1f}%" for y in (got, here)]
-            unlike = f"{np.count_nonzero(got != here):,} of {got.size:,}"
-            print(line(machine, case.name, *accuracy, other, unlike), flush=True)
-            wrong += other if case.name.endswith("portable") else 0
-    return wrong
+            accuracy = [(y.argmax(1) == labels).mean() for y in (got, here)]
+            unlike = [np.count_nonzero(got != here), got.size]
+            yield TOP1.row(str(machine), case.name, *accuracy, other, unlike)
+            if other and case.name.endswith("portable"):
+                yield Missed(f"{machine}, {case.name}: {other} images of another class")
 
 
-def cost(models: Iterable[ModelCase], count: int, batch: int) -> None:
-    """Prints what evaluating as a machine costs, and what predicting does, of so many images."""
-    predicting = [f"predict, {names}" for names in PREDICTED]
-    print()
-    print(
-        head(f"model, {count} images in batches of {batch}", "plain, s", *Arithmetic, *predicting)
-    )
+def cost(models: Iterable[ModelCase], count: int, batch: int) -> Iterator[Row]:
+    """Times of evaluating as a machine, and of predicting, of so many images."""
     images = load_sample("test")[0][:count]
     for case in models:
         runs = [partial(_evaluate, case.model, images, batch, a) for a in (None, *Arithmetic)]
         runs += [partial(_predict, case.model, images, batch, names) for names in PREDICTED]
-        times = _least(runs)
-        ratios = [f"{t / times[0]:.2f}x" for t in times[1:]]
-        print(line(case.name, f"{times[0]:.3f}", *ratios), flush=True)
+        plain, *others = _least(runs)
+        yield COST.row(count, batch, case.name, plain, *(seconds / plain for seconds in others))
 
 
 def _evaluate(
@@ -220,37 +229,38 @@ def _least(runs: Sequence[Callable[[], None]]) -> list[float]:
     return [min(times) for times in found]
 
 
-def main() -> int:
-    """Prints the tables; 1 where something is not as predicted."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    names = [machine.name for machine in MACHINES]
-    parser.add_argument("machines", nargs="*", metavar="MACHINE", help=f"of {', '.join(names)}")
-    choices = ["operators", "models", "cost"]
-    parser.add_argument("--only", choices=choices, help="default: all of them")
-    arguments = parser.parse_args()
-    unknown = set(arguments.machines) - set(names)
-    if unknown:
-        parser.error(f"unknown machine {', '.join(sorted(unknown))}; known: {', '.join(names)}")
+PARTS = ("operators", "models", "cost")
+
+
+@benchmark(OPERATORS, LAYERS, TOP1, COST)
+@click.option("--only", type=click.Choice(PARTS), help="default: all of them")
+@with_names(machine.name for machine in MACHINES)
+def measure(only: str | None, names: Sequence[str]) -> Iterator[Row | Missed]:
+    """The rows of the parts that are asked for, and what is not as predicted."""
     emulators = unpacked()
-    if emulators is None and arguments.only != "cost":
-        parser.error(MISSING)
-    chosen = [m for m in MACHINES if not arguments.machines or m.name in arguments.machines]
+    if emulators is None and only != "cost":
+        raise click.ClickException(MISSING)
+    chosen = [machine for machine in MACHINES if not names or machine.name in names]
     with tempfile.TemporaryDirectory() as name:
-        folder, wrong = Path(name), 0
-        if emulators is not None and arguments.only in (None, "operators"):
-            wrong += operators(chosen, emulators, folder)
-        if arguments.only != "operators":
-            images = load_sample("test")[0][:LAYER_IMAGES]
-            models = list(model_cases(folder, load_sample("calibration")[0], images))
-        if emulators is not None and arguments.only in (None, "models"):
-            wrong += layers(chosen, emulators, folder, models)
-            wrong += top1(chosen, emulators, folder, models)
-        if arguments.only in (None, "cost"):
+        folder = Path(name)
+        if emulators is not None and only in (None, "operators"):
+            yield from as_predicted(operators(chosen, emulators, folder))
+        if only == "operators":
+            return
+        images = load_sample("test")[0][:LAYER_IMAGES]
+        models = list(model_cases(folder, load_sample("calibration")[0], images))
+        if emulators is not None and only in (None, "models"):
+            yield from as_predicted(layers(chosen, emulators, folder, models))
+            yield from top1(chosen, emulators, folder, models)
+        if only in (None, "cost"):
             for count, batch in COSTS:
-                cost(models, count, batch)
-    print(f"\n{wrong} not as predicted")
-    return 1 if wrong else 0
+                yield from cost(models, count, batch)
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+def as_predicted(rows: Iterable[Row]) -> Iterator[Row | Missed]:
+    """The rows, and those with elements that are not as predicted."""
+    for row in rows:
+        yield row
+        wrong = dict(zip(row.table.columns, row.cells, strict=True))["not as predicted"]
+        if wrong:
+            yield Missed(f"{row.cells[0]}, {row.cells[1]}: {wrong} not as predicted")

@@ -1,6 +1,6 @@
 """Bits per byte, size and speed of the decoder of models/ as float, int8, 4 and 2 bits: a table.
 
-    python -m benchmarks language_model > benchmarks/results/language_model.md
+    python -m benchmarks language_model
 
 Ours beside ONNX Runtime's own quantizers: the same file, blocks of 32, accuracy level 4, the head
 in float. Samples are windows of text that the decoder was trained on, bits those of text that it
@@ -9,28 +9,26 @@ never saw. Times are CPU seconds of one thread over float's, runs taking turns.
 
 from __future__ import annotations
 
-import argparse
 import functools
-import logging
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import click
 import numpy as np
 import onnx_ir as ir
 from onnxruntime.quantization import matmul_nbits_quantizer as theirs
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # run as a file: find models/
-
 import onnxq
+from benchmarks.harness.benchmark import benchmark
+from benchmarks.harness.table import RATIO, Row, Table
 from models.genai_decoder import load_genai_decoder
 from onnxq.language.decoder import Decoder
 from onnxq.language.token_run import TokenRun
 from onnxq.metrics import as_samples, bits_in_windows, bytes_of, windows
-from scripts import _tables, _timing
+from scripts import _timing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     import onnx
 
@@ -38,6 +36,9 @@ if TYPE_CHECKING:
 
     Maker = Callable[[ir.Model, dict[str, Array]], ir.Model]
 
+FLOAT = "float"
+WEIGHTS = Table("weights", {"weights": "", "MB": ".2f", "bits per byte": ".4f", "SQNR, dB": ".1f"})
+TIMES = Table("times", {"weights": "", "a token": RATIO, "256 tokens": RATIO})
 TEXTS = Path(__file__).resolve().parent.parent / "models"
 GROUP_SIZE = 32
 HEAD = "/lm_head/MatMul"
@@ -141,10 +142,10 @@ def sqnr_db(model: ir.Model, rows: Array, exact: Array) -> float:
     return float(10 * np.log10(np.square(exact).sum() / np.square(difference).sum()))
 
 
-def speed(model: ir.Model, source: ir.Model, rounds: int) -> list[str]:
+def speed(model: ir.Model, source: ir.Model, rounds: int) -> list[list[float]]:
     """Time of a token behind 256, and of 256 tokens at once, over float's."""
     mine, floats = (_runs(each) for each in (model, source))
-    return [str(_timing.ratio_of(a, b, rounds)) for a, b in zip(mine, floats, strict=True)]
+    return [_timing.ratio_of(a, b, rounds).cell for a, b in zip(mine, floats, strict=True)]
 
 
 def _runs(model: ir.Model) -> list[Callable[[], object]]:
@@ -161,44 +162,34 @@ def _runs(model: ir.Model) -> list[Callable[[], object]]:
     return [functools.partial(session.run, None, feeds) for feeds in (step, prefill)]
 
 
-def row(name: str, make: Maker, rows: Array, samples: dict[str, Array], rounds: int) -> str:
-    """One line of the table; where a quantizer raises, its words."""
+def rows(name: str, text: Array, samples: dict[str, Array], rounds: int) -> Iterator[Row]:
+    """Rows of one file; where a quantizer raises, its words."""
     source = load_genai_decoder()
     with TokenRun(source, threads=1) as run:
-        exact = run.whole(rows[:2]).astype(np.float64)
+        exact = run.whole(text[:2]).astype(np.float64)
     try:
-        made = make(load_genai_decoder(), samples)
+        made = source if name == FLOAT else MAKERS[name](load_genai_decoder(), samples)
     except Exception as error:  # whatever another tool raises
-        return _tables.line(
-            name, _tables.escaped(f"{type(error).__name__}: {error}")[:120], *"----"
-        )
-    size = len(ir.to_proto(made).SerializeToString())
-    bits = bits_in_windows(made, rows, threads=1).per_token
-    loss = f"{sqnr_db(made, rows[:2], exact):.1f}" if name != "float" else ""
-    times = speed(made, source, rounds) if name != "float" and rounds else ["", ""]
-    return _tables.line(name, f"{size / 1e6:.2f}", f"{bits:.4f}", loss, *times)
+        yield WEIGHTS.row(name, f"{type(error).__name__}: {error}"[:120], None, None)
+        return
+    size = len(ir.to_proto(made).SerializeToString()) / 1e6
+    bits = bits_in_windows(made, text, threads=1).per_token
+    loss = "" if name == FLOAT else sqnr_db(made, text[:2], exact)
+    yield WEIGHTS.row(name, size, bits, loss)
+    if rounds and name != FLOAT:
+        yield TIMES.row(name, *speed(made, source, rounds))
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--windows", type=int, default=64, help="of 512 bytes held out")
-    parser.add_argument("--samples", type=int, default=64, help="windows of 512 to quantize with")
-    parser.add_argument("--rounds", type=int, default=30, help="0: no times")
-    parser.add_argument("--only", default="", help="ways whose name holds this")
-    args = parser.parse_args()
-    logging.disable(logging.INFO)  # ONNX Runtime's quantizer has its root logger tell every pass
-    rows = windows(bytes_of(TEXTS / "northanger_abbey.txt"), WINDOW)[: args.windows]
-    seen = windows(bytes_of(TEXTS / "persuasion.txt"), WINDOW)[: args.samples]
+@benchmark(WEIGHTS, TIMES)
+@click.option("--windows", "held", default=64, help="of 512 bytes held out")
+@click.option("--samples", "given", default=64, help="windows of 512 to quantize with")
+@click.option("--rounds", default=30, help="0: no times")
+@click.option("--only", default="", help="ways whose name holds this")
+def measure(held: int, given: int, rounds: int, only: str) -> Iterator[Row]:
+    """Size, bits per byte and SQNR of each file, and its times."""
+    text = windows(bytes_of(TEXTS / "northanger_abbey.txt"), WINDOW)[:held]
+    seen = windows(bytes_of(TEXTS / "persuasion.txt"), WINDOW)[:given]
     samples = as_samples(load_genai_decoder(), seen)
-    print(
-        f"{_tables.versions('onnxruntime')}; {rows.size} bytes held out, {seen.size} to look at.\n"
-    )
-    print(_tables.head("weights", "MB", "bits per byte", "SQNR, dB", "a token", "256 tokens"))
-    makers: dict[str, Maker] = {"float": lambda model, _: model, **MAKERS}
-    for name, make in makers.items():
-        if args.only in name:
-            print(row(name, make, rows, samples, args.rounds), flush=True)
-
-
-if __name__ == "__main__":
-    main()
+    for name in (FLOAT, *MAKERS):
+        if only in name:
+            yield from rows(name, text, samples, rounds)

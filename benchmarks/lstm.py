@@ -1,38 +1,36 @@
 """Speed of a dynamically quantized LSTM against the peer's: 32 steps, one thread.
 
-    python -m benchmarks lstm [--hidden 256 1024] [--batch 1 8]
+    python -m benchmarks lstm [--hidden 256] [--batch 1]
 
 Each LSTM reads as many numbers as it has hidden ones, in float, in each form of
 onnxq.quantize_dynamic, in what the objectives choose on this machine, and as
 onnxruntime.quantization.quantize_dynamic writes it where it does anything. CPU time of the thread;
 all variants take turns in every round, and a ratio is the median over the rounds of what was
 measured in the same round. Above 1, the variant is faster. The largest difference from float is of
-outputs that lie in [-1, 1]. What it printed is in benchmarks/results/lstm.md.
+outputs that lie in [-1, 1].
 """
 
 from __future__ import annotations
 
-import argparse
-import sys
-from pathlib import Path
+import itertools
 from typing import TYPE_CHECKING
 
+import click
 import numpy as np
 from onnx import helper
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # run as a file: find scripts/
-
 import onnxq
+from benchmarks.harness.benchmark import benchmark
+from benchmarks.harness.table import Row, Table
 from onnxq.observers import NarrowRangeObserver
 from onnxq.operator import DynamicForm
 from onnxq.qconfig import QConfigDynamic, QConfigMapping, float16_dynamic_qconfig
 from scripts._graphs import model_of, proto_of
-from scripts._peer import dynamic_variants
-from scripts._tables import head, line
+from scripts._peer import DYNAMIC_VARIANTS, dynamic_variants
 from scripts._timing import ratios, session
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     import onnx
     import onnx_ir as ir
@@ -40,6 +38,14 @@ if TYPE_CHECKING:
 STEPS = 32
 ROUNDS = 61
 GATES = 4
+VARIANTS = Table(
+    "variants",
+    {
+        **{"hidden": "", "batch": "", "variant": "", "MB": ".2f", "CPU ms": ".3f", "error": ".4f"},
+        **dict.fromkeys(("float", *DYNAMIC_VARIANTS), ".2f"),
+    },
+    keys=3,
+)
 FORMS = (DynamicForm.INTEGER, DynamicForm.STORED)
 
 
@@ -70,33 +76,18 @@ def variants(model: onnx.ModelProto) -> dict[str, onnx.ModelProto | ir.Model]:
     return made
 
 
-def print_table(hidden: int, batch: int) -> None:
+@benchmark(VARIANTS)
+@click.option("--hidden", type=int, multiple=True, default=(256, 1024), show_default=True)
+@click.option("--batch", type=int, multiple=True, default=(1, 8), show_default=True)
+def measure(hidden: Sequence[int], batch: Sequence[int]) -> Iterator[Row]:
     """Size, time, error, and the ratios to float and to each of the peer's."""
-    models = variants(layer(hidden, batch))
-    sessions = {name: session(each) for name, each in models.items()}
-    x = np.random.default_rng(1).standard_normal((STEPS, batch, hidden)).astype(np.float32)
-    wanted = sessions["float"].run(None, {"x": x})[0]
-    others = [name for name in models if not name.startswith("onnxq")]
-    print(f"\nLSTM {hidden}, batch {batch}: how many times as fast as\n")
-    print(head("variant", "MB", "CPU ms", "error", *others))
-    for name, row in ratios(sessions, x, ROUNDS).items():
-        size = proto_of(models[name]).ByteSize() / 1e6
-        error = np.abs(sessions[name].run(None, {"x": x})[0] - wanted).max()
-        cells = [f"{size:.2f}", f"{row[''] * 1e3:.3f}", f"{error:.4f}"]
-        print(line(name, *cells, *(f"{row[other]:.2f}" for other in others)), flush=True)
-
-
-def main() -> None:
-    """Reads the command line."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--hidden", type=int, nargs="+", default=(256, 1024))
-    parser.add_argument("--batch", type=int, nargs="+", default=(1, 8))
-    arguments = parser.parse_args()
-    sizes: Sequence[int] = arguments.hidden
-    for hidden in sizes:
-        for batch in arguments.batch:
-            print_table(hidden, batch)
-
-
-if __name__ == "__main__":
-    main()
+    for width, count in itertools.product(hidden, batch):
+        models = variants(layer(width, count))
+        sessions = {name: session(each) for name, each in models.items()}
+        x = np.random.default_rng(1).standard_normal((STEPS, count, width)).astype(np.float32)
+        wanted = sessions["float"].run(None, {"x": x})[0]
+        for name, row in ratios(sessions, x, ROUNDS).items():
+            size = proto_of(models[name]).ByteSize() / 1e6
+            error = np.abs(sessions[name].run(None, {"x": x})[0] - wanted).max()
+            others = (row[other] for other in ("float", *DYNAMIC_VARIANTS))
+            yield VARIANTS.row(width, count, name, size, row[""] * 1e3, error, *others)

@@ -1,38 +1,45 @@
 """Anonymous memory (RssAnon) of quantizing a model of 3 GB, Statistics given, and of checking it.
 
-    python -m benchmarks memory [--gigabytes 3] [--folder FOLDER]
+    python -m benchmarks memory [--gigabytes 3]
 
 Four processes: one makes the model (external data) and its statistics, one quantizes it (load,
 canonicalize, prepare, plan, rewrite, save), one reads the result back and runs it on ONNX Runtime,
 one holds it against the reference (cross_check). A thread samples /proc/self/status meanwhile.
 Needs about 1.3 times the model's size on disk. Linux only.
-The lines that this printed are in benchmarks/results/memory.md.
 """
 
 from __future__ import annotations
 
-import argparse
 import functools
-import subprocess
-import sys
 import tempfile
 import threading
 import time
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
+import click
 import numpy as np
 import onnx_ir as ir
 
 import onnxq
+from benchmarks.harness.apart import apart
+from benchmarks.harness.benchmark import benchmark
+from benchmarks.harness.options import FILE
+from benchmarks.harness.table import Missed, Row, Table
 from onnxq.graph.io import save
 from onnxq.ort import runtime
 from onnxq.static.calibrate import Statistics
-from scripts._tables import head, line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 ROWS, COLUMNS = 4096, 8192  # 128 MiB in float32; an even number of layers maps ROWS to ROWS
 LAYER_BYTES = ROWS * COLUMNS * 4
-PEAK = ("RssAnon before MiB", "RssAnon peak MiB")
+PEAK = {"RssAnon before MiB": ".0f", "RssAnon peak MiB": ".0f"}
+QUANTIZE = Table(
+    "quantize", {"model GB": ".2f", "quantized GB": ".2f", **PEAK, "CPU s": ".0f"}, keys=0
+)
+CHECK = Table("check", {"quantized GB": ".2f", **PEAK, "peak less before / file": ".1f"}, keys=0)
 
 
 def make_model(path: Path, gigabytes: float) -> None:
@@ -95,81 +102,63 @@ class Peak:
         self._done.set()
         self._thread.join()
 
-    def cells(self) -> list[str]:
+    def mib(self) -> list[float]:
         """Cells of a table, below PEAK."""
-        return [f"{kib / 1024:.0f}" for kib in (self.before, self.most)]
+        return [self.before / 1024, self.most / 1024]
 
 
-def quantize(model: Path, statistics: Path, output: Path) -> None:
-    """Prints the peak of RssAnon over the whole quantization."""
+def bytes_of(folder: Path, stem: str) -> int:
+    """Size of a model with its external data."""
+    return sum(file.stat().st_size for file in folder.glob(f"{stem}.onnx*"))
+
+
+def quantize(folder: Path) -> list[float]:
+    """Cells of the whole quantization."""
     with Peak() as peak:
         started = time.process_time()
-        prepared = onnxq.prepare(model)
-        save(onnxq.rewrite(prepared, onnxq.plan(prepared, Statistics.load(statistics))), output)
+        prepared = onnxq.prepare(folder / "model.onnx")
+        statistics = Statistics.load(folder / "model.stats")
+        save(onnxq.rewrite(prepared, onnxq.plan(prepared, statistics)), folder / "quantized.onnx")
         seconds = time.process_time() - started
-    size = sum(f.stat().st_size for f in model.parent.glob("model.onnx*"))
-    written = sum(f.stat().st_size for f in output.parent.glob("quantized.onnx*"))
-    print(head("model GB", "quantized GB", *PEAK, "CPU s"))
-    print(line(f"{size / 1e9:.2f}", f"{written / 1e9:.2f}", *peak.cells(), f"{seconds:.0f}"))
+    sizes = [bytes_of(folder, stem) / 1e9 for stem in ("model", "quantized")]
+    return [*sizes, *peak.mib(), seconds]
 
 
-def check(model: Path) -> None:
-    """Prints the peak of RssAnon while every integer is compared, on one sample."""
+def check(folder: Path) -> list[float]:
+    """Cells of comparing every integer, on one sample."""
     x = np.random.default_rng(0).standard_normal((1, ROWS)).astype(np.float32)
     onnxq.cross_check  # noqa: B018  # imports what it needs before the first sample
     with Peak() as peak:
-        onnxq.cross_check(model, {"x": x}).check()
-    size = sum(f.stat().st_size for f in model.parent.glob("quantized.onnx*"))
-    times = (peak.most - peak.before) * 1024 / size
-    print(head("quantized GB", *PEAK, "peak less before / file"))
-    print(line(f"{size / 1e9:.2f}", *peak.cells(), f"{times:.1f}"))
+        onnxq.cross_check(folder / "quantized.onnx", {"x": x}).check()
+    size = bytes_of(folder, "quantized")
+    return [size / 1e9, *peak.mib(), (peak.most - peak.before) * 1024 / size]
 
 
-def run(model: Path) -> None:
-    """Reads the result back and runs it once."""
-    session = runtime.open_session(model)
+def run(folder: Path) -> bool:
+    """Reads the result back and runs it once; whether the output is any good."""
+    session = runtime.open_session(folder / "quantized.onnx")
     x = np.random.default_rng(0).standard_normal((1, ROWS)).astype(np.float32)
     (y,) = session.run({"x": x})
-    if not (np.isfinite(y).all() and y.any()):
-        raise SystemExit("the quantized model's output is zero or not finite")
-    print(f"read back and run: output {y.shape}, mean magnitude {np.abs(y).mean():.3f}")
+    return bool(np.isfinite(y).all() and y.any())
 
 
-def calibrate(model: Path, statistics: Path) -> None:
-    """Statistics from one random sample."""
+def make(folder: Path, gigabytes: float) -> None:
+    """The model, and statistics from one random sample."""
+    make_model(folder / "model.onnx", gigabytes)
     x = np.random.default_rng(0).standard_normal((1, ROWS)).astype(np.float32)
-    onnxq.calibrate(onnxq.prepare(model), [{"x": x}]).save(statistics)
+    prepared = onnxq.prepare(folder / "model.onnx")
+    onnxq.calibrate(prepared, [{"x": x}]).save(folder / "model.stats")
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--gigabytes", type=float, default=3.0)
-    parser.add_argument(
-        "--folder", type=Path, help="where to put the models; default: a temporary one"
-    )
-    parser.add_argument(
-        "--step", choices=["make", "quantize", "run", "check"], help=argparse.SUPPRESS
-    )
-    args = parser.parse_args()
-    if args.step is None:
-        with tempfile.TemporaryDirectory(dir=args.folder) as folder:
-            for step in ("make", "quantize", "run", "check"):
-                command = [sys.executable, __file__, "--folder", folder, "--step", step]
-                command += ["--gigabytes", str(args.gigabytes)]
-                subprocess.run(command, check=True)
-        return
-    model, statistics = args.folder / "model.onnx", args.folder / "model.stats"
-    output = args.folder / "quantized.onnx"
-    if args.step == "make":
-        make_model(model, args.gigabytes)
-        calibrate(model, statistics)
-    elif args.step == "quantize":
-        quantize(model, statistics, output)
-    elif args.step == "run":
-        run(output)
-    else:
-        check(output)
-
-
-if __name__ == "__main__":
-    main()
+@benchmark(QUANTIZE, CHECK)
+@click.option("--gigabytes", default=3.0)
+@click.option("--folder", type=FILE, help="where to put the models; default: a temporary one")
+def measure(gigabytes: float, folder: Path | None) -> Iterator[Row | Missed]:
+    """The rows of both tables."""
+    with tempfile.TemporaryDirectory(dir=folder) as name:
+        place = Path(name)
+        apart(make, place, gigabytes)
+        yield QUANTIZE.row(*apart(quantize, place))
+        if not apart(run, place):
+            yield Missed("the quantized model's output is zero or not finite")
+        yield CHECK.row(*apart(check, place))

@@ -8,14 +8,12 @@ codes, blocked in float. Element-wise: as benchmarks/elementwise.py measures. Ne
 (scripts/_architectures, random weights, batch 1): the default, and everything float ahead of the
 n-th convolution. One thread, CPU time, variants take turns; a ratio is the median over rounds of
 time over that of float, with its quartiles: below 1 it is faster. SQNR over 16 samples that
-nothing was calibrated on. What it printed is in benchmarks/results/mobile.md.
+nothing was calibrated on.
 """
 
 from __future__ import annotations
 
-import argparse
 import functools
-import sys
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,18 +21,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # run as a file: find scripts/
-
 import onnxq
-from benchmarks.elementwise import HALVING, WINDOW, Op, measure
+from benchmarks.elementwise import HALVING, WINDOW, Op, timed
+from benchmarks.harness.benchmark import benchmark
+from benchmarks.harness.options import with_names
+from benchmarks.harness.table import Row, Table
 from onnxq.graph.io import save
 from onnxq.qconfig import default_qconfig_mapping
 from scripts._architectures import Size, build
-from scripts._tables import head, line, publish, sqnr_db, versions
+from scripts._tables import sqnr_db
 from scripts._timing import runs_on, session, taking_turns
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     import numpy.typing as npt
     import onnx
@@ -52,6 +51,20 @@ NETWORKS = {
     "efficientnet": (5, 15, 25, 30),
 }
 """Architecture -> numbers of convolutions that are left in float, ahead of the rest."""
+QUARTILES = "{0[0]:.2f} ({0[1]:.2f} to {0[2]:.2f})"
+DEPTHWISE = Table(
+    "depthwise",
+    {"channels": "", **{f"{k}x{k} {f}": ".0f" for k in (3, 5) for f in ("codes", "float")}},
+)
+OPERATORS = Table(
+    "operators",
+    {"operator": "", "codes": ".1f", "float": ".1f", "ran on codes": "", "ran in float": ""},
+)
+NETWORK_TIMES = Table(
+    "networks",
+    {"network": "", "variant": "", "time over float": QUARTILES, "dB": ".1f"},
+    keys=2,
+)
 CALIBRATION_SEED, TEST_SEED, SPEED_SEED, SAMPLES = 7, 11, 5, 16
 OPS = (
     Op("HardSwish", output=(0.015, 25), lowered=True),
@@ -116,25 +129,23 @@ def depthwise_us(channels: int, kernel: int) -> tuple[float, float]:
     return found[0], found[1]
 
 
-def parts() -> Iterator[str]:
-    """Tables of depthwise convolutions and of element-wise operators."""
-    yield from ("## Depthwise convolutions", "")
-    yield f"us, {SIDE}x{SIDE}, stride 1."
-    yield from ("", head("channels", "3x3 codes", "3x3 float", "5x5 codes", "5x5 float"))
+def depthwise() -> Iterator[Row]:
+    """Microseconds of depthwise convolutions."""
     for channels in CHANNELS:
         numbers = [us for kernel in (3, 5) for us in depthwise_us(channels, kernel)]
-        yield line(channels, *(f"{us:.0f}" for us in numbers))
-    yield from ("", "## Between convolutions", "")
-    yield f"us of 128 channels, {SIDE}x{SIDE}; conversions to and from float included."
-    yield from ("", head("operator", "codes", "float", "ran on codes", "ran in float"))
+        yield DEPTHWISE.row(channels, *numbers)
+
+
+def element_wise() -> Iterator[Row]:
+    """Microseconds of operators between convolutions, conversions to and from float included."""
     for op in OPS:
-        row = measure(op, 128, ROUNDS)
-        names = ("op", "integers_us", "float_us", "ran_integers", "ran_float")
-        yield line(*(row[name] for name in names))
+        found = timed(op, 128, ROUNDS)
+        us = (found.integers_us, found.float_us)
+        yield OPERATORS.row(op.name, *us, found.ran_integers, found.ran_float)
 
 
-def network(name: str, cuts: tuple[int, ...], folder: Path) -> Iterator[str]:
-    """Lines of the table of networks."""
+def network(name: str, cuts: tuple[int, ...], folder: Path) -> Iterator[Row]:
+    """Times of a network's variants over float."""
     module, feeds = build(name, Size.REAL)
     source = folder / f"{name}.onnx"
     onnxq.export(module, feeds(4, SPEED_SEED), source)
@@ -159,22 +170,15 @@ def network(name: str, cuts: tuple[int, ...], folder: Path) -> Iterator[str]:
     for label, each in sessions.items():
         low, middle, high = np.quantile(times[label] / times["float"], (0.25, 0.5, 0.75))
         (got,) = each.run(None, test)
-        ratio = f"{middle:.2f} ({low:.2f} to {high:.2f})"
-        yield line(name, label, ratio, f"{sqnr_db(wanted, got):.1f}")
+        yield NETWORK_TIMES.row(name, label, [middle, low, high], sqnr_db(wanted, got))
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("networks", nargs="*", default=list(NETWORKS), help=", ".join(NETWORKS))
-    parser.add_argument("-o", dest="output", type=Path)
-    arguments = parser.parse_args()
-    lines = ["# Mobile networks", "", f"{versions('onnxruntime')}, target {TARGET}.", "", *parts()]
-    lines += ["", "## Networks", "", head("network", "variant", "time over float", "dB")]
+@benchmark(DEPTHWISE, OPERATORS, NETWORK_TIMES, needs=("torch",))
+@with_names(NETWORKS)
+def measure(names: Sequence[str]) -> Iterator[Row]:
+    """The parts, then the networks."""
+    yield from depthwise()
+    yield from element_wise()
     with tempfile.TemporaryDirectory() as folder:
-        for name in arguments.networks:
-            lines += network(name, NETWORKS[name], Path(folder))
-    publish(lines, arguments.output)
-
-
-if __name__ == "__main__":
-    main()
+        for name in names or NETWORKS:
+            yield from network(name, NETWORKS[name], Path(folder))

@@ -17,11 +17,7 @@ benchmarks/results/moves.md.
 
 from __future__ import annotations
 
-import argparse
-import logging
-import sys
 import tempfile
-import warnings
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -31,9 +27,10 @@ import numpy as np
 import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # run as a file: find scripts/
-
 import onnxq
+from benchmarks.harness.benchmark import benchmark
+from benchmarks.harness.options import with_names
+from benchmarks.harness.table import RATIO, Row, Table
 from onnxq.errors import UnsupportedError
 from onnxq.observers import NarrowRangeObserver
 from onnxq.operator import DynamicForm
@@ -46,11 +43,10 @@ from onnxq.qconfig import (
 from scripts._architectures import Size
 from scripts._defaults import SUBJECTS
 from scripts._models import evaluation_data, float_models
-from scripts._tables import escaped, head, line, versions
 from scripts._timing import paired_ratio, runs_on, session, taking_turns
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     import onnx
 
@@ -65,6 +61,15 @@ AT_ONCE = 50  # images
 TRAINED = ("resnet20", "mobilenetv2")
 DRAWN = ("transformer", "sentence_encoder", "shufflenet", "mobilenetv3")
 PRODUCTS = ((128, 256, 256), (128, 768, 768))  # rows, K, N
+MODELS = Table(
+    "models",
+    {
+        **{"model": "", "way": "", "dB": ".1f", "time over float's": RATIO, "beside": ""},
+        **{"size over float's": ".3f"},
+    },
+    keys=2,
+)
+PRODUCT_TIMES = Table("products", {"product": "", "16-bit codes over float": RATIO})
 _per_tensor = replace(onnxq_default_qconfig, weight=NarrowRangeObserver.with_args(ch_axis=None))
 _wide = onnxq_default_qconfig.activation_observer.with_args(dtype="uint16")
 WAYS = {
@@ -96,15 +101,15 @@ def _batches(images: Array) -> list[Batch]:
     return [{"image": images[i : i + AT_ONCE]} for i in range(0, len(images), AT_ONCE)]
 
 
-def rows(name: str, folder: Path) -> Iterator[str]:
-    """Lines of one model: a way each."""
+def rows(name: str, folder: Path) -> Iterator[Row]:
+    """Figures of a model: a way each."""
     model, calibration, test, one = given(name, folder)
     files = {"float": model}
     for way, mapping in WAYS.items():
         try:
             made = onnxq.quantize(model, calibration, qconfig=mapping, target=TARGET)
         except UnsupportedError as error:
-            yield line(name, way, "refused", escaped(str(error)), "", "")
+            yield MODELS.row(name, way, "refused", str(error), "", "")
             continue
         files[way] = folder / f"{way}.onnx"
         made.save(files[way])
@@ -118,7 +123,7 @@ def rows(name: str, folder: Path) -> Iterator[str]:
         ratio = paired_ratio(times[way], times["float"])
         other = BESIDE.get(way)
         beside = "" if other is None else f"{paired_ratio(times[way], times[other])} of '{other}'"
-        yield line(name, way, f"{db:.1f}", ratio, beside, f"{size:.3f}")
+        yield MODELS.row(name, way, db, ratio.cell, beside, size)
 
 
 def product(node: onnx.NodeProto, weight: Array, x: Array, gives: int) -> partial[object]:
@@ -136,8 +141,8 @@ def product(node: onnx.NodeProto, weight: Array, x: Array, gives: int) -> partia
     return partial(session(made).run, None, {"x": x})
 
 
-def products() -> Iterator[str]:
-    """Lines of products of 16-bit codes beside float's."""
+def products() -> Iterator[Row]:
+    """Products of 16-bit codes beside float's."""
     random = np.random.default_rng(0)
     names = ["x", "w"], ["y"]
     wide = helper.make_node("MatMulInteger16", *names, domain=MICROSOFT)
@@ -153,30 +158,18 @@ def products() -> Iterator[str]:
             },
             ROUNDS,
         )
-        yield line(f"{count} x {k} x {n}", paired_ratio(times["16 bits"], times["float"]))
+        ratio = paired_ratio(times["16 bits"], times["float"])
+        yield PRODUCT_TIMES.row(f"{count} x {k} x {n}", ratio.cell)
 
 
-def main() -> int:
-    known = (*TRAINED, *DRAWN)
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(known))
-    names = parser.parse_args().names or known
-    logging.disable(logging.WARNING)  # of torch's exporter
-    warnings.simplefilter("ignore")
-    print(f"onnxruntime {onnxruntime.__version__}, {versions('onnx', 'numpy')}\n")
-    print(head("model", "way", "dB", "time over float's", "beside", "size over float's"))
-    for name in names:
+@benchmark(MODELS, PRODUCT_TIMES, needs=("torch",))
+@with_names((*TRAINED, *DRAWN))
+def measure(names: Sequence[str]) -> Iterator[Row]:
+    """The ways of each model, then products of 16-bit codes."""
+    for name in names or (*TRAINED, *DRAWN):
         with tempfile.TemporaryDirectory() as folder:
-            for each in rows(name, Path(folder)):
-                print(each, flush=True)
-    print()
-    print(head("product", "16-bit codes over float"))
+            yield from rows(name, Path(folder))
     try:
-        print("\n".join(products()))
+        yield from products()
     except onnxruntime.capi.onnxruntime_pybind11_state.NotImplemented as error:
-        print(line("all", f"not in this ONNX Runtime: {error}"))
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+        yield PRODUCT_TIMES.row("all", f"not in this ONNX Runtime: {error}")

@@ -11,15 +11,12 @@ Tau is Kendall's, between both, over the tensors of a model. `all` is the SQNR o
 every tensor rounded, `fit` with all but those that are unfit. Weights stay float.
 
 Samples: 16 to calibrate, 16 others to measure. Random weights, or those of models/.
-The table that this printed is in benchmarks/results/noise.md.
 """
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import functools
-import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -31,9 +28,10 @@ import onnx
 import onnx_ir as ir
 from onnx import TensorProto, helper, numpy_helper
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # run as a file: find scripts/
-
 import onnxq
+from benchmarks.harness.benchmark import benchmark
+from benchmarks.harness.options import with_names
+from benchmarks.harness.table import Missed, Row, Table
 from onnxq.errors import OnnxqError
 from onnxq.graph.saving import to_bytes
 from onnxq.ort import runtime
@@ -41,7 +39,6 @@ from onnxq.static.noise.unfit import Budget, tensor_losses, unfit
 from onnxq.static.planning.activation_qparams import tensor_qparams
 from scripts._architectures import ARCHITECTURES, Size, build
 from scripts._models import ROOT, float_models
-from scripts._tables import head, line
 from tests.examples import ALL_INTEGERS
 from tests.static.noise.nets import feed_forwards, sounds, spectral, tokens
 
@@ -70,30 +67,14 @@ class Subject:
     test: Batches
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """Figures of a model.
-
-    Attributes:
-        roundings: tensors that are rounded.
-        median_db: of their predicted SQNR.
-        worst_db: the least of them, and the tensor's measured effect.
-        spread: sum of the predicted noises over that of as many typical ones.
-        tau: Kendall's.
-        unfit: tensors.
-        all_db: SQNR of the outputs with every tensor rounded.
-        fit_db: SQNR with those that are fit.
-    """
-
-    name: str
-    roundings: int
-    median_db: float
-    worst_db: tuple[float, float]
-    spread: float
-    tau: float
-    unfit: int
-    all_db: float
-    fit_db: float
+MODELS = Table(
+    "models",
+    {
+        **{"model": "", "roundings": "", "median dB": ".1f"},
+        **{"worst: predicted, measured dB": "{0[0]:.1f}, {0[1]:.1f}", "spread": ".1f"},
+        **{"tau": ".2f", "unfit": "", "all dB": ".1f", "fit dB": ".1f"},
+    },
+)
 
 
 def gated(prepared: Prepared, qparams: dict[str, QParams]) -> onnx.ModelProto:
@@ -158,7 +139,7 @@ def kendall(a: Reals, b: Reals) -> float:
     return float((one * other).sum() / pairs) if pairs else 1.0
 
 
-def measure(subject: Subject) -> Row:
+def row(subject: Subject) -> Row:
     prepared = onnxq.prepare(subject.model, ALL_INTEGERS, "x86-vnni")
     statistics = onnxq.calibrate(prepared, subject.calibration)
     found = tensor_losses(prepared, statistics)
@@ -189,11 +170,11 @@ def measure(subject: Subject) -> Row:
     worst_db = {t: found[t].worst_db for t in rounded}
     predicted = 10 ** (-np.array(list(worst_db.values())) / 10)
     least = int(np.argmax(predicted))
-    return Row(
+    return MODELS.row(
         subject.name,
         count,
-        float(-10 * np.log10(np.median(predicted))),
-        (float(-10 * np.log10(predicted[least])), _db(effects[least])),
+        -10 * np.log10(np.median(predicted)),
+        [-10 * np.log10(predicted[least]), _db(effects[least])],
         Budget.of([found[t] for t in rounded]).spread,
         kendall(predicted, effects),
         len(left),
@@ -246,7 +227,7 @@ HARD: dict[str, tuple[Callable[[], onnx.ModelProto], Callable[[int], Batches]]] 
 """The tests' models: the same with and without what 8 bits cannot hold."""
 
 
-def subjects(folder: Path, names: list[str]) -> Iterator[Callable[[], Subject]]:
+def subjects(folder: Path, names: Sequence[str]) -> Iterator[Callable[[], Subject]]:
     def wanted(name: str) -> bool:
         return not names or name in names
 
@@ -263,26 +244,13 @@ def subjects(folder: Path, names: list[str]) -> Iterator[Callable[[], Subject]]:
             yield functools.partial(architecture, name, folder)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("names", nargs="*", help="of architectures; none: everything")
-    columns = (
-        "model", "roundings", "median dB", "worst: predicted, measured dB", "spread",
-        "tau", "unfit", "all dB", "fit dB",
-    )  # fmt: skip
-    print(head(*columns), flush=True)
+@benchmark(MODELS, needs=("torch",))
+@with_names((*HARD, "resnet20", "mobilenetv2", "transformer", "trained", *ARCHITECTURES))
+def measure(names: Sequence[str]) -> Iterator[Row | Missed]:
+    """A row per model."""
     with tempfile.TemporaryDirectory() as folder:
-        for made in subjects(Path(folder), parser.parse_args().names):
+        for made in subjects(Path(folder), names):
             try:
-                row = measure(made())
+                yield row(made())
             except OnnxqError as error:
-                print(error, file=sys.stderr)
-                continue
-            worst = ", ".join(f"{db:.1f}" for db in row.worst_db)
-            figures = [f"{row.median_db:.1f}", worst, f"{row.spread:.1f}"]
-            rest = [f"{row.tau:.2f}", row.unfit, f"{row.all_db:.1f}", f"{row.fit_db:.1f}"]
-            print(line(row.name, row.roundings, *figures, *rest), flush=True)
-
-
-if __name__ == "__main__":
-    main()
+                yield Missed(str(error))

@@ -14,28 +14,29 @@ training images and all 10,000 test images are taken. A few images with far outl
 the least error is, so which 256 were drawn moves the best scale by up to 10%, and a ratio by more.
 HistogramObserver therefore keeps near torch's range where the sample does not speak against it
 (onnxq/observers/_search.py); what remains above 1.01 in some draws is the luck of the sample.
-The table that this printed is in benchmarks/results/observers.md.
 """
 
 from __future__ import annotations
 
-import argparse
-import sys
 import tempfile
 import time
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import click
 import numpy as np
 import numpy.typing as npt
 import torch
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from benchmarks.harness.benchmark import benchmark
+from benchmarks.harness.options import with_data, with_names
+from benchmarks.harness.results import ROOT
+from benchmarks.harness.table import Missed, Row, Table
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
 import onnxq
 from models.cifar10 import load_jpeg_split, load_sample
 from onnxq.affine import fake_quantize
@@ -61,6 +62,15 @@ OURS = {
     "Percentile": PercentileObserver.with_args(),
     "Entropy": EntropyObserver.with_args(),
 }
+TENSORS = Table("tensors", {"model": "", "tensor": "", **dict.fromkeys(OURS, ".4f")}, keys=2)
+SUMMARY = Table(
+    "summary",
+    {
+        **{"model": "", "worst": ".4f", "mean": ".4f", "above 1.01": "{0[0]:,} of {0[1]:,}"},
+        **{"ReLUs not below 1": ""},
+    },
+)
+SECONDS = Table("seconds", {"model": "", **dict.fromkeys((*OURS, "torch"), ".2f")})
 BOUND = 1.01
 BATCH = 32
 Images = npt.NDArray[np.float32]
@@ -149,27 +159,21 @@ def squared_errors(
     return sums
 
 
-def report(name: str, sums: dict[str, dict[str, float]]) -> bool:
-    """Prints the table of one model; whether the bounds hold."""
-    columns = [c for c in sums if c != "torch"]
-    print(f"\n{name}: squared error on held-out images, torch's HistogramObserver = 1")
-    print(f"{'tensor':24s}" + "".join(f"{c:>12s}" for c in columns))
-    broken, ratios_of_histogram = 0, []
+def rows(name: str, sums: dict[str, dict[str, float]]) -> Iterator[Row | Missed]:
+    """A row per tensor, the bounds that are broken, and the summary."""
+    histogram: list[float] = []
+    lost = 0
     for tensor, reference in sums["torch"].items():
-        ratios = {c: ratio(sums[c][tensor], reference) for c in columns}
-        ours = ratios["Histogram"]
-        fine = ours < 1 if is_relu(tensor) else ours <= BOUND
-        broken += not fine
-        ratios_of_histogram.append(ours)
-        row = "".join(f"{ratios[c]:12.4f}" for c in columns)
-        print(f"{tensor:24s}{row}{'' if fine else '   <-- out of bounds'}")
-    worst, mean = max(ratios_of_histogram), np.mean(ratios_of_histogram)
-    above = sum(r > BOUND for r in ratios_of_histogram)
-    print(
-        f"Histogram: worst {worst:.4f}, mean {mean:.4f}, above {BOUND}: {above} of "
-        f"{len(ratios_of_histogram)}, out of bounds: {broken}"
-    )
-    return not broken
+        ratios = [ratio(sums[column][tensor], reference) for column in OURS]
+        histogram.append(ratio(sums["Histogram"][tensor], reference))
+        yield TENSORS.row(name, tensor, *ratios)
+        if is_relu(tensor) and histogram[-1] >= 1:
+            lost += 1
+            yield Missed(f"{name}, {tensor}: {histogram[-1]:.4f}; below 1 is asked for")
+        elif histogram[-1] > BOUND:
+            yield Missed(f"{name}, {tensor}: {histogram[-1]:.4f}; at most {BOUND} is asked for")
+    above = [sum(each > BOUND for each in histogram), len(histogram)]
+    yield SUMMARY.row(name, max(histogram), np.mean(histogram), above, lost)
 
 
 def ratio(error: float, reference: float) -> float:
@@ -182,32 +186,15 @@ def is_relu(tensor: str) -> bool:
     return tensor.endswith(" (relu)")
 
 
-def main() -> int:
-    """Prints a table per model; 1 if a bound is broken."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", type=Path, help="npz of the full data set")
-    parser.add_argument("--images", type=int, default=16384, help="training images, with --data")
-    parser.add_argument(
-        "--model", choices=MODELS, action="append", help="default: all with weights"
-    )
-    parser.add_argument("--weights", type=Path, default=Path(__file__).parent.parent / "models")
-    arguments = parser.parse_args()
-    # torch.ao.quantization says that it is deprecated, for each observer made
-    warnings.filterwarnings("ignore", category=DeprecationWarning)
-    torch.set_num_threads(1)
-    calibration, test = load_images(arguments.data, arguments.images)
-    good = True
-    for name in arguments.model or MODELS:
-        weights = arguments.weights / f"{name}.safetensors"
-        if not weights.exists():
-            print(f"{name}: {weights} does not exist; run scripts/train.py {name}")
-            continue
-        run = activations(name, weights, calibration[:2])
+@benchmark(TENSORS, SUMMARY, SECONDS, needs=("torch",))
+@click.option("--images", default=16384, help="training images, with --data")
+@with_data
+@with_names(MODELS)
+def measure(images: int, data: Path | None, names: Sequence[str]) -> Iterator[Row | Missed]:
+    """Errors of each tensor, a summary, and the time of observing, by model."""
+    calibration, test = load_images(data, images)
+    for name in names or MODELS:
+        run = activations(name, ROOT / "models" / f"{name}.safetensors", calibration[:2])
         qparams, seconds = calibrate(run, calibration, OURS)
-        good &= report(name, squared_errors(run, test, qparams))
-        print("observe:", ", ".join(f"{k} {v:.2f} s" for k, v in seconds.items()))
-    return 0 if good else 1
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+        yield from rows(name, squared_errors(run, test, qparams))
+        yield SECONDS.row(name, *seconds.values())

@@ -1,28 +1,35 @@
 """Products of a decoder by the rows that they see at once: float, int8, and weights in blocks.
 
-    python -m benchmarks prefill [--width 2048] [--rounds 30] [--write FILE]
+    python -m benchmarks prefill
 
 One product of width x width, on one thread; the forms take turns in every round. Decoding has one
 row; a prompt is a prefill of as many rows as it has tokens.
-The lines that this printed are in benchmarks/results/prefill.md.
 """
 
 from __future__ import annotations
 
-import argparse
-import functools
-import warnings
-from pathlib import Path
+from typing import TYPE_CHECKING
 
+import click
 import numpy as np
 import onnx.helper
 import onnx.numpy_helper
 
 import onnxq
+from benchmarks.harness.benchmark import benchmark
+from benchmarks.harness.options import with_rounds
+from benchmarks.harness.table import RATIO, Row, Table
 from onnxq.checking.check import Check
-from scripts._tables import head, line, publish, versions
-from scripts._timing import paired_ratio, session, taking_turns
+from scripts._timing import paired_ratio, runs_on, session, taking_turns
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+FLOAT = "float"
+LEVELS = ((4, 4), (4, 0), (8, 4), (2, 4))
+"""Bits, and the accuracy level of ONNX Runtime's products in blocks."""
+FORMS = ("int8", *(f"{bits} bits, level {level}" for bits, level in LEVELS))
+PRODUCTS = Table("products", {"rows": "", **dict.fromkeys(FORMS, RATIO), "fastest": ""})
 ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 
@@ -41,40 +48,23 @@ def product(width: int) -> onnx.ModelProto:
     return onnx.helper.make_model(graph, opset_imports=opsets, ir_version=10)
 
 
-def main() -> None:
-    """Prints the table."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--width", type=int, default=2048)
-    parser.add_argument("--rounds", type=int, default=30)
-    parser.add_argument("--write", type=Path)
-    arguments = parser.parse_args()
-    warnings.simplefilter("ignore", UserWarning)  # of verdicts: the inputs are noise
-    source = product(arguments.width)
-    blocks = {
+@benchmark(PRODUCTS)
+@click.option("--width", default=2048)
+@with_rounds(30)
+def measure(width: int, rounds: int) -> Iterator[Row]:
+    """Times over float of the product with each number of rows."""
+    source = product(width)
+    models = {
         f"{bits} bits, level {level}": onnxq.quantize_weights(
             source, bits=bits, method="rtn", accuracy_level=level, check=Check.NONE
         )
-        for bits, level in ((4, 4), (4, 0), (8, 4), (2, 4))
+        for bits, level in LEVELS
     }
-    int8 = onnxq.quantize_dynamic(source, check=Check.NONE)
-    forms = {"int8": session(int8), **{name: session(made) for name, made in blocks.items()}}
-    floats = session(source)
-    lines = [
-        f"{versions('onnxruntime', 'numpy')}; one thread; {arguments.width} x "
-        f"{arguments.width}; time over float, median and interval of 95%",
-        "",
-        head("rows", *forms, "fastest"),
-    ]
-    for rows in ROWS:
-        x = {"x": np.random.default_rng(rows).standard_normal((rows, arguments.width), np.float32)}
-        every = {"float": floats, **forms}
-        runs = {name: functools.partial(each.run, None, x) for name, each in every.items()}
-        times = taking_turns(runs, arguments.rounds)
-        ratios = {name: paired_ratio(times[name], times["float"]) for name in forms}
+    models = {"int8": onnxq.quantize_dynamic(source, check=Check.NONE), **models}
+    sessions = {name: session(made) for name, made in {FLOAT: source, **models}.items()}
+    for count in ROWS:
+        x = np.random.default_rng(count).standard_normal((count, width), np.float32)
+        times = taking_turns(runs_on(sessions, {"x": x}), rounds)
+        ratios = {name: paired_ratio(times[name], times[FLOAT]) for name in models}
         fastest = min(ratios, key=lambda name: ratios[name].median)
-        lines.append(line(rows, *(str(ratio) for ratio in ratios.values()), fastest))
-    publish(lines, arguments.write)
-
-
-if __name__ == "__main__":
-    main()
+        yield PRODUCTS.row(count, *(ratio.cell for ratio in ratios.values()), fastest)

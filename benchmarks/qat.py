@@ -4,7 +4,7 @@
 
 Without --data, on the 1,000 embedded images. The weights are models/mobilenetv2_qat8.safetensors
 and _qat4, of scripts/train_qat.py; beside them stands onnxq's post-training quantization with the
-same codes. The tables that this printed are in benchmarks/results/qat.md. Exit code 1: layer by
+same codes. Exit code 1: layer by
 layer fewer than 99.8% of the elements of a tensor are equal, or one is more than 1 step off; an
 integer differs from the reference kernels; fewer than 99.8% of the images have the same largest
 logit.
@@ -12,15 +12,14 @@ logit.
 
 from __future__ import annotations
 
-import argparse
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import onnxq
+from benchmarks.harness.benchmark import benchmark
+from benchmarks.harness.options import with_data
+from benchmarks.harness.table import Missed, Row, Table
 from onnxq.observers import LeastErrorObserver, NarrowRangeObserver, PerChannelMinMaxObserver
 from onnxq.ort import runtime
 from onnxq.pytorch import export, load_module
@@ -28,16 +27,43 @@ from onnxq.pytorch.deployed import Deployed, Feeding, compare
 from onnxq.qconfig import QConfig, QConfigMapping, default_qconfig_mapping, get_default_qconfig
 from onnxq.qparams import per_channel_symmetric
 from scripts._models import ROOT, evaluation_data
-from scripts._tables import head, line
 from scripts.train_qat import BITS, FLOAT, TARGET, deployed
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
     import numpy as np
     import numpy.typing as npt
     import onnx_ir as ir
     from torch import Tensor
 
 BATCH = 100
+TOP1 = Table("top1", {"MobileNetV2, weights of": "", "top-1 on 10,000 images": ".2%"})
+AGREEMENT = Table(
+    "agreement",
+    {
+        **{"weights of": "", "module against ONNX Runtime": "", "tensors": "", "elements": ","},
+        **{"equal": ".4%", "equal in the worst tensor": "", "largest difference in steps": ""},
+        **{"same largest logit": "{0[0]:.2%} of {0[1]:,}"},
+    },
+    keys=2,
+)
+EXACT = Table(
+    "exact",
+    {
+        **{"weights of": "", "integer nodes": "", "elements": ",", "differ": ""},
+        **{"not checked": "", "outputs that differ": ""},
+    },
+)
+TENSORS = Table(
+    "tensors",
+    {
+        **{"weights of": "", "tensor": "", "elements": ",", "equal": ".2%"},
+        **{"largest difference in steps": ""},
+    },
+    keys=2,
+)
 EQUAL = 0.998  # share of elements, and of images
 CHECKED = 200  # images for the reference kernels
 FOUR_BITS = {
@@ -47,17 +73,6 @@ FOUR_BITS = {
         dtype="qint8", qscheme=per_channel_symmetric, quant_min=-7, quant_max=7
     ),
 }
-
-
-def show(*cells: object) -> None:
-    """Prints a row of a table."""
-    print(line(*cells), flush=True)
-
-
-def begin(*names: str) -> None:
-    """Prints the head of a table."""
-    print()
-    print(head(*names))
 
 
 def top1(model: ir.Model, images: Tensor, labels: npt.NDArray[np.uint8]) -> float:
@@ -84,74 +99,63 @@ def post_training(calibration: Tensor) -> dict[str, ir.Model]:
     return models
 
 
-def agreement(name: str, found: Deployed) -> bool:
-    """Prints a row; whether the bounds hold."""
+def agreement(name: str, found: Deployed) -> Iterator[Row | Missed]:
+    """The row of a module beside its file, and the bounds that it misses."""
     worst = min(found.tensors.values(), key=lambda one: one.share)
     elements = sum(one.elements for one in found.tensors.values())
     differing = sum(one.differing for one in found.tensors.values())
     largest = max(one.largest for one in found.tensors.values())
-    show(
+    yield AGREEMENT.row(
         name,
         found.feeding.value,
         len(found.tensors),
-        f"{elements:,}",
-        f"{100 * (1 - differing / elements):.4f}%",
+        elements,
+        1 - differing / elements,
         f"{100 * worst.share:.4f}% ({worst.tensor})",
         largest,
-        f"{100 * found.agreement:.2f}% of {found.rows:,}",
+        [found.agreement, found.rows],
     )
     close = worst.share >= EQUAL and largest <= 1
-    return found.agreement >= EQUAL and (close or found.feeding is Feeding.FREE_RUNNING)
+    if not (close or found.feeding is Feeding.FREE_RUNNING):
+        yield Missed(f"{name}: elements of {worst.tensor} are not equal")
+    if found.agreement < EQUAL:
+        yield Missed(f"{name}: images have other largest logits")
 
 
-def exact(name: str, model: ir.Model, images: Tensor) -> bool:
-    """Prints how many integers of the model differ from the reference kernels; whether none."""
+def exact(name: str, model: ir.Model, images: Tensor) -> Iterator[Row | Missed]:
+    """Integers of the model that differ from the reference kernels."""
     found = onnxq.cross_check(
         model, onnxq.Samples({"image": images[:CHECKED].numpy()}, batch_size=BATCH)
     )
     elements = sum(node.elements for node in found.nodes)
     differing = sum(node.differing for node in found.nodes)
     outputs = sum(one.differing for one in found.outputs)
-    show(name, len(found.nodes), f"{elements:,}", differing, len(found.unchecked), outputs)
-    return found.exact
+    yield EXACT.row(name, len(found.nodes), elements, differing, len(found.unchecked), outputs)
+    if not found.exact:
+        yield Missed(f"{name}: an integer differs from the reference kernels")
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--data", type=Path, help="npz of JPEG files")
-    args = parser.parse_args()
-    torch.set_num_threads(1)
-    calibration, test, labels = evaluation_data(args.data)
+@benchmark(TOP1, AGREEMENT, EXACT, TENSORS, needs=("torch",))
+@with_data
+def measure(data: Path | None) -> Iterator[Row | Missed]:
+    """The rows of all tables."""
+    calibration, test, labels = evaluation_data(data)
     images = torch.from_numpy(test)
     modules = {b: deployed(b, ROOT / "models" / f"mobilenetv2_qat{b}.safetensors") for b in BITS}
     exported = {bits: export(module, images[:4]) for bits, module in modules.items()}
     models = post_training(torch.from_numpy(calibration))
     models |= {f"{bits} bits, trained": model for bits, model in exported.items()}
-    begin("MobileNetV2, weights of", f"top-1 on {len(images):,} images")
     for name, model in models.items():
-        show(name, f"{100 * top1(model, images, labels):.2f}%")
-    fine = True
-    begin(
-        "weights of", "module against ONNX Runtime", "tensors", "elements", "equal",
-        "equal in the worst tensor", "largest difference in steps", "same largest logit",
-    )  # fmt: skip
-    runs: list[tuple[int, Deployed]] = []
+        yield TOP1.row(name, top1(model, images, labels))
+    free: dict[str, Deployed] = {}
     for bits, module in modules.items():
         for feeding in Feeding:
             found = compare(module, exported[bits], torch.split(images, BATCH), feeding)
-            fine &= agreement(f"{bits} bits", found)
-            runs.append((bits, found))
-    begin("weights of", "integer nodes", "elements", "differ", "not checked", "outputs that differ")
+            yield from agreement(f"{bits} bits", found)
+            if feeding is Feeding.FREE_RUNNING:
+                free[f"{bits} bits"] = found
     for bits, model in exported.items():
-        fine &= exact(f"{bits} bits", model, images)
-    for bits, found in runs:
-        if found.feeding is Feeding.FREE_RUNNING:
-            begin(f"free running, {bits} bits", "elements", "equal", "largest difference in steps")
-            for one in found.tensors.values():
-                show(one.tensor, f"{one.elements:,}", f"{100 * one.share:.2f}%", one.largest)
-    if not fine:
-        sys.exit("a bound is broken; see the head of this file")
-
-
-if __name__ == "__main__":
-    main()
+        yield from exact(f"{bits} bits", model, images)
+    for name, found in free.items():
+        for one in found.tensors.values():
+            yield TENSORS.row(name, one.tensor, one.elements, one.share, one.largest)

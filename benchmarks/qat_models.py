@@ -15,33 +15,35 @@ Reasons of the nodes that stay float follow under the table, counted.
 
 from __future__ import annotations
 
-import argparse
-import logging
-import sys
-import warnings
 from collections import Counter
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # run as a file: find scripts/
-
-
 import onnxq
+from benchmarks.harness.benchmark import benchmark
+from benchmarks.harness.options import with_names
+from benchmarks.harness.table import Missed, Row, Table
 from benchmarks.parts.qat_models import MODELS, build
 from onnxq.errors import OnnxqError
 from onnxq.pytorch import convert, disable_observer, export, prepare_qat
 from onnxq.pytorch.train.annotations import ANNOTATIONS
-from scripts._tables import escaped, head, line, versions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from onnxq.checking.cross_findings import CrossFindings
     from onnxq.pytorch.train.annotations import Annotations
 
+RUNS = Table(
+    "models",
+    {
+        **{"model": "", "tensors": "", "weights": "", "not placed": "", "converted": ".1e"},
+        **{"differing": "", "integer": "", "float": "", "end to end": ""},
+    },
+)
+REASONS = Table("reasons", {"model": "", "count": "", "why": ""}, keys=3)
 STEPS, RATE = 2, 1e-3
 
 
@@ -91,56 +93,30 @@ def _results(outputs: object) -> list[torch.Tensor]:
     return [x for x in leaves if isinstance(x, torch.Tensor) and x.is_floating_point()]
 
 
-def _row(name: str, one: Run) -> str:
-    found = one.annotations
-    left = {node for each in found.unannotated for node in each.nodes}
-    return line(
-        name,
-        sum(len(group.nodes) + len(group.numbers) for group in found.groups),
-        len(found.weights),
-        len(left),
-        f"{one.converted:.1e}",
-        one.findings.differing,
-        len(one.findings.nodes),
-        len(one.findings.floats),
-        escaped(one.findings.end_to_end) or "yes",
-    )
-
-
-def page(names: list[str]) -> Iterator[str]:
-    """Lines of the table and of the reasons."""
-    yield (
-        f"# Models trained without stubs\n\n`python -m benchmarks qat_models`; "
-        f"{versions('torch', 'transformers', 'timm', 'onnxruntime')}.\n"
-    )
-    yield head(
-        "model", "tensors", "weights", "not placed", "converted", "differing", "integer", "float",
-        "end to end",
-    )  # fmt: skip
+@benchmark(RUNS, REASONS, needs=("torch", "transformers", "timm"))
+@with_names(MODELS)
+def measure(names: Sequence[str]) -> Iterator[Row | Missed]:
+    """Findings on each model; then the reasons of the nodes that stay float, counted."""
     reasons: dict[str, Counter[str]] = {}
-    for name in names:
+    for name in names or MODELS:
         try:
             one = run(name)
         except OnnxqError as error:
-            yield line(name, *["-"] * 7, escaped(str(error))[:200])
+            yield Missed(f"{name}: {error}")
             continue
-        yield _row(name, one)
-        reasons[name] = Counter(one.annotations.floats.values())
-    yield "\n## What stays float, and why\n"
+        found = one.annotations
+        yield RUNS.row(
+            name,
+            sum(len(group.nodes) + len(group.numbers) for group in found.groups),
+            len(found.weights),
+            len({node for each in found.unannotated for node in each.nodes}),
+            one.converted,
+            one.findings.differing,
+            len(one.findings.nodes),
+            len(one.findings.floats),
+            one.findings.end_to_end or "yes",
+        )
+        reasons[name] = Counter(found.floats.values())
     for name, counted in reasons.items():
-        yield f"- **{name}**"
-        yield from (f"  - {count}: {escaped(why)}" for why, count in counted.most_common())
-
-
-def main() -> None:
-    """Prints the page."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
-    parser.add_argument("names", nargs="*", choices=[*MODELS, []], metavar="MODEL")
-    logging.disable(logging.ERROR)  # torch's exporter warns of torchvision
-    warnings.simplefilter("ignore")
-    for text in page(parser.parse_args().names or list(MODELS)):
-        print(text, flush=True)
-
-
-if __name__ == "__main__":
-    main()
+        for why, count in counted.most_common():
+            yield REASONS.row(name, count, why)

@@ -8,22 +8,18 @@ Calibration, and the samples of `observed`: the 256 embedded training images. "l
 geometric mean factor over these layers' channels. SQNR: of the logits against the float model's.
 "can differ": what the weights alone say of x86-avx2; "differ": images whose logits a prediction
 for x86-avx2 changes, of the first 200 test images.
-The tables that this printed are in benchmarks/results/range.md.
 """
 
 from __future__ import annotations
 
-import sys
-from dataclasses import dataclass
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # run as a file: find scripts/
-
-from typing import TYPE_CHECKING
-
+from benchmarks.harness.benchmark import benchmark
+from benchmarks.harness.options import with_data, with_names
+from benchmarks.harness.table import Row, Table
 from benchmarks.ptq import logits
 from onnxq import reference, targets
 from onnxq.checking.predict import predict
@@ -36,28 +32,29 @@ from onnxq.static.prepare import prepare
 from onnxq.static.rewrite import rewrite
 from onnxq.targets.accumulation import Arithmetic
 from onnxq.targets.range_reduction import RangeReduction
-from scripts._models import FloatModel, chosen_models
-from scripts._tables import head, line, sqnr_db
+from scripts._models import MODELS, FloatModel, chosen_models
+from scripts._tables import sqnr_db
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
     from onnxq.core.arrays import Singles
 
 BATCH = 64
 COMPARED = 200
+SHARE = "{0[0]:,} of {0[1]:,}"
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One way to give up range, measured."""
-
-    name: str
-    layers: str
-    channels: str
-    factor: float
-    top1: float
-    sqnr_db: float
-    can_differ: str
-    differ: int
+REDUCTIONS = Table(
+    "reductions",
+    {
+        **{"model": "", "range reduction": "", "layers": SHARE, "channels": SHARE},
+        **{"scale": "x {:.2f}", "top-1 %": ".2f", "logits SQNR dB": ".2f"},
+        **{"AVX2 can differ in": "", f"differ, of {COMPARED} images": ""},
+    },
+    keys=2,
+)
 
 
 def planned(
@@ -89,57 +86,38 @@ def differing(path: Path, images: Singles) -> int:
     return count
 
 
-def measure(
+def reductions(
     model: FloatModel, calibration: Singles, images: Singles, labels: npt.NDArray[np.uint8]
-) -> list[Row]:
+) -> Iterator[Row]:
     """The full range first, then every reduction."""
     reference_logits = logits(model.path, images)
     statistics = calibrate(prepare(model.path, None, "portable"), {"image": calibration})
     everywhere, _ = planned(model, RangeReduction.EVERYWHERE, statistics, calibration)
     in_pairs = len(everywhere.reductions)
     channels = sum(r.of for r in everywhere.reductions.values())
-    rows = []
     for kind in (None, *RangeReduction):
         made, path = planned(model, kind, statistics, calibration)
         got = logits(path, images)
         reduced = made.reductions.values()
-        raised = sum(r.channels for r in reduced)
         factors = sum(r.of * np.log(r.mean) for r in reduced) / channels
         machine = predict(path, None, "x86-avx2").on("x86-avx2")
-        rows.append(
-            Row(
-                str(kind or "none (x86-vnni)"),
-                f"{len(reduced)} of {in_pairs}",
-                f"{raised} of {channels}",
-                float(np.exp(factors)),
-                100 * float((got.argmax(1) == labels).mean()),
-                sqnr_db(reference_logits, got),
-                f"{len(machine.risky_layers)} layers",
-                differing(path, images[:COMPARED]),
-            )
-        )
-    return rows
-
-
-def table(model: FloatModel, images: int, rows: list[Row]) -> str:
-    """Markdown."""
-    names = (
-        "range reduction", "layers", "channels", "scale", "top-1 %", "logits SQNR dB",
-        "AVX2 can differ in", f"differ, of {COMPARED} images",
-    )  # fmt: skip
-    lines = [f"## {model.name} ({images:,} test images)", "", head(*names)]
-    for r in rows:
-        figures = [f"x {r.factor:.2f}", f"{r.top1:.2f}", f"{r.sqnr_db:.2f}"]
-        lines.append(line(r.name, r.layers, r.channels, *figures, r.can_differ, r.differ))
-    return "\n".join(lines)
-
-
-def main() -> None:
-    for model, calibration, images, labels in chosen_models(__doc__):
-        print(
-            table(model, len(images), measure(model, calibration, images, labels)), "\n", flush=True
+        yield REDUCTIONS.row(
+            model.name,
+            str(kind or "none (x86-vnni)"),
+            [len(reduced), in_pairs],
+            [sum(r.channels for r in reduced), channels],
+            np.exp(factors),
+            100 * (got.argmax(1) == labels).mean(),
+            sqnr_db(reference_logits, got),
+            f"{len(machine.risky_layers)} layers",
+            differing(path, images[:COMPARED]),
         )
 
 
-if __name__ == "__main__":
-    main()
+@benchmark(REDUCTIONS, needs=("torch",))
+@with_data
+@with_names(MODELS)
+def measure(data: Path | None, names: Sequence[str]) -> Iterator[Row]:
+    """Rows of each model."""
+    for each in chosen_models(data, names):
+        yield from reductions(*each)

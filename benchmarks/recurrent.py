@@ -1,35 +1,29 @@
 """Speed of dynamic quantization: LSTM, GRU and RNN over 32 steps.
 
-    python -m benchmarks recurrent sizes [--gains]
-    python -m benchmarks recurrent forms
+    python -m benchmarks recurrent [--gains]
 
 One thread, CPU time of that thread; all variants take turns in every round, and a ratio is the
 median over the rounds of what was measured in the same round. Above 1, the variant is faster.
 
-`sizes`: each operator in float and in each form, input size = hidden size, batch 1 and 8; and what
-objective 'speed' and 'size' choose. `float again` is a second session of the float model: how far
-from 1 a ratio is by chance. With --gains, writes onnxq/targets/recurrent_gains.csv, which planning
-uses.
-`forms`: other ways to write a GRU in integers that were tried: the body in a Loop, all steps
-written out, the fused operators of com.microsoft written by hand, float products in the Scan, and
-stored weights by DequantizeLinear.
-What both printed is in benchmarks/results/recurrent.md.
+Each operator is measured in float and in each form, input size = hidden size, batch 1 and 8; and
+what objective 'speed' and 'size' choose. `float again` is a second session of the float model: how
+far from 1 a ratio is by chance. With --gains, writes onnxq/targets/recurrent_gains.csv, which
+planning uses.
 """
 
 from __future__ import annotations
 
-import argparse
-import sys
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+import click
 import numpy as np
 import onnx_ir as ir
 from onnx import helper
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import onnxq
+from benchmarks.harness.benchmark import benchmark
+from benchmarks.harness.table import Row, Table
 from benchmarks.parts.gains import write_gains
 from onnxq.errors import OnnxqError
 from onnxq.observers import NarrowRangeObserver
@@ -37,13 +31,14 @@ from onnxq.operator import DynamicForm
 from onnxq.qconfig import QConfigDynamic, QConfigMapping
 from onnxq.targets.gains import GATES
 from scripts._graphs import model_of
-from scripts._gru_variants import VARIANTS
-from scripts._tables import head, line
 from scripts._timing import runs_on, session, taking_turns
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
     import onnx
 
+    from benchmarks.parts.gains import Key
     from scripts._timing import Sessions
 
 STEPS = 32
@@ -52,6 +47,15 @@ HIDDEN = (32, 64, 128, 192, 256, 384, 512, 1024)
 ROUNDS = 15
 TIME_S = 0.02  # of one variant in one round, at least
 INT8 = NarrowRangeObserver.with_args()
+VARIANTS = ("float again", "integer", "stored")
+SIZES = Table(
+    "sizes",
+    {
+        **{"operator": "", "hidden": "", "batch": "", "float, ms": ".3f"},
+        **{**dict.fromkeys(VARIANTS, ".2f"), "bytes": ".2f", "speed, size": ""},
+    },
+    keys=3,
+)
 FORMS = {"integer": DynamicForm.INTEGER, "stored": DynamicForm.STORED}
 
 
@@ -133,61 +137,31 @@ def _form_of(net: Net, objective: str) -> str:
     return "stored" if "Cast" in kinds else "float"
 
 
-def print_sizes() -> None:
-    """The table of all nets."""
-    names = ("float again", *FORMS)
-    print(head("operator", "hidden", "batch", "float, ms", *names, "bytes", "speed, size"))
-    for net in nets():
-        ms, found = measured(net)
-        full = len(net.model().SerializeToString())
-        small = len(ir.to_proto(quantized(net, DynamicForm.INTEGER)).SerializeToString())
-        cells = [f"{ms:.3f}", *(f"{found[name]:.2f}" for name in names), f"{small / full:.2f}"]
-        print(line(net.name, net.hidden, net.batch, *cells, chosen(net)), flush=True)
-
-
-def print_gains() -> None:
-    """Writes the table that planning reads; of a GRU, the slower of its two kinds.
+def smallest(found: Mapping[Net, float]) -> dict[Key, list[float]]:
+    """Gains as planning reads them; of a GRU, of the slower of its two kinds.
 
     `stored` runs the float kernel on the same floats, so that its ratios differ from 1 by chance
     alone: it has no rows, and counts as fast as float.
     """
-    found: dict[tuple[str, str, int, int, int], dict[int, float]] = {}
-    for net in nets():
-        ratio = measured(net)[1]["integer"]
+    gains: dict[Key, dict[int, float]] = {}
+    for net, ratio in found.items():
         key = (net.op_type, "integer", 8, net.hidden, GATES[net.op_type] * net.hidden)
-        by_batch = found.setdefault(key, {})
+        by_batch = gains.setdefault(key, {})
         by_batch[net.batch] = min(ratio, by_batch.get(net.batch, ratio))
-    gains = {key: [by_batch[batch] for batch in BATCHES] for key, by_batch in found.items()}
-    write_gains("recurrent_gains.csv", BATCHES, gains)
+    return {key: [by_batch[batch] for batch in BATCHES] for key, by_batch in gains.items()}
 
 
-def print_forms() -> None:
-    """Ways to write a GRU."""
-    print(head("hidden", "batch", "float, ms", "onnxq", *VARIANTS))
-    for hidden in (256, 1024):
-        for batch in BATCHES:
-            net = Net("GRU", hidden, batch)
-            sessions = {"float": session(net.model())}
-            sessions["onnxq"] = session(quantized(net, DynamicForm.INTEGER))
-            sessions |= {n: session(write(net.model(), STEPS)) for n, write in VARIANTS.items()}
-            ms, found = ratios_of(sessions, net)
-            cells = [f"{ms:.3f}", *(f"{ratio:.2f}" for ratio in found.values())]
-            print(line(hidden, batch, *cells), flush=True)
-
-
-def main() -> None:
-    """Reads the command line."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("what", choices=("sizes", "forms"))
-    parser.add_argument("--gains", action="store_true", help="write the table that planning reads")
-    arguments = parser.parse_args()
-    if arguments.what == "forms":
-        print_forms()
-    elif arguments.gains:
-        print_gains()
-    else:
-        print_sizes()
-
-
-if __name__ == "__main__":
-    main()
+@benchmark(SIZES)
+@click.option("--gains", is_flag=True, help="write the table that planning reads, too")
+def measure(gains: bool) -> Iterator[Row]:
+    """Ratios of every net."""
+    found: dict[Net, float] = {}
+    for net in nets():
+        ms, ratios = measured(net)
+        found[net] = ratios["integer"]
+        full = len(net.model().SerializeToString())
+        small = len(ir.to_proto(quantized(net, DynamicForm.INTEGER)).SerializeToString())
+        cells = (ratios[name] for name in VARIANTS)
+        yield SIZES.row(net.name, net.hidden, net.batch, ms, *cells, small / full, chosen(net))
+    if gains:
+        write_gains("recurrent_gains.csv", BATCHES, smallest(found))

@@ -20,28 +20,26 @@ is compared with ONNX Runtime's.
 Exit code 1: an element differs, or the resnet stack is not at least 20 times faster than
 ReferenceEvaluator and within 12 times ONNX Runtime's time. NumPy's BLAS is held to one thread,
 which on a busy machine is the fastest too: for runs of your own, set OPENBLAS_NUM_THREADS=1.
-The table that this printed is in benchmarks/results/reference.md.
 """
 
 from __future__ import annotations
 
-import argparse
-import sys
 import time
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+import click
 import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 from threadpoolctl import threadpool_limits
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from benchmarks.harness.benchmark import benchmark
+from benchmarks.harness.options import with_names, with_rounds
+from benchmarks.harness.table import Missed, Row, Table
 from onnxq import catalog
 from onnxq.operator import IntegerCall
-from scripts._tables import head, line
 from scripts._timing import session
 
 if TYPE_CHECKING:
@@ -210,30 +208,18 @@ class Times:
     peer: float = 0.0
     different: int = 0
 
-    def line(self) -> str:
-        """Markdown."""
-        peer = (f"{self.peer:.3g}", f"{self.peer / self.ours:.1f}") if self.peer else ("-", "-")
-        cells = (
-            self.name,
-            str(self.nodes),
-            f"{self.operations / 1e9:.2f}",
-            f"{self.ours:.4f}",
-            f"{self.operations / self.ours / 1e9:.0f}",
-            f"{self.ort:.4f}",
-            f"{self.ours / self.ort:.1f}",
-            *peer,
-            str(self.different),
-        )
-        return line(*cells)
+
+STACK_TIMES = Table(
+    "stacks",
+    {
+        **{"stack": "", "nodes": "", "GOP": ".2f", "onnxq s": ".4f", "GOP/s": ".0f"},
+        **{"ORT s": ".4f", "onnxq / ORT": ".1f", "ReferenceEvaluator s": ".2f"},
+        **{"ReferenceEvaluator / onnxq": ".1f", "elements that differ from ORT": ""},
+    },
+)
 
 
-HEAD = head(
-    "stack", "nodes", "GOP", "onnxq s", "GOP/s", "ORT s", "onnxq / ORT", "ReferenceEvaluator s",
-    "ReferenceEvaluator / onnxq", "elements that differ from ORT",
-)  # fmt: skip
-
-
-def measure(name: str, layers: list[Layer], rounds: int) -> Times:
+def timed(name: str, layers: list[Layer], rounds: int) -> Times:
     """All three on every node."""
     total = Times(name, len(layers), sum(layer.operations for layer in layers))
     calls = [(kernel_of(layer), session_of(layer)) for layer in layers]
@@ -253,7 +239,7 @@ def kernel_of(layer: Layer) -> Callable[[], Array]:
     """Our kernel on the layer."""
     operator = catalog.find_integer(layer.op_type, layer.domain)
     if operator is None:
-        sys.exit(f"{layer.op_type}: onnxq has no kernel for it")
+        raise click.ClickException(f"{layer.op_type}: onnxq has no kernel for it")
     call = IntegerCall(layer.op_type, layer.inputs, attributes=layer.attributes)
     return lambda: operator.kernel(call)[0]
 
@@ -270,26 +256,30 @@ def evaluator_of(layer: Layer) -> Callable[[], list[Array]]:
     return lambda: [np.asarray(y) for y in evaluator.run(None, {"in0": layer.inputs[0]})]
 
 
-def main() -> int:
-    """Prints the table; 1 where a bound is broken."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("stacks", nargs="*", metavar="STACK", help=f"of {', '.join(STACKS)}")
-    parser.add_argument("--nodes", type=int, help="only that many of each stack")
-    parser.add_argument("--rounds", type=int, default=15)
-    arguments = parser.parse_args()
-    print(HEAD)
-    good = True
-    for name in arguments.stacks or STACKS:
-        layers = list(STACKS[name](np.random.default_rng(0)))[: arguments.nodes]
+@benchmark(STACK_TIMES)
+@click.option("--nodes", type=int, help="only that many of each stack")
+@with_rounds(15)
+@with_names(STACKS)
+def measure(nodes: int | None, rounds: int, names: Sequence[str]) -> Iterator[Row | Missed]:
+    """Times of each stack, and the bounds that they break."""
+    for name in names or STACKS:
         with threadpool_limits(1):
-            times = measure(name, layers, arguments.rounds)
-        print(times.line(), flush=True)
-        good &= times.different == 0
-        if name == "resnet":
-            fast = times.ours <= ORT_RATIO * times.ort and times.peer >= PEER_RATIO * times.ours
-            good &= fast
-    return 0 if good else 1
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+            found = timed(name, list(STACKS[name](np.random.default_rng(0)))[:nodes], rounds)
+        yield STACK_TIMES.row(
+            name,
+            found.nodes,
+            found.operations / 1e9,
+            found.ours,
+            found.operations / found.ours / 1e9,
+            found.ort,
+            found.ours / found.ort,
+            found.peer or None,
+            found.peer / found.ours or None,
+            found.different,
+        )
+        if found.different:
+            yield Missed(f"{name}: {found.different} elements differ")
+        if name == "resnet" and found.ours > ORT_RATIO * found.ort:
+            yield Missed(f"{name}: more than {ORT_RATIO} times ONNX Runtime's time")
+        if name == "resnet" and found.peer < PEER_RATIO * found.ours:
+            yield Missed(f"{name}: not {PEER_RATIO} times faster than ReferenceEvaluator")

@@ -6,35 +6,42 @@ The chain is MatMul(32x32) + Relu, again and again. onnxq: load, canonicalize, p
 rewrite, save, with Statistics given. quantize_static: the whole call, less the CPU time spent in
 its calibrator (building, running and reading it), measured by wrapping it. CPU time of this
 process; the least of several rounds.
-The table that this printed is in benchmarks/results/rewrite.md.
 """
 
 from __future__ import annotations
 
-import argparse
 import gc
 import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import click
 import numpy as np
 import onnx
 from onnx import helper
 from onnxruntime.quantization import QuantFormat, quantize_static
 
 import onnxq
+from benchmarks.harness.benchmark import benchmark
+from benchmarks.harness.table import Row, Table
 from onnxq.graph.io import save
 from onnxq.observers import MinMaxObserver, NarrowRangeObserver
 from onnxq.qconfig import QConfig, default_qconfig_mapping
 from scripts._graphs import model_of
 from scripts._peer import Batch, Reader
 from scripts._peer import quantize as ort_quantize
-from scripts._tables import head, line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Sequence
 
+CHAIN = Table(
+    "chain",
+    {
+        **{"nodes": "", "onnxq CPU s": ".2f", "quantize_static CPU s": ".2f"},
+        **{"onnxq / quantize_static": ".3f", "onnxq vs half the nodes": ".2f"},
+    },
+)
 WIDTH = 32
 # MinMax on both sides: the search for a scale is calibration, which is not what is timed here
 MINMAX = default_qconfig_mapping().set_global(
@@ -104,45 +111,25 @@ def onnxruntime_seconds(path: Path, output: Path) -> float:
         vars(ort_quantize)["create_calibrator"] = create
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--nodes", type=int, nargs="+", default=[1000, 2000, 4000])
-    parser.add_argument("--rounds", type=int, default=7, help="of onnxq; the best one counts")
-    parser.add_argument("--peer-limit", type=int, default=2000, help="no quantize_static beyond it")
-    args = parser.parse_args()
+@benchmark(CHAIN)
+@click.option("--nodes", type=int, multiple=True, default=(1000, 2000, 4000), show_default=True)
+@click.option("--rounds", default=7, help="of onnxq; the best one counts")
+@click.option("--peer-limit", default=2000, help="no quantize_static beyond so many nodes")
+def measure(nodes: Sequence[int], rounds: int, peer_limit: int) -> Iterator[Row]:
+    """Seconds of both tools by the number of nodes."""
     with tempfile.TemporaryDirectory() as folder:
-        paths = {nodes: Path(folder) / f"chain{nodes}.onnx" for nodes in args.nodes}
-        for nodes, path in paths.items():
-            chain(nodes, path)
+        paths = {count: Path(folder) / f"chain{count}.onnx" for count in nodes}
+        for count, path in paths.items():
+            chain(count, path)
         output = Path(folder) / "out.onnx"
         # the sizes take turns, so that a slow moment of the machine hits all of them
-        rounds = [
-            {nodes: onnxq_seconds(path, output) for nodes, path in paths.items()}
-            for _ in range(args.rounds)
+        times = [
+            {count: onnxq_seconds(path, output) for count, path in paths.items()}
+            for _ in range(rounds)
         ]
-        ours = {nodes: min(seconds[nodes] for seconds in rounds) for nodes in paths}
-        theirs = {
-            nodes: onnxruntime_seconds(path, output)
-            for nodes, path in paths.items()
-            if nodes <= args.peer_limit
-        }
-    print(table(ours, theirs))
-
-
-def table(ours: dict[int, float], theirs: dict[int, float]) -> str:
-    """Markdown, a row per size."""
-    names = (
-        "nodes", "onnxq CPU s", "quantize_static CPU s", "onnxq / quantize_static",
-        "onnxq vs half the nodes",
-    )  # fmt: skip
-    lines = [head(*names)]
-    for nodes, seconds in ours.items():
-        peer, half = theirs.get(nodes), ours.get(nodes // 2)
-        beside = ("-", "-") if peer is None else (f"{peer:.2f}", f"{seconds / peer:.3f}")
-        growth = "-" if half is None else f"{seconds / half:.2f}"
-        lines.append(line(nodes, f"{seconds:.2f}", *beside, growth))
-    return "\n".join(lines)
-
-
-if __name__ == "__main__":
-    main()
+        ours = {count: min(seconds[count] for seconds in times) for count in paths}
+        for count, path in paths.items():
+            peer = onnxruntime_seconds(path, output) if count <= peer_limit else None
+            half, seconds = ours.get(count // 2), ours[count]
+            over, growth = peer and seconds / peer, half and seconds / half
+            yield CHAIN.row(count, seconds, peer, over, growth)

@@ -1,6 +1,6 @@
 """Time and memory of merging the statistics of many shards, and the bytes that workers send.
 
-    python -m benchmarks shards [--out benchmarks/results/shards.md]
+    python -m benchmarks shards
 
 Shards are parts of 16 images of the embedded calibration images, observed once; for thousands of
 them, these are merged again and again under other batch numbers. Each row of the first table is a
@@ -9,21 +9,19 @@ process of its own: the memory is what it grew by. "one by one" is total = total
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import itertools
 import pickle
-import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from benchmarks.harness.apart import apart
+from benchmarks.harness.benchmark import benchmark
+from benchmarks.harness.table import Row, Table
 from models.cifar10 import load_sample
 from onnxq.static.merging import Merging
-from scripts import _tables
 from scripts._models import float_models
 
 if TYPE_CHECKING:
@@ -32,6 +30,16 @@ if TYPE_CHECKING:
     from onnxq.core.arrays import Singles
     from onnxq.static.statistics import Statistics
 
+TRAVELLING = (
+    *("Prepared, by its path", "Prepared, by its bytes", "a part by value"),
+    *("its statistics", "as a .stats file"),
+)
+MERGED = Table(
+    "merging",
+    {"observers": "", "merged": "", "shards": ",", "ms per shard": ".2f", "MiB": ".0f"},
+    keys=3,
+)
+BYTES = Table("bytes", {"observers": "", **dict.fromkeys(TRAVELLING, ","), "tensors": ""})
 MODEL = "mobilenetv2"
 RESET = "5"  # forgets the highest memory so far
 COUNTS = (100, 1_000, 10_000)
@@ -105,25 +113,9 @@ def observe(path: Path, images: Singles, observer: str) -> tuple[Path, dict[str,
     return kept, sizes
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--out", type=Path)
-    parser.add_argument("--merge", nargs=3, metavar=("FILE", "COUNT", "HOW"))
-    given = parser.parse_args()
-    if given.merge:
-        file, count, how = given.merge
-        print(*merge(Path(file), int(count), how))
-        return
-    page = [
-        "# Many shards",
-        "",
-        f"`python -m benchmarks shards`, {_tables.versions('numpy', 'onnx', 'onnxruntime')}; a "
-        f"shard is {IMAGES} images of {MODEL}, one to a batch.",
-        "",
-        "## Merging",
-        "",
-        _tables.head("observers", "merged", "shards", "ms per shard", "MiB"),
-    ]
+@benchmark(MERGED, BYTES, needs=("torch",))
+def measure() -> Iterator[Row]:
+    """Merging by observer, way and number of shards; then the bytes that travel."""
     travels = {}
     images = load_sample("calibration")[0]
     with tempfile.TemporaryDirectory() as folder:
@@ -132,21 +124,7 @@ def main() -> None:
             kept, travels[observer] = observe(model.path, images, observer)
             for how, counts in (("Merging", COUNTS), ("one by one", ONE_BY_ONE)):
                 for count in counts:
-                    command = [sys.executable, __file__, "--merge", str(kept), str(count), how]
-                    out = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-                    seconds, mebibytes = map(float, out.split())
-                    per_shard = f"{1000 * seconds / count:.2f}"
-                    cells = (observer, how, f"{count:,}", per_shard, f"{mebibytes:.0f}")
-                    page.append(_tables.line(*cells))
-                    print(page[-1], file=sys.stderr)
-    rows = list(next(iter(travels.values())))
-    page += ["", "## Bytes that travel", "", _tables.head("observers", *rows)]
-    page += [
-        _tables.line(observer, *(f"{sizes[row]:,}" for row in rows))
-        for observer, sizes in travels.items()
-    ]
-    _tables.publish(page, given.out)
-
-
-if __name__ == "__main__":
-    main()
+                    seconds, mebibytes = apart(merge, kept, count, how)
+                    yield MERGED.row(observer, how, count, 1000 * seconds / count, mebibytes)
+    for observer, sizes in travels.items():
+        yield BYTES.row(observer, *(sizes[column] for column in TRAVELLING), sizes["tensors"])

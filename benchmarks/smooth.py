@@ -1,6 +1,6 @@
 """The most that smoothing can give the encoder with outliers: errors of its products, apart.
 
-    python -m benchmarks smooth -o benchmarks/results/smooth.md   # a minute
+    python -m benchmarks smooth   # a minute
 
 The encoder is that of benchmarks/defaults.py. All products with weights are rounded to 8 bits as
 quantization does, everything else is float: weights with a scale per channel of the result,
@@ -17,9 +17,7 @@ slash, without the part of the error that is the same for all of them, which `bi
 
 from __future__ import annotations
 
-import argparse
 import math
-import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,12 +26,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx_ir as ir
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # run as a file: find scripts/
-
 import onnxq
+from benchmarks.harness.benchmark import benchmark
+from benchmarks.harness.table import Row, Table
 from scripts._architectures import Size
 from scripts._defaults import SUBJECTS
-from scripts._tables import head, line, publish, sqnr_db, versions
+from scripts._tables import sqnr_db
 from scripts._timing import session
 
 if TYPE_CHECKING:
@@ -46,6 +44,19 @@ if TYPE_CHECKING:
 
 PRODUCTS = ("MatMul", "Gemm")
 EXPONENTS = (0.4, 0.5, 0.6, 0.7, 0.8)
+BOTH = "{0[0]:.2f} / {0[1]:.2f}"
+EXPONENT_NOISE = Table(
+    "exponents",
+    {"exponent": ".1f", "weights alone": BOTH, "activations alone": BOTH, "both": BOTH},
+)
+NEEDED = Table(
+    "needed",
+    {
+        **{"both now": ".1f", "activations: needed": ".1f", "activations: best": ".1f"},
+        **{"gain with bias": ".1f"},
+    },
+    keys=0,
+)
 WANTED_DB = 3.0
 """Gain that was asked for of `smooth` on this model."""
 LEAST = 1e-6
@@ -79,8 +90,10 @@ class Noise:
     db: float
     varying_db: float
 
-    def __str__(self) -> str:
-        return f"{self.db:.2f} / {self.varying_db:.2f}"
+    @property
+    def cell(self) -> list[float]:
+        """Both, as the table has them."""
+        return [self.db, self.varying_db]
 
 
 @dataclass(frozen=True, eq=False)
@@ -235,44 +248,21 @@ def outputs(model: ir.Model, batches: Sequence[Batch]) -> Array:
     return np.concatenate([x.reshape(len(x), -1) for x in found])
 
 
-def lines(encoder: Encoder) -> Iterator[str]:
-    """The page."""
-    yield f"benchmarks/smooth.py, {versions('onnxruntime', 'onnx', 'numpy')}."
-    for paragraph in (__doc__ or "").split("\n\n")[2:]:
-        yield ""
-        yield from paragraph.strip("\n").splitlines()
-    yield ""
-    yield head("exponent", "weights alone", "activations alone", "both")
+@benchmark(EXPONENT_NOISE, NEEDED, needs=("torch",))
+def measure() -> Iterator[Row]:
+    """Noises by exponent; then what WANTED_DB more would ask for, and the best exponent gives."""
+    with tempfile.TemporaryDirectory() as folder:
+        case = SUBJECTS["sentence_encoder"].make(Size.REAL, Path(folder))
+        model = onnxq.prepare(case.model).model
+        encoder = Encoder.of(model, list(case.calibration), list(case.test))
+    ways = ((True, False), (False, True), (True, True))
     found = {}
     for exponent in (None, *EXPONENTS):
-        ways = ((True, False), (False, True), (True, True))
         found[exponent] = [encoder.noise(Rounded(*way, exponent)) for way in ways]
-        yield line(exponent or "none", *map(str, found[exponent]))
+        yield EXPONENT_NOISE.row(exponent or "none", *(each.cell for each in found[exponent]))
     weights, _, both = (noise.db for noise in found[None])  # noises add
     left = 10 ** (-(both + WANTED_DB) / 10) - 10 ** (-weights / 10)
     needed = -10 * math.log10(left) if left > 0 else math.inf
     best = max(row[1].db for row in found.values())
     gained = max(row[2].varying_db for row in found.values()) - found[None][2].varying_db
-    yield ""
-    yield (
-        f"For {WANTED_DB:g} dB more than {both:.1f}, with weights as they are, activations would "
-        f"have to keep {needed:.1f} dB; the best exponent leaves them {best:.1f} dB. With `bias` "
-        f"behind, the best exponent gains {gained:.1f} dB."
-    )
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("-o", "--output", type=Path, help="file for the page")
-    args = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        case = SUBJECTS["sentence_encoder"].make(Size.REAL, Path(folder))
-        model = onnxq.prepare(case.model).model
-        encoder = Encoder.of(model, list(case.calibration), list(case.test))
-        publish(lines(encoder), args.output)
-
-
-if __name__ == "__main__":
-    main()
+    yield NEEDED.row(both, needed, best, gained)

@@ -3,8 +3,6 @@ r"""Training that pays: CIFAR-10 models in float, quantized after training, trai
     python -m benchmarks training resnet20 mobilenetv2 transformer --data cifar10_jpeg.npz
     python -m benchmarks training resnet20 --bits 4 --steps 120 --batch 32   # embedded images
 
-With --results FOLDER each row is written there once it is measured, and read if it was before.
-
 Each model starts from its float weights in models/. Trained is `finetune` with learned scales
 (`learned_qat_qconfig`, `learned_4bit_qat_qconfig`) and the float model as the teacher, on random
 crops and flips of the training images; no setting differs between the models. It begins with the
@@ -14,27 +12,23 @@ images; labels are needed for neither. Quantized after training is `onnxq.quanti
 with the improvements bias and round, with weights of as many bits. All of them are counted on ONNX
 Runtime. Agreeing are images for which the trained module, in torch, and the deployed file have the
 same largest logit.
-
-Tables that it printed are in benchmarks/results/training.md.
 """
 
 from __future__ import annotations
 
-import argparse
 import itertools
-import json
-import sys
 import time
 from dataclasses import dataclass, replace
-from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
+import click
 import numpy as np
 import torch
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # run as a file: find models/
 import onnxq
+from benchmarks.harness.benchmark import benchmark
+from benchmarks.harness.options import with_data, with_names
+from benchmarks.harness.table import Row, Table
 from models.cifar10 import load_sample
 from onnxq.observers import NarrowRangeObserver
 from onnxq.ort import runtime
@@ -48,23 +42,29 @@ from onnxq.qconfig import (
     learned_qat_qconfig,
 )
 from scripts._models import ROOT
-from scripts._tables import head, line
 from scripts.train import MODELS, Images, augment, load_images
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
     import onnx_ir as ir
     from torch import Tensor, nn
 
-    Row = tuple[object, ...]
 
 BITS = {8: learned_qat_qconfig, 4: learned_4bit_qat_qconfig}
 LARGEST = {8: 127, 4: 7}
 TARGET = "x86-vnni"
 BATCH = 64
 TEST_BATCH = 500
-COLUMNS = ("model", "bits", "way", "top-1", "agreeing", "CPU s per step")
+TRAINED_WAYS = Table(
+    "ways",
+    {
+        **{"model": "", "bits": "", "way": "", "top-1": ".2%", "agreeing": ".2%"},
+        **{"CPU s per step": ".2f"},
+    },
+    keys=3,
+)
 IMPROVED = ("bias", "round")
 FLOAT = "float"
 TRAINED = "trained, deployed"
@@ -91,9 +91,9 @@ def tops(model: ir.Model, data: Images) -> Tensor:
         )
 
 
-def shown(classes: Tensor, data: Images) -> str:
-    """Share of images of that class, in percent."""
-    return f"{100 * float((classes == data.test_labels).float().mean()):.2f}%"
+def share(classes: Tensor, data: Images) -> float:
+    """Share of images of that class."""
+    return float((classes == data.test_labels).float().mean())
 
 
 def untrained(model: ir.Model, bits: int, improve: tuple[str, ...]) -> ir.Model:
@@ -139,17 +139,17 @@ class Subject:
         """The same with all scales at rest from the first step on."""
         return replace(self, recipe=replace(self.recipe, freeze_activations=0, freeze=0))
 
-    def measured(self, bits: int, way: str) -> Row:
-        """Cells behind the bits: the way, top-1 as deployed, agreeing images, time per step."""
+    def measured(self, bits: int, way: str) -> tuple[float | str, ...]:
+        """Top-1 as deployed, agreeing images, time per step."""
         if way in (TRAINED, ON):
-            return way, *trained(self.resting() if way == ON else self, bits, way)
+            return trained(self.resting() if way == ON else self, bits, way)
         model = self.exported()
         if way != FLOAT:
             model = untrained(model, bits, IMPROVED if way == BETTER else ())
-        return way, shown(tops(model, self.data), self.data), NONE, NONE
+        return share(tops(model, self.data), self.data), NONE, NONE
 
 
-def trained(subject: Subject, bits: int, way: str) -> tuple[str, str, str]:
+def trained(subject: Subject, bits: int, way: str) -> tuple[float, float, float]:
     """Top-1 as deployed, agreeing images, time per step."""
     improve = IMPROVED if way == ON else ()
     module, data, recipe = subject.module(), subject.data, subject.recipe
@@ -162,7 +162,7 @@ def trained(subject: Subject, bits: int, way: str) -> tuple[str, str, str]:
     seconds = (time.thread_time() - started) / recipe.steps
     deployed = tops(export(convert(prepared), images[:4]), data)
     agreeing = float((deployed == in_torch(prepared, data)).float().mean())
-    return shown(deployed, data), f"{100 * agreeing:.2f}%", f"{seconds:.2f}"
+    return share(deployed, data), agreeing, seconds
 
 
 def in_torch(module: nn.Module, data: Images) -> Tensor:
@@ -171,42 +171,19 @@ def in_torch(module: nn.Module, data: Images) -> Tensor:
         return torch.cat([module(x).argmax(1) for x in torch.split(data.test, TEST_BATCH)])
 
 
-def kept(file: Path | None, measure: Callable[[], Row]) -> Row:
-    """Cells of the file where it is there, else measured and written to it."""
-    if file is not None and file.is_file():
-        return tuple(json.loads(file.read_text("utf-8")))
-    cells = measure()
-    if file is not None:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(json.dumps(cells), "utf-8")
-    return cells
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("models", nargs="+", choices=sorted(MODELS))
-    parser.add_argument("--bits", type=int, nargs="+", choices=sorted(BITS), default=[*BITS])
-    parser.add_argument("--data", type=Path, help="npz of JPEG files; none: the embedded images")
-    parser.add_argument("--results", type=Path, help="folder of rows that are measured, and were")
-    parser.add_argument("--steps", type=int, default=Recipe().steps)
-    parser.add_argument("--batch", type=int, default=BATCH)
-    parser.add_argument("--lr", type=float, default=Recipe().learning_rate)
-    args = parser.parse_args()
-    torch.set_num_threads(1)
-    data = load_images(args.data) if args.data else embedded()
-    recipe = Recipe(args.steps, args.lr)
-    print(
-        f"{args.steps} steps of {args.batch} of {len(data.train)} images, learning rate {args.lr};"
-    )
-    print(f"{len(data.test)} test images\n")
-    print(head(*COLUMNS), flush=True)
-    for name in args.models:
-        subject = Subject(name, data, recipe, args.batch)
-        for bits, way in [(32, FLOAT), *itertools.product(args.bits, WAYS)]:
-            file = args.results and args.results / f"{name}, {bits}, {way}.json"
-            cells = kept(file, partial(subject.measured, bits, way))
-            print(line(name, bits, *cells), flush=True)
-
-
-if __name__ == "__main__":
-    main()
+@benchmark(TRAINED_WAYS, needs=("torch",))
+@click.option("--bits", type=int, multiple=True, default=tuple(BITS), show_default=True)
+@click.option("--steps", default=Recipe().steps, show_default=True)
+@click.option("--batch", default=BATCH, show_default=True)
+@click.option("--lr", default=Recipe().learning_rate, show_default=True)
+@with_data
+@with_names(sorted(MODELS))
+def measure(
+    bits: Sequence[int], steps: int, batch: int, lr: float, data: Path | None, names: Sequence[str]
+) -> Iterator[Row]:
+    """Every way of each model."""
+    images = load_images(data) if data else embedded()
+    for name in names or sorted(MODELS):
+        subject = Subject(name, images, Recipe(steps, lr), batch)
+        for count, way in [(32, FLOAT), *itertools.product(bits, WAYS)]:
+            yield TRAINED_WAYS.row(name, count, way, *subject.measured(count, way))

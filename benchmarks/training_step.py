@@ -1,6 +1,6 @@
 """How long a training step takes with fake quantization, over the same step in float.
 
-    python -m benchmarks training_step [--steps 30]
+    python -m benchmarks training_step
 
 A step is forward, backward and an optimizer's step (SGD with momentum), of ResNet-20 and of the
 vision transformer in models/, on random images, in one thread. Float, onnxq and torch.ao's FX mode
@@ -11,33 +11,41 @@ that this printed is in benchmarks/results/training_step.md. Exit code 1: a boun
 
 from __future__ import annotations
 
-import argparse
 import copy
 import itertools
 import statistics
-import sys
 import time
-import warnings
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import click
 import torch
 from torch import nn
 from torch.nn import functional
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from benchmarks.harness.benchmark import benchmark
+from benchmarks.harness.options import with_names
+from benchmarks.harness.table import Missed, Row, Table
 from models.resnet import resnet20
 from models.transformer import Attention, transformer
 from onnxq.pytorch import FakeQuantize, disable_observer, prepare_qat
 from onnxq.pytorch.nn.intrinsic.qat import freeze_bn_stats
-from scripts._tables import head, line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Sequence
 
     from torch import Tensor
 
+TOOLS = ("onnxq", "torch.ao FX")
+STEPS = Table(
+    "steps",
+    {
+        **{"model": "", "images": "", "float step, ms": ".0f"},
+        **{f"{state}, {tool}": ".2f" for state in ("observing", "frozen") for tool in TOOLS},
+        **{f"quantizers, {tool}": "" for tool in TOOLS},
+    },
+    keys=2,
+)
 BATCHES = (8, 32)
 FROZEN_BOUND = {"ResNet-20": 1.4, "ViT": 2.0}
 
@@ -136,46 +144,26 @@ def ratios(steppers: dict[str, Callable[[], float]], steps: int) -> dict[str, fl
     } | {"float": statistics.median(against)}
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--steps", type=int, default=30)
-    parser.add_argument("--model", choices=MODELS, action="append")
-    args = parser.parse_args()
-    warnings.simplefilter("ignore")
-    torch.set_num_threads(1)
+@benchmark(STEPS, needs=("torch",))
+@click.option("--steps", default=30, show_default=True)
+@with_names(MODELS)
+def measure(steps: int, names: Sequence[str]) -> Iterator[Row | Missed]:
+    """Ratios by model and batch, and the bounds that are missed."""
     torch.manual_seed(0)
-    print(
-        head(
-            "model", "images", "float step, ms", "observing, onnxq", "observing, torch.ao FX",
-            "frozen, onnxq", "frozen, torch.ao FX", "quantizers, onnxq", "quantizers, torch.ao FX",
-        )
-    )  # fmt: skip
-    missed = []
-    for name, batch in itertools.product(args.model or MODELS, BATCHES):
+    for name, batch in itertools.product(names or MODELS, BATCHES):
         images, labels = torch.randn(batch, 3, 32, 32), torch.randint(10, (batch,))
         model = MODELS[name]()
         both = {"onnxq": ours(model, images), "FX": theirs(model, images)}
         every = {"float": Trained(copy.deepcopy(model).train(), 0), **both}
         steppers = {who: one.stepper(images, labels) for who, one in every.items()}
-        observing = ratios(steppers, args.steps)
+        observing = ratios(steppers, steps)
         freeze_ours(both["onnxq"].module)
         freeze_theirs(both["FX"].module)
-        frozen = ratios(steppers, args.steps)
-        print(
-            line(
-                name, batch, f"{1000 * observing['float']:.0f}",
-                *(f"{found[who]:.2f}" for found in (observing, frozen) for who in both),
-                *(one.quantizers for one in both.values()),
-            ),
-            flush=True,
-        )  # fmt: skip
+        frozen = ratios(steppers, steps)
+        found = (each[who] for each in (observing, frozen) for who in both)
+        quantizers = (one.quantizers for one in both.values())
+        yield STEPS.row(name, batch, 1000 * observing["float"], *found, *quantizers)
         if observing["onnxq"] > observing["FX"]:
-            missed.append(f"{name}: observing takes {observing['onnxq']:.2f}, FX less")
+            yield Missed(f"{name}: observing takes {observing['onnxq']:.2f}, FX less")
         if frozen["onnxq"] > FROZEN_BOUND[name]:
-            missed.append(f"{name}: frozen takes {frozen['onnxq']:.2f} times float's")
-    if missed:
-        sys.exit("; ".join(missed))
-
-
-if __name__ == "__main__":
-    main()
+            yield Missed(f"{name}: frozen takes {frozen['onnxq']:.2f} times float's")

@@ -1,7 +1,7 @@
 """`onnxq.tune` on models of many kinds: what it reaches, in how many runs, for how much CPU time.
 
-    python -m benchmarks tune --results FOLDER              # all of them
-    python -m benchmarks tune --results FOLDER transformer  # those alone
+    python -m benchmarks tune              # all of them
+    python -m benchmarks tune transformer  # those alone
 
 Each model is searched from onnxq's default for "30 dB" (min_sqnr_db=30, as fast as it gets), "not
 slower" (max_time=1, as fast as it gets, with no bound on accuracy), and "0.1 point" (at most 0.001
@@ -18,43 +18,35 @@ Timed: whole runs over float's, one thread, one sample, in turns, with the inter
 predicted: what times of nodes had said. Runs: models that were quantized and run on the samples,
 the sensitivity's by their share, looked-up ones included. Passes: CPU time of the search, over one
 pass of the float model over the samples; the first goal of a model measures what the others look
-up. With --results, each row goes into a file, and those that are there are not measured again.
-The table that this printed is in benchmarks/results/tune.md.
+up.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-import logging
-import os
-import sys
 import tempfile
-import warnings
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import click
 import numpy as np
-import torch
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # run as a file: find scripts/
 
 import onnxq
-from onnxq.core import saved
+from benchmarks.harness.benchmark import benchmark
+from benchmarks.harness.options import with_names
+from benchmarks.harness.table import RATIO, Missed, Row, Table
 from onnxq.errors import OnnxqError
 from onnxq.qconfig import Choice, default_qconfig_mapping
 from scripts._architectures import ARCHITECTURES, Size
 from scripts._defaults import SUBJECTS
 from scripts._defaults.mobile import architecture
 from scripts._models import evaluation_data, float_models
-from scripts._tables import head, line
 from scripts._timing import session
 from scripts.corpus import TASKS, Recorded
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from onnxq.core.arrays import Array
     from onnxq.tuning.scoring.model_run import ModelRun
@@ -67,6 +59,17 @@ if TYPE_CHECKING:
 TARGET = "x86-vnni"
 AT_ONCE = 50  # images
 TRAINED = ("resnet20", "mobilenetv2")
+SEARCHES = Table(
+    "searches",
+    {
+        **{"model": "", "goal": "", "begun: dB": ".1f", "begun: time": ".2f"},
+        **{"begun: size": ".2f", "reached: dB": ".1f", "reached: time": RATIO},
+        **{"predicted": ".2f", "reached: size": ".2f", "checked: dB": ".1f"},
+        **{"metric (float)": "", "runs": ".1f", "passes": ".0f"},
+    },
+    keys=2,
+)
+MOVES = Table("moves", {"model": "", "goal": "", "moves": ""}, keys=2)
 SEARCHED_FROM_INTEGERS = ("transformer", "shufflenet", "constant_q", "crnn")
 
 
@@ -92,7 +95,7 @@ class Problem:
 
 
 @dataclass(frozen=True)
-class Row:
+class Figures:
     """Figures of one search; of a model: dB, time over float's, bytes over float's, metric."""
 
     name: str
@@ -172,7 +175,7 @@ def problem(name: str, folder: Path) -> Problem:
     return Problem(files[name], batches(0), batches(half), accuracy)
 
 
-def searched(name: str, goal: str, given: Problem, journal: Path) -> Row:
+def searched(name: str, goal: str, given: Problem, journal: Path) -> Figures:
     """One search."""
     tuned = onnxq.tune(
         given.model,
@@ -195,7 +198,7 @@ def searched(name: str, goal: str, given: Problem, journal: Path) -> Row:
         tuned.save(path)
         metrics = given.score(path), given.score(given.model)
     chosen = next(step for step in tuned.steps if step.qconfig == tuned.qconfig)
-    return Row(
+    return Figures(
         name,
         goal,
         figures(tuned.steps[0].score),
@@ -211,99 +214,50 @@ def searched(name: str, goal: str, given: Problem, journal: Path) -> Row:
     )
 
 
-def table(rows: list[Row]) -> Iterator[str]:
-    """Lines of Markdown: a row per search, then what was moved."""
-    yield head(
-        "model",
-        "goal",
-        "begun: dB",
-        "time",
-        "size",
-        "reached: dB",
-        "timed",
-        "predicted",
-        "size",
-        "checked: dB",
-        "metric (float)",
-        "runs",
-        "passes",
+def rows(found: Figures) -> Iterator[Row]:
+    """Figures of a search, and what it moved."""
+    metric = None
+    if np.isfinite(found.float_metric):
+        metric = f"{found.checked[1]:.3f} ({found.float_metric:.3f})"
+    db, time, size, _ = found.reached
+    goal = found.goal + (" (missed)" if found.missed else "")
+    yield SEARCHES.row(
+        found.name,
+        goal,
+        *found.begun[:3],
+        db,
+        [time, *found.time_range],
+        found.predicted,
+        size,
+        found.checked[0],
+        metric,
+        found.runs,
+        found.passes,
     )
-    for row in rows:
-        metric = "-"
-        if np.isfinite(row.float_metric):
-            metric = f"{row.checked[1]:.3f} ({row.float_metric:.3f})"
-        low, high = row.time_range
-        db, time, size, _ = row.reached
-        yield line(
-            row.name,
-            row.goal + (" (missed)" if row.missed else ""),
-            *(f"{x:.{n}f}" for x, n in zip(row.begun, (1, 2, 2), strict=False)),
-            f"{db:.1f}",
-            f"{time:.2f} ({low:.2f}..{high:.2f})",
-            f"{row.predicted:.2f}",
-            f"{size:.2f}",
-            f"{row.checked[0]:.1f}",
-            metric,
-            f"{row.runs:.1f}",
-            f"{row.passes:.0f}",
-        )
-    yield ""
-    for row in rows:
-        moves = "; ".join(row.moves) or "stays where it begins"
-        missed = f" Missed: {'; '.join(row.missed)}." if row.missed else ""
-        yield f"- {row.name}, {row.goal}: {moves}.{missed}"
+    moves = "; ".join(found.moves) or "stays where it begins"
+    missed = f" Missed: {'; '.join(found.missed)}." if found.missed else ""
+    yield MOVES.row(found.name, found.goal, f"{moves}.{missed}")
 
 
-def read(text: str) -> Row:
-    """The row whose fields are this JSON."""
-    made: Row = saved.read(Row, json.loads(text))
-    return made
+NAMES = tuple(dict.fromkeys((*TRAINED, *SUBJECTS, *ARCHITECTURES, *TASKS)))
 
 
-def main() -> int:
-    names = list(dict.fromkeys((*TRAINED, *SUBJECTS, *ARCHITECTURES, *TASKS)))
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(names))
-    parser.add_argument("--goal", action="append", choices=GOALS, help="only this; repeatable")
-    parser.add_argument("--results", type=Path, help="folder of what is measured, and was")
-    args = parser.parse_args()
-    if unknown := set(args.names) - set(names):
-        parser.error(f"no such model: {', '.join(sorted(unknown))}")
-    if args.results is not None:
-        args.results.mkdir(parents=True, exist_ok=True)
-    logging.disable(logging.WARNING)  # of torch's exporter
-    warnings.simplefilter("ignore")
-    torch.set_num_threads(1)
-    rows: list[Row] = []
-    for name in args.names or names:
+@benchmark(SEARCHES, MOVES, needs=("torch",))
+@click.option("--goal", "goals", multiple=True, type=click.Choice(list(GOALS)), help="only these")
+@with_names(NAMES)
+def measure(goals: Sequence[str], names: Sequence[str]) -> Iterator[Row | Missed]:
+    """The searches of each model."""
+    for name in names or NAMES:
         with tempfile.TemporaryDirectory() as folder:
             given: Problem | None = None
             for goal in goals_of(name):
-                if args.goal and goal not in args.goal:
-                    continue
-                file = None if args.results is None else args.results / f"{name}, {goal}.json"
-                if file is not None and file.is_file():
-                    rows.append(read(file.read_text("utf-8")))
+                if goals and goal not in goals:
                     continue
                 try:
                     given = given or problem(name, Path(folder))
+                    yield from rows(searched(name, goal, given, Path(folder) / "journal"))
                 except FileNotFoundError as error:
-                    print(f"{name}: not measured: {error}", file=sys.stderr)
+                    yield Missed(f"{name}: not measured: {error}")
                     break
-                try:
-                    rows.append(searched(name, goal, given, Path(folder) / "journal"))
                 except OnnxqError as error:
-                    print(f"{name}, {goal}: {error}", file=sys.stderr, flush=True)
-                    continue
-                if file is not None:
-                    file.write_text(json.dumps(saved.plain(rows[-1]), indent=1), "utf-8")
-                print(f"{name}, {goal}: {rows[-1].reached}", file=sys.stderr, flush=True)
-    print("\n".join(table(rows)))
-    return 0
-
-
-if __name__ == "__main__":
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
-    sys.exit(main())
+                    yield Missed(f"{name}, {goal}: {error}")

@@ -3,32 +3,27 @@
     python -m benchmarks verdict [--rounds 5]
 
 Each row quantizes and writes one model, with `check=onnxq.Check.NONE` and with the default, on the
-same samples, and compares medians of the process's CPU time. What it printed is in
-benchmarks/results/verdict.md.
+same samples, and compares medians of the process's CPU time.
 """
 
 from __future__ import annotations
 
-import argparse
 import functools
-import sys
-import warnings
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # run as a file: find models/
-
 import onnxq
+from benchmarks.harness.benchmark import benchmark
+from benchmarks.harness.options import with_rounds
+from benchmarks.harness.table import Row, Table
 from models.cifar10 import load_sample
 from onnxq.pytorch import load_module
-from scripts._tables import head, line
 from scripts._timing import median_seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     import numpy.typing as npt
     import onnx_ir as ir
@@ -37,6 +32,10 @@ if TYPE_CHECKING:
 
     Quantize = Callable[[onnxq.Check], QuantizedModel]
 
+MODELS = Table(
+    "models",
+    {"": "", "without": "{:.2f} s", "with": "{:.2f} s", "added": "+.1%", "verdict": ""},
+)
 WIDTH, HEADS, INNER, TOKENS = 768, 12, 3072, 128  # BERT-base
 
 
@@ -63,8 +62,8 @@ def static(model: ir.Model, x: npt.NDArray[np.float32], batch: int) -> Quantize:
     return lambda check: onnxq.quantize(model, samples, check=check)
 
 
-def rows() -> dict[str, Quantize]:
-    """Rows of the table: what quantizes a model, given a Check."""
+def models() -> dict[str, Quantize]:
+    """Functions that quantize each model, given a Check."""
     images = load_sample("calibration")[0]
     resnet = image_model("resnet20", "models.resnet:resnet20")
     mobilenet = image_model("mobilenetv2", "models.mobilenet:mobilenetv2")
@@ -87,16 +86,15 @@ def written(quantize: Quantize, check: onnxq.Check) -> None:
     quantize(check).to_bytes()
 
 
-def main() -> None:
-    """Prints the table."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--rounds", type=int, default=5)
-    rounds = parser.parse_args().rounds
-    warnings.simplefilter("ignore")  # of models drawn at random
-    print(head("", "without", "with", "added", "verdict"))
-    for name, quantize in rows().items():
-        checks = {"NONE": onnxq.Check.NONE, "CALIBRATION": onnxq.Check.CALIBRATION}
-        runs = {n: functools.partial(written, quantize, check) for n, check in checks.items()}
+@benchmark(MODELS, needs=("torch",))
+@with_rounds(5)
+def measure(rounds: int) -> Iterator[Row]:
+    """Seconds without and with, and what the verdict says."""
+    for name, quantize in models().items():
+        runs = {
+            each.name: functools.partial(written, quantize, each)
+            for each in (onnxq.Check.NONE, onnxq.Check.CALIBRATION)
+        }
         seconds = median_seconds(runs, rounds)
         without, beside = seconds["NONE"], seconds["CALIBRATION"]
         verdict = quantize(onnxq.Check.CALIBRATION).verdict
@@ -104,10 +102,4 @@ def main() -> None:
         seen = f"{verdict.samples} of {verdict.samples_in_all}" if verdict.outputs else "it runs"
         if verdict.speedup is not None:
             seen += f", {verdict.speedup:.2f}x"
-        added = beside / without - 1
-        cells = (f"{without:.2f} s", f"{beside:.2f} s", f"{added:+.1%}", seen)
-        print(line(name, *cells), flush=True)
-
-
-if __name__ == "__main__":
-    main()
+        yield MODELS.row(name, without, beside, beside / without - 1, seen)

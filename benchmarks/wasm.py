@@ -17,16 +17,14 @@ x float: how many times as fast as float, batch 1: median of ratios of CPU times
 of the outputs against float's, both in WebAssembly, over 4 samples that nothing was calibrated on.
 Codes: those behind every QuantizeLinear that differ from ONNX Runtime's on this machine, which is
 x86, over the same samples. Outputs: the largest difference between the two, in standard
-deviations of the output. The tables that this printed are in benchmarks/results/wasm.md.
+deviations of the output.
 """
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import json
 import subprocess
-import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,9 +32,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # run as a file: find scripts/
-
 import onnxq
+from benchmarks.harness.benchmark import benchmark
+from benchmarks.harness.options import with_names
+from benchmarks.harness.table import Row, Table
 from models.cifar10 import load_sample
 from onnxq.graph.io import load
 from onnxq.ort.expose import expose
@@ -46,7 +45,7 @@ from scripts._architectures import ARCHITECTURES, Size, build
 from scripts._architectures._parts import batches
 from scripts._graphs import proto_of
 from scripts._models import ROOT, float_models
-from scripts._tables import head, line, sqnr_db
+from scripts._tables import sqnr_db
 from scripts._timing import paired_ratio, session
 from tests.isa.machines import run, save_case
 from tests.wasm.machine import WASM, find_modules
@@ -64,6 +63,14 @@ TRAINED = ("resnet20", "mobilenetv2")
 CHOSEN = (
     *("efficientnet", "mobilenetv3", "vit", "bert", "convnext", "whisper", "gpt_causal"),
     *("shufflenetv2", "yolo", "crnn", "tcn"),
+)
+MODELS = Table(
+    "models",
+    {
+        **{"model": "", "form": "", "float, ms": ".2f", "x float": ".2f", "dB": ".1f"},
+        **{"codes that differ from x86": "{0[0]:,} of {0[1]:,}", "outputs, sd": ".1g"},
+    },
+    keys=2,
 )
 FLOAT = "float"
 FORMS = ("wasm", "all integers", "portable", "dynamic")
@@ -135,8 +142,8 @@ def with_codes(model: ir.Model) -> ir.Model:
     return expose(model, [str(node.outputs[0].name) for node in made]).model
 
 
-def rows(subject: Subject, modules: Path, folder: Path) -> Iterator[str]:
-    """Lines of the table: one per form."""
+def rows(subject: Subject, modules: Path, folder: Path) -> Iterator[Row]:
+    """Figures of a model: a form each."""
     models = {FLOAT: load(subject.path)} | {form: quantized(subject, form) for form in FORMS}
     times, cases = folder / "times", folder / "cases"
     for each in (times, cases):
@@ -155,12 +162,12 @@ def rows(subject: Subject, modules: Path, folder: Path) -> Iterator[str]:
         ratio = paired_ratio(seconds[FLOAT], seconds[form]).median
         pairs = zip(wanted, got[:count], strict=True)
         error = min(sqnr_db(np.asarray(x, float), np.asarray(y, float)) for x, y in pairs)
-        yield line(
+        yield MODELS.row(
             subject.name,
             form,
-            f"{1e3 * np.median(seconds[FLOAT]):.2f}",
-            f"{ratio:.2f}",
-            f"{error:.1f}",
+            1e3 * np.median(seconds[FLOAT]),
+            ratio,
+            error,
             codes(got[count:], here[count:]),
             largest(got[:count], here[:count]),
         )
@@ -178,39 +185,26 @@ def timed(modules: Path, cases: Path) -> dict[str, npt.NDArray[np.float64]]:
     return {name: np.array(each) for name, each in json.loads(done.stdout).items()}
 
 
-def codes(there: Sequence[Array], here: Sequence[Array]) -> str:
+def codes(there: Sequence[Array], here: Sequence[Array]) -> list[int]:
     """How many differ, of how many."""
     differ = sum(int(np.count_nonzero(x != y)) for x, y in zip(there, here, strict=True))
-    return f"{differ:,} of {sum(x.size for x in there):,}"
+    return [differ, sum(x.size for x in there)]
 
 
-def largest(there: Sequence[Array], here: Sequence[Array]) -> str:
+def largest(there: Sequence[Array], here: Sequence[Array]) -> float:
     """The largest difference, in standard deviations of the output."""
     pairs = [(np.float64(x), np.float64(y)) for x, y in zip(there, here, strict=True)]
-    most = max(float(np.abs(x - y).max() / y.std()) for x, y in pairs)
-    return f"{most:.1g}" if most else "0"
+    return max(float(np.abs(x - y).max() / y.std()) for x, y in pairs)
 
 
-def main() -> int:
-    """Prints the table."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    known = (*TRAINED, *ARCHITECTURES)
-    parser.add_argument("names", nargs="*", metavar="MODEL", help=f"of {', '.join(known)}")
-    names = parser.parse_args().names or (*TRAINED, *CHOSEN)
-    if unknown := set(names) - set(known):
-        parser.error(f"unknown model {', '.join(sorted(unknown))}; known: {', '.join(known)}")
+@benchmark(MODELS, needs=("torch",))
+@with_names((*TRAINED, *ARCHITECTURES))
+def measure(names: Sequence[str]) -> Iterator[Row]:
+    """The rows of each model."""
     modules = find_modules()
-    columns = ("float, ms", "x float", "dB", "codes that differ from x86", "outputs, sd")
-    print(head("model", "form", *columns))
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        for subject in subjects(folder, names):
+        for subject in subjects(folder, names or (*TRAINED, *CHOSEN)):
             own = folder / subject.name
             own.mkdir()
-            for row in rows(subject, modules, own):
-                print(row, flush=True)
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+            yield from rows(subject, modules, own)

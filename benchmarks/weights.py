@@ -1,6 +1,6 @@
 """SQNR of models with weights in blocks: onnxq's methods beside those of ONNX Runtime, one run.
 
-    python -m benchmarks weights --only decoder --only ViT -o benchmarks/results/weights.md
+    python -m benchmarks weights --only decoder --only ViT
     python -m benchmarks weights --only "sentence encoder"   # random weights, some 10 minutes
     python -m benchmarks weights --also MiniLM=model.onnx,calibration.npz,test.npz
 
@@ -14,32 +14,29 @@ Calibration samples are the same for both GPTQs.
 
 from __future__ import annotations
 
-import argparse
-import logging
-import sys
 import tempfile
 import time
-import warnings
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import click
 import numpy as np
 import onnx
 import torch
 from safetensors.torch import load_file
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # run as a file: find scripts/
-
 import onnxq
+from benchmarks.harness.benchmark import benchmark
+from benchmarks.harness.table import Row, Table
 from models.decoder import decoder
 from onnxq.graph.io import save
 from onnxq.pytorch import load_module
 from scripts._architectures import Size
 from scripts._defaults.encoders import sentence_encoder
 from scripts._models import ROOT, evaluation_data
-from scripts._tables import escaped, head, line, publish, sqnr_db, versions
+from scripts._tables import sqnr_db
 from scripts._timing import session
 
 if TYPE_CHECKING:
@@ -49,6 +46,14 @@ if TYPE_CHECKING:
 
     Batch = Mapping[str, npt.NDArray[np.generic]]
 
+WEIGHTS = Table(
+    "ways",
+    {
+        **{"model": "", "weights": "", "SQNR of outputs, dB": ".2f", "bits per byte": ".4f"},
+        **{"MB": ".2f", "CPU s": ".0f"},
+    },
+    keys=2,
+)
 GROUP_SIZE = 32
 WINDOW, WINDOWS = 256, 48
 """Bytes of a window of text; windows to calibrate on, and as many to test on."""
@@ -240,7 +245,7 @@ def outputs(model: Path, batches: Sequence[Batch]) -> npt.NDArray[np.float64]:
     return np.concatenate(found).astype(np.float64)
 
 
-def bits_per_byte(subject: Subject, found: npt.NDArray[np.float64]) -> str:
+def bits_per_byte(subject: Subject, found: npt.NDArray[np.float64]) -> float | str:
     """Mean of -log2 of the probability of each byte but the first of a window; or no text."""
     if not subject.bytes_of:
         return ""
@@ -249,14 +254,14 @@ def bits_per_byte(subject: Subject, found: npt.NDArray[np.float64]) -> str:
     shifted = logits - logits.max(-1, keepdims=True)
     spread = np.log(np.exp(shifted).sum(-1))
     picked = np.take_along_axis(shifted, ids[:, 1:, np.newaxis], -1)[..., 0]
-    return f"{float((spread - picked).mean() / np.log(2)):.4f}"
+    return float((spread - picked).mean() / np.log(2))
 
 
-def rows(subject: Subject, folder: Path) -> Iterator[str]:
-    """Lines of a subject's table, as they are measured."""
+def rows(subject: Subject, folder: Path) -> Iterator[Row]:
+    """Every way of a subject, as it is measured."""
     wanted = outputs(subject.model, subject.test)
     megabytes = subject.model.stat().st_size / 1e6
-    yield line("float", "", bits_per_byte(subject, wanted), f"{megabytes:.2f}", "")
+    yield WEIGHTS.row(subject.name, "float", "", bits_per_byte(subject, wanted), megabytes, "")
     for name, write in WAYS.items():
         out = folder / "quantized.onnx"
         begun_s = time.process_time()
@@ -265,42 +270,21 @@ def rows(subject: Subject, folder: Path) -> Iterator[str]:
             spent_s = time.process_time() - begun_s
             got = outputs(out, subject.test)
         except Exception as error:  # whatever theirs raises is quoted
-            yield line(name, escaped(f"{type(error).__name__}: {error}")[:SHOWN], "", "", "")
+            text = f"{type(error).__name__}: {error}"[:SHOWN]
+            yield WEIGHTS.row(subject.name, name, text, "", "", "")
             continue
-        size = out.stat().st_size / 1e6
-        bits = bits_per_byte(subject, got)
-        yield line(name, f"{sqnr_db(wanted, got):.2f}", bits, f"{size:.2f}", f"{spent_s:.0f}")
+        cells = (sqnr_db(wanted, got), bits_per_byte(subject, got), out.stat().st_size / 1e6)
+        yield WEIGHTS.row(subject.name, name, *cells, spent_s)
 
 
-def page(chosen: Mapping[str, Callable[[], Subject]]) -> Iterator[str]:
-    """The whole page."""
-    yield "# Weights in blocks\n"
-    yield f"`benchmarks/weights.py`, {versions('onnxruntime', 'numpy')}; one thread."
-    for make in chosen.values():
-        with tempfile.TemporaryDirectory() as folder:
-            subject = make()
-            yield f"\n## {subject.name}\n"
-            yield head("", "SQNR of outputs, dB", "bits per byte", "MB", "CPU s")
-            for each in rows(subject, Path(folder)):
-                print(each, file=sys.stderr, flush=True)
-                yield each
-
-
-def main() -> None:
-    """Prints the tables."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", action="append", help="subjects; default: all")
-    parser.add_argument("--also", action="append", default=[], metavar="NAME=MODEL,CAL,TEST")
-    parser.add_argument("-o", "--output", type=Path)
-    args = parser.parse_args()
-    warnings.simplefilter("ignore")
-    logging.disable(logging.INFO)
+@benchmark(WEIGHTS, needs=("torch",))
+@click.option("--only", multiple=True, help="subjects; default: all")
+@click.option("--also", multiple=True, metavar="NAME=MODEL,CAL,TEST", help="files of your own")
+def measure(only: Sequence[str], also: Sequence[str]) -> Iterator[Row]:
+    """The ways of each subject."""
     with tempfile.TemporaryDirectory() as folder:
         found = subjects(Path(folder))
-        found |= {text.split("=")[0]: partial(_also, text) for text in args.also}
-        chosen = {n: m for n, m in found.items() if not args.only or n in args.only}
-        publish(page(chosen), args.output)
-
-
-if __name__ == "__main__":
-    main()
+        found |= {text.split("=")[0]: partial(_also, text) for text in also}
+        for name, make in found.items():
+            if not only or name in only:
+                yield from rows(make(), Path(folder))

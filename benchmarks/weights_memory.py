@@ -1,25 +1,29 @@
 """Anonymous memory (RssAnon) and CPU time of weights in blocks, on a decoder of 5 GB.
 
-    python -m benchmarks weights_memory [--layers 2] [--folder FOLDER] [--write FILE]
+    python -m benchmarks weights_memory [--layers 2]
 
 One process makes the model (random weights, external data, a vocabulary of 256,000 tokens; the
 matrix of the logits stays in float), another one quantizes it with each method: load, canonicalize,
 plan, walk, solve, save, on 8 samples of 128 tokens. A thread samples /proc/self/status meanwhile.
 Then the first method is killed (SIGKILL) when its journal has half of the codes, and goes on: its
 file must have the same bytes. Needs 1.5 times the model's size on disk. Linux only.
-The lines that this printed are in benchmarks/results/weights_memory.md.
 """
 
 from __future__ import annotations
 
-import argparse
 import filecmp
-import subprocess
-import sys
+import multiprocessing
 import tempfile
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+import click
+
+from benchmarks.harness.apart import apart
+from benchmarks.harness.benchmark import benchmark
+from benchmarks.harness.options import FILE
+from benchmarks.harness.table import Missed, Row, Table
 from benchmarks.memory import PEAK, Peak
 from onnxq.checking.check import Check
 from onnxq.checking.weights_job import WeightsJob, carry_out_weights
@@ -31,13 +35,19 @@ from onnxq.qparams.group_spec import GroupSpec, Method
 from onnxq.samples import Samples
 from onnxq.weights.plan_weights import WeightRequest
 from scripts._decoder import Sizes, decoder, tokens
-from scripts._tables import head, line, publish
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 VOCABULARY, WIDTH, HIDDEN, HEADS = 256_000, 2048, 5632, 16
 SAMPLES, LENGTH = 8, 128
 METHODS = (Method.RTN, Method.GPTQ)
 LEFT = ("MatMul_logits",)
-OUTPUT, JOURNAL = "quantized.onnx", "codes"
+MEMORY = Table(
+    "methods",
+    {"method": "", "model GB": ".2f", "quantized GB": ".2f", **PEAK, "CPU s": ".0f"},
+)
+OUTPUT, JOURNAL, LAYERS = "quantized.onnx", "codes", "layers"
 """Names in the folder of each run: a model names its external data."""
 POLL_S = 0.2
 
@@ -47,8 +57,11 @@ def sizes(layers: int) -> Sizes:
     return Sizes(VOCABULARY, WIDTH, HIDDEN, layers, HEADS)
 
 
-def quantize(folder: Path, layers: int, method: Method, output: Path) -> None:
-    """Writes the quantized model, and prints a row: GB, MiB before and at most, CPU seconds."""
+def quantize(folder: Path, method: Method, name: str) -> list[float]:
+    """Writes the quantized model into a folder of that name: GB, MiB, and CPU seconds."""
+    output = folder / name
+    output.mkdir(exist_ok=True)
+    layers = int((folder / LAYERS).read_text())
     batches = list(tokens(sizes(layers), SAMPLES, LENGTH))
     with Peak() as peak:
         began = time.process_time()
@@ -58,72 +71,49 @@ def quantize(folder: Path, layers: int, method: Method, output: Path) -> None:
         made = carry_out_weights(job, place=output / JOURNAL)
         save(made.model, output / OUTPUT)
         seconds = time.process_time() - began
-    read, written = (
-        sum(f.stat().st_size for f in place.glob("*.onnx*")) for place in (folder, output)
-    )
-    cells = [f"{read / 1e9:.2f}", f"{written / 1e9:.2f}", *peak.cells(), f"{seconds:.0f}"]
-    print(line(method.value, *cells), flush=True)
-
-
-def child(arguments: argparse.Namespace, *more: str) -> list[str]:
-    """Command of a process of its own: memory of one does not count for another."""
-    return [
-        sys.executable,
-        "-m",
-        "benchmarks.weights_memory",
-        *("--layers", str(arguments.layers)),
-        *("--folder", str(arguments.folder)),
-        *more,
+    written = [
+        sum(file.stat().st_size for file in place.glob("*.onnx*")) / 1e9
+        for place in (folder, output)
     ]
+    return [*written, *peak.mib(), seconds]
 
 
-def killed_and_resumed(arguments: argparse.Namespace, method: Method) -> str:
-    """A sentence on whether a run that was killed in the middle comes to the same bytes."""
-    folder = arguments.folder
+def make(folder: Path, layers: int) -> None:
+    """The model, and the number of its layers."""
+    save(decoder(sizes(layers)), folder / "model.onnx")
+    (folder / LAYERS).write_text(str(layers))
+
+
+def killed_and_resumed(folder: Path, method: Method) -> str:
+    """Names of files of other bytes where a run is killed in the middle, and goes on."""
     whole, again = folder / method.value, folder / "again"
     journal = again / JOURNAL
     half = (whole / JOURNAL).stat().st_size // 2
-    command = child(arguments, "--method", method.value, "--name", again.name)
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as first:
-        while not journal.exists() or journal.stat().st_size < half:
-            if first.poll() is not None:
-                raise SystemExit("the run that was to be killed ended by itself")
-            time.sleep(POLL_S)
-        first.kill()
-    begun = journal.stat().st_size
-    subprocess.run(command, check=True, stdout=subprocess.PIPE)
+    first = multiprocessing.get_context("spawn").Process(
+        target=quantize, args=(folder, method, again.name)
+    )
+    first.start()
+    while not journal.exists() or journal.stat().st_size < half:
+        if not first.is_alive():
+            raise click.ClickException("the run that was to be killed ended by itself")
+        time.sleep(POLL_S)
+    first.kill()
+    first.join()
+    apart(quantize, folder, method, again.name)
     files = sorted(path.name for path in whole.iterdir())
     _, other, missing = filecmp.cmpfiles(whole, again, files, shallow=False)
-    said = f"other bytes in {', '.join(other + missing)}" if other + missing else "the same bytes"
-    return f"{method.value}, killed at {begun / 1e6:.0f} MB of codes and gone on with: {said}."
+    return ", ".join(other + missing)
 
 
-def main() -> None:
-    """Prints the table."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--layers", type=int, default=2)
-    parser.add_argument("--folder", type=Path)
-    parser.add_argument("--write", type=Path)
-    parser.add_argument("--method", help="of one run, which prints its row")
-    parser.add_argument("--name", help="of that run's folder")
-    arguments = parser.parse_args()
-    if arguments.method is not None:
-        output = arguments.folder / arguments.name
-        output.mkdir(exist_ok=True)
-        quantize(arguments.folder, arguments.layers, Method(arguments.method), output)
-        return
-    with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
-        arguments.folder = Path(folder)
-        save(decoder(sizes(arguments.layers)), arguments.folder / "model.onnx")
-        rows = []
+@benchmark(MEMORY)
+@click.option("--layers", default=2, show_default=True)
+@click.option("--folder", type=FILE, help="where to put the models; default: a temporary one")
+def measure(layers: int, folder: Path | None) -> Iterator[Row | Missed]:
+    """A row per method, and whether a run that was killed comes to the same bytes."""
+    with tempfile.TemporaryDirectory(dir=folder) as name:
+        place = Path(name)
+        apart(make, place, layers)
         for method in METHODS:
-            command = child(arguments, "--method", method.value, "--name", method.value)
-            done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
-            rows.append(done.stdout.strip())
-        resumed = killed_and_resumed(arguments, METHODS[0])
-    columns = ("method", "model GB", "quantized GB", *PEAK, "CPU s")
-    publish([head(*columns), *rows, "", resumed], arguments.write)
-
-
-if __name__ == "__main__":
-    main()
+            yield MEMORY.row(method.value, *apart(quantize, place, method, method.value))
+        if other := killed_and_resumed(place, METHODS[0]):
+            yield Missed(f"{METHODS[0].value}, killed and gone on with: other bytes in {other}")

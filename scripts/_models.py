@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 import tempfile
 from dataclasses import dataclass
@@ -13,13 +12,14 @@ import numpy as np
 import numpy.typing as npt
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from onnxq.core.arrays import Singles
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))  # models/ and scripts/ are no installed packages
 
+MODELS = ("resnet20", "mobilenetv2", "mobilenetv2-imbalanced")
 Labels = npt.NDArray[np.uint8]
 
 
@@ -40,21 +40,15 @@ def evaluation_data(data: Path | None) -> tuple[Singles, Singles, Labels]:
     return calibration, images, labels
 
 
-def chosen_models(doc: str | None) -> Iterator[tuple[FloatModel, Singles, Singles, Labels]]:
-    """(model, calibration images, test images, test labels) of those that the command line names.
-
-    Args:
-        doc: of the script, for --help.
-    """
-    parser = argparse.ArgumentParser(description=doc)
-    parser.add_argument("--data", type=Path, help="npz with all CIFAR-10 images as JPEG files")
-    parser.add_argument("--model", action="append", help="only this one; may be repeated")
-    args = parser.parse_args()
-    data = evaluation_data(args.data)
+def chosen_models(
+    data: Path | None, names: Sequence[str]
+) -> Iterator[tuple[FloatModel, Singles, Singles, Labels]]:
+    """(model, calibration images, test images, test labels) of those names; none: of all."""
+    found = evaluation_data(data)
     with tempfile.TemporaryDirectory() as folder:
-        for model in float_models(Path(folder), data[0]):
-            if not args.model or model.name in args.model:
-                yield model, *data
+        for model in float_models(Path(folder), found[0]):
+            if not names or model.name in names:
+                yield model, *found
 
 
 def float_models(folder: Path, calibration: Singles) -> Iterator[FloatModel]:

@@ -22,6 +22,13 @@ from onnxruntime.quantization.shape_inference import quant_pre_process
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+DYNAMIC_VARIANTS = tuple(
+    f"quantize_dynamic {kind} {axis}"
+    for kind in ("QInt8", "QUInt8")
+    for axis in ("tensor", "channel")
+)
+"""Names that `dynamic_variants` gives its models."""
+
 Batch = dict[str, npt.NDArray[np.generic]]
 # not `from onnxruntime.quantization import quantize`: a function of that name shadows the module
 quantize = importlib.import_module("onnxruntime.quantization.quantize")

@@ -98,6 +98,11 @@ class Ratio:
         """Whether the first run is slower than the second beyond doubt and by more than 3%."""
         return self.median > NOT_SLOWER and self.low > 1
 
+    @property
+    def cell(self) -> list[float]:
+        """The three numbers, as tables of results store them."""
+        return [self.median, self.low, self.high]
+
     def __str__(self) -> str:
         return f"{self.median:.2f} ({self.low:.2f}..{self.high:.2f})"
 

@@ -1,4 +1,4 @@
-"""Differences that the margins of a search stand for, from the rows of benchmarks/results/tune.md.
+"""Differences that the margins of a search stand for, from the results of benchmarks/tune.py.
 
     python scripts/tune_margins.py
 
@@ -13,7 +13,6 @@ onnxq/tuning/search/proposals.py.
 from __future__ import annotations
 
 import math
-import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,26 +21,28 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # run as a file: find scripts/
 
-from scripts._tables import cells, head, line
+from benchmarks.harness.results import FOLDER, Results
+from scripts._tables import head, line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-TABLE = Path(__file__).resolve().parent.parent / "benchmarks" / "results" / "tune.md"
+    from benchmarks.harness.results import Stored
+
+RESULTS = FOLDER / "tune.json"
 QUANTILES = (0.5, 2 / 3, 0.9)
 
 
-def margins(page: str) -> Iterator[str]:
-    """Lines of the table: quantiles of each difference over the rows of the page."""
-    rows = cells(page, "model")
-    times = [[float(x) for x in re.findall(r"\d+\.\d+", row["timed"])] for row in rows]
-    pairs = [(float(row["reached: dB"]), float(row["checked: dB"])) for row in rows]
-    apart = [reached - checked for reached, checked in pairs if math.isfinite(reached)]
-    predicted = zip(times, rows, strict=True)
+def margins(searches: Stored) -> Iterator[str]:
+    """Lines of the table: quantiles of each difference over the rows of the searches."""
+    times = searches.all("reached: time")
+    reached, checked = (map(float, searches.all(f"{when}: dB")) for when in ("reached", "checked"))
+    apart = [a - b for a, b in zip(reached, checked, strict=True) if math.isfinite(a)]
+    predicted = zip(times, searches.all("predicted"), strict=True)
     yield head("of", "rows", *(f"{q:.2f}" for q in QUANTILES))
     yield _line("apart, dB", apart)
     yield _line("interval, of float's time", [(high - low) / 2 for _, low, high in times])
-    yield _line("predicted", [abs(found[0] - float(row["predicted"])) for found, row in predicted])
+    yield _line("predicted", [abs(found[0] - wanted) for found, wanted in predicted])
 
 
 def _line(name: str, values: Sequence[float]) -> str:
@@ -49,7 +50,7 @@ def _line(name: str, values: Sequence[float]) -> str:
 
 
 def main() -> int:
-    print("\n".join(margins(TABLE.read_text("utf-8"))))
+    print("\n".join(margins(Results.load(RESULTS).tables["searches"])))
     return 0
 
 

@@ -55,7 +55,10 @@ def main(ctx: click.Context, check: bool, render: bool) -> None:
 
 def all_pages() -> list[pages.Page]:
     """Every page that holds figures."""
-    return [*pages.rendered(), *pages.quoting()]
+    try:
+        return [*pages.rendered(), *pages.quoting()]
+    except pages.RenderError as error:
+        raise click.ClickException(str(error)) from error
 
 
 def render_all() -> None:

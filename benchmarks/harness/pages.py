@@ -1,9 +1,9 @@
 """Pages rendered from results: those beside the results, and the figures that docs quote.
 
-benchmarks/templates/NAME.md is the page of a benchmark in Jinja's language: {{ table("times") }} is
+benchmarks/templates/NAME.md.j2 is the page of a benchmark, in Jinja: {{ table("times") }} is
 a table, {{ table("times", "vit") }} the rows that begin with vit.
 
-benchmarks/quotes/PAGE holds what PAGE of the repository quotes: blocks of its text, a blank line
+benchmarks/quotes/PAGE.j2 holds what PAGE of the repository quotes: blocks of its text, a blank line
 between them, in which {{ calibration.times("plain ms", "MinMax") | fixed(1) }} stands for a number.
 Every block must be found in the page, whatever its line breaks, with the numbers of the results.
 """
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from decimal import ROUND_HALF_UP, Decimal
 from typing import TYPE_CHECKING, Any
 
 import jinja2
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 
 TEMPLATES, QUOTES = ROOT / "benchmarks" / "templates", ROOT / "benchmarks" / "quotes"
 EXPRESSION = re.compile(r"\{\{.*?\}\}", re.DOTALL)
+EXACT = 9
+"""Digits behind the point that a product of stored decimals has, and a float keeps."""
+
 NUMBER = r"([-+]?\d[\d.,]*\d|[-+]?\d|inf|-)"
 
 
@@ -57,10 +61,10 @@ def rendered(templates: Path = TEMPLATES, folder: Path = FOLDER) -> Iterator[Pag
         RenderError: a template cannot be rendered.
     """
     results = load_all(folder)
-    for path in sorted(templates.glob("*.md")):
-        own = results.get(path.stem, Results())
+    for path in sorted(templates.glob("*.md.j2")):
+        own = results.get(path.name.partition(".")[0], Results())
         text = _rendered(path, path.read_text("utf-8"), results | {"table": _tables(own)})
-        target = folder / path.name
+        target = folder / path.stem
         yield Page(target, target.read_text("utf-8") if target.exists() else "", text)
 
 
@@ -71,8 +75,8 @@ def quoting(quotes: Path = QUOTES, root: Path = ROOT, folder: Path = FOLDER) -> 
         RenderError: a block of quotes does not stand in its page, or cannot be rendered.
     """
     results = load_all(folder)
-    for path in sorted(quotes.rglob("*.md")):
-        page = root / path.relative_to(quotes)
+    for path in sorted(quotes.rglob("*.md.j2")):
+        page = root / path.relative_to(quotes).with_suffix("")
         before = after = page.read_text("utf-8")
         for block in re.split(r"\n\s*\n", path.read_text("utf-8").strip()):
             after = _quoted(path, block, after, results)
@@ -99,12 +103,13 @@ def _rendered(path: Path, text: str, values: Mapping[str, Any]) -> str:
     environment = jinja2.Environment(
         undefined=jinja2.StrictUndefined, keep_trailing_newline=True, trim_blocks=True
     )
-    environment.filters |= {"fixed": _fixed, "signed": _signed}
+    environment.filters["fixed"] = _fixed
     scope = {k: v.tables if isinstance(v, Results) else v for k, v in values.items()}
     try:
         return environment.from_string(text).render(scope)
     except (jinja2.TemplateError, KeyError, TypeError, ValueError) as error:
-        raise RenderError(f"{path}: {text if len(text) < 200 else ''} {error}") from error
+        where = path.relative_to(ROOT) if path.is_relative_to(ROOT) else path
+        raise RenderError(f"{where}: {text if text.startswith('{{') else ''} {error}") from error
 
 
 def _tables(own: Results) -> Any:
@@ -117,9 +122,6 @@ def _tables(own: Results) -> Any:
 
 
 def _fixed(value: float, digits: int = 2) -> str:
-    """The number with so many digits behind the point, its thousands apart."""
-    return f"{float(value):,.{digits}f}"
-
-
-def _signed(value: float, digits: int = 2) -> str:
-    return f"{float(value):+.{digits}f}"
+    """The number with so many digits behind the point, halves away from 0, thousands apart."""
+    exact = Decimal(str(round(float(value), EXACT)))
+    return f"{exact.quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP):,}"

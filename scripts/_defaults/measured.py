@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import time
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -51,31 +50,6 @@ class Row:
     float_score: float | None
     figures: Mapping[Way, Figures]
     failed: Mapping[Way, str]
-
-    def to_json(self) -> str:
-        """Text that `from_json` reads back."""
-        figures = {way.name: asdict(figures) for way, figures in self.figures.items()}
-        failed = {way.name: text for way, text in self.failed.items()}
-        return json.dumps(
-            {
-                "name": self.name,
-                "float_score": self.float_score,
-                "figures": figures,
-                "failed": failed,
-            },
-            indent=1,
-        )
-
-    @staticmethod
-    def from_json(text: str) -> Row:
-        """The row of `to_json`."""
-        data = json.loads(text)
-        figures = {}
-        for way, each in data["figures"].items():
-            ratio = {condition: Ratio(**r) for condition, r in each.pop("ratio").items()}
-            figures[Way[way]] = Figures(**each, ratio=ratio)
-        failed = {Way[way]: text for way, text in data["failed"].items()}
-        return Row(data["name"], data["float_score"], figures, failed)
 
 
 def measure(name: str, case: Case, folder: Path, rounds: int = ROUNDS) -> Row:

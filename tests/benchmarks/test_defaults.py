@@ -41,17 +41,8 @@ def test_every_way_makes_a_file_of_the_block_with_its_figures(block: Row) -> Non
     assert not block.failed
     assert all(figures.sqnr_db > 20 for figures in block.figures.values())
     assert block.figures[Way.PRODUCTS].ratio.keys() == {""}
-    lines = list(defaults.table([block]))
-    assert lines[1].startswith("| bert_block | ")
-
-
-def test_a_row_comes_back_from_its_file(block: Row) -> None:
-    assert Row.from_json(block.to_json()) == block
-
-
-def test_figures_that_are_there_are_not_measured_again(block: Row, tmp_path: Path) -> None:
-    (tmp_path / "bert_block.json").write_text(block.to_json())
-    assert defaults.figures("bert_block", tmp_path) == block
+    (made,) = defaults.rows(block)
+    assert made.cells[0] == "bert_block"
 
 
 def test_a_file_within_all_bounds_misses_nothing() -> None:

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from benchmarks import exactness
-from benchmarks.exactness import Row, main, rows_of
+from benchmarks.exactness import Counted, measure, rows_of
+from benchmarks.harness.table import Missed, Row
 from benchmarks.parts import trials
 from onnxq import catalog
 from onnxq.operator import Call, Float, OperatorLimit, Rule
@@ -77,11 +77,11 @@ def test_one_wrong_code_breaks_the_bound() -> None:
     row = rows_of(WrongRelu(), "", 1000)[0]
     assert not row.good
     assert (row.largest, row.mismatches) == (1.0, row.beyond), row.first
-    assert row.line().endswith("<-- broken")
+    assert "elements beyond the bound; first in" in row.why
 
 
 def test_a_float_operator_may_be_a_step_off_in_one_of_ten_thousand() -> None:
-    row = Row("Tanh", "", "u8", 10_000, "1 step", 20_000, 2, 1.0, beyond=2)
+    row = Counted("Tanh", "", "u8", 10_000, "1 step", 20_000, 2, 1.0, beyond=2)
     assert row.good
     row.beyond = 3
     assert not row.good
@@ -90,12 +90,13 @@ def test_a_float_operator_may_be_a_step_off_in_one_of_ten_thousand() -> None:
 
 
 def test_too_few_elements_are_not_enough() -> None:
-    assert not Row("Relu", "", "u8", 10, elements=9).good
+    assert not Counted("Relu", "", "u8", 10, elements=9).good
 
 
-def test_the_table_ends_with_its_sum(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("sys.argv", [exactness.__file__, "Sigmoid", "--elements", "100"])
-    assert main() == 0
-    assert "2 rows" in capsys.readouterr().out
+def test_an_operator_has_a_row_per_pair_of_types_and_misses_nothing() -> None:
+    found = list(measure.measure(elements=100, operators=("Sigmoid",)))
+    assert [row.cells[:3] for row in found if isinstance(row, Row)] == [
+        ("Sigmoid", "ai.onnx", "u8"),
+        ("Sigmoid", "ai.onnx", "s8"),
+    ]
+    assert not any(isinstance(each, Missed) for each in found)

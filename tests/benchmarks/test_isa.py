@@ -4,22 +4,26 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pytest
+from click.testing import CliRunner
 
 from benchmarks import isa
-from benchmarks.isa import Count, differing, main
+from benchmarks.harness.command import command_of
+from benchmarks.harness.table import Missed, Row
+from benchmarks.isa import Count, as_predicted, differing
 from tests.isa.machines import Machine, Results
 from tests.isa.node_cases import node_cases
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    import pytest
+
 
 def test_cells_are_sums() -> None:
     count = Count()
     count.add(1000, 0, 3)
     count.add(234, 1, 0)
-    assert count.cells() == ("2", "1,234", "1", "3")
+    assert count.cells() == (2, 1234, 1, 3)
 
 
 def test_nan_equals_nan_and_nothing_else() -> None:
@@ -28,7 +32,7 @@ def test_nan_equals_nan_and_nothing_else() -> None:
 
 
 def test_a_result_that_is_not_as_predicted_is_counted(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one = next(case for case in node_cases(()) if case.op_type == "MatMulInteger")
 
@@ -42,14 +46,12 @@ def test_a_result_that_is_not_as_predicted_is_counted(
     monkeypatch.setattr(isa, "node_cases", lambda *_: [replace(one)])
     monkeypatch.setattr(isa, "run", shifted)
     machine = Machine("avx2", "x86-avx2", "Haswell")
-    assert isa.operators([machine], tmp_path, tmp_path) > 0
-    assert "| avx2 | MatMulInteger | 1 |" in capsys.readouterr().out
+    row, missed = as_predicted(isa.operators([machine], tmp_path, tmp_path))
+    assert isinstance(row, Row)
+    assert row.cells[:3] == ("avx2", "MatMulInteger", 1)
+    assert isinstance(missed, Missed)
 
 
-def test_an_unknown_machine_is_refused(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("sys.argv", ["isa", "avx3"])
-    with pytest.raises(SystemExit):
-        main()
-    assert "unknown machine avx3; known: sse, avx2, neon" in capsys.readouterr().err
+def test_an_unknown_machine_is_refused() -> None:
+    asked = CliRunner().invoke(command_of(isa.measure), ["avx3"])
+    assert "'avx3' is not one of" in asked.output

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from benchmarks.range import Row, differing, planned, table
+from benchmarks.range import differing, planned
 from onnxq.static.calibrate import calibrate
 from onnxq.static.prepare import prepare
 from onnxq.targets.range_reduction import RangeReduction
@@ -27,10 +27,3 @@ def test_only_the_full_range_differs(
     made, written = planned(FloatModel("net", path), kind, statistics, IMAGES)
     assert bool(made.reductions) == (kind is not None)
     assert (differing(written, IMAGES) > 0) == (kind is None)
-
-
-def test_the_table_has_a_row_for_each() -> None:
-    row = Row("worst-case", "2 of 2", "3 of 8", 1.25, 87.5, 33.25, "0 layers", 0)
-    lines = table(FloatModel("net", None), 1000, [row]).splitlines()  # type: ignore[arg-type]  # not read
-    assert lines[0] == "## net (1,000 test images)"
-    assert lines[-1].startswith("| worst-case | 2 of 2 | 3 of 8 | x 1.25 | 87.50 | 33.25 |")

@@ -3,7 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from benchmarks.reference import STACKS, convolution, evaluator_of, main, measure, resnet
+from benchmarks.harness.table import Row
+from benchmarks.reference import STACKS, convolution, evaluator_of, measure, resnet, timed
 
 
 def test_the_stack_is_resnet_50() -> None:
@@ -13,9 +14,9 @@ def test_the_stack_is_resnet_50() -> None:
 
 
 def test_kernel_and_onnx_runtime_agree_and_all_three_are_timed() -> None:
-    times = measure("small", [convolution(np.random.default_rng(0), 16, 8, 3, 2, 9)], 1)
+    times = timed("small", [convolution(np.random.default_rng(0), 16, 8, 3, 2, 9)], 1)
     assert times.different == 0
-    assert times.line().startswith("| small | 1 | 0.00 |")
+    assert times.nodes == 1
     assert min(times.ours, times.ort, times.peer) >= 0
 
 
@@ -27,10 +28,8 @@ def test_the_peer_computes_the_same_but_for_ties() -> None:
 
 
 @pytest.mark.nightly
-def test_every_stack_runs(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    stacks = [name for name in STACKS if name != "resnet"]
-    monkeypatch.setattr("sys.argv", ["reference", *stacks, "--nodes", "1", "--rounds", "1"])
-    assert main() == 0
-    assert capsys.readouterr().out.count("\n| ") == len(stacks)
+def test_every_stack_runs() -> None:
+    stacks = tuple(name for name in STACKS if name != "resnet")
+    found = list(measure.measure(nodes=1, rounds=1, names=stacks))
+    assert [row.cells[0] for row in found if isinstance(row, Row)] == list(stacks)
+    assert len(found) == len(stacks)

@@ -1,18 +1,20 @@
 from __future__ import annotations
 
 import math
-import re
 from importlib import resources
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from benchmarks import attention, dynamic, recurrent
+from benchmarks.harness.results import FOLDER as RESULTS
+from benchmarks.harness.results import Results
 from benchmarks.parts.gains import FOLDER, gains_text
 from onnxq import targets
 from onnxq.targets.gains import DYNAMIC_GAINS, GATES, PRODUCT_OPS, STORED, TABLES, measured_gains
 
-RESULTS = Path(__file__).resolve().parent.parent.parent / "benchmarks" / "results"
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def test_each_node_was_measured_once() -> None:
@@ -55,17 +57,16 @@ def test_an_altered_table_is_refused(
 # --- products
 
 
-def test_gains_of_products_are_those_that_the_script_printed() -> None:
-    """Each line: K x N, M, one scale, stored, then FORMS in their order."""
-    text = (RESULTS / "dynamic.md").read_text()
-    lines = re.findall(r"^\| (\d+) x (\d+) \| (\d+) \|(.*)\|$", text, re.MULTILINE)
-    printed = {
-        (op_type, *form, int(k), int(n), int(m)): float(cell)
-        for k, n, m, cells in lines
-        for form, cell in zip(dynamic.FORMS, cells.split("|")[2:], strict=True)
+def test_gains_of_products_are_those_that_were_measured() -> None:
+    """Cells of a row: K x N, M, one scale, stored, then FORMS in their order."""
+    shapes = Results.load(RESULTS / "dynamic.json").tables["shapes"]
+    stored = {
+        (op_type, *form, *map(int, sizes.split(" x ")), rows): gain
+        for sizes, rows, _, _, *gains in shapes.of()
+        for form, gain in zip(dynamic.FORMS, gains, strict=True)
         for op_type in PRODUCT_OPS
     }
-    assert printed == {
+    assert stored == {
         (g.op_type, g.form, g.bits, g.k, g.n, g.m): g.ratio
         for g in measured_gains("product_gains.csv")
     }
@@ -139,17 +140,16 @@ def test_a_batch_that_is_not_known_counts_as_the_slower_one() -> None:
 # --- attention
 
 
-def test_gains_of_attention_are_those_that_the_script_printed() -> None:
-    """Each line: hidden size, rows, time in float, then both kinds in their order, and others."""
-    line = r"^\| (\d+) \| (\d+) \| \d+ \| ([\d.]+) \| ([\d.]+) \|"
-    text = (RESULTS / "attention.md").read_text()
-    printed = {
-        (kind, int(hidden), int(rows)): float(gain)
-        for hidden, rows, *found in re.findall(line, text, re.MULTILINE)
-        for kind, gain in zip(("Attention", "MultiHeadAttention"), found, strict=True)
+def test_gains_of_attention_are_those_that_were_measured() -> None:
+    """Cells of a row: hidden size, rows, time in float, then both kinds in their order."""
+    sizes = Results.load(RESULTS / "attention.json").tables["sizes"]
+    stored = {
+        (kind, hidden, rows): gain
+        for hidden, rows, _, *gains in sizes.of()
+        for kind, gain in zip(("Attention", "MultiHeadAttention"), gains[:2], strict=True)
     }
     measured = list(measured_gains("attention_gains.csv"))
-    assert printed == {(g.op_type, g.k, g.m): g.ratio for g in measured}
+    assert stored == {(g.op_type, g.k, g.m): g.ratio for g in measured}
     assert {g.k for g in measured} == set(attention.SIZES)
     assert {g.m for g in measured} == set(attention.ROWS)
 

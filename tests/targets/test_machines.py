@@ -1,13 +1,13 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import pickle
 import re
 from pathlib import Path
 
 import pytest
 
+from benchmarks.harness.results import FOLDER, Results
 from onnxq import targets
 from onnxq.errors import QConfigError
 from onnxq.targets import AS_FAST, UNPROVEN, DynamicGain, Proof, Target
@@ -87,9 +87,9 @@ def test_targets_hash_and_pickle() -> None:
     assert pickle.loads(pickle.dumps(targets.find("arm64"))) == targets.find("arm64")
 
 
-def test_slow_operators_are_those_that_the_bench_printed() -> None:
-    printed = (ROOT / "benchmarks" / "results" / "elementwise.txt").read_text()
-    table = json.loads(printed.partition("slow_in_integers = ")[2])
+def test_slow_operators_are_those_that_were_measured() -> None:
+    slow = Results.load(FOLDER / "elementwise.json").tables["slow"]
+    table = dict(slow.of())
     assert table == targets.SLOW_IN_INTEGERS
     assert all(t.slow_in_integers == table for t in targets.all_targets())
 
