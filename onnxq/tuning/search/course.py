@@ -13,8 +13,7 @@ from onnxq.core.version import VERSION
 from onnxq.ort.version import installed
 from onnxq.qconfig import Choice
 from onnxq.targets.gains import PRODUCT_OPS
-from onnxq.times.model_times import Times
-from onnxq.times.time_model import IN_FLOAT
+from onnxq.times.model_times import IN_FLOAT, Times
 from onnxq.tuning.defaults import IMPROVE
 from onnxq.tuning.evaluating.evaluations import REFUSALS, Evaluations
 from onnxq.tuning.evaluating.journal import Journal, JournalHead

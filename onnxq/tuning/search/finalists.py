@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from onnxq.operator import NodeForm
-from onnxq.times.time_model import IN_FLOAT
+from onnxq.times.model_times import IN_FLOAT
 from onnxq.times.timed_runs import WholeTime, whole_times
 from onnxq.tuning.evaluating.evaluations import key_of
 from onnxq.tuning.judging.goal import Aim

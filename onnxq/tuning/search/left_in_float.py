@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from onnxq.report.tables import print_table
-from onnxq.times.time_model import IN_FLOAT
+from onnxq.times.model_times import IN_FLOAT
 from onnxq.tuning.judging.goal import Aim
 from onnxq.tuning.judging.score import db_text
 from onnxq.tuning.judging.standing import FARTHEST_DB, MARGIN_DB, SPARE_DB
