@@ -12,7 +12,7 @@ with a scale per column, which onnxq writes; with an attention_bias, which QAtte
 float with one; with one scale; with its product split off, as DynamicQuantizeMatMul, Split and
 MultiHeadAttention; and with stored weights. A session has several of them, and the time of a
 session without any is taken off. Prints a table for people, and writes the same numbers to
-onnxq/targets/attention_gains.csv, which planning uses.
+onnxq/targets/attention_speedups.csv, which planning uses.
 `layer`: 12 heads, width 768, inner width 3072, in the operators that ONNX Runtime's transformer
 tools fuse, at sequence 128, 16 and 1; against float and against
 onnxruntime.quantization.quantize_dynamic in each of its variants, with the SQNR of the output.
@@ -34,9 +34,9 @@ from onnx import TensorProto, helper, numpy_helper
 import onnxq
 from onnxq.observers import NarrowRangeObserver
 from onnxq.operator import DynamicForm
-from scripts._gains import write_gains
 from scripts._graphs import model_of
 from scripts._peer import dynamic_variants
+from scripts._speedups import write_speedups
 from scripts._tables import head, line, sqnr_db
 from scripts._timing import ratios, session, taking_turns
 from scripts.bench_dynamic import quantized
@@ -179,7 +179,7 @@ def bound_run(each: onnxruntime.InferenceSession, rows: int) -> Callable[[], obj
 
 
 def print_sizes() -> None:
-    """A table for people, and attention_gains.csv for planning."""
+    """A table for people, and attention_speedups.csv for planning."""
     names = (CHOSEN, BIASED, ONE_SCALE, SPLIT, STORED)
     print(head("hidden", "rows", "float, us", *names))
     tables: dict[str, dict[int, list[float]]] = {CHOSEN: {}, BIASED: {}}
@@ -192,10 +192,13 @@ def print_sizes() -> None:
             net = {n: t - times[EMPTY] for n, t in times.items()}
             plain = net["float"]
             rivals = [net[FLOAT_BIASED] if name == BIASED else plain for name in names]
-            gains = [float(np.median(t / net[n])) for n, t in zip(names, rivals, strict=True)]
+            speedups = [float(np.median(t / net[n])) for n, t in zip(names, rivals, strict=True)]
             for name, table in tables.items():
-                table.setdefault(hidden, []).append(gains[names.index(name)])
-            cells = [f"{plain.min() / copies * 1e6:.0f}", *(f"{gain:.2f}" for gain in gains)]
+                table.setdefault(hidden, []).append(speedups[names.index(name)])
+            cells = [
+                f"{plain.min() / copies * 1e6:.0f}",
+                *(f"{speedup:.2f}" for speedup in speedups),
+            ]
             print(line(hidden, rows, *cells), flush=True)
     kinds = {"Attention": tables[CHOSEN], "MultiHeadAttention": tables[BIASED]}
     by_kind = {
@@ -203,7 +206,7 @@ def print_sizes() -> None:
         for kind, table in kinds.items()
         for hidden, found in table.items()
     }
-    write_gains("attention_gains.csv", ROWS, by_kind)
+    write_speedups("attention_speedups.csv", ROWS, by_kind)
 
 
 # --- layer

@@ -11,7 +11,7 @@ dynamic form; float runs the two nodes as one kernel, which no dynamic form does
 products gain at least as much. A session has up to 16 of them, each with an input and a weight of
 its own, and the time of a session with these inputs and no product is taken off: what is left is
 what a product costs inside a model. Prints a table for people, and writes the same numbers to
-onnxq/targets/product_gains.csv, which planning uses.
+onnxq/targets/product_speedups.csv, which planning uses.
 `layer`: 12 heads, width 768, inner width 3072, at sequence 128 and 1; against float and against
 onnxruntime.quantization.quantize_dynamic in each of its variants.
 What both printed is in scripts/bench_dynamic.md.
@@ -32,10 +32,10 @@ import onnxq
 from onnxq.observers import LeastErrorObserver, NarrowRangeObserver, ObserverSpec
 from onnxq.operator import DynamicForm
 from onnxq.qconfig import QConfigDynamic, QConfigMapping
-from onnxq.targets.gains import PRODUCT_OPS
-from scripts._gains import write_gains
+from onnxq.targets.speedups import PRODUCT_OPS
 from scripts._graphs import model_of, proto_of
 from scripts._peer import dynamic_variants
+from scripts._speedups import write_speedups
 from scripts._tables import head, line
 from scripts._timing import ratios, session, taking_turns
 
@@ -133,32 +133,33 @@ def measured() -> Iterator[tuple[int, int, dict[str, list[float]]]]:
     for k, n in SHAPES:
         copies = min(COPIES, max(2, WEIGHT_BYTES // (4 * k * n)))
         sessions = shape_sessions(k, n, copies)
-        gains: dict[str, list[float]] = {}
+        speedups: dict[str, list[float]] = {}
         for rows in ROWS:
             times = taking_turns(bound_runs(sessions, rows, k), ROUNDS)
             for name in (ONE_SCALE, STORED, *(f"{name} {bits}" for name, bits in FORMS)):
-                gain = (times["float"] - times[EMPTY]) / (times[name] - times[EMPTY])
-                gains.setdefault(name, []).append(float(np.median(gain)))
-        yield k, n, gains
+                speedup = (times["float"] - times[EMPTY]) / (times[name] - times[EMPTY])
+                speedups.setdefault(name, []).append(float(np.median(speedup)))
+        yield k, n, speedups
 
 
 def print_shapes() -> None:
-    """A table for people, and product_gains.csv for planning."""
+    """A table for people, and product_speedups.csv for planning."""
     names = [ONE_SCALE, STORED, *(f"{name} {bits}" for name, bits in FORMS)]
     print(head("K x N", "M", *names))
     found = {}
-    for k, n, gains in measured():
-        found[k, n] = gains
+    for k, n, speedups in measured():
+        found[k, n] = speedups
         for i, rows in enumerate(ROWS):
             print(
-                line(f"{k} x {n}", rows, *(f"{gains[name][i]:.2f}" for name in names)), flush=True
+                line(f"{k} x {n}", rows, *(f"{speedups[name][i]:.2f}" for name in names)),
+                flush=True,
             )
     by_form = {
-        (" ".join(PRODUCT_OPS), form, bits, k, n): gains[f"{form} {bits}"]
+        (" ".join(PRODUCT_OPS), form, bits, k, n): speedups[f"{form} {bits}"]
         for form, bits in FORMS
-        for (k, n), gains in found.items()
+        for (k, n), speedups in found.items()
     }
-    write_gains("product_gains.csv", ROWS, by_form)
+    write_speedups("product_speedups.csv", ROWS, by_form)
 
 
 # --- layer

@@ -1,6 +1,6 @@
 """Speed of dynamic quantization: LSTM, GRU and RNN over 32 steps.
 
-    python scripts/bench_recurrent.py sizes [--gains]
+    python scripts/bench_recurrent.py sizes [--speedups]
     python scripts/bench_recurrent.py forms
 
 One thread, CPU time of that thread; all variants take turns in every round, and a ratio is the
@@ -8,8 +8,8 @@ median over the rounds of what was measured in the same round. Above 1, the vari
 
 `sizes`: each operator in float and in each form, input size = hidden size, batch 1 and 8; and what
 objective 'speed' and 'size' choose. `float again` is a second session of the float model: how far
-from 1 a ratio is by chance. With --gains, writes onnxq/targets/recurrent_gains.csv, which planning
-uses.
+from 1 a ratio is by chance. With --speedups, writes onnxq/targets/recurrent_speedups.csv, which
+planning uses.
 `forms`: other ways to write a GRU in integers that were tried: the body in a Loop, all steps
 written out, the fused operators of com.microsoft written by hand, float products in the Scan, and
 stored weights by DequantizeLinear.
@@ -34,10 +34,10 @@ from onnxq.errors import OnnxqError
 from onnxq.observers import NarrowRangeObserver
 from onnxq.operator import DynamicForm
 from onnxq.qconfig import QConfigDynamic, QConfigMapping
-from onnxq.targets.gains import GATES
-from scripts._gains import write_gains
+from onnxq.targets.speedups import GATES
 from scripts._graphs import model_of
 from scripts._gru_variants import VARIANTS
+from scripts._speedups import write_speedups
 from scripts._tables import head, line
 from scripts._timing import runs_on, session, taking_turns
 
@@ -145,7 +145,7 @@ def print_sizes() -> None:
         print(line(net.name, net.hidden, net.batch, *cells, chosen(net)), flush=True)
 
 
-def print_gains() -> None:
+def print_speedups() -> None:
     """Writes the table that planning reads; of a GRU, the slower of its two kinds.
 
     `stored` runs the float kernel on the same floats, so that its ratios differ from 1 by chance
@@ -157,8 +157,8 @@ def print_gains() -> None:
         key = (net.op_type, "integer", 8, net.hidden, GATES[net.op_type] * net.hidden)
         by_batch = found.setdefault(key, {})
         by_batch[net.batch] = min(ratio, by_batch.get(net.batch, ratio))
-    gains = {key: [by_batch[batch] for batch in BATCHES] for key, by_batch in found.items()}
-    write_gains("recurrent_gains.csv", BATCHES, gains)
+    speedups = {key: [by_batch[batch] for batch in BATCHES] for key, by_batch in found.items()}
+    write_speedups("recurrent_speedups.csv", BATCHES, speedups)
 
 
 def print_forms() -> None:
@@ -179,12 +179,14 @@ def main() -> None:
     """Reads the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("what", choices=("sizes", "forms"))
-    parser.add_argument("--gains", action="store_true", help="write the table that planning reads")
+    parser.add_argument(
+        "--speedups", action="store_true", help="write the table that planning reads"
+    )
     arguments = parser.parse_args()
     if arguments.what == "forms":
         print_forms()
-    elif arguments.gains:
-        print_gains()
+    elif arguments.speedups:
+        print_speedups()
     else:
         print_sizes()
 

@@ -28,7 +28,7 @@ from onnxq.in_blocks.block_spec import BlockSpec, Method
 from onnxq.operator import DynamicForm, DynamicRule, Float
 from onnxq.operator.nodes import input_at, is_constant, tensor_of
 from onnxq.page.card import card_of, counts
-from onnxq.targets.gains import PRODUCT_OPS
+from onnxq.targets.speedups import PRODUCT_OPS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence

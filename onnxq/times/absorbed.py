@@ -10,7 +10,7 @@ from onnxq.operator import NodeForm
 from onnxq.operator.nodes import is_constant
 from onnxq.ort import facts
 from onnxq.ort.layouts import ADDED_BY_CONV, CONVOLUTION, FUSED_BEHIND_CONV, GATE
-from onnxq.targets.gains import PRODUCT_OPS
+from onnxq.targets.speedups import PRODUCT_OPS
 
 FormOf = Callable[[ir.Node], NodeForm | None]
 """Precision of a node; None: the node ahead computes it too."""

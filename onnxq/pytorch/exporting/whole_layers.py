@@ -21,7 +21,7 @@ from torch.overrides import TorchFunctionMode
 from onnxq.graph.edit import FreeNames
 from onnxq.pytorch.exporting.packed_sequences import padded_call, without_size_check
 from onnxq.pytorch.exporting.recurrent_translation import PACKED_TABLE
-from onnxq.targets.gains import GATES
+from onnxq.targets.speedups import GATES
 
 _BIDIRECTIONAL = 5  # of the arguments from `params` on
 

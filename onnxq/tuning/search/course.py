@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from onnxq.core.version import VERSION
 from onnxq.ort.version import installed
 from onnxq.qconfig import Choice
-from onnxq.targets.gains import PRODUCT_OPS
+from onnxq.targets.speedups import PRODUCT_OPS
 from onnxq.times.model_times import IN_FLOAT, Times
 from onnxq.tuning.defaults import IMPROVE
 from onnxq.tuning.evaluating.evaluations import REFUSALS, Evaluations
