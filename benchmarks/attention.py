@@ -12,7 +12,7 @@ with a scale per column, which onnxq writes; with an attention_bias, which QAtte
 float with one; with one scale; with its product split off, as DynamicQuantizeMatMul, Split and
 MultiHeadAttention; and with stored weights. A session has several of them, and the time of a
 session without any is taken off. The same numbers go to
-onnxq/targets/attention_gains.csv, which planning uses.
+onnxq/targets/attention_speedups.csv, which planning uses.
 `layer`: 12 heads, width 768, inner width 3072, in the operators that ONNX Runtime's transformer
 tools fuse, at sequence 128, 16 and 1; against float and against
 onnxruntime.quantization.quantize_dynamic in each of its variants, with the SQNR of the output.
@@ -35,7 +35,7 @@ from benchmarks.dynamic import quantized
 from benchmarks.harness.benchmark import benchmark
 from benchmarks.harness.options import with_names
 from benchmarks.harness.table import Row, Table
-from benchmarks.parts.gains import write_gains
+from benchmarks.parts.speedups import write_speedups
 from onnxq.observers import NarrowRangeObserver
 from onnxq.operator import DynamicForm
 from scripts._graphs import model_of
@@ -63,7 +63,7 @@ EMPTY, FLOAT_BIASED = "no attention", "float, attention_bias"
 VARIANTS = (CHOSEN, BIASED, ONE_SCALE, SPLIT, STORED)
 LENGTHS = (128, 16, 1)
 OTHERS = ("float", *DYNAMIC_VARIANTS)
-SIZE_GAINS = Table(
+SIZE_SPEEDUPS = Table(
     "sizes",
     {"hidden": "", "rows": "", "float, us": ".0f", **dict.fromkeys(VARIANTS, ".2f")},
     keys=2,
@@ -205,7 +205,7 @@ def bound_run(each: onnxruntime.InferenceSession, rows: int) -> Callable[[], obj
 
 
 def sizes() -> Iterator[Row]:
-    """Gains by size; attention_gains.csv is written for planning."""
+    """Speedups by size; attention_speedups.csv is written for planning."""
     tables: dict[str, dict[int, list[float]]] = {CHOSEN: {}, BIASED: {}}
     for hidden in SIZES:
         copies = min(COPIES, max(2, WEIGHT_BYTES // (12 * hidden * hidden)))
@@ -216,17 +216,17 @@ def sizes() -> Iterator[Row]:
             net = {n: t - times[EMPTY] for n, t in times.items()}
             plain = net["float"]
             rivals = [net[FLOAT_BIASED] if name == BIASED else plain for name in VARIANTS]
-            gains = [float(np.median(t / net[n])) for n, t in zip(VARIANTS, rivals, strict=True)]
+            speedups = [float(np.median(t / net[n])) for n, t in zip(VARIANTS, rivals, strict=True)]
             for name, table in tables.items():
-                table.setdefault(hidden, []).append(gains[VARIANTS.index(name)])
-            yield SIZE_GAINS.row(hidden, rows, plain.min() / copies * 1e6, *gains)
+                table.setdefault(hidden, []).append(speedups[VARIANTS.index(name)])
+            yield SIZE_SPEEDUPS.row(hidden, rows, plain.min() / copies * 1e6, *speedups)
     kinds = {"Attention": tables[CHOSEN], "MultiHeadAttention": tables[BIASED]}
     by_kind = {
         (kind, "integer", 8, hidden, 3 * hidden): found
         for kind, table in kinds.items()
         for hidden, found in table.items()
     }
-    write_gains("attention_gains.csv", ROWS, by_kind)
+    write_speedups("attention_speedups.csv", ROWS, by_kind)
 
 
 # --- layer
@@ -317,7 +317,7 @@ def pairs() -> Iterator[Row]:
 PARTS = {"sizes": sizes, "layer": layers, "pairs": pairs}
 
 
-@benchmark(SIZE_GAINS, LAYER, PAIRS)
+@benchmark(SIZE_SPEEDUPS, LAYER, PAIRS)
 @with_names(PARTS)
 def measure(names: Sequence[str]) -> Iterator[Row]:
     """The rows of the parts that are asked for."""

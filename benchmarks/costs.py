@@ -28,9 +28,10 @@ from benchmarks.harness.benchmark import benchmark
 from benchmarks.harness.options import FILE, with_names
 from benchmarks.harness.table import Row, Table
 from onnxq.graph.io import load, save
+from onnxq.graph.sizes import sizes_of
 from onnxq.qconfig import Choice, default_qconfig_mapping
 from onnxq.times import Costs, costs_of
-from onnxq.times.model_time import predict_time
+from onnxq.times.time_model import predicted, walked
 from scripts._architectures import ARCHITECTURES, Size, build
 from scripts._timing import runs_on, session, taking_turns
 
@@ -126,7 +127,11 @@ def prediction(
 ) -> tuple[float, set[str]]:
     """(predicted nanoseconds, operators whose time is not known)."""
     forms: dict[str, NodeForm] = {name: choice.form for name, choice in made.choices.items()}
-    found = predict_time(prepared.model, forms, statistics.samples.shapes, table)
+    found = predicted(
+        prepared.model,
+        walked(prepared.model, forms, sizes_of(prepared.model, statistics.samples.shapes), table),
+        table,
+    )
     types = {node.name: node.op_type for node in prepared.model.graph}
     return found.ns, {types[name] for name in found.unknown}
 

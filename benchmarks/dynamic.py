@@ -8,10 +8,10 @@ median over the rounds of what was measured in the same round. Above 1, the vari
 
 `shapes`: Gemm with a bias and a Relu behind it, weights (K, N), M rows, in float and in each
 dynamic form; float runs the two nodes as one kernel, which no dynamic form does, so that other
-products gain at least as much. A session has up to 16 of them, each with an input and a weight of
-its own, and the time of a session with these inputs and no product is taken off: what is left is
+products gain at least as much. A session has up to 16 of them, each with an input and a weight
+of its own, and the time of a session with these inputs and no product is taken off: what is left is
 what a product costs inside a model. The same numbers go to
-onnxq/targets/product_gains.csv, which planning uses.
+onnxq/targets/product_speedups.csv, which planning uses.
 `layer`: 12 heads, width 768, inner width 3072, at sequence 128 and 1; against float and against
 onnxruntime.quantization.quantize_dynamic in each of its variants.
 """
@@ -30,11 +30,11 @@ import onnxq
 from benchmarks.harness.benchmark import benchmark
 from benchmarks.harness.options import with_names
 from benchmarks.harness.table import Row, Table
-from benchmarks.parts.gains import write_gains
+from benchmarks.parts.speedups import write_speedups
 from onnxq.observers import LeastErrorObserver, NarrowRangeObserver, ObserverSpec
 from onnxq.operator import DynamicForm
 from onnxq.qconfig import QConfigDynamic, QConfigMapping
-from onnxq.targets.gains import PRODUCT_OPS
+from onnxq.targets.speedups import PRODUCT_OPS
 from scripts._graphs import model_of, proto_of
 from scripts._peer import DYNAMIC_VARIANTS, dynamic_variants
 from scripts._timing import ratios, session, taking_turns
@@ -63,7 +63,7 @@ FORMS: dict[tuple[str, int], tuple[DynamicForm, ObserverSpec]] = {
 }
 ONE_SCALE, STORED = "integer 8, one scale", "stored 8"
 VARIANTS = (ONE_SCALE, STORED, *(f"{name} {bits}" for name, bits in FORMS))
-SHAPE_GAINS = Table("shapes", {"K x N": "", "M": "", **dict.fromkeys(VARIANTS, ".2f")}, keys=2)
+SHAPE_SPEEDUPS = Table("shapes", {"K x N": "", "M": "", **dict.fromkeys(VARIANTS, ".2f")}, keys=2)
 OTHERS = ("float", *DYNAMIC_VARIANTS)
 LAYER = Table(
     "layer",
@@ -140,32 +140,32 @@ def bound_runs(sessions: Sessions, rows: int, k: int) -> dict[str, Callable[[], 
 
 
 def measured() -> Iterator[tuple[int, int, dict[str, list[float]]]]:
-    """(K, N, {variant: gain per number of rows}) of every shape."""
+    """(K, N, {variant: speedup per number of rows}) of every shape."""
     for k, n in SHAPES:
         copies = min(COPIES, max(2, WEIGHT_BYTES // (4 * k * n)))
         sessions = shape_sessions(k, n, copies)
-        gains: dict[str, list[float]] = {}
+        speedups: dict[str, list[float]] = {}
         for rows in ROWS:
             times = taking_turns(bound_runs(sessions, rows, k), ROUNDS)
             for name in VARIANTS:
-                gain = (times["float"] - times[EMPTY]) / (times[name] - times[EMPTY])
-                gains.setdefault(name, []).append(float(np.median(gain)))
-        yield k, n, gains
+                speedup = (times["float"] - times[EMPTY]) / (times[name] - times[EMPTY])
+                speedups.setdefault(name, []).append(float(np.median(speedup)))
+        yield k, n, speedups
 
 
 def shapes() -> Iterator[Row]:
-    """Gains by shape; product_gains.csv is written for planning."""
+    """Speedups by shape; product_speedups.csv is written for planning."""
     found = {}
-    for k, n, gains in measured():
-        found[k, n] = gains
+    for k, n, speedups in measured():
+        found[k, n] = speedups
         for i, rows in enumerate(ROWS):
-            yield SHAPE_GAINS.row(f"{k} x {n}", rows, *(gains[name][i] for name in VARIANTS))
+            yield SHAPE_SPEEDUPS.row(f"{k} x {n}", rows, *(speedups[name][i] for name in VARIANTS))
     by_form = {
-        (" ".join(PRODUCT_OPS), form, bits, k, n): gains[f"{form} {bits}"]
+        (" ".join(PRODUCT_OPS), form, bits, k, n): speedups[f"{form} {bits}"]
         for form, bits in FORMS
-        for (k, n), gains in found.items()
+        for (k, n), speedups in found.items()
     }
-    write_gains("product_gains.csv", ROWS, by_form)
+    write_speedups("product_speedups.csv", ROWS, by_form)
 
 
 # --- layer
@@ -233,7 +233,7 @@ def layers() -> Iterator[Row]:
 PARTS = {"shapes": shapes, "layer": layers}
 
 
-@benchmark(LAYER, SHAPE_GAINS)
+@benchmark(LAYER, SHAPE_SPEEDUPS)
 @with_names(PARTS)
 def measure(names: Sequence[str]) -> Iterator[Row]:
     """The rows of the parts that are asked for."""

@@ -1,13 +1,13 @@
 """Speed of dynamic quantization: LSTM, GRU and RNN over 32 steps.
 
-    python -m benchmarks recurrent [--gains]
+    python -m benchmarks recurrent [--speedups]
 
 One thread, CPU time of that thread; all variants take turns in every round, and a ratio is the
 median over the rounds of what was measured in the same round. Above 1, the variant is faster.
 
 Each operator is measured in float and in each form, input size = hidden size, batch 1 and 8; and
 what objective 'speed' and 'size' choose. `float again` is a second session of the float model: how
-far from 1 a ratio is by chance. With --gains, writes onnxq/targets/recurrent_gains.csv, which
+far from 1 a ratio is by chance. With --speedups, writes onnxq/targets/recurrent_speedups.csv, which
 planning uses.
 """
 
@@ -24,12 +24,12 @@ from onnx import helper
 import onnxq
 from benchmarks.harness.benchmark import benchmark
 from benchmarks.harness.table import Row, Table
-from benchmarks.parts.gains import write_gains
+from benchmarks.parts.speedups import write_speedups
 from onnxq.errors import OnnxqError
 from onnxq.observers import NarrowRangeObserver
 from onnxq.operator import DynamicForm
 from onnxq.qconfig import QConfigDynamic, QConfigMapping
-from onnxq.targets.gains import GATES
+from onnxq.targets.speedups import GATES
 from scripts._graphs import model_of
 from scripts._timing import runs_on, session, taking_turns
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     import onnx
 
-    from benchmarks.parts.gains import Key
+    from benchmarks.parts.speedups import Key
     from scripts._timing import Sessions
 
 STEPS = 32
@@ -138,22 +138,22 @@ def _form_of(net: Net, objective: str) -> str:
 
 
 def smallest(found: Mapping[Net, float]) -> dict[Key, list[float]]:
-    """Gains as planning reads them; of a GRU, of the slower of its two kinds.
+    """Speedups as planning reads them; of a GRU, of the slower of its two kinds.
 
     `stored` runs the float kernel on the same floats, so that its ratios differ from 1 by chance
     alone: it has no rows, and counts as fast as float.
     """
-    gains: dict[Key, dict[int, float]] = {}
+    speedups: dict[Key, dict[int, float]] = {}
     for net, ratio in found.items():
         key = (net.op_type, "integer", 8, net.hidden, GATES[net.op_type] * net.hidden)
-        by_batch = gains.setdefault(key, {})
+        by_batch = speedups.setdefault(key, {})
         by_batch[net.batch] = min(ratio, by_batch.get(net.batch, ratio))
-    return {key: [by_batch[batch] for batch in BATCHES] for key, by_batch in gains.items()}
+    return {key: [by_batch[batch] for batch in BATCHES] for key, by_batch in speedups.items()}
 
 
 @benchmark(SIZES)
-@click.option("--gains", is_flag=True, help="write the table that planning reads, too")
-def measure(gains: bool) -> Iterator[Row]:
+@click.option("--speedups", is_flag=True, help="write the table that planning reads, too")
+def measure(speedups: bool) -> Iterator[Row]:
     """Ratios of every net."""
     found: dict[Net, float] = {}
     for net in nets():
@@ -163,5 +163,5 @@ def measure(gains: bool) -> Iterator[Row]:
         small = len(ir.to_proto(quantized(net, DynamicForm.INTEGER)).SerializeToString())
         cells = (ratios[name] for name in VARIANTS)
         yield SIZES.row(net.name, net.hidden, net.batch, ms, *cells, small / full, chosen(net))
-    if gains:
-        write_gains("recurrent_gains.csv", BATCHES, smallest(found))
+    if speedups:
+        write_speedups("recurrent_speedups.csv", BATCHES, smallest(found))

@@ -29,7 +29,7 @@ ROWS, SIDE = 5, 32
 SATURATING_QMAX = 64  # of the target "portable"
 
 
-UNMEASURED = dataclasses.replace(targets.find("portable"), dynamic_gains=())
+UNMEASURED = dataclasses.replace(targets.find("portable"), dynamic_speedups=())
 """The target portable, but every operator gets its usual form, however small it is."""
 
 

@@ -46,7 +46,7 @@ class Check:
     CALIBRATION: ClassVar[Check]
     """A few of the samples that it was calibrated on; made-up inputs where there are none."""
     NONE: ClassVar[Check]
-    """It is not run, and has no verdict. For operators that are not registered here."""
+    """The model is not run, and has no verdict. For operators that are not registered here."""
 
     def __post_init__(self) -> None:
         check_decibels(self.min_sqnr_db)

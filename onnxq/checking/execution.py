@@ -29,7 +29,7 @@ from onnxq.qdq.read import (
     is_float,
     is_quantize,
 )
-from onnxq.targets.gains import PRODUCT_OPS
+from onnxq.targets.speedups import PRODUCT_OPS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -65,7 +65,7 @@ from onnxq.operator.nodes import find_input, input_at, tensor_of
 from onnxq.operator.reasons import ComputedAtRunTime, LeftByRequest, TensorLeftByRequest
 from onnxq.qconfig import QConfigDynamic, onnxq_default_dynamic_qconfig
 from onnxq.qparams import PerTensor
-from onnxq.targets.gains import PRODUCT_OPS
+from onnxq.targets.speedups import PRODUCT_OPS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

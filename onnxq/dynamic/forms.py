@@ -21,7 +21,7 @@ from onnxq.graph.walk import node_name
 from onnxq.operator import DynamicForm, DynamicRule, Float
 from onnxq.operator.nodes import sizes
 from onnxq.targets import AS_FAST
-from onnxq.targets.gains import GATES, PRODUCT_OPS, R_SLOT
+from onnxq.targets.speedups import GATES, PRODUCT_OPS, R_SLOT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from onnxq.targets import Target
 
 MATRIX = 2  # its axes
-CLOSE = 0.9  # share of the largest gain that is as good: measurements differ by as much
+CLOSE = 0.9  # share of the largest speedup that is as good: measurements differ by as much
 
 
 def choose_form(
@@ -69,8 +69,8 @@ def choose_form(
         return Float(NoFormTakes(node.op_type, _names(rule.forms), str(dtype)))
     if dtype.bits == BYTE_BITS and _is_shared(node, rule):
         forms = [form for form in forms if form is not DynamicForm.BLOCKS] or forms
-    gains = {form: _gain(node, rule, form, dtype, target) for form in forms}
-    known = {form: gain for form, gain in gains.items() if gain is not None}
+    speedups = {form: _speedup(node, rule, form, dtype, target) for form in forms}
+    known = {form: speedup for form, speedup in speedups.items() if speedup is not None}
     best = _fastest(known) or forms[0]
     may_stay = objective is Objective.SPEED and not rule.no_float_kernel
     if may_stay and known.get(best, AS_FAST) < AS_FAST:
@@ -79,14 +79,14 @@ def choose_form(
     return best
 
 
-def _fastest(gains: Mapping[DynamicForm, float]) -> DynamicForm | None:
+def _fastest(speedups: Mapping[DynamicForm, float]) -> DynamicForm | None:
     """The first form that is nearly as fast as the fastest, and not slower than float if it is not.
 
     Forms come in the rule's order, the usual one first; differences below CLOSE are noise.
     """
-    most = max(gains.values(), default=0.0)
+    most = max(speedups.values(), default=0.0)
     enough = max(CLOSE * most, min(most, AS_FAST))
-    return next((form for form, gain in gains.items() if gain >= enough), None)
+    return next((form for form, speedup in speedups.items() if speedup >= enough), None)
 
 
 def stored_type(specs: Sequence[ObserverSpec]) -> QDType | Float | None:
@@ -170,14 +170,14 @@ def _is_shared(node: ir.Node, rule: DynamicRule) -> bool:
     return any(sum(n.op_type in PRODUCT_OPS for n in nodes) > 1 for nodes in readers)
 
 
-def _gain(
+def _speedup(
     node: ir.Node, rule: DynamicRule, form: DynamicForm, dtype: QDType, target: Target
 ) -> float | None:
     """Time in float / time in that form, as the target has it for such a shape."""
     k, n = matrix_sizes(node, rule)
     rows, least = known_rows(node, rule), least_rows(node, rule)
     measured = rule.measured_as or node.op_type
-    return target.dynamic_gain(measured, form.value, dtype.bits, k, n, rows, least)
+    return target.dynamic_speedup(measured, form.value, dtype.bits, k, n, rows, least)
 
 
 def matrix_sizes(node: ir.Node, rule: DynamicRule) -> tuple[int, int]:

@@ -22,7 +22,7 @@ from onnxq.operator.readers import goes_out, is_clipped, readers
 from onnxq.qdq.read import SCALE, Unread, array_of, dequantizer, is_quantize, qparams_of
 from onnxq.qdq.read import zero_point_of as zero_point_value
 from onnxq.qparams import PerBlock, QParams
-from onnxq.targets.gains import PRODUCT_OPS
+from onnxq.targets.speedups import PRODUCT_OPS
 
 MIN_BLOCK, MAX_BLOCK = 16, 256
 LOOSE_BLOCK = 32  # session.qdq_matmulnbits_block_size, for weights that have no blocks

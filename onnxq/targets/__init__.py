@@ -5,7 +5,6 @@ The table is in onnxq.targets.machines, which says where its numbers come from.
 
 from __future__ import annotations
 
-from onnxq.targets.gains import DYNAMIC_GAINS, DynamicGain
 from onnxq.targets.machines import (
     AUTO,
     BACKENDS,
@@ -17,6 +16,7 @@ from onnxq.targets.machines import (
     resolve,
     set_default,
 )
+from onnxq.targets.speedups import DYNAMIC_SPEEDUPS, DynamicSpeedup
 from onnxq.targets.target import (
     AS_FAST,
     FIXED_POINT,
@@ -33,12 +33,12 @@ __all__ = [
     "AS_FAST",
     "AUTO",
     "BACKENDS",
-    "DYNAMIC_GAINS",
+    "DYNAMIC_SPEEDUPS",
     "FIXED_POINT",
     "SLOW_IN_INTEGERS",
     "UNFUSED_SUMS",
     "UNPROVEN",
-    "DynamicGain",
+    "DynamicSpeedup",
     "Proof",
     "Target",
     "Throughput",

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from onnxq.core.brief import brief
 from onnxq.page.card import card_of
 from onnxq.targets.accumulation import Arithmetic
-from onnxq.targets.gains import DYNAMIC_GAINS, DynamicGain
 from onnxq.targets.range_reduction import RangeReduction, as_range_reduction
+from onnxq.targets.speedups import DYNAMIC_SPEEDUPS, DynamicSpeedup
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -41,7 +41,7 @@ SLOW_IN_INTEGERS: Mapping[str, float] = {
 AS_FAST = 1.0
 """Ratio of a form that runs as fast as float."""
 UNPROVEN = 0.98
-"""Gain expected below all shapes that were measured: less than float, and than STORED."""
+"""Speedup expected below all shapes that were measured: less than float, and than STORED."""
 
 
 FIXED_POINT = (
@@ -108,7 +108,7 @@ class Target:
             `prepare` leaves these operators in float unless the qconfig names them.
         proof: how it is known what it computes.
         evidence: how results were compared bit for bit.
-        dynamic_gains: measured gains of dynamically quantized nodes.
+        dynamic_speedups: measured speedups of dynamically quantized nodes.
         range_reduction: where weights give up range so that pairs of products fit int16.
         throughput: None: not measured.
         agreeing_sums: scales of sums and products of codes (QLinearAdd, QLinearMul) are raised
@@ -131,7 +131,7 @@ class Target:
     )
     proof: Proof = Proof.RUN
     evidence: str = ""
-    dynamic_gains: tuple[DynamicGain, ...] = field(default=DYNAMIC_GAINS, repr=False)
+    dynamic_speedups: tuple[DynamicSpeedup, ...] = field(default=DYNAMIC_SPEEDUPS, repr=False)
     range_reduction: RangeReduction = RangeReduction.WORST_CASE
     throughput: Throughput | None = None
     agreeing_sums: bool = False
@@ -180,7 +180,7 @@ class Target:
         """Whether products of full-range weights would saturate here."""
         return self.weight_qmax_saturating < self.weight_qmax
 
-    def dynamic_gain(
+    def dynamic_speedup(
         self, op_type: str, form: str, bits: int, k: int, n: int, m: int | None, least_m: int = 1
     ) -> float | None:
         """Time in float / time dynamically quantized: the least that shapes around this one had.
@@ -203,7 +203,7 @@ class Target:
         """
         measured = [
             g
-            for g in self.dynamic_gains
+            for g in self.dynamic_speedups
             if g.op_type == op_type and g.form == form and g.bits == bits
         ]
         if not measured:
@@ -211,20 +211,27 @@ class Target:
         sizes = {"k": k, "n": n} | ({} if m is None else {"m": max(m, 1)})
         around = [measured]
         for name, size in sizes.items():
-            around = [near for gains in around for near in _around(gains, attrgetter(name), size)]
+            around = [
+                near for speedups in around for near in _around(speedups, attrgetter(name), size)
+            ]
         if m is None:
             fewest = max((g.m for g in measured if g.m <= least_m), default=0)
-            around = [[gain for gain in gains if gain.m >= fewest] for gains in around]
-        ratio = min(gain.ratio for gains in around for gain in gains)
+            around = [
+                [speedup for speedup in speedups if speedup.m >= fewest] for speedups in around
+            ]
+        ratio = min(speedup.ratio for speedups in around for speedup in speedups)
         below = any(size < min(getattr(g, name) for g in measured) for name, size in sizes.items())
         return UNPROVEN if below and ratio >= AS_FAST else ratio
 
 
 def _around(
-    gains: Sequence[DynamicGain], key: Callable[[DynamicGain], int], size: int
-) -> list[list[DynamicGain]]:
-    """The gains of the largest key up to size, and of the smallest from size on."""
-    known = sorted({key(gain) for gain in gains})
+    speedups: Sequence[DynamicSpeedup], key: Callable[[DynamicSpeedup], int], size: int
+) -> list[list[DynamicSpeedup]]:
+    """The speedups of the largest key up to size, and of the smallest from size on."""
+    known = sorted({key(speedup) for speedup in speedups})
     low = max((each for each in known if each <= size), default=known[0])
     high = min((each for each in known if each >= size), default=known[-1])
-    return [[gain for gain in gains if key(gain) == each] for each in dict.fromkeys((low, high))]
+    return [
+        [speedup for speedup in speedups if key(speedup) == each]
+        for each in dict.fromkeys((low, high))
+    ]

@@ -25,6 +25,7 @@ from onnxq.operator import NodeForm
 from onnxq.ort.layouts import CHANGES_LAYOUT, CONVOLUTION
 from onnxq.ort.node_kinds import original_name
 from onnxq.qdq.read import DEQUANTIZE, QUANTIZE
+from onnxq.times.time_model import READS_CODES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 
     from onnxq.times.timed_runs import Profiled
 
-READS_CODES = (NodeForm.INTEGER, NodeForm.FLOAT_RESULT)
 _BLOCKS = re.compile(r"_nchwc(_token_\d+)?$")
 _STEPS = 4
 """Nodes behind a convolution that are computed with it: a sum, an activation, a bound."""

@@ -6,7 +6,7 @@ import heapq
 from collections import ChainMap, Counter
 from typing import TYPE_CHECKING
 
-from onnxq.times.model_time import FLOATS, changing, step_of, total_ns
+from onnxq.times.time_model import FLOATS, changing, step_of, total_ns
 from onnxq.times.work import moving
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from onnxq.operator import NodeForm
     from onnxq.times import Costs
-    from onnxq.times.model_time import TensorState, Walked
+    from onnxq.times.time_model import TensorState, Walked
 
     Needs = Counter[TensorState]
     """State -> how many readers want a tensor in it."""
@@ -26,7 +26,7 @@ class ChangedTime:
     """Differences of a model's time, each in the time of what changes and not of the whole model.
 
     Args:
-        model: as of `predict_time`.
+        model: float, canonical.
         found: the model with its forms.
         costs: table of the machine.
     """
@@ -58,7 +58,8 @@ class ChangedTime:
         ns = 0.0
         while waiting:
             node = self._nodes[heapq.heappop(waiting)]
-            step = step_of(node, form_of, ChainMap(states, found.states), found.sizes, self._costs)
+            known = ChainMap(states, found.states)
+            step = step_of(node, form_of(node), form_of, known, found.sizes, self._costs)
             ns += total_ns(step.own or ()) - total_ns(found.own[node] or ())
             if step.reads != found.reads[node]:
                 for value in dict.fromkeys(moving(node)):

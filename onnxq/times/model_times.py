@@ -1,13 +1,32 @@
-"""Times of the nodes of one model in the forms that they were measured in, on one machine."""
+"""Times of the nodes of one model, measured on one machine, and of the model in other forms."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from onnxq.core.saved import Saved
+from onnxq.graph.portable import PortableModel
+from onnxq.graph.walk import node_name, value_name
 from onnxq.operator import NodeForm
+from onnxq.times.run_sizes import every_size
+from onnxq.times.table import Change, Estimate
+from onnxq.times.time_model import changes_of, total_ns, walked
+from onnxq.times.work import moving
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import onnx_ir as ir
+
+    from onnxq.graph.sizes import Sizes
+    from onnxq.times.absorbed import FormOf
+    from onnxq.times.time_model import Forms
+
+IN_FLOAT = (NodeForm.FLOAT, NodeForm.STORED)
+"""Forms that run the float model's kernels."""
 
 SHARED = {
     NodeForm.STORED: NodeForm.FLOAT,
@@ -111,3 +130,103 @@ class Times(Saved):
         measured = {form for name in nodes if name in self.nodes for form in self.nodes[name].ns}
         found = {form: self.of(nodes, form) for form in NodeForm if form.value in measured}
         return {form: ns for form, ns in found.items() if ns is not None}
+
+
+def form_ahead(node: ir.Node, form_of: FormOf) -> NodeForm:
+    """Form of the first node ahead that computes in integers; FLOAT where none does."""
+    makers = (value.producer() for value in moving(node))
+    found = (form_of(maker) for maker in makers if maker is not None)
+    coded = (form for form in found if form is not None and form not in IN_FLOAT)
+    return next(coded, NodeForm.FLOAT)
+
+
+class TimeModel:
+    """Predicted times of one model from those of its own nodes; a `TimeSource`.
+
+        time(forms) = sum over nodes of their time in their form
+                    + sum over tensors of the changes between their producer and their readers
+                    + what belongs to no node
+
+    Args:
+        times: of its nodes.
+        model: the float model, as prepared. Nodes in bodies take their own conversions along.
+    """
+
+    def __init__(self, times: Times, model: ir.Model) -> None:
+        self.times = times
+        self._model = model
+        self._sizes: Mapping[str, Sizes] = every_size(model, times.shapes)
+        self._others = sum(times.others.values())
+        named = {node_name(node) for node in model.graph}
+        self._inner = {name: each for name, each in times.nodes.items() if name not in named}
+
+    def __reduce__(self) -> tuple[Callable[..., TimeModel], tuple[object, ...]]:
+        """Pickles with the bytes of its model, whose nodes may hold tensors that are computed.
+
+        Raises:
+            ModelError: the model is too large for protobuf; tune it in one process.
+        """
+        return _restored, (self.times, PortableModel.of(self._model, self._model))
+
+    def ratio(self, forms: Forms) -> float | None:
+        """Predicted time over the float model's; None where it has no time at all.
+
+        Args:
+            forms: of the nodes, of a plan for example.
+        """
+        return self.ns(forms) / self.times.float_ns if self.times.float_ns > 0 else None
+
+    def ns(self, forms: Forms) -> float:
+        """Predicted nanoseconds of one run; arguments as of `ratio`."""
+        found = walked(self._model, forms, self._sizes, self)
+        inner = sum(_within(*each, forms) for each in self._inner.items())
+        nodes = sum(total_ns(own or ()) for own in found.own.values())
+        changes = changes_of(self._model, found, self)
+        return self._others + inner + nodes + sum(map(total_ns, changes.values()))
+
+    def of_node(
+        self, node: ir.Node, form: NodeForm, form_of: FormOf, sizes: Mapping[str, Sizes]
+    ) -> tuple[Estimate, ...] | None:
+        """Time in that form, else in float with conversions on both sides, where it reads codes.
+
+        Args:
+            node: of the main graph.
+            form: of it.
+            form_of: those of its sources.
+            sizes: of the values, by name.
+        """
+        known = self.times.nodes.get(node_name(node))
+        if known is None:
+            return None
+        if form in IN_FLOAT:
+            return (Estimate(known.of_float(form_ahead(node, form_of)), 0.0),)
+        found = known.of(form)
+        if found is not None:
+            return (Estimate(found, 0.0),)
+        floats = Estimate(known.of(NodeForm.FLOAT) or 0.0, 0.0)
+        if form is not NodeForm.INTEGER:
+            return (floats,)
+        ends = [(Change.DEQUANTIZE, value) for value in moving(node)]
+        ends += [(Change.QUANTIZE, value) for value in node.outputs]
+        shapes = [(change, sizes.get(value_name(value))) for change, value in ends]
+        took = [self.change(c, math.prod(shape)) for c, shape in shapes if shape is not None]
+        return (floats, *(each for each in took if each is not None))
+
+    def change(self, change: Change, elements: int) -> Estimate | None:
+        """Time of changing a tensor of so many elements; None: not measured."""
+        time = self.times.changes.get(change.value)
+        return None if time is None else Estimate(time.ns(elements), 0.0)
+
+
+def _within(name: str, known: NodeTimes, forms: Forms) -> float:
+    """Time of a node in a body, with the conversions that it needed where it was measured."""
+    form = forms.get(name, NodeForm.FLOAT)
+    if form is None:
+        return 0.0
+    measured = form if known.of(form) is not None else NodeForm.FLOAT
+    return (known.of(measured) or 0.0) + known.around.get(measured.value, 0.0)
+
+
+def _restored(times: Times, model: PortableModel) -> TimeModel:
+    """The TimeModel whose parts `__reduce__` gave."""
+    return TimeModel(times, model.load())

@@ -12,7 +12,7 @@ import dataclasses
 import enum
 import functools
 import io
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,13 +21,20 @@ from onnxq.core.atomic import write_atomically
 from onnxq.core.regular import why_no_file
 from onnxq.errors import QConfigError
 from onnxq.operator import NodeForm
+from onnxq.ort import facts
 from onnxq.page.card import card_of
+from onnxq.times.absorbed import is_absorbed
 from onnxq.times.fit import Fit, error_of
 from onnxq.times.known_fits import Key, KnownFit, as_lines, fits_in
-from onnxq.times.work import Work
+from onnxq.times.work import FUSED, Work, work_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    import onnx_ir as ir
+
+    from onnxq.graph.sizes import Sizes
+    from onnxq.times.absorbed import FormOf
 
 FORMAT = "onnxq.costs 1"
 ANEW = "Measure again: `onnxq costs -o FILE`."
@@ -158,6 +165,38 @@ class Costs:
             if found is not None:
                 return Estimate(found[0].ns(work.sizes), found[1])
         return None
+
+    def of_node(
+        self, node: ir.Node, form: NodeForm, form_of: FormOf, sizes: Mapping[str, Sizes]
+    ) -> tuple[Estimate, ...] | None:
+        """Times of what a node runs in that form; None: not known.
+
+        A node that another one computes takes what it adds to that. Between codes, an operator
+        without integer kernel converts on both sides.
+
+        Args:
+            node: of the main graph.
+            form: of it.
+            form_of: those of its sources.
+            sizes: of the values, by name.
+        """
+        work = work_of(node, sizes)
+        if is_absorbed(node, form, form_of):
+            inside = None if work is None else self.node(replace(work, kind=FUSED), form)
+            return () if inside is None else (inside,)
+        if work is None:
+            return None
+        found = self.node(work, form)
+        if found is not None:
+            return (found,)
+        floats = self.node(work, NodeForm.FLOAT)
+        if form is not NodeForm.INTEGER or floats is None or not facts.of(node).stays_float:
+            return None
+        ends = (
+            self.change(Change.DEQUANTIZE, work.read),
+            self.change(Change.QUANTIZE, work.written),
+        )
+        return (floats, *(end for end in ends if end is not None))
 
     def change(self, change: Change, elements: int) -> Estimate | None:
         """Time of changing a tensor of so many elements; None: not measured."""

@@ -1,147 +1,282 @@
-"""Time of a model whose nodes take given forms, from the times of each of its nodes.
-
-    time(forms) = sum over nodes of their time in their form
-                + sum over tensors of the changes between their producer and their readers
-                + what belongs to no node
-
-It is `predict_time` of onnxq.times.model_time with times of this model's own nodes in place of a
-table's.
-"""
+"""Time of a whole model whose nodes take given forms: nodes, conversions, changes of layout."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from onnxq.graph.portable import PortableModel
+import onnx_ir as ir
+
 from onnxq.graph.walk import node_name, value_name
 from onnxq.operator import NodeForm
-from onnxq.times.attribution import READS_CODES
-from onnxq.times.model_time import FLOATS, TensorState, changes_between
-from onnxq.times.node_layouts import layout_of
-from onnxq.times.run_sizes import every_size
-from onnxq.times.work import moving
+from onnxq.times.node_layouts import Layout, layout_of
+from onnxq.times.table import Change
+from onnxq.times.work import RUN, Work, moving
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import onnx_ir as ir
+    from collections.abc import Iterable
 
     from onnxq.graph.sizes import Sizes
-    from onnxq.times.model_times import NodeTimes, Times
-
+    from onnxq.times.absorbed import FormOf
+    from onnxq.times.table import Costs, Estimate
 
 Forms = Mapping[str, NodeForm | None]
 """Name of a node -> its form; FLOAT where it is not named; None: the node ahead computes it too."""
+READS_CODES = frozenset([NodeForm.INTEGER, NodeForm.FLOAT_RESULT])
+"""Forms that read codes."""
 
 
-def form_ahead(node: ir.Node, forms: Forms) -> NodeForm:
-    """Form of the first node ahead that computes in integers; FLOAT where none does."""
-    makers = (value.producer() for value in moving(node))
-    found = (forms.get(node_name(maker), NodeForm.FLOAT) for maker in makers if maker is not None)
-    coded = (form for form in found if form is not None and form not in IN_FLOAT)
-    return next(coded, NodeForm.FLOAT)
+@dataclass(frozen=True, slots=True)
+class TensorState:
+    """Kind of numbers of a tensor, and their layout.
 
-
-IN_FLOAT = (NodeForm.FLOAT, NodeForm.STORED)
-"""Forms that run the float model's kernels."""
-
-
-class TimeModel:
-    """Predicted times of one model.
-
-    Args:
-        times: of its nodes.
-        model: the float model, as prepared. Nodes in bodies take their own conversions along.
+    Attributes:
+        has_codes: whether it is of codes, else of floats.
+        layout: of them.
     """
 
-    def __init__(self, times: Times, model: ir.Model) -> None:
-        self.times = times
-        self._model = model
-        self._nodes = list(model.graph)
-        self._inputs = list(model.graph.inputs)
-        self._outputs = list(model.graph.outputs)
-        self._sizes: Mapping[str, Sizes] = every_size(model, times.shapes)
-        self._others = sum(times.others.values())
-        named = {node_name(node) for node in self._nodes}
-        self._inner = {name: each for name, each in times.nodes.items() if name not in named}
+    has_codes: bool
+    layout: Layout
 
-    def __reduce__(self) -> tuple[Callable[..., TimeModel], tuple[object, ...]]:
-        """Pickles with the bytes of its model, whose nodes may hold tensors that are computed.
 
-        Raises:
-            ModelError: the model is too large for protobuf; tune it in one process.
-        """
-        return _restored, (self.times, PortableModel.of(self._model, self._model))
+FLOATS = TensorState(has_codes=False, layout=Layout.PLAIN)
+"""Inputs and outputs of a model."""
 
-    def ratio(self, forms: Forms) -> float | None:
-        """Predicted time over the float model's; None where it has no time at all.
+
+@dataclass(frozen=True, slots=True)
+class PredictedTime:
+    """Predicted time of a model on one thread.
+
+    Attributes:
+        nodes: name of a node -> nanoseconds.
+        changes: name of a tensor -> nanoseconds of its conversions and changes of layout.
+        run: nanoseconds that a run takes whatever its nodes are.
+        error_ns: root of the sum of the squared errors of all of them.
+        unknown: nodes whose time is not known, which are left out.
+    """
+
+    nodes: Mapping[str, float]
+    changes: Mapping[str, float]
+    run: float
+    error_ns: float
+    unknown: tuple[str, ...]
+
+    @property
+    def ns(self) -> float:
+        """Nanoseconds in all."""
+        return sum(self.nodes.values()) + sum(self.changes.values()) + self.run
+
+
+class TimeSource(Protocol):
+    """Times of nodes and of changes between them: a table's, or those of one model's own nodes."""
+
+    def of_node(
+        self, node: ir.Node, form: NodeForm, form_of: FormOf, sizes: Mapping[str, Sizes]
+    ) -> tuple[Estimate, ...] | None:
+        """Times of what a node runs in that form, conversions around it not counted.
 
         Args:
-            forms: of the nodes, of a plan, for example.
+            node: of the main graph.
+            form: of it.
+            form_of: those of its sources.
+            sizes: of the values, by name.
+
+        Returns:
+            None where they are not known.
         """
-        return self.ns(forms) / self.times.float_ns if self.times.float_ns > 0 else None
 
-    def ns(self, forms: Forms) -> float:
-        """Predicted nanoseconds of one run; arguments as of `ratio`."""
-        states: dict[ir.Value, TensorState] = dict.fromkeys(self._inputs, FLOATS)
-        needs: dict[ir.Value, set[TensorState]] = {value: {FLOATS} for value in self._outputs}
-        total = self._others + sum(_within(*each, forms) for each in self._inner.items())
-        for node in self._nodes:
-            form = forms.get(node_name(node), NodeForm.FLOAT)
-            ahead = [states.get(value, FLOATS) for value in moving(node)]
-            if form is None:
-                states.update(dict.fromkeys(node.outputs, ahead[0] if ahead else FLOATS))
-                continue
-            layouts = [state.layout for state in ahead]
-            reads, writes = layout_of(node, form, layouts, self._sizes)
-            for value in moving(node):
-                needs.setdefault(value, set()).add(TensorState(form in READS_CODES, reads))
-            result = TensorState(form is NodeForm.INTEGER, writes)
-            states.update(dict.fromkeys(node.outputs, result))
-            total += self._node(node, form, forms)
-        return total + sum(
-            self._changing(value, state, needs[value])
-            for value, state in states.items()
-            if value in needs
-        )
-
-    def _node(self, node: ir.Node, form: NodeForm, forms: Forms) -> float:
-        """Time in that form, else in float with conversions on both sides, where it reads codes."""
-        known = self.times.nodes.get(node_name(node))
-        if known is None:
-            return 0.0
-        if form in IN_FLOAT:
-            return known.of_float(form_ahead(node, forms))
-        found = known.of(form)
-        if found is not None:
-            return found
-        floats = known.of(NodeForm.FLOAT) or 0.0
-        if form is not NodeForm.INTEGER:
-            return floats
-        ends = [("dequantize", value) for value in moving(node)]
-        ends += [("quantize", value) for value in node.outputs]
-        return floats + sum(self._change(change, value) for change, value in ends)
-
-    def _changing(self, value: ir.Value, state: TensorState, needs: set[TensorState]) -> float:
-        return sum(self._change(each.value, value) for each in changes_between(state, needs))
-
-    def _change(self, change: str, value: ir.Value) -> float:
-        shape = self._sizes.get(value_name(value))
-        time = self.times.changes.get(change)
-        return 0.0 if shape is None or time is None else time.ns(math.prod(shape))
+    def change(self, change: Change, elements: int) -> Estimate | None:
+        """Time of changing a tensor of so many elements; None: not measured."""
 
 
-def _within(name: str, known: NodeTimes, forms: Forms) -> float:
-    """Time of a node in a body, with the conversions that it needed where it was measured."""
-    form = forms.get(name, NodeForm.FLOAT)
-    if form is None:
-        return 0.0
-    measured = form if known.of(form) is not None else NodeForm.FLOAT
-    return (known.of(measured) or 0.0) + known.around.get(measured.value, 0.0)
+@dataclass(frozen=True, eq=False)
+class Walked:
+    """A model whose nodes took forms, with the states of its tensors.
+
+    Attributes:
+        sizes: of the values, by name.
+        states: value -> the state in which its producer leaves it.
+        reads: node -> the state in which it reads its activations.
+        own: node -> times of what it runs, conversions around it not counted; None: not known.
+    """
+
+    sizes: Mapping[str, Sizes]
+    states: dict[ir.Value, TensorState]
+    reads: dict[ir.Node, TensorState]
+    own: dict[ir.Node, tuple[Estimate, ...] | None]
 
 
-def _restored(times: Times, model: PortableModel) -> TimeModel:
-    """The TimeModel whose parts `__reduce__` gave."""
-    return TimeModel(times, model.load())
+def walked(
+    model: ir.Model,
+    forms: Mapping[str, NodeForm] | Forms,
+    sizes: Mapping[str, Sizes],
+    times: TimeSource,
+) -> Walked:
+    """The model with these forms.
+
+    Args:
+        model: float, canonical; nodes in bodies count for nothing.
+        forms: of its nodes.
+        sizes: of the values, by name.
+        times: of the machine.
+    """
+    found = Walked(sizes, dict.fromkeys(model.graph.inputs, FLOATS), {}, {})
+
+    def form_of(node: ir.Node) -> NodeForm | None:
+        return forms.get(node_name(node), NodeForm.FLOAT)
+
+    for node in model.graph:
+        form = form_of(node)
+        if form is None:
+            ahead = next((found.states.get(value, FLOATS) for value in moving(node)), FLOATS)
+            found.states.update(dict.fromkeys(node.outputs, ahead))
+            continue
+        step = step_of(node, form, form_of, found.states, sizes, times)
+        found.reads[node], found.own[node] = step.reads, step.own
+        found.states.update(dict.fromkeys(node.outputs, step.writes))
+    return found
+
+
+class Step(NamedTuple):
+    """The work of a node in a form.
+
+    Attributes:
+        reads: state in which it reads its activations.
+        writes: state of its results.
+        own: times of what it runs; None: not known.
+    """
+
+    reads: TensorState
+    writes: TensorState
+    own: tuple[Estimate, ...] | None
+
+
+def step_of(
+    node: ir.Node,
+    form: NodeForm,
+    form_of: FormOf,
+    states: Mapping[ir.Value, TensorState],
+    sizes: Mapping[str, Sizes],
+    times: TimeSource,
+) -> Step:
+    """Step of the node in its form.
+
+    Args:
+        node: of the main graph.
+        form: of it.
+        form_of: those of its sources.
+        states: of what it reads.
+        sizes: of the values, by name.
+        times: of the machine.
+    """
+    layouts = [states.get(value, FLOATS).layout for value in moving(node)]
+    reads, writes = layout_of(node, form, layouts, sizes)
+    return Step(
+        TensorState(form in READS_CODES, reads),
+        TensorState(form is NodeForm.INTEGER, writes),
+        times.of_node(node, form, form_of, sizes),
+    )
+
+
+def predicted(model: ir.Model, found: Walked, costs: Costs) -> PredictedTime:
+    """Predicted time of a model with its forms.
+
+    Args:
+        model: float, canonical.
+        found: the model with these forms.
+        costs: table of the machine.
+    """
+    nodes = {node_name(node): own for node, own in found.own.items()}
+    changes = {value_name(value): own for value, own in changes_of(model, found, costs).items()}
+    run = costs.node(Work(RUN), NodeForm.FLOAT)
+    every = [e for own in (*nodes.values(), *changes.values()) if own for e in own]
+    return PredictedTime(
+        {name: total_ns(own) for name, own in nodes.items() if own is not None},
+        {name: total_ns(own) for name, own in changes.items() if own},
+        0.0 if run is None else run.ns,
+        math.hypot(*(each.error_ns for each in every)),
+        tuple(name for name, own in nodes.items() if own is None),
+    )
+
+
+def changes_of(
+    model: ir.Model, found: Walked, times: TimeSource
+) -> dict[ir.Value, tuple[Estimate, ...]]:
+    """Tensor -> times of its conversions and changes of layout, of those that are read.
+
+    Args:
+        model: float, canonical.
+        found: the model with its forms.
+        times: of the machine.
+    """
+    needs: dict[ir.Value, set[TensorState]] = {value: {FLOATS} for value in model.graph.outputs}
+    for node, state in found.reads.items():
+        for value in moving(node):
+            needs.setdefault(value, set()).add(state)
+    return {
+        value: changing(value, state, needs[value], found.sizes, times)
+        for value, state in found.states.items()
+        if value in needs
+    }
+
+
+def total_ns(estimates: Iterable[Estimate]) -> float:
+    """Nanoseconds of all."""
+    return sum(each.ns for each in estimates)
+
+
+def changing(
+    value: ir.Value,
+    state: TensorState,
+    needs: set[TensorState],
+    sizes: Mapping[str, Sizes],
+    times: TimeSource,
+) -> tuple[Estimate, ...]:
+    """Times of the changes of one tensor until all readers have theirs.
+
+    Args:
+        value: the tensor.
+        state: in which its producer leaves it.
+        needs: those in which it is read.
+        sizes: of the values, by name.
+        times: of the machine.
+    """
+    shape = sizes.get(value.name or "")
+    if shape is None or not _has_numbers(value):
+        return ()
+    changes = changes_between(state, needs)
+    found = (times.change(each, math.prod(shape)) for each in changes)
+    return tuple(each for each in found if each is not None)
+
+
+def changes_between(state: TensorState, needs: set[TensorState]) -> list[Change]:
+    """Changes of one tensor until all readers have theirs; each happens once, layouts on codes."""
+    wants_codes = {need.layout for need in needs if need.has_codes}
+    wants_floats = {need.layout for need in needs if not need.has_codes}
+    changes = []
+    if state.has_codes:
+        if wants_floats:
+            changes.append(Change.DEQUANTIZE)
+        if Layout.CHANNELS_LAST in wants_codes and state.layout is not Layout.CHANNELS_LAST:
+            changes.append(Change.CHANNELS_LAST)
+        plain = wants_floats or Layout.PLAIN in wants_codes
+        if plain and state.layout is Layout.CHANNELS_LAST:
+            changes.append(Change.CHANNELS_FIRST)
+        if Layout.BLOCKED in wants_floats:
+            changes.append(Change.BLOCKED)
+        return changes
+    if state.layout is Layout.BLOCKED and (wants_codes or wants_floats - {Layout.BLOCKED}):
+        changes.append(Change.UNBLOCKED)
+    if state.layout is not Layout.BLOCKED and Layout.BLOCKED in wants_floats:
+        changes.append(Change.BLOCKED)
+    if wants_codes:
+        changes.append(Change.QUANTIZE)
+    if Layout.CHANNELS_LAST in wants_codes:
+        changes.append(Change.CHANNELS_LAST)
+    return changes
+
+
+def _has_numbers(value: ir.Value) -> bool:
+    return value.dtype is None or value.dtype == ir.DataType.FLOAT

@@ -11,7 +11,7 @@ import onnx_ir as ir
 from onnxq.graph.walk import attribute_values, is_read, value_name
 from onnxq.operator.nodes import find_input, is_constant
 from onnxq.ort.layouts import BLOCK, CONVOLUTION, FEW_CHANNELS, VIEW, VIEWS
-from onnxq.targets.gains import GATES, PRODUCT_OPS
+from onnxq.targets.speedups import GATES, PRODUCT_OPS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -24,7 +24,7 @@ from onnxq.samples.held_apart import EVERY
 from onnxq.samples.state import check_feedback
 from onnxq.static.arguments import check_costs, check_path, check_progress, mapping_from
 from onnxq.static.prepare import backend_of
-from onnxq.times.time_model import TimeModel
+from onnxq.times.model_times import TimeModel
 from onnxq.tuning.defaults import IMPROVE
 from onnxq.tuning.evaluation.evaluations import Evaluations
 from onnxq.tuning.evaluation.evaluator import Evaluator

@@ -15,7 +15,7 @@ from onnxq.dynamic.float_tables import LOOKUP
 from onnxq.dynamic.tied_weights import find_twins
 from onnxq.graph.walk import node_name, value_name
 from onnxq.operator.nodes import input_at, is_constant
-from onnxq.targets.gains import PRODUCT_OPS
+from onnxq.targets.speedups import PRODUCT_OPS
 from onnxq.weights.reasons import GroupsDoNotDivide, NoRowsOfFloats
 
 if TYPE_CHECKING:

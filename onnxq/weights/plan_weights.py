@@ -28,7 +28,7 @@ from onnxq.operator import DynamicForm, DynamicRule, Float
 from onnxq.operator.nodes import input_at, is_constant, tensor_of
 from onnxq.page.card import card_of, counts
 from onnxq.qparams.group_spec import GroupSpec, Method
-from onnxq.targets.gains import PRODUCT_OPS
+from onnxq.targets.speedups import PRODUCT_OPS
 from onnxq.weights.embeddings import find_ties, is_lookup, notes_on_no_embeddings, why_no_rows
 from onnxq.weights.hessian import parts_of_inputs
 from onnxq.weights.reasons import (

@@ -20,7 +20,7 @@ from onnxq.qconfig import (
     onnxq_default_dynamic_qconfig,
 )
 from onnxq.qparams import PerChannel, PerTensor
-from onnxq.targets import DynamicGain
+from onnxq.targets import DynamicSpeedup
 from tests.dynamic_models import (
     ROWS,
     SIDE,
@@ -148,8 +148,8 @@ def test_a_tensor_may_have_its_own_observer_or_stay_float() -> None:
 
 
 def on(ratio: float, form: str = "integer") -> targets.Target:
-    gains = (DynamicGain("MatMul", form, 8, SIDE, SIDE, ROWS, ratio),)
-    return dataclasses.replace(UNMEASURED, name="mine", dynamic_gains=gains)
+    gains = (DynamicSpeedup("MatMul", form, 8, SIDE, SIDE, ROWS, ratio),)
+    return dataclasses.replace(UNMEASURED, name="mine", dynamic_speedups=gains)
 
 
 def test_speed_leaves_in_float_what_the_target_measured_as_slower() -> None:

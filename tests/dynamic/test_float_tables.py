@@ -9,13 +9,13 @@ from onnx import helper
 
 from onnxq.operator import DynamicForm, Float
 from onnxq.qconfig import QConfigDynamic, default_dynamic_qconfig
-from onnxq.targets import DynamicGain
+from onnxq.targets import DynamicSpeedup
 from tests.dynamic_models import UNMEASURED, planned, quantized, run, stored
 from tests.examples import weights
 
 WORDS, WIDTH = 40, 32
-GAIN = DynamicGain("Gemm", "integer", 8, WIDTH, WORDS, 1, 0.5)
-SLOW = dataclasses.replace(UNMEASURED, name="mine", dynamic_gains=(GAIN,))
+GAIN = DynamicSpeedup("Gemm", "integer", 8, WIDTH, WORDS, 1, 0.5)
+SLOW = dataclasses.replace(UNMEASURED, name="mine", dynamic_speedups=(GAIN,))
 
 
 def tied() -> onnx.ModelProto:

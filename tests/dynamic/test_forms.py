@@ -20,8 +20,8 @@ from onnxq.operators.gemm import Gemm
 from onnxq.operators.gru import GRU
 from onnxq.operators.lstm import LSTM
 from onnxq.operators.mat_mul import MatMul
-from onnxq.targets import DynamicGain, Target
-from onnxq.targets.gains import GATES
+from onnxq.targets import DynamicSpeedup, Target
+from onnxq.targets.speedups import GATES
 from tests.dynamic_models import UNMEASURED
 from tests.examples import weights
 
@@ -38,8 +38,8 @@ def node(*shape: int, rows: int | str = 4) -> ir.Node:
 
 def with_gains(**ratios: float) -> Target:
     """k = 8, n = 16, m = 4."""
-    gains = tuple(DynamicGain("MatMul", f, 8, 8, 16, 4, ratio) for f, ratio in ratios.items())
-    return Target("mine", "", 127, dynamic_gains=gains)
+    gains = tuple(DynamicSpeedup("MatMul", f, 8, 8, 16, 4, ratio) for f, ratio in ratios.items())
+    return Target("mine", "", 127, dynamic_speedups=gains)
 
 
 def choose(

@@ -401,8 +401,8 @@ def test_speed_does_not_leave_in_float_what_onnx_runtime_does_not_run() -> None:
         case = Case("small", arrays, (1, 2), attributes | {"layout": layout}, 2)
         target = dataclasses.replace(
             targets.find("portable"),
-            dynamic_gains=tuple(
-                targets.DynamicGain("GRU", form, 8, 32, 96, rows, 0.5)
+            dynamic_speedups=tuple(
+                targets.DynamicSpeedup("GRU", form, 8, 32, 96, rows, 0.5)
                 for form in ("integer", "stored")
                 for rows in (1, 8)
             ),

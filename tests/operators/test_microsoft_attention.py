@@ -226,7 +226,7 @@ def test_it_is_quantized_beside_a_static_part() -> None:
 
 
 def large_gains() -> targets.Target:
-    return dataclasses.replace(targets.find("portable"), dynamic_gains=())
+    return dataclasses.replace(targets.find("portable"), dynamic_speedups=())
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from onnxq.graph.walk import node_name
 from onnxq.operator import NodeForm
 from onnxq.times import costs_of
 from onnxq.times.changed_time import ChangedTime
-from onnxq.times.model_time import predicted, step_of, walked
+from onnxq.times.time_model import predicted, step_of, walked
 
 if TYPE_CHECKING:
     from onnxq.times import Costs

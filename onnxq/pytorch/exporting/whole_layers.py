@@ -24,7 +24,7 @@ from onnxq.graph.edit import FreeNames
 from onnxq.pytorch.exporting import packed_sequences  # noqa: F401  # registers the operators
 from onnxq.pytorch.exporting.packed_sequences import padded_call, without_size_check
 from onnxq.pytorch.numerics.dynamic_ops import ONNX_GATES
-from onnxq.targets.gains import GATES
+from onnxq.targets.speedups import GATES
 
 # --- ONNX nodes of the operators in packed_sequences: LSTM, GRU and RNN with sequence_lens.
 

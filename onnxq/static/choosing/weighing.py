@@ -14,7 +14,7 @@ from onnxq.static.placing.decision import Quantize
 from onnxq.static.reasons import SlowerInIntegers
 from onnxq.times.changed_time import ChangedTime
 from onnxq.times.cut import ALWAYS, NEVER, BinaryChoices
-from onnxq.times.model_time import (
+from onnxq.times.time_model import (
     FLOATS,
     READS_CODES,
     Walked,
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from onnxq.graph.sizes import Sizes
     from onnxq.static.prepared import Prepared
     from onnxq.times import Costs, Estimate
-    from onnxq.times.model_time import TensorState
+    from onnxq.times.time_model import TensorState
 
 
 def forms_of(prepared: Prepared) -> dict[str, NodeForm]:

@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from onnxq.errors import first_line
+from onnxq.graph.walk import node_name
 from onnxq.operator import DynamicForm, NodeForm
 from onnxq.ort.version import installed
 from onnxq.qconfig import Choice, QConfig, QConfigMapping, onnxq_default_dynamic_qconfig
 from onnxq.times.attribution import TimeOwner, TimePart, times_by_owner
 from onnxq.times.change_times import change_times, changes_of
-from onnxq.times.model_time import walked
-from onnxq.times.model_times import ChangeTime, NodeTimes, Times
+from onnxq.times.model_times import IN_FLOAT, ChangeTime, NodeTimes, TimeModel, Times, form_ahead
 from onnxq.times.run_sizes import every_size, known_shapes
-from onnxq.times.time_model import IN_FLOAT, TimeModel, form_ahead
+from onnxq.times.time_model import walked
 from onnxq.times.timed_runs import check_runs, profiled
 from onnxq.tuning.evaluation.evaluations import REFUSALS
 from onnxq.tuning.scoring.plan_forms import forms_of
@@ -156,10 +156,14 @@ class _Found:
             if form is not None and form not in IN_FLOAT:
                 self._ns[name].setdefault(form.value, _ns(sums, name, TimePart.KERNEL))
                 self._around[name].setdefault(form.value, _ns(sums, name, TimePart.AROUND))
+
+        def form_of(node: ir.Node) -> NodeForm | None:
+            return forms.get(node_name(node), NodeForm.FLOAT)
+
         for node in self._source.graph:
             name = str(node.name)
             if forms.get(name, NodeForm.FLOAT) in IN_FLOAT:
-                ahead = form_ahead(node, forms).value
+                ahead = form_ahead(node, form_of).value
                 self._behind[name].setdefault(ahead, _ns(sums, name, TimePart.KERNEL))
 
     def nodes(self) -> dict[str, NodeTimes]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from onnxq.dynamic.dynamic_decision import Objective
 from onnxq.report.tables import print_table
-from onnxq.times.time_model import IN_FLOAT
+from onnxq.times.model_times import IN_FLOAT
 from onnxq.tuning.scoring.objective_function import FARTHEST_DB, MARGIN_DB, SPARE_DB
 from onnxq.tuning.scoring.score import db_text
 from onnxq.tuning.search.candidate import PrecisionChange

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from onnxq.dynamic.dynamic_decision import Objective
 from onnxq.operator import NodeForm
-from onnxq.times.time_model import IN_FLOAT
+from onnxq.times.model_times import IN_FLOAT
 from onnxq.times.timed_runs import WholeTime, whole_times
 from onnxq.tuning.evaluation.evaluations import key_of
 

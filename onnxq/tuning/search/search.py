@@ -13,9 +13,8 @@ from onnxq.core.version import VERSION
 from onnxq.dynamic.dynamic_decision import Objective
 from onnxq.ort.version import installed
 from onnxq.qconfig import Choice
-from onnxq.targets.gains import PRODUCT_OPS
-from onnxq.times.model_times import Times
-from onnxq.times.time_model import IN_FLOAT
+from onnxq.targets.speedups import PRODUCT_OPS
+from onnxq.times.model_times import IN_FLOAT, Times
 from onnxq.tuning.defaults import IMPROVE
 from onnxq.tuning.evaluation.evaluations import REFUSALS, Evaluations
 from onnxq.tuning.evaluation.journal import Journal, JournalHead

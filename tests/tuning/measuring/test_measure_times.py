@@ -8,8 +8,7 @@ import pytest
 from onnxq.errors import ModelError
 from onnxq.operator import NodeForm
 from onnxq.times import Change, costs_of, timed_runs
-from onnxq.times.model_times import ChangeTime
-from onnxq.times.time_model import TimeModel
+from onnxq.times.model_times import ChangeTime, TimeModel
 from onnxq.tuning.measuring import measure_times as module
 from onnxq.tuning.measuring.measure_times import measure_times, times_of
 from onnxq.tuning.scoring.plan_forms import forms_of

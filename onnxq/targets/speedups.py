@@ -3,24 +3,24 @@
 The numbers are in the tables beside this file, which the scripts write; a column per number of rows
 m (tests compare them with what is kept in scripts/*.md):
 
-    product_gains.csv    benchmarks/dynamic.py shapes: MatMul and Gemm, int8 weights with a scale
-                         per column, blocks of 32
-    recurrent_gains.csv  benchmarks/recurrent.py sizes --gains: 32 steps, m is the batch; of GRU
-                         the slower of its two kinds
-    attention_gains.csv  benchmarks/attention.py sizes: heads of 64, m is the sequence's length;
-                         "Attention" is QAttention; "MultiHeadAttention", behind a product of its
-                         own, is what a node becomes that has an attention_bias, or a V of another
-                         size
+    product_speedups.csv    benchmarks/dynamic.py: MatMul and Gemm, int8 weights with a scale per
+                            column, blocks of 32
+    recurrent_speedups.csv  benchmarks/recurrent.py --speedups: 32 steps, m is the batch; of GRU the
+                            slower of its two kinds
+    attention_speedups.csv  benchmarks/attention.py: heads of 64, m is the sequence's length;
+                            "Attention" is QAttention; "MultiHeadAttention", behind a product of
+                            its own, is what a node becomes that has an attention_bias, or a V of another
+                            size
 
 on AVX512-VNNI (Zen 5), onnxruntime 1.31.1, one thread. The other targets use the same numbers: no
 other machine was at hand, and an emulator's times say nothing. Time of the session itself, 2.6 us,
 is not in them: a product of 32 x 32 takes 0.4 us, and would look as fast as float.
 
-With one row, products in integers gain from 256 x 256 weights on, with 64 rows from 64 x 64 on:
-quantizing the activations has to be earned. Blocks gain with one row, or with 512 x 512 weights and
-few rows. DynamicQuantizeLSTM, one kernel, gains from 64 on. GRU and RNN are a Scan whose body costs
-half a microsecond per node and step: GRU gains above 256 (from 192 on for a batch of 8), RNN from
-192 on (64). QAttention gains from a hidden size of 128 on, with one row too; a product of its own
+With one row, products in integers are faster from 256 x 256 weights on, with 64 rows from 64 x 64:
+quantizing the activations has to be earned. Blocks are with one row, or with 512 x 512 weights and
+few rows. DynamicQuantizeLSTM, one kernel, is from 64 on. GRU and RNN are a Scan whose body costs
+half a microsecond per node and step: GRU is above 256 (from 192 on for a batch of 8), RNN from
+192 on (64). QAttention is from a hidden size of 128 on, with one row too; a product of its own
 and MultiHeadAttention from 256 on. ONNX's own Attention has no weights, and no numbers here.
 """
 
@@ -41,19 +41,19 @@ GATES: Mapping[str, int] = {"LSTM": 4, "GRU": 3, "RNN": 1}
 R_SLOT = 2
 """Input slot of the recurrent weight."""
 
-TABLES = ("product_gains.csv", "recurrent_gains.csv", "attention_gains.csv")
+TABLES = ("product_speedups.csv", "recurrent_speedups.csv", "attention_speedups.csv")
 COLUMNS = ("operators", "form", "bits", "k", "n")
 """Columns of a table in front of those for each m; `operators` are separated by spaces."""
 
 STORED = 0.99
-"""Gain of stored weights: the float kernel runs on the floats that were made of them at load.
+"""Speedup of stored weights: the float kernel runs on the floats that were made of them at load.
 Measured 0.90 to 1.08 with a median of 1.00, which is what a second session of the float model shows
-too; as it gains nothing but size, it counts as a little slower than float, so that objective speed
+too; as it saves nothing but size, it counts as a little slower than float, so that objective speed
 leaves such a node in float."""
 
 
 @dataclass(frozen=True, slots=True)
-class DynamicGain:
+class DynamicSpeedup:
     """How much faster a dynamically quantized node was than the float one, as measured.
 
     Attributes:
@@ -63,7 +63,7 @@ class DynamicGain:
         k: numbers that are summed per result; of an LSTM, GRU or RNN, the hidden size.
         n: results per row: columns of the weight.
         m: rows of the activation: batch times sequence.
-        ratio: time in float / time so quantized, one thread; above 1, it gains.
+        ratio: time in float / time so quantized, one thread; above 1, it is faster.
     """
 
     op_type: str
@@ -75,8 +75,8 @@ class DynamicGain:
     ratio: float
 
 
-def measured_gains(table: str) -> Iterator[DynamicGain]:
-    """The gains of one table, in its order.
+def measured_speedups(table: str) -> Iterator[DynamicSpeedup]:
+    """The speedups of one table, in its order.
 
     Raises:
         ValueError: the table has other columns, a row of another length, or no number.
@@ -90,16 +90,16 @@ def measured_gains(table: str) -> Iterator[DynamicGain]:
     for operators, form, bits, k, n, *ratios in lines:
         for op_type in operators.split():
             for m, ratio in zip(rows, ratios, strict=True):
-                yield DynamicGain(op_type, form, int(bits), int(k), int(n), m, float(ratio))
+                yield DynamicSpeedup(op_type, form, int(bits), int(k), int(n), m, float(ratio))
 
 
-def all_gains() -> Iterator[DynamicGain]:
-    """The gains of all tables; weights that have an integer form may be stored as well."""
+def all_speedups() -> Iterator[DynamicSpeedup]:
+    """The speedups of all tables; weights that have an integer form may be stored as well."""
     for table in TABLES:
-        for gain in measured_gains(table):
-            yield gain
-            if gain.form == "integer":
-                yield replace(gain, form="stored", ratio=STORED)
+        for speedup in measured_speedups(table):
+            yield speedup
+            if speedup.form == "integer":
+                yield replace(speedup, form="stored", ratio=STORED)
 
 
-DYNAMIC_GAINS: tuple[DynamicGain, ...] = tuple(all_gains())
+DYNAMIC_SPEEDUPS: tuple[DynamicSpeedup, ...] = tuple(all_speedups())

@@ -9,32 +9,39 @@ import pytest
 from benchmarks import attention, dynamic, recurrent
 from benchmarks.harness.results import FOLDER as RESULTS
 from benchmarks.harness.results import Results
-from benchmarks.parts.gains import FOLDER, gains_text
+from benchmarks.parts.speedups import FOLDER, speedups_text
 from onnxq import targets
-from onnxq.targets.gains import DYNAMIC_GAINS, GATES, PRODUCT_OPS, STORED, TABLES, measured_gains
+from onnxq.targets.speedups import (
+    DYNAMIC_SPEEDUPS,
+    GATES,
+    PRODUCT_OPS,
+    STORED,
+    TABLES,
+    measured_speedups,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
 def test_each_node_was_measured_once() -> None:
-    shapes = [(g.op_type, g.form, g.bits, g.k, g.n, g.m) for g in DYNAMIC_GAINS]
+    shapes = [(g.op_type, g.form, g.bits, g.k, g.n, g.m) for g in DYNAMIC_SPEEDUPS]
     assert len(set(shapes)) == len(shapes)
-    assert all(0 < g.ratio < math.inf for g in DYNAMIC_GAINS)
-    assert {g.form for g in DYNAMIC_GAINS} == {"integer", "blocks", "stored"}
+    assert all(0 < g.ratio < math.inf for g in DYNAMIC_SPEEDUPS)
+    assert {g.form for g in DYNAMIC_SPEEDUPS} == {"integer", "blocks", "stored"}
 
 
 @pytest.mark.parametrize("table", TABLES)
 def test_a_table_is_written_as_it_was_read(table: str) -> None:
     found: dict[tuple[str, str, int, int, int], list[float]] = {}
     rows: dict[int, None] = {}
-    for g in measured_gains(table):
+    for g in measured_speedups(table):
         if g.op_type == "Gemm":  # in one row with MatMul
             continue
         operators = " ".join(PRODUCT_OPS) if g.op_type in PRODUCT_OPS else g.op_type
         found.setdefault((operators, g.form, g.bits, g.k, g.n), []).append(g.ratio)
         rows[g.m] = None
-    assert gains_text(list(rows), found) == (FOLDER / table).read_text()
+    assert speedups_text(list(rows), found) == (FOLDER / table).read_text()
 
 
 @pytest.mark.parametrize(
@@ -48,32 +55,32 @@ def test_a_table_is_written_as_it_was_read(table: str) -> None:
 def test_an_altered_table_is_refused(
     text: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "gains.csv").write_text(text)
+    (tmp_path / "speedups.csv").write_text(text)
     monkeypatch.setattr(resources, "files", lambda _: tmp_path)
     with pytest.raises(ValueError, match=message):
-        list(measured_gains("gains.csv"))
+        list(measured_speedups("speedups.csv"))
 
 
 # --- products
 
 
-def test_gains_of_products_are_those_that_were_measured() -> None:
+def test_speedups_of_products_are_those_that_were_measured() -> None:
     """Cells of a row: K x N, M, one scale, stored, then FORMS in their order."""
     shapes = Results.load(RESULTS / "dynamic.json").tables["shapes"]
     stored = {
-        (op_type, *form, *map(int, sizes.split(" x ")), rows): gain
-        for sizes, rows, _, _, *gains in shapes.of()
-        for form, gain in zip(dynamic.FORMS, gains, strict=True)
+        (op_type, *form, *map(int, sizes.split(" x ")), rows): speedup
+        for sizes, rows, _, _, *speedups in shapes.of()
+        for form, speedup in zip(dynamic.FORMS, speedups, strict=True)
         for op_type in PRODUCT_OPS
     }
     assert stored == {
         (g.op_type, g.form, g.bits, g.k, g.n, g.m): g.ratio
-        for g in measured_gains("product_gains.csv")
+        for g in measured_speedups("product_speedups.csv")
     }
 
 
-def test_gains_of_products_are_of_the_shapes_that_the_script_measures() -> None:
-    measured = list(measured_gains("product_gains.csv"))
+def test_speedups_of_products_are_of_the_shapes_that_the_script_measures() -> None:
+    measured = list(measured_speedups("product_speedups.csv"))
     assert {(g.form, g.bits) for g in measured} == set(dynamic.FORMS)
     assert {g.m for g in measured} == set(dynamic.ROWS)
     assert {(g.k, g.n) for g in measured} == set(dynamic.SHAPES)
@@ -88,22 +95,22 @@ def test_small_products_are_faster_in_float(
     """A session of one small product hides that: most of its time is the session's own."""
     target = targets.find("portable")
     forms = ("blocks", "integer", "stored")
-    found = {form: target.dynamic_gain(op_type, form, bits, *shape) for form in forms}
-    assert all(gain < 1 for gain in found.values() if gain is not None)
+    found = {form: target.dynamic_speedup(op_type, form, bits, *shape) for form in forms}
+    assert all(speedup < 1 for speedup in found.values() if speedup is not None)
     assert found["stored"] == (STORED if bits == 8 else None)
 
 
 @pytest.mark.parametrize("op_type", ["MatMul", "Gemm"])
 def test_large_weights_gain_in_integers(op_type: str) -> None:
     target = targets.find("portable")
-    large = target.dynamic_gain(op_type, "integer", 8, 768, 768, None)
+    large = target.dynamic_speedup(op_type, "integer", 8, 768, 768, None)
     assert large is not None
     assert large > 2
 
 
 def test_blocks_gain_with_one_row_and_lose_with_many() -> None:
     target = targets.find("portable")
-    one, many = (target.dynamic_gain("MatMul", "blocks", 4, 512, 512, m) for m in (1, 256))
+    one, many = (target.dynamic_speedup("MatMul", "blocks", 4, 512, 512, m) for m in (1, 256))
     assert one is not None
     assert many is not None
     assert one > 2 > 1 > many
@@ -112,8 +119,10 @@ def test_blocks_gain_with_one_row_and_lose_with_many() -> None:
 # --- recurrent layers
 
 
-def test_gains_of_layers_are_of_the_sizes_that_the_script_measures() -> None:
-    measured = {(g.op_type, g.k, g.n, g.m): g.ratio for g in measured_gains("recurrent_gains.csv")}
+def test_speedups_of_layers_are_of_the_sizes_that_the_script_measures() -> None:
+    measured = {
+        (g.op_type, g.k, g.n, g.m): g.ratio for g in measured_speedups("recurrent_speedups.csv")
+    }
     assert measured.keys() == {
         (op_type, hidden, rows * hidden, batch)
         for op_type, rows in GATES.items()
@@ -127,28 +136,28 @@ def test_integers_gain_more_the_larger_the_layer_is(op_type: str) -> None:
     target = targets.find("portable")
     n = GATES[op_type]
     sizes = recurrent.HIDDEN
-    found = [target.dynamic_gain(op_type, "integer", 8, h, n * h, 1) or 0 for h in sizes]
+    found = [target.dynamic_speedup(op_type, "integer", 8, h, n * h, 1) or 0 for h in sizes]
     assert found == sorted(found)
 
 
 def test_a_batch_that_is_not_known_counts_as_the_slower_one() -> None:
     target = targets.find("portable")
-    assert target.dynamic_gain("GRU", "integer", 8, 256, 768, None) == 0.96
-    assert target.dynamic_gain("GRU", "integer", 8, 256, 768, 8) == 1.79
+    assert target.dynamic_speedup("GRU", "integer", 8, 256, 768, None) == 0.96
+    assert target.dynamic_speedup("GRU", "integer", 8, 256, 768, 8) == 1.79
 
 
 # --- attention
 
 
-def test_gains_of_attention_are_those_that_were_measured() -> None:
+def test_speedups_of_attention_are_those_that_were_measured() -> None:
     """Cells of a row: hidden size, rows, time in float, then both kinds in their order."""
     sizes = Results.load(RESULTS / "attention.json").tables["sizes"]
     stored = {
-        (kind, hidden, rows): gain
-        for hidden, rows, _, *gains in sizes.of()
-        for kind, gain in zip(("Attention", "MultiHeadAttention"), gains[:2], strict=True)
+        (kind, hidden, rows): speedup
+        for hidden, rows, _, *speedups in sizes.of()
+        for kind, speedup in zip(("Attention", "MultiHeadAttention"), speedups[:2], strict=True)
     }
-    measured = list(measured_gains("attention_gains.csv"))
+    measured = list(measured_speedups("attention_speedups.csv"))
     assert stored == {(g.op_type, g.k, g.m): g.ratio for g in measured}
     assert {g.k for g in measured} == set(attention.SIZES)
     assert {g.m for g in measured} == set(attention.ROWS)
@@ -156,8 +165,8 @@ def test_gains_of_attention_are_those_that_were_measured() -> None:
 
 def test_bert_gains_and_a_small_one_with_few_rows_does_not() -> None:
     target = targets.find("portable")
-    bert = target.dynamic_gain("Attention", "integer", 8, 768, 3 * 768, None)
-    small = target.dynamic_gain("Attention", "integer", 8, 64, 3 * 64, 1)
+    bert = target.dynamic_speedup("Attention", "integer", 8, 768, 3 * 768, None)
+    small = target.dynamic_speedup("Attention", "integer", 8, 64, 3 * 64, 1)
     assert bert is not None
     assert small is not None
     assert small < 1 < 2 < bert
@@ -165,13 +174,13 @@ def test_bert_gains_and_a_small_one_with_few_rows_does_not() -> None:
 
 def test_stored_weights_run_at_floats_speed() -> None:
     target = targets.find("portable")
-    assert target.dynamic_gain("Attention", "stored", 8, 768, 3 * 768, 128) == STORED < 1
+    assert target.dynamic_speedup("Attention", "stored", 8, 768, 3 * 768, 128) == STORED < 1
 
 
 def test_a_bias_of_scores_needs_a_larger_size() -> None:
     target = targets.find("portable")
     found = [
-        target.dynamic_gain(kind, "integer", 8, 128, 3 * 128, 1)
+        target.dynamic_speedup(kind, "integer", 8, 128, 3 * 128, 1)
         for kind in ("Attention", "MultiHeadAttention")
     ]
     assert found[0] is not None
