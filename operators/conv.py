@@ -106,15 +106,6 @@ class Conv(Operator):
             return ()
         return ({1: factor.reshape(-1, *[1] * (factor.ndim - 1)), 2: factor.reshape(-1)},)
 
-    def undone(self, node: ir.Node, factor: Reals) -> Mapping[int, Reals] | None:
-        """Filters take the factors of the channels that they see; padding is 0 all the same."""
-        if not is_constant(node, 1) or not only_along(factor, 1):
-            return None
-        groups, filters = node.attributes.get_int("group", 1), sizes(node, 1)[0]
-        seen = np.broadcast_to(factor.reshape(-1), factor.shape[1:2]).reshape(groups, -1)
-        rows = np.repeat(seen, filters // groups, axis=0)
-        return {1: rows.reshape(*rows.shape, *[1] * (factor.ndim - 2))}
-
     def cases(self) -> Iterable[Case]:
         """Ranks, groups, pads, strides, dilations, auto_pad, empty batch."""
         x = normal(2, 4, 7, 6)

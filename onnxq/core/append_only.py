@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 LONGEST_HEAD = 1 << 24
 """Bytes of a first line, at most; a file of something else may have one without an end."""
-KEPT = "What is in it is kept, and the next run goes on from there."
+KEPT = "Its records are kept, and the next run goes on from them."
 
 
 class RecordsHead(Saved):

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 PERCDAMP = 0.01
 """Damping, as a share of the mean diagonal of H: the samples are not the world."""
 LEAST_DAMPING = 1e-30
-"""Of an input which is always 0: its weights are rounded to the nearest."""
+"""Damping of an input that is always 0, whose weights are rounded to the nearest then."""
 STRIPE = 512
 """Rows of H that are divided together: what is in between is no larger than they are."""
 ROUNDS = 4

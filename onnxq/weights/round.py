@@ -67,7 +67,7 @@ PRODUCTS = 1 << 37
 """Products in the Hessian of a layer that are worth their time, a few seconds; from 1,400
 inputs on there are fewer places by it."""
 LEAST_DAMPING = 1e-30
-"""Of an input which is always 0: its weights are rounded to the nearest."""
+"""Damping of an input that is always 0, whose weights are rounded to the nearest then."""
 
 
 @register

@@ -63,7 +63,7 @@ class Smooth(ModelImprovement):
     ) -> EqualModel:
         """Site by site, then as a whole; see the module."""
         flow = Flow.of(prepared, samples, objective)
-        return factored(flow, self.name, sites_of(prepared, -1, objective), NO_SITES)
+        return factored(flow, self.name, sites_of(prepared, objective), NO_SITES)
 
 
 CHANCE = "{} samples cannot tell this gain from chance"

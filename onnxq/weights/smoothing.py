@@ -147,20 +147,17 @@ def varying_noise(wanted: Singles, got: Singles) -> float:
 
 
 def product_noise(
-    x: Singles, factors: Reals, rounded: Rounding, products: Sequence[Product], axis: int
+    x: Singles, factors: Reals, rounded: Rounding, products: Sequence[Product]
 ) -> float:
     """Mean noise of the products of X / s by s W, both rounded.
 
     Args:
-        x: with its channels on that axis.
+        x: with its channels on the last axis.
         factors: s, (channels,).
         rounded: X / s as its codes would have it.
         products: that read X.
-        axis: of the channels.
     """
-    shape = [1] * x.ndim
-    shape[axis] = -1
-    x_rounded = rounded((x / factors.reshape(shape)).astype(np.float32))
+    x_rounded = rounded((x / factors).astype(np.float32))
     noises = []
     for product in products:
         weight = product.rounded((product.weight * product.undone(factors)).astype(np.float32))
@@ -177,9 +174,7 @@ def _some_outputs(matrix: Singles) -> Singles:
 
 
 MOST_ROWS = 1024
-"""Rows of all samples that a site looks at to choose, evenly spread; of images, places."""
-WINDOW = 16
-"""Pixels along each axis of an image, from its middle, that a site looks at."""
+"""Rows of all samples that a site looks at to choose, evenly spread."""
 MUL_GAIN_DB = 1.0
 """Gain from which on a Mul, an element-wise pass over the tensor, is worth its time."""
 NO_HELP = "no exponent loses less"
@@ -234,7 +229,7 @@ class _Part:
     """A tensor in some batches of the float model.
 
     Attributes:
-        x: places of it, with the channels on the site's axis.
+        x: places of it, with the channels on the last axis.
         maxima: (batches, channels), largest magnitude of each channel, over all places.
     """
 
@@ -242,11 +237,10 @@ class _Part:
     maxima: Reals
 
     @classmethod
-    def of(cls, x: Singles, axis: int, most: int) -> _Part:
+    def of(cls, x: Singles, most: int) -> _Part:
         """The part of one batch; at most about so many places of it are kept."""
-        others = tuple(a for a in range(x.ndim) if a != axis % x.ndim)
-        kept = _spread_rows(x, most) if axis == -1 else _cropped(x, most)
-        return cls(kept, np.abs(x).max(others).astype(np.float64)[np.newaxis])
+        others = tuple(range(x.ndim - 1))
+        return cls(_spread_rows(x, most), np.abs(x).max(others).astype(np.float64)[np.newaxis])
 
     @classmethod
     def joined(cls, parts: Sequence[_Part]) -> _Part:
@@ -280,7 +274,7 @@ def _seen(
             most = -(-MOST_ROWS // max(share, 1))
             for site, parts in zip(sites, kept, strict=True):
                 x = {**feeds, **got}[site.tensor].astype(np.float32, copy=False)
-                parts[is_held_back(index)].append(_Part.of(x, site.axis, most))
+                parts[is_held_back(index)].append(_Part.of(x, most))
     for site, (seen, judging) in zip(sites, kept, strict=True):
         yield site, _Seen(*map(_Part.joined, (seen[::2], seen[1::2], judging)))
 
@@ -294,23 +288,15 @@ def _spread_rows(x: Singles, most: int) -> Singles:
     return np.array(rows[np.union1d(places, np.abs(rows).max(1).argmax())], np.float32)
 
 
-def _cropped(x: Singles, most: int) -> Singles:
-    """The middle of images (images, channels, *spatial): as many as give `most` places, or one."""
-    middle = tuple(slice((n - min(n, WINDOW)) // 2, (n + min(n, WINDOW)) // 2) for n in x.shape[2:])
-    part = x[(slice(None), slice(None), *middle)]
-    places = int(np.prod(part.shape[2:]))
-    return np.array(part[: max(1, most // max(places, 1))], np.float32)
-
-
 def _choice(site: Site, seen: _Seen, readers: Sequence[IntegerProduct], flow: Flow) -> SiteChoice:
     """The exponent whose products lose least, judged on the part held back.
 
     An exponent near 1 brings every channel to the very range that it had: what another sample has
     beyond it is cut off. So each is tried on other samples than its factors and scales are made of.
     """
-    products = [_product(reader, site.axis, _noise_of(reader, flow)) for reader in readers]
+    products = [_product(reader, _noise_of(reader, flow)) for reader in readers]
     spec = next((r.observer for r in readers if r.observer is not None), None)
-    channels, rank = seen.first.maxima.shape[1], seen.first.x.ndim
+    channels = seen.first.maxima.shape[1]
     w_max = np.max([p.largest(channels) for p in products], 0)
 
     def made(part: _Part, exponent: float) -> tuple[Reals, Rounding]:
@@ -320,12 +306,12 @@ def _choice(site: Site, seen: _Seen, readers: Sequence[IntegerProduct], flow: Fl
         if spec is None:
             return factors, at_run_time
         observer = spec()
-        observer.observe((part.x / along(factors, site.axis, rank)).astype(np.float32), 0)
+        observer.observe((part.x / factors).astype(np.float32), 0)
         grid = observer.calculate_qparams()
         return factors, lambda values: fake_quantize(values, grid)
 
     def noise(made_of: _Part, tried_on: _Part, exponent: float) -> float:
-        return product_noise(tried_on.x, *made(made_of, exponent), products, site.axis)
+        return product_noise(tried_on.x, *made(made_of, exponent), products)
 
     noises = {a: noise(seen.first, seen.second, a) for a in (0.0, *EXPONENTS)}
     best = min(noises, key=lambda a: noises[a])
@@ -342,7 +328,7 @@ def _noise_of(product: IntegerProduct, flow: Flow) -> Noise:
     return varying_noise if flow.corrects_biases and product.has_bias else row_noise
 
 
-def _product(found: IntegerProduct, axis: int, noise: Noise) -> Product:
+def _product(found: IntegerProduct, noise: Noise) -> Product:
     node, slot = found.node, found.slot
     operator = catalog.find(node.op_type, node.domain)
     assert operator is not None
@@ -352,7 +338,7 @@ def _product(found: IntegerProduct, axis: int, noise: Noise) -> Product:
     rank = len(x.shape)
 
     def undone(factors: Reals) -> Reals:
-        way = operator.undone(node, along(factors, axis, rank))
+        way = operator.undone(node, along(factors, rank))
         assert way is not None  # of a site
         return way[slot]
 

@@ -166,66 +166,64 @@ class Site:
 
     Attributes:
         tensor: its name.
-        axis: of its channels: -1 for products of matrices, 1 for convolutions.
         readers: the products in integers that read it, by name.
         folds: whether constants ahead take the factors, and all readers undo them; else a Mul ahead
             of `readers`.
     """
 
     tensor: str
-    axis: int
     readers: tuple[str, ...]
     folds: bool
 
 
-def sites_of(prepared: Prepared, axis: int, objective: Objective = Objective.SPEED) -> list[Site]:
-    """The sites of a model with channels on that axis, in the order in which their readers run.
+def sites_of(prepared: Prepared, objective: Objective = Objective.SPEED) -> list[Site]:
+    """The sites of a model, channels on the last axis, in the order in which their readers run.
 
     Tensors to which the plan gives factors anyway, at no cost to any weight, are none
     (onnxq.static.placing.channel_gains).
     """
     readers: dict[ir.Value, list[ir.Node]] = {}
     for product in integer_products(prepared, objective).values():
-        node, x = product.node, _divisible_input(product.node, axis)
+        node, x = product.node, _divisible_input(product.node)
         if x is not None and node.graph is prepared.model.graph:
             readers.setdefault(x, []).append(node)
     gained = prepared.channel_gains
-    found = (_site(x, axis, n, prepared) for x, n in readers.items() if value_name(x) not in gained)
+    found = (_site(x, n, prepared) for x, n in readers.items() if value_name(x) not in gained)
     return [site for site in found if site is not None]
 
 
-def _site(x: ir.Value, axis: int, nodes: Sequence[ir.Node], prepared: Prepared) -> Site | None:
-    names, factor = tuple(map(node_name, nodes)), _probe(x, axis)
+def _site(x: ir.Value, nodes: Sequence[ir.Node], prepared: Prepared) -> Site | None:
+    names, factor = tuple(map(node_name, nodes)), _probe(x)
     users = list(dict.fromkeys(use.node for use in x.uses()))
     carried = carriers(x, factor, users)
     named = carried is not None and any(_is_named(v, prepared) for v in carried.tensors)
     if carried is not None and not named and undoing(x, factor, users) is not None:
-        return Site(value_name(x), axis, names, True)
-    if axis != -1 or _is_coded(x, prepared.decisions):
-        return None  # a Mul ahead of a convolution costs more than it is worth
-    return Site(value_name(x), axis, names, False)
+        return Site(value_name(x), names, True)
+    if _is_coded(x, prepared.decisions):
+        return None
+    return Site(value_name(x), names, False)
 
 
-def _divisible_input(node: ir.Node, axis: int) -> ir.Value | None:
-    """Input of a product in integers whose weight can take factors of that axis."""
+def _divisible_input(node: ir.Node) -> ir.Value | None:
+    """Input of a product in integers whose weight can take factors of channels."""
     x = node.inputs[0] if node.inputs else None
     if x is None or x.const_value is not None or x.shape is None:
         return None
-    size = x.shape[axis] if len(x.shape) > max(axis, 0) else None
+    size = x.shape[-1] if len(x.shape) else None
     if not isinstance(size, int) or size < 2:
         return None
     operator = catalog.find(node.op_type, node.domain)
     if operator is None or operator.unfolded(node) is None:
         return None
-    return None if operator.undone(node, _probe(x, axis)) is None else x
+    return None if operator.undone(node, _probe(x)) is None else x
 
 
-def _probe(x: ir.Value, axis: int) -> Reals:
+def _probe(x: ir.Value) -> Reals:
     """Any factors of the tensor's channels, to ask whether some can be carried."""
     assert x.shape is not None
-    size = x.shape[axis]
+    size = x.shape[-1]
     assert isinstance(size, int)
-    return along(np.linspace(1, 2, size), axis, len(x.shape))
+    return along(np.linspace(1, 2, size), len(x.shape))
 
 
 def _is_coded(x: ir.Value, decisions: Mapping[str, Decision]) -> bool:
@@ -240,11 +238,9 @@ def _is_named(x: ir.Value, prepared: Prepared) -> bool:
     return not isinstance(prepared.qconfig.for_tensor(value_name(x)), NotSet)
 
 
-def along(factors: Reals, axis: int, rank: int) -> Reals:
-    """Factors (channels,) as an array of that rank, which broadcasts along the axis."""
-    shape = [1] * rank
-    shape[axis] = -1
-    return factors.reshape(shape)
+def along(factors: Reals, rank: int) -> Reals:
+    """Factors (channels,) as an array of that rank, channels last."""
+    return factors.reshape([1] * (rank - 1) + [-1])
 
 
 def with_factors(model: ir.Model, chosen: Mapping[Site, Reals]) -> ir.Model:
@@ -265,7 +261,7 @@ def with_factors(model: ir.Model, chosen: Mapping[Site, Reals]) -> ir.Model:
     for site, factors in chosen.items():
         x = values[site.tensor]
         assert x.shape is not None  # of a site
-        factor = along(factors, site.axis, len(x.shape))
+        factor = along(factors, len(x.shape))
         if site.folds:
             users = list(dict.fromkeys(use.node for use in x.uses()))
             carried, undone = carriers(x, 1 / factor, users), undoing(x, factor, users)

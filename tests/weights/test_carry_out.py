@@ -72,7 +72,7 @@ def own(result: object) -> type[WeightImprovement]:
     [
         (KeyError("mine"), UnsupportedError, "fails: KeyError: 'mine'. Repair it"),
         (CalibrationError("too few"), CalibrationError, "^too few$"),
-        ("a plan", QConfigError, r"gives a str; wanted an onnxq\.improve\.Improved"),
+        ("a plan", QConfigError, r"gives a str; wanted an onnxq\.weights\.Improved"),
     ],
 )
 def test_an_improvement_of_ones_own_that_fails_is_named(

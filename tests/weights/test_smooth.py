@@ -92,14 +92,12 @@ def outputs(made: ir.Model, feeds: dict[str, Singles]) -> Reals:
 
 
 def test_sites_fold_where_constants_ahead_take_the_factors_and_all_readers_undo_them() -> None:
-    sites = {site.tensor: site.folds for site in sites_of(onnxq.prepare(encoder()), -1)}
+    sites = {site.tensor: site.folds for site in sites_of(onnxq.prepare(encoder()))}
     assert sites == {"n": True, "c3": True, "s": False, "r": True}
 
 
 def test_a_residual_reader_of_the_normalization_makes_it_a_mul() -> None:
-    sites = {
-        site.tensor: site.folds for site in sites_of(onnxq.prepare(encoder(pre_norm=False)), -1)
-    }
+    sites = {site.tensor: site.folds for site in sites_of(onnxq.prepare(encoder(pre_norm=False)))}
     assert sites["n"] is False
 
 
@@ -108,9 +106,7 @@ def test_any_factors_leave_the_float_model_as_it_is(pre_norm: bool) -> None:
     prepared = onnxq.prepare(encoder(pre_norm=pre_norm))
     rng = np.random.default_rng(5)
     sizes = {"n": WIDTH, "c3": WIDTH, "s": WIDTH, "r": 2 * WIDTH}
-    chosen = {
-        site: np.exp2(rng.uniform(-4, 4, sizes[site.tensor])) for site in sites_of(prepared, -1)
-    }
+    chosen = {site: np.exp2(rng.uniform(-4, 4, sizes[site.tensor])) for site in sites_of(prepared)}
     made = with_factors(prepared.model, chosen)
     wanted, got = (outputs(m, samples(4)) for m in (prepared.model, made))
     assert np.abs(got - wanted).max() <= 1e-5 * np.abs(wanted).max()
@@ -118,7 +114,7 @@ def test_any_factors_leave_the_float_model_as_it_is(pre_norm: bool) -> None:
 
 def test_tensors_that_carry_factors_have_names_of_their_own() -> None:
     prepared = onnxq.prepare(encoder())
-    made = with_factors(prepared.model, {Site("c3", -1, ("product_o",), True): np.full(WIDTH, 2.0)})
+    made = with_factors(prepared.model, {Site("c3", ("product_o",), True): np.full(WIDTH, 2.0)})
     names = {v.name for node, _ in walk(made.graph) for v in node.outputs}
     assert {"c3_divided", "c2_divided", "c1_divided", "v3_divided", "v1_divided"} <= names
     assert not {"c3", "c2", "c1", "v3", "v2", "v1", "v0"} & names
@@ -161,8 +157,8 @@ def test_outputs_gain_three_decibels_on_samples_that_nothing_saw(pre_norm: bool)
 def test_products_whose_codes_are_made_at_run_time_gain_as_much(pre_norm: bool) -> None:
     source = encoder(pre_norm=pre_norm)
     prepared = onnxq.prepare(source, DYNAMIC)
-    assert {site.tensor: site.folds for site in sites_of(prepared, -1)} == {
-        site.tensor: site.folds for site in sites_of(onnxq.prepare(source), -1)
+    assert {site.tensor: site.folds for site in sites_of(prepared)} == {
+        site.tensor: site.folds for site in sites_of(onnxq.prepare(source))
     }
     assert gain_db(source, DYNAMIC) > 3
 
@@ -204,7 +200,7 @@ def test_a_product_of_the_models_own_input_is_a_site() -> None:
 
 
 def test_all_integers_smooth_only_what_needs_no_mul_behind_codes() -> None:
-    sites = sites_of(onnxq.prepare(encoder(pre_norm=False), ALL_INTEGERS), -1)
+    sites = sites_of(onnxq.prepare(encoder(pre_norm=False), ALL_INTEGERS))
     assert {site.tensor for site in sites} == {"n", "c3", "r"}  # the sum s is there in codes alone
 
 

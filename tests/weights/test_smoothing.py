@@ -38,7 +38,7 @@ PRODUCT = Product(
 def noise(exponent: float) -> float:
     x_max, w_max = np.abs(X).max(0).astype(float), np.abs(W).max(1).astype(float)
     factors = smoothing_factors(x_max, w_max, exponent)
-    return product_noise(X, factors, lambda x: rounded(x, None), [PRODUCT], -1)
+    return product_noise(X, factors, lambda x: rounded(x, None), [PRODUCT])
 
 
 @pytest.mark.parametrize("exponent", [0.3, 0.5, 0.8])

@@ -54,7 +54,7 @@ def rows_of_noise() -> Singles:
 )
 def test_factors_that_even_out_the_channels_lose_less(qconfig: QConfigMapping) -> None:
     flow = product_flow(rows_of_noise(), qconfig)
-    (site,) = sites_of(flow.prepared, -1)
+    (site,) = sites_of(flow.prepared)
     plain, tried = (
         trial_of(flow, factors, {}) for factors in ({}, {site: CHANNELS.astype(np.float64)})
     )
@@ -72,7 +72,7 @@ def test_ranges_that_calibration_will_have_are_counted() -> None:
     rows[:, 3] *= 1e-3
     rows[-1, 3] = 1.0
     flow = product_flow(rows, ALL_INTEGERS)
-    (site,) = sites_of(flow.prepared, -1)
+    (site,) = sites_of(flow.prepared)
     factors = CHANNELS.astype(np.float64)
     factors[3] = 1e-3
     plain, tried = (trial_of(flow, each, {}) for each in ({}, {site: factors}))
