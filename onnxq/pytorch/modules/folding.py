@@ -58,4 +58,5 @@ def bias_behind(bn: Any, factor: Tensor, bias: Tensor | None) -> Tensor:
     """
     beta = 0.0 if bn.bias is None else bn.bias
     mean: Tensor = bn.running_mean
-    return folded_bias(0.0 if bias is None else bias, factor, mean, beta)
+    made: Tensor = folded_bias(0.0 if bias is None else bias, factor, mean, beta)
+    return made
