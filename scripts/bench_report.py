@@ -5,8 +5,8 @@
 ResNet-20, the small transformer, and a network of 2,000 nodes, each quantized with onnxq's default
 but the last one, which is all in integers, so that every tensor has codes. Measured apart: looking
 at both models (local errors, times, machines), rendering the page (its layout among it),
-and Chromium: until the page is there, and until it answers a click on the last node. A browser needs
-scripts/setup_browser; without one, its columns are empty.
+and Chromium: until the page is there, and until it answers a click on the last node. A browser
+needs scripts/setup_browser; without one, its columns are empty.
 """
 
 from __future__ import annotations

@@ -43,13 +43,13 @@ from onnxq.tuning.scoring.objective_function import ObjectiveFunction, noise_of
 from onnxq.tuning.scoring.score import Score
 from onnxq.tuning.scoring.subject import Subject, Wishes
 from onnxq.tuning.scoring.tuning_samples import open_tuning_samples
-from onnxq.tuning.search import estimator, local_search, search
+from onnxq.tuning.search import estimator, layers, local_search, search
 from onnxq.tuning.search.candidate import Candidate
 from onnxq.tuning.search.config_changes import changes_of_the_whole, form_in, with_form
-from onnxq.tuning.search.layers import by_layer_type
+from onnxq.tuning.search.layers import by_layer_type, dearest_parts
 from onnxq.tuning.search.local_search import LocalSearch
 from onnxq.tuning.search.noise_estimates import NoiseEstimates, spread
-from onnxq.tuning.search.pareto_candidates import reserves
+from onnxq.tuning.search.pareto_candidates import float_candidates
 from onnxq.tuning.search.proposals import Proposals
 from onnxq.tuning.search.quantization_groups import Member, QuantizationGroup
 from onnxq.tuning.timing.time_model import TimeModel
@@ -94,7 +94,7 @@ STAGES: dict[str, Sequence[Stage]] = {
     "bisection": [(LocalSearch, "_by_bisection", lambda _self, point: point)],
     "bisection towards float": [(local_search, "nearest_kept", lambda *_: None)],
     "bisection of what costs an answer": [(local_search, "back", lambda point, *_: point)],
-    "parts of layer types": [(search, "dearest_parts", lambda *_: ())],
+    "parts of layer types": [(layers, "MOST_PARTS", 0)],
 }
 """Stages by name, each with what stands in its place while it is off."""
 
@@ -212,7 +212,7 @@ class Drawn:
             objective, estimates, lambda at: self.ratio([at.form(g) for g in self.groups])
         )
         found = LocalSearch(proposals, scores, (), goal.max_runs).run(start)
-        beside = reserves(start)
+        beside = float_candidates(start)
         points = [found.best.score, *scores([each.mapping for each in beside])]
         best = min(points, key=objective.order)
         return _ended(objective, best, len(found.points) + len(beside))
@@ -221,18 +221,18 @@ class Drawn:
         """Noise of each group, from layer types alone, and from parts of the most sensitive."""
         types = by_layer_type(self.groups)
 
-        def alone(layers: Layers) -> float:
-            inside = {group.anchor.name for group in layers.groups}
+        def alone(part: Layers) -> float:
+            inside = {group.anchor.name for group in part.groups}
             forms = [
                 g.lowest_precision if g.anchor.name in inside else NodeForm.FLOAT
                 for g in self.groups
             ]
             return noise_of(self.score(forms, goal))
 
-        noise = {layers.name: alone(layers) for layers in types}
-        parts = search.dearest_parts(types, noise)
-        noise |= {layers.name: alone(layers) for layers in parts}
-        return spread(noise, {layers.name: layers.groups for layers in (*types, *parts)})
+        noise = {each.name: alone(each) for each in types}
+        parts = dearest_parts(types, noise)
+        noise |= {each.name: alone(each) for each in parts}
+        return spread(noise, {each.name: each.groups for each in (*types, *parts)})
 
 
 def _ended(objective: ObjectiveFunction, score: Score, runs: float) -> Ended:

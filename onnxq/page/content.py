@@ -225,7 +225,7 @@ class FrontPoint:
         db: worst SQNR of an output.
         time_ratio: of float's time.
         size: of its file, in words.
-        moves: from where the search began.
+        changes: from where the search began.
         is_front: whether no other is as good in everything.
         is_chosen: whether it is the result.
     """
@@ -235,7 +235,7 @@ class FrontPoint:
     db: float
     time_ratio: float | None
     size: str
-    moves: str
+    changes: str
     is_front: bool
     is_chosen: bool
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from onnxq.tuning.tuned import Tuned
 
 T = TypeVar("T")
-MOST_MOVES = 4
+MOST_CHANGES = 4
 """Moves of a model that its row names."""
 
 
@@ -245,8 +245,8 @@ def _front(tuned: Tuned) -> list[FrontPoint]:
 
 
 def _point(name: str, step: Milestone, tuned: Tuned, *, is_front: bool) -> FrontPoint:
-    more = len(step.changes) - MOST_MOVES
-    moves = "; ".join(step.changes[:MOST_MOVES]) or "where the search began"
+    more = len(step.changes) - MOST_CHANGES
+    changes = "; ".join(step.changes[:MOST_CHANGES]) or "where the search began"
     score = step.score
     return FrontPoint(
         name,
@@ -254,7 +254,7 @@ def _point(name: str, step: Milestone, tuned: Tuned, *, is_front: bool) -> Front
         score.worst_db,
         score.time_ratio,
         size_text(score.size_bytes),
-        f"{moves}; and {more} more" if more > 0 else moves,
+        f"{changes}; and {more} more" if more > 0 else changes,
         is_front,
         step.qconfig == tuned.qconfig,
     )
