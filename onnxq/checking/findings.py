@@ -168,7 +168,7 @@ class Findings(Saved):
         """Writes an HTML report, one file that opens offline: what costs accuracy, and time.
 
         The models and a few of the samples that verify ran are looked at again for it, on one
-        thread: own errors, histograms, times of nodes.
+        thread: local errors, histograms, times of nodes.
 
         Args:
             path: of the file.

@@ -85,7 +85,7 @@ if TYPE_CHECKING:
     help="Models to quantize and run on the samples.",
 )
 @click.option(
-    "--max-seconds", type=Bound(min=0), metavar="S", help="Try no move after so many seconds."
+    "--max-seconds", type=Bound(min=0), metavar="S", help="Try no change after so many seconds."
 )
 @click.option("--check", type=PATH, help="Samples that the goal is checked on.")
 @click.option(
@@ -161,7 +161,7 @@ def tune(
 ) -> None:
     """Search for a quantized MODEL that reaches an accuracy, a speed or a size, by measuring it.
 
-    It begins with what `quantize` would make, or with --qconfig, and moves layers to other forms.
+    It begins with what `quantize` would make, or with --qconfig, and changes the forms of layers.
     Where the goal is not reached, nothing is written to the output: the report shows the best there
     is, --front and --save-qconfig keep it, and the exit code is 8.
     """

@@ -72,6 +72,20 @@ def noise_at(sqnr_db: float) -> float:
     return math.pow(10.0, -sqnr_db / 10)
 
 
+def accumulated_db(whole_db: float, local_db: float) -> float:
+    """SQNR of what comes in: the power that the local error leaves of the whole one.
+
+    Powers of errors that do not know of each other add up: accumulated = whole - local.
+
+    Returns:
+        inf where the local error is all there is; NaN where either is not known.
+    """
+    if math.isnan(whole_db) or math.isnan(local_db):
+        return math.nan
+    rest = noise_at(whole_db) - noise_at(local_db)
+    return -10.0 * math.log10(rest) if rest > 0 else math.inf
+
+
 def decibels(signal: float, noise: float) -> float:
     """10 log10(signal / noise), within +-NO_NOISE_DB."""
     if noise <= signal * noise_at(NO_NOISE_DB):

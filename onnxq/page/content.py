@@ -112,23 +112,23 @@ class TensorPart:
     Attributes:
         name: of the tensor.
         node: place of the node that gives it; None: it is an input of the model.
-        error_db: SQNR on all samples: own and inherited errors together.
-        own_db: SQNR of the node alone, both models given the same inputs.
-        inherited_db: SQNR of what came in with the inputs.
+        error_db: SQNR on all samples: local and accumulated errors together.
+        local_db: SQNR of the node alone, both models given the same inputs.
+        accumulated_db: SQNR of what came in with the inputs.
         max_steps: largest error in steps of its grid.
         saturated_share: of its float values, beyond what its codes reach.
         grid: of its codes; None: it has none.
         histogram: of its float values.
         is_output: whether it is an output of the model.
-        sampled_db: SQNR on the few samples that own and inherited errors are of.
+        sampled_db: SQNR on the few samples that local and accumulated errors are of.
         channel_share: of the range of its codes that the median channel reaches.
     """
 
     name: str
     node: int | None
     error_db: float
-    own_db: float | None = None
-    inherited_db: float | None = None
+    local_db: float | None = None
+    accumulated_db: float | None = None
     max_steps: float | None = None
     saturated_share: float | None = None
     grid: TensorGrid | None = None
@@ -225,7 +225,7 @@ class FrontPoint:
         db: worst SQNR of an output.
         time_ratio: of float's time.
         size: of its file, in words.
-        moves: from where the search began.
+        changes: from where the search began.
         is_front: whether no other is as good in everything.
         is_chosen: whether it is the result.
     """
@@ -235,7 +235,7 @@ class FrontPoint:
     db: float
     time_ratio: float | None
     size: str
-    moves: str
+    changes: str
     is_front: bool
     is_chosen: bool
 

@@ -56,11 +56,11 @@ def _node(node: NodePart, place: int) -> Json:
 
 def _tensor(tensor: TensorPart) -> Json:
     facts = [("SQNR", decibels(tensor.error_db))]
-    if tensor.sampled_db is not None and tensor.own_db is not None:
+    if tensor.sampled_db is not None and tensor.local_db is not None:
         facts.append(("on a few samples", decibels(tensor.sampled_db)))
-        facts.append(("own, on these", part_of_error(tensor.own_db)))
-    if tensor.inherited_db is not None:
-        facts.append(("inherited, on these", part_of_error(tensor.inherited_db)))
+        facts.append(("local, on these", part_of_error(tensor.local_db)))
+    if tensor.accumulated_db is not None:
+        facts.append(("accumulated, on these", part_of_error(tensor.accumulated_db)))
     if tensor.max_steps is not None:
         facts.append(("largest error", f"{tensor.max_steps:.1f} steps"))
     if tensor.saturated_share is not None:

@@ -14,7 +14,7 @@ from onnxq.survey.channel_reaches import median_share
 from onnxq.survey.file_forms import forms_in, planned, shown_by_file, with_reasons
 from onnxq.survey.heading import NO_BOUNDS, Bounds, heading
 from onnxq.survey.layers_on_machines import layers_on_machines
-from onnxq.survey.own_errors import TensorErrors, errors_of
+from onnxq.survey.local_errors import TensorErrors, errors_of
 from onnxq.survey.stored_ranges import stored_ranges
 from onnxq.survey.surveyed_graph import INSIDE, OUTPUT, surveyed_graph
 from onnxq.times.paired_node_times import paired_node_times
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from onnxq.tuning.tuned import Tuned
 
 T = TypeVar("T")
-MOST_MOVES = 4
+MOST_CHANGES = 4
 """Moves of a model that its row names."""
 
 
@@ -148,8 +148,8 @@ def _tensors(
                 found.name,
                 makers.get(found.name),
                 found.sqnr_db,
-                one.own_db,
-                one.inherited_db,
+                one.local_db,
+                one.accumulated_db,
                 found.max_error_steps,
                 found.saturated_share,
                 _grid(grids[found.name]),
@@ -169,8 +169,8 @@ def _tensors(
                 output.name,
                 makers.get(output.name),
                 output.sqnr_db,
-                one.own_db,
-                one.inherited_db,
+                one.local_db,
+                one.accumulated_db,
                 output.max_error_steps,
                 histogram=one.histogram,
                 is_output=True,
@@ -181,8 +181,8 @@ def _tensors(
 
 
 def _sampled(one: TensorErrors) -> float | None:
-    """SQNR of whole runs on the samples of own errors; None: these are not known."""
-    return None if one.own is None else one.whole.compared.sqnr_db
+    """SQNR of whole runs on the samples of local errors; None: these are not known."""
+    return None if one.local is None else one.whole.compared.sqnr_db
 
 
 def _channel_share(one: TensorErrors, p: QParams | None) -> float | None:
@@ -245,8 +245,8 @@ def _front(tuned: Tuned) -> list[FrontPoint]:
 
 
 def _point(name: str, step: Milestone, tuned: Tuned, *, is_front: bool) -> FrontPoint:
-    more = len(step.changes) - MOST_MOVES
-    moves = "; ".join(step.changes[:MOST_MOVES]) or "where the search began"
+    more = len(step.changes) - MOST_CHANGES
+    changes = "; ".join(step.changes[:MOST_CHANGES]) or "where the search began"
     score = step.score
     return FrontPoint(
         name,
@@ -254,7 +254,7 @@ def _point(name: str, step: Milestone, tuned: Tuned, *, is_front: bool) -> Front
         score.worst_db,
         score.time_ratio,
         size_text(score.size_bytes),
-        f"{moves}; and {more} more" if more > 0 else moves,
+        f"{changes}; and {more} more" if more > 0 else changes,
         is_front,
         step.qconfig == tuned.qconfig,
     )

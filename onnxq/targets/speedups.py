@@ -8,8 +8,9 @@ m (tests compare them with what is kept in scripts/*.md):
     recurrent_speedups.csv  benchmarks/recurrent.py --speedups: 32 steps, m is the batch; of GRU the
                             slower of its two kinds
     attention_speedups.csv  benchmarks/attention.py: heads of 64, m is the sequence's length;
-                            "Attention" is QAttention; "MultiHeadAttention", behind a product of
-                            its own, is what a node becomes that has an attention_bias, or a V of another
+                            "Attention" is QAttention; "MultiHeadAttention", behind a product
+                            of its own, is what a node becomes that has an attention_bias, or a
+                            V of another
                             size
 
 on AVX512-VNNI (Zen 5), onnxruntime 1.31.1, one thread. The other targets use the same numbers: no

@@ -23,5 +23,5 @@ def test_tensors_have_their_histogram_and_both_errors() -> None:
     tensors = details_of(page, drawing_of(page))["tensors"]
     assert isinstance(tensors, list)
     assert tensors[0]["chart"]["bars"].startswith("M0")
-    assert ["own, on these", "50.0 dB"] in map(list, tensors[0]["facts"])
-    assert ["inherited, on these", "none"] in map(list, tensors[0]["facts"])
+    assert ["local, on these", "50.0 dB"] in map(list, tensors[0]["facts"])
+    assert ["accumulated, on these", "none"] in map(list, tensors[0]["facts"])

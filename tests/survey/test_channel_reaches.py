@@ -7,7 +7,7 @@ from onnx import helper
 from onnxq.dtypes import UINT8
 from onnxq.qparams import QParams
 from onnxq.survey.channel_reaches import channel_axes, median_share, reaches_of
-from onnxq.survey.own_errors import errors_of
+from onnxq.survey.local_errors import errors_of
 from tests.examples import as_ir, model, weights
 from tests.survey.pair import BATCH, pair
 

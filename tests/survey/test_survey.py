@@ -37,7 +37,7 @@ def test_parts_name_each_other_by_their_places() -> None:
     assert (conv.op_type, relu.op_type, relu.form) == ("Conv", "Relu", "inside")
     assert conv.tensors == relu.tensors != ()
     assert any(node.weights for node in page.nodes)
-    assert any(t.own_db is not None for t in page.tensors)
+    assert any(t.local_db is not None for t in page.tensors)
     assert page.missing == ()
 
 

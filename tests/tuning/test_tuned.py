@@ -78,8 +78,8 @@ def test_report_says_that_nothing_bounds_the_accuracy() -> None:
 
 
 def test_two_searches_that_found_the_same_are_equal_with_what_nobody_sees() -> None:
-    again = replace(COST, own_db=float("nan"))
-    assert tuned(again) == tuned(replace(COST, own_db=float("nan")))
+    again = replace(COST, local_db=float("nan"))
+    assert tuned(again) == tuned(replace(COST, local_db=float("nan")))
     assert tuned(again) != tuned(COST)
 
 

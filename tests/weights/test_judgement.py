@@ -67,8 +67,8 @@ def test_samples_with_large_errors_do_not_drown_what_all_others_say() -> None:
     def kept(gain_db: float, draws: int = 400) -> float:
         found = 0
         for _ in range(draws):
-            own_db = rng.normal(0, 1.4, (2, 64))
-            before, after = rng.lognormal(0, 1.2, 64) * 10 ** (own_db / 10)
+            local_db = rng.normal(0, 1.4, (2, 64))
+            before, after = rng.lognormal(0, 1.2, 64) * 10 ** (local_db / 10)
             found += Judgement(np.ones(64), before, after * 10 ** (-gain_db / 10)).is_gain(1)
         return found / draws
 

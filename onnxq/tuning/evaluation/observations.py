@@ -27,8 +27,8 @@ class Observations:
     a node of form FLOAT is observed all the same, one whose entry is None is not. ONNX Runtime
     fuses other nodes where other tensors are outputs, and numbers differ in their last bit: hence
     these have a calibration of their own. A candidate with another observer asks for one more, in
-    which it sees every tensor that the replaced one was for: moves of one kind share that. So does
-    one that watches what another only observes.
+    which it sees every tensor that the replaced one was for: changes of one type share that. So
+    does one that watches what another only observes.
 
     Where numbers are estimates, that last bit is worth no calibration: `covering` shares one.
 

@@ -29,7 +29,7 @@ class Goal(Saved):
         objective: an Objective or its name.
         max_runs: models that may be quantized and run over the search samples. Passes of the
             sensitivity over fewer samples count by their share.
-        max_seconds: wall time after which no move is tried any more, counted from behind the
+        max_seconds: wall time after which no change is tried any more, counted from behind the
             calibration and the times; the sensitivity, and the model that a search begins with, are
             measured whatever they take. None: no bound.
 

@@ -9,6 +9,7 @@ in integers), and from each of them layer types change one by one as long as tha
 from __future__ import annotations
 
 import math
+from collections.abc import Container
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -45,6 +46,10 @@ POLICIES = (
     NodeForm.INTEGER,
 )
 """Forms of the policies: groups that cannot take one stay in float."""
+
+
+Closed = Container[tuple[str, NodeForm]]
+"""(anchor, form) of changes that are left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +119,7 @@ class Estimator:
             return math.inf
         return max(objective.noise_allowed(score), self.estimates.total(self.point.candidate))
 
-    def best(self, closed: set[tuple[str, NodeForm]]) -> Candidate:
+    def best(self, closed: Closed) -> Candidate:
         """The candidate that is expected to be best, of those that layer types can reach.
 
         Args:
@@ -134,7 +139,7 @@ class Estimator:
                 best, order = found, expected.order
         return best
 
-    def _by_knapsack(self, candidate: Candidate, closed: set[tuple[str, NodeForm]]) -> Candidate:
+    def _by_knapsack(self, candidate: Candidate, closed: Closed) -> Candidate:
         """The best candidate of all, if costs of changes from that one add up."""
         options = options_of(candidate, closed)
         if self.objective.goal.objective is Objective.SIZE and not self._wants_quiet:
@@ -167,7 +172,10 @@ class Estimator:
         )
 
     def _swept(
-        self, candidate: Candidate, layer_types: Sequence[Layers], closed: set[tuple[str, NodeForm]]
+        self,
+        candidate: Candidate,
+        layer_types: Sequence[Layers],
+        closed: Closed,
     ) -> tuple[Candidate, Expected]:
         """The candidate after each layer type took the form that is best for it."""
         expected = self.expected(candidate)
@@ -189,7 +197,7 @@ class Estimator:
         return candidate, expected
 
 
-def _policy(candidate: Candidate, form: NodeForm, closed: set[tuple[str, NodeForm]]) -> Candidate:
+def _policy(candidate: Candidate, form: NodeForm, closed: Closed) -> Candidate:
     """The candidate in which each group has the form, where it can and has weights; else float.
 
     Where both are closed, it keeps the form that it has.

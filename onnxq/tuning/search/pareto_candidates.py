@@ -33,7 +33,7 @@ MOST = 4
 """Points that are timed, of those that were found."""
 SITTINGS = 2
 """Times that pareto_candidates are chosen: those that turn out slower make room for others."""
-RESERVES = (NodeForm.FLOAT, NodeForm.STORED)
+FLOAT_FORMS = (NodeForm.FLOAT, NodeForm.STORED)
 """Forms that all groups can take together without a loss of time: kernels are the float model's."""
 
 
@@ -173,13 +173,13 @@ def pareto_candidates(
     return list({key_of(point.candidate.mapping): point for point in chosen}.values())
 
 
-def reserves(candidate: Candidate) -> list[Candidate]:
+def float_candidates(candidate: Candidate) -> list[Candidate]:
     """Candidates that are as fast as float, or nearly: all in float, all weights stored."""
-    every = [_all_in(candidate, form) for form in RESERVES]
+    every = [_all_in(candidate, form) for form in FLOAT_FORMS]
     return list({key_of(each.mapping): each for each in every}.values())
 
 
-def stored_reserve(candidate: Candidate) -> list[Candidate]:
+def stored_candidate(candidate: Candidate) -> list[Candidate]:
     """The candidate with all weights stored; none where no group can."""
     stored = _all_in(candidate, NodeForm.STORED)
     return [stored] if NodeForm.STORED in stored.forms.values() else []

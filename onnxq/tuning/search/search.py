@@ -34,7 +34,12 @@ from onnxq.tuning.search.layers import Layers, by_layer_type, dearest_parts
 from onnxq.tuning.search.left_in_float import left_in_float
 from onnxq.tuning.search.local_search import LocalSearch
 from onnxq.tuning.search.noise_estimates import NoiseEstimates, spread
-from onnxq.tuning.search.pareto_candidates import best_predicted, judged, reserves, stored_reserve
+from onnxq.tuning.search.pareto_candidates import (
+    best_predicted,
+    float_candidates,
+    judged,
+    stored_candidate,
+)
 from onnxq.tuning.search.proposals import Proposals
 from onnxq.tuning.search.quantization_groups import quantization_groups_of
 from onnxq.tuning.sensitivity.measure_sensitivity import sensitivity_of
@@ -303,9 +308,9 @@ class Search:
         stored: codes of activations and kernels of integers have bytes that no prediction counts.
         """
         is_speed = self._goal.objective is Objective.SPEED
-        found = stored_reserve(start) if self._goal.objective is Objective.SIZE else []
+        found = stored_candidate(start) if self._goal.objective is Objective.SIZE else []
         if is_speed or self._goal.max_time is not None:
-            found = reserves(start)
+            found = float_candidates(start)
         if self._clock is None:  # predicted times do not depend on scales
             return found
         base = best.mapping.global_qconfig

@@ -26,8 +26,8 @@ MOST_NAMED = 8
 """Nodes of a group that are named; more do not fit a command that is typed."""
 MICRO_NS = 1e3
 SENSITIVITY_WORDS = (
-    "dB alone: at the outputs, this group alone in integers; own: its error on float inputs; "
-    "inherited: what comes in; exact: no error; -: not seen"
+    "dB alone: at the outputs, this group alone in integers; local: its error on float inputs; "
+    "accumulated: what comes in; exact: no error; -: not seen"
 )
 FORM_WORDS = {
     NodeForm.FLOAT_RESULT: "float result: products of integers, results in float",
@@ -40,10 +40,10 @@ def print_sensitivity(console: Console, sensitivity: Sensitivity) -> None:
     """A row of decibels for each group, the dearest first."""
     costs = sensitivity.costs
     rows = [
-        (cost.group, db_text(cost.worst_db), db_text(cost.own_db), db_text(cost.inherited_db))
+        (cost.group, db_text(cost.worst_db), db_text(cost.local_db), db_text(cost.accumulated_db))
         for cost in costs[:MOST_ROWS]
     ]
-    header = ("group of nodes", "dB alone", "own dB", "inherited dB")
+    header = ("group of nodes", "dB alone", "local dB", "accumulated dB")
     title = "what each group costs alone, the dearest first"
     print_table(console, title, header, rows, numbers=(1, 2, 3))
     count_others(console, len(costs))

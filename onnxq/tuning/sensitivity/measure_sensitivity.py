@@ -1,8 +1,8 @@
 """Measures what each group of nodes costs alone: on few samples first, the dearest on more.
 
     alone      the model in which this group alone is quantized: cost at the outputs, and the
-               group's own error, since its inputs are float
-    together   the model in which all groups are: their errors, inherited ones included
+               group's local error, since its inputs are float
+    together   the model in which all groups are: their errors, accumulated ones included
 
 Each of these models is one that `quantize` makes, run as it is: integer kernels, all forms. What
 grows with the model are the runs, and these are on few samples.
@@ -74,7 +74,7 @@ class AloneScore(Saved):
     Attributes:
         metric: of the model with this group alone quantized.
         sqnr_db: output name -> dB.
-        own_db: dB at the group's results; NaN: the quantized model does not show them.
+        local_db: dB at the group's results; NaN: the quantized model does not show them.
     """
 
     FORMAT: ClassVar[str] = "onnxq group alone 1"
@@ -83,7 +83,7 @@ class AloneScore(Saved):
 
     metric: float
     sqnr_db: Mapping[str, float] = field(hash=False)
-    own_db: float
+    local_db: float
 
 
 @dataclass(frozen=True)
@@ -203,7 +203,7 @@ class _Measuring:
                 drop = _drop(evaluator.baseline.metric, score.metric)
                 total = all_of_them.total_db.get(name, math.nan)
                 rows = samples.rows
-                found.append(GroupCost(name, drop, score.sqnr_db, score.own_db, total, rows))
+                found.append(GroupCost(name, drop, score.sqnr_db, score.local_db, total, rows))
         return sorted(found, key=lambda cost: (cost.worst_db, -cost.metric_drop))
 
     def _together(

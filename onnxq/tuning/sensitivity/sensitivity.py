@@ -1,4 +1,4 @@
-"""Sensitivity of a model: what each group of nodes costs alone, own error apart from inherited."""
+"""Sensitivity of a model: what each group of nodes costs alone, local and accumulated errors."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from onnxq.core.saved import Saved
-from onnxq.observers.tensor_noise import noise_at
+from onnxq.observers.tensor_noise import accumulated_db
 from onnxq.tuning.scoring.objective_function import finite_noise_at
 from onnxq.tuning.scoring.score import db_text, least_db
 
@@ -29,7 +29,7 @@ class GroupCost:
             quantized; inf for SQNR, which the float model has without bound.
         alone_db: output name -> dB at that output, with this group alone quantized and all else in
             float.
-        own_db: dB at the group's results, of the error that it makes itself: on float inputs.
+        local_db: dB at the group's results, of the error that it makes itself: on float inputs.
         total_db: dB at the group's results in the model in which every group is quantized.
         samples: that the first two were measured on.
     """
@@ -37,7 +37,7 @@ class GroupCost:
     group: str
     metric_drop: float
     alone_db: Mapping[str, float] = field(hash=False)
-    own_db: float
+    local_db: float
     total_db: float
     samples: int
 
@@ -55,16 +55,12 @@ class GroupCost:
         return finite_noise_at(self.worst_db)
 
     @property
-    def inherited_db(self) -> float:
+    def accumulated_db(self) -> float:
         """Error at the group's results that comes in through its inputs, in the quantized model.
 
-        Powers of errors that do not know of each other add up: inherited = total - own. inf where
-        the group's own error is all there is; NaN where the results do not show.
+        inf where the group's local error is all there is; NaN where the results do not show.
         """
-        inherited = noise_at(self.total_db) - noise_at(self.own_db)
-        if math.isnan(inherited):
-            return math.nan
-        return -10.0 * math.log10(inherited) if inherited > 0 else math.inf
+        return accumulated_db(self.total_db, self.local_db)
 
 
 @dataclass(frozen=True)
@@ -78,7 +74,7 @@ class Sensitivity(Saved):
         agreed: whether these were the dearest on few samples, too, in the same order.
         runs: passes over all search samples that the measurement is worth.
         refused: name of a group -> why there is no model in which it alone is quantized; of
-            ALL_GROUPS, why nobody knows what is inherited.
+            ALL_GROUPS, why nobody knows what is accumulated.
     """
 
     FORMAT: ClassVar[str] = "onnxq sensitivity 1"
@@ -101,9 +97,9 @@ class Sensitivity(Saved):
         return tuple(f"not measured: {group}: {why}" for group, why in self.refused.items())
 
     def __str__(self) -> str:
-        rows = ["group  dB alone  own  inherited  metric's drop"]
+        rows = ["group  dB alone  local  accumulated  metric's drop"]
         for cost in self.costs:
-            figures = map(db_text, (cost.worst_db, cost.own_db, cost.inherited_db))
+            figures = map(db_text, (cost.worst_db, cost.local_db, cost.accumulated_db))
             drop = f"{cost.metric_drop:.4g}" if math.isfinite(cost.metric_drop) else "-"
             rows.append("  ".join([cost.group, *figures, drop]))
         return "\n".join([*rows, *self.notes])

@@ -15,16 +15,16 @@ from onnxq.tuning.search.local_search import SearchResult
 from onnxq.tuning.search.pareto_candidates import (
     MOST,
     WholeTime,
+    float_candidates,
     front_of,
     judged,
     pareto_candidates,
-    reserves,
 )
 from tests.tuning.made_up import FLOAT, INTEGER, Layer, Network
 
 LAYERS = tuple(Layer(1e-4, 0.2, 0.1) for _ in range(5))
 NETWORK = Network(LAYERS)
-STANDING = ObjectiveFunction(Goal(max_time=1.0), math.inf)
+OBJECTIVE = ObjectiveFunction(Goal(max_time=1.0), math.inf)
 
 
 def point(floats: int, time: float) -> MeasuredCandidate:
@@ -58,7 +58,7 @@ def test_a_time_is_the_median_of_the_rounds() -> None:
 
 def test_the_best_predicted_and_the_first_are_timed() -> None:
     points = [point(n, 0.5 + n / 10) for n in (5, 4, 3, 2, 1, 0)]
-    chosen = pareto_candidates(points, STANDING)
+    chosen = pareto_candidates(points, OBJECTIVE)
     assert len(chosen) == MOST + 1
     assert points[0] in chosen
 
@@ -66,14 +66,14 @@ def test_the_best_predicted_and_the_first_are_timed() -> None:
 def test_whole_runs_decide_where_the_prediction_was_wrong() -> None:
     slow, fast = point(1, 0.5), point(2, 0.6)
     found = SearchResult((slow, fast), slow, (), "")
-    best = judged(found, Clock({1: 0.9, 2: 0.7}), STANDING).best  # type: ignore[arg-type]
+    best = judged(found, Clock({1: 0.9, 2: 0.7}), OBJECTIVE).best  # type: ignore[arg-type]
     assert best.candidate == fast.candidate
     assert (best.score.time_ratio, best.score.predicted_time) == (0.7, 0.6)
 
 
 def test_a_model_that_was_found_twice_is_one_point() -> None:
     found = SearchResult((point(1, 0.5), point(1, 0.5)), point(1, 0.5), (), "")
-    assert len(judged(found, Clock({1: 0.9}), STANDING).points) == 1  # type: ignore[arg-type]
+    assert len(judged(found, Clock({1: 0.9}), OBJECTIVE).points) == 1  # type: ignore[arg-type]
 
 
 def test_mappings_of_one_file_are_one_point() -> None:
@@ -87,8 +87,8 @@ def test_mappings_of_one_file_are_one_point() -> None:
         def timed(self, points: list[MeasuredCandidate]) -> list[MeasuredCandidate]:
             return [replace(p, score=p.score.timed(next(times), (0.0, 2.0))) for p in points]
 
-    assert judged(found, Noisy({}), STANDING).points[0].candidate == first.candidate  # type: ignore[arg-type]
-    assert len(judged(found, Clock({5: 1.0}), STANDING).points) == 1  # type: ignore[arg-type]
+    assert judged(found, Noisy({}), OBJECTIVE).points[0].candidate == first.candidate  # type: ignore[arg-type]
+    assert len(judged(found, Clock({5: 1.0}), OBJECTIVE).points) == 1  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -167,8 +167,8 @@ def test_stored_weights_are_taken_before_float_ones_that_are_not_known_to_be_fas
     assert (best.candidate == candidate) is is_taken
 
 
-def test_all_in_float_is_a_reserve_of_every_bound_on_the_time() -> None:
-    (only,) = reserves(NETWORK.start)  # these layers cannot be stored
+def test_all_in_float_is_a_float_candidates_of_every_bound_on_the_time() -> None:
+    (only,) = float_candidates(NETWORK.start)  # these layers cannot be stored
     assert [only.form(group) for group in only.groups] == [FLOAT] * len(LAYERS)
 
 
@@ -177,12 +177,12 @@ def test_a_bound_on_the_time_that_no_other_keeps_is_kept_by_all_in_float(
     times: dict[int, float],
 ) -> None:
     found = SearchResult((point(0, 0.9), point(5, 1.0)), point(0, 0.9), (), "")
-    best = judged(found, Clock(times), STANDING).best  # type: ignore[arg-type]
+    best = judged(found, Clock(times), OBJECTIVE).best  # type: ignore[arg-type]
     assert len(best.candidate.forms) == 5
 
 
 def test_all_in_float_names_groups_that_began_in_float_and_what_is_with_them() -> None:
-    (only,) = reserves(
+    (only,) = float_candidates(
         NETWORK.start.with_changes(PrecisionChange(group, FLOAT) for group in NETWORK.groups)
     )
     assert set(only.forms) == {group.anchor.name for group in NETWORK.groups}

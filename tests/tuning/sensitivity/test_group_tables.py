@@ -69,8 +69,8 @@ def test_a_group_without_times_has_no_row() -> None:
 
 
 def test_words_of_the_tables_are_explained_under_them() -> None:
-    assert sum("own: its error" in line for line in sensitivity(COST)) == 1
-    assert not any("own: its error" in line for line in sensitivity())
+    assert sum("local: its error" in line for line in sensitivity(COST)) == 1
+    assert not any("local: its error" in line for line in sensitivity())
     words = " ".join(times(GROUPS)[-2] + times(GROUPS)[-1])
     assert "dynamic: ranges found in each run; -: not in that form" in words
     assert "float result:" not in words

@@ -107,14 +107,14 @@ def test_what_a_group_costs_alone_is_what_its_model_scores(
     assert cost.worst_db == pytest.approx(score.worst_db, abs=3.0)  # on other samples
 
 
-def test_own_errors_are_told_apart_from_inherited_ones(found: Sensitivity) -> None:
+def test_local_errors_are_told_apart_from_inherited_ones(found: Sensitivity) -> None:
     first, wide, last = (found.of(each.node_group.name) for each in GROUPS)
     assert first is not None
     assert wide is not None
     assert last is not None
-    assert first.own_db == pytest.approx(first.total_db, abs=0.1)  # nothing is ahead of it
-    assert wide.total_db < wide.own_db
-    assert math.isfinite(wide.inherited_db)
+    assert first.local_db == pytest.approx(first.total_db, abs=0.1)  # nothing is ahead of it
+    assert wide.total_db < wide.local_db
+    assert math.isfinite(wide.accumulated_db)
     assert last.total_db == pytest.approx(min(last.alone_db.values()), abs=3.0)
 
 
@@ -147,7 +147,7 @@ def test_costs_alone_are_found_where_the_model_of_all_groups_is_refused(
     )
     assert "nowhere" in found.refused[ALL_GROUPS]
     assert all(math.isnan(cost.total_db) for cost in found.costs)
-    assert all(math.isfinite(cost.own_db) for cost in found.costs)
+    assert all(math.isfinite(cost.local_db) for cost in found.costs)
     assert "nan" not in str(found)
     assert f"not measured: {ALL_GROUPS}" in str(found)
 

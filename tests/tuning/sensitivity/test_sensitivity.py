@@ -12,8 +12,8 @@ from onnxq.tuning.sensitivity.sensitivity import GroupCost, Sensitivity
 from tests.tuning.made_up import FLOAT, Layer, Network
 
 
-def cost(own_db: float = 40.0, total_db: float = 30.0) -> GroupCost:
-    return GroupCost("g", 0.01, {"y": 35.0, "z": 25.0}, own_db, total_db, 8)
+def cost(local_db: float = 40.0, total_db: float = 30.0) -> GroupCost:
+    return GroupCost("g", 0.01, {"y": 35.0, "z": 25.0}, local_db, total_db, 8)
 
 
 def test_noise_is_that_of_the_worst_output() -> None:
@@ -32,14 +32,14 @@ def test_a_group_that_loses_all_leaves_something_known_of_the_others() -> None:
 
 
 def test_own_and_inherited_errors_add_up_to_the_total() -> None:
-    found = cost(own_db=33.0, total_db=30.0)
-    powers = 10 ** (-found.inherited_db / 10) + 10 ** (-found.own_db / 10)
+    found = cost(local_db=33.0, total_db=30.0)
+    powers = 10 ** (-found.accumulated_db / 10) + 10 ** (-found.local_db / 10)
     assert powers == pytest.approx(10**-3.0)
 
 
 def test_where_the_own_error_is_all_there_is_nothing_is_inherited() -> None:
-    assert cost(own_db=30.0, total_db=30.0).inherited_db == math.inf
-    assert cost(own_db=29.0, total_db=30.0).inherited_db == math.inf  # errors that cancel
+    assert cost(local_db=30.0, total_db=30.0).accumulated_db == math.inf
+    assert cost(local_db=29.0, total_db=30.0).accumulated_db == math.inf  # errors that cancel
 
 
 def test_a_sensitivity_survives_its_file_form() -> None:

@@ -1,11 +1,11 @@
-"""Own errors of tensors: what a node adds, when both models give it the same inputs.
+"""Local errors of tensors: what a node adds, when both models give it the same inputs.
 
-    T_f   the float node on inputs that are rounded to the codes' grids
-    T_q   the quantized node on the very same inputs
-    own   T_q - T_f;  inherited: the rest of what T differs by in a whole run
+    T_f     the float node on inputs that are rounded to the codes' grids
+    T_q     the quantized node on the very same inputs
+    local   T_q - T_f;  accumulated: the rest of what T differs by in a whole run
 
 Inputs are the float model's own tensors, so that no error is carried from node to node. The powers
-of own and inherited error add up to that of the whole where the two are uncorrelated.
+of local and accumulated error add up to that of the whole where the two are uncorrelated.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from onnxq.checking.cut_models import cut_at, cuttable
 from onnxq.checking.side_by_side import CHANNEL_AXIS, Sums
+from onnxq.observers.tensor_noise import accumulated_db
 from onnxq.ort import runtime
 from onnxq.ort.expose import expose
 from onnxq.page.content import Histogram
@@ -49,42 +50,39 @@ class TensorErrors:
 
     Attributes:
         whole: of whole runs.
-        own: where the node's inputs are given; None: they cannot be.
+        local: where the node's inputs are given; None: they cannot be.
         counts: of its float values, in bins between `low` and `high`.
         reaches: largest absolute value of each channel; None: nothing tells its channels.
     """
 
     whole: Sums = field(default_factory=Sums)
-    own: Sums | None = None
+    local: Sums | None = None
     low: float = 0.0
     high: float = 0.0
     counts: npt.NDArray[np.int64] | None = None
     reaches: Reals | None = None
 
     @property
-    def own_db(self) -> float | None:
-        """SQNR of the own error; None: not known, as where T_f is not finite."""
-        own = self._own_db
-        return None if own is None or math.isnan(own) else own
+    def local_db(self) -> float | None:
+        """SQNR of the local error; None: not known, as where T_f is not finite."""
+        local = self._local_db
+        return None if local is None or math.isnan(local) else local
 
     @property
-    def _own_db(self) -> float | None:
-        return None if self.own is None else self.own.compared.sqnr_db
+    def _local_db(self) -> float | None:
+        return None if self.local is None else self.local.compared.sqnr_db
 
     @property
-    def inherited_db(self) -> float | None:
-        """SQNR of what came in: the power that the own error leaves of the whole one.
+    def accumulated_db(self) -> float | None:
+        """SQNR of what came in: the power that the local error leaves of the whole one.
 
         -inf: inputs that are rounded take the float node itself to infinity or NaN, as a Log whose
         codes reach 0.
         """
-        own, whole = self._own_db, self.whole.compared.sqnr_db
-        if own is None or math.isnan(whole):
+        local, whole = self._local_db, self.whole.compared.sqnr_db
+        if local is None or math.isnan(whole):
             return None
-        if math.isnan(own):
-            return -math.inf
-        rest = _power(whole) - _power(own)
-        return -10.0 * math.log10(rest) if rest > 0 else math.inf
+        return -math.inf if math.isnan(local) else accumulated_db(whole, local)
 
     @property
     def histogram(self) -> Histogram | None:
@@ -92,11 +90,6 @@ class TensorErrors:
         if self.counts is None or not self.counts.any():
             return None
         return Histogram(self.low, self.high, tuple(map(int, self.counts)))
-
-
-def _power(db: float) -> float:
-    """Power of an error beside that of the values."""
-    return 0.0 if db == math.inf else 10.0 ** (-db / 10.0)
 
 
 def errors_of(
@@ -216,7 +209,7 @@ class _Cut:
         y: Mapping[str, Array],
         found: Mapping[str, TensorErrors],
     ) -> None:
-        """Adds the own errors of a batch, whose whole runs gave x and y."""
+        """Adds the local errors of a batch, whose whole runs gave x and y."""
         ours, theirs = dict(feeds[0]), dict(feeds[1])
         for pair, name_x, name_y in self.at:
             codes, reals = _rounded(pair, x[name_x], y[name_y])
@@ -226,8 +219,8 @@ class _Cut:
         codes_of = self._run(1, theirs, [*(p.target for p, _, _ in self.at)])
         for pair in (*(p for p, _, _ in self.at), *self.outputs):
             one = found[pair.name]
-            one.own = one.own or Sums()
-            one.own.add(pair.compared(floats[pair.source], codes_of[pair.target]))
+            one.local = one.local or Sums()
+            one.local.add(pair.compared(floats[pair.source], codes_of[pair.target]))
 
     def _run(
         self, side: int, feeds: Mapping[str, Array], tensors: Sequence[str]
