@@ -331,12 +331,13 @@ def timed(op: Op, channels: int, rounds: int) -> Timed:
     runs, ran = zip(*(opened(m) for m in [*models, convolutions(op, channels)]), strict=True)
     counts = [max(3, int(SAMPLE_S / max(time_once(run, 20), 1e-6))) for run in runs]
     samples = [[time_once(r, c) for r, c in zip(runs, counts, strict=True)] for _ in range(rounds)]
-    medians = (
-        statistics.median(s[2] for s in samples),
-        statistics.median(s[0] - s[2] for s in samples),
-        statistics.median(s[1] - s[2] for s in samples),
+    return Timed(
+        1e6 * statistics.median(s[2] for s in samples),
+        1e6 * statistics.median(s[0] - s[2] for s in samples),
+        1e6 * statistics.median(s[1] - s[2] for s in samples),
+        ran[0],
+        ran[1],
     )
-    return Timed(*(1e6 * s for s in medians), ran[0], ran[1])
 
 
 def slow(ratios: Mapping[Op, Sequence[float]]) -> dict[str, float]:

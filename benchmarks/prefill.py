@@ -54,17 +54,16 @@ def product(width: int) -> onnx.ModelProto:
 def measure(width: int, rounds: int) -> Iterator[Row]:
     """Times over float of the product with each number of rows."""
     source = product(width)
-    models = {
-        f"{bits} bits, level {level}": onnxq.quantize_weights(
+    sessions = {FLOAT: session(source)}
+    sessions["int8"] = session(onnxq.quantize_dynamic(source, check=Check.NONE))
+    for bits, level in LEVELS:
+        made = onnxq.quantize_weights(
             source, bits=bits, method="rtn", accuracy_level=level, check=Check.NONE
         )
-        for bits, level in LEVELS
-    }
-    models = {"int8": onnxq.quantize_dynamic(source, check=Check.NONE), **models}
-    sessions = {name: session(made) for name, made in {FLOAT: source, **models}.items()}
+        sessions[f"{bits} bits, level {level}"] = session(made)
     for count in ROWS:
         x = np.random.default_rng(count).standard_normal((count, width), np.float32)
         times = taking_turns(runs_on(sessions, {"x": x}), rounds)
-        ratios = {name: paired_ratio(times[name], times[FLOAT]) for name in models}
+        ratios = {name: paired_ratio(times[name], times[FLOAT]) for name in FORMS}
         fastest = min(ratios, key=lambda name: ratios[name].median)
         yield PRODUCTS.row(count, *(ratio.cell for ratio in ratios.values()), fastest)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import click
@@ -9,6 +10,7 @@ from click.testing import CliRunner
 
 from benchmarks.harness import benchmark as benchmarks
 from benchmarks.harness import command
+from benchmarks.harness.apart import apart
 from benchmarks.harness.benchmark import Benchmark, benchmark, find, names, question
 from benchmarks.harness.command import command_of, main
 from benchmarks.harness.results import FOLDER, Results, Run, load_all
@@ -141,3 +143,8 @@ def test_stored_results_have_the_columns_that_the_benchmark_gives(name: str) -> 
         assert [*stored[key].columns.items()] == [*tables[key].columns.items()], key
         assert stored[key].keys == tables[key].keys, key
     assert tables.keys() & stored.keys()
+
+
+def test_a_call_apart_runs_in_a_process_of_its_own() -> None:
+    assert apart(os.getpid) != os.getpid()
+    assert apart(divmod, 7, 2) == (3, 1)

@@ -89,7 +89,7 @@ def test_targets_hash_and_pickle() -> None:
 
 def test_slow_operators_are_those_that_were_measured() -> None:
     slow = Results.load(FOLDER / "elementwise.json").tables["slow"]
-    table = dict(slow.of())
+    table = {row[0]: row[1] for row in slow.of()}
     assert table == targets.SLOW_IN_INTEGERS
     assert all(t.slow_in_integers == table for t in targets.all_targets())
 
