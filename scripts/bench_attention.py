@@ -33,7 +33,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import onnxq
 from onnxq.observers import NarrowRangeObserver
-from onnxq.operator import DynamicForm
+from onnxq.operator import Precision
 from scripts._gains import write_gains
 from scripts._graphs import model_of
 from scripts._peer import dynamic_variants
@@ -56,7 +56,7 @@ COPIES = 8  # in one session
 WEIGHT_BYTES = 2**21  # of one session in float, but for two attentions
 WIDTH, HEADS, INNER = 768, 12, 3072
 CHOSEN, BIASED = "QAttention", "attention_bias"
-ONE_SCALE, SPLIT, STORED = "one scale", "product split off", "stored"
+ONE_SCALE, SPLIT, STORED = "one scale", "product split off", "weight_only"
 EMPTY, FLOAT_BIASED = "no attention", "float, attention_bias"
 SCORES = "scores"  # an attention_bias
 
@@ -152,17 +152,17 @@ def size_sessions(hidden: int, copies: int) -> dict[str, onnxruntime.InferenceSe
     """Nothing, float and each variant."""
     model = attentions(hidden, copies)
     columns, one = NarrowRangeObserver.with_args(), NarrowRangeObserver.with_args(ch_axis=None)
-    chosen = quantized(model, DynamicForm.INTEGER, columns)
+    chosen = quantized(model, Precision.DYNAMIC_INT8, columns)
     biased = attentions(hidden, copies, "", "", SCORES)
     return {
         EMPTY: session(no_attention(hidden, copies)),
         "float": session(model),
         CHOSEN: session(chosen),
         FLOAT_BIASED: session(biased),
-        BIASED: session(quantized(biased, DynamicForm.INTEGER, columns)),
-        ONE_SCALE: session(quantized(model, DynamicForm.INTEGER, one)),
+        BIASED: session(quantized(biased, Precision.DYNAMIC_INT8, columns)),
+        ONE_SCALE: session(quantized(model, Precision.DYNAMIC_INT8, one)),
         SPLIT: session(split_off(ir.to_proto(chosen))),
-        STORED: session(quantized(model, DynamicForm.STORED, columns)),
+        STORED: session(quantized(model, Precision.WEIGHT_ONLY, columns)),
     }
 
 
@@ -199,7 +199,7 @@ def print_sizes() -> None:
             print(line(hidden, rows, *cells), flush=True)
     kinds = {"Attention": tables[CHOSEN], "MultiHeadAttention": tables[BIASED]}
     by_kind = {
-        (kind, "integer", 8, hidden, 3 * hidden): found
+        (kind, "dynamic_int8", 8, hidden, 3 * hidden): found
         for kind, table in kinds.items()
         for hidden, found in table.items()
     }

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from onnxq.operator import NodeForm
+    from onnxq.operator import Precision
     from onnxq.static.plan import Plan
     from onnxq.static.prepared import Prepared
     from onnxq.static.statistics import Statistics
@@ -115,7 +115,7 @@ def prediction(
     prepared: Prepared, made: Plan, statistics: Statistics, table: Costs
 ) -> tuple[float, set[str]]:
     """(predicted nanoseconds, operators whose time is not known)."""
-    forms: dict[str, NodeForm] = {name: choice.form for name, choice in made.choices.items()}
+    forms: dict[str, Precision] = {name: choice.precision for name, choice in made.choices.items()}
     found = predict_time(prepared.model, forms, statistics.samples.shapes, table)
     types = {node.name: node.op_type for node in prepared.model.graph}
     return found.ns, {types[name] for name in found.unknown}

@@ -24,7 +24,7 @@ from onnx import numpy_helper, parser
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import onnxq
 from onnxq.observers import NarrowRangeObserver
-from onnxq.operator import DynamicForm
+from onnxq.operator import Precision
 from onnxq.qconfig import QConfigDynamic, QConfigMapping, float16_dynamic_qconfig
 from scripts._tables import head, line
 from scripts._timing import one_thread, session
@@ -36,11 +36,11 @@ if TYPE_CHECKING:
 INT8 = NarrowRangeObserver.with_args()
 INT4 = NarrowRangeObserver.with_args(dtype="int4", quant_max=7)
 FORMS = {
-    "stored": QConfigDynamic(INT8, DynamicForm.STORED),
+    "stored": QConfigDynamic(INT8, Precision.WEIGHT_ONLY),
     "half": float16_dynamic_qconfig,
-    "integer": QConfigDynamic(INT8, DynamicForm.INTEGER),
-    "blocks": QConfigDynamic(INT8, DynamicForm.BLOCKS, 32),
-    "blocks, 4 bits": QConfigDynamic(INT4, DynamicForm.BLOCKS, 32),
+    "integer": QConfigDynamic(INT8, Precision.DYNAMIC_INT8),
+    "blocks": QConfigDynamic(INT8, Precision.WEIGHT_ONLY_GROUPWISE, 32),
+    "blocks, 4 bits": QConfigDynamic(INT4, Precision.WEIGHT_ONLY_GROUPWISE, 32),
 }
 CELL = """
   p{i} = Gemm<transB = 1>(x{i}, w, wb)

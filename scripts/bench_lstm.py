@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # run as a file
 
 import onnxq
 from onnxq.observers import NarrowRangeObserver
-from onnxq.operator import DynamicForm
+from onnxq.operator import Precision
 from onnxq.qconfig import QConfigDynamic, QConfigMapping, float16_dynamic_qconfig
 from scripts._graphs import model_of, proto_of
 from scripts._peer import dynamic_variants
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 STEPS = 32
 ROUNDS = 61
 GATES = 4
-FORMS = (DynamicForm.INTEGER, DynamicForm.STORED)
+FORMS = (Precision.DYNAMIC_INT8, Precision.WEIGHT_ONLY)
 
 
 def layer(hidden: int, batch: int) -> onnx.ModelProto:

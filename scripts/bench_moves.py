@@ -36,7 +36,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # run as a file
 import onnxq
 from onnxq.errors import UnsupportedError
 from onnxq.observers import NarrowRangeObserver
-from onnxq.operator import DynamicForm
+from onnxq.operator import Precision
 from onnxq.qconfig import (
     Choice,
     QConfigMapping,
@@ -68,7 +68,9 @@ PRODUCTS = ((128, 256, 256), (128, 768, 768))  # rows, K, N
 _per_tensor = replace(onnxq_default_qconfig, weight=NarrowRangeObserver.with_args(ch_axis=None))
 _wide = onnxq_default_qconfig.activation_observer.with_args(dtype="uint16")
 WAYS = {
-    "stored": QConfigMapping(replace(onnxq_default_dynamic_qconfig, form=DynamicForm.STORED)),
+    "stored": QConfigMapping(
+        replace(onnxq_default_dynamic_qconfig, precision=Precision.WEIGHT_ONLY)
+    ),
     "16 bits": QConfigMapping(
         replace(onnxq_default_qconfig, activation=_wide), choice=Choice.ALL_INTEGERS
     ),

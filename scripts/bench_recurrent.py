@@ -32,7 +32,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import onnxq
 from onnxq.errors import OnnxqError
 from onnxq.observers import NarrowRangeObserver
-from onnxq.operator import DynamicForm
+from onnxq.operator import Precision
 from onnxq.qconfig import QConfigDynamic, QConfigMapping
 from onnxq.targets.gains import GATES
 from scripts._gains import write_gains
@@ -52,7 +52,7 @@ HIDDEN = (32, 64, 128, 192, 256, 384, 512, 1024)
 ROUNDS = 15
 TIME_S = 0.02  # of one variant in one round, at least
 INT8 = NarrowRangeObserver.with_args()
-FORMS = {"integer": DynamicForm.INTEGER, "stored": DynamicForm.STORED}
+FORMS = {"dynamic_int8": Precision.DYNAMIC_INT8, "weight_only": Precision.WEIGHT_ONLY}
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ def nets() -> list[Net]:
     ]
 
 
-def quantized(net: Net, form: DynamicForm) -> ir.Model:
+def quantized(net: Net, form: Precision) -> ir.Model:
     """In that form."""
     spec = QConfigMapping().set_global(QConfigDynamic(INT8, form))
     return onnxq.quantize_dynamic(net.model(), spec, target="auto")
@@ -129,8 +129,8 @@ def _form_of(net: Net, objective: str) -> str:
         return "float"
     kinds = {node.op_type for node in model.graph}
     if {"Scan", "DynamicQuantizeLSTM"} & kinds:
-        return "integer"
-    return "stored" if "Cast" in kinds else "float"
+        return "dynamic_int8"
+    return "weight_only" if "Cast" in kinds else "float"
 
 
 def print_sizes() -> None:
@@ -140,7 +140,7 @@ def print_sizes() -> None:
     for net in nets():
         ms, found = measured(net)
         full = len(net.model().SerializeToString())
-        small = len(ir.to_proto(quantized(net, DynamicForm.INTEGER)).SerializeToString())
+        small = len(ir.to_proto(quantized(net, Precision.DYNAMIC_INT8)).SerializeToString())
         cells = [f"{ms:.3f}", *(f"{found[name]:.2f}" for name in names), f"{small / full:.2f}"]
         print(line(net.name, net.hidden, net.batch, *cells, chosen(net)), flush=True)
 
@@ -153,8 +153,8 @@ def print_gains() -> None:
     """
     found: dict[tuple[str, str, int, int, int], dict[int, float]] = {}
     for net in nets():
-        ratio = measured(net)[1]["integer"]
-        key = (net.op_type, "integer", 8, net.hidden, GATES[net.op_type] * net.hidden)
+        ratio = measured(net)[1]["dynamic_int8"]
+        key = (net.op_type, "dynamic_int8", 8, net.hidden, GATES[net.op_type] * net.hidden)
         by_batch = found.setdefault(key, {})
         by_batch[net.batch] = min(ratio, by_batch.get(net.batch, ratio))
     gains = {key: [by_batch[batch] for batch in BATCHES] for key, by_batch in found.items()}
@@ -168,7 +168,7 @@ def print_forms() -> None:
         for batch in BATCHES:
             net = Net("GRU", hidden, batch)
             sessions = {"float": session(net.model())}
-            sessions["onnxq"] = session(quantized(net, DynamicForm.INTEGER))
+            sessions["onnxq"] = session(quantized(net, Precision.DYNAMIC_INT8))
             sessions |= {n: session(write(net.model(), STEPS)) for n, write in VARIANTS.items()}
             ms, found = ratios_of(sessions, net)
             cells = [f"{ms:.3f}", *(f"{ratio:.2f}" for ratio in found.values())]

@@ -18,7 +18,7 @@ import onnxq
 from onnxq import qtensor
 from onnxq.checking.findings import Findings
 from onnxq.checking.prediction import Prediction
-from onnxq.operator import NodeForm
+from onnxq.operator import Precision
 from onnxq.pytorch import convert, prepare_qat
 from onnxq.pytorch.tensor_quant import QuantDescriptor
 from onnxq.qconfig import QConfigMapping, get_default_qat_qconfig
@@ -36,7 +36,9 @@ CLOSE: Any = {"rtol": 0, "atol": 1e-5}  # sums of at most 32 products of about 1
 def words() -> torch.nn.Module:
     """`Words`, whose product has its result in codes, as every biased one had in version 0.1."""
     default = get_default_qat_qconfig()
-    mapping = QConfigMapping(default).set_op_type("MatMul", replace(default, form=NodeForm.INTEGER))
+    mapping = QConfigMapping(default).set_op_type(
+        "MatMul", replace(default, precision=Precision.INT8)
+    )
     return prepare_qat(samples.Words().train(), inputs=samples.ids(0), qconfig=mapping)
 
 

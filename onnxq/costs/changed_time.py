@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from onnxq.costs import Costs
     from onnxq.costs.model_time import TensorState, Walked
-    from onnxq.operator import NodeForm
+    from onnxq.operator import Precision
 
     Needs = Counter[TensorState]
     """State -> how many readers want a tensor in it."""
@@ -40,7 +40,7 @@ class ChangedTime:
             for value in dict.fromkeys(moving(node)):
                 self._needs.setdefault(value, Counter())[state] += 1
 
-    def ns(self, changed: Collection[ir.Node], form_of: Callable[[ir.Node], NodeForm]) -> float:
+    def ns(self, changed: Collection[ir.Node], form_of: Callable[[ir.Node], Precision]) -> float:
         """Nanoseconds that the model takes longer where these nodes have other forms.
 
         That is the difference of two `predicted`, to rounding. A node walks again where its form,

@@ -13,7 +13,7 @@ from onnxq.costs.table import Change
 from onnxq.costs.work import FUSED, RUN, Work, moving, work_of
 from onnxq.graph.sizes import sizes_of
 from onnxq.graph.walk import node_name, value_name
-from onnxq.operator import NodeForm
+from onnxq.operator import Precision
 from onnxq.operator.nodes import is_constant
 from onnxq.ort import facts
 from onnxq.ort.layouts import ADDED_BY_CONV, CONVOLUTION, FUSED_BEHIND_CONV, GATE
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from onnxq.costs.table import Costs, Estimate
     from onnxq.graph.sizes import Sizes
 
-READS_CODES = frozenset([NodeForm.INTEGER, NodeForm.FLOAT_RESULT])
+READS_CODES = frozenset([Precision.INT8, Precision.INT8_FLOAT_OUTPUT])
 """Forms that read codes."""
 
 
@@ -72,7 +72,7 @@ class PredictedTime:
 
 def predict_time(
     model: ir.Model,
-    forms: Mapping[str, NodeForm],
+    forms: Mapping[str, Precision],
     inputs: Mapping[str, Sizes],
     costs: Costs,
 ) -> PredictedTime:
@@ -108,7 +108,7 @@ class Walked:
 
 
 def walked(
-    model: ir.Model, forms: Mapping[str, NodeForm], sizes: Mapping[str, Sizes], costs: Costs
+    model: ir.Model, forms: Mapping[str, Precision], sizes: Mapping[str, Sizes], costs: Costs
 ) -> Walked:
     """The model with these forms.
 
@@ -120,8 +120,8 @@ def walked(
     """
     found = Walked(sizes, dict.fromkeys(model.graph.inputs, FLOATS), {}, {})
 
-    def form_of(node: ir.Node) -> NodeForm:
-        return forms.get(node_name(node), NodeForm.FLOAT)
+    def form_of(node: ir.Node) -> Precision:
+        return forms.get(node_name(node), Precision.FLOAT)
 
     for node in model.graph:
         step = step_of(node, form_of, found.states, sizes, costs)
@@ -146,7 +146,7 @@ class Step(NamedTuple):
 
 def step_of(
     node: ir.Node,
-    form_of: Callable[[ir.Node], NodeForm],
+    form_of: Callable[[ir.Node], Precision],
     states: Mapping[ir.Value, TensorState],
     sizes: Mapping[str, Sizes],
     costs: Costs,
@@ -166,13 +166,13 @@ def step_of(
     absorbed = is_absorbed(node, form, form_of)
     return Step(
         TensorState(form in READS_CODES, reads),
-        TensorState(form is NodeForm.INTEGER, writes),
+        TensorState(form is Precision.INT8, writes),
         (_inside if absorbed else _alone)(node, form, sizes, costs),
     )
 
 
 def _inside(
-    node: ir.Node, form: NodeForm, sizes: Mapping[str, Sizes], costs: Costs
+    node: ir.Node, form: Precision, sizes: Mapping[str, Sizes], costs: Costs
 ) -> tuple[Estimate, ...]:
     """Time that a node adds to the one that computes it."""
     work = work_of(node, sizes)
@@ -181,7 +181,7 @@ def _inside(
 
 
 def _alone(
-    node: ir.Node, form: NodeForm, sizes: Mapping[str, Sizes], costs: Costs
+    node: ir.Node, form: Precision, sizes: Mapping[str, Sizes], costs: Costs
 ) -> tuple[Estimate, ...] | None:
     """Time of a node; between codes, an operator without integer kernel converts on both sides."""
     work = work_of(node, sizes)
@@ -190,8 +190,8 @@ def _alone(
     found = costs.node(work, form)
     if found is not None:
         return (found,)
-    floats = costs.node(work, NodeForm.FLOAT)
-    if form is not NodeForm.INTEGER or floats is None or not facts.of(node).stays_float:
+    floats = costs.node(work, Precision.FLOAT)
+    if form is not Precision.INT8 or floats is None or not facts.of(node).stays_float:
         return None
     ends = (
         costs.change(Change.DEQUANTIZE, work.read),
@@ -218,7 +218,7 @@ def predicted(model: ir.Model, found: Walked, costs: Costs) -> PredictedTime:
         for value, state in found.states.items()
         if value in needs
     }
-    run = costs.node(Work(RUN), NodeForm.FLOAT)
+    run = costs.node(Work(RUN), Precision.FLOAT)
     every = [e for own in (*nodes.values(), *changes.values()) if own for e in own]
     return PredictedTime(
         {name: total_ns(own) for name, own in nodes.items() if own is not None},
@@ -285,7 +285,7 @@ def changes_between(state: TensorState, needs: set[TensorState]) -> list[Change]
     return changes
 
 
-def is_absorbed(node: ir.Node, form: NodeForm, form_of: Callable[[ir.Node], NodeForm]) -> bool:
+def is_absorbed(node: ir.Node, form: Precision, form_of: Callable[[ir.Node], Precision]) -> bool:
     """Whether ONNX Runtime computes the node inside of the one ahead of it."""
     sources = [v.producer() for v in node.inputs if v is not None]
     ahead = [
@@ -298,11 +298,11 @@ def is_absorbed(node: ir.Node, form: NodeForm, form_of: Callable[[ir.Node], Node
     ]
     if not ahead:
         return False
-    if form is NodeForm.FLOAT and is_gate_of_itself(node):
+    if form is Precision.FLOAT and is_gate_of_itself(node):
         return True
-    if form is NodeForm.INTEGER and facts.of(node).swallowed:
+    if form is Precision.INT8 and facts.of(node).swallowed:
         return True
-    if form is NodeForm.FLOAT and any(source.op_type == CONVOLUTION for source in ahead):
+    if form is Precision.FLOAT and any(source.op_type == CONVOLUTION for source in ahead):
         return node.op_type in FUSED_BEHIND_CONV or (
             node.op_type in ADDED_BY_CONV and len(sources) == 2 and None not in sources
         )
@@ -313,9 +313,9 @@ def is_absorbed(node: ir.Node, form: NodeForm, form_of: Callable[[ir.Node], Node
     )
 
 
-def _gives(form: NodeForm) -> NodeForm:
+def _gives(form: Precision) -> Precision:
     """Form of a node that goes on with the numbers which this one leaves: codes, or floats."""
-    return NodeForm.FLOAT if form is NodeForm.FLOAT_RESULT else form
+    return Precision.FLOAT if form is Precision.INT8_FLOAT_OUTPUT else form
 
 
 def is_gate_of_itself(node: ir.Node) -> bool:

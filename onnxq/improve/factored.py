@@ -25,7 +25,7 @@ from onnxq.improve.factor_trial import NO_FACTORS, trial_of
 from onnxq.improve.held_back import too_few
 from onnxq.improve.improvement import EqualModel
 from onnxq.improve.site_choice import NO_GAIN, site_choices
-from onnxq.operator import Float, NodeForm
+from onnxq.operator import Float, Precision
 from onnxq.quantized.outcome import Outcome
 from onnxq.static.choosing.named_forms import NamedForm
 from onnxq.static.choosing.rules import open_entry
@@ -149,5 +149,5 @@ def _left_by_data(prepared: Prepared, plain: FactorTrial, choices: Sequence[Site
         if plain.runs_in_integers(name) or entry is None:
             continue
         if isinstance(decision, Float):
-            naming[name] = NamedForm(replace(entry, form=NodeForm.FLOAT), decision.reason)
+            naming[name] = NamedForm(replace(entry, precision=Precision.FLOAT), decision.reason)
     return naming

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
-    from onnxq.operator import NodeForm
+    from onnxq.operator import Precision
     from onnxq.samples.inputs import Batch
     from onnxq.tuning.evaluating.timed_runs import Profiled
 
@@ -48,7 +48,7 @@ class PairedNodeTimes:
 def paired_node_times(
     source: ir.Model,
     target: ir.Model,
-    forms: Mapping[str, NodeForm | None],
+    forms: Mapping[str, Precision | None],
     batch: Batch,
 ) -> PairedNodeTimes:
     """Times on the first row of a batch, or on all of it where the model's batch is static.
@@ -95,7 +95,7 @@ def _one_row(source: ir.Model, batch: Batch) -> Batch:
 
 
 def _sums(
-    source: ir.Model, run: Profiled, forms: Mapping[str, NodeForm | None]
+    source: ir.Model, run: Profiled, forms: Mapping[str, Precision | None]
 ) -> dict[tuple[bool, str], float]:
     """(whether it is a node of the float model, its name or an operator) -> microseconds."""
     known = owners(source, run.optimized, forms)

@@ -42,7 +42,7 @@ R_SLOT = 2
 """Input slot of the recurrent weight."""
 
 TABLES = ("product_gains.csv", "recurrent_gains.csv", "attention_gains.csv")
-COLUMNS = ("operators", "form", "bits", "k", "n")
+COLUMNS = ("operators", "precision", "bits", "k", "n")
 """Columns of a table in front of those for each m; `operators` are separated by spaces."""
 
 STORED = 0.99
@@ -58,7 +58,7 @@ class DynamicGain:
 
     Attributes:
         op_type: of the float node.
-        form: how it runs; a DynamicForm's value: "integer", "blocks", "stored", "half".
+        precision: a Precision's value: "dynamic_int8", "weight_only", ...
         bits: of the weight's codes.
         k: numbers that are summed per result; of an LSTM, GRU or RNN, the hidden size.
         n: results per row: columns of the weight.
@@ -67,7 +67,7 @@ class DynamicGain:
     """
 
     op_type: str
-    form: str
+    precision: str
     bits: int
     k: int
     n: int
@@ -87,10 +87,10 @@ def measured_gains(table: str) -> Iterator[DynamicGain]:
     if tuple(head[: len(COLUMNS)]) != COLUMNS:
         raise ValueError(f"{table}: got columns {head}; wanted {', '.join(COLUMNS)} and rows")
     rows = [int(m) for m in head[len(COLUMNS) :]]
-    for operators, form, bits, k, n, *ratios in lines:
+    for operators, precision, bits, k, n, *ratios in lines:
         for op_type in operators.split():
             for m, ratio in zip(rows, ratios, strict=True):
-                yield DynamicGain(op_type, form, int(bits), int(k), int(n), m, float(ratio))
+                yield DynamicGain(op_type, precision, int(bits), int(k), int(n), m, float(ratio))
 
 
 def all_gains() -> Iterator[DynamicGain]:
@@ -98,8 +98,8 @@ def all_gains() -> Iterator[DynamicGain]:
     for table in TABLES:
         for gain in measured_gains(table):
             yield gain
-            if gain.form == "integer":
-                yield replace(gain, form="stored", ratio=STORED)
+            if gain.precision == "dynamic_int8":
+                yield replace(gain, precision="weight_only", ratio=STORED)
 
 
 DYNAMIC_GAINS: tuple[DynamicGain, ...] = tuple(all_gains())

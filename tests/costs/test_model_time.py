@@ -10,12 +10,12 @@ import pytest
 from onnxq.costs import Change, Costs, Timing, Work
 from onnxq.costs.model_time import FLOATS, TensorState, changes_between, predict_time
 from onnxq.costs.node_layouts import Layout
-from onnxq.operator import NodeForm
+from onnxq.operator import Precision
 
 if TYPE_CHECKING:
     from onnxq.core.arrays import Array
 
-FLOAT, INTEGER, FLOAT_RESULT = NodeForm.FLOAT, NodeForm.INTEGER, NodeForm.FLOAT_RESULT
+FLOAT, INTEGER, FLOAT_RESULT = Precision.FLOAT, Precision.INT8, Precision.INT8_FLOAT_OUTPUT
 HEAD = '<ir_version: 10, opset_import: ["" : 20]>\n'
 NS = {
     ("Conv", "pointwise", FLOAT): 1000.0,
@@ -43,7 +43,7 @@ W = np.ones((32, 32, 1, 1), np.float32)
 def _exact(monkeypatch: pytest.MonkeyPatch) -> None:
     """The time of a kind is that of its one row, whatever the size, and below 1 ns too."""
 
-    def ns(costs: Costs, work: Work, form: NodeForm) -> object:
+    def ns(costs: Costs, work: Work, form: Precision) -> object:
         del costs
         from onnxq.costs import Estimate
 

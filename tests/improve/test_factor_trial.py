@@ -15,7 +15,7 @@ from onnxq.dynamic.dynamic_decision import Objective
 from onnxq.improve.factor_sites import sites_of
 from onnxq.improve.factor_trial import Flow, trial_of
 from onnxq.improve.improvement import Improved, WeightImprovement, registry
-from onnxq.operator import DynamicForm
+from onnxq.operator import Precision
 from onnxq.qconfig import QConfigMapping, onnxq_default_dynamic_qconfig
 from onnxq.targets.range_reduction import RangeReduction
 from tests.examples import ALL_INTEGERS, model, weights
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from onnxq.static.plan import Plan
     from onnxq.static.prepared import Prepared
 
-IN_INTEGERS = replace(onnxq_default_dynamic_qconfig, form=DynamicForm.INTEGER)
+IN_INTEGERS = replace(onnxq_default_dynamic_qconfig, precision=Precision.DYNAMIC_INT8)
 CHANNELS = np.array([40.0, *[1.0] * 11], np.float32)
 """One channel stands out, and its weights are as much smaller."""
 

@@ -16,10 +16,14 @@ SCRIPTS = Path(__file__).resolve().parent.parent.parent / "scripts"
 
 
 def test_each_node_was_measured_once() -> None:
-    shapes = [(g.op_type, g.form, g.bits, g.k, g.n, g.m) for g in DYNAMIC_GAINS]
+    shapes = [(g.op_type, g.precision, g.bits, g.k, g.n, g.m) for g in DYNAMIC_GAINS]
     assert len(set(shapes)) == len(shapes)
     assert all(0 < g.ratio < math.inf for g in DYNAMIC_GAINS)
-    assert {g.form for g in DYNAMIC_GAINS} == {"integer", "blocks", "stored"}
+    assert {g.precision for g in DYNAMIC_GAINS} == {
+        "dynamic_int8",
+        "weight_only_groupwise",
+        "weight_only",
+    }
 
 
 @pytest.mark.parametrize("table", TABLES)
@@ -30,7 +34,7 @@ def test_a_table_is_written_as_it_was_read(table: str) -> None:
         if g.op_type == "Gemm":  # in one row with MatMul
             continue
         operators = " ".join(PRODUCT_OPS) if g.op_type in PRODUCT_OPS else g.op_type
-        found.setdefault((operators, g.form, g.bits, g.k, g.n), []).append(g.ratio)
+        found.setdefault((operators, g.precision, g.bits, g.k, g.n), []).append(g.ratio)
         rows[g.m] = None
     assert gains_text(list(rows), found) == (FOLDER / table).read_text()
 
@@ -38,9 +42,9 @@ def test_a_table_is_written_as_it_was_read(table: str) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("op,form,bits,k,n,1\n", "got columns .* wanted operators, form"),
-        ("operators,form,bits,k,n,1,4\nGemm,integer,8,32,32,0.5\n", "shorter"),
-        ("operators,form,bits,k,n,1\nGemm,integer,8,32,32,fast\n", "fast"),
+        ("op,form,bits,k,n,1\n", "got columns .* wanted operators, precision"),
+        ("operators,precision,bits,k,n,1,4\nGemm,dynamic_int8,8,32,32,0.5\n", "shorter"),
+        ("operators,precision,bits,k,n,1\nGemm,dynamic_int8,8,32,32,fast\n", "fast"),
     ],
 )
 def test_an_altered_table_is_refused(
@@ -66,14 +70,14 @@ def test_gains_of_products_are_those_that_the_script_printed() -> None:
         for op_type in PRODUCT_OPS
     }
     assert printed == {
-        (g.op_type, g.form, g.bits, g.k, g.n, g.m): g.ratio
+        (g.op_type, g.precision, g.bits, g.k, g.n, g.m): g.ratio
         for g in measured_gains("product_gains.csv")
     }
 
 
 def test_gains_of_products_are_of_the_shapes_that_the_script_measures() -> None:
     measured = list(measured_gains("product_gains.csv"))
-    assert {(g.form, g.bits) for g in measured} == set(bench_dynamic.FORMS)
+    assert {(g.precision, g.bits) for g in measured} == set(bench_dynamic.FORMS)
     assert {g.m for g in measured} == set(bench_dynamic.ROWS)
     assert {(g.k, g.n) for g in measured} == set(bench_dynamic.SHAPES)
 
@@ -86,23 +90,25 @@ def test_small_products_are_faster_in_float(
 ) -> None:
     """A session of one small product hides that: most of its time is the session's own."""
     target = targets.find("portable")
-    forms = ("blocks", "integer", "stored")
+    forms = ("weight_only_groupwise", "dynamic_int8", "weight_only")
     found = {form: target.dynamic_gain(op_type, form, bits, *shape) for form in forms}
     assert all(gain < 1 for gain in found.values() if gain is not None)
-    assert found["stored"] == (STORED if bits == 8 else None)
+    assert found["weight_only"] == (STORED if bits == 8 else None)
 
 
 @pytest.mark.parametrize("op_type", ["MatMul", "Gemm"])
 def test_large_weights_gain_in_integers(op_type: str) -> None:
     target = targets.find("portable")
-    large = target.dynamic_gain(op_type, "integer", 8, 768, 768, None)
+    large = target.dynamic_gain(op_type, "dynamic_int8", 8, 768, 768, None)
     assert large is not None
     assert large > 2
 
 
 def test_blocks_gain_with_one_row_and_lose_with_many() -> None:
     target = targets.find("portable")
-    one, many = (target.dynamic_gain("MatMul", "blocks", 4, 512, 512, m) for m in (1, 256))
+    one, many = (
+        target.dynamic_gain("MatMul", "weight_only_groupwise", 4, 512, 512, m) for m in (1, 256)
+    )
     assert one is not None
     assert many is not None
     assert one > 2 > 1 > many
@@ -126,14 +132,14 @@ def test_integers_gain_more_the_larger_the_layer_is(op_type: str) -> None:
     target = targets.find("portable")
     n = GATES[op_type]
     sizes = bench_recurrent.HIDDEN
-    found = [target.dynamic_gain(op_type, "integer", 8, h, n * h, 1) or 0 for h in sizes]
+    found = [target.dynamic_gain(op_type, "dynamic_int8", 8, h, n * h, 1) or 0 for h in sizes]
     assert found == sorted(found)
 
 
 def test_a_batch_that_is_not_known_counts_as_the_slower_one() -> None:
     target = targets.find("portable")
-    assert target.dynamic_gain("GRU", "integer", 8, 256, 768, None) == 0.96
-    assert target.dynamic_gain("GRU", "integer", 8, 256, 768, 8) == 1.79
+    assert target.dynamic_gain("GRU", "dynamic_int8", 8, 256, 768, None) == 0.96
+    assert target.dynamic_gain("GRU", "dynamic_int8", 8, 256, 768, 8) == 1.79
 
 
 # --- attention
@@ -156,8 +162,8 @@ def test_gains_of_attention_are_those_that_the_script_printed() -> None:
 
 def test_bert_gains_and_a_small_one_with_few_rows_does_not() -> None:
     target = targets.find("portable")
-    bert = target.dynamic_gain("Attention", "integer", 8, 768, 3 * 768, None)
-    small = target.dynamic_gain("Attention", "integer", 8, 64, 3 * 64, 1)
+    bert = target.dynamic_gain("Attention", "dynamic_int8", 8, 768, 3 * 768, None)
+    small = target.dynamic_gain("Attention", "dynamic_int8", 8, 64, 3 * 64, 1)
     assert bert is not None
     assert small is not None
     assert small < 1 < 2 < bert
@@ -165,13 +171,13 @@ def test_bert_gains_and_a_small_one_with_few_rows_does_not() -> None:
 
 def test_stored_weights_run_at_floats_speed() -> None:
     target = targets.find("portable")
-    assert target.dynamic_gain("Attention", "stored", 8, 768, 3 * 768, 128) == STORED < 1
+    assert target.dynamic_gain("Attention", "weight_only", 8, 768, 3 * 768, 128) == STORED < 1
 
 
 def test_a_bias_of_scores_needs_a_larger_size() -> None:
     target = targets.find("portable")
     found = [
-        target.dynamic_gain(kind, "integer", 8, 128, 3 * 128, 1)
+        target.dynamic_gain(kind, "dynamic_int8", 8, 128, 3 * 128, 1)
         for kind in ("Attention", "MultiHeadAttention")
     ]
     assert found[0] is not None

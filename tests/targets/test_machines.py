@@ -98,44 +98,50 @@ def measured(*gains: DynamicGain) -> Target:
     return Target("mine", "", 127, dynamic_gains=gains)
 
 
-def gain(k: int, n: int, m: int, ratio: float, form: str = "integer", bits: int = 8) -> DynamicGain:
+def gain(
+    k: int, n: int, m: int, ratio: float, form: str = "dynamic_int8", bits: int = 8
+) -> DynamicGain:
     return DynamicGain("MatMul", form, bits, k, n, m, ratio)
 
 
 def test_what_was_not_measured_has_no_dynamic_gain() -> None:
     target = measured(gain(8, 8, 1, 2.0))
-    assert target.dynamic_gain("MatMul", "integer", 8, 8, 8, 1) == 2.0
-    assert target.dynamic_gain("Gemm", "integer", 8, 8, 8, 1) is None
-    assert target.dynamic_gain("MatMul", "blocks", 8, 8, 8, 1) is None
-    assert target.dynamic_gain("MatMul", "integer", 4, 8, 8, 1) is None
+    assert target.dynamic_gain("MatMul", "dynamic_int8", 8, 8, 8, 1) == 2.0
+    assert target.dynamic_gain("Gemm", "dynamic_int8", 8, 8, 8, 1) is None
+    assert target.dynamic_gain("MatMul", "weight_only_groupwise", 8, 8, 8, 1) is None
+    assert target.dynamic_gain("MatMul", "dynamic_int8", 4, 8, 8, 1) is None
 
 
 def test_between_measured_shapes_the_least_of_those_around_counts() -> None:
     shapes = [(8, 8, 1.5), (8, 32, 0.75), (32, 8, 2.0), (32, 32, 3.0), (64, 64, 0.1)]
     target = measured(*(gain(k, n, m, ratio + m / 8) for k, n, ratio in shapes for m in (1, 4)))
-    assert target.dynamic_gain("MatMul", "integer", 8, 8, 8, 2) == 1.625
-    assert target.dynamic_gain("MatMul", "integer", 8, 16, 8, 4) == 2.0
-    assert target.dynamic_gain("MatMul", "integer", 8, 16, 16, 4) == 1.25
-    assert target.dynamic_gain("MatMul", "integer", 8, 32, 1000, 1) == 3.125
+    assert target.dynamic_gain("MatMul", "dynamic_int8", 8, 8, 8, 2) == 1.625
+    assert target.dynamic_gain("MatMul", "dynamic_int8", 8, 16, 8, 4) == 2.0
+    assert target.dynamic_gain("MatMul", "dynamic_int8", 8, 16, 16, 4) == 1.25
+    assert target.dynamic_gain("MatMul", "dynamic_int8", 8, 32, 1000, 1) == 3.125
 
 
 @pytest.mark.parametrize(("k", "n", "m"), [(7, 8, 2), (8, 7, 2), (8, 8, 1)])
 def test_nothing_gains_below_the_smallest_measured_shape(k: int, n: int, m: int) -> None:
-    assert measured(gain(8, 8, 2, 2.0)).dynamic_gain("MatMul", "integer", 8, k, n, m) == UNPROVEN
-    assert measured(gain(8, 8, 2, 0.5)).dynamic_gain("MatMul", "integer", 8, k, n, m) == 0.5
+    assert (
+        measured(gain(8, 8, 2, 2.0)).dynamic_gain("MatMul", "dynamic_int8", 8, k, n, m) == UNPROVEN
+    )
+    assert measured(gain(8, 8, 2, 0.5)).dynamic_gain("MatMul", "dynamic_int8", 8, k, n, m) == 0.5
     assert UNPROVEN < STORED < AS_FAST
 
 
 def test_unknown_rows_count_as_the_worst() -> None:
     target = measured(gain(8, 8, 1, 2.0), gain(8, 8, 128, 0.7), gain(64, 64, 1, 0.1))
-    assert target.dynamic_gain("MatMul", "integer", 8, 8, 8, None) == 0.7
-    assert target.dynamic_gain("MatMul", "integer", 8, 8, 8, 2) == 0.7
-    assert target.dynamic_gain("MatMul", "integer", 8, 8, 8, 0) == 2.0  # an empty batch
+    assert target.dynamic_gain("MatMul", "dynamic_int8", 8, 8, 8, None) == 0.7
+    assert target.dynamic_gain("MatMul", "dynamic_int8", 8, 8, 8, 2) == 0.7
+    assert target.dynamic_gain("MatMul", "dynamic_int8", 8, 8, 8, 0) == 2.0  # an empty batch
 
 
 def test_rows_that_are_known_to_be_many_leave_out_the_few() -> None:
     target = measured(gain(8, 8, 1, 0.5), gain(8, 8, 4, 1.5), gain(8, 8, 16, 2.0))
-    worst = {m: target.dynamic_gain("MatMul", "integer", 8, 8, 8, None, m) for m in (1, 3, 4, 99)}
+    worst = {
+        m: target.dynamic_gain("MatMul", "dynamic_int8", 8, 8, 8, None, m) for m in (1, 3, 4, 99)
+    }
     assert worst == {1: 0.5, 3: 0.5, 4: 1.5, 99: 2.0}
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from onnxq.operator import NodeForm
+from onnxq.operator import Precision
 from onnxq.qconfig import QConfigMapping, onnxq_default_qconfig
 from onnxq.tuning.judging.score import Score
 from onnxq.tuning.judging.standing import Standing, noise_of
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from onnxq.tuning.judging.goal import Goal
     from onnxq.tuning.search.descent import Found
 
-INTEGER, FLOAT = NodeForm.INTEGER, NodeForm.FLOAT
+INTEGER, FLOAT = Precision.INT8, Precision.FLOAT
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Network:
             for i, layer in enumerate(self.layers)
         )
 
-    def score(self, forms: Sequence[NodeForm]) -> Score:
+    def score(self, forms: Sequence[Precision]) -> Score:
         coded = [form is INTEGER for form in forms]
         pairs = list(zip(self.layers, coded, strict=True))
         noise = sum(layer.noise for layer, is_coded in pairs if is_coded)
@@ -107,7 +107,7 @@ class Chain(Network):
 
     rounded: tuple[float, ...] = ()
 
-    def score(self, forms: Sequence[NodeForm]) -> Score:
+    def score(self, forms: Sequence[Precision]) -> Score:
         coded = [form is INTEGER for form in forms]
         sides = itertools.pairwise(coded)
         between = [x for x, pair in zip(self.rounded, sides, strict=True) if any(pair)]
@@ -147,7 +147,7 @@ class Classifier(Network):
         margins = random.normal(1.2, 1.0, answers)
         return cls(network.layers, margins=margins, errors=errors.T), wrong
 
-    def score(self, forms: Sequence[NodeForm]) -> Score:
+    def score(self, forms: Sequence[Precision]) -> Score:
         coded = [form is INTEGER for form in forms]
         right = self.margins + self.errors[coded].sum(0) > 0
         return replace(super().score(forms), metric=float(right.mean()))

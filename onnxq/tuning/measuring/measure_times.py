@@ -17,7 +17,7 @@ import numpy as np
 
 from onnxq.costs.model_time import walked
 from onnxq.errors import first_line
-from onnxq.operator import DynamicForm, NodeForm
+from onnxq.operator import Precision
 from onnxq.ort.profile import without_writing
 from onnxq.ort.version import installed
 from onnxq.qconfig import Choice, QConfig, QConfigMapping, onnxq_default_dynamic_qconfig
@@ -153,13 +153,13 @@ class _Found:
     def add(self, forms: Forms, sums: Sums) -> None:
         """Adds a quantized model."""
         for name in self._nodes:
-            form = forms.get(name, NodeForm.FLOAT)
+            form = forms.get(name, Precision.FLOAT)
             if form is not None and form not in IN_FLOAT:
                 self._ns[name].setdefault(form.value, sums.get((TimePart.KERNEL, name), 0.0))
                 self._around[name].setdefault(form.value, sums.get((TimePart.AROUND, name), 0.0))
         for node in self._source.graph:
             name = str(node.name)
-            if forms.get(name, NodeForm.FLOAT) in IN_FLOAT:
+            if forms.get(name, Precision.FLOAT) in IN_FLOAT:
                 ahead = form_ahead(node, forms).value
                 self._behind[name].setdefault(ahead, sums.get((TimePart.KERNEL, name), 0.0))
 
@@ -182,10 +182,12 @@ def telling(evaluator: Evaluator) -> dict[str, QConfigMapping]:
     overall = default.global_qconfig
     found = {"in all integers": default.set_choice(Choice.ALL_INTEGERS)}
     if isinstance(overall, QConfig):
-        found["all in float"] = QConfigMapping(replace(overall, form=NodeForm.FLOAT))
-        results = replace(overall, form=NodeForm.FLOAT_RESULT)
+        found["all in float"] = QConfigMapping(replace(overall, precision=Precision.FLOAT))
+        results = replace(overall, precision=Precision.INT8_FLOAT_OUTPUT)
         found["with float results"] = QConfigMapping(results, choice=Choice.ALL_INTEGERS)
-    dynamic = replace(onnxq_default_dynamic_qconfig, form=DynamicForm.INTEGER)  # slow ones, too
+    dynamic = replace(
+        onnxq_default_dynamic_qconfig, precision=Precision.DYNAMIC_INT8
+    )  # slow ones, too
     found["quantized dynamically"] = QConfigMapping(dynamic)
     return {**found, "by default": default}
 
@@ -201,7 +203,7 @@ def times_of(evaluator: Evaluator, costs: Costs) -> Times:
     shapes = known_shapes(model, one_row(evaluator))
     sizes = every_size(model, shapes)
     ns: dict[str, dict[str, float]] = defaultdict(dict)
-    for form in NodeForm:
+    for form in Precision:
         forms = {str(node.name): form for node in model.graph}
         for node, own in walked(model, forms, sizes, costs).own.items():
             if own is not None and math.isfinite(total := sum(each.ns for each in own)):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from onnxq.operator import NodeForm
+from onnxq.operator import Precision
 from onnxq.tuning.moving.kinds import Alike
 from onnxq.tuning.moving.moves import with_form
 
@@ -31,7 +31,7 @@ class CodedMappings:
         mapping, inside = self.asked, {unit.anchor.name for unit in group.units}
         for unit in self.units:
             is_coded = unit.anchor.name in inside
-            mapping = with_form(mapping, unit, unit.coded if is_coded else NodeForm.FLOAT)
+            mapping = with_form(mapping, unit, unit.coded if is_coded else Precision.FLOAT)
         return mapping
 
     @property

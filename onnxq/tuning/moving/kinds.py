@@ -15,7 +15,7 @@ from onnxq.tuning.timing.node_group import NodeGroup
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from onnxq.operator import NodeForm
+    from onnxq.operator import Precision
     from onnxq.tuning.moving.units import Unit
 
 SEPARATORS = "/._"
@@ -64,7 +64,7 @@ class Alike:
 
 def by_kind(units: Iterable[Unit]) -> tuple[Alike, ...]:
     """One group for each kind of units and forms that they can take, by first appearance."""
-    found: dict[tuple[str, tuple[NodeForm, ...]], list[Unit]] = {}
+    found: dict[tuple[str, tuple[Precision, ...]], list[Unit]] = {}
     for unit in units:
         found.setdefault((unit.kind, unit.forms), []).append(unit)
     return tuple(Alike(tuple(alike)) for alike in found.values())

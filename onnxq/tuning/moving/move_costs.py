@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from onnxq.operator import NodeForm
+from onnxq.operator import Precision
 from onnxq.tuning.moving.position import FormMove
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ FLOAT_BYTES = 4
 """Bytes of a weight in float; 1 in every other form."""
 
 
-def options_of(position: Position, closed: Container[tuple[str, NodeForm]]) -> list[FormMove]:
+def options_of(position: Position, closed: Container[tuple[str, Precision]]) -> list[FormMove]:
     """Every move of one unit.
 
     Args:
@@ -47,7 +47,7 @@ def times_with_their_kind(
     position: Position, options: Sequence[FormMove], time_of: TimeOf
 ) -> Costs:
     """The same of moves that all units of a kind make at once: nothing changes between them."""
-    alike: dict[tuple[str, NodeForm], list[FormMove]] = {}
+    alike: dict[tuple[str, Precision], list[FormMove]] = {}
     for move in options:
         alike.setdefault((move.unit.kind, move.form), []).append(move)
     now = time_of(position)
@@ -74,9 +74,9 @@ def share_of_bytes(position: Position) -> float:
     return held / _float_bytes(position)
 
 
-def held_bytes(unit: Unit, form: NodeForm) -> int:
+def held_bytes(unit: Unit, form: Precision) -> int:
     """Bytes of the weights of a unit in that form."""
-    return unit.weights * (FLOAT_BYTES if form is NodeForm.FLOAT else 1)
+    return unit.weights * (FLOAT_BYTES if form is Precision.FLOAT else 1)
 
 
 def _float_bytes(position: Position) -> int:

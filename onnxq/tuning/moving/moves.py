@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 from onnxq.observers import NarrowRangeObserver
-from onnxq.operator import DynamicForm, NodeForm
+from onnxq.operator import Precision
 from onnxq.qconfig import QConfig, QConfigDynamic, onnxq_default_qconfig
 from onnxq.static.choosing.choices import dynamic_entry
 from onnxq.tuning.moving.kinds import Alike
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from onnxq.qconfig import Entry, QConfigMapping
     from onnxq.tuning.moving.units import Unit
 
-DYNAMIC = {NodeForm.DYNAMIC: DynamicForm.INTEGER, NodeForm.STORED: DynamicForm.STORED}
+DYNAMIC = (Precision.DYNAMIC_INT8, Precision.WEIGHT_ONLY)
 """Forms that a QConfigDynamic names."""
 
 
-def with_form(mapping: QConfigMapping, unit: Unit, form: NodeForm) -> QConfigMapping:
+def with_form(mapping: QConfigMapping, unit: Unit, form: Precision) -> QConfigMapping:
     """The mapping in which a unit has that form; observers are those of the global entry."""
     base = mapping.global_qconfig
     if not isinstance(base, QConfig):
@@ -30,21 +30,21 @@ def with_form(mapping: QConfigMapping, unit: Unit, form: NodeForm) -> QConfigMap
     return replace(mapping, nodes={**mapping.nodes, **entries})
 
 
-def form_in(mapping: QConfigMapping, unit: Unit) -> NodeForm:
+def form_in(mapping: QConfigMapping, unit: Unit) -> Precision:
     """The form that a mapping names for a unit's anchor; that with most integers if it is open."""
     entry = mapping.entry_for_node(unit.anchor.name, unit.anchor.op_type)
     if entry is None:
-        return NodeForm.FLOAT
+        return Precision.FLOAT
     if isinstance(entry, QConfigDynamic):
-        stored = entry.form not in (None, DynamicForm.INTEGER)
-        return NodeForm.STORED if stored else NodeForm.DYNAMIC
-    return entry.form or unit.coded
+        stored = entry.precision not in (None, Precision.DYNAMIC_INT8)
+        return Precision.WEIGHT_ONLY if stored else Precision.DYNAMIC_INT8
+    return entry.precision or unit.coded
 
 
-def _entry(base: QConfig, form: NodeForm) -> Entry:
+def _entry(base: QConfig, form: Precision) -> Entry:
     if form in DYNAMIC:
-        return replace(dynamic_entry(base), form=DYNAMIC[form])
-    return replace(base, form=form)
+        return replace(dynamic_entry(base), precision=form)
+    return replace(base, precision=form)
 
 
 class WholeMove(Protocol):

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from onnxq.core.allotment import Allotment, Option
-from onnxq.operator import NodeForm
+from onnxq.operator import Precision
 from onnxq.tuning.judging.goal import Aim
 from onnxq.tuning.judging.standing import DB_OF_TIME
 from onnxq.tuning.moving.kinds import by_kind
@@ -41,11 +41,11 @@ TRIES = 3
 SWEEPS = 3
 """Times that all kinds are gone through, at most: two are the rule."""
 POLICIES = (
-    NodeForm.FLOAT,
-    NodeForm.FLOAT_RESULT,
-    NodeForm.DYNAMIC,
-    NodeForm.STORED,
-    NodeForm.INTEGER,
+    Precision.FLOAT,
+    Precision.INT8_FLOAT_OUTPUT,
+    Precision.DYNAMIC_INT8,
+    Precision.WEIGHT_ONLY,
+    Precision.INT8,
 )
 """Forms of the policies: units that cannot take one stay in float."""
 
@@ -117,7 +117,7 @@ class Outlook:
             return math.inf
         return max(standing.noise_allowed(score), self.estimates.total(self.point.position))
 
-    def best(self, closed: set[tuple[str, NodeForm]]) -> Position:
+    def best(self, closed: set[tuple[str, Precision]]) -> Position:
         """The position that is expected to be best, of those that kinds can reach.
 
         Args:
@@ -137,7 +137,7 @@ class Outlook:
         return best
 
     def _allotted(
-        self, position: Position, closed: set[tuple[str, NodeForm]]
+        self, position: Position, closed: set[tuple[str, Precision]]
     ) -> Iterator[Position]:
         """Best positions of all, where moves from that one cost as much together as they do alone.
 
@@ -181,7 +181,7 @@ class Outlook:
         return position.moved(moves[i] for moves, i in zip(by_unit.values(), taken, strict=True))
 
     def _swept(
-        self, position: Position, kinds: Sequence[Alike], closed: set[tuple[str, NodeForm]]
+        self, position: Position, kinds: Sequence[Alike], closed: set[tuple[str, Precision]]
     ) -> tuple[Position, Expected]:
         """The position after each kind took the form that is best for it, until none changes."""
         expected = self.expected(position)
@@ -203,15 +203,15 @@ class Outlook:
         return position, expected
 
 
-def _policy(position: Position, form: NodeForm, closed: set[tuple[str, NodeForm]]) -> Position:
+def _policy(position: Position, form: Precision, closed: set[tuple[str, Precision]]) -> Position:
     """The position in which each unit has the form, where it can and has weights; else float.
 
     Where both are closed, it keeps the form that it has.
     """
 
-    def chosen(unit: Unit) -> NodeForm:
-        fits = form in unit.forms and (unit.weights > 0 or form is NodeForm.INTEGER)
-        ways = (form, NodeForm.FLOAT) if fits else (NodeForm.FLOAT,)
+    def chosen(unit: Unit) -> Precision:
+        fits = form in unit.forms and (unit.weights > 0 or form is Precision.INT8)
+        ways = (form, Precision.FLOAT) if fits else (Precision.FLOAT,)
         opened = (way for way in ways if (unit.anchor.name, way) not in closed)
         return next(opened, position.form(unit))
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from onnxq.operator import NodeForm
+from onnxq.operator import Precision
 from onnxq.tuning.measuring.measure_sensitivity import few_runs, sensitivity_of
 from onnxq.tuning.moving.moves import Within
 from onnxq.tuning.timing.node_group import NodeGroup
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 MOST_GROUPS = 4
 """Groups that are measured with each move, the dearest: those behind them have a tenth of the noise
 and less in the table of docs/guides/tune.md."""
-IN_FLOAT = (NodeForm.FLOAT, NodeForm.STORED)
+IN_FLOAT = (Precision.FLOAT, Precision.WEIGHT_ONLY)
 """Forms whose activations are no codes."""
 
 

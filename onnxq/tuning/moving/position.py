@@ -11,7 +11,7 @@ from onnxq.tuning.moving.moves import form_in, with_form
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from onnxq.operator import NodeForm
+    from onnxq.operator import Precision
     from onnxq.qconfig import QConfigMapping
     from onnxq.tuning.judging.score import Score
     from onnxq.tuning.moving.moves import WholeMove
@@ -28,7 +28,7 @@ class FormMove:
     """
 
     unit: Unit
-    form: NodeForm
+    form: Precision
 
 
 @dataclass(frozen=True)
@@ -45,11 +45,11 @@ class Position:
 
     start: QConfigMapping = field(repr=False)
     units: tuple[Unit, ...] = field(repr=False)
-    forms: Mapping[str, NodeForm] = field(default_factory=dict, hash=False)
+    forms: Mapping[str, Precision] = field(default_factory=dict, hash=False)
     whole: tuple[WholeMove, ...] = ()
     name: str = ""
 
-    def form(self, unit: Unit) -> NodeForm:
+    def form(self, unit: Unit) -> Precision:
         """The form of a unit's anchor."""
         return self.forms.get(unit.anchor.name) or form_in(self.start, unit)
 
@@ -66,7 +66,7 @@ class Position:
         """The position with these moves of the whole model."""
         return replace(self, whole=(*self.whole, *moves))
 
-    def node_forms(self, begun: Mapping[str, NodeForm | None]) -> dict[str, NodeForm | None]:
+    def node_forms(self, begun: Mapping[str, Precision | None]) -> dict[str, Precision | None]:
         """Node name -> its form; None: it is carried out inside of another one.
 
         Args:

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from onnxq.operator import NodeForm
+from onnxq.operator import Precision
 from onnxq.tuning.judging.goal import Aim
 from onnxq.tuning.judging.standing import TIME_ERROR
 from onnxq.tuning.moving.move_costs import (
@@ -58,7 +58,7 @@ class Proposals:
     estimates: Estimates
     time_of: TimeOf
 
-    def batch(self, point: Point, closed: Iterable[tuple[str, NodeForm]]) -> Batch:
+    def batch(self, point: Point, closed: Iterable[tuple[str, Precision]]) -> Batch:
         """Moves to be measured next; empty: none is worth a run.
 
         Args:
@@ -100,17 +100,17 @@ class Proposals:
         batch = tuple(taken.values())
         return batch if self.is_saving(point, batch) else ()
 
-    def into_float(self, point: Point, closed: Container[tuple[str, NodeForm]]) -> Batch:
+    def into_float(self, point: Point, closed: Container[tuple[str, Precision]]) -> Batch:
         """Moves of units into float, those with the most noise for their time first.
 
         Args:
             point: that they start from.
             closed: (anchor, form) of moves that are left out.
         """
-        options = [m for m in options_of(point.position, closed) if m.form is NodeForm.FLOAT]
+        options = [m for m in options_of(point.position, closed) if m.form is Precision.FLOAT]
         return self._quieter(point, options, 0.0, math.inf)
 
-    def back(self, point: Point, closed: Container[tuple[str, NodeForm]]) -> Batch:
+    def back(self, point: Point, closed: Container[tuple[str, Precision]]) -> Batch:
         """A move of each unit towards the objective, those with the least noise for it first.
 
         Args:
@@ -152,8 +152,8 @@ class Proposals:
         loudest = max(noise, key=lambda unit: noise[unit], default=None)
         if loudest is None or noise[loudest] < LEAST_GAIN * estimates.total(position):
             return ()
-        is_float = position.form(loudest) is NodeForm.FLOAT
-        return (FormMove(loudest, loudest.coded if is_float else NodeForm.FLOAT),)
+        is_float = position.form(loudest) is Precision.FLOAT
+        return (FormMove(loudest, loudest.coded if is_float else Precision.FLOAT),)
 
     def _quieter(
         self, point: Point, options: list[FormMove], aim: float, most_time: float
@@ -214,7 +214,7 @@ class Proposals:
         useful.sort(key=lambda move: costs[move] / max(added[move], least))
         return [(move, added[move]) for move in useful]
 
-    def _afresh(self, point: Point, closed: set[tuple[str, NodeForm]]) -> Batch:
+    def _afresh(self, point: Point, closed: set[tuple[str, Precision]]) -> Batch:
         """Moves to the position of the best outlook, where that promises enough."""
         outlook = Outlook(point, self.standing, self.estimates, self.time_of)
         now, best = outlook.expected(point.position), outlook.best(closed)

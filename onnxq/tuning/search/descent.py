@@ -34,7 +34,7 @@ from onnxq.tuning.moving.position import Point
 from onnxq.tuning.search.halves import back, nearest_kept
 
 if TYPE_CHECKING:
-    from onnxq.operator import NodeForm
+    from onnxq.operator import Precision
     from onnxq.qconfig import QConfigMapping
     from onnxq.tuning.judging.score import Score
     from onnxq.tuning.moving.moves import WholeMove
@@ -108,8 +108,8 @@ class Descent:
     _points: list[Point] = field(default_factory=list)
     _refused: dict[tuple[str, ...], str] = field(default_factory=dict)  # moves in words -> why
     _taken: int = 0  # runs, those that gave no model among them
-    _closed: set[tuple[str, NodeForm]] = field(default_factory=set)  # tried alone, for nothing
-    _impossible: set[tuple[str, NodeForm]] = field(default_factory=set)  # alone, and no model
+    _closed: set[tuple[str, Precision]] = field(default_factory=set)  # tried alone, for nothing
+    _impossible: set[tuple[str, Precision]] = field(default_factory=set)  # alone, and no model
     _probed: set[str] = field(default_factory=set)  # anchors of units whose noise was asked for
     _is_halved: bool = field(default=False)  # on the way back, which is gone once
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, ClassVar, Self
 import numpy as np
 
 from onnxq.core.saved import Saved
-from onnxq.operator import NodeForm
+from onnxq.operator import Precision
 from onnxq.tuning.evaluating.evaluations import key_of
 from onnxq.tuning.evaluating.timed_runs import one_row, whole_times
 from onnxq.tuning.judging.goal import Aim
@@ -35,7 +35,7 @@ MOST = 4
 """Points that are timed, of those that were found."""
 SITTINGS = 2
 """Times that finalists are chosen: those that turn out slower make room for others."""
-RESERVES = (NodeForm.FLOAT, NodeForm.STORED)
+RESERVES = (Precision.FLOAT, Precision.WEIGHT_ONLY)
 """Forms that all units can take together without a loss of time: kernels are the float model's."""
 
 
@@ -206,13 +206,13 @@ def reserves(position: Position) -> list[Position]:
 
 def stored_reserve(position: Position) -> list[Position]:
     """The position with all weights stored; none where no unit can."""
-    stored = _all_in(position, NodeForm.STORED)
-    return [stored] if NodeForm.STORED in stored.forms.values() else []
+    stored = _all_in(position, Precision.WEIGHT_ONLY)
+    return [stored] if Precision.WEIGHT_ONLY in stored.forms.values() else []
 
 
-def _all_in(position: Position, form: NodeForm) -> Position:
+def _all_in(position: Position, form: Precision) -> Position:
     """All units with all of their nodes, of which some may have begun in another form."""
     forms = {
-        unit.anchor.name: form if form in unit.forms else NodeForm.FLOAT for unit in position.units
+        unit.anchor.name: form if form in unit.forms else Precision.FLOAT for unit in position.units
     }
     return replace(position, whole=(), forms=forms)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from onnxq.operator import NodeForm
+    from onnxq.operator import Precision
     from onnxq.tuning.judging.goal import Goal
     from onnxq.tuning.judging.score import Score
     from onnxq.tuning.moving.position import Point
@@ -97,7 +97,7 @@ class _Look:
         forms = [form for form in units[0].forms if form not in IN_FLOAT]
         return min((self._in(units, form, name) for form in forms), key=lambda look: look.time)
 
-    def _in(self, units: Sequence[Unit], form: NodeForm, name: str) -> LeftInFloat:
+    def _in(self, units: Sequence[Unit], form: Precision, name: str) -> LeftInFloat:
         there = self._point.position.moved(FormMove(unit, form) for unit in units)
         time = (self._proposals.time_of(there) or 0.0) - (self.now or 0.0)
         noise = self._proposals.estimates.total(there)

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from onnxq.checking.execution import original_name
 from onnxq.graph.walk import node_name, walk
-from onnxq.operator import NodeForm
+from onnxq.operator import Precision
 from onnxq.ort.layouts import CHANGES_LAYOUT, CONVOLUTION
 from onnxq.qdq.read import DEQUANTIZE, QUANTIZE
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
-READS_CODES = (NodeForm.INTEGER, NodeForm.FLOAT_RESULT)
+READS_CODES = (Precision.INT8, Precision.INT8_FLOAT_OUTPUT)
 _BLOCKS = re.compile(r"_nchwc(_token_\d+)?$")
 _STEPS = 4
 """Nodes behind a convolution that are computed with it: a sum, an activation, a bound."""
@@ -62,7 +62,7 @@ class TimeOwner:
 
 
 def owners(
-    source: ir.Model, optimized: ir.Model, forms: Mapping[str, NodeForm | None]
+    source: ir.Model, optimized: ir.Model, forms: Mapping[str, Precision | None]
 ) -> dict[str, TimeOwner]:
     """Name of each node in the profile of a model -> whose time it is.
 
@@ -78,7 +78,7 @@ class _Attribution:
     """One optimized graph beside the float model."""
 
     def __init__(
-        self, source: ir.Model, optimized: ir.Model, forms: Mapping[str, NodeForm | None]
+        self, source: ir.Model, optimized: ir.Model, forms: Mapping[str, Precision | None]
     ) -> None:
         self._nodes = {node_name(node): node for node, _ in walk(source.graph)}
         self._makers = {
@@ -151,7 +151,7 @@ class _Attribution:
         producers = list(self._beside(node, _producers))
         readers = list(self._beside(node, _readers))
         if node.op_type == QUANTIZE:
-            if producers and self._form(producers[0]) is NodeForm.INTEGER:
+            if producers and self._form(producers[0]) is Precision.INT8:
                 # it computed in float, between codes
                 return TimeOwner(producers[0], TimePart.KERNEL)
             needing = [*readers, *producers]
@@ -179,8 +179,8 @@ class _Attribution:
                     seen.add(other)
                     waiting.append(other)
 
-    def _form(self, name: str) -> NodeForm | None:
-        return self._forms.get(name, NodeForm.FLOAT)
+    def _form(self, name: str) -> Precision | None:
+        return self._forms.get(name, Precision.FLOAT)
 
 
 def _producers(node: ir.Node) -> list[ir.Node]:

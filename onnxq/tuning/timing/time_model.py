@@ -19,7 +19,7 @@ from onnxq.costs.node_layouts import layout_of
 from onnxq.costs.work import moving
 from onnxq.graph.portable import PortableModel
 from onnxq.graph.walk import node_name, value_name
-from onnxq.operator import NodeForm
+from onnxq.operator import Precision
 from onnxq.static.placing.decision import Quantize
 from onnxq.tuning.timing.attribution import READS_CODES
 from onnxq.tuning.timing.run_sizes import every_size
@@ -34,11 +34,11 @@ if TYPE_CHECKING:
     from onnxq.tuning.timing.times import NodeTimes, Times
 
 
-Forms = Mapping[str, NodeForm | None]
+Forms = Mapping[str, Precision | None]
 """Name of a node -> its form; FLOAT where it is not named; None: the node ahead computes it too."""
 
 
-def forms_of(plan: Plan) -> dict[str, NodeForm | None]:
+def forms_of(plan: Plan) -> dict[str, Precision | None]:
     """The forms of a plan's nodes.
 
     Args:
@@ -49,18 +49,18 @@ def forms_of(plan: Plan) -> dict[str, NodeForm | None]:
         for name, decision in plan.decisions.items()
         if isinstance(decision, Quantize) and decision.folded_into
     }
-    return {n: None if n in inside else choice.form for n, choice in plan.choices.items()}
+    return {n: None if n in inside else choice.precision for n, choice in plan.choices.items()}
 
 
-def form_ahead(node: ir.Node, forms: Forms) -> NodeForm:
+def form_ahead(node: ir.Node, forms: Forms) -> Precision:
     """Form of the first node ahead that computes in integers; FLOAT where none does."""
     makers = (value.producer() for value in moving(node))
-    found = (forms.get(node_name(maker), NodeForm.FLOAT) for maker in makers if maker is not None)
+    found = (forms.get(node_name(maker), Precision.FLOAT) for maker in makers if maker is not None)
     coded = (form for form in found if form is not None and form not in IN_FLOAT)
-    return next(coded, NodeForm.FLOAT)
+    return next(coded, Precision.FLOAT)
 
 
-IN_FLOAT = (NodeForm.FLOAT, NodeForm.STORED)
+IN_FLOAT = tuple(precision for precision in Precision if precision.runs_in_float)
 """Forms that run the float model's kernels."""
 
 
@@ -105,7 +105,7 @@ class TimeModel:
         needs: dict[ir.Value, set[TensorState]] = {value: {FLOATS} for value in self._outputs}
         total = self._others + sum(_within(*each, forms) for each in self._inner.items())
         for node in self._nodes:
-            form = forms.get(node_name(node), NodeForm.FLOAT)
+            form = forms.get(node_name(node), Precision.FLOAT)
             ahead = [states.get(value, FLOATS) for value in moving(node)]
             if form is None:
                 states.update(dict.fromkeys(node.outputs, ahead[0] if ahead else FLOATS))
@@ -114,7 +114,7 @@ class TimeModel:
             reads, writes = layout_of(node, form, layouts, self._sizes)
             for value in moving(node):
                 needs.setdefault(value, set()).add(TensorState(form in READS_CODES, reads))
-            result = TensorState(form is NodeForm.INTEGER, writes)
+            result = TensorState(form is Precision.INT8, writes)
             states.update(dict.fromkeys(node.outputs, result))
             total += self._node(node, form, forms)
         return total + sum(
@@ -123,7 +123,7 @@ class TimeModel:
             if value in needs
         )
 
-    def _node(self, node: ir.Node, form: NodeForm, forms: Forms) -> float:
+    def _node(self, node: ir.Node, form: Precision, forms: Forms) -> float:
         """Time in that form, else in float with conversions on both sides, where it reads codes."""
         known = self.times.nodes.get(node_name(node))
         if known is None:
@@ -133,8 +133,8 @@ class TimeModel:
         found = known.of(form)
         if found is not None:
             return found
-        floats = known.of(NodeForm.FLOAT) or 0.0
-        if form is not NodeForm.INTEGER:
+        floats = known.of(Precision.FLOAT) or 0.0
+        if form is not Precision.INT8:
             return floats
         ends = [("dequantize", value) for value in moving(node)]
         ends += [("quantize", value) for value in node.outputs]
@@ -151,10 +151,10 @@ class TimeModel:
 
 def _within(name: str, known: NodeTimes, forms: Forms) -> float:
     """Time of a node in a body, with the conversions that it needed where it was measured."""
-    form = forms.get(name, NodeForm.FLOAT)
+    form = forms.get(name, Precision.FLOAT)
     if form is None:
         return 0.0
-    measured = form if known.of(form) is not None else NodeForm.FLOAT
+    measured = form if known.of(form) is not None else Precision.FLOAT
     return (known.of(measured) or 0.0) + known.around.get(measured.value, 0.0)
 
 

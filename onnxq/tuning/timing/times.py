@@ -7,16 +7,16 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
 from onnxq.core.saved import Saved
-from onnxq.operator import NodeForm
+from onnxq.operator import Precision
 
 if TYPE_CHECKING:
     from onnxq.tuning.timing.node_group import NodeGroup
 
 SHARED = {
-    NodeForm.STORED: NodeForm.FLOAT,
-    NodeForm.WIDE: NodeForm.FLOAT,
-    NodeForm.INTEGER: NodeForm.FLOAT_RESULT,
-    NodeForm.FLOAT_RESULT: NodeForm.INTEGER,
+    **{each: Precision.FLOAT for each in Precision if each.runs_in_float},
+    Precision.FLOAT_BETWEEN_QDQ: Precision.FLOAT,
+    Precision.INT8: Precision.INT8_FLOAT_OUTPUT,
+    Precision.INT8_FLOAT_OUTPUT: Precision.INT8,
 }
 """Forms that run the kernel of another one, or nearly, where they were not measured."""
 
@@ -39,17 +39,17 @@ class NodeTimes:
     around: Mapping[str, float] = field(default_factory=dict, hash=False)
     behind: Mapping[str, float] = field(default_factory=dict, hash=False)
 
-    def of(self, form: NodeForm) -> float | None:
+    def of(self, form: Precision) -> float | None:
         """Nanoseconds in that form; None: it was not measured."""
         for each in (form, SHARED.get(form)):
             if each is not None and each.value in self.ns:
                 return self.ns[each.value]
         return None
 
-    def of_float(self, ahead: NodeForm) -> float:
+    def of_float(self, ahead: Precision) -> float:
         """Nanoseconds in float behind a node of that form."""
         known = self.behind.get(ahead.value)
-        return (self.of(NodeForm.FLOAT) or 0.0) if known is None else known
+        return (self.of(Precision.FLOAT) or 0.0) if known is None else known
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,22 +97,22 @@ class Times(Saved):
     float_ns: float
     notes: tuple[str, ...] = ()
 
-    def of(self, nodes: tuple[str, ...], form: NodeForm) -> float | None:
+    def of(self, nodes: tuple[str, ...], form: Precision) -> float | None:
         """Nanoseconds of nodes in that form; float where one lacks it; None: none was measured."""
         known = [self.nodes[name] for name in nodes if name in self.nodes]
         if not any(each.of(form) is not None for each in known):
             return None
         found = [each.of(form) for each in known]
-        floats = [each.of(NodeForm.FLOAT) for each in known]
+        floats = [each.of(Precision.FLOAT) for each in known]
         return sum(
             (ns if ns is not None else plain) or 0.0
             for ns, plain in zip(found, floats, strict=True)
         )
 
-    def of_group(self, group: NodeGroup) -> dict[NodeForm, float]:
+    def of_group(self, group: NodeGroup) -> dict[Precision, float]:
         """Form -> nanoseconds of the group's nodes, for the forms that one was measured in."""
         measured = {
             form for name in group.nodes if name in self.nodes for form in self.nodes[name].ns
         }
-        found = {form: self.of(group.nodes, form) for form in NodeForm if form.value in measured}
+        found = {form: self.of(group.nodes, form) for form in Precision if form.value in measured}
         return {form: ns for form, ns in found.items() if ns is not None}

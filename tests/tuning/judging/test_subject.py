@@ -6,13 +6,13 @@ import pytest
 
 import onnxq
 from onnxq import costs
-from onnxq.operator import NodeForm
+from onnxq.operator import Precision
 from onnxq.qconfig import default_qconfig_mapping, onnxq_default_qconfig
 from onnxq.tuning.judging.subject import Subject, Wishes
 from tests.examples import ALL_INTEGERS, network
 from tests.small_networks import encoder_block
 
-FORMED = replace(onnxq_default_qconfig, form=NodeForm.FLOAT)
+FORMED = replace(onnxq_default_qconfig, precision=Precision.FLOAT)
 MODELS = ("model", "_calibration", "_excerpt")  # objects, of each its own
 
 

@@ -9,7 +9,7 @@ import pytest
 from onnx import helper
 
 from onnxq.jobs import Processes
-from onnxq.operator import NodeForm
+from onnxq.operator import Precision
 from onnxq.qconfig import onnxq_default_qconfig
 from onnxq.tuning.evaluating.evaluations import Evaluations
 from onnxq.tuning.evaluating.journal import Journal, JournalHead
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from onnxq.tuning.measuring.sensitivity import Sensitivity
 
 HEAD = JournalHead("model", "samples", "sqnr", "portable", "1", "fast")
-FLOAT = replace(onnxq_default_qconfig, form=NodeForm.FLOAT)
+FLOAT = replace(onnxq_default_qconfig, precision=Precision.FLOAT)
 
 
 @dataclass(frozen=True)

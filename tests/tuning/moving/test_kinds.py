@@ -1,10 +1,10 @@
 from __future__ import annotations
 
-from onnxq.operator import NodeForm
+from onnxq.operator import Precision
 from onnxq.tuning.moving.kinds import Alike, apart, by_kind, dearest_parts
 from onnxq.tuning.moving.units import Member, Unit
 
-FORMS = (NodeForm.FLOAT, NodeForm.INTEGER)
+FORMS = (Precision.FLOAT, Precision.INT8)
 
 
 def unit(name: str, kind: str = "Conv") -> Unit:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from onnxq.observers import MinMaxObserver, PercentileObserver
-from onnxq.operator import NodeForm
+from onnxq.operator import Precision
 from onnxq.qconfig import Choice, QConfig
 from onnxq.tuning.evaluating.evaluations import Evaluations
 from onnxq.tuning.evaluating.journal import Journal, JournalHead
@@ -63,7 +63,7 @@ def test_a_group_is_offered_the_observer_that_takes_noise_away(evaluator: Evalua
 def test_what_is_in_float_is_offered_nothing(evaluator: Evaluator) -> None:
     coded = begun(evaluator)
     start = Position(coded.together, coded.units)
-    floats = start.moved(FormMove(unit, NodeForm.FLOAT) for unit in coded.units)
+    floats = start.moved(FormMove(unit, Precision.FLOAT) for unit in coded.units)
     assert offering(evaluator, coded).offers(floats) == []
 
 
@@ -82,7 +82,7 @@ def test_a_group_with_a_move_has_a_name_of_its_own(evaluator: Evaluator) -> None
 def test_a_unit_that_is_dynamic_keeps_its_entry(evaluator: Evaluator) -> None:
     coded = begun(evaluator)
     unit = coded.units[0]
-    mapping = with_form(coded.together, unit, NodeForm.STORED)
+    mapping = with_form(coded.together, unit, Precision.WEIGHT_ONLY)
     assert (
         WHOLE.changed(mapping.nodes[unit.anchor.name], mapping.global_qconfig)
         == (mapping.nodes[unit.anchor.name])

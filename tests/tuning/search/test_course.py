@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from onnxq.errors import UnsupportedError
-from onnxq.operator import NodeForm
+from onnxq.operator import Precision
 from onnxq.ort.layouts import CONVOLUTION
 from onnxq.qconfig import Choice
 from onnxq.tuning.evaluating.evaluations import Evaluations
@@ -135,6 +135,6 @@ def test_all_weights_stored_are_measured_where_bytes_count(
     found = course.descend(starts, course.sensitivity(asked, starts[0].units), ())
     best = found.best
     forms = {best.position.form(unit) for unit in best.position.units}
-    assert (forms == {NodeForm.STORED}) is is_stored
+    assert (forms == {Precision.WEIGHT_ONLY}) is is_stored
     if is_stored:
         assert best.score.size_bytes == min(point.score.size_bytes for point in found.points)

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from onnxq.operator import NodeForm
+from onnxq.operator import Precision
 from onnxq.tuning.judging.goal import Goal
 from onnxq.tuning.judging.standing import Standing
 from onnxq.tuning.moving.moves import PER_TENSOR
@@ -122,7 +122,7 @@ def test_of_two_as_accurate_the_one_that_costs_less_is_taken() -> None:
     assert judged(found, Sure({}), standing).best.position.whole  # type: ignore[arg-type]
 
 
-STORED = NodeForm.STORED
+STORED = Precision.WEIGHT_ONLY
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 from onnx import helper
 
 from onnxq import costs
-from onnxq.operator import NodeForm
+from onnxq.operator import Precision
 from onnxq.tuning.measuring.measure_times import times_of
 from onnxq.tuning.timing.run_sizes import every_size, known_shapes
 from onnxq.tuning.timing.time_model import TimeModel
@@ -49,4 +49,4 @@ def test_a_table_of_costs_times_products_behind_such_an_operator() -> None:
     assert table is not None
     found = times_of(evaluator, table)
     model = evaluator.subject.prepared(ALL_INTEGERS).model
-    assert TimeModel(found, model).ratio({"product": NodeForm.DYNAMIC}) != pytest.approx(1.0)
+    assert TimeModel(found, model).ratio({"product": Precision.DYNAMIC_INT8}) != pytest.approx(1.0)
