@@ -185,7 +185,7 @@ def test_quantize_dynamic_says_what_it_quantized_and_what_not(
     assert (result.exit_code, result.stderr) == (0, "")
     text = " ".join(result.stdout.split())
     assert f"{output}: quantized dynamically for portable, objective size" in text
-    assert "form nodes op why, or how stored 1 Gemm int8 weights" in text
+    assert "precision nodes op why, or how weight_only 1 Gemm int8 weights" in text
     assert "float 2 Conv the qconfig leaves it in float" in text
     assert "float 2 Relu Relu has no weights that dynamic quantization stores" in text
     assert "size:" in text
@@ -252,7 +252,7 @@ def test_quantize_dynamic_stores_float16(run: Run, model_path: Path, tmp_path: P
         (("--set", "op:Relu=dynamic_int8"), 5, "'Relu' is no op type with a dynamic form"),
         (("--set", "node:fc*=dynamic_int8"), 5, "no node matches 'fc*'"),
         (
-            ("--dtype", "float16", "--set", "global=dynamic"),
+            ("--dtype", "float16", "--set", "global=dynamic_int8"),
             5,
             "dtype float16 is asked for, and the entry of every node has int8 weights",
         ),
@@ -366,7 +366,7 @@ def test_the_saved_forms_give_the_same_file(
 
 def test_excluded_nodes_stay_in_float_on_the_command_line_too(run: Run, model_path: Path) -> None:
     result = run("inspect", model_path, "--exclude", "conv*", "--exclude", "gemm", "--json")
-    forms = {node["name"]: node["form"] for node in json.loads(result.stdout)["nodes"]}
+    forms = {node["name"]: node["precision"] for node in json.loads(result.stdout)["nodes"]}
     assert {forms["conv1"], forms["conv2"], forms["gemm"]} == {"float"}
     wrong = run("inspect", model_path, "--exclude", "conv_1")
     assert (wrong.exit_code, "Did you mean 'conv1'" in wrong.stderr) == (5, True)

@@ -78,7 +78,7 @@ def print_group_times(console: Console, times: Times, groups: Iterable[NodeGroup
         (name, *(_micro(ns.get(form)) for form in shown), _share(ns, times))
         for name, ns in known[:MOST_ROWS]
     ]
-    header = ("group of nodes", *(form.value.replace("_", " ") for form in shown), "of float's run")
+    header = ("group of nodes", *(form.value for form in shown), "of float's run")
     title = f"microseconds of each group, without conversions ({times.source})"
     print_table(console, title, header, rows, numbers=range(1, len(header)))
     count_others(console, len(known))
