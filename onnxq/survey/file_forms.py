@@ -1,8 +1,8 @@
 """Forms of nodes as a quantized file shows them, whoever wrote it, and as a plan names them.
 
-reads codes, gives codes      integer         reads floats, weights are codes    dynamic
-reads codes, gives floats     float_result    reads floats, weights dequantized  stored
-between codes of 16 bits      wide            not in the file any more           inside another
+reads codes, gives codes     int8                reads floats, weights are codes    dynamic_int8
+reads codes, gives floats    int8_float_output   reads floats, weights dequantized  weight_only
+between codes of 16 bits     float_between_qdq   not in the file any more           inside another
 """
 
 from __future__ import annotations

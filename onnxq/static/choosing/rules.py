@@ -1,12 +1,12 @@
 """Rules that choose forms without data: what was measured of whole networks, operator by operator.
 
-    no static form, but a dynamic one    DYNAMIC: recurrences, and what a Loop repeats
+    no static form, but a dynamic one    DYNAMIC_INT8: recurrences, and what a Loop repeats
     product of two activations           FLOAT
-    product with a constant              FLOAT_RESULT; INTEGER where integer products read it, or
+    product with a constant              INT8_FLOAT_OUTPUT; INT8 where integer products read it, or
                                          a function that saves more on codes than it does
-    sum with a float operand             FLOAT; INTEGER where integer nodes read it
-    table that float nodes read          STORED
-    everything else                      INTEGER where it pays (see placing.placement)
+    sum with a float operand             FLOAT; INT8 where integer nodes read it
+    table that float nodes read          WEIGHT_ONLY
+    everything else                      INT8 where it pays (see placing.placement)
 
 They only take from what `place` gives. What they take may leave others without a reason, so that
 they are asked again until nothing changes.
