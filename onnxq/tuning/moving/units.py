@@ -38,8 +38,8 @@ MOST_INTEGERS = (
     Precision.FLOAT,
 )
 """Forms that a unit may take, those with the most integers first. 16 bits are not among them: ONNX
-Runtime computes in float between codes of 16 bits, in 2.4 to 4.3 times the time of WEIGHT_ONLY, which
-has as few bytes and rounds the weights alone (scripts/bench_moves.md)."""
+Runtime computes in float between codes of 16 bits, in 2.4 to 4.3 times the time of WEIGHT_ONLY,
+which has as few bytes and rounds the weights alone (scripts/bench_moves.md)."""
 
 
 @dataclass(frozen=True, slots=True)
