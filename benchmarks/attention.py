@@ -37,7 +37,7 @@ from benchmarks.harness.options import with_names
 from benchmarks.harness.table import Row, Table
 from benchmarks.parts.speedups import write_speedups
 from onnxq.observers import NarrowRangeObserver
-from onnxq.operator import DynamicForm
+from onnxq.operator import Precision
 from scripts._graphs import model_of
 from scripts._peer import DYNAMIC_VARIANTS, dynamic_variants
 from scripts._tables import sqnr_db
@@ -58,7 +58,7 @@ COPIES = 8  # in one session
 WEIGHT_BYTES = 2**21  # of one session in float, but for two attentions
 WIDTH, HEADS, INNER = 768, 12, 3072
 CHOSEN, BIASED = "QAttention", "attention_bias"
-ONE_SCALE, SPLIT, STORED = "one scale", "product split off", "stored"
+ONE_SCALE, SPLIT, STORED = "one scale", "product split off", "weight_only"
 EMPTY, FLOAT_BIASED = "no attention", "float, attention_bias"
 VARIANTS = (CHOSEN, BIASED, ONE_SCALE, SPLIT, STORED)
 LENGTHS = (128, 16, 1)
@@ -178,17 +178,17 @@ def size_sessions(hidden: int, copies: int) -> dict[str, onnxruntime.InferenceSe
     """Nothing, float and each variant."""
     model = attentions(hidden, copies)
     columns, one = NarrowRangeObserver.with_args(), NarrowRangeObserver.with_args(ch_axis=None)
-    chosen = quantized(model, DynamicForm.INTEGER, columns)
+    chosen = quantized(model, Precision.DYNAMIC_INT8, columns)
     biased = attentions(hidden, copies, "", "", SCORES)
     return {
         EMPTY: session(no_attention(hidden, copies)),
         "float": session(model),
         CHOSEN: session(chosen),
         FLOAT_BIASED: session(biased),
-        BIASED: session(quantized(biased, DynamicForm.INTEGER, columns)),
-        ONE_SCALE: session(quantized(model, DynamicForm.INTEGER, one)),
+        BIASED: session(quantized(biased, Precision.DYNAMIC_INT8, columns)),
+        ONE_SCALE: session(quantized(model, Precision.DYNAMIC_INT8, one)),
         SPLIT: session(split_off(ir.to_proto(chosen))),
-        STORED: session(quantized(model, DynamicForm.STORED, columns)),
+        STORED: session(quantized(model, Precision.WEIGHT_ONLY, columns)),
     }
 
 
@@ -222,7 +222,7 @@ def sizes() -> Iterator[Row]:
             yield SIZE_SPEEDUPS.row(hidden, rows, plain.min() / copies * 1e6, *speedups)
     kinds = {"Attention": tables[CHOSEN], "MultiHeadAttention": tables[BIASED]}
     by_kind = {
-        (kind, "integer", 8, hidden, 3 * hidden): found
+        (kind, "dynamic_int8", 8, hidden, 3 * hidden): found
         for kind, table in kinds.items()
         for hidden, found in table.items()
     }

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from onnxq.operator import NodeForm
+    from onnxq.operator import Precision
     from onnxq.static.plan import Plan
     from onnxq.static.prepared import Prepared
     from onnxq.static.statistics import Statistics
@@ -126,7 +126,7 @@ def prediction(
     prepared: Prepared, made: Plan, statistics: Statistics, table: Costs
 ) -> tuple[float, set[str]]:
     """(predicted nanoseconds, operators whose time is not known)."""
-    forms: dict[str, NodeForm] = {name: choice.form for name, choice in made.choices.items()}
+    forms: dict[str, Precision] = {name: choice.form for name, choice in made.choices.items()}
     found = predicted(
         prepared.model,
         walked(prepared.model, forms, sizes_of(prepared.model, statistics.samples.shapes), table),

@@ -32,7 +32,7 @@ from benchmarks.harness.options import with_names
 from benchmarks.harness.table import Row, Table
 from benchmarks.parts.speedups import write_speedups
 from onnxq.observers import LeastErrorObserver, NarrowRangeObserver, ObserverSpec
-from onnxq.operator import DynamicForm
+from onnxq.operator import Precision
 from onnxq.qconfig import QConfigDynamic, QConfigMapping
 from onnxq.targets.speedups import PRODUCT_OPS
 from scripts._graphs import model_of, proto_of
@@ -55,11 +55,20 @@ GRID = (32, 64, 128, 256, 512, 2048)
 SHAPES = [(k, n) for k in GRID for n in GRID]
 COPIES = 16  # products in one session
 WEIGHT_BYTES = 2**20  # of one session in float, but for two products: they stay in the L2 cache
-FORMS: dict[tuple[str, int], tuple[DynamicForm, ObserverSpec]] = {
-    ("integer", 8): (DynamicForm.INTEGER, NarrowRangeObserver.with_args()),
-    ("blocks", 8): (DynamicForm.BLOCKS, NarrowRangeObserver.with_args()),
-    ("blocks", 4): (DynamicForm.BLOCKS, LeastErrorObserver.with_args(dtype="int4")),
-    ("blocks", 2): (DynamicForm.BLOCKS, LeastErrorObserver.with_args(dtype="int2")),
+FORMS: dict[tuple[str, int], tuple[Precision, ObserverSpec]] = {
+    ("dynamic_int8", 8): (Precision.DYNAMIC_INT8, NarrowRangeObserver.with_args()),
+    ("weight_only_groupwise", 8): (
+        Precision.WEIGHT_ONLY_GROUPWISE,
+        NarrowRangeObserver.with_args(),
+    ),
+    ("weight_only_groupwise", 4): (
+        Precision.WEIGHT_ONLY_GROUPWISE,
+        LeastErrorObserver.with_args(dtype="int4"),
+    ),
+    ("weight_only_groupwise", 2): (
+        Precision.WEIGHT_ONLY_GROUPWISE,
+        LeastErrorObserver.with_args(dtype="int2"),
+    ),
 }
 ONE_SCALE, STORED = "integer 8, one scale", "stored 8"
 VARIANTS = (ONE_SCALE, STORED, *(f"{name} {bits}" for name, bits in FORMS))
@@ -103,7 +112,7 @@ def no_product(k: int, copies: int) -> onnx.ModelProto:
 
 
 def quantized(
-    model: onnx.ModelProto, form: DynamicForm, weight: ObserverSpec, target: str = "portable"
+    model: onnx.ModelProto, form: Precision, weight: ObserverSpec, target: str = "portable"
 ) -> ir.Model:
     """Every product in that form, whatever the target thinks of it."""
     mapping = QConfigMapping().set_global(QConfigDynamic(weight, form))
@@ -117,8 +126,8 @@ def shape_sessions(k: int, n: int, copies: int) -> dict[str, onnxruntime.Inferen
     sessions = {
         EMPTY: session(no_product(k, copies)),
         "float": session(model),
-        ONE_SCALE: session(quantized(model, DynamicForm.INTEGER, one_scale)),
-        STORED: session(quantized(model, DynamicForm.STORED, NarrowRangeObserver.with_args())),
+        ONE_SCALE: session(quantized(model, Precision.DYNAMIC_INT8, one_scale)),
+        STORED: session(quantized(model, Precision.WEIGHT_ONLY, NarrowRangeObserver.with_args())),
     }
     for (name, bits), (form, weight) in FORMS.items():
         sessions[f"{name} {bits}"] = session(quantized(model, form, weight))
@@ -221,7 +230,7 @@ def layers() -> Iterator[Row]:
         name = f"onnxq {objective}"
         models[name] = onnxq.quantize_dynamic(model, target="auto", objective=objective)
     weight = LeastErrorObserver.with_args(dtype="int4")
-    models["onnxq blocks 4"] = quantized(model, DynamicForm.BLOCKS, weight)
+    models["onnxq blocks 4"] = quantized(model, Precision.WEIGHT_ONLY_GROUPWISE, weight)
     sessions = {name: session(each) for name, each in models.items()}
     for length in (128, 1):
         x = np.random.default_rng(1).standard_normal((1, length, WIDTH)).astype(np.float32)

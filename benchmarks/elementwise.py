@@ -6,7 +6,7 @@ Each operator stands between two quantized 1x1 convolutions, batch 1, 28x28, in 
     integers  Conv -> Q -> DQ -> op -> Q -> DQ -> Conv        ONNX Runtime fuses DQ, op and Q
     float     Conv -> Q -> DQ -> Max -> op -> Q -> DQ -> Conv  a Max of one input keeps it float
 so that the float form pays for its DequantizeLinear, the Max (a copy), and QuantizeLinear. Where
-onnxq writes the integer form itself (Form.CODES: ONNX Runtime fuses no such operator), that is
+onnxq writes the integer form itself (a lowered rule: ONNX Runtime fuses no such operator), that is
     integers  Conv -> Q -> what the operator's `lower` writes -> DQ -> Conv
     float     Conv -> Q -> DQ -> op -> Q -> DQ -> Conv
 The time of the convolutions alone is measured too and subtracted from both. One thread, CPU time,
@@ -14,7 +14,7 @@ the three interleaved, medians of the differences.
 
 The ratio is float / integers: below 1 integers lose. onnxq.targets lists the operators whose
 geometric mean over the sizes is below SLOW in every variant; the last lines print that table.
-Operators that run in float in either form (Form.FLOAT: Gelu, HardSwish, ...) are not measured here;
+Operators that run in float anyway (FLOAT_BETWEEN_QDQ: Gelu, HardSwish, ...) are not measured here;
 their files in operators/ say what a table would take, which is the same for all: see Elu.
 """
 

@@ -12,7 +12,7 @@ An Operator of the float model is run in its lowered form, an IntegerOperator as
 is. Bounds, and the exit code is 1 where one is broken:
 
     exact      no element differs
-    1 step     Form.FLOAT: ONNX Runtime computes between DequantizeLinear and QuantizeLinear by
+    1 step     FLOAT_BETWEEN_QDQ: ONNX Runtime computes by
                polynomials of its own: at most 1 step in at most 1 of 10,000 elements
     bound()    the kernel's own bound, of sums of floats whose order depends on the machine
 

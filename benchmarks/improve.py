@@ -35,7 +35,7 @@ from benchmarks.harness.benchmark import benchmark
 from benchmarks.harness.options import with_data
 from benchmarks.harness.table import Row, Table
 from onnxq.graph.io import save
-from onnxq.operator import DynamicForm
+from onnxq.operator import Precision
 from onnxq.qconfig import (
     Choice,
     QConfigMapping,
@@ -100,7 +100,7 @@ def kinds(name: str) -> Iterator[Kind]:
     both: tuple[Way, ...] = (("smooth", "bias"),) if name in ENCODERS else ()
     yield Kind("default", default, "x86-vnni", WEIGHTS + FACTORS + both)
     if name == "sentence_encoder":
-        entry = replace(onnxq_default_dynamic_qconfig, form=DynamicForm.INTEGER)
+        entry = replace(onnxq_default_dynamic_qconfig, precision=Precision.DYNAMIC_INT8)
         products = QConfigMapping().set_op_type("MatMul", entry).set_op_type("Gemm", entry)
         yield Kind("dynamic", products, "x86-vnni", (("smooth",),))
         every = default.set_choice(Choice.ALL_INTEGERS)

@@ -23,7 +23,7 @@ import onnxq
 from benchmarks.harness.benchmark import benchmark
 from benchmarks.harness.table import Row, Table
 from onnxq.observers import NarrowRangeObserver
-from onnxq.operator import DynamicForm
+from onnxq.operator import Precision
 from onnxq.qconfig import QConfigDynamic, QConfigMapping, float16_dynamic_qconfig
 from scripts._graphs import model_of, proto_of
 from scripts._peer import DYNAMIC_VARIANTS, dynamic_variants
@@ -46,7 +46,7 @@ VARIANTS = Table(
     },
     keys=3,
 )
-FORMS = (DynamicForm.INTEGER, DynamicForm.STORED)
+FORMS = (Precision.DYNAMIC_INT8, Precision.WEIGHT_ONLY)
 
 
 def layer(hidden: int, batch: int) -> onnx.ModelProto:

@@ -33,7 +33,7 @@ from benchmarks.harness.options import with_names
 from benchmarks.harness.table import RATIO, Row, Table
 from onnxq.errors import UnsupportedError
 from onnxq.observers import NarrowRangeObserver
-from onnxq.operator import DynamicForm
+from onnxq.operator import Precision
 from onnxq.qconfig import (
     Choice,
     QConfigMapping,
@@ -73,7 +73,9 @@ PRODUCT_TIMES = Table("products", {"product": "", "16-bit codes over float": RAT
 _per_tensor = replace(onnxq_default_qconfig, weight=NarrowRangeObserver.with_args(ch_axis=None))
 _wide = onnxq_default_qconfig.activation_observer.with_args(dtype="uint16")
 WAYS = {
-    "stored": QConfigMapping(replace(onnxq_default_dynamic_qconfig, form=DynamicForm.STORED)),
+    "stored": QConfigMapping(
+        replace(onnxq_default_dynamic_qconfig, precision=Precision.WEIGHT_ONLY)
+    ),
     "16 bits": QConfigMapping(
         replace(onnxq_default_qconfig, activation=_wide), choice=Choice.ALL_INTEGERS
     ),

@@ -27,7 +27,7 @@ from benchmarks.harness.table import Row, Table
 from benchmarks.parts.speedups import write_speedups
 from onnxq.errors import OnnxqError
 from onnxq.observers import NarrowRangeObserver
-from onnxq.operator import DynamicForm
+from onnxq.operator import Precision
 from onnxq.qconfig import QConfigDynamic, QConfigMapping
 from onnxq.targets.speedups import GATES
 from scripts._graphs import model_of
@@ -47,7 +47,7 @@ HIDDEN = (32, 64, 128, 192, 256, 384, 512, 1024)
 ROUNDS = 15
 TIME_S = 0.02  # of one variant in one round, at least
 INT8 = NarrowRangeObserver.with_args()
-VARIANTS = ("float again", "integer", "stored")
+VARIANTS = ("float again", "dynamic_int8", "weight_only")
 SIZES = Table(
     "sizes",
     {
@@ -56,7 +56,7 @@ SIZES = Table(
     },
     keys=3,
 )
-FORMS = {"integer": DynamicForm.INTEGER, "stored": DynamicForm.STORED}
+FORMS = {"dynamic_int8": Precision.DYNAMIC_INT8, "weight_only": Precision.WEIGHT_ONLY}
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ def nets() -> list[Net]:
     ]
 
 
-def quantized(net: Net, form: DynamicForm) -> ir.Model:
+def quantized(net: Net, form: Precision) -> ir.Model:
     """In that form."""
     spec = QConfigMapping().set_global(QConfigDynamic(INT8, form))
     return onnxq.quantize_dynamic(net.model(), spec, target="auto")
@@ -133,8 +133,8 @@ def _form_of(net: Net, objective: str) -> str:
         return "float"
     kinds = {node.op_type for node in model.graph}
     if {"Scan", "DynamicQuantizeLSTM"} & kinds:
-        return "integer"
-    return "stored" if "Cast" in kinds else "float"
+        return "dynamic_int8"
+    return "weight_only" if "Cast" in kinds else "float"
 
 
 def smallest(found: Mapping[Net, float]) -> dict[Key, list[float]]:
@@ -145,7 +145,7 @@ def smallest(found: Mapping[Net, float]) -> dict[Key, list[float]]:
     """
     speedups: dict[Key, dict[int, float]] = {}
     for net, ratio in found.items():
-        key = (net.op_type, "integer", 8, net.hidden, GATES[net.op_type] * net.hidden)
+        key = (net.op_type, "dynamic_int8", 8, net.hidden, GATES[net.op_type] * net.hidden)
         by_batch = speedups.setdefault(key, {})
         by_batch[net.batch] = min(ratio, by_batch.get(net.batch, ratio))
     return {key: [by_batch[batch] for batch in BATCHES] for key, by_batch in speedups.items()}
@@ -158,9 +158,9 @@ def measure(speedups: bool) -> Iterator[Row]:
     found: dict[Net, float] = {}
     for net in nets():
         ms, ratios = measured(net)
-        found[net] = ratios["integer"]
+        found[net] = ratios["dynamic_int8"]
         full = len(net.model().SerializeToString())
-        small = len(ir.to_proto(quantized(net, DynamicForm.INTEGER)).SerializeToString())
+        small = len(ir.to_proto(quantized(net, Precision.DYNAMIC_INT8)).SerializeToString())
         cells = (ratios[name] for name in VARIANTS)
         yield SIZES.row(net.name, net.hidden, net.batch, ms, *cells, small / full, chosen(net))
     if speedups:

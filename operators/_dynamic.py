@@ -86,7 +86,7 @@ def check_integer(node: ir.Node, weight: ir.Value, qparams: QParams) -> None:
     if qparams.dtype.onnx not in {"INT8", "UINT8"}:
         raise UnsupportedError(
             f"{where}: ONNX Runtime has no integer product with {qparams.dtype} weights; "
-            "choose int8, or the form 'blocks', which computes in float."
+            "choose int8, or the precision 'weight_only_groupwise', which computes in float."
         )
     rank = None if weight.shape is None else len(weight.shape)
     last = isinstance(qparams.granularity, PerChannel) and qparams.granularity.axis in (
@@ -96,7 +96,7 @@ def check_integer(node: ir.Node, weight: ir.Value, qparams: QParams) -> None:
     if not (isinstance(qparams.granularity, PerTensor) or last):
         raise UnsupportedError(
             f"{where}: weights with {qparams.granularity} have no integer product; "
-            "choose one scale per column or for the tensor, or the form 'blocks'."
+            "choose one scale per column or for the tensor, or precision 'weight_only_groupwise'."
         )
 
 
@@ -165,7 +165,7 @@ def block_reals(site: NodeSite, codes: ir.Value, qparams: QParams) -> ir.Value:
 def lower_stored(site: DynamicSite, rule: DynamicRule) -> list[ir.Value]:
     """The float node itself on weights that are dequantized when a session is made.
 
-    DynamicForm.STORED and HALF, of any operator: the axes go back to where the float node has them.
+    Weights alone, integers or float16: the axes go back to where the float node has them.
     """
     slots = list(site.inputs)
     for weight, qparams in zip(rule.weights, site.plan.qparams, strict=True):

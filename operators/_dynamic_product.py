@@ -11,13 +11,13 @@ import onnx_ir as ir
 from onnxq.core.packing import packed_rows
 from onnxq.errors import UnsupportedError
 from onnxq.operator import (
-    DynamicForm,
     DynamicRule,
     DynamicSite,
     DynamicWeight,
     Float,
     NodeSite,
     OperatorLimit,
+    Precision,
 )
 from onnxq.operator.nodes import is_constant, shape
 from onnxq.operator.readers import is_clipped, readers
@@ -26,10 +26,15 @@ from onnxq.operators._dynamic import block_reals, integer_product, quantized_at_
 from onnxq.qparams import PerBlock, QParams
 from onnxq.qparams.group_spec import is_scrambled
 
-ALL_FORMS = (DynamicForm.INTEGER, DynamicForm.BLOCKS, DynamicForm.STORED, DynamicForm.HALF)
+ALL_FORMS = (
+    Precision.DYNAMIC_INT8,
+    Precision.WEIGHT_ONLY_GROUPWISE,
+    Precision.WEIGHT_ONLY,
+    Precision.WEIGHT_ONLY_FLOAT16,
+)
 CLIPS = ("Relu", "Clip")
-NOT_ROW_WISE = (DynamicForm.INTEGER, DynamicForm.STORED, DynamicForm.HALF)
-FLOAT_ONLY = (DynamicForm.STORED, DynamicForm.HALF)
+NOT_ROW_WISE = (Precision.DYNAMIC_INT8, Precision.WEIGHT_ONLY, Precision.WEIGHT_ONLY_FLOAT16)
+FLOAT_ONLY = (Precision.WEIGHT_ONLY, Precision.WEIGHT_ONLY_FLOAT16)
 SMALLEST = np.float32(2.0**-23)  # no scale of weights that are all zeros is larger (observers)
 INT8_ACCURACY = 4  # of MatMulNBits, which ONNX Runtime chooses for DequantizeLinear too
 
@@ -43,7 +48,7 @@ class Product:
         weight: input slot of the constant.
         turn_x: swap the last two axes of X before the product.
         turn_y: swap the last two axes of the product.
-        op_type: of the float product in DynamicForm.BLOCKS: "Gemm", without C, for two matrices:
+        op_type: of the float product in WEIGHT_ONLY_GROUPWISE: "Gemm", without C, for two matrices:
             ONNX Runtime makes one Gemm of MatMul and an Add of a matrix, such as a residual, before
             it looks for DequantizeLinear. "MatMul" elsewhere, and before an Add of a vector, which
             becomes the bias of MatMulNBits.
@@ -116,7 +121,7 @@ def write_product(site: DynamicSite, product: Product) -> ir.Value:
     assert qparams is not None
     # Gemm's are matrices, whether their shapes are known or not
     rank = 2 if site.node.op_type == "Gemm" else len(shape(site.node, product.x) or ())
-    if site.plan.form is DynamicForm.INTEGER:
+    if site.plan.precision is Precision.DYNAMIC_INT8:
         codes, scale, zero_point = quantized_at_run_time(site, "x", x)
         if product.turn_x:  # behind the quantizer, which other nodes can then share
             codes = turned(site, codes, rank, f"{site.node.name}_x_transpose")

@@ -29,10 +29,10 @@ from onnxq.operator import (
     Case,
     Curve,
     Float,
-    Form,
     Linear,
     NodeCall,
     Operator,
+    Precision,
     Reals,
     Response,
     Role,
@@ -132,10 +132,9 @@ class Function(Formula):
     defined: tuple[float, float] = (-math.inf, math.inf)
 
     @property
-    def form(self) -> Form:
-        """CODES, for `written` or a table, unless the float operator costs less."""
-        on_codes = self.written is not None or self.ns_around > TABLE_NS
-        return Form.CODES if on_codes else Form.FLOAT
+    def lowered(self) -> bool:
+        """Whether `written` or a table computes it: unless the float operator costs less."""
+        return self.written is not None or self.ns_around > TABLE_NS
 
     @property
     def saved_on_codes(self) -> float:
@@ -145,7 +144,13 @@ class Function(Formula):
 
     def rule(self, node: ir.Node) -> Rule | Float:
         """Element-wise; the result is observed, unless it has a range whatever the data."""
-        return Rule(Role.ELEMENTWISE, output_range=self.output_range, form=self.form)
+        precision = Precision.INT8 if self.lowered else Precision.FLOAT_BETWEEN_QDQ
+        return Rule(
+            Role.ELEMENTWISE,
+            output_range=self.output_range,
+            precision=precision,
+            lowered=self.lowered,
+        )
 
     def responses(self, node: ir.Node) -> tuple[Response, ...]:
         """A Curve where it is steep somewhere, or turns again and again; else see below.
@@ -169,7 +174,7 @@ class Function(Formula):
 
     def lower(self, site: Site) -> Sequence[ir.Value]:
         """The form; wide codes go around float."""
-        if self.form is Form.FLOAT or not is_tabulable(site.plan):
+        if not self.lowered or not is_tabulable(site.plan):
             return lower_around(site, self.defined)
         if self.written is not None:
             return self.written(site)

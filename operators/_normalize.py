@@ -13,10 +13,10 @@ from onnxq.operator import (
     Call,
     Case,
     Float,
-    Form,
     NodeCall,
     Normalizing,
     OperatorLimit,
+    Precision,
     Reals,
     Response,
     Role,
@@ -47,7 +47,7 @@ class Normalization(Formula):
         """X alone is an activation; the result is observed."""
         if len(node.outputs) > 1:
             return Float(OperatorLimit("its mean and deviation are read too"))
-        return Rule(Role.ELEMENTWISE, form=Form.FLOAT)
+        return Rule(Role.ELEMENTWISE, precision=Precision.FLOAT_BETWEEN_QDQ)
 
     def responses(self, node: ir.Node) -> tuple[Response, ...]:
         """The averages that X is divided by."""

@@ -19,7 +19,6 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxq.operator import (
-    DynamicForm,
     DynamicRule,
     DynamicSite,
     DynamicWeight,
@@ -27,6 +26,7 @@ from onnxq.operator import (
     NodeCall,
     Operator,
     OperatorLimit,
+    Precision,
     Rule,
     Singles,
 )
@@ -122,7 +122,7 @@ class Recurrence(Operator):
 
     def lower_dynamic(self, site: DynamicSite) -> Sequence[ir.Value]:
         """A Scan of integer products, or the node itself with stored weights."""
-        if site.plan.form is not DynamicForm.INTEGER:
+        if site.plan.precision is not Precision.DYNAMIC_INT8:
             return lower_as_itself(site)
         functions = self.functions(call_of(site.node))
         return _Lowering(site, self.scan(site.node, len(functions))).write(functions)
@@ -131,7 +131,7 @@ class Recurrence(Operator):
 def dynamic_entry(op_type: str) -> str:
     """How static quantization is told to quantize the operator dynamically; for reasons."""
     return (
-        f"give it a dynamic entry (--set op:{op_type}=dynamic; in Python "
+        f"give it a dynamic entry (--set op:{op_type}=dynamic_int8; in Python "
         f"QConfigMapping().set_op_type('{op_type}', onnxq_default_dynamic_qconfig))"
     )
 
@@ -149,7 +149,7 @@ def dynamic_rule(node: ir.Node) -> DynamicRule | Float:
     return DynamicRule(
         # R first: how fast integers are depends on the hidden size
         weights=(DynamicWeight(R, 1, R_STORED), DynamicWeight(W, 1, W_STORED)),
-        forms=(DynamicForm.INTEGER, DynamicForm.STORED, DynamicForm.HALF),
+        forms=(Precision.DYNAMIC_INT8, Precision.WEIGHT_ONLY, Precision.WEIGHT_ONLY_FLOAT16),
         saturating_pairs=True,
         not_rows=not_rows(node),
         no_float_kernel=is_batch_first(node),

@@ -15,8 +15,8 @@ from onnxq.operator import (
     Call,
     Case,
     Float,
-    Form,
     Operator,
+    Precision,
     Reals,
     Response,
     Role,
@@ -48,7 +48,11 @@ class Reduction(Operator):
     def rule(self, node: ir.Node) -> Rule | Float:
         """Computed in float32, along axes that are known."""
         found = axes_of_node(node)
-        return NOT_KNOWN if found is None else Rule(Role.ELEMENTWISE, form=Form.FLOAT)
+        return (
+            NOT_KNOWN
+            if found is None
+            else Rule(Role.ELEMENTWISE, precision=Precision.FLOAT_BETWEEN_QDQ)
+        )
 
     def responses(self, node: ir.Node) -> tuple[Response, ...]:
         """The answer."""

@@ -13,7 +13,18 @@ from typing import TypeVar
 import numpy as np
 import onnx_ir as ir
 
-from onnxq.operator import Array, Call, Case, Float, Form, Operator, Reals, Role, Rule, Site, enter
+from onnxq.operator import (
+    Array,
+    Call,
+    Case,
+    Float,
+    Operator,
+    Reals,
+    Role,
+    Rule,
+    Site,
+    enter,
+)
 from onnxq.operator.examples import normal
 from onnxq.operator.nodes import infinite_operand
 from onnxq.qparams import IntArray
@@ -32,7 +43,7 @@ class Selection(Operator):
             become ShapeError.
         examples: small ones, the nasty ones included.
         domain: of the operator.
-        form: CODES where ONNX Runtime does not fuse it between DequantizeLinear and QuantizeLinear.
+        lowered: whether ONNX Runtime does not fuse it between DequantizeLinear and QuantizeLinear.
         outputs: slots of results that are codes.
         selects: as in Rule.
         carried: factor of the first input that gives this factor of the result, None where there is
@@ -43,7 +54,7 @@ class Selection(Operator):
     formula: Callable[[Call, IntArray], Array]
     examples: Callable[[], Iterable[Case]]
     domain: str = ""
-    form: Form = Form.QDQ
+    lowered: bool = False
     outputs: tuple[int, ...] = (0,)
     selects: bool = False
     carried: Carried | None = None
@@ -54,7 +65,7 @@ class Selection(Operator):
             Role.MOVEMENT,
             outputs=self.outputs,
             shares_qparams=True,
-            form=self.form,
+            lowered=self.lowered,
             selects=self.selects,
         )
 
@@ -87,7 +98,7 @@ def selection(
     *,
     cases: Callable[[], Iterable[Case]],
     domain: str = "",
-    form: Form = Form.QDQ,
+    lowered: bool = False,
     outputs: tuple[int, ...] = (0,),
     selects: bool = False,
     carried: Carried | None = None,
@@ -95,7 +106,9 @@ def selection(
     """Makes the formula known as an operator; arguments as `Selection` has them."""
 
     def known(formula: Selecting) -> Selecting:
-        enter(Selection(op_type, formula, cases, domain, form, outputs, selects, carried=carried))
+        enter(
+            Selection(op_type, formula, cases, domain, lowered, outputs, selects, carried=carried)
+        )
         return formula
 
     return known
@@ -117,7 +130,7 @@ class Extremum(Operator):
         """Selects codes, so operands and result have the same qparams."""
         slots = tuple(range(len(node.inputs)))
         return infinite_operand(node, slots) or Rule(
-            Role.MOVEMENT, activations=slots, shares_qparams=True, form=Form.CODES, selects=True
+            Role.MOVEMENT, activations=slots, shares_qparams=True, lowered=True, selects=True
         )
 
     def cases(self) -> Iterable[Case]:

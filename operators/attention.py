@@ -16,10 +16,10 @@ from onnxq.operator import (
     Call,
     Case,
     Float,
-    Form,
     NodeCall,
     Operator,
     OperatorLimit,
+    Precision,
     Role,
     Rule,
     Singles,
@@ -58,7 +58,7 @@ class Attention(Operator):
             return Float(
                 OperatorLimit("it is given the lengths of its keys, which onnxq has no kernel for")
             )
-        return Rule(Role.ELEMENTWISE, activations=(0, 1, 2), form=Form.FLOAT)
+        return Rule(Role.ELEMENTWISE, activations=(0, 1, 2), precision=Precision.FLOAT_BETWEEN_QDQ)
 
     def cases(self) -> Iterable[Case]:
         """Ranks, shared heads, masks of both kinds, causal, softcap, past."""

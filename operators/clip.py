@@ -12,7 +12,6 @@ from onnxq.operator import (
     Call,
     Case,
     Float,
-    Form,
     Operator,
     OperatorLimit,
     Role,
@@ -47,7 +46,7 @@ class Clip(Operator):
             return Float(
                 OperatorLimit(f"its lower bound {bounds[0]} is above its upper bound {bounds[1]}")
             )
-        return Rule(Role.CLAMP, clamp=bounds, form=Form.CODES)
+        return Rule(Role.CLAMP, clamp=bounds, lowered=True)
 
     def cases(self) -> Iterable[Case]:
         """Bounds on either side, attributes of opset 6, empty batch."""

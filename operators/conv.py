@@ -14,7 +14,6 @@ from onnxq.operator import (
     Array,
     Call,
     Case,
-    DynamicForm,
     DynamicRule,
     DynamicSite,
     DynamicWeight,
@@ -23,6 +22,7 @@ from onnxq.operator import (
     NodeCall,
     Operator,
     OperatorLimit,
+    Precision,
     Reals,
     Role,
     Rule,
@@ -161,7 +161,7 @@ class Conv(Operator):
             )
         return DynamicRule(
             (DynamicWeight(1, 0),),
-            (DynamicForm.STORED, DynamicForm.HALF),
+            (Precision.WEIGHT_ONLY, Precision.WEIGHT_ONLY_FLOAT16),
             missing=SLOW,
         )
 

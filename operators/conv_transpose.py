@@ -15,14 +15,13 @@ from onnxq.operator import (
     Array,
     Call,
     Case,
-    DynamicForm,
     DynamicRule,
     DynamicSite,
     DynamicWeight,
     Float,
-    Form,
     Operator,
     OperatorLimit,
+    Precision,
     Role,
     Rule,
     Site,
@@ -103,7 +102,7 @@ class ConvTranspose(Operator):
             Role.COMPUTE,
             weight=WeightSlot(1, 0 if depthwise else OUTPUT_CHANNELS),
             bias=2,
-            form=Form.CODES,
+            lowered=True,
             saturating_pairs=not depthwise,
             # an odd number of channels pairs taps that are neighbours in a phase, not in the weight
             pair_axes=() if depthwise or odd else (*range(2, len(weight)), 0),
@@ -249,7 +248,7 @@ class ConvTranspose(Operator):
             )
         return DynamicRule(
             (DynamicWeight(1, 0 if weight[OUTPUT_CHANNELS] == 1 else OUTPUT_CHANNELS),),
-            (DynamicForm.STORED, DynamicForm.HALF),
+            (Precision.WEIGHT_ONLY, Precision.WEIGHT_ONLY_FLOAT16),
             missing="ONNX Runtime has no integer form of it without samples",
         )
 

@@ -12,7 +12,6 @@ from onnxq.operator import (
     Array,
     Call,
     Case,
-    DynamicForm,
     DynamicRule,
     DynamicSite,
     DynamicWeight,
@@ -20,6 +19,7 @@ from onnxq.operator import (
     NodeSite,
     Operator,
     OperatorLimit,
+    Precision,
     Role,
     Rule,
     Site,
@@ -87,8 +87,8 @@ class Gather(Operator):
         short = table.size // table.shape[axis] < SHORT_ROW
         weight = DynamicWeight(0, None if short else axis)
         rows = axis == 0 and table.ndim == MATRIX
-        blocks = (DynamicForm.BLOCKS,) if rows and not short else ()
-        forms = (DynamicForm.STORED, *blocks, DynamicForm.HALF)
+        blocks = (Precision.WEIGHT_ONLY_GROUPWISE,) if rows and not short else ()
+        forms = (Precision.WEIGHT_ONLY, *blocks, Precision.WEIGHT_ONLY_FLOAT16)
         return DynamicRule((weight,), forms, min_bits=NIBBLE_BITS if rows else BYTE_BITS)
 
     def lower_dynamic(self, site: DynamicSite) -> Sequence[ir.Value]:

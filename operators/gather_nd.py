@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from onnxq.operator import Array, Call, Case, Form
+from onnxq.operator import Array, Call, Case
 from onnxq.operator.examples import normal
 from onnxq.operators._select import selection
 from onnxq.qparams import IntArray
@@ -21,7 +21,7 @@ def cases() -> Iterable[Case]:
     yield Case("empty batch", (x, np.zeros((0, 2), np.int64)))
 
 
-@selection("GatherND", cases=cases, form=Form.CODES)
+@selection("GatherND", cases=cases, lowered=True)
 def gather_nd(call: Call, x: IntArray) -> Array:
     """Y[b, i] = X[b, indices[b, i, 0], indices[b, i, 1], ...]; ONNX GatherND-13.
 

@@ -13,13 +13,13 @@ from onnxq.operator import (
     Array,
     Call,
     Case,
-    DynamicForm,
     DynamicRule,
     DynamicSite,
     Float,
     NodeSite,
     Operator,
     OperatorLimit,
+    Precision,
     Reals,
     Role,
     Rule,
@@ -161,7 +161,7 @@ class Gemm(Operator):
         """
         rule = self.dynamic_rule(site.node)
         assert isinstance(rule, DynamicRule), "the plan holds nodes that have a rule"
-        if site.plan.form in (DynamicForm.STORED, DynamicForm.HALF):
+        if site.plan.precision in (Precision.WEIGHT_ONLY, Precision.WEIGHT_ONLY_FLOAT16):
             return lower_stored(site, rule)
         trans_a, trans_b = (site.node.attributes.get_int(name, 0) for name in ("transA", "transB"))
         row = has_input(site.node, 2) and len(shape(site.node, 2) or ()) == 1

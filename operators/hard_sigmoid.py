@@ -13,10 +13,10 @@ from onnxq.operator import (
     Call,
     Case,
     Float,
-    Form,
     NodeCall,
     NodePlan,
     Operator,
+    Precision,
     Role,
     Rule,
     Site,
@@ -48,8 +48,9 @@ class HardSigmoid(Operator):
     def rule(self, node: ir.Node) -> Rule | Float:
         """Element-wise, with results in [0, 1] whatever the data."""
         alpha = node.attributes.get_float("alpha", ALPHA)
-        form = Form.CODES if alpha > 0 else Form.FLOAT
-        return Rule(Role.ELEMENTWISE, output_range=(0.0, 1.0), form=form)
+        rises = alpha > 0
+        precision = Precision.INT8 if rises else Precision.FLOAT_BETWEEN_QDQ
+        return Rule(Role.ELEMENTWISE, output_range=(0.0, 1.0), precision=precision, lowered=rises)
 
     def cases(self) -> Iterable[Case]:
         """The plain one, the nasty ones, an empty batch."""

@@ -15,7 +15,6 @@ from onnxq.operator import (
     Call,
     Case,
     Float,
-    Form,
     Linear,
     NodePlan,
     Operator,
@@ -57,7 +56,7 @@ class HardSwish(Operator):
 
     def rule(self, node: ir.Node) -> Rule | Float:
         """Element-wise; the result is observed."""
-        return Rule(Role.ELEMENTWISE, form=Form.CODES)
+        return Rule(Role.ELEMENTWISE, lowered=True)
 
     def responses(self, node: ir.Node) -> tuple[Response, ...]:
         """An error comes out as if it were as steep everywhere as where it is steepest."""

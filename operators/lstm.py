@@ -11,7 +11,6 @@ from onnxq.errors import UnsupportedError
 from onnxq.operator import (
     AttributeValue,
     Case,
-    DynamicForm,
     DynamicRule,
     DynamicSite,
     DynamicWeight,
@@ -19,6 +18,7 @@ from onnxq.operator import (
     NodeSite,
     Operator,
     OperatorLimit,
+    Precision,
     Rule,
     register,
 )
@@ -78,12 +78,12 @@ class LSTM(Operator):
         if odd:
             return DynamicRule(
                 weights,
-                (DynamicForm.STORED, DynamicForm.HALF),
+                (Precision.WEIGHT_ONLY, Precision.WEIGHT_ONLY_FLOAT16),
                 missing=f"its activation {odd[0]} differs in the last bit between machines, which "
                 "moves codes from step to step",
                 no_float_kernel=is_batch_first(node),
             )
-        forms = (DynamicForm.INTEGER, DynamicForm.STORED, DynamicForm.HALF)
+        forms = (Precision.DYNAMIC_INT8, Precision.WEIGHT_ONLY, Precision.WEIGHT_ONLY_FLOAT16)
         return DynamicRule(
             weights,
             forms,
@@ -109,7 +109,7 @@ class LSTM(Operator):
                 value = slots[slot]
                 if value is not None:
                     slots[slot] = _transposed(site, f"{site.node.name}_in{slot}", value, SWAPPED)
-        if site.plan.form is DynamicForm.INTEGER:
+        if site.plan.precision is Precision.DYNAMIC_INT8:
             outputs = _integer(site, slots)
         else:
             outputs = _stored(site, slots)
@@ -178,14 +178,14 @@ def _scale_and_zero_point(
     if qparams.dtype.onnx not in {"INT8", "UINT8"}:
         raise UnsupportedError(
             f"{where}: ONNX Runtime has no integer LSTM with {qparams.dtype} weights; choose int8, "
-            "or the form 'stored', which computes in float."
+            "or the precision 'weight_only', which computes in float."
         )
     granularity = qparams.granularity
     columns = isinstance(granularity, PerChannel) and granularity.axis in (2, -1)
     if not (columns or isinstance(granularity, PerTensor)):
         raise UnsupportedError(
             f"{where}: weights with {granularity} have no integer LSTM; choose one scale per "
-            "column or for the tensor, or the form 'stored'."
+            "column or for the tensor, or the precision 'weight_only'."
         )
     allowed = 0 if qparams.dtype.signed else qparams.zero_point.reshape(-1)[:1]
     if columns and (qparams.zero_point != allowed).any():

@@ -12,11 +12,11 @@ from onnxq.operator import (
     Array,
     Call,
     Case,
-    DynamicForm,
     DynamicRule,
     DynamicSite,
     Float,
     Operator,
+    Precision,
     Reals,
     Response,
     Role,
@@ -172,7 +172,7 @@ class MatMul(Operator):
         """
         rule = self.dynamic_rule(site.node)
         assert isinstance(rule, DynamicRule), "the plan holds nodes that have a rule"
-        if site.plan.form in (DynamicForm.STORED, DynamicForm.HALF):
+        if site.plan.precision in (Precision.WEIGHT_ONLY, Precision.WEIGHT_ONLY_FLOAT16):
             return lower_stored(site, rule)
         product = Product(1, 0, turn_x=True, turn_y=True)
         if rule.weights[0].slot == 1:

@@ -15,7 +15,6 @@ from onnxq.operator import (
     Call,
     Case,
     Float,
-    Form,
     Operator,
     OperatorLimit,
     Reals,
@@ -47,8 +46,8 @@ class MaxPool(Operator):
                 OperatorLimit("its Indices output is used, which ONNX Runtime has for float only")
             )
         # ONNX Runtime fuses no MaxPool that has an Indices output, used or not
-        form = Form.CODES if len(node.outputs) > 1 else Form.QDQ
-        return Rule(Role.MOVEMENT, shares_qparams=True, form=form, selects=True, shrinks=True)
+        lowered = len(node.outputs) > 1
+        return Rule(Role.MOVEMENT, shares_qparams=True, lowered=lowered, selects=True, shrinks=True)
 
     def scaled(self, node: ir.Node, factor: Reals) -> tuple[Mapping[int, Reals], ...]:
         """Factors per channel go through it."""

@@ -16,7 +16,6 @@ from onnxq.operator import (
     Array,
     AttributeValue,
     Case,
-    DynamicForm,
     DynamicRule,
     DynamicSite,
     DynamicWeight,
@@ -25,6 +24,7 @@ from onnxq.operator import (
     NodeSite,
     Operator,
     OperatorLimit,
+    Precision,
     Rule,
     register,
 )
@@ -69,7 +69,7 @@ class MicrosoftAttention(Operator):
         return Float(
             OperatorLimit(
                 "static quantization has no form of com.microsoft.Attention; dynamic quantization "
-                "has: give it a dynamic entry, such as --set op:Attention=dynamic"
+                "has: give it a dynamic entry, such as --set op:Attention=dynamic_int8"
             )
         )
 
@@ -87,10 +87,10 @@ class MicrosoftAttention(Operator):
         if sizes is None or len(sizes) != 2:
             return Float(OperatorLimit(f"its weight has shape {sizes}; wanted (size, 3 * hidden)"))
         weights = (DynamicWeight(WEIGHT, 1),)
-        stored = (DynamicForm.STORED, DynamicForm.HALF)
+        stored = (Precision.WEIGHT_ONLY, Precision.WEIGHT_ONLY_FLOAT16)
         if missing := _why_not_in_integers(node, sizes[1] or 0):
             return DynamicRule(weights, stored, missing=missing)
-        forms = (DynamicForm.INTEGER, *stored)
+        forms = (Precision.DYNAMIC_INT8, *stored)
         return DynamicRule(
             weights,
             forms,
@@ -105,7 +105,7 @@ class MicrosoftAttention(Operator):
         Raises:
             UnsupportedError: weights that QAttention does not take.
         """
-        if site.plan.form is DynamicForm.INTEGER:
+        if site.plan.precision is Precision.DYNAMIC_INT8:
             slots = [*site.inputs, *[None] * (PAST_LENGTH + 1 - len(site.inputs))]
             return _quantized(site, slots)
         rule = self.dynamic_rule(site.node)

@@ -11,7 +11,6 @@ from onnxq.operator import (
     Call,
     Case,
     Float,
-    Form,
     Linear,
     Operator,
     Response,
@@ -40,7 +39,7 @@ class Neg(Operator):
 
     def rule(self, node: ir.Node) -> Rule | Float:
         """Element-wise, by QLinearMul; the result is observed."""
-        return Rule(Role.ELEMENTWISE, form=Form.CODES)
+        return Rule(Role.ELEMENTWISE, lowered=True)
 
     def responses(self, node: ir.Node) -> tuple[Response, ...]:
         """An error comes out as large as it is, negated."""

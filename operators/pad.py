@@ -14,7 +14,6 @@ from onnxq.operator import (
     Call,
     Case,
     Float,
-    Form,
     InfiniteOperand,
     Operator,
     OperatorLimit,
@@ -60,7 +59,7 @@ class Pad(Operator):
                         "input"
                     )
                 )
-        return Rule(Role.MOVEMENT, shares_qparams=True, form=Form.CODES)
+        return Rule(Role.MOVEMENT, shares_qparams=True, lowered=True)
 
     def cases(self) -> Iterable[Case]:
         """The plain one, the nasty ones, an empty batch."""

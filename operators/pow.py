@@ -15,10 +15,10 @@ from onnxq.operator import (
     Case,
     Curve,
     Float,
-    Form,
     NodePlan,
     Operator,
     OperatorLimit,
+    Precision,
     Reals,
     Response,
     Role,
@@ -59,7 +59,7 @@ class Pow(Operator):
         if reason := infinite_operand(node, (0, 1)):
             return reason
         if _exponent(constant(node, 1)) not in (None, CUBE) and not is_constant(node, 0):
-            return Rule(Role.ELEMENTWISE, form=Form.CODES, named_only=NAMED_ONLY)
+            return Rule(Role.ELEMENTWISE, lowered=True, named_only=NAMED_ONLY)
         exponent = node.inputs[1]
         whole = exponent is not None and exponent.dtype not in (None, ir.DataType.FLOAT)
         fixed = {slot for slot in (0, 1) if is_constant(node, slot)} | ({1} if whole else set())
@@ -68,7 +68,12 @@ class Pow(Operator):
             return Float(
                 OperatorLimit("both its operands are constants, or its exponents whole numbers")
             )
-        return Rule(Role.ELEMENTWISE, activations=varying, form=Form.FLOAT, named_only=NAMED_ONLY)
+        return Rule(
+            Role.ELEMENTWISE,
+            activations=varying,
+            precision=Precision.FLOAT_BETWEEN_QDQ,
+            named_only=NAMED_ONLY,
+        )
 
     def responses(self, node: ir.Node) -> tuple[Response, ...]:
         """The power of one constant exponent; x^0 is 1, whatever x."""

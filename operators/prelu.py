@@ -14,9 +14,9 @@ from onnxq.operator import (
     Call,
     Case,
     Float,
-    Form,
     NodePlan,
     Operator,
+    Precision,
     Role,
     Rule,
     Site,
@@ -50,8 +50,10 @@ class PRelu(Operator):
             return reason
         slope = constant(node, 1)
         if slope is None:
-            return Rule(Role.ELEMENTWISE, activations=(0, 1), form=Form.FLOAT)
-        return Rule(Role.ELEMENTWISE, form=Form.CODES if slope.size <= MAX_TABLES else Form.FLOAT)
+            return Rule(Role.ELEMENTWISE, activations=(0, 1), precision=Precision.FLOAT_BETWEEN_QDQ)
+        has_tables = slope.size <= MAX_TABLES
+        precision = Precision.INT8 if has_tables else Precision.FLOAT_BETWEEN_QDQ
+        return Rule(Role.ELEMENTWISE, precision=precision, lowered=has_tables)
 
     def cases(self) -> Iterable[Case]:
         """One slope, one for each channel, many, computed at run time; an empty batch."""

@@ -15,10 +15,10 @@ from onnxq.operator import (
     Call,
     Case,
     Float,
-    Form,
     NodeCall,
     NodePlan,
     Operator,
+    Precision,
     Response,
     Role,
     Rule,
@@ -54,8 +54,9 @@ class ReduceMean(Operator):
         found = axes_of_node(node)
         if found is None:
             return NOT_KNOWN
-        form = Form.FLOAT if pool_layout(*found) is None else Form.CODES
-        return Rule(Role.ELEMENTWISE, form=form)
+        is_pool = pool_layout(*found) is not None
+        precision = Precision.INT8 if is_pool else Precision.FLOAT_BETWEEN_QDQ
+        return Rule(Role.ELEMENTWISE, precision=precision, lowered=is_pool)
 
     def responses(self, node: ir.Node) -> tuple[Response, ...]:
         """Errors of all elements, which even each other out; of an unknown number, that of one."""

@@ -12,8 +12,8 @@ from onnxq.operator import (
     Call,
     Case,
     Float,
-    Form,
     Operator,
+    Precision,
     Response,
     Role,
     Rule,
@@ -41,7 +41,11 @@ class ReduceSum(Operator):
     def rule(self, node: ir.Node) -> Rule | Float:
         """Computed in float32, along axes that are known."""
         found = axes_of_node(node)
-        return NOT_KNOWN if found is None else Rule(Role.ELEMENTWISE, form=Form.FLOAT)
+        return (
+            NOT_KNOWN
+            if found is None
+            else Rule(Role.ELEMENTWISE, precision=Precision.FLOAT_BETWEEN_QDQ)
+        )
 
     def responses(self, node: ir.Node) -> tuple[Response, ...]:
         """Errors of all summands; of an unknown number, at least that of one."""

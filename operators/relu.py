@@ -11,7 +11,6 @@ from onnxq.operator import (
     Call,
     Case,
     Float,
-    Form,
     Operator,
     Reals,
     Role,
@@ -36,7 +35,7 @@ class Relu(Operator):
 
     def rule(self, node: ir.Node) -> Rule | Float:
         """Clamps to [0, inf)."""
-        return Rule(Role.CLAMP, clamp=BOUNDS, form=Form.CODES)
+        return Rule(Role.CLAMP, clamp=BOUNDS, lowered=True)
 
     def scaled(self, node: ir.Node, factor: Reals) -> tuple[Mapping[int, Reals], ...]:
         """A factor above 0 goes through it."""

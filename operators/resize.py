@@ -17,10 +17,10 @@ from onnxq.operator import (
     Call,
     Case,
     Float,
-    Form,
     NodeCall,
     Operator,
     OperatorLimit,
+    Precision,
     Role,
     Rule,
     Singles,
@@ -71,7 +71,7 @@ class Resize(Operator):
         mode = node.attributes.get_string("mode", "nearest")
         if mode == "nearest" or _holds_codes(node):
             return Rule(Role.MOVEMENT, shares_qparams=True)
-        return Rule(Role.ELEMENTWISE, form=Form.FLOAT)
+        return Rule(Role.ELEMENTWISE, precision=Precision.FLOAT_BETWEEN_QDQ)
 
     def cases(self) -> Iterable[Case]:
         """Modes, scales, sizes, axes, layouts, no images."""

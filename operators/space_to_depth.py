@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from onnxq.operator import Array, Call, Case, Form
+from onnxq.operator import Array, Call, Case
 from onnxq.operator.examples import normal
 from onnxq.operators._select import selection
 from onnxq.qparams import IntArray
@@ -16,7 +16,7 @@ def cases() -> Iterable[Case]:
     yield Case("empty batch", (normal(0, 3, 4, 6),), (), {"blocksize": 2})
 
 
-@selection("SpaceToDepth", cases=cases, form=Form.CODES)
+@selection("SpaceToDepth", cases=cases, lowered=True)
 def space_to_depth(call: Call, x: IntArray) -> Array:
     """Y[n, (i * b + j) * C + c, h, w] = X[n, c, h * b + i, w * b + j]; ONNX SpaceToDepth-13.
 

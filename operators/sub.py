@@ -13,7 +13,6 @@ from onnxq.operator import (
     Call,
     Case,
     Float,
-    Form,
     Linear,
     NodePlan,
     Operator,
@@ -50,7 +49,7 @@ class Sub(Operator):
     def rule(self, node: ir.Node) -> Rule | Float:
         """Both operands are activations; a constant one is quantized per tensor."""
         return infinite_operand(node, (0, 1)) or Rule(
-            Role.ELEMENTWISE, activations=(0, 1), form=Form.CODES
+            Role.ELEMENTWISE, activations=(0, 1), lowered=True
         )
 
     def responses(self, node: ir.Node) -> tuple[Response, ...]:

@@ -13,7 +13,6 @@ from onnxq.operator import (
     Call,
     Case,
     Float,
-    Form,
     NodeCall,
     NodePlan,
     Operator,
@@ -48,7 +47,7 @@ class Tanh(Operator):
 
     def rule(self, node: ir.Node) -> Rule | Float:
         """Element-wise, with results in [-1, 1] whatever the data."""
-        return Rule(Role.ELEMENTWISE, output_range=OUTPUT_RANGE, form=Form.CODES)
+        return Rule(Role.ELEMENTWISE, output_range=OUTPUT_RANGE, lowered=True)
 
     def cases(self) -> Iterable[Case]:
         """The plain one, the nasty ones, an empty batch."""

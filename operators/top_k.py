@@ -12,7 +12,6 @@ from onnxq.operator import (
     Call,
     Case,
     Float,
-    Form,
     Operator,
     OperatorLimit,
     Role,
@@ -39,7 +38,7 @@ class TopK(Operator):
             return Float(
                 OperatorLimit("sorted is 0, which leaves the order of its results to the runtime")
             )
-        return Rule(Role.MOVEMENT, shares_qparams=True, form=Form.CODES, shrinks=True)
+        return Rule(Role.MOVEMENT, shares_qparams=True, lowered=True, shrinks=True)
 
     def cases(self) -> Iterable[Case]:
         """Ends, axes, ties, all elements, none, no rows."""

@@ -33,7 +33,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # run as a file
 import onnxq
 from onnxq import costs
 from onnxq.dynamic.dynamic_decision import Objective
-from onnxq.operator import NodeForm
+from onnxq.operator import Precision
 from onnxq.qconfig import QConfigMapping, default_qconfig_mapping, onnxq_default_qconfig
 from onnxq.times.model_times import TimeModel
 from onnxq.tuning.evaluation.evaluations import Evaluations
@@ -65,12 +65,12 @@ WORSE = 0.005
 TARGET = "x86-avx2"
 """Target whose arithmetic every x86 machine computes."""
 TYPES = {
-    "Conv": (NodeForm.FLOAT, NodeForm.INTEGER, NodeForm.STORED),
-    "depthwise Conv": (NodeForm.FLOAT, NodeForm.INTEGER, NodeForm.STORED),
+    "Conv": (Precision.FLOAT, Precision.INT8, Precision.WEIGHT_ONLY),
+    "depthwise Conv": (Precision.FLOAT, Precision.INT8, Precision.WEIGHT_ONLY),
     "MatMul": tuple(estimator.POLICIES),
-    "Add": (NodeForm.FLOAT, NodeForm.INTEGER),
+    "Add": (Precision.FLOAT, Precision.INT8),
 }
-IN_INTEGERS = (NodeForm.INTEGER, NodeForm.FLOAT_RESULT)
+IN_INTEGERS = (Precision.INT8, Precision.INT8_FLOAT_OUTPUT)
 GOALS = {
     "a bound in dB": onnxq.Goal(min_sqnr_db=35),
     "a bound on a metric": onnxq.Goal(max_drop=0.005),
@@ -134,8 +134,8 @@ class Drawn:
         floats /= floats.sum()
         ratio = {each: draw.uniform(0.3, 1.3) for each in types}
         noise = {each: 10 ** draw.uniform(-5.5, -3) for each in types}
-        self._time: list[dict[NodeForm, float]] = []
-        self._noise: list[dict[NodeForm, float]] = []
+        self._time: list[dict[Precision, float]] = []
+        self._noise: list[dict[Precision, float]] = []
         groups = []
         for i, took in enumerate(floats.tolist()):
             kind = types[int(draw.integers(len(types)))]
@@ -148,20 +148,20 @@ class Drawn:
             spoilt = 10 ** draw.normal(0, 0.3)
             self._time.append(
                 {
-                    NodeForm.FLOAT: took,
-                    NodeForm.STORED: took,
-                    NodeForm.INTEGER: took * share,
-                    NodeForm.FLOAT_RESULT: took * (share + more[2]),
-                    NodeForm.DYNAMIC: took * (share + more[3]),
+                    Precision.FLOAT: took,
+                    Precision.WEIGHT_ONLY: took,
+                    Precision.INT8: took * share,
+                    Precision.INT8_FLOAT_OUTPUT: took * (share + more[2]),
+                    Precision.DYNAMIC_INT8: took * (share + more[3]),
                 }
             )
             self._noise.append(
                 {
-                    NodeForm.FLOAT: 0.0,
-                    NodeForm.STORED: 0.1 * own * spoilt,
-                    NodeForm.INTEGER: own,
-                    NodeForm.FLOAT_RESULT: 0.3 * own * spoilt,
-                    NodeForm.DYNAMIC: 0.25 * own * spoilt,
+                    Precision.FLOAT: 0.0,
+                    Precision.WEIGHT_ONLY: 0.1 * own * spoilt,
+                    Precision.INT8: own,
+                    Precision.INT8_FLOAT_OUTPUT: 0.3 * own * spoilt,
+                    Precision.DYNAMIC_INT8: 0.25 * own * spoilt,
                 }
             )
         self.groups = tuple(groups)
@@ -170,27 +170,27 @@ class Drawn:
         self._margins = draw.normal(1.2, 1.0, ANSWERS)
         self._errors = draw.normal(size=(LAYERS, ANSWERS))
 
-    def ratio(self, forms: Sequence[NodeForm]) -> float:
+    def ratio(self, forms: Sequence[Precision]) -> float:
         """Time over float's."""
         total = sum(times[form] for times, form in zip(self._time, forms, strict=True))
         gives = False
         for cost, form in zip(self._conversion[:-1], forms, strict=True):
             total += cost * ((form in IN_INTEGERS) != gives)
-            gives = form is NodeForm.INTEGER
+            gives = form is Precision.INT8
         return float(total + self._conversion[-1] * gives)
 
-    def score(self, forms: Sequence[NodeForm], goal: onnxq.Goal) -> Score:
+    def score(self, forms: Sequence[Precision], goal: onnxq.Goal) -> Score:
         """Score with these forms."""
         noises = [noise[form] for noise, form in zip(self._noise, forms, strict=True)]
         noise = sum(noises)
         for i, rounded in enumerate(self._rounded):
-            noise += rounded * (forms[i] is NodeForm.INTEGER or forms[i + 1] in IN_INTEGERS)
+            noise += rounded * (forms[i] is Precision.INT8 or forms[i + 1] in IN_INTEGERS)
         db = -10 * math.log10(noise) if noise else 200.0
         metric = db
         if goal.max_drop is not None:
             spread_of = 4 * np.sqrt(noises)
             metric = float((self._margins + spread_of @ self._errors > 0).mean())
-        bytes_of = ((4 if f is NodeForm.FLOAT else 1) for f in forms)
+        bytes_of = ((4 if f is Precision.FLOAT else 1) for f in forms)
         size = sum(g.weights * b for g, b in zip(self.groups, bytes_of, strict=True))
         return Score(metric, {"y": db}, size, self.ratio(forms))
 
@@ -204,7 +204,7 @@ class Drawn:
         def scores(mappings: Sequence[QConfigMapping]) -> list[Score]:
             return [self.score([form_in(m, g) for g in self.groups], goal) for m in mappings]
 
-        floats = self.score([NodeForm.FLOAT] * LAYERS, goal)
+        floats = self.score([Precision.FLOAT] * LAYERS, goal)
         (begun,) = scores([mapping])
         objective = ObjectiveFunction(goal, floats.metric, noise_of(begun))
         estimates = NoiseEstimates(self._sensitivity(goal))
@@ -224,7 +224,7 @@ class Drawn:
         def alone(part: Layers) -> float:
             inside = {group.anchor.name for group in part.groups}
             forms = [
-                g.lowest_precision if g.anchor.name in inside else NodeForm.FLOAT
+                g.lowest_precision if g.anchor.name in inside else Precision.FLOAT
                 for g in self.groups
             ]
             return noise_of(self.score(forms, goal))

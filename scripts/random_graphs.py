@@ -37,7 +37,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # run as a file
 
 import onnxq
 from onnxq.errors import OnnxqError
-from onnxq.operator import DynamicForm
+from onnxq.operator import Precision
 from onnxq.ort import runtime
 from onnxq.qconfig import (
     Choice,
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 FORMS = ("qdq", "qoperator", "chosen", "dynamic")
 TARGETS = ("x86-vnni", "x86-vnni", "portable")  # by seed
-INTEGER, STORED = DynamicForm.INTEGER, DynamicForm.STORED
+INTEGER, STORED = Precision.DYNAMIC_INT8, Precision.WEIGHT_ONLY
 DYNAMIC = {"Gemm": INTEGER, "GRU": INTEGER, "LSTM": INTEGER, "MatMul": INTEGER, "Conv": STORED}
 COUNT = 1000
 PRINT_EVERY = 100

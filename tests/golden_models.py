@@ -131,7 +131,7 @@ def recurrent(op_type: str, gates: int) -> onnx.ModelProto:
 
 
 class Dynamic(NamedTuple):
-    """A model, the observer of its weights, and the name of the DynamicForm (None: chosen)."""
+    """A model, the observer of its weights, and the name of the Precision (None: chosen)."""
 
     model: onnx.ModelProto
     weight: ObserverSpec
@@ -139,16 +139,20 @@ class Dynamic(NamedTuple):
 
 
 DYNAMIC = {
-    "matmul_integer": Dynamic(shared(), INT8, "integer"),
-    "gemm_integer": Dynamic(one("Gemm", [(8, SIDE), (8,)], ["N", SIDE], transB=1), INT8, "integer"),
-    "matmul_blocks": Dynamic(one("MatMul", [(SIDE, 8)], ["N", SIDE]), INT4, "blocks"),
+    "matmul_integer": Dynamic(shared(), INT8, "dynamic_int8"),
+    "gemm_integer": Dynamic(
+        one("Gemm", [(8, SIDE), (8,)], ["N", SIDE], transB=1), INT8, "dynamic_int8"
+    ),
+    "matmul_blocks": Dynamic(
+        one("MatMul", [(SIDE, 8)], ["N", SIDE]), INT4, "weight_only_groupwise"
+    ),
     "matmul_half": Dynamic(one("MatMul", [(SIDE, 8)], ["N", SIDE]), HALF, None),
-    "lstm_integer": Dynamic(recurrent("LSTM", 4), INT8, "integer"),
-    "gru_integer": Dynamic(recurrent("GRU", 3), INT8, "integer"),
-    "gru_stored": Dynamic(recurrent("GRU", 3), INT8, "stored"),
-    "gather_stored": Dynamic(table(), INT8, "stored"),
-    "gather_blocks": Dynamic(table(), INT4, "blocks"),
-    "conv_stored": Dynamic(one("Conv", [(4, 3, 3, 3), (4,)], ["N", 3, 6, 6]), INT8, "stored"),
+    "lstm_integer": Dynamic(recurrent("LSTM", 4), INT8, "dynamic_int8"),
+    "gru_integer": Dynamic(recurrent("GRU", 3), INT8, "dynamic_int8"),
+    "gru_stored": Dynamic(recurrent("GRU", 3), INT8, "weight_only"),
+    "gather_stored": Dynamic(table(), INT8, "weight_only"),
+    "gather_blocks": Dynamic(table(), INT4, "weight_only_groupwise"),
+    "conv_stored": Dynamic(one("Conv", [(4, 3, 3, 3), (4,)], ["N", 3, 6, 6]), INT8, "weight_only"),
 }
 
 EVERYTHING = """g (float[N,3,6,6] x, bool c) => (float[] y, float[] z) {

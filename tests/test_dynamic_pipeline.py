@@ -12,7 +12,7 @@ from onnx import helper
 import onnxq
 from onnxq.errors import CalibrationError, ModelError, QConfigError
 from onnxq.graph.io import save
-from onnxq.operator import DynamicForm, Float
+from onnxq.operator import Float, Precision
 from onnxq.qconfig import (
     QConfigDynamic,
     QConfigMapping,
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 ENTRY = onnxq_default_dynamic_qconfig
-BLOCKS = QConfigDynamic(ENTRY.weight, DynamicForm.BLOCKS, 16)
+BLOCKS = QConfigDynamic(ENTRY.weight, Precision.WEIGHT_ONLY_GROUPWISE, 16)
 MIXED = default_qconfig_mapping().set_op_type("Gemm", ENTRY)
 
 
@@ -109,7 +109,7 @@ def test_prepare_and_plan_say_of_a_node_that_it_is_quantized_dynamically(tmp_pat
     assert prepared.decisions["gemm"] == Float(QuantizedAtRunTime())
     made = onnxq.plan(prepared, onnxq.calibrate(prepared, {"x": images(4)}))
     assert made.decisions["gemm"] == Float(QuantizedAtRunTime())
-    assert made.dynamic["gemm"].form is DynamicForm.INTEGER
+    assert made.dynamic["gemm"].precision is Precision.DYNAMIC_INT8
     made.save(tmp_path / "plan.json")
     assert Plan.load(tmp_path / "plan.json") == made
 

@@ -79,7 +79,7 @@ def test_inspect_shows_the_operator_in_integers_only_where_the_package_is(folder
         )
         for installed in (True, False)
     }
-    assert "integer" in lines[True].split()
+    assert "int8" in lines[True].split()
     assert "float" in lines[False].split()
 
 

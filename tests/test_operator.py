@@ -11,7 +11,6 @@ from onnxq.operator import (
     Call,
     Case,
     Float,
-    Form,
     NodePlan,
     Operator,
     OperatorLimit,
@@ -81,6 +80,6 @@ def test_registering_returns_the_class_and_refuses_a_second(
 
 def test_the_least_rule_is_one_activation_and_one_result() -> None:
     rule = Rule(Role.ELEMENTWISE)
-    assert (rule.activations, rule.outputs, rule.form) == ((0,), (0,), Form.QDQ)
+    assert (rule.activations, rule.outputs, rule.is_fused) == ((0,), (0,), True)
     assert rule == Rule(Role.ELEMENTWISE)
     assert hash(rule) == hash(Rule(Role.ELEMENTWISE))

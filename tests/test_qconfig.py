@@ -19,7 +19,7 @@ from onnxq.observers import (
     ObserverSpec,
     PerChannelMinMaxObserver,
 )
-from onnxq.operator import DynamicForm, NodeForm
+from onnxq.operator import Precision
 from onnxq.qconfig import (
     NOT_SET,
     Choice,
@@ -488,41 +488,46 @@ def test_all_public_names_exist() -> None:
 
 def test_a_dynamic_entry_may_name_form_and_block_size() -> None:
     text = (
-        "global: dynamic\n"
+        "global: dynamic_int8\n"
         "op_types:\n"
-        "  Gemm: {dynamic: {form: integer}}\n"
+        "  Gemm: {dynamic: {precision: dynamic_int8}}\n"
         "  MatMul:\n"
         "    dynamic: {weight: {observer: NarrowRangeObserver, dtype: int4, quant_max: 7},\n"
-        "              form: blocks, block_size: 64}\n"
+        "              precision: weight_only_groupwise, block_size: 64}\n"
     )
     mapping = QConfigMapping.from_yaml(text)
     assert mapping.global_qconfig == qconfig.onnxq_default_dynamic_qconfig
     weight = NarrowRangeObserver.with_args()
-    assert mapping.op_types["Gemm"] == QConfigDynamic(weight, DynamicForm.INTEGER)
+    assert mapping.op_types["Gemm"] == QConfigDynamic(weight, Precision.DYNAMIC_INT8)
     narrow = NarrowRangeObserver.with_args(dtype="int4", quant_max=7)
-    assert mapping.op_types["MatMul"] == QConfigDynamic(narrow, DynamicForm.BLOCKS, 64)
+    assert mapping.op_types["MatMul"] == QConfigDynamic(narrow, Precision.WEIGHT_ONLY_GROUPWISE, 64)
     assert QConfigMapping.from_yaml(mapping.to_yaml()) == mapping
 
 
 def test_a_block_size_asks_for_blocks() -> None:
     entry = QConfigDynamic(NarrowRangeObserver, block_size=64)  # type: ignore[arg-type]  # allowed
-    assert entry == QConfigDynamic(NarrowRangeObserver.with_args(), DynamicForm.BLOCKS, 64)
+    assert entry == QConfigDynamic(
+        NarrowRangeObserver.with_args(), Precision.WEIGHT_ONLY_GROUPWISE, 64
+    )
     mapping = QConfigMapping.from_yaml("global: {dynamic: {block_size: 64}}")
     assert mapping.global_qconfig == entry
     assert QConfigMapping.from_yaml(mapping.to_yaml()) == mapping
 
 
 def test_a_form_may_be_given_by_its_name() -> None:
-    entry = QConfigDynamic(NarrowRangeObserver, "stored")  # type: ignore[arg-type]  # allowed
-    assert entry.form is DynamicForm.STORED
+    entry = QConfigDynamic(NarrowRangeObserver, "weight_only")  # type: ignore[arg-type]  # allowed
+    assert entry.precision is Precision.WEIGHT_ONLY
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{}", r"op_types 'Gemm'.dynamic: got {}; wanted the key 'weight', 'form'"),
-        ("{form: block}", "form 'block' is not known.*Did you mean 'blocks'"),
-        ("{form: integer, block_size: 32}", "block_size 32 with form 'integer'"),
+        ("{}", r"op_types 'Gemm'.dynamic: got {}; wanted the key 'weight', 'precision'"),
+        ("{precision: block}", "got 'block'; wanted one of dynamic_int8"),
+        (
+            "{precision: dynamic_int8, block_size: 32}",
+            "block_size 32 with precision 'dynamic_int8'",
+        ),
         ("{block_size: 0}", "block_size: got 0; wanted one of 16, 32"),
         ("{block_size: 24}", "block_size: got 24"),
         ("{block_size: 512}", "block_size: got 512"),
@@ -546,39 +551,39 @@ def test_a_file_of_exceptions_may_have_a_dynamic_rest() -> None:
 # forms
 
 
-@pytest.mark.parametrize("form", [NodeForm.INTEGER, NodeForm.FLOAT_RESULT, NodeForm.FLOAT])
-def test_a_form_of_a_static_entry_round_trips(form: NodeForm) -> None:
+@pytest.mark.parametrize("form", [Precision.INT8, Precision.INT8_FLOAT_OUTPUT, Precision.FLOAT])
+def test_a_form_of_a_static_entry_round_trips(form: Precision) -> None:
     entry = QConfig(A.activation, A.weight, form)
-    mapping = QConfigMapping(A, {"Gemm": entry}, {"head": replace(B, form=form)})
+    mapping = QConfigMapping(A, {"Gemm": entry}, {"head": replace(B, precision=form)})
     assert QConfigMapping.from_yaml(mapping.to_yaml()) == mapping
-    assert f"Gemm: {{form: {form.value}}}" in mapping.to_yaml().replace("\n    ", " {", 1).replace(
-        f"form: {form.value}", f"form: {form.value}}}", 1
-    )
+    assert f"Gemm: {{precision: {form.value}}}" in mapping.to_yaml().replace(
+        "\n    ", " {", 1
+    ).replace(f"precision: {form.value}", f"precision: {form.value}}}", 1)
 
 
 def test_ready_made_names_say_the_form() -> None:
-    settings = ["integer", "float_result", "stored", "dynamic", "float"]
+    settings = ["int8", "int8_float_output", "weight_only", "dynamic_int8", "float"]
     mapping = QConfigMapping(A).with_overrides([f"node:{name}={name}" for name in settings])
-    forms = {name: getattr(entry, "form", None) for name, entry in mapping.nodes.items()}
+    forms = {name: getattr(entry, "precision", None) for name, entry in mapping.nodes.items()}
     assert forms == {
-        "integer": NodeForm.INTEGER,
-        "float_result": NodeForm.FLOAT_RESULT,
-        "stored": DynamicForm.STORED,
-        "dynamic": None,
+        "int8": Precision.INT8,
+        "int8_float_output": Precision.INT8_FLOAT_OUTPUT,
+        "weight_only": Precision.WEIGHT_ONLY,
+        "dynamic_int8": None,
         "float": None,
     }
     assert QConfigMapping.from_yaml(mapping.to_yaml()) == mapping
 
 
-@pytest.mark.parametrize("form", [NodeForm.WIDE, NodeForm.DYNAMIC, "integers"])
-def test_a_form_that_no_static_entry_has_is_refused(form: NodeForm) -> None:
-    with pytest.raises(QConfigError, match="wanted one of integer, float_result, float"):
+@pytest.mark.parametrize("form", [Precision.FLOAT_BETWEEN_QDQ, Precision.DYNAMIC_INT8, "integers"])
+def test_a_form_that_no_static_entry_has_is_refused(form: Precision) -> None:
+    with pytest.raises(QConfigError, match="wanted one of int8, int8_float_output, float"):
         QConfig(A.activation, A.weight, form)
 
 
 def test_a_form_of_another_name_in_a_file_is_refused() -> None:
     with pytest.raises(QConfigError, match="op_types 'Gemm'"):
-        QConfigMapping.from_yaml("op_types: {Gemm: {form: integers}}")
+        QConfigMapping.from_yaml("op_types: {Gemm: {precision: integers}}")
 
 
 def test_the_choice_round_trips_and_is_the_best_without_a_word() -> None:

@@ -16,7 +16,7 @@ import onnx
 from onnxruntime.capi import onnxruntime_pybind11_state as ort_state
 
 from onnxq.dtypes import INT8, INT32, UINT8
-from onnxq.operator import Array, Call, Case, Form, IntegerCall, IntegerOperator, Operator
+from onnxq.operator import Array, Call, Case, IntegerCall, IntegerOperator, Operator, Precision
 from tests.operators import builder
 from tests.operators.builder import Types
 
@@ -41,8 +41,8 @@ class Trial:
         ort: ONNX Runtime's outputs for them.
         kernel: the kernel's.
         bound: largest difference allowed, per element of output 0; None: none.
-        kind: of its bound: "exact"; "1 step" (Form.FLOAT: a result may round to the other side of
-            a tie); "bound()".
+        kind: of its bound: "exact"; "1 step" (FLOAT_BETWEEN_QDQ: a result may round to the other
+            side of a tie); "bound()".
         label: for messages.
     """
 
@@ -147,7 +147,7 @@ def lowered_trial(
             Call(operator.op_type, inputs, plan, attributes=case.attributes or {})
         ),
         lambda _: None,
-        "1 step" if rule.form is Form.FLOAT else "exact",
+        "1 step" if rule.precision is Precision.FLOAT_BETWEEN_QDQ else "exact",
         f"case '{case.name}', {types}{'' if output else ', float32 result'}",
     )
 

@@ -156,8 +156,10 @@ def report_dynamic(source: ir.Model, made: DynamicPlan, written: Written, as_jso
             "notes": list(made.notes),
             **_tried(written),
         }
-        forms = {name: decision.form.value for name, decision in made.quantized.items()}
-        click.echo(json_values.to_text(value | {"forms": forms} | json_values.summary(summary)))
+        found = {name: decision.precision.value for name, decision in made.quantized.items()}
+        click.echo(
+            json_values.to_text(value | {"precisions": found} | json_values.summary(summary))
+        )
         return
     if is_quiet():
         return

@@ -11,7 +11,7 @@ from onnxq.core.brief import brief
 from onnxq.core.reason import Reason  # noqa: TC001  # the codec reads annotations at run time
 from onnxq.core.saved import Saved
 from onnxq.errors import QConfigError, member
-from onnxq.operator import DynamicForm, DynamicNodePlan, Float
+from onnxq.operator import DynamicNodePlan, Float, Precision
 from onnxq.page.card import card_of
 from onnxq.qparams import QParams  # noqa: TC001  # the codec reads annotations at run time
 
@@ -68,19 +68,19 @@ class QuantizeDynamic:
     """A node's weights are quantized ahead of time.
 
     Attributes:
-        form: how it runs.
+        precision: how it runs.
         how: its weights are stored.
         weights: one per weight of the operator's dynamic rule, in its order.
     """
 
-    form: DynamicForm
+    precision: Precision
     how: Reason
     weights: tuple[DynamicWeightPlan, ...]
 
     @property
     def node_plan(self) -> DynamicNodePlan:
         """Plan of the node that the operator's lowering gets."""
-        return DynamicNodePlan(self.form, tuple(weight.qparams for weight in self.weights))
+        return DynamicNodePlan(self.precision, tuple(weight.qparams for weight in self.weights))
 
 
 DynamicDecision = QuantizeDynamic | Float

@@ -60,7 +60,7 @@ from onnxq.graph.io import model_hash
 from onnxq.graph.walk import node_name, value_name, walk
 from onnxq.graph.weights import constant_array
 from onnxq.observers import ObserverSpec
-from onnxq.operator import DynamicForm, DynamicRule, DynamicWeight, Float
+from onnxq.operator import DynamicRule, DynamicWeight, Float, Precision
 from onnxq.operator.nodes import find_input, input_at, tensor_of
 from onnxq.operator.reasons import ComputedAtRunTime, LeftByRequest, TensorLeftByRequest
 from onnxq.qconfig import QConfigDynamic, onnxq_default_dynamic_qconfig
@@ -134,7 +134,7 @@ class _Chosen:
     node: ir.Node
     rule: DynamicRule
     entry: QConfigDynamic
-    form: DynamicForm
+    precision: Precision
 
 
 def _alike(model: ir.Model) -> dict[str, float]:
@@ -213,7 +213,10 @@ class _Planner:
         chosen = {name: c for name, c in choices.items() if isinstance(c, _Chosen)}
         nodes = {c.node for c in chosen.values()}
         for name, choice in chosen.items():
-            if choice.entry.form is not None or choice.form is DynamicForm.HALF:
+            if (
+                choice.entry.precision is not None
+                or choice.precision is Precision.WEIGHT_ONLY_FLOAT16
+            ):
                 continue
             if kept := kept_in_float(choice.node, nodes, twins):
                 left[name] = Float(kept)
@@ -226,7 +229,7 @@ class _Planner:
         for weight in choice.rule.weights:
             value = input_at(choice.node, weight.slot)
             stored: DynamicWeightPlan | Float
-            if choice.form is DynamicForm.HALF:
+            if choice.precision is Precision.WEIGHT_ONLY_FLOAT16:
                 stored, notes = plan_half(value, weight)
                 self.notes += notes
             else:
@@ -238,9 +241,9 @@ class _Planner:
             if isinstance(stored, Float):
                 return stored
             weights.append(stored)
-        unasked = choice.entry.form is None  # who names a form need not hear why it is that
-        how = _how(choice.form, weights, choice.rule.missing if unasked else "")
-        return QuantizeDynamic(choice.form, how, tuple(weights))
+        unasked = choice.entry.precision is None  # who names a form need not hear why it is that
+        how = _how(choice.precision, weights, choice.rule.missing if unasked else "")
+        return QuantizeDynamic(choice.precision, how, tuple(weights))
 
     def _observed_once(self, value: ir.Value, key: StorageKey) -> StoredScales:
         """The scales of the key's weight, shared by the nodes that agree in the key."""
@@ -252,7 +255,7 @@ class _Planner:
 
     def _may_have_one_scale(self, choice: _Chosen, weight: DynamicWeight, value: ir.Value) -> bool:
         """Whether nothing but speed is asked for, and one scale for all columns would be faster."""
-        if self.objective is not Objective.SPEED or choice.form is not DynamicForm.INTEGER:
+        if self.objective is not Objective.SPEED or choice.precision is not Precision.DYNAMIC_INT8:
             return False
         if len(value.uses()) > 1:
             return False
@@ -263,7 +266,7 @@ class _Planner:
 
     def _key(self, choice: _Chosen, weight: DynamicWeight) -> StorageKey:
         value = input_at(choice.node, weight.slot)
-        blocks = choice.form is DynamicForm.BLOCKS
+        blocks = choice.precision is Precision.WEIGHT_ONLY_GROUPWISE
         size = (choice.entry.block_size or BLOCK_SIZE) if blocks else None
         rank = len(tensor_of(value).shape)
         axis = None if weight.axis is None else weight.axis % max(rank, 1)
@@ -273,7 +276,7 @@ class _Planner:
 
     def _limit(self, choice: _Chosen) -> int:
         """Largest magnitude of an int8 code that the target computes exactly in this form."""
-        if choice.rule.saturating_pairs and choice.form is DynamicForm.INTEGER:
+        if choice.rule.saturating_pairs and choice.precision is Precision.DYNAMIC_INT8:
             return self.target.weight_qmax_saturating
         return self.target.weight_qmax
 
@@ -294,7 +297,7 @@ class _Planner:
             return rule
         if reason := self._why_weights_forbid(node, rule):
             return Float(reason)
-        if entry.form is None and node in self.ahead_of_steep:
+        if entry.precision is None and node in self.ahead_of_steep:
             return Float(AheadOfSteep(self.ahead_of_steep[node]))
         form = self._form(node, rule, entry)
         if not isinstance(form, Float):
@@ -323,12 +326,12 @@ class _Planner:
                 return TensorLeftByRequest(value_name(value))
         return None
 
-    def _form(self, node: ir.Node, rule: DynamicRule, entry: QConfigDynamic) -> DynamicForm | Float:
+    def _form(self, node: ir.Node, rule: DynamicRule, entry: QConfigDynamic) -> Precision | Float:
         values = [node.inputs[weight.slot] for weight in rule.weights]
         dtype = stored_type([self._observer(v, entry) for v in values if v is not None])
         if isinstance(dtype, Float):
             return dtype
-        return choose_form(node, rule, entry.form, dtype, self.target, self.objective)
+        return choose_form(node, rule, entry.precision, dtype, self.target, self.objective)
 
     def _observer(self, value: ir.Value, entry: QConfigDynamic) -> ObserverSpec:
         named = self.qconfig.for_tensor(value_name(value))
@@ -357,19 +360,19 @@ def _few_rows(choice: _Chosen, weight: DynamicWeight) -> bool:
     return choice.node.op_type in PRODUCT_OPS and least_rows(choice.node, choice.rule) < FEW_ROWS
 
 
-def _how(form: DynamicForm, weights: Sequence[DynamicWeightPlan], missing: str) -> WeightsStored:
+def _how(form: Precision, weights: Sequence[DynamicWeightPlan], missing: str) -> WeightsStored:
     """How the weights of a node are stored, and why not as usual."""
-    if form is DynamicForm.HALF:
+    if form is Precision.WEIGHT_ONLY_FLOAT16:
         return WeightsStored("float16 weights", IN_FLOAT, missing)
     qparams = weights[0].qparams
     assert qparams is not None
     limit = weights[0].code_limit
     within = f" within +-{limit}" if qparams.dtype == INT8 and limit is not None else ""
-    if form is DynamicForm.INTEGER:
+    if form is Precision.DYNAMIC_INT8:
         scales = " with one scale" if isinstance(qparams.granularity, PerTensor) else ""
         stored = f"{qparams.dtype} weights{within}{scales}"
         return WeightsStored(stored, "activations quantized at run time", missing)
-    if form is DynamicForm.BLOCKS:
+    if form is Precision.WEIGHT_ONLY_GROUPWISE:
         size = getattr(qparams.granularity, "size", "?")
         stored = f"{qparams.dtype} weights{within} in blocks of {size}"
         return WeightsStored(stored, IN_FLOAT, missing)

@@ -209,9 +209,9 @@ def _observe_blocks(
     if not qparams.scale.ndim:
         raise QConfigError(
             f"weight '{key.tensor}': {key.observer.name} gives one scale for the whole tensor, and "
-            f"form 'blocks' wants one per block of {size}. Name an observer with a scale per "
-            "channel, such as LeastErrorObserver or NarrowRangeObserver; or use `onnxq "
-            "quantize-weights`."
+            f"precision 'weight_only_groupwise' wants one per block of {size}. Name an observer "
+            "with a scale per channel, such as LeastErrorObserver or NarrowRangeObserver; or use "
+            "`onnxq quantize-weights`."
         )
     scale = qparams.scale.reshape(blocks, count)
     zero_point = qparams.zero_point.reshape(blocks, count)

@@ -18,7 +18,7 @@ from onnxq.dynamic.reasons import (
 )
 from onnxq.errors import QConfigError
 from onnxq.graph.walk import node_name
-from onnxq.operator import DynamicForm, DynamicRule, Float
+from onnxq.operator import DynamicRule, Float, Precision
 from onnxq.operator.nodes import sizes
 from onnxq.targets import AS_FAST
 from onnxq.targets.speedups import GATES, PRODUCT_OPS, R_SLOT
@@ -39,11 +39,11 @@ CLOSE = 0.9  # share of the largest speedup that is as good: measurements differ
 def choose_form(
     node: ir.Node,
     rule: DynamicRule,
-    named: DynamicForm | None,
+    named: Precision | None,
     dtype: QDType | None,
     target: Target,
     objective: Objective,
-) -> DynamicForm | Float:
+) -> Precision | Float:
     """The form of a node, or why it has none.
 
     Args:
@@ -58,7 +58,7 @@ def choose_form(
     Raises:
         QConfigError: a form and a type that exclude each other.
     """
-    wanted = DynamicForm.HALF if dtype is None and named is None else named
+    wanted = Precision.WEIGHT_ONLY_FLOAT16 if dtype is None and named is None else named
     if wanted is not None:
         return _named(node, rule, wanted, dtype)
     assert dtype is not None
@@ -68,7 +68,7 @@ def choose_form(
     if not forms:
         return Float(NoFormTakes(node.op_type, _names(rule.forms), str(dtype)))
     if dtype.bits == BYTE_BITS and _is_shared(node, rule):
-        forms = [form for form in forms if form is not DynamicForm.BLOCKS] or forms
+        forms = [form for form in forms if form is not Precision.WEIGHT_ONLY_GROUPWISE] or forms
     speedups = {form: _speedup(node, rule, form, dtype, target) for form in forms}
     known = {form: speedup for form, speedup in speedups.items() if speedup is not None}
     best = _fastest(known) or forms[0]
@@ -79,7 +79,7 @@ def choose_form(
     return best
 
 
-def _fastest(speedups: Mapping[DynamicForm, float]) -> DynamicForm | None:
+def _fastest(speedups: Mapping[Precision, float]) -> Precision | None:
     """The first form that is nearly as fast as the fastest, and not slower than float if it is not.
 
     Forms come in the rule's order, the usual one first; differences below CLOSE are noise.
@@ -115,33 +115,33 @@ def _type_of(spec: ObserverSpec) -> QDType | None:
 
 
 def _named(
-    node: ir.Node, rule: DynamicRule, form: DynamicForm, dtype: QDType | None
-) -> DynamicForm | Float:
+    node: ir.Node, rule: DynamicRule, form: Precision, dtype: QDType | None
+) -> Precision | Float:
     """The form, or why this node does not have it."""
-    if dtype is None and form is not DynamicForm.HALF:
+    if dtype is None and form is not Precision.WEIGHT_ONLY_FLOAT16:
         raise QConfigError(
-            f"'{node_name(node)}': the qconfig names form '{form.value}' and float16 weights, "
-            "which only the form 'half' has. Leave one of the two out"
-            + (", or the block size." if form is DynamicForm.BLOCKS else ".")
+            f"'{node_name(node)}': the qconfig names precision '{form.value}' and float16 "
+            "weights, which only 'weight_only_float16' has. Leave one of the two out"
+            + (", or the block size." if form is Precision.WEIGHT_ONLY_GROUPWISE else ".")
         )
     if form not in rule.forms:
         return _lacks(node, rule, form)
-    if dtype is None or form is DynamicForm.HALF:
+    if dtype is None or form is Precision.WEIGHT_ONLY_FLOAT16:
         return form
     if dtype.bits < rule.min_bits:
         return _too_narrow(rule, dtype)
-    if form is DynamicForm.INTEGER and dtype.bits != BYTE_BITS:
+    if form is Precision.DYNAMIC_INT8 and dtype.bits != BYTE_BITS:
         raise QConfigError(
-            f"'{node_name(node)}': the qconfig names form 'integer' and {dtype} weights; integer "
-            "products exist for int8 and uint8. Name the form 'blocks', or none."
+            f"'{node_name(node)}': the qconfig names precision 'dynamic_int8' and {dtype} weights; "
+            "integer products exist for int8 and uint8. Name 'weight_only_groupwise', or none."
         )
     if not _suits(form, node, rule, dtype):
         return Float(NoMatrix(form.value))
     return form
 
 
-def _lacks(node: ir.Node, rule: DynamicRule, form: DynamicForm) -> Float:
-    missing = rule.missing if form is DynamicForm.INTEGER else ""
+def _lacks(node: ir.Node, rule: DynamicRule, form: Precision) -> Float:
+    missing = rule.missing if form is Precision.DYNAMIC_INT8 else ""
     return Float(LacksForm(node.op_type, form.value, missing, _names(rule.forms)))
 
 
@@ -149,14 +149,14 @@ def _too_narrow(rule: DynamicRule, dtype: QDType) -> Float:
     return Float(TooNarrow(rule.min_bits, str(dtype)))
 
 
-def _suits(form: DynamicForm, node: ir.Node, rule: DynamicRule, dtype: QDType) -> bool:
+def _suits(form: Precision, node: ir.Node, rule: DynamicRule, dtype: QDType) -> bool:
     """Whether integer weights of that type can have the form."""
-    if form is DynamicForm.BLOCKS:
+    if form is Precision.WEIGHT_ONLY_GROUPWISE:
         values = [(node.inputs[weight.slot], weight) for weight in rule.weights]
         return all(v is not None and can_be_in_blocks(v, weight) for v, weight in values)
-    if form is DynamicForm.INTEGER:
+    if form is Precision.DYNAMIC_INT8:
         return dtype.bits == BYTE_BITS
-    return form is not DynamicForm.HALF
+    return form is not Precision.WEIGHT_ONLY_FLOAT16
 
 
 def _is_shared(node: ir.Node, rule: DynamicRule) -> bool:
@@ -171,7 +171,7 @@ def _is_shared(node: ir.Node, rule: DynamicRule) -> bool:
 
 
 def _speedup(
-    node: ir.Node, rule: DynamicRule, form: DynamicForm, dtype: QDType, target: Target
+    node: ir.Node, rule: DynamicRule, form: Precision, dtype: QDType, target: Target
 ) -> float | None:
     """Time in float / time in that form, as the target has it for such a shape."""
     k, n = matrix_sizes(node, rule)
@@ -225,5 +225,5 @@ def _rows(node: ir.Node, rule: DynamicRule) -> list[int | ir.SymbolicDim] | None
     return [size for axis, size in enumerate(value.shape) if axis not in skipped]
 
 
-def _names(forms: Sequence[DynamicForm]) -> str:
+def _names(forms: Sequence[Precision]) -> str:
     return ", ".join(f"'{form.value}'" for form in forms)

@@ -88,13 +88,13 @@ class SlowerThanFloat(Reason):
     Attributes:
         target: its name.
         speedup: of the fastest form over float, below 1.
-        form: that one.
+        precision: of that form.
         rows: that were looked at, where the model leaves open how many come; None: it does not.
     """
 
     target: str
     speedup: float
-    form: str
+    precision: str
     rows: int | None
 
     @property
@@ -105,7 +105,7 @@ class SlowerThanFloat(Reason):
             at = f", at {self.rows} row{'s' * (self.rows > 1)}: the model leaves sizes open"
         return (
             f"on {self.target} it would run at {self.speedup:.2f} of its float speed "
-            f"(form '{self.form}'{at}); objective 'size' quantizes it anyway"
+            f"(precision '{self.precision}'{at}); objective 'size' quantizes it anyway"
         )
 
 
@@ -143,8 +143,8 @@ class DifferentTypes(Reason):
 class NoMatrix(Reason):
     """The weight is no matrix."""
 
-    WORDS = "its weight is no matrix, which form '{form}' needs"
-    form: str
+    WORDS = "its weight is no matrix, which precision '{precision}' needs"
+    precision: str
 
 
 @dataclass(frozen=True)
@@ -153,13 +153,13 @@ class LacksForm(Reason):
 
     Attributes:
         op_type: of the node.
-        form: that the qconfig names.
+        precision: that the qconfig names.
         missing: why, in words; empty: it is not known.
         forms: that the node has, in words.
     """
 
     op_type: str
-    form: str
+    precision: str
     missing: str
     forms: str
 
@@ -168,8 +168,8 @@ class LacksForm(Reason):
         """The reason as a user reads it."""
         why = f" ({self.missing})" if self.missing else ""
         return (
-            f"this {self.op_type} has no form '{self.form}', which the qconfig asks for{why}; it "
-            f"has {self.forms}"
+            f"this {self.op_type} has no precision '{self.precision}', which the qconfig asks "
+            f"for{why}; it has {self.forms}"
         )
 
 

@@ -8,7 +8,7 @@
     site           Site, DynamicSite: where a lowering writes its nodes
     unfolded       Unfolded: a node with a weight as a product of matrices
     node_plan      NodePlan, DynamicNodePlan: the qparams of one node
-    node_form      NodeForm: in which numbers a node reads, computes and gives
+    precision      Precision: in which numbers a node reads, computes and gives
     nodes          constants and shapes of a node, for its rule
     examples       arrays for its cases
 
@@ -30,8 +30,8 @@ from onnxq.operator.contract import (
     registry,
 )
 from onnxq.operator.integer_call import IntegerCall
-from onnxq.operator.node_form import NodeForm
-from onnxq.operator.node_plan import DynamicForm, DynamicNodePlan, NodePlan
+from onnxq.operator.node_plan import DynamicNodePlan, NodePlan
+from onnxq.operator.precision import Precision
 from onnxq.operator.reasons import InfiniteOperand, OperatorLimit
 from onnxq.operator.response import (
     Curve,
@@ -47,7 +47,6 @@ from onnxq.operator.rule import (
     DynamicRule,
     DynamicWeight,
     Float,
-    Form,
     Role,
     Rule,
     WeightSlot,
@@ -61,26 +60,24 @@ __all__ = [
     "Call",
     "Case",
     "Curve",
-    "DynamicForm",
     "DynamicNodePlan",
     "DynamicRule",
     "DynamicSite",
     "DynamicWeight",
     "Factored",
     "Float",
-    "Form",
     "InfiniteOperand",
     "IntegerCall",
     "IntegerOperator",
     "Ints",
     "Linear",
     "NodeCall",
-    "NodeForm",
     "NodePlan",
     "NodeSite",
     "Normalizing",
     "Operator",
     "OperatorLimit",
+    "Precision",
     "Reals",
     "Response",
     "Role",

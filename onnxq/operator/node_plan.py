@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -12,6 +11,7 @@ from onnxq.qparams import PerTensor
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from onnxq.operator.precision import Precision
     from onnxq.qparams import QParams
 
 
@@ -67,28 +67,15 @@ def _per_tensor(op_type: str, known: Sequence[QParams | None], slot: int, place:
     return qparams
 
 
-class DynamicForm(enum.Enum):
-    """How a node runs whose weights are quantized ahead of time, and whose activations are not."""
-
-    INTEGER = "integer"
-    """Activations are quantized when the model runs; the products are integers."""
-    BLOCKS = "blocks"
-    """Weights alone: DequantizeLinear before MatMul, which ONNX Runtime turns into MatMulNBits."""
-    STORED = "stored"
-    """Weights are integers in the file, dequantized once or as they are read; computed in float."""
-    HALF = "half"
-    """Weights are float16 in the file, computed in float32."""
-
-
 @dataclass(frozen=True, slots=True)
 class DynamicNodePlan:
     """The numbers of one node that is quantized dynamically.
 
     Attributes:
-        form: one of the rule's.
+        precision: one of the rule's.
         qparams: one entry per weight of the rule, in the layout in which its codes are stored; None
-            for DynamicForm.HALF.
+            for Precision.WEIGHT_ONLY_FLOAT16.
     """
 
-    form: DynamicForm
+    precision: Precision
     qparams: tuple[QParams | None, ...]

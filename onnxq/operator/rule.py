@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Annotated
 
 from onnxq.core.reason import Reason  # noqa: TC001  # the codec reads annotations at run time
 from onnxq.core.saved import Key, OpenEnds
+from onnxq.operator.precision import Precision
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from onnxq.core.arrays import Array
     from onnxq.operator.call import AttributeValue
-    from onnxq.operator.node_plan import DynamicForm
 
 
 class Role(enum.Enum):
@@ -32,17 +32,6 @@ class Role(enum.Enum):
     """Copies or selects codes (Reshape, MaxPool): outputs share the qparams of what they copy."""
     CLAMP = "clamp"
     """Bounds its input (Relu, Clip): folded into the Q before it, else a Clip on the codes."""
-
-
-class Form(enum.Enum):
-    """How the QDQ rewrite writes a node that runs in integers."""
-
-    QDQ = "qdq"
-    """DQ -> op -> Q: ONNX Runtime fuses it."""
-    CODES = "codes"
-    """Nodes that `lower` writes: ONNX Runtime has an integer kernel but no fusion for it."""
-    FLOAT = "float"
-    """DQ -> op -> Q, which ONNX Runtime leaves as it is: it computes in float32 between codes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +58,8 @@ class Rule:
         output_range: real interval for 8-bit codes of a result that is bounded whatever the input
             is (Sigmoid: 0 to 1); None, or wider codes: it is observed.
         clamp: for Role.CLAMP, the real bounds; -inf or inf for none.
-        form: how the QDQ rewrite writes it.
+        precision: INT8; or FLOAT_BETWEEN_QDQ where ONNX Runtime leaves DQ -> op -> Q as it is.
+        lowered: `lower` writes the nodes: ONNX Runtime has an integer kernel and does not fuse.
         saturating_pairs: products of two codes are summed in pairs in int16 on x86 without VNNI, so
             that weights beyond +-64 can saturate (depthwise convolutions are exempt).
         pair_axes: axes of the weight, all but its channels', in the order in which the products of
@@ -93,13 +83,19 @@ class Rule:
     needs_output: bool = True
     output_range: tuple[float, float] | None = None
     clamp: Annotated[tuple[float, float] | None, OpenEnds()] = None
-    form: Form = Form.QDQ
+    precision: Precision = Precision.INT8
+    lowered: bool = False
     saturating_pairs: bool = False
     pair_axes: tuple[int, ...] = ()
     channelwise: bool = False
     shrinks: bool = False
     named_only: str = ""
     selects: bool = field(default=False, compare=False)
+
+    @property
+    def is_fused(self) -> bool:
+        """Whether ONNX Runtime makes an integer kernel of DQ -> op -> Q."""
+        return self.precision is Precision.INT8 and not self.lowered
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +138,7 @@ class DynamicRule:
     Attributes:
         weights: all of the node's.
         forms: that `lower_dynamic` can write, the usual one first.
-        saturating_pairs: as in Rule, for DynamicForm.INTEGER.
+        saturating_pairs: as in Rule, for Precision.DYNAMIC_INT8.
         missing: why the operator's usual form is not among them; empty: it is.
         not_rows: axes of the activation, counted from behind, along which no rows of a product lie:
             the one that is summed over, and the steps of a recurrence, which are products of
@@ -153,7 +149,7 @@ class DynamicRule:
     """
 
     weights: tuple[DynamicWeight, ...]
-    forms: tuple[DynamicForm, ...]
+    forms: tuple[Precision, ...]
     saturating_pairs: bool = False
     missing: str = ""
     not_rows: tuple[int, ...] = (-1,)

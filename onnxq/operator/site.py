@@ -95,7 +95,7 @@ class DynamicSite(NodeSite):
 
     Attributes:
         inputs: for a weight of `dynamic_rule`, the initializer of its codes (float16 for
-            DynamicForm.HALF) in its stored layout; else the value as it is.
+            Precision.WEIGHT_ONLY_FLOAT16) in its stored layout; else the value as it is.
         plan: form, and qparams of the weights.
     """
 

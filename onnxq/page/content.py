@@ -167,7 +167,7 @@ class NodePart:
     Attributes:
         name: of it.
         op_type: of it.
-        form: that it has in the quantized model: a NodeForm's value, or "inside" of another node.
+        form: that it has in the quantized model: a Precision's value, or "inside" of another node.
         reason: why it has that form.
         float_us: microseconds of a run of it in the float model.
         quantized_us: likewise in the quantized one, with conversions that it needs.

@@ -175,11 +175,13 @@ def form_words(form: str) -> str:
 
 
 FORMS = {
-    "integer": "integers",
-    "float_result": "integers, float out",
-    "dynamic": "codes of weights alone",
-    "stored": "stored as integers",
-    "wide": "16 bits",
+    "int8": "integers",
+    "int8_float_output": "integers, float out",
+    "dynamic_int8": "codes of weights alone",
+    "weight_only": "stored as integers",
+    "weight_only_groupwise": "stored as integers in groups",
+    "weight_only_float16": "stored as float16",
+    "float_between_qdq": "16 bits",
     "float": "float",
     "inside": "in its neighbour",
     ENDS: "",

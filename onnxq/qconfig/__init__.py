@@ -32,6 +32,7 @@ from onnxq.qconfig._mapping import (
     default_qconfig_mapping,
 )
 from onnxq.qconfig._values import (
+    STATIC_PRECISIONS,
     Choice,
     Entry,
     FakeQuantSpec,
@@ -44,6 +45,7 @@ from onnxq.qconfig.input_codes import InputCodes, Pixels
 
 __all__ = [
     "NOT_SET",
+    "STATIC_PRECISIONS",
     "Choice",
     "Entry",
     "FakeQuantSpec",

@@ -26,7 +26,7 @@ from onnxq.observers import (
     default_weight_observer,
 )
 from onnxq.observers.value_range import FINE_EPS
-from onnxq.operator import DynamicForm, NodeForm
+from onnxq.operator import Precision
 from onnxq.qconfig._values import FakeQuantSpec, QConfig, QConfigDynamic, ScaleRule
 from onnxq.qparams import (
     per_channel_affine,
@@ -144,10 +144,10 @@ NAMED: Mapping[str, QConfig | QConfigDynamic] = {
     "default_dynamic_qconfig": default_dynamic_qconfig,
     "per_channel_dynamic_qconfig": per_channel_dynamic_qconfig,
     "float16_dynamic_qconfig": float16_dynamic_qconfig,
-    "integer": replace(onnxq_default_qconfig, form=NodeForm.INTEGER),
-    "float_result": replace(onnxq_default_qconfig, form=NodeForm.FLOAT_RESULT),
-    "dynamic": onnxq_default_dynamic_qconfig,
-    "stored": replace(onnxq_default_dynamic_qconfig, form=DynamicForm.STORED),
+    "int8": replace(onnxq_default_qconfig, precision=Precision.INT8),
+    "int8_float_output": replace(onnxq_default_qconfig, precision=Precision.INT8_FLOAT_OUTPUT),
+    "dynamic_int8": onnxq_default_dynamic_qconfig,
+    "weight_only": replace(onnxq_default_dynamic_qconfig, precision=Precision.WEIGHT_ONLY),
     **{backend: qconfig for backend, qconfig in _POST_TRAINING.items() if backend},
 }
 """Names that stand for a QConfig in YAML files and on the command line."""

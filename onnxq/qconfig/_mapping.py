@@ -8,7 +8,7 @@ nodes:
   /head/Gemm: {weight: {observer: MinMaxObserver, dtype: qint8, qscheme: per_tensor_symmetric}}
   /encoder/*: dynamic                  # activations quantized at run time
   /decoder/*: {dynamic: {weight: {observer: NarrowRangeObserver, dtype: int4, quant_max: 7},
-                         form: blocks, block_size: 32}}
+                         precision: weight_only_groupwise, block_size: 32}}
 tensors:
   logits: null                         # glob over tensor names
   /stem/*: {observer: PercentileObserver}
@@ -362,8 +362,8 @@ def _is_onnx_op(op_type: str) -> bool:
 
 def _without_form(entry: Entry) -> Entry:
     """The entry, its form open; itself where it is."""
-    if isinstance(entry, QConfig) and entry.form is not None:
-        return replace(entry, form=None)
+    if isinstance(entry, QConfig) and entry.precision is not None:
+        return replace(entry, precision=None)
     return entry
 
 

@@ -20,10 +20,10 @@ from onnxq.qconfig._values import (
     QConfig,
     QConfigDynamic,
     ScaleRule,
-    as_form,
+    as_dynamic,
     as_observer,
     as_scale_rule,
-    as_static_form,
+    as_static,
 )
 from onnxq.qconfig.file_form import check_form
 
@@ -82,12 +82,12 @@ def entry_from(
     """The entry that plain data stands for.
 
     Args:
-        data: None or "float"; a name; {"activation": ..., "weight": ..., "form": ...};
-            {"dynamic": {"weight": ..., "form": ..., "block_size": ...}}, each of them optional;
-            or an entry, which is returned as it is.
+        data: None or "float"; a name; {"activation": ..., "weight": ..., "precision": ...};
+            {"dynamic": {"weight": ..., "precision": ..., "block_size": ...}}, each of them
+            optional; or an entry, which is returned as it is.
         where: where the data stands, for messages.
         named: the names that may stand for an entry.
-        base: gives the parts that {"activation": ...}, {"weight": ...} or {"form": ...} leave out.
+        base: gives the parts that an entry of other keys leaves out.
 
     Raises:
         QConfigError: unknown name, key, observer or argument.
@@ -107,35 +107,35 @@ def entry_from(
     if not isinstance(data, dict) or not data:
         raise QConfigError(
             f"{where}: got {reprlib.repr(data)}; wanted null, a name ({', '.join(named)}) or the "
-            "keys 'activation', 'weight' and 'form'."
+            "keys 'activation', 'weight' and 'precision'."
         )
     if "dynamic" in data:
         return _dynamic_from(data, where)
-    check_keys(data, ["activation", "weight", "form", "dynamic"], where)
-    form = data.get("form")
+    check_keys(data, ["activation", "weight", "precision", "dynamic"], where)
+    precision = data.get("precision")
     return QConfig(
         part_from(data.get("activation", base.activation), f"{where}.activation"),
         part_from(data.get("weight", base.weight), f"{where}.weight"),
-        None if form is None else as_static_form(form, f"{where}.form"),
+        None if precision is None else as_static(precision, f"{where}.precision"),
     )
 
 
 def _dynamic_from(data: dict[object, object], where: str) -> QConfigDynamic:
     check_keys(data, ["dynamic"], where)
     inner = data["dynamic"]
-    known = ["weight", "form", "block_size"]
+    known = ["weight", "precision", "block_size"]
     if not isinstance(inner, dict) or not inner:
         raise QConfigError(
-            f"{where}.dynamic: got {reprlib.repr(inner)}; wanted the key 'weight', 'form' or "
+            f"{where}.dynamic: got {reprlib.repr(inner)}; wanted the key 'weight', 'precision' or "
             "'block_size'."
         )
     check_keys(inner, known, f"{where}.dynamic")
     weight = part_from(
         inner.get("weight", onnxq_default_dynamic_qconfig.weight), f"{where}.dynamic.weight"
     )
-    form = inner.get("form")
+    precision = inner.get("precision")
     try:
-        chosen = None if form is None else as_form(form, "form")
+        chosen = None if precision is None else as_dynamic(precision, "precision")
         return QConfigDynamic(weight, chosen, inner.get("block_size"))
     except QConfigError as error:
         raise QConfigError(f"{where}.dynamic: {error}") from error
@@ -148,7 +148,7 @@ def tensor_from(data: object, where: str) -> ObserverSpec | None:
 
 def base_of(entry: Entry) -> QConfig:
     """QConfig from which entries take the parts that they leave out."""
-    return replace(entry, form=None) if isinstance(entry, QConfig) else onnxq_default_qconfig
+    return replace(entry, precision=None) if isinstance(entry, QConfig) else onnxq_default_qconfig
 
 
 def plain_from(entry: Entry, base: QConfig) -> object:
@@ -156,13 +156,17 @@ def plain_from(entry: Entry, base: QConfig) -> object:
 
     Args:
         entry: of a mapping.
-        base: as of `entry_from`; an entry that differs from it in its form alone is that form.
+        base: as of `entry_from`; an entry that differs from it in its precision alone is that.
     """
     names = [name for name, known in NAMED.items() if known == entry]
     if names:
         return names[0]
-    if isinstance(entry, QConfig) and entry.form is not None and base == replace(entry, form=None):
-        return {"form": entry.form.value}
+    if (
+        isinstance(entry, QConfig)
+        and entry.precision is not None
+        and base == replace(entry, precision=None)
+    ):
+        return {"precision": entry.precision.value}
     return None if entry is None else entry.to_dict()
 
 

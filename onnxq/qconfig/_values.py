@@ -5,18 +5,24 @@ from __future__ import annotations
 import enum
 import reprlib
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from onnxq.errors import QConfigError, member
+from onnxq.errors import QConfigError, member, nearest
 from onnxq.observers import Observer, ObserverSpec
-from onnxq.operator import DynamicForm, NodeForm
+from onnxq.operator import Precision
 from onnxq.page.card import card_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 BLOCK_SIZES = (16, 32, 64, 128, 256)
 """ONNX Runtime makes MatMulNBits of these; beside others, DequantizeLinear runs at every call."""
 
-STATIC_FORMS = (NodeForm.INTEGER, NodeForm.FLOAT_RESULT, NodeForm.FLOAT)
-"""Forms that a QConfig can name; the others are QConfigDynamic's, or follow from the observers."""
+STATIC_PRECISIONS = (Precision.INT8, Precision.INT8_FLOAT_OUTPUT, Precision.FLOAT)
+"""Precisions that a QConfig can name; the others are QConfigDynamic's, or follow from observers."""
+
+DYNAMIC_PRECISIONS = tuple(each for each in Precision if each.stores_weights_alone)
+"""Precisions that a QConfigDynamic can name."""
 
 
 class Choice(enum.Enum):
@@ -100,9 +106,9 @@ class QConfig:
     Attributes:
         activation: observer, or fake quantization for training.
         weight: the same for weights.
-        form: of the nodes that it is for: INTEGER (codes in, codes out), FLOAT_RESULT (codes in,
-            float32 out), FLOAT (as None in place of the QConfig, but the tensors around the node
-            are observed all the same); None: it is chosen.
+        precision: of the nodes that it is for: INT8, INT8_FLOAT_OUTPUT, or FLOAT (as None in place
+            of the QConfig, but the tensors around the node are observed all the same); None: it is
+            chosen.
 
     Raises:
         QConfigError: an observer instance, something else that is no observer, or no such form.
@@ -110,7 +116,7 @@ class QConfig:
 
     activation: Part
     weight: Part
-    form: NodeForm | None = None
+    precision: Precision | None = None
 
     _repr_html_ = card_of
 
@@ -120,8 +126,8 @@ class QConfig:
             said = said.activation_part()
         object.__setattr__(self, "activation", as_part(said, "QConfig.activation"))
         object.__setattr__(self, "weight", as_part(self.weight, "QConfig.weight"))
-        if self.form is not None:
-            object.__setattr__(self, "form", as_static_form(self.form, "QConfig.form"))
+        if self.precision is not None:
+            object.__setattr__(self, "precision", as_static(self.precision, "QConfig.precision"))
 
     @property
     def activation_observer(self) -> ObserverSpec:
@@ -134,9 +140,9 @@ class QConfig:
         return _observer_of(self.weight)
 
     def to_dict(self) -> dict[str, object]:
-        """{"activation": ..., "weight": ..., "form": unless it is chosen} of plain values."""
-        form = {} if self.form is None else {"form": self.form.value}
-        return {"activation": self.activation.to_dict(), "weight": self.weight.to_dict(), **form}
+        """{"activation": ..., "weight": ..., "precision": unless it is chosen} of plain values."""
+        named = {} if self.precision is None else {"precision": self.precision.value}
+        return {"activation": self.activation.to_dict(), "weight": self.weight.to_dict(), **named}
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,9 +151,9 @@ class QConfigDynamic:
 
     Attributes:
         weight: observer of the weights; NoopObserver(dtype=float16) stores them as float16.
-        form: how the node runs; None: DynamicForm.BLOCKS where a block size is given, else chosen
-            by the target's measurements and the objective.
-        block_size: how many weights along the input axis share a scale in DynamicForm.BLOCKS;
+        precision: how the node runs; None: WEIGHT_ONLY_GROUPWISE where a block size is given, else
+            chosen by the target's measurements and the objective.
+        block_size: how many weights along the input axis share a scale in WEIGHT_ONLY_GROUPWISE;
             None: chosen.
 
     Raises:
@@ -156,15 +162,17 @@ class QConfigDynamic:
     """
 
     weight: Part
-    form: DynamicForm | None = None
+    precision: Precision | None = None
     block_size: int | None = None
 
     _repr_html_ = card_of
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "weight", as_part(self.weight, "QConfigDynamic.weight"))
-        if self.form is not None:
-            object.__setattr__(self, "form", as_form(self.form, "QConfigDynamic.form"))
+        if self.precision is not None:
+            object.__setattr__(
+                self, "precision", as_dynamic(self.precision, "QConfigDynamic.precision")
+            )
         if self.block_size is None:
             return
         size = self.block_size
@@ -173,13 +181,13 @@ class QConfigDynamic:
                 f"QConfigDynamic.block_size: got {reprlib.repr(size)}; wanted one of "
                 f"{', '.join(map(str, BLOCK_SIZES))}, which ONNX Runtime has products for."
             )
-        if self.form not in (None, DynamicForm.BLOCKS):
+        if self.precision not in (None, Precision.WEIGHT_ONLY_GROUPWISE):
             raise QConfigError(
-                f"QConfigDynamic: block_size {size} with form '{self.form.value}'; only the form "
-                "'blocks' has blocks. Leave one of the two out."
+                f"QConfigDynamic: block_size {size} with precision '{self.precision.value}'; only "
+                "'weight_only_groupwise' has blocks. Leave one of the two out."
             )
         # another form would ignore it: who names a size of blocks asks for blocks
-        object.__setattr__(self, "form", DynamicForm.BLOCKS)
+        object.__setattr__(self, "precision", Precision.WEIGHT_ONLY_GROUPWISE)
 
     @property
     def weight_observer(self) -> ObserverSpec:
@@ -187,10 +195,10 @@ class QConfigDynamic:
         return _observer_of(self.weight)
 
     def to_dict(self) -> dict[str, object]:
-        """{"dynamic": {"weight": ..., "form": ..., "block_size": ...}}, without what is None."""
+        """{"dynamic": {"weight": ..., "precision": ..., "block_size": ...}}, without Nones."""
         plain: dict[str, object] = {"weight": self.weight.to_dict()}
-        if self.form is not None:
-            plain["form"] = self.form.value
+        if self.precision is not None:
+            plain["precision"] = self.precision.value
         if self.block_size is not None:
             plain["block_size"] = self.block_size
         return {"dynamic": plain}
@@ -250,31 +258,35 @@ def as_scale_rule(value: object, where: str) -> ScaleRule:
     return member(ScaleRule, value, f"{where}: scale rule")
 
 
-def as_form(value: object, where: str) -> DynamicForm:
-    """The DynamicForm that a form or its name stands for.
+def as_dynamic(value: object, where: str) -> Precision:
+    """The precision of a QConfigDynamic that a Precision or its name stands for.
 
     Raises:
-        QConfigError: it is neither.
+        QConfigError: it is none of DYNAMIC_PRECISIONS.
     """
-    return member(DynamicForm, value, f"{where}: form")
+    return _one_of(DYNAMIC_PRECISIONS, value, where)
 
 
-def as_static_form(value: object, where: str) -> NodeForm:
-    """The NodeForm of a QConfig that a form or its name stands for.
+def as_static(value: object, where: str) -> Precision:
+    """The precision of a QConfig that a Precision or its name stands for.
 
     Raises:
-        QConfigError: it is none of STATIC_FORMS.
+        QConfigError: it is none of STATIC_PRECISIONS.
     """
-    names = ", ".join(form.value for form in STATIC_FORMS)
-    known = {form.value: form for form in STATIC_FORMS}
-    found = value if isinstance(value, NodeForm) else known.get(str(value))
-    if found not in STATIC_FORMS:
-        shown = value.value if isinstance(value, NodeForm) else reprlib.repr(value)
-        raise QConfigError(
-            f"{where}: got {shown}; wanted one of {names}, or none at all. Dynamic forms are those "
-            "of a QConfigDynamic; 16 bits are the dtype of the activation's observer."
-        )
-    return found
+    return _one_of(STATIC_PRECISIONS, value, where)
+
+
+def _one_of(known: Sequence[Precision], value: object, where: str) -> Precision:
+    by_name = {each.value: each for each in known}
+    found = value if isinstance(value, Precision) else by_name.get(str(value))
+    if found is not None and found in known:
+        return found
+    shown = value.value if isinstance(value, Precision) else reprlib.repr(value)
+    raise QConfigError(
+        f"{where}: got {shown}; wanted one of {', '.join(by_name)}, or none at all. A QConfig has "
+        "static precisions, a QConfigDynamic the others; 16 bits are the dtype of the activation's "
+        f"observer.{nearest(str(value), by_name)}"
+    )
 
 
 def as_choice(value: object, where: str) -> Choice:

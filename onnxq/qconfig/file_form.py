@@ -25,9 +25,14 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from onnxq import dtypes, observers
 from onnxq.errors import QConfigError
 from onnxq.observers.spec_arguments import plain_kinds
-from onnxq.operator import DynamicForm
 from onnxq.qconfig._defaults import NAMED
-from onnxq.qconfig._values import BLOCK_SIZES, STATIC_FORMS, Choice, ScaleRule
+from onnxq.qconfig._values import (
+    BLOCK_SIZES,
+    DYNAMIC_PRECISIONS,
+    STATIC_PRECISIONS,
+    Choice,
+    ScaleRule,
+)
 from onnxq.qparams import QScheme
 
 EXPONENT = re.compile(r"([+-]?\d+)(\.\d*)?[eE]([+-]?)(\d+)")
@@ -77,16 +82,16 @@ class Dynamic(Struct, forbid_unknown_fields=True):
     """Weights quantized ahead of time, activations when the model runs."""
 
     weight: str | Part | UnsetType = UNSET
-    form: Literal[tuple(form.value for form in DynamicForm)] | UnsetType | None = UNSET  # type: ignore[valid-type]  # computed
+    precision: Literal[tuple(each.value for each in DYNAMIC_PRECISIONS)] | UnsetType | None = UNSET  # type: ignore[valid-type]  # computed
     block_size: Literal[BLOCK_SIZES] | UnsetType | None = UNSET  # type: ignore[valid-type]  # computed
 
 
 class Settings(Struct, forbid_unknown_fields=True):
-    """Static quantization: observers of activations and weights, and the form; or dynamic alone."""
+    """Static quantization: observers of activations and weights, precision; or dynamic alone."""
 
     activation: str | Part | UnsetType = UNSET
     weight: str | Part | UnsetType = UNSET
-    form: Literal[tuple(form.value for form in STATIC_FORMS)] | UnsetType | None = UNSET  # type: ignore[valid-type]  # computed
+    precision: Literal[tuple(each.value for each in STATIC_PRECISIONS)] | UnsetType | None = UNSET  # type: ignore[valid-type]  # computed
     dynamic: Dynamic | UnsetType = UNSET
 
 

@@ -67,7 +67,7 @@ def _take(value: ir.Value, names: FreeNames) -> Coded:
         raise QConfigError(
             f"input_codes: no quantizer with one scale reads input '{value.name}', so that it has "
             f"no codes; it is read by {readers or 'no node'}. Have that node in integers (--set "
-            "node:NAME=integer), or leave the input out; of an image ask for 'pixels', which need "
+            "node:NAME=int8), or leave the input out; of an image ask for 'pixels', which need "
             "no quantizer."
         )
     if any(other is None or not _is_one_grid(grids[0], other) for other in grids):
@@ -113,7 +113,7 @@ def _give(model: ir.Model, at: int, name: str) -> Coded:
         made = "it is an input" if producer is None else f"{producer.op_type} '{producer.name}'"
         raise QConfigError(
             f"output_codes: output '{name}' has no codes: {made} makes its numbers in float. Have "
-            "that node in integers (--set node:NAME=integer), or leave the output out."
+            "that node in integers (--set node:NAME=int8), or leave the output out."
         )
     if codes.is_graph_input() or codes.is_initializer() or codes.is_graph_output():
         raise QConfigError(

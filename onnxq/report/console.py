@@ -50,14 +50,18 @@ def open_console(file: TextIO | None = None) -> Console:
 
 def print_inspection(console: Console, summary: Summary, notes: Sequence[str]) -> None:
     """Every node with its form, then the forms and why, then counts per op type."""
-    places = {(like.form, like.why): str(i) for i, like in enumerate(summary.alike, 1)}
-    rows = [(n.name, n.op_type, n.form.value, places[n.form, n.why]) for n in summary.nodes]
-    print_table(console, "", ("node", "op", "form", "why"), rows, numbers=(3,))
+    places = {(like.precision, like.why): str(i) for i, like in enumerate(summary.alike, 1)}
+    rows = [
+        (n.name, n.op_type, n.precision.value, places[n.precision, n.why]) for n in summary.nodes
+    ]
+    print_table(console, "", ("node", "op", "precision", "why"), rows, numbers=(3,))
     why = [
-        (f"{i}", like.form.value, str(len(like.nodes)), like.why.words)
+        (f"{i}", like.precision.value, str(len(like.nodes)), like.why.words)
         for i, like in enumerate(summary.alike, 1)
     ]
-    print_table(console, "why, or how", ("", "form", "nodes", "why, or how"), why, numbers=(0, 2))
+    print_table(
+        console, "why, or how", ("", "precision", "nodes", "why, or how"), why, numbers=(0, 2)
+    )
     _print_counts(console, summary)
     print_notes(console, notes)
 
@@ -71,9 +75,9 @@ def print_quantization(
 ) -> None:
     """Counts per op type, forms and why, what ONNX Runtime runs, sizes, notes."""
     _print_counts(console, summary)
-    header = ["form", "nodes", "op", "why, or how"]
+    header = ["precision", "nodes", "op", "why, or how"]
     rows = [
-        [like.form.value, str(len(like.nodes)), _ops(like.op_types), like.why.words]
+        [like.precision.value, str(len(like.nodes)), _ops(like.op_types), like.why.words]
         for like in summary.alike
     ]
     if is_whole():
@@ -167,7 +171,7 @@ def _print_counts(console: Console, summary: Summary) -> None:
 
 def _stored_as(summary: Summary) -> str:
     """Heading of the nodes whose weights alone are codes in the file: the forms that they have."""
-    forms = {node.form.value for node in summary.nodes if node.dynamic}
+    forms = {node.precision.value for node in summary.nodes if node.dynamic}
     return " or ".join(sorted(forms)) or "dynamic"
 
 

@@ -57,7 +57,8 @@ class Inspection:
 
     def _repr_html_(self) -> str:
         alike = tuple(
-            (like.form.value, str(len(like.nodes)), like.why.words) for like in self.summary.alike
+            (like.precision.value, str(len(like.nodes)), like.why.words)
+            for like in self.summary.alike
         )
         return card(repr(self), self.notes, (), (Table(("form", "nodes", "why"), alike),))
 

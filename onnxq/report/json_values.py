@@ -35,7 +35,12 @@ def summary(value: Summary) -> JsonObject:
             for r in value.dynamic
         ],
         "groups": [
-            {"op_type": g.op_type, "form": g.form.value, "why": g.why.words, "nodes": list(g.nodes)}
+            {
+                "op_type": g.op_type,
+                "precision": g.precision.value,
+                "why": g.why.words,
+                "nodes": list(g.nodes),
+            }
             for g in value.groups
         ],
         "nodes": [
@@ -43,7 +48,7 @@ def summary(value: Summary) -> JsonObject:
                 "name": n.name,
                 "op_type": n.op_type,
                 "decision": n.decision,
-                "form": n.form.value,
+                "precision": n.precision.value,
                 "reason" if n.decision == "float" else "how": n.words,
             }
             for n in value.nodes

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 from onnxq.core.brief import brief
 from onnxq.dynamic.dynamic_decision import QuantizeDynamic
 from onnxq.graph.walk import node_name, walk
-from onnxq.operator import Float, NodeForm
+from onnxq.operator import Float, Precision
 from onnxq.page.card import card_of, counts
-from onnxq.static.choosing.choices import form_of
 from onnxq.static.placing.decision import Quantize
 
 if TYPE_CHECKING:
@@ -32,7 +31,7 @@ class NodeDecision:
     Attributes:
         in_integers: static quantization runs it on codes.
         dynamic: dynamic quantization stores its weights as integers or float16.
-        form: that it has.
+        precision: that it has.
         why: it has that form.
     """
 
@@ -41,7 +40,7 @@ class NodeDecision:
     in_integers: bool
     why: Reason
     dynamic: bool = False
-    form: NodeForm = NodeForm.FLOAT
+    precision: Precision = Precision.FLOAT
 
     @property
     def words(self) -> str:
@@ -79,7 +78,7 @@ class Group:
     """Nodes of one op type that have the same form for the same reason."""
 
     op_type: str
-    form: NodeForm
+    precision: Precision
     why: Reason
     nodes: tuple[str, ...]
 
@@ -92,7 +91,7 @@ class Like:
         op_types: op type -> how many.
     """
 
-    form: NodeForm
+    precision: Precision
     why: Reason
     op_types: Mapping[str, int]
     nodes: tuple[str, ...]
@@ -126,23 +125,25 @@ class Summary:
     @property
     def forms(self) -> dict[str, int]:
         """Form -> nodes that have it, the most frequent first."""
-        return dict(Counter(node.form.value for node in self.nodes).most_common())
+        return dict(Counter(node.precision.value for node in self.nodes).most_common())
 
     @property
     def groups(self) -> list[Group]:
         """Nodes by op type, form and words; the most frequent first, floats behind the others."""
-        found: dict[tuple[str, NodeForm, Reason], list[str]] = {}
+        found: dict[tuple[str, Precision, Reason], list[str]] = {}
         for node in self.nodes:
-            found.setdefault((node.op_type, node.form, node.why), []).append(node.name)
+            found.setdefault((node.op_type, node.precision, node.why), []).append(node.name)
         groups = [Group(*key, tuple(names)) for key, names in found.items()]
-        return sorted(groups, key=lambda group: (group.form is NodeForm.FLOAT, -len(group.nodes)))
+        return sorted(
+            groups, key=lambda group: (group.precision is Precision.FLOAT, -len(group.nodes))
+        )
 
     @property
     def alike(self) -> list[Like]:
         """The groups of one form and words together; form by form, the most frequent first."""
-        found: dict[tuple[NodeForm, Reason], list[Group]] = {}
+        found: dict[tuple[Precision, Reason], list[Group]] = {}
         for group in self.groups:
-            found.setdefault((group.form, group.why), []).append(group)
+            found.setdefault((group.precision, group.why), []).append(group)
         alike = [
             Like(
                 *key,
@@ -151,11 +152,11 @@ class Summary:
             )
             for key, groups in found.items()
         ]
-        totals = Counter(node.form for node in self.nodes)
+        totals = Counter(node.precision for node in self.nodes)
 
         def place(like: Like) -> tuple[bool, int, str, int]:
-            form = like.form
-            return (form is NodeForm.FLOAT, -totals[form], form.value, -len(like.nodes))
+            form = like.precision
+            return (form is Precision.FLOAT, -totals[form], form.value, -len(like.nodes))
 
         return sorted(alike, key=place)
 
@@ -184,7 +185,7 @@ def summarize(model: ir.Model, decisions: Mapping[str, DynamicDecision]) -> Summ
     for node, _ in walk(model.graph):
         decision = decisions[node_name(node)]
         made = isinstance(decision, QuantizeDynamic)
-        form = form_of(decision.form) if isinstance(decision, QuantizeDynamic) else NodeForm.FLOAT
+        form = decision.precision if isinstance(decision, QuantizeDynamic) else Precision.FLOAT
         why = decision.reason if isinstance(decision, Float) else decision.how
         nodes.append(NodeDecision(node_name(node), op_label(node), False, why, made, form))
     return Summary(tuple(nodes))
@@ -204,10 +205,10 @@ def summarize_choices(
     for node, _ in walk(model.graph):
         name = node_name(node)
         decision, choice = decisions[name], choices[name]
-        dynamic = choice.form in (NodeForm.DYNAMIC, NodeForm.STORED)
-        form, why = choice.form, choice.reason
+        dynamic = choice.precision.stores_weights_alone
+        form, why = choice.precision, choice.reason
         if isinstance(decision, Float) and not dynamic:
-            form, why = NodeForm.FLOAT, decision.reason
+            form, why = Precision.FLOAT, decision.reason
         integers = isinstance(decision, Quantize)
         nodes.append(NodeDecision(name, op_label(node), integers, why, dynamic, form))
     return Summary(tuple(nodes))

@@ -143,6 +143,19 @@ def plan(
 ) -> Plan:
     """A Plan: the decisions of `prepared`, with qparams from `statistics` and from the weights.
 
+    A range becomes a scale in this order, as each step reads what the steps before it have settled:
+
+        with_statistics     precisions that the data and times leave; all below is for these
+        tensor_qparams      range -> scale and zero point of each group of tensors; within it,
+                            with_curves widens ranges ahead of functions that amplify errors
+        demoted             nodes to float whose tensors have no scale, or one that no kernel takes
+        with_shifts         one scale for both sides of a sum with a number, where that rounds less
+        with_shared_grids   one scale for both sides of a Clip whose input others read too
+        with_agreeing_sums  scales raised until all machines round sums and products alike
+        gains_of            scales per channel, of tensors whose readers all stayed in integers
+
+    Weights and biases come last: a bias has the scale of its input times that of its weight.
+
     Args:
         prepared: a decision for every node.
         statistics: of its observed tensors.

@@ -1,8 +1,8 @@
 """Forms of nodes as a quantized file shows them, whoever wrote it, and as a plan names them.
 
-reads codes, gives codes      integer         reads floats, weights are codes    dynamic
-reads codes, gives floats     float_result    reads floats, weights dequantized  stored
-between codes of 16 bits      wide            not in the file any more           inside another
+reads codes, gives codes     int8                reads floats, weights are codes    dynamic_int8
+reads codes, gives floats    int8_float_output   reads floats, weights dequantized  weight_only
+between codes of 16 bits     float_between_qdq   not in the file any more           inside another
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import onnx_ir as ir
 
 from onnxq.graph.walk import node_name, walk
-from onnxq.operator import Float, NodeForm
+from onnxq.operator import Float, Precision
 from onnxq.operator.reasons import LeftByRequest
 from onnxq.qdq.read import dequantizer, is_constant, is_dequantize, is_quantize
 from onnxq.static.placing.decision import Quantize
@@ -30,12 +30,12 @@ LEAST_RANK = 2
 CODES = (ir.DataType.UINT8, ir.DataType.INT8, ir.DataType.UINT16, ir.DataType.INT16)
 LONG = (ir.DataType.UINT16, ir.DataType.INT16)
 WORDS = {
-    NodeForm.INTEGER: "the file has it between codes",
-    NodeForm.FLOAT_RESULT: "in the file it reads codes and gives floats",
-    NodeForm.DYNAMIC: "in the file its weights are codes, and its inputs are not",
-    NodeForm.STORED: "the file holds its weights as codes, and dequantizes them ahead of it",
-    NodeForm.WIDE: "the file has it between codes of 16 bits",
-    NodeForm.FLOAT: "the file has it in float",
+    Precision.INT8: "the file has it between codes",
+    Precision.INT8_FLOAT_OUTPUT: "in the file it reads codes and gives floats",
+    Precision.DYNAMIC_INT8: "in the file its weights are codes, and its inputs are not",
+    Precision.WEIGHT_ONLY: "the file holds its weights as codes, and dequantizes them ahead of it",
+    Precision.FLOAT_BETWEEN_QDQ: "the file has it between codes of 16 bits",
+    Precision.FLOAT: "the file has it in float",
     None: "the file has no node of its name: it is computed with a neighbour",
 }
 SEARCHED = "the search leaves it in float"
@@ -46,11 +46,11 @@ class ShownForm:
     """Form of a node, and why it has it.
 
     Attributes:
-        form: None: inside of another node.
+        precision: None: inside of another node.
         reason: in words.
     """
 
-    form: NodeForm | None
+    precision: Precision | None
     reason: str
 
 
@@ -66,11 +66,13 @@ def planned(plan: Plan, *, is_searched: bool = False) -> dict[str, ShownForm]:
         decision = plan.decisions[name]
         if isinstance(decision, Quantize) and decision.folded_into:
             found[name] = ShownForm(None, f"computed with {decision.folded_into}")
-        elif isinstance(decision, Float) and choice.form not in (NodeForm.DYNAMIC, NodeForm.STORED):
+        elif isinstance(decision, Float) and not choice.precision.stores_weights_alone:
             by_search = is_searched and isinstance(decision.reason, LeftByRequest)
-            found[name] = ShownForm(NodeForm.FLOAT, SEARCHED if by_search else str(decision.reason))
+            found[name] = ShownForm(
+                Precision.FLOAT, SEARCHED if by_search else str(decision.reason)
+            )
         else:
-            found[name] = ShownForm(choice.form, choice.reason.words)
+            found[name] = ShownForm(choice.precision, choice.reason.words)
     return found
 
 
@@ -118,7 +120,7 @@ def _owned(target: ir.Model, names: set[str]) -> dict[str, list[ir.Node]]:
     return owned
 
 
-def _form(nodes: list[ir.Node]) -> NodeForm:
+def _form(nodes: list[ir.Node]) -> Precision:
     """Form of a node that these carry out."""
     within = {value for node in nodes for value in node.outputs}
     read = [v for node in nodes for v in node.inputs if v is not None and v not in within]
@@ -126,16 +128,16 @@ def _form(nodes: list[ir.Node]) -> NodeForm:
     codes = [c for v in varying if (c := _codes_of(v)) is not None]
     if codes:
         if codes[0].dtype in LONG:
-            return NodeForm.WIDE
+            return Precision.FLOAT_BETWEEN_QDQ
         results = [v for node in nodes for v in node.outputs if set(_readers(v)) - set(nodes)]
         if results and all(v.dtype in CODES or _is_quantized(v) for v in results):
-            return NodeForm.INTEGER
+            return Precision.INT8
         computes_on_codes = any(c in read for c in codes) or any(map(_is_stored, read))
         # else, as a Softmax of dequantized codes
-        return NodeForm.FLOAT_RESULT if computes_on_codes else NodeForm.FLOAT
+        return Precision.INT8_FLOAT_OUTPUT if computes_on_codes else Precision.FLOAT
     if any(v.is_initializer() and _is_weight(v) for v in read):
-        return NodeForm.DYNAMIC
-    return NodeForm.STORED if any(map(_is_stored, read)) else NodeForm.FLOAT
+        return Precision.DYNAMIC_INT8
+    return Precision.WEIGHT_ONLY if any(map(_is_stored, read)) else Precision.FLOAT
 
 
 def _is_stored(value: ir.Value) -> bool:
@@ -170,6 +172,6 @@ def _readers(value: ir.Value) -> Iterator[ir.Node]:
     yield from (use.node for use in value.uses())
 
 
-def forms_in(choices: Mapping[str, ShownForm]) -> dict[str, NodeForm | None]:
+def forms_in(choices: Mapping[str, ShownForm]) -> dict[str, Precision | None]:
     """The forms alone."""
-    return {name: choice.form for name, choice in choices.items()}
+    return {name: choice.precision for name, choice in choices.items()}

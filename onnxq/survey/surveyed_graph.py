@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from onnxq.graph.walk import bodies, node_name, value_name, walk
-from onnxq.operator import NodeForm
+from onnxq.operator import Precision
 from onnxq.page.content import NodePart
 from onnxq.page.drawing import ENDS
 
@@ -71,10 +71,10 @@ def surveyed_graph(
 
 
 def _part(node: ir.Node, choice: ShownForm, times: tuple[float, float] | None) -> NodePart:
-    form = INSIDE if choice.form is None else choice.form.value
+    form = INSIDE if choice.precision is None else choice.precision.value
     name = node_name(node)
     # every command that quantizes has this option
-    revert = "" if choice.form in (NodeForm.FLOAT, None) else f"--exclude {shlex.quote(name)}"
+    revert = "" if choice.precision in (Precision.FLOAT, None) else f"--exclude {shlex.quote(name)}"
     op_type = f"{node.domain}.{node.op_type}" if node.domain else node.op_type
     before, after = times or (None, None)
     return NodePart(name, op_type, form, choice.reason, before, after, revert=revert)

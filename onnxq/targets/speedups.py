@@ -43,7 +43,7 @@ R_SLOT = 2
 """Input slot of the recurrent weight."""
 
 TABLES = ("product_speedups.csv", "recurrent_speedups.csv", "attention_speedups.csv")
-COLUMNS = ("operators", "form", "bits", "k", "n")
+COLUMNS = ("operators", "precision", "bits", "k", "n")
 """Columns of a table in front of those for each m; `operators` are separated by spaces."""
 
 STORED = 0.99
@@ -59,7 +59,7 @@ class DynamicSpeedup:
 
     Attributes:
         op_type: of the float node.
-        form: how it runs; a DynamicForm's value: "integer", "blocks", "stored", "half".
+        precision: a Precision's value: "dynamic_int8", "weight_only", ...
         bits: of the weight's codes.
         k: numbers that are summed per result; of an LSTM, GRU or RNN, the hidden size.
         n: results per row: columns of the weight.
@@ -68,7 +68,7 @@ class DynamicSpeedup:
     """
 
     op_type: str
-    form: str
+    precision: str
     bits: int
     k: int
     n: int
@@ -88,10 +88,10 @@ def measured_speedups(table: str) -> Iterator[DynamicSpeedup]:
     if tuple(head[: len(COLUMNS)]) != COLUMNS:
         raise ValueError(f"{table}: got columns {head}; wanted {', '.join(COLUMNS)} and rows")
     rows = [int(m) for m in head[len(COLUMNS) :]]
-    for operators, form, bits, k, n, *ratios in lines:
+    for operators, precision, bits, k, n, *ratios in lines:
         for op_type in operators.split():
             for m, ratio in zip(rows, ratios, strict=True):
-                yield DynamicSpeedup(op_type, form, int(bits), int(k), int(n), m, float(ratio))
+                yield DynamicSpeedup(op_type, precision, int(bits), int(k), int(n), m, float(ratio))
 
 
 def all_speedups() -> Iterator[DynamicSpeedup]:
@@ -99,8 +99,8 @@ def all_speedups() -> Iterator[DynamicSpeedup]:
     for table in TABLES:
         for speedup in measured_speedups(table):
             yield speedup
-            if speedup.form == "integer":
-                yield replace(speedup, form="stored", ratio=STORED)
+            if speedup.precision == "dynamic_int8":
+                yield replace(speedup, precision="weight_only", ratio=STORED)
 
 
 DYNAMIC_SPEEDUPS: tuple[DynamicSpeedup, ...] = tuple(all_speedups())

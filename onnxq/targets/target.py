@@ -181,7 +181,14 @@ class Target:
         return self.weight_qmax_saturating < self.weight_qmax
 
     def dynamic_speedup(
-        self, op_type: str, form: str, bits: int, k: int, n: int, m: int | None, least_m: int = 1
+        self,
+        op_type: str,
+        precision: str,
+        bits: int,
+        k: int,
+        n: int,
+        m: int | None,
+        least_m: int = 1,
     ) -> float | None:
         """Time in float / time dynamically quantized: the least that shapes around this one had.
 
@@ -191,7 +198,7 @@ class Target:
 
         Args:
             op_type: of the float node.
-            form: a DynamicForm's value.
+            precision: a Precision's value.
             bits: of the weight's codes.
             k: numbers that are summed per result, at least 1.
             n: results per row, at least 1.
@@ -199,12 +206,12 @@ class Target:
             least_m: where m is None, no fewer rows than that.
 
         Returns:
-            None where that operator was not measured in this form.
+            None where that operator was not measured so.
         """
         measured = [
             g
             for g in self.dynamic_speedups
-            if g.op_type == op_type and g.form == form and g.bits == bits
+            if g.op_type == op_type and g.precision == precision and g.bits == bits
         ]
         if not measured:
             return None

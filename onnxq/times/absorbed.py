@@ -6,17 +6,17 @@ from collections.abc import Callable
 
 import onnx_ir as ir
 
-from onnxq.operator import NodeForm
+from onnxq.operator import Precision
 from onnxq.operator.nodes import is_constant
 from onnxq.ort import facts
 from onnxq.ort.layouts import ADDED_BY_CONV, CONVOLUTION, FUSED_BEHIND_CONV, GATE
 from onnxq.targets.speedups import PRODUCT_OPS
 
-FormOf = Callable[[ir.Node], NodeForm | None]
+FormOf = Callable[[ir.Node], Precision | None]
 """Precision of a node; None: the node ahead computes it too."""
 
 
-def is_absorbed(node: ir.Node, form: NodeForm, form_of: FormOf) -> bool:
+def is_absorbed(node: ir.Node, form: Precision, form_of: FormOf) -> bool:
     """Whether ONNX Runtime computes the node inside of the one ahead of it."""
     sources = [v.producer() for v in node.inputs if v is not None]
     ahead = [
@@ -29,11 +29,11 @@ def is_absorbed(node: ir.Node, form: NodeForm, form_of: FormOf) -> bool:
     ]
     if not ahead:
         return False
-    if form is NodeForm.FLOAT and is_gate_of_itself(node):
+    if form is Precision.FLOAT and is_gate_of_itself(node):
         return True
-    if form is NodeForm.INTEGER and facts.of(node).swallowed:
+    if form is Precision.INT8 and facts.of(node).swallowed:
         return True
-    if form is NodeForm.FLOAT and any(source.op_type == CONVOLUTION for source in ahead):
+    if form is Precision.FLOAT and any(source.op_type == CONVOLUTION for source in ahead):
         return node.op_type in FUSED_BEHIND_CONV or (
             node.op_type in ADDED_BY_CONV and len(sources) == 2 and None not in sources
         )
@@ -44,9 +44,9 @@ def is_absorbed(node: ir.Node, form: NodeForm, form_of: FormOf) -> bool:
     )
 
 
-def _gives(form: NodeForm | None) -> NodeForm | None:
+def _gives(form: Precision | None) -> Precision | None:
     """Form of a node that goes on with the numbers which this one leaves: codes, or floats."""
-    return NodeForm.FLOAT if form is NodeForm.FLOAT_RESULT else form
+    return Precision.FLOAT if form is Precision.INT8_FLOAT_OUTPUT else form
 
 
 def is_gate_of_itself(node: ir.Node) -> bool:

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from onnxq.graph.walk import node_name, walk
-from onnxq.operator import NodeForm
+from onnxq.operator import Precision
 from onnxq.ort.layouts import CHANGES_LAYOUT, CONVOLUTION
 from onnxq.ort.node_kinds import original_name
 from onnxq.qdq.read import DEQUANTIZE, QUANTIZE
@@ -64,7 +64,7 @@ class TimeOwner:
 
 
 def owners(
-    source: ir.Model, optimized: ir.Model, forms: Mapping[str, NodeForm | None]
+    source: ir.Model, optimized: ir.Model, forms: Mapping[str, Precision | None]
 ) -> dict[str, TimeOwner]:
     """Name of each node in the profile of a model -> whose time it is.
 
@@ -80,7 +80,7 @@ class _Attribution:
     """One optimized graph beside the float model."""
 
     def __init__(
-        self, source: ir.Model, optimized: ir.Model, forms: Mapping[str, NodeForm | None]
+        self, source: ir.Model, optimized: ir.Model, forms: Mapping[str, Precision | None]
     ) -> None:
         self._nodes = {node_name(node): node for node, _ in walk(source.graph)}
         self._makers = {
@@ -153,7 +153,7 @@ class _Attribution:
         producers = list(self._beside(node, _producers))
         readers = list(self._beside(node, _readers))
         if node.op_type == QUANTIZE:
-            if producers and self._form(producers[0]) is NodeForm.INTEGER:
+            if producers and self._form(producers[0]) is Precision.INT8:
                 # it computed in float, between codes
                 return TimeOwner(producers[0], TimePart.KERNEL)
             needing = [*readers, *producers]
@@ -181,8 +181,8 @@ class _Attribution:
                     seen.add(other)
                     waiting.append(other)
 
-    def _form(self, name: str) -> NodeForm | None:
-        return self._forms.get(name, NodeForm.FLOAT)
+    def _form(self, name: str) -> Precision | None:
+        return self._forms.get(name, Precision.FLOAT)
 
 
 def _producers(node: ir.Node) -> list[ir.Node]:
@@ -229,7 +229,7 @@ def _index(name: str) -> int:
 
 
 def times_by_owner(
-    source: ir.Model, run: Profiled, forms: Mapping[str, NodeForm | None]
+    source: ir.Model, run: Profiled, forms: Mapping[str, Precision | None]
 ) -> dict[TimeOwner, float]:
     """Nanoseconds of the float model's nodes, and of what belongs to none, in the run of a model.
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
-    from onnxq.operator import NodeForm
+    from onnxq.operator import Precision
     from onnxq.times import Costs
     from onnxq.times.time_model import TensorState, Walked
 
@@ -40,7 +40,7 @@ class ChangedTime:
             for value in dict.fromkeys(moving(node)):
                 self._needs.setdefault(value, Counter())[state] += 1
 
-    def ns(self, changed: Collection[ir.Node], form_of: Callable[[ir.Node], NodeForm]) -> float:
+    def ns(self, changed: Collection[ir.Node], form_of: Callable[[ir.Node], Precision]) -> float:
         """Nanoseconds that the model takes longer where these nodes have other forms.
 
         That is the difference of two `predicted`, to rounding. A node walks again where its form,

@@ -12,12 +12,12 @@ import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from onnxq.operator import NodeForm
+from onnxq.operator import Precision
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-Key = tuple[str, str, NodeForm]
+Key = tuple[str, str, Precision]
 """Operator, kind and form: what is measured together."""
 FIT, ROWS = "fit", "rows"
 
@@ -69,7 +69,7 @@ def fits_in(lines: Sequence[str], notes: Iterable[tuple[str, str]]) -> dict[Key,
 
 def _fit(row: list[str]) -> tuple[Key, KnownFit]:
     operator, kind, form, error, *base = row
-    return (operator, kind, NodeForm(form)), KnownFit(tuple(map(float, base)), float(error))
+    return (operator, kind, Precision(form)), KnownFit(tuple(map(float, base)), float(error))
 
 
 def _crc(lines: Sequence[str]) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 from onnxq.core.saved import Saved
 from onnxq.graph.portable import PortableModel
 from onnxq.graph.walk import node_name, value_name
-from onnxq.operator import NodeForm
+from onnxq.operator import Precision
 from onnxq.times.run_sizes import every_size
 from onnxq.times.table import Change, Estimate
 from onnxq.times.time_model import changes_of, total_ns, walked
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from onnxq.times.absorbed import FormOf
     from onnxq.times.time_model import Forms
 
-IN_FLOAT = (NodeForm.FLOAT, NodeForm.STORED)
+IN_FLOAT = (Precision.FLOAT, Precision.WEIGHT_ONLY)
 """Forms that run the float model's kernels."""
 
 SHARED = {
-    NodeForm.STORED: NodeForm.FLOAT,
-    NodeForm.WIDE: NodeForm.FLOAT,
-    NodeForm.INTEGER: NodeForm.FLOAT_RESULT,
-    NodeForm.FLOAT_RESULT: NodeForm.INTEGER,
+    Precision.WEIGHT_ONLY: Precision.FLOAT,
+    Precision.FLOAT_BETWEEN_QDQ: Precision.FLOAT,
+    Precision.INT8: Precision.INT8_FLOAT_OUTPUT,
+    Precision.INT8_FLOAT_OUTPUT: Precision.INT8,
 }
 """Forms that run the kernel of another one, or nearly, where they were not measured."""
 
@@ -55,17 +55,17 @@ class NodeTimes:
     around: Mapping[str, float] = field(default_factory=dict, hash=False)
     behind: Mapping[str, float] = field(default_factory=dict, hash=False)
 
-    def of(self, form: NodeForm) -> float | None:
+    def of(self, form: Precision) -> float | None:
         """Nanoseconds in that form; None: it was not measured."""
         for each in (form, SHARED.get(form)):
             if each is not None and each.value in self.ns:
                 return self.ns[each.value]
         return None
 
-    def of_float(self, ahead: NodeForm) -> float:
+    def of_float(self, ahead: Precision) -> float:
         """Nanoseconds in float behind a node of that form."""
         known = self.behind.get(ahead.value)
-        return (self.of(NodeForm.FLOAT) or 0.0) if known is None else known
+        return (self.of(Precision.FLOAT) or 0.0) if known is None else known
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,31 +113,31 @@ class Times(Saved):
     float_ns: float
     notes: tuple[str, ...] = ()
 
-    def of(self, nodes: tuple[str, ...], form: NodeForm) -> float | None:
+    def of(self, nodes: tuple[str, ...], form: Precision) -> float | None:
         """Nanoseconds of nodes in that form; float where one lacks it; None: none was measured."""
         known = [self.nodes[name] for name in nodes if name in self.nodes]
         if not any(each.of(form) is not None for each in known):
             return None
         found = [each.of(form) for each in known]
-        floats = [each.of(NodeForm.FLOAT) for each in known]
+        floats = [each.of(Precision.FLOAT) for each in known]
         return sum(
             (ns if ns is not None else plain) or 0.0
             for ns, plain in zip(found, floats, strict=True)
         )
 
-    def by_form(self, nodes: tuple[str, ...]) -> dict[NodeForm, float]:
+    def by_form(self, nodes: tuple[str, ...]) -> dict[Precision, float]:
         """Form -> nanoseconds of these nodes, for the forms that one was measured in."""
         measured = {form for name in nodes if name in self.nodes for form in self.nodes[name].ns}
-        found = {form: self.of(nodes, form) for form in NodeForm if form.value in measured}
+        found = {form: self.of(nodes, form) for form in Precision if form.value in measured}
         return {form: ns for form, ns in found.items() if ns is not None}
 
 
-def form_ahead(node: ir.Node, form_of: FormOf) -> NodeForm:
+def form_ahead(node: ir.Node, form_of: FormOf) -> Precision:
     """Form of the first node ahead that computes in integers; FLOAT where none does."""
     makers = (value.producer() for value in moving(node))
     found = (form_of(maker) for maker in makers if maker is not None)
     coded = (form for form in found if form is not None and form not in IN_FLOAT)
-    return next(coded, NodeForm.FLOAT)
+    return next(coded, Precision.FLOAT)
 
 
 class TimeModel:
@@ -185,7 +185,7 @@ class TimeModel:
         return self._others + inner + nodes + sum(map(total_ns, changes.values()))
 
     def of_node(
-        self, node: ir.Node, form: NodeForm, form_of: FormOf, sizes: Mapping[str, Sizes]
+        self, node: ir.Node, form: Precision, form_of: FormOf, sizes: Mapping[str, Sizes]
     ) -> tuple[Estimate, ...] | None:
         """Time in that form, else in float with conversions on both sides, where it reads codes.
 
@@ -203,8 +203,8 @@ class TimeModel:
         found = known.of(form)
         if found is not None:
             return (Estimate(found, 0.0),)
-        floats = Estimate(known.of(NodeForm.FLOAT) or 0.0, 0.0)
-        if form is not NodeForm.INTEGER:
+        floats = Estimate(known.of(Precision.FLOAT) or 0.0, 0.0)
+        if form is not Precision.INT8:
             return (floats,)
         ends = [(Change.DEQUANTIZE, value) for value in moving(node)]
         ends += [(Change.QUANTIZE, value) for value in node.outputs]
@@ -220,10 +220,10 @@ class TimeModel:
 
 def _within(name: str, known: NodeTimes, forms: Forms) -> float:
     """Time of a node in a body, with the conversions that it needed where it was measured."""
-    form = forms.get(name, NodeForm.FLOAT)
+    form = forms.get(name, Precision.FLOAT)
     if form is None:
         return 0.0
-    measured = form if known.of(form) is not None else NodeForm.FLOAT
+    measured = form if known.of(form) is not None else Precision.FLOAT
     return (known.of(measured) or 0.0) + known.around.get(measured.value, 0.0)
 
 

@@ -6,7 +6,7 @@ import enum
 from typing import TYPE_CHECKING
 
 from onnxq.graph.walk import value_name
-from onnxq.operator import NodeForm
+from onnxq.operator import Precision
 from onnxq.operator.nodes import is_constant
 from onnxq.ort.layouts import BLOCK, CHANNELS_LAST, CONVOLUTION, FEW_CHANNELS, IN_BLOCKS
 
@@ -32,7 +32,7 @@ class Layout(enum.Enum):
 
 
 def layout_of(
-    node: ir.Node, form: NodeForm, layouts: Sequence[Layout], sizes: Mapping[str, Sizes]
+    node: ir.Node, form: Precision, layouts: Sequence[Layout], sizes: Mapping[str, Sizes]
 ) -> tuple[Layout, Layout]:
     """(layout that the node reads, layout that it writes).
 
@@ -44,17 +44,17 @@ def layout_of(
     """
     if node.op_type == CONVOLUTION and is_constant(node, 1):
         weight = sizes.get(value_name(node.inputs[1]) if node.inputs[1] else "", ())
-        if form is NodeForm.INTEGER:
+        if form is Precision.INT8:
             return Layout.CHANNELS_LAST, Layout.CHANNELS_LAST
         if not _runs_in_blocks(weight, int(node.attributes.get_int("group", 1))):
             return Layout.PLAIN, Layout.PLAIN
         few = weight[1] < FEW_CHANNELS and int(node.attributes.get_int("group", 1)) == 1
         return Layout.PLAIN if few else Layout.BLOCKED, Layout.BLOCKED
     same = Layout.PLAIN
-    if form is NodeForm.INTEGER and Layout.CHANNELS_LAST in layouts:
+    if form is Precision.INT8 and Layout.CHANNELS_LAST in layouts:
         if node.op_type in CHANNELS_LAST or _keeps_shape(node, sizes):
             same = Layout.CHANNELS_LAST
-    elif form is not NodeForm.INTEGER and set(layouts) == {Layout.BLOCKED}:
+    elif form is not Precision.INT8 and set(layouts) == {Layout.BLOCKED}:
         operands = {sizes.get(value_name(v)) for v in node.inputs if v is not None}
         alone = len(layouts) == 1 or node.op_type in CHANNELS_LAST or len(operands) == 1
         if node.op_type in IN_BLOCKS and alone:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
-    from onnxq.operator import NodeForm
+    from onnxq.operator import Precision
     from onnxq.samples.inputs import Batch
 
 NS_IN_US = 1e3
@@ -41,7 +41,7 @@ class PairedNodeTimes:
 def paired_node_times(
     source: ir.Model,
     target: ir.Model,
-    forms: Mapping[str, NodeForm | None],
+    forms: Mapping[str, Precision | None],
     batch: Batch,
 ) -> PairedNodeTimes:
     """Times on the first row of a batch, or on all of it where the model's batch is static.

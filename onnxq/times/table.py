@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from onnxq.core.atomic import write_atomically
 from onnxq.core.regular import why_no_file
 from onnxq.errors import QConfigError
-from onnxq.operator import NodeForm
+from onnxq.operator import Precision
 from onnxq.ort import facts
 from onnxq.page.card import card_of
 from onnxq.times.absorbed import is_absorbed
@@ -36,11 +36,14 @@ if TYPE_CHECKING:
     from onnxq.graph.sizes import Sizes
     from onnxq.times.absorbed import FormOf
 
-FORMAT = "onnxq.costs 1"
+FORMAT = "onnxq.costs 2"
 ANEW = "Measure again: `onnxq costs -o FILE`."
 SIZES = ("read", "written", "constants", "products", "rows")
-COLUMNS = ("operator", "kind", "form", *SIZES, "ns")
-SHARED = {NodeForm.STORED: NodeForm.FLOAT, NodeForm.WIDE: NodeForm.FLOAT}
+COLUMNS = ("operator", "kind", "precision", *SIZES, "ns")
+SHARED = {
+    **{each: Precision.FLOAT for each in Precision if each.runs_in_float},
+    Precision.FLOAT_BETWEEN_QDQ: Precision.FLOAT,
+}
 """Forms that run the kernel of another one where they were not measured: stored weights become
 floats when a session is made, and between 16-bit codes ONNX Runtime computes in float."""
 EVERYWHERE = "portable"
@@ -103,7 +106,7 @@ class Timing:
     """
 
     work: Work
-    form: NodeForm
+    form: Precision
     ns: float
 
 
@@ -150,16 +153,16 @@ class Costs:
         return {}
 
     @functools.cached_property
-    def _known(self) -> dict[tuple[Work, NodeForm], Estimate | None]:
+    def _known(self) -> dict[tuple[Work, Precision], Estimate | None]:
         return {}
 
-    def node(self, work: Work, form: NodeForm) -> Estimate | None:
+    def node(self, work: Work, form: Precision) -> Estimate | None:
         """Time of a node in a form, conversions around it not counted; None: not measured."""
         if (work, form) not in self._known:
             self._known[work, form] = self._estimate(work, form)
         return self._known[work, form]
 
-    def _estimate(self, work: Work, form: NodeForm) -> Estimate | None:
+    def _estimate(self, work: Work, form: Precision) -> Estimate | None:
         for each in (form, SHARED.get(form)):
             found = None if each is None else self._fit(work, each)
             if found is not None:
@@ -167,7 +170,7 @@ class Costs:
         return None
 
     def of_node(
-        self, node: ir.Node, form: NodeForm, form_of: FormOf, sizes: Mapping[str, Sizes]
+        self, node: ir.Node, form: Precision, form_of: FormOf, sizes: Mapping[str, Sizes]
     ) -> tuple[Estimate, ...] | None:
         """Times of what a node runs in that form; None: not known.
 
@@ -189,8 +192,8 @@ class Costs:
         found = self.node(work, form)
         if found is not None:
             return (found,)
-        floats = self.node(work, NodeForm.FLOAT)
-        if form is not NodeForm.INTEGER or floats is None or not facts.of(node).stays_float:
+        floats = self.node(work, Precision.FLOAT)
+        if form is not Precision.INT8 or floats is None or not facts.of(node).stays_float:
             return None
         ends = (
             self.change(Change.DEQUANTIZE, work.read),
@@ -200,9 +203,9 @@ class Costs:
 
     def change(self, change: Change, elements: int) -> Estimate | None:
         """Time of changing a tensor of so many elements; None: not measured."""
-        return self.node(change.work(elements), NodeForm.FLOAT)
+        return self.node(change.work(elements), Precision.FLOAT)
 
-    def _fit(self, work: Work, form: NodeForm) -> tuple[Fit, float] | None:
+    def _fit(self, work: Work, form: Precision) -> tuple[Fit, float] | None:
         """(fit, its error), made when it is first asked for."""
         key = (work.operator, work.kind, form)
         if key not in self._fits:
@@ -317,7 +320,7 @@ def _timing(row: list[str]) -> Timing:
     numbers = [int(size) for size in sizes]
     if min(numbers) < 0 or not 0 < float(ns) < float("inf"):
         raise ValueError(f"a row has sizes or a time below 0: {row}")
-    return Timing(Work(operator, kind, *numbers), NodeForm(form), float(ns))
+    return Timing(Work(operator, kind, *numbers), Precision(form), float(ns))
 
 
 @functools.cache

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 import onnx_ir as ir
 
 from onnxq.graph.walk import node_name, value_name
-from onnxq.operator import NodeForm
+from onnxq.operator import Precision
 from onnxq.times.node_layouts import Layout, layout_of
 from onnxq.times.table import Change
 from onnxq.times.work import RUN, Work, moving
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from onnxq.times.absorbed import FormOf
     from onnxq.times.table import Costs, Estimate
 
-Forms = Mapping[str, NodeForm | None]
+Forms = Mapping[str, Precision | None]
 """Name of a node -> its form; FLOAT where it is not named; None: the node ahead computes it too."""
-READS_CODES = frozenset([NodeForm.INTEGER, NodeForm.FLOAT_RESULT])
+READS_CODES = frozenset([Precision.INT8, Precision.INT8_FLOAT_OUTPUT])
 """Forms that read codes."""
 
 
@@ -73,7 +73,7 @@ class TimeSource(Protocol):
     """Times of nodes and of changes between them: a table's, or those of one model's own nodes."""
 
     def of_node(
-        self, node: ir.Node, form: NodeForm, form_of: FormOf, sizes: Mapping[str, Sizes]
+        self, node: ir.Node, form: Precision, form_of: FormOf, sizes: Mapping[str, Sizes]
     ) -> tuple[Estimate, ...] | None:
         """Times of what a node runs in that form, conversions around it not counted.
 
@@ -110,7 +110,7 @@ class Walked:
 
 def walked(
     model: ir.Model,
-    forms: Mapping[str, NodeForm] | Forms,
+    forms: Mapping[str, Precision] | Forms,
     sizes: Mapping[str, Sizes],
     times: TimeSource,
 ) -> Walked:
@@ -124,8 +124,8 @@ def walked(
     """
     found = Walked(sizes, dict.fromkeys(model.graph.inputs, FLOATS), {}, {})
 
-    def form_of(node: ir.Node) -> NodeForm | None:
-        return forms.get(node_name(node), NodeForm.FLOAT)
+    def form_of(node: ir.Node) -> Precision | None:
+        return forms.get(node_name(node), Precision.FLOAT)
 
     for node in model.graph:
         form = form_of(node)
@@ -155,7 +155,7 @@ class Step(NamedTuple):
 
 def step_of(
     node: ir.Node,
-    form: NodeForm,
+    form: Precision,
     form_of: FormOf,
     states: Mapping[ir.Value, TensorState],
     sizes: Mapping[str, Sizes],
@@ -175,7 +175,7 @@ def step_of(
     reads, writes = layout_of(node, form, layouts, sizes)
     return Step(
         TensorState(form in READS_CODES, reads),
-        TensorState(form is NodeForm.INTEGER, writes),
+        TensorState(form is Precision.INT8, writes),
         times.of_node(node, form, form_of, sizes),
     )
 
@@ -190,7 +190,7 @@ def predicted(model: ir.Model, found: Walked, costs: Costs) -> PredictedTime:
     """
     nodes = {node_name(node): own for node, own in found.own.items()}
     changes = {value_name(value): own for value, own in changes_of(model, found, costs).items()}
-    run = costs.node(Work(RUN), NodeForm.FLOAT)
+    run = costs.node(Work(RUN), Precision.FLOAT)
     every = [e for own in (*nodes.values(), *changes.values()) if own for e in own]
     return PredictedTime(
         {name: total_ns(own) for name, own in nodes.items() if own is not None},

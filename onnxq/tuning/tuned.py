@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from onnxq.core.saved import plain
 from onnxq.dynamic.dynamic_decision import Objective
-from onnxq.operator import DynamicForm, NodeForm
+from onnxq.operator import Precision
 from onnxq.page.card import Table, card_of
 from onnxq.qconfig import QConfig
 from onnxq.report.console import open_console
@@ -309,7 +309,7 @@ def _chosen_changes(tuned: Tuned) -> tuple[str, ...]:
 def _is_all_float(mapping: QConfigMapping) -> bool:
     """Whether a mapping that names the form of every node quantizes none."""
     return all(
-        isinstance(entry, QConfig) and entry.form is NodeForm.FLOAT
+        isinstance(entry, QConfig) and entry.precision is Precision.FLOAT
         for entry in mapping.nodes.values()
         if entry is not None
     )
@@ -318,9 +318,9 @@ def _is_all_float(mapping: QConfigMapping) -> bool:
 def _computes_in_float(mapping: QConfigMapping) -> bool:
     """Whether no node computes in integers; weights may be stored in them."""
     return all(
-        entry.form is NodeForm.FLOAT
+        entry.precision is Precision.FLOAT
         if isinstance(entry, QConfig)
-        else entry.form not in (None, DynamicForm.INTEGER)
+        else entry.precision not in (None, Precision.DYNAMIC_INT8)
         for entry in mapping.nodes.values()
         if entry is not None
     )

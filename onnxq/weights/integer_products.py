@@ -13,7 +13,7 @@ from onnxq.dynamic.dynamic_weights import StorageKey, observe_stored
 from onnxq.graph.walk import node_name, walk
 from onnxq.observers import MinMaxObserver, ObserverSpec
 from onnxq.observers.weight_observation import observe_weight
-from onnxq.operator import DynamicForm, DynamicRule
+from onnxq.operator import DynamicRule, Precision
 from onnxq.operator.nodes import input_at
 from onnxq.qconfig import QConfigDynamic
 from onnxq.qparams import PerTensor
@@ -109,7 +109,7 @@ def _dynamic_product(
     """The product; None: not one of a matrix and codes."""
     operator = catalog.find(node.op_type, node.domain)
     rule = None if operator is None else operator.dynamic_rule(node)
-    if decision.form is not DynamicForm.INTEGER or not isinstance(rule, DynamicRule):
+    if decision.precision is not Precision.DYNAMIC_INT8 or not isinstance(rule, DynamicRule):
         return None
     if len(rule.weights) != 1:
         return None

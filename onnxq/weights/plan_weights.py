@@ -24,7 +24,7 @@ from onnxq.dynamic.reasons import NoWeights
 from onnxq.dynamic.requests import without_form
 from onnxq.errors import ModelError, QConfigError, listed, nearest
 from onnxq.graph.walk import node_name, value_name, walk
-from onnxq.operator import DynamicForm, DynamicRule, Float
+from onnxq.operator import DynamicRule, Float, Precision
 from onnxq.operator.nodes import input_at, is_constant, tensor_of
 from onnxq.page.card import card_of, counts
 from onnxq.qparams.group_spec import GroupSpec, Method
@@ -145,7 +145,9 @@ class WeightPlan:
     def dynamic_decisions(self) -> dict[str, DynamicDecision]:
         """Node name -> decision in the terms of dynamic quantization, for reports."""
         return {
-            name: d if isinstance(d, Float) else QuantizeDynamic(DynamicForm.BLOCKS, d.how, ())
+            name: d
+            if isinstance(d, Float)
+            else QuantizeDynamic(Precision.WEIGHT_ONLY_GROUPWISE, d.how, ())
             for name, d in self.decisions.items()
         }
 
@@ -269,7 +271,7 @@ def _decision(
 
 def _why_no_blocks(node: ir.Node, rule: DynamicRule) -> Reason | None:
     """Why the weight cannot be stored in groups, or None."""
-    if DynamicForm.BLOCKS not in rule.forms:
+    if Precision.WEIGHT_ONLY_GROUPWISE not in rule.forms:
         return NoGroupwiseMatrix()
     if is_constant(node, 1 - rule.weights[0].slot):
         return ConstantProduct()

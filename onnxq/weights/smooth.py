@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 from onnxq.core.threads import workers
 from onnxq.dynamic.dynamic_decision import Objective
 from onnxq.graph.walk import node_name, walk
-from onnxq.operator import Float, NodeForm
+from onnxq.operator import Float, Precision
 from onnxq.quantized.outcome import Outcome
 from onnxq.static.choosing.named_forms import NamedForm
 from onnxq.static.choosing.rules import open_entry
@@ -154,5 +154,5 @@ def _left_by_data(prepared: Prepared, plain: FactorTrial, choices: Sequence[Site
         if plain.runs_in_integers(name) or entry is None:
             continue
         if isinstance(decision, Float):
-            naming[name] = NamedForm(replace(entry, form=NodeForm.FLOAT), decision.reason)
+            naming[name] = NamedForm(replace(entry, precision=Precision.FLOAT), decision.reason)
     return naming

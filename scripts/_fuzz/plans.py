@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 NETS = ("cnn", "transformer", "recurrent")
 VALUES: tuple[object, ...] = (
     None, True, False, -1, 0, 1, 7, 255, 2**40, 10**400, 0.5, -3.0, "nan", "inf", "", "x",
-    "float", "int4", "uint8", "per_tensor", "integer", "blocks", [], [1], {}, {"a": 1},
+    "float", "int4", "uint8", "per_tensor", "int8", "weight_only_groupwise", [], [1], {}, {"a": 1},
 )  # fmt: skip
 
 

@@ -22,7 +22,7 @@ GOOD = (
     "    weight: {observer: PerChannelMinMaxObserver, dtype: qint8, ch_axis: 0,\n"
     "             qscheme: per_channel_symmetric}}\ntensors:\n  x: {observer: MinMaxObserver}\n",
     "global: {dynamic: {weight: {observer: NarrowRangeObserver, dtype: int4, quant_max: 7},\n"
-    "         form: blocks, block_size: 32}}\n",
+    "         precision: weight_only_groupwise, block_size: 32}}\n",
     "global: {activation: {fake_quantize: {observer: MovingAverageMinMaxObserver,\n"
     "  averaging_constant: 0.5}, scale: learned}, weight: NarrowRangeObserver}\n",
     "tensors:\n  y: {observer: PercentileObserver, percentile: 99.9, dtype: quint8}\n  x: float\n",
@@ -37,8 +37,8 @@ WORDS = (
     "observer: Observer", "observer: AmaxObserver", "amax: 1 2 3", "method: entropy", "int2",
     "observer: RecordingObserver", "byte_limit: -1", "observer: NoopObserver", "qscheme: x",
     "dtype: float16", "dtype: uint16", "dtype: int32", "quant_min: -300", "eps: 0", "bins: 1",
-    "observer: LeastErrorObserver", "ch_axis: 9", "per_tensor_affine", "form: half",
-    "block_size: 0",
+    "observer: LeastErrorObserver", "ch_axis: 9", "per_tensor_affine",
+    "precision: weight_only_float16", "block_size: 0",
 )  # fmt: skip
 KEYS = (
     "global", "op_types", "nodes", "tensors", "Conv", "*", "x", "activation", "weight", "dynamic",

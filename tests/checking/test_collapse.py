@@ -9,7 +9,7 @@ from onnx import helper
 
 import onnxq
 from onnxq.checking.collapse import find_collapse
-from onnxq.operator import DynamicForm
+from onnxq.operator import Precision
 from onnxq.qconfig import onnxq_default_dynamic_qconfig
 from tests.examples import ALL_INTEGERS, images, model, network, weights
 from tests.this_machine import TARGET
@@ -30,7 +30,7 @@ def test_codes_made_at_run_time_are_compared_by_what_they_give() -> None:
     big[0] = 1e5
     source = model(nodes, {"w1": first, "w2": second, "big": big}, {"x": ["N", WIDTH]})
     x = {"x": weights(2, 4, WIDTH)}
-    entry = replace(onnxq_default_dynamic_qconfig, form=DynamicForm.INTEGER)
+    entry = replace(onnxq_default_dynamic_qconfig, precision=Precision.DYNAMIC_INT8)
     with pytest.warns(UserWarning, match="measure your own metric"):
         made = onnxq.quantize_dynamic(source, {"MatMul": entry}, check=x)
     assert made.verdict is not None

@@ -18,7 +18,7 @@ from onnxq import catalog, reference
 from onnxq.checking.cross_check import cross_check
 from onnxq.checking.cross_findings import CrossFindings, Unchecked
 from onnxq.errors import CalibrationError, ModelError, QConfigError, VerificationError
-from onnxq.operator import DynamicForm
+from onnxq.operator import Precision
 from onnxq.ort import runtime
 from onnxq.ort.expose import expose
 from onnxq.ort.target_here import target_here
@@ -508,7 +508,7 @@ def test_a_recurrent_net_that_computes_in_float_runs_on_onnx_runtime_itself(
     arrays = {"w": weights(0, 1, gates * 16, 8), "r": weights(1, 1, gates * 16, 16)}
     stored, product = (
         QConfigDynamic(default_dynamic_qconfig.weight, form)
-        for form in (DynamicForm.STORED, DynamicForm.INTEGER)
+        for form in (Precision.WEIGHT_ONLY, Precision.DYNAMIC_INT8)
     )
     source = parsed(text, {**arrays, "v": weights(2, 16, 8)})
     made = dynamic(source, {op_type: stored, "MatMul": product})
@@ -593,7 +593,7 @@ def test_unusable_input_is_refused(quantized: ir.Model, tmp_path: Path) -> None:
 
 
 WEIGHTS_ALONE = [
-    QConfigDynamic(default_dynamic_qconfig.weight, DynamicForm.STORED),
+    QConfigDynamic(default_dynamic_qconfig.weight, Precision.WEIGHT_ONLY),
     float16_dynamic_qconfig,
 ]
 

@@ -9,7 +9,7 @@ from onnx import TensorProto, helper
 
 from onnxq.checking.execution import execution, meant_in_integers
 from onnxq.observers import NarrowRangeObserver
-from onnxq.operator import DynamicForm
+from onnxq.operator import Precision
 from onnxq.qconfig import QConfigDynamic
 from onnxq.static.calibrate import calibrate
 from onnxq.static.plan import plan
@@ -64,7 +64,9 @@ def test_the_matmul_is_meant_in_integers(requantized: bool) -> None:
 
 def blocks(size: int) -> ir.Model:
     entry = QConfigDynamic(
-        NarrowRangeObserver.with_args(dtype="int4", quant_max=7), DynamicForm.BLOCKS, size
+        NarrowRangeObserver.with_args(dtype="int4", quant_max=7),
+        Precision.WEIGHT_ONLY_GROUPWISE,
+        size,
     )
     return quantized(product(), entry)
 
@@ -95,7 +97,7 @@ def test_blocks_that_onnxruntime_has_no_kernel_for_fall_back() -> None:
 
 
 def test_weights_that_are_stored_only_are_no_fallback() -> None:
-    entry = QConfigDynamic(NarrowRangeObserver.with_args(), DynamicForm.STORED)
+    entry = QConfigDynamic(NarrowRangeObserver.with_args(), Precision.WEIGHT_ONLY)
     got = execution(quantized(product(), entry))
     assert got.fallbacks == ()
     assert got.float_nodes

@@ -185,7 +185,7 @@ def test_quantize_dynamic_says_what_it_quantized_and_what_not(
     assert (result.exit_code, result.stderr) == (0, "")
     text = " ".join(result.stdout.split())
     assert f"{output}: quantized dynamically for portable, objective size" in text
-    assert "form nodes op why, or how stored 1 Gemm int8 weights" in text
+    assert "precision nodes op why, or how weight_only 1 Gemm int8 weights" in text
     assert "float 2 Conv the qconfig leaves it in float" in text
     assert "float 2 Relu Relu has no weights that dynamic quantization stores" in text
     assert "size:" in text
@@ -212,7 +212,7 @@ def test_quantize_dynamic_says_the_same_to_programs(
     value = json.loads(result.stdout)
     assert (value["target"], value["objective"]) == ("x86-vnni", "size")
     assert value["format"] == "dynamic"
-    assert value["forms"]["gemm"] in {"integer", "blocks", "stored"}
+    assert value["precisions"]["gemm"] in {"dynamic_int8", "weight_only_groupwise", "weight_only"}
     assert value["counts"]["Gemm"] == {"integers": 0, "floats": 0, "dynamic": 1}
     assert value["float_bytes"] == model_path.stat().st_size
     assert value["quantized_bytes"] == output.stat().st_size
@@ -225,17 +225,17 @@ def test_quantize_dynamic_reads_a_qconfig(run: Run, model_path: Path, tmp_path: 
         "global: null\n"
         "nodes:\n"
         "  gemm: {dynamic: {weight: {observer: NarrowRangeObserver, dtype: int4, quant_max: 7},\n"
-        "                   form: blocks, block_size: 16}}\n"
+        "                   precision: weight_only_groupwise, block_size: 16}}\n"
     )
     options = ("-o", tmp_path / "q.onnx", "--qconfig", qconfig, "--json")
     value = json.loads(run("quantize-dynamic", model_path, *options).stdout)
-    assert value["forms"] == {"gemm": "blocks"}
+    assert value["precisions"] == {"gemm": "weight_only_groupwise"}
 
 
 def test_quantize_dynamic_stores_float16(run: Run, model_path: Path, tmp_path: Path) -> None:
     options = ("-o", tmp_path / "q.onnx", "--dtype", "float16", "--json")
     value = json.loads(run("quantize-dynamic", model_path, *options).stdout)
-    assert value["forms"]["gemm"] == "half"
+    assert value["precisions"]["gemm"] == "weight_only_float16"
 
 
 @pytest.mark.parametrize(
@@ -245,14 +245,14 @@ def test_quantize_dynamic_stores_float16(run: Run, model_path: Path, tmp_path: P
         (("--dtype", "int4"), 5, "wanted qint8 or float16"),
         (("--target", "x87"), 5, "target 'x87' is not known"),
         (
-            ("--set", "op:Gem=dynamic"),
+            ("--set", "op:Gem=dynamic_int8"),
             5,
             "'Gem' is no op type with a dynamic form; these are Attention,",
         ),
-        (("--set", "op:Relu=dynamic"), 5, "'Relu' is no op type with a dynamic form"),
-        (("--set", "node:fc*=dynamic"), 5, "no node matches 'fc*'"),
+        (("--set", "op:Relu=dynamic_int8"), 5, "'Relu' is no op type with a dynamic form"),
+        (("--set", "node:fc*=dynamic_int8"), 5, "no node matches 'fc*'"),
         (
-            ("--dtype", "float16", "--set", "global=dynamic"),
+            ("--dtype", "float16", "--set", "global=dynamic_int8"),
             5,
             "dtype float16 is asked for, and the entry of every node has int8 weights",
         ),
@@ -272,12 +272,20 @@ def test_quantize_dynamic_refuses_what_it_does_not_know(
 def test_quantize_dynamic_says_which_entries_a_dtype_is_not_for(
     run: Run, model_path: Path, tmp_path: Path
 ) -> None:
-    asked = ("--dtype", "float16", "--set", "node:gemm=dynamic", "--objective", "size", "--json")
+    asked = (
+        "--dtype",
+        "float16",
+        "--set",
+        "node:gemm=dynamic_int8",
+        "--objective",
+        "size",
+        "--json",
+    )
     value = json.loads(
         run("quantize-dynamic", model_path, "-o", tmp_path / "q.onnx", *asked).stdout
     )
-    assert value["forms"]["gemm"] != "half"
-    assert "half" in value["forms"].values()
+    assert value["precisions"]["gemm"] != "weight_only_float16"
+    assert "weight_only_float16" in value["precisions"].values()
     (note,) = value["notes"]
     assert note == (
         "dtype float16 is for what the qconfig does not name; it names node 'gemm' (int8)"
@@ -289,7 +297,7 @@ def test_a_dynamic_model_can_be_verified_and_timed_but_not_quantized_again(
 ) -> None:
     output = tmp_path / "q.onnx"
     qconfig = tmp_path / "q.yaml"
-    qconfig.write_text("global: null\nnodes: {gemm: {dynamic: {form: integer}}}\n")
+    qconfig.write_text("global: null\nnodes: {gemm: {dynamic: {precision: dynamic_int8}}}\n")
     assert run("quantize-dynamic", model_path, "-o", output, "--qconfig", qconfig).exit_code == 0
     for command in (
         ("verify", model_path, output, samples_path, "--min-sqnr", "30"),
@@ -309,7 +317,7 @@ def test_a_dynamic_model_can_be_verified_and_timed_but_not_quantized_again(
 def test_quantize_reports_the_nodes_that_it_quantized_dynamically(
     run: Run, model_path: Path, samples_path: Path, tmp_path: Path
 ) -> None:
-    options = ("-o", tmp_path / "q.onnx", "--set", "op:Gemm=dynamic", "--objective", "size")
+    options = ("-o", tmp_path / "q.onnx", "--set", "op:Gemm=dynamic_int8", "--objective", "size")
     result = run("quantize", model_path, samples_path, *options, "--json")
     value = json.loads(result.stdout)
     assert value["counts"]["Gemm"] == {"integers": 0, "floats": 0, "dynamic": 1}
@@ -334,8 +342,8 @@ def test_the_remedy_that_a_recurrent_node_is_given_works(
     feeds: dict[str, Any] = {i.name: case.inputs[int(i.name[2:])] for i in float_model.graph.input}
     np.savez(samples, **feeds)
     told = " ".join(run("inspect", path, "--all-integers").stdout.split())
-    assert f"--set op:{name}=dynamic; in Python QConfigMapping().set_op_type('{name}'," in told
-    options = ("-o", tmp_path / "q.onnx", "--set", f"op:{name}=dynamic", "--objective", "size")
+    assert f"--set op:{name}=dynamic_int8; in Python QConfigMapping().set_op_type('{name}'," in told
+    options = ("-o", tmp_path / "q.onnx", "--set", f"op:{name}=dynamic_int8", "--objective", "size")
     result = run("quantize", path, samples, *options, "--json")
     assert json.loads(result.stdout)["counts"][name]["dynamic"] == 1, result.stderr
     mapping = QConfigMapping().set_op_type(name, onnxq_default_dynamic_qconfig)
@@ -358,7 +366,7 @@ def test_the_saved_forms_give_the_same_file(
 
 def test_excluded_nodes_stay_in_float_on_the_command_line_too(run: Run, model_path: Path) -> None:
     result = run("inspect", model_path, "--exclude", "conv*", "--exclude", "gemm", "--json")
-    forms = {node["name"]: node["form"] for node in json.loads(result.stdout)["nodes"]}
+    forms = {node["name"]: node["precision"] for node in json.loads(result.stdout)["nodes"]}
     assert {forms["conv1"], forms["conv2"], forms["gemm"]} == {"float"}
     wrong = run("inspect", model_path, "--exclude", "conv_1")
     assert (wrong.exit_code, "Did you mean 'conv1'" in wrong.stderr) == (5, True)

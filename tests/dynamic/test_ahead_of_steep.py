@@ -8,7 +8,7 @@ import pytest
 from onnx import helper, numpy_helper
 
 from onnxq.dynamic.dynamic_decision import Objective, QuantizeDynamic
-from onnxq.operator import DynamicForm, Float
+from onnxq.operator import Float, Precision
 from onnxq.qconfig import QConfigDynamic, default_dynamic_qconfig
 from tests.dynamic_models import planned
 from tests.examples import weights
@@ -140,7 +140,7 @@ def test_a_spectrum_that_no_logarithm_reads_is_quantized() -> None:
 def test_who_wants_a_small_file_or_names_a_form_gets_it() -> None:
     _, plan = planned(spectral(logarithm=True), objective=Objective.SIZE)
     assert isinstance(plan.decisions["stft"], QuantizeDynamic)
-    named = {"stft": QConfigDynamic(default_dynamic_qconfig.weight_observer, DynamicForm.STORED)}
+    named = {"stft": QConfigDynamic(default_dynamic_qconfig.weight_observer, Precision.WEIGHT_ONLY)}
     _, plan = planned(spectral(logarithm=True), named)
     assert isinstance(plan.decisions["stft"], QuantizeDynamic)
 

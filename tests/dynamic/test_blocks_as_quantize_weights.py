@@ -9,7 +9,7 @@ import pytest
 
 import onnxq
 from onnxq.observers import LeastErrorObserver
-from onnxq.operator import DynamicForm
+from onnxq.operator import Precision
 from onnxq.qconfig import QConfigDynamic, QConfigMapping
 from tests.dynamic_models import normal, parsed, planned, quantized
 
@@ -33,7 +33,7 @@ def in_blocks(bits: int, scheme: str) -> QConfigMapping:
     observer = LeastErrorObserver.with_args(
         dtype=TYPES[bits][scheme == "symmetric"], qscheme=f"per_channel_{scheme}"
     )
-    entry = QConfigDynamic(observer, form=DynamicForm.BLOCKS, block_size=32)
+    entry = QConfigDynamic(observer, precision=Precision.WEIGHT_ONLY_GROUPWISE, block_size=32)
     return QConfigMapping().set_global(entry)
 
 

@@ -15,7 +15,7 @@ from onnxq.dynamic.dynamic_decision import (
     as_objective,
 )
 from onnxq.errors import CalibrationError, QConfigError
-from onnxq.operator import DynamicForm, DynamicNodePlan, Float, OperatorLimit
+from onnxq.operator import DynamicNodePlan, Float, OperatorLimit, Precision
 from onnxq.qparams import PerChannel, QParams
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 QPARAMS = QParams(np.array([0.1, 0.3], np.float32), np.zeros(2, np.int8), INT8, PerChannel(1))
 CHOSEN = QuantizeDynamic(
-    DynamicForm.INTEGER,
+    Precision.DYNAMIC_INT8,
     OperatorLimit("int8 weights"),
     (DynamicWeightPlan(1, "w", (1, 0), QPARAMS, 64), DynamicWeightPlan(2, "r", None, None)),
 )
@@ -38,7 +38,7 @@ PLAN = DynamicPlan(
 
 
 def test_a_node_plan_has_the_qparams_of_each_weight() -> None:
-    assert CHOSEN.node_plan == DynamicNodePlan(DynamicForm.INTEGER, (QPARAMS, None))
+    assert CHOSEN.node_plan == DynamicNodePlan(Precision.DYNAMIC_INT8, (QPARAMS, None))
 
 
 def test_quantized_leaves_out_what_stays_float() -> None:

@@ -7,8 +7,9 @@ from pathlib import Path
 import onnx_ir as ir
 import pytest
 
-from onnxq.operator import DynamicForm
+from onnxq.operator import Precision
 from onnxq.qconfig import QConfigDynamic
+from onnxq.qconfig._values import DYNAMIC_PRECISIONS
 from tests.dynamic_models import quantized
 from tests.golden_models import DYNAMIC, HALF
 
@@ -39,7 +40,7 @@ def text(graph: ir.Graph, indent: str = "") -> str:
 @pytest.mark.parametrize("name", sorted(DYNAMIC))
 def test_graph_is_as_reviewed(name: str) -> None:
     source, weight, form = DYNAMIC[name]
-    made = quantized(source, QConfigDynamic(weight, None if form is None else DynamicForm(form)))
+    made = quantized(source, QConfigDynamic(weight, None if form is None else Precision(form)))
     golden = GOLDEN / f"dynamic_{name}.txt"
     found = text(made.graph)
     assert found == golden.read_text(), f"changed; review it, then write it to {golden}"
@@ -47,7 +48,7 @@ def test_graph_is_as_reviewed(name: str) -> None:
 
 def test_every_form_has_a_golden_graph() -> None:
     forms = {
-        DynamicForm.HALF if weight is HALF else DynamicForm(form)
+        Precision.WEIGHT_ONLY_FLOAT16 if weight is HALF else Precision(form)
         for _, weight, form in DYNAMIC.values()
     }
-    assert forms == set(DynamicForm)
+    assert forms == set(DYNAMIC_PRECISIONS)

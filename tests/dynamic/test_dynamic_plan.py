@@ -11,7 +11,7 @@ from onnx import helper
 from onnxq.dynamic.dynamic_decision import DynamicPlan, QuantizeDynamic
 from onnxq.errors import ModelError
 from onnxq.observers import NarrowRangeObserver, PerChannelMinMaxObserver
-from onnxq.operator import DynamicForm, Float
+from onnxq.operator import Float, Precision
 from onnxq.qconfig import (
     QConfigDynamic,
     QConfigMapping,
@@ -19,6 +19,7 @@ from onnxq.qconfig import (
     float16_dynamic_qconfig,
     onnxq_default_dynamic_qconfig,
 )
+from onnxq.qconfig._values import DYNAMIC_PRECISIONS
 from onnxq.qparams import PerChannel, PerTensor
 from onnxq.targets import DynamicSpeedup
 from tests.dynamic_models import (
@@ -70,7 +71,7 @@ def test_every_node_has_a_decision_in_graph_order() -> None:
 def test_a_weight_gets_a_scale_per_column() -> None:
     decision = chosen(product(), "product")
     (weight,) = decision.weights
-    assert decision.form is DynamicForm.INTEGER
+    assert decision.precision is Precision.DYNAMIC_INT8
     assert weight.qparams is not None
     assert weight.qparams.granularity == PerChannel(1)
     assert weight.qparams.scale.shape == (SIDE,)
@@ -81,7 +82,7 @@ def test_a_weight_gets_a_scale_per_column() -> None:
 def test_integer_products_keep_to_the_codes_that_the_target_sums_exactly(
     target: str, limit: int
 ) -> None:
-    entry = QConfigDynamic(onnxq_default_dynamic_qconfig.weight, DynamicForm.INTEGER)
+    entry = QConfigDynamic(onnxq_default_dynamic_qconfig.weight, Precision.DYNAMIC_INT8)
     made = quantized(product(), entry, target=target)
     codes = made.graph.initializers["w_quantized"].const_value
     assert codes is not None
@@ -92,7 +93,7 @@ def test_integer_products_keep_to_the_codes_that_the_target_sums_exactly(
 
 
 def test_weights_that_are_computed_with_in_float_have_all_codes_but_the_smallest() -> None:
-    entry = QConfigDynamic(onnxq_default_dynamic_qconfig.weight, DynamicForm.STORED)
+    entry = QConfigDynamic(onnxq_default_dynamic_qconfig.weight, Precision.WEIGHT_ONLY)
     (weight,) = chosen(product(), "product", entry).weights
     assert weight.code_limit == 127
 
@@ -121,7 +122,7 @@ def test_readers_of_one_weight_share_its_narrowest_codes() -> None:
         {"x": ["N", SIDE]},
     )
     entry = onnxq_default_dynamic_qconfig
-    spec = {"first": entry, "second": QConfigDynamic(entry.weight, DynamicForm.STORED)}
+    spec = {"first": entry, "second": QConfigDynamic(entry.weight, Precision.WEIGHT_ONLY)}
     assert chosen(source, "second", spec).weights == chosen(source, "first", spec).weights
     assert stored(quantized(source, spec)) == {"w_quantized": "INT8"}
 
@@ -176,10 +177,12 @@ def test_open_sizes_are_said_to_count_as_one_row() -> None:
     _, plan = planned(opened, target=on(0.8))
     decision = plan.decisions["product"]
     assert isinstance(decision, Float)
-    assert "(form 'integer', at 1 row: the model leaves sizes open)" in decision.reason.words
+    assert (
+        "(precision 'dynamic_int8', at 1 row: the model leaves sizes open)" in decision.reason.words
+    )
     assert plan.notes[1].startswith("product: in float because the model leaves sizes")
     _, known = planned(fixed, target=on(0.8))
-    assert "(form 'integer')" in str(known.decisions["product"])
+    assert "(precision 'dynamic_int8')" in str(known.decisions["product"])
     assert len(known.notes) == 1
 
 
@@ -190,14 +193,14 @@ def test_size_quantizes_what_is_slower() -> None:
 
 
 def test_a_form_that_is_named_is_not_weighed() -> None:
-    entry = QConfigDynamic(onnxq_default_dynamic_qconfig.weight, DynamicForm.INTEGER)
+    entry = QConfigDynamic(onnxq_default_dynamic_qconfig.weight, Precision.DYNAMIC_INT8)
     _, plan = planned(product(), entry, target=on(0.8))
     assert list(plan.quantized) == ["product"]
 
 
 def test_float16_is_not_weighed() -> None:
     _, plan = planned(product(), dtype="float16", target=on(0.8))
-    assert plan.quantized["product"].form is DynamicForm.HALF
+    assert plan.quantized["product"].precision is Precision.WEIGHT_ONLY_FLOAT16
 
 
 # --- the plan as a value
@@ -252,7 +255,7 @@ def test_a_weight_that_is_an_input_stays_float() -> None:
         {"x": ["N", SIDE], "v": [SIDE, SIDE]},
     )
     assert "computed at run time" in reason(source, "computed")
-    assert chosen(source, "constant").form is DynamicForm.INTEGER
+    assert chosen(source, "constant").precision is Precision.DYNAMIC_INT8
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
@@ -269,16 +272,20 @@ def test_weights_of_nan_or_inf_are_refused_by_name(bad: float, dtype: str) -> No
     assert "weight 'w' holds NaN or Inf; 'product' stays in float" in "".join(plan.notes)
 
 
-@pytest.mark.parametrize("form", [None, *DynamicForm])
-def test_weights_of_zeros_give_zeros(form: DynamicForm | None) -> None:
+@pytest.mark.parametrize("form", [None, *DYNAMIC_PRECISIONS])
+def test_weights_of_zeros_give_zeros(form: Precision | None) -> None:
     w = np.zeros((SIDE, SIDE), np.float32)
     source = model(
         [helper.make_node("MatMul", ["x", "w"], ["y"], "product")], {"w": w}, {"x": ["N", SIDE]}
     )
     entry = QConfigDynamic(onnxq_default_dynamic_qconfig.weight, form)
-    made = quantized(source, float16_dynamic_qconfig if form is DynamicForm.HALF else entry)
+    made = quantized(
+        source, float16_dynamic_qconfig if form is Precision.WEIGHT_ONLY_FLOAT16 else entry
+    )
     # MatMulNBits adds 128 * scale * sum(x), of the least scale 2^-23, and takes it away in float32
-    rounding = 2.0**-23 * 128 * 2.0**-23 * SIDE * 4 if form is DynamicForm.BLOCKS else 0
+    rounding = (
+        2.0**-23 * 128 * 2.0**-23 * SIDE * 4 if form is Precision.WEIGHT_ONLY_GROUPWISE else 0
+    )
     assert np.abs(run(made, {"x": normal(ROWS, SIDE)})).max() <= rounding
 
 

@@ -7,7 +7,7 @@ import onnx
 import pytest
 from onnx import helper
 
-from onnxq.operator import DynamicForm, Float
+from onnxq.operator import Float, Precision
 from onnxq.qconfig import QConfigDynamic, default_dynamic_qconfig
 from onnxq.targets import DynamicSpeedup
 from tests.dynamic_models import UNMEASURED, planned, quantized, run, stored
@@ -67,7 +67,7 @@ def test_codes_that_a_product_stores_are_the_tables_too() -> None:
 
 @pytest.mark.parametrize("named", ["size", "form"])
 def test_what_is_asked_for_is_quantized(named: str) -> None:
-    entry = QConfigDynamic(default_dynamic_qconfig.weight, DynamicForm.STORED)
+    entry = QConfigDynamic(default_dynamic_qconfig.weight, Precision.WEIGHT_ONLY)
     spec = {"words": entry, "head": None} if named == "form" else None
     objective = "size" if named == "size" else "speed"
     _, plan = planned(tied(), spec, target=SLOW, objective=objective)

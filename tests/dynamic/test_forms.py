@@ -15,7 +15,7 @@ from onnxq.dynamic.forms import (
 from onnxq.dynamic.reasons import SlowerThanFloat
 from onnxq.errors import QConfigError
 from onnxq.observers import MinMaxObserver, NarrowRangeObserver, NoopObserver
-from onnxq.operator import DynamicForm, DynamicRule, DynamicWeight, Float, Operator
+from onnxq.operator import DynamicRule, DynamicWeight, Float, Operator, Precision
 from onnxq.operators.gemm import Gemm
 from onnxq.operators.gru import GRU
 from onnxq.operators.lstm import LSTM
@@ -25,7 +25,12 @@ from onnxq.targets.speedups import GATES
 from tests.dynamic_models import UNMEASURED
 from tests.examples import weights
 
-INT, B, S, H = DynamicForm.INTEGER, DynamicForm.BLOCKS, DynamicForm.STORED, DynamicForm.HALF
+INT, B, S, H = (
+    Precision.DYNAMIC_INT8,
+    Precision.WEIGHT_ONLY_GROUPWISE,
+    Precision.WEIGHT_ONLY,
+    Precision.WEIGHT_ONLY_FLOAT16,
+)
 RULE = DynamicRule((DynamicWeight(1, 1),), (INT, B, S, H))
 
 
@@ -43,13 +48,13 @@ def with_gains(**ratios: float) -> Target:
 
 
 def choose(
-    named: DynamicForm | None = None,
+    named: Precision | None = None,
     dtype: QDType | None = INT8,
     target: Target | None = None,
     objective: Objective = Objective.SPEED,
     rule: DynamicRule = RULE,
     shape: tuple[int, ...] = (8, 16),
-) -> DynamicForm | Float:
+) -> Precision | Float:
     return choose_form(node(*shape), rule, named, dtype, target or UNMEASURED, objective)
 
 
@@ -58,14 +63,16 @@ def test_nothing_measured_gives_the_usual_form() -> None:
 
 
 def test_the_fastest_form_is_chosen() -> None:
-    assert choose(target=with_gains(integer=1.2, blocks=2.0, stored=1.0)) is B
-    assert choose(target=with_gains(integer=1.2, blocks=0.5)) is INT
+    assert (
+        choose(target=with_gains(dynamic_int8=1.2, weight_only_groupwise=2.0, weight_only=1.0)) is B
+    )
+    assert choose(target=with_gains(dynamic_int8=1.2, weight_only_groupwise=0.5)) is INT
 
 
 def test_of_8_bits_that_two_products_read_integers_are_faster_than_blocks() -> None:
     first = node(8, 16)
     second = ir.node("MatMul", [ir.Value(name="other"), first.inputs[1]], name="m")
-    gains = with_gains(integer=1.2, blocks=2.0, stored=1.0)
+    gains = with_gains(dynamic_int8=1.2, weight_only_groupwise=2.0, weight_only=1.0)
     for one in (first, second):
         assert choose_form(one, RULE, None, INT8, gains, Objective.SPEED) is INT
         assert choose_form(one, RULE, B, INT8, gains, Objective.SPEED) is B  # as it is named
@@ -73,7 +80,7 @@ def test_of_8_bits_that_two_products_read_integers_are_faster_than_blocks() -> N
 
 
 def test_objective_size_takes_the_fastest_of_the_slow_ones() -> None:
-    slow = with_gains(integer=0.2, blocks=0.5, stored=0.4)
+    slow = with_gains(dynamic_int8=0.2, weight_only_groupwise=0.5, weight_only=0.4)
     assert choose(target=slow, objective=Objective.SIZE) is B
     verdict = choose(target=slow)
     assert isinstance(verdict, Float)
@@ -82,7 +89,7 @@ def test_objective_size_takes_the_fastest_of_the_slow_ones() -> None:
 
 
 def test_as_fast_as_float_is_fast_enough() -> None:
-    assert choose(target=with_gains(stored=1.0)) is S
+    assert choose(target=with_gains(weight_only=1.0)) is S
 
 
 def test_narrow_codes_have_no_integer_products() -> None:
@@ -99,7 +106,8 @@ def test_a_form_that_the_operator_lacks_leaves_the_node_in_float() -> None:
     verdict = choose(INT, rule=rule)
     assert isinstance(verdict, Float)
     assert verdict.reason.words == (
-        "this MatMul has no form 'integer', which the qconfig asks for; it has 'stored'"
+        "this MatMul has no precision 'dynamic_int8', which the qconfig asks for; it "
+        "has 'weight_only'"
     )
 
 
@@ -113,9 +121,9 @@ def test_blocks_need_a_matrix() -> None:
 
 @pytest.mark.parametrize(("form", "dtype"), [(INT, INT4), (B, None), (INT, None)])
 def test_forms_and_types_that_exclude_each_other_are_refused(
-    form: DynamicForm, dtype: QDType | None
+    form: Precision, dtype: QDType | None
 ) -> None:
-    with pytest.raises(QConfigError, match=f"'n': the qconfig names form '{form.value}' and"):
+    with pytest.raises(QConfigError, match=f"'n': the qconfig names precision '{form.value}' and"):
         choose(form, dtype)
 
 
@@ -139,7 +147,7 @@ def test_wide_codes_are_refused() -> None:
 
 @pytest.mark.parametrize("named", [None, S, B])
 def test_codes_that_are_too_narrow_for_an_operator_leave_the_node_in_float(
-    named: DynamicForm | None,
+    named: Precision | None,
 ) -> None:
     rule = DynamicRule(RULE.weights, (S, B), min_bits=8)
     verdict = choose(named, INT4, rule=rule)

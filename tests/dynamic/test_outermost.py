@@ -9,7 +9,7 @@ from onnx_ir.tape import Tape
 
 from onnxq.dynamic.outermost import Outermost
 from onnxq.observers import MinMaxObserver
-from onnxq.operator import DynamicForm
+from onnxq.operator import Precision
 from onnxq.ort import runtime
 from onnxq.qconfig import QConfigDynamic, float16_dynamic_qconfig, onnxq_default_dynamic_qconfig
 from tests import this_machine
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     import onnx
 
 INT8 = onnxq_default_dynamic_qconfig.weight
-STORED = QConfigDynamic(INT8, DynamicForm.STORED)
+STORED = QConfigDynamic(INT8, Precision.WEIGHT_ONLY)
 WITH_ZERO_POINT = QConfigDynamic(
-    MinMaxObserver.with_args(dtype="quint8", qscheme="per_tensor_affine"), DynamicForm.STORED
+    MinMaxObserver.with_args(dtype="quint8", qscheme="per_tensor_affine"), Precision.WEIGHT_ONLY
 )
 REAL = f"float[N,{SIDE}]"
 QUARTER = np.float32(0.25)
@@ -116,7 +116,7 @@ def test_the_codes_of_a_recurrence_are_cut_in_front_of_the_loop_around_it() -> N
         }}""",
         {"w": normal(1, 24, 8) * QUARTER, "r": normal(1, 24, 8, seed=1) * QUARTER},
     )
-    made = quantized(source, QConfigDynamic(INT8, DynamicForm.INTEGER))
+    made = quantized(source, QConfigDynamic(INT8, Precision.DYNAMIC_INT8))
     assert in_main(made)[:3] == ["Reshape", "Gather", "Split"]
     assert "MatMulInteger" in in_bodies(made)
     x = normal(5, 2, 8)
@@ -126,7 +126,7 @@ def test_the_codes_of_a_recurrence_are_cut_in_front_of_the_loop_around_it() -> N
 
 
 def test_blocks_stay_where_onnx_runtime_looks_for_them() -> None:
-    made = quantized(looped("RNN"), QConfigDynamic(INT8, DynamicForm.BLOCKS, 16))
+    made = quantized(looped("RNN"), QConfigDynamic(INT8, Precision.WEIGHT_ONLY_GROUPWISE, 16))
     assert op_types(made).count("DequantizeLinear") == 2
     assert "DequantizeLinear" not in in_main(made)
     optimized = op_types(runtime.optimized_graph(made))

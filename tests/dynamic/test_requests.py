@@ -11,7 +11,7 @@ from onnxq.dynamic.reasons import LacksForm, NoDynamicOperator
 from onnxq.dynamic.requests import nothing_dynamic, nothing_quantized
 from onnxq.errors import ModelError, QConfigError
 from onnxq.observers import NarrowRangeObserver
-from onnxq.operator import DynamicForm, Float
+from onnxq.operator import Float, Precision
 from onnxq.qconfig import (
     QConfigDynamic,
     QConfigMapping,
@@ -158,9 +158,14 @@ def test_a_block_size_is_never_ignored() -> None:
     )
     _, plan = planned(recurrent, entry)
     assert plan.decisions["gru"] == Float(
-        LacksForm("GRU", "blocks", "", "'integer', 'stored', 'half'")
+        LacksForm(
+            "GRU",
+            "weight_only_groupwise",
+            "",
+            "'dynamic_int8', 'weight_only', 'weight_only_float16'",
+        )
     )
-    with pytest.raises(QConfigError, match="form 'blocks' and float16 weights"):
+    with pytest.raises(QConfigError, match="precision 'weight_only_groupwise' and float16 weights"):
         planned(product(), QConfigDynamic(float16_dynamic_qconfig.weight, block_size=16))
 
 
@@ -185,7 +190,7 @@ def test_a_dtype_that_an_entry_would_overrule_is_refused(spec: DynamicSpec, wher
 def test_a_dtype_that_says_the_same_passes() -> None:
     for spec in (float16_dynamic_qconfig, {"MatMul": float16_dynamic_qconfig}, {"MatMul"}, None):
         _, plan = planned(product(), spec, "float16")
-        assert plan.quantized["product"].form is DynamicForm.HALF
+        assert plan.quantized["product"].precision is Precision.WEIGHT_ONLY_FLOAT16
         assert plan.notes == ()
     assert notes(ENTRY, "qint8") == ()
     with pytest.raises(QConfigError, match=r"dtype int8 is asked for.*float16 weights"):

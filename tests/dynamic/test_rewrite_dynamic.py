@@ -12,7 +12,7 @@ from onnxq.dynamic.rewrite_dynamic import opset_needed, rewrite_dynamic
 from onnxq.errors import CalibrationError
 from onnxq.graph.io import save
 from onnxq.observers import NarrowRangeObserver
-from onnxq.operator import DynamicForm
+from onnxq.operator import Precision
 from onnxq.ort import runtime
 from onnxq.qconfig import (
     QConfigDynamic,
@@ -86,11 +86,13 @@ def test_blocks_raise_the_opset_as_far_as_they_need() -> None:
     assert opset_needed({}) == 0
 
 
-@pytest.mark.parametrize("form", ["integer", "blocks", "stored", "half"])
+@pytest.mark.parametrize(
+    "form", ["dynamic_int8", "weight_only_groupwise", "weight_only", "weight_only_float16"]
+)
 def test_every_form_is_a_valid_model_that_runs(form: str, tmp_path: Path) -> None:
     entry = float16_dynamic_qconfig
-    if form != "half":
-        entry = QConfigDynamic(onnxq_default_dynamic_qconfig.weight, DynamicForm(form))
+    if form != "weight_only_float16":
+        entry = QConfigDynamic(onnxq_default_dynamic_qconfig.weight, Precision(form))
     made = quantized(product(), entry)
     path = tmp_path / "m.onnx"
     save(made, path)
@@ -202,7 +204,7 @@ SHARED = f"""m (float[N,{SIDE}] x) => (float[N,{SIDE}] y) {{
 def test_blocks_that_several_products_read_are_not_dequantized_in_every_run(dtype: str) -> None:
     weight = NarrowRangeObserver.with_args(dtype=dtype, quant_max=127 if dtype == "int8" else 7)
     source = parsed(SHARED, {"w": W / np.float32(SIDE**0.5)})
-    made = quantized(source, QConfigDynamic(weight, DynamicForm.BLOCKS, 16))
+    made = quantized(source, QConfigDynamic(weight, Precision.WEIGHT_ONLY_GROUPWISE, 16))
     assert op_types(made).count("MatMulNBits") == 5
     assert "DequantizeLinear" not in op_types(runtime.optimized_graph(made))
     codes = [name for graph in made.graphs() for name in graph.initializers if "packed" in name]
@@ -253,7 +255,9 @@ def test_blocks_in_a_body_have_their_codes_there(taken: bool) -> None:
     """ONNX Runtime refuses a model whose MatMulNBits would read codes from outside."""
     text = BRANCHES.replace("q = MatMul(x, v)", "q = Gemm<transB = 1>(x, w)")
     source = parsed(text, {"w": W})
-    entry = QConfigDynamic(onnxq_default_dynamic_qconfig.weight, DynamicForm.BLOCKS, 16)
+    entry = QConfigDynamic(
+        onnxq_default_dynamic_qconfig.weight, Precision.WEIGHT_ONLY_GROUPWISE, 16
+    )
     made = quantized(source, entry)
     feeds = {"x": X, "c": np.array(taken)}
     error = np.abs(run(made, feeds) - run(source, feeds))

@@ -10,7 +10,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from onnxq import cross_check
 from onnxq.dynamic.shared_quantizers import ShareQuantizers
-from onnxq.operator import DynamicForm
+from onnxq.operator import Precision
 from onnxq.samples import Samples
 from tests.operators.dynamic_builder import PER_TENSOR, SYMMETRIC, optimized_ops, quantized
 
@@ -54,7 +54,7 @@ def readers(matrices: Weights, *, bias: bool) -> onnx.ModelProto:
 def test_readers_of_one_tensor_share_its_codes(
     weight: ObserverSpec, bias: bool, tmp_path: Path
 ) -> None:
-    model = quantized(readers(weights(), bias=bias), DynamicForm.INTEGER, weight)
+    model = quantized(readers(weights(), bias=bias), Precision.DYNAMIC_INT8, weight)
     assert optimized_ops(model, tmp_path) == FUSED
     cross_check(model, Samples({"x": X}, batch_size=2)).check()
 
@@ -65,25 +65,25 @@ def test_equal_scales_do_not_keep_it_from_fusing(
     weight: ObserverSpec, bias: bool, tmp_path: Path
 ) -> None:
     equal = [np.sign(w) for w in weights()]
-    model = quantized(readers(equal, bias=bias), DynamicForm.INTEGER, weight)
+    model = quantized(readers(equal, bias=bias), Precision.DYNAMIC_INT8, weight)
     assert optimized_ops(model, tmp_path) == FUSED
     cross_check(model, Samples({"x": X}, batch_size=2)).check()
 
 
 def test_equal_scales_of_one_column_are_right_though_not_fused() -> None:
     equal = [np.sign(w) for w in weights(1)]
-    model = quantized(readers(equal, bias=True), DynamicForm.INTEGER, PER_TENSOR)
+    model = quantized(readers(equal, bias=True), Precision.DYNAMIC_INT8, PER_TENSOR)
     cross_check(model, Samples({"x": X}, batch_size=2)).check()
 
 
 def test_scales_that_differ_stay_as_they_are() -> None:
-    model = quantized(readers(weights(), bias=True), DynamicForm.INTEGER, PER_TENSOR)
+    model = quantized(readers(weights(), bias=True), Precision.DYNAMIC_INT8, PER_TENSOR)
     assert not [name for name in model.graph.initializers if "per_column" in name]
 
 
 def test_second_run_changes_nothing() -> None:
     equal = [np.sign(w) for w in weights()]
-    model = quantized(readers(equal, bias=True), DynamicForm.INTEGER, PER_TENSOR)
+    model = quantized(readers(equal, bias=True), Precision.DYNAMIC_INT8, PER_TENSOR)
     assert not ShareQuantizers()(model).modified
 
 
@@ -114,7 +114,7 @@ def test_graphs_keep_their_own() -> None:
     )
     opset = [helper.make_opsetid("", 17)]
     model = helper.make_model(graph, opset_imports=opset, ir_version=9)
-    found = quantized(model, DynamicForm.INTEGER)
+    found = quantized(model, Precision.DYNAMIC_INT8)
     counts = [
         sum(node.op_type == "DynamicQuantizeLinear" for node in each) for each in found.graphs()
     ]

@@ -11,7 +11,7 @@ from onnx import helper
 
 from onnxq.dynamic.tied_weights import find_twins, is_transpose_of
 from onnxq.observers import NarrowRangeObserver
-from onnxq.operator import DynamicForm
+from onnxq.operator import Precision
 from onnxq.ort import runtime
 from onnxq.qconfig import (
     QConfigDynamic,
@@ -103,7 +103,8 @@ def test_float16_of_a_tied_table_is_stored_once() -> None:
 
 
 @pytest.mark.parametrize(
-    "head", [None, QConfigDynamic(onnxq_default_dynamic_qconfig.weight, DynamicForm.BLOCKS)]
+    "head",
+    [None, QConfigDynamic(onnxq_default_dynamic_qconfig.weight, Precision.WEIGHT_ONLY_GROUPWISE)],
 )
 def test_a_tie_that_breaks_is_noted(head: QConfigDynamic | None) -> None:
     spec = QConfigMapping(onnxq_default_dynamic_qconfig).set_node("output", head)
@@ -116,7 +117,7 @@ def test_a_tie_that_breaks_is_noted(head: QConfigDynamic | None) -> None:
 @pytest.mark.parametrize(("dtype", "quant_max", "count"), [("int4", 7, 1), ("int8", 127, 2)])
 def test_a_tie_in_blocks_is_noted_where_it_breaks(dtype: str, quant_max: int, count: int) -> None:
     observer = NarrowRangeObserver.with_args(dtype=dtype, quant_max=quant_max)
-    entry = QConfigDynamic(observer, DynamicForm.BLOCKS, block_size=16)
+    entry = QConfigDynamic(observer, Precision.WEIGHT_ONLY_GROUPWISE, block_size=16)
     model, plan = quantized(tied(TABLE.T), entry), planned(tied(TABLE.T), entry)[1]
     codes = {v.name for v in model.graph.initializers.values() if v.const_value is not None}
     assert len([n for n in codes if str(n).endswith(("_quantized", "_unsigned"))]) == count
@@ -194,7 +195,7 @@ def test_a_weight_that_all_readers_share_needs_no_note() -> None:
             "int8 within +-127 in blocks of 16 along axis 0 for 'second'",
         ),
         (
-            QConfigDynamic(NarrowRangeObserver.with_args(ch_axis=None), DynamicForm.STORED),
+            QConfigDynamic(NarrowRangeObserver.with_args(ch_axis=None), Precision.WEIGHT_ONLY),
             "int8 within +-127 with one scale for 'second'",
         ),
     ],

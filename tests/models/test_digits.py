@@ -13,7 +13,7 @@ import onnxq
 from models import digits
 from onnxq.graph.canonical import canonicalize
 from onnxq.graph.io import load
-from onnxq.operator import DynamicForm
+from onnxq.operator import Precision
 from onnxq.ort import runtime
 from onnxq.ort.types_by_run import types_by_run
 from onnxq.qconfig import QConfigDynamic, QConfigMapping, onnxq_default_dynamic_qconfig
@@ -112,7 +112,7 @@ def test_the_reference_computes_what_onnx_runtime_does(name: str) -> None:
     rows, _ = digits.load_digits("test")
     default = onnxq_default_dynamic_qconfig
     # objective size stores matrices this small, which no integer comes from
-    head = QConfigDynamic(default.weight_observer, DynamicForm.INTEGER)
+    head = QConfigDynamic(default.weight_observer, Precision.DYNAMIC_INT8)
     mapping = QConfigMapping().set_global(default).set_op_type("Gemm", head)
     model = onnxq.quantize_dynamic(exported(name), mapping, objective="size")
     findings = onnxq.cross_check(model, onnxq.Samples({"rows": rows[:60]}, batch_size=20))

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import onnx
 
     from onnxq.observers import ObserverSpec
-    from onnxq.operator import Array, Case, DynamicForm, Operator
+    from onnxq.operator import Array, Case, Operator, Precision
 
 SYMMETRIC = NarrowRangeObserver.with_args(ch_axis=0)
 PER_TENSOR = NarrowRangeObserver.with_args(ch_axis=None)
@@ -32,7 +32,7 @@ def affine(dtype: str) -> ObserverSpec:
 
 def quantized(
     model: onnx.ModelProto | ir.Model,
-    form: DynamicForm,
+    form: Precision,
     weight: ObserverSpec = SYMMETRIC,
     block_size: int | None = None,
 ) -> ir.Model:
@@ -44,7 +44,7 @@ def quantized(
 def quantized_case(
     operator: Operator,
     case: Case,
-    form: DynamicForm,
+    form: Precision,
     weight: ObserverSpec = SYMMETRIC,
     block_size: int | None = None,
 ) -> ir.Model:

@@ -13,11 +13,11 @@ from onnxq.dtypes import INT8, QDType
 from onnxq.operator import (
     Array,
     Case,
-    DynamicForm,
     DynamicNodePlan,
     DynamicRule,
     DynamicSite,
     Operator,
+    Precision,
 )
 from onnxq.qparams import PerChannel, PerTensor, QParams
 from tests.operators.builder import IR_VERSION, MICROSOFT, names, node_of, run_exactly
@@ -55,7 +55,7 @@ def stored(x: Array, weight: DynamicWeight) -> tuple[Singles, int | None]:
 
 
 def plan_and_codes(
-    operator: Operator, case: Case, form: DynamicForm, qparams: Sequence[QParams] | None
+    operator: Operator, case: Case, form: Precision, qparams: Sequence[QParams] | None
 ) -> tuple[DynamicNodePlan, dict[int, Array]]:
     """The plan, and by slot what takes the place of the weights.
 
@@ -67,7 +67,7 @@ def plan_and_codes(
     """
     weights = dynamic_rule_of(operator, case).weights
     arrays = [stored(np.asarray(case.inputs[weight.slot]), weight) for weight in weights]
-    if form is DynamicForm.HALF:
+    if form is Precision.WEIGHT_ONLY_FLOAT16:
         halves = [w.astype(np.float16) for w, _ in arrays]
         plan = DynamicNodePlan(form, (None,) * len(weights))
         return plan, {weight.slot: half for weight, half in zip(weights, halves, strict=True)}
@@ -79,7 +79,7 @@ def plan_and_codes(
 
 
 def dynamic_model(
-    operator: Operator, case: Case, form: DynamicForm, qparams: Sequence[QParams] | None = None
+    operator: Operator, case: Case, form: Precision, qparams: Sequence[QParams] | None = None
 ) -> ir.Model:
     """The case in that form; arguments as `plan_and_codes`."""
     node, tape = node_of(operator, case), Tape()
@@ -110,7 +110,7 @@ def dynamic_model(
 
 
 def run_dynamic(
-    operator: Operator, case: Case, form: DynamicForm, qparams: Sequence[QParams] | None = None
+    operator: Operator, case: Case, form: Precision, qparams: Sequence[QParams] | None = None
 ) -> list[Array]:
     """Outputs of that form; exact sums (see `run_exactly`)."""
     return run_exactly(dynamic_model(operator, case, form, qparams), case, case.inputs)

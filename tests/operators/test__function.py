@@ -8,7 +8,7 @@ import pytest
 import onnxq
 from onnxq.dtypes import INT16, UINT8, UINT16
 from onnxq.errors import ShapeError
-from onnxq.operator import Call, Case, Curve, Form, NodeCall, NodePlan, Reals
+from onnxq.operator import Call, Case, Curve, NodeCall, NodePlan, Reals
 from onnxq.operators._function import (
     MOST_TURNS,
     SIGNED_UNIT,
@@ -180,11 +180,11 @@ def square(x: Reals, *, alpha: float = 0.1, mode: str = "once", count: int = 2) 
 
 
 def test_the_form_follows_from_the_measured_cost() -> None:
-    for ns, form in ((TABLE_NS - 0.01, Form.FLOAT), (TABLE_NS + 0.01, Form.CODES)):
-        assert Function("Mine", square, anywhere, ns_around=ns).form is form
-    assert Function("Mine", square, anywhere).form is Form.CODES  # not measured
+    for ns, lowered in ((TABLE_NS - 0.01, False), (TABLE_NS + 0.01, True)):
+        assert Function("Mine", square, anywhere, ns_around=ns).lowered is lowered
+    assert Function("Mine", square, anywhere).lowered  # not measured
     written = Function("Mine", square, anywhere, ns_around=0.1, written=lambda _: [])
-    assert written.form is Form.CODES
+    assert written.lowered
 
 
 def test_keyword_parameters_are_the_nodes_attributes() -> None:

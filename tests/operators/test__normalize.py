@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from onnxq.operator import Form
+from onnxq.operator import Precision
 from onnxq.operators._normalize import (
     axes_from,
     normalized,
@@ -60,4 +60,8 @@ def test_a_normalization_computes_in_float_and_only_its_data_are_codes(name: str
     operator = builder.operator(name)
     for case in operator.cases():
         rule = builder.rule_of(operator, case)
-        assert (rule.form, rule.activations, rule.weight) == (Form.FLOAT, (0,), None)
+        assert (rule.precision, rule.activations, rule.weight) == (
+            Precision.FLOAT_BETWEEN_QDQ,
+            (0,),
+            None,
+        )

@@ -14,7 +14,7 @@ from onnxq import reference, targets
 from onnxq.dtypes import INT4, UINT8
 from onnxq.errors import UnsupportedError
 from onnxq.observers import NoopObserver
-from onnxq.operator import Case, DynamicForm, Float
+from onnxq.operator import Case, Float, Precision
 from onnxq.operator.examples import normal
 from onnxq.operators.gru import GRU
 from onnxq.operators.rnn import RNN
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from onnxq.operator import Array, Operator
 
 OPERATORS = (GRU(), RNN())
-INTEGER, STORED, HALF = DynamicForm.INTEGER, DynamicForm.STORED, DynamicForm.HALF
+INTEGER, STORED, HALF = Precision.DYNAMIC_INT8, Precision.WEIGHT_ONLY, Precision.WEIGHT_ONLY_FLOAT16
 CASES = [
     pytest.param(operator, case, id=f"{operator.op_type}-{case.name}")
     for operator in OPERATORS
@@ -135,7 +135,7 @@ def test_the_float_reference_is_within_rounding_of_onnx_runtime(
 @pytest.mark.parametrize(("operator", "case"), CASES)
 @pytest.mark.parametrize("form", [STORED, HALF])
 def test_stored_weights_give_the_float_node_on_rounded_weights(
-    operator: Operator, case: Case, form: DynamicForm
+    operator: Operator, case: Case, form: Precision
 ) -> None:
     rounded = list(case.inputs)
     for weight in dynamic_rule_of(operator, case).weights:
@@ -154,7 +154,7 @@ def test_stored_weights_give_the_float_node_on_rounded_weights(
 @pytest.mark.parametrize("form", [STORED, HALF])
 @pytest.mark.parametrize("operator", OPERATORS, ids=lambda op: op.op_type)
 def test_onnx_runtime_folds_stored_weights_when_it_loads_them(
-    operator: Operator, form: DynamicForm, tmp_path: Path
+    operator: Operator, form: Precision, tmp_path: Path
 ) -> None:
     model = dynamic_model(operator, next(iter(operator.cases())), form)
     floats = [v for v in model.graph.initializers.values() if v.dtype == ir.DataType.FLOAT]
@@ -378,7 +378,7 @@ def test_the_cross_check_finds_no_difference_end_to_end(operator: Operator) -> N
 @pytest.mark.parametrize("absent", [0, 1])
 @pytest.mark.parametrize("operator", OPERATORS, ids=lambda op: op.op_type)
 def test_the_node_has_only_the_outputs_that_are_asked_for(
-    operator: Operator, absent: int, name: str, form: DynamicForm
+    operator: Operator, absent: int, name: str, form: Precision
 ) -> None:
     case = shrunk(next(case for case in operator.cases() if case.name == name))
     proto = builder.float_model(operator, case)

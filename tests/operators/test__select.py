@@ -6,7 +6,7 @@ import pytest
 from onnxq import catalog
 from onnxq.dtypes import UINT8
 from onnxq.errors import ShapeError
-from onnxq.operator import Array, Call, Case, Float, Form, NodePlan
+from onnxq.operator import Array, Call, Case, Float, NodePlan
 from onnxq.operators._select import Extremum, Selection
 from onnxq.qparams import IntArray, per_tensor
 from tests.operators import builder
@@ -23,7 +23,7 @@ def beyond(_: Call, x: IntArray) -> Array:
 
 
 def test_selections_that_onnx_runtime_does_not_fuse_are_exactly_these() -> None:
-    assert {op.op_type for op in SELECTIONS if op.form is Form.CODES} == NOT_FUSED
+    assert {op.op_type for op in SELECTIONS if op.lowered} == NOT_FUSED
 
 
 @pytest.mark.parametrize("operator", COPYING, ids=lambda op: op.op_type)
@@ -49,4 +49,4 @@ def test_an_extremum_of_a_mask_stays_float(operator: Extremum) -> None:
 def test_all_operands_of_an_extremum_are_codes(operator: Extremum) -> None:
     x = np.zeros((2, 2), np.float32)
     rule = builder.rule_of(operator, Case("", (x, x, x)))
-    assert (rule.form, rule.activations) == (Form.CODES, (0, 1, 2))
+    assert (rule.lowered, rule.activations) == (True, (0, 1, 2))

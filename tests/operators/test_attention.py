@@ -7,7 +7,7 @@ import pytest
 
 from onnxq.affine import dequantize
 from onnxq.errors import ShapeError
-from onnxq.operator import Call, Float, Form
+from onnxq.operator import Call, Float, Precision
 from onnxq.operators.attention import Attention
 from tests.operators import builder
 from tests.operators.builder import Types
@@ -19,7 +19,7 @@ CASES = {case.name: case for case in OP.cases()}
 def test_queries_keys_and_values_are_codes_and_it_computes_in_float() -> None:
     for case in CASES.values():
         rule = builder.rule_of(OP, case)
-        assert rule.form is Form.FLOAT
+        assert rule.precision is Precision.FLOAT_BETWEEN_QDQ
         assert rule.activations == (0, 1, 2)
         assert rule.outputs == (0,)
 

@@ -19,7 +19,7 @@ from onnxq import catalog
 from onnxq.affine import dequantize
 from onnxq.dtypes import INT8, INT32, UINT8, QDType
 from onnxq.errors import OnnxqError, ShapeError
-from onnxq.operator import Array, Call, Case, Form, IntegerOperator, NodePlan, Operator, Role
+from onnxq.operator import Array, Call, Case, IntegerOperator, NodePlan, Operator, Precision, Role
 from onnxq.ort import facts
 from onnxq.ort.version import installed
 from onnxq.qparams import PerChannel, QParams
@@ -40,7 +40,7 @@ WITHOUT_KERNEL: set[str] = DYNAMIC_ONLY
 # sides of a tie, so that they end one step apart.
 STEPS = 1.0
 
-# Form.FLOAT: ONNX Runtime computes in float32, by polynomials of its own; near a tie the result may
+# FLOAT_BETWEEN_QDQ: ONNX Runtime computes in float32, by polynomials of its own; near a tie the result may
 # fall to the other side. benchmarks/exactness.py holds the same bound over 200,000 elements.
 FLOAT_SHARE = 1e-4
 
@@ -149,12 +149,12 @@ def test_rule_is_consistent(operator: Operator, case: Case) -> None:
     assert rule.bias is None or rule.weight is not None
     if rule.role is Role.MOVEMENT:
         assert rule.shares_qparams
-    if rule.form is Form.CODES:
-        assert operator.has_lowering(), "the QDQ rewrite calls lower for Form.CODES"
+    if rule.lowered:
+        assert operator.has_lowering(), "the QDQ rewrite calls lower for a lowered rule"
 
 
-# Form.CODES has no QDQ form; the lowered form is compared below
-@each_case(lambda op, case: builder.rule_of(op, case).form is not Form.CODES)
+# a lowered rule has no QDQ form; the lowered form is compared below
+@each_case(lambda op, case: not builder.rule_of(op, case).lowered)
 @pytest.mark.parametrize("types", [Types(), Types(x=INT8)], ids=str)
 def test_qdq_form_is_within_a_step_of_float(operator: Operator, case: Case, types: Types) -> None:
     plan = builder.plan_of(operator, case, types)
@@ -173,7 +173,7 @@ def test_onnx_runtime_fuses_the_qdq_form_and_only_that(
     found = builder.optimized_ops(builder.qdq_model(operator, case, plan, codes), tmp_path)
     rule = builder.rule_of(operator, case)
     fused = not {"QuantizeLinear", "DequantizeLinear"} & set(found)
-    assert fused == (rule.form is Form.QDQ), found
+    assert fused == (rule.is_fused), found
 
 
 @each_case(lambda op, _: op.has_lowering())
@@ -226,7 +226,7 @@ def assert_kernel_equals(
     wanted = builder.run_exactly(builder.lowered_model(operator, case, plan, codes), case, codes)
     got = operator.kernel(Call(operator.op_type, codes, plan, attributes=case.attributes or {}))
     assert len(got) == len(wanted)
-    exact = builder.rule_of(operator, case).form is not Form.FLOAT
+    exact = builder.rule_of(operator, case).precision is not Precision.FLOAT_BETWEEN_QDQ
     for y, ort in zip(got, wanted, strict=True):
         assert y.dtype == ort.dtype
         assert y.shape == ort.shape
@@ -259,7 +259,7 @@ def randomized(codes: list[Array | None], plan: NodePlan, seed: int) -> list[Arr
 @given(data=st.data())
 def test_kernel_equals_onnx_runtime_over_all_codes(operator: Operator, data: st.DataObject) -> None:
     case = data.draw(st.sampled_from(quantized_cases(operator)))
-    in_floats = builder.rule_of(operator, case).form is Form.FLOAT
+    in_floats = builder.rule_of(operator, case).precision is Precision.FLOAT_BETWEEN_QDQ
     types = Types(
         x=data.draw(st.sampled_from([x for x in (UINT8, INT8) if is_known(operator, x)])),
         zero_point=data.draw(st.sampled_from(["low", "high", "fitted"])),

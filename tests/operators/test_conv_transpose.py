@@ -9,7 +9,7 @@ from onnx_ir.tape import Tape
 
 from onnxq.dtypes import UINT8
 from onnxq.errors import ShapeError
-from onnxq.operator import Call, Case, Float, Form, Site
+from onnxq.operator import Call, Case, Float, Site
 from onnxq.operator.examples import normal
 from onnxq.operators.conv_transpose import ConvTranspose
 from onnxq.qparams import PerChannel, PerTensor, QParams
@@ -120,7 +120,7 @@ def test_groups_share_scales_and_depthwise_has_one_per_channel() -> None:
         if (rule := builder.rule_of(OP, CASES[name])).weight is not None
     }
     assert axes == {"plain": 1, "groups": 1, "depthwise": 0}
-    assert builder.rule_of(OP, CASES["plain"]).form is Form.CODES
+    assert builder.rule_of(OP, CASES["plain"]).lowered
 
 
 def test_a_depthwise_one_stays_depthwise_on_a_copy_per_phase() -> None:

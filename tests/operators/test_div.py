@@ -5,7 +5,7 @@ import pytest
 
 from onnxq.affine import dequantize, quantize
 from onnxq.dtypes import UINT8
-from onnxq.operator import Call, Case, Float, Form, InfiniteOperand, NodePlan, Rule
+from onnxq.operator import Call, Case, Float, InfiniteOperand, NodePlan, Precision, Rule
 from onnxq.operators.div import Div
 from onnxq.qparams import per_tensor
 from tests.operators import builder
@@ -19,25 +19,27 @@ def rule(a: np.ndarray, b: np.ndarray, *constants: int) -> Rule | Float:
 
 
 def test_only_what_varies_is_quantized() -> None:
-    assert rule(X, X) == Rule(builder.rule_of(OP, Case("", (X, X))).role, (0, 1), form=Form.FLOAT)
-    for constants, varying, form in (((1,), (0,), Form.FLOAT), ((0,), (1,), Form.FLOAT)):
+    assert rule(X, X) == Rule(
+        builder.rule_of(OP, Case("", (X, X))).role, (0, 1), precision=Precision.FLOAT_BETWEEN_QDQ
+    )
+    for constants, varying in (((1,), (0,)), ((0,), (1,))):
         found = rule(X, np.arange(1, 4), *constants)
         assert isinstance(found, Rule)
-        assert (found.activations, found.form) == (varying, form)
+        assert (found.activations, found.lowered) == (varying, False)
 
 
-@pytest.mark.parametrize(("divisor", "form"), [(3, Form.CODES), (-1e30, Form.CODES)])
-def test_a_number_is_a_factor_on_codes(divisor: float, form: Form) -> None:
+@pytest.mark.parametrize("divisor", [3, -1e30])
+def test_a_number_is_a_factor_on_codes(divisor: float) -> None:
     found = rule(X, np.array(divisor), 1)
     assert isinstance(found, Rule)
-    assert found.form is form
+    assert found.lowered
 
 
 @pytest.mark.parametrize("divisor", [np.inf, 1e-40])
 def test_numbers_whose_reciprocal_is_no_scale_stay_in_float_arithmetic(divisor: float) -> None:
     found = rule(X, np.array(divisor), 1)
     assert isinstance(found, Rule)
-    assert found.form is Form.FLOAT
+    assert found.precision is Precision.FLOAT_BETWEEN_QDQ
 
 
 def test_a_constant_zero_leaves_no_scale_for_the_result() -> None:

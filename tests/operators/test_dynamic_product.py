@@ -17,12 +17,12 @@ from onnxq.errors import UnsupportedError
 from onnxq.observers import LeastErrorObserver, NarrowRangeObserver, PerChannelMinMaxObserver
 from onnxq.operator import (
     Case,
-    DynamicForm,
     DynamicNodePlan,
     DynamicRule,
     DynamicSite,
     Float,
     Operator,
+    Precision,
 )
 from onnxq.operator.examples import normal
 from onnxq.operators.gemm import Gemm
@@ -102,31 +102,31 @@ class TestInteger:
     def test_equals_the_reference_bit_for_bit(
         self, operator: Operator, case: Case, weight: ObserverSpec
     ) -> None:
-        model = quantized_case(operator, case, DynamicForm.INTEGER, weight)
+        model = quantized_case(operator, case, Precision.DYNAMIC_INT8, weight)
         findings = cross_check(model, [samples(case)])
         findings.check()
         largest_error(operator, case, model, 0.05)
 
     @pytest.mark.parametrize(("operator", "case"), RIGHT[:7], ids=[c.name for _, c in RIGHT[:7]])
     def test_is_fused(self, operator: Operator, case: Case, tmp_path: Path) -> None:
-        model = quantized_case(operator, case, DynamicForm.INTEGER)
+        model = quantized_case(operator, case, Precision.DYNAMIC_INT8)
         assert optimized_ops(model, tmp_path) == ["DynamicQuantizeMatMul"]
 
     def test_left_constant_is_fused_between_transpositions(self, tmp_path: Path) -> None:
-        model = quantized_case(*LEFT[0], DynamicForm.INTEGER)
+        model = quantized_case(*LEFT[0], Precision.DYNAMIC_INT8)
         ops = optimized_ops(model, tmp_path)
         assert ops == ["DynamicQuantizeLinear", "MatMulIntegerToFloat", "Transpose", "Transpose"]
 
     def test_weights_of_4_bits_are_refused(self) -> None:
         qparams = QParams(np.ones(N, np.float32), np.zeros(N, np.int8), INT4, PerChannel(1))
         with pytest.raises(UnsupportedError, match="no integer product with int4 weights"):
-            lower(DynamicNodePlan(DynamicForm.INTEGER, (qparams,)))
+            lower(DynamicNodePlan(Precision.DYNAMIC_INT8, (qparams,)))
 
     def test_blocks_are_refused(self) -> None:
         ones = np.ones((2, N), np.float32)
         qparams = QParams(ones, ones.astype(np.int8), INT8, PerBlock(0, 32))
         with pytest.raises(UnsupportedError, match=r"PerBlock.* have no integer product"):
-            lower(DynamicNodePlan(DynamicForm.INTEGER, (qparams,)))
+            lower(DynamicNodePlan(Precision.DYNAMIC_INT8, (qparams,)))
 
 
 def lower(plan: DynamicNodePlan) -> None:
@@ -135,15 +135,15 @@ def lower(plan: DynamicNodePlan) -> None:
     MatMul().lower_dynamic(DynamicSite(Tape(), node, node.inputs, plan))
 
 
-@pytest.mark.parametrize("form", [DynamicForm.INTEGER, DynamicForm.BLOCKS])
-def test_transposed_input_of_unknown_shape_is_transposed(form: DynamicForm) -> None:
+@pytest.mark.parametrize("form", [Precision.DYNAMIC_INT8, Precision.WEIGHT_ONLY_GROUPWISE])
+def test_transposed_input_of_unknown_shape_is_transposed(form: Precision) -> None:
     node = builder.node_of(*RIGHT[7])
     codes, x = ir.val("w_quantized", const_value=ir.tensor(B.astype(np.int8))), ir.val("x")
     node.replace_input_with(0, x)
     ones = np.ones((2, N), np.float32)
     blocks = QParams(ones, ones.astype(np.int8), INT8, PerBlock(0, 32))
     columns = QParams(ones[0], np.zeros(N, np.int8), INT8, PerChannel(1))
-    plan = DynamicNodePlan(form, (columns if form is DynamicForm.INTEGER else blocks,))
+    plan = DynamicNodePlan(form, (columns if form is Precision.DYNAMIC_INT8 else blocks,))
     tape = Tape()
     Gemm().lower_dynamic(DynamicSite(tape, node, [x, codes, node.inputs[2]], plan))
     assert [n.op_type for n in tape.nodes].count("Transpose") == 1
@@ -160,7 +160,7 @@ class TestBlocks:
     def test_becomes_mat_mul_n_bits(
         self, operator: Operator, case: Case, dtype: str, tmp_path: Path
     ) -> None:
-        model = quantized_case(operator, case, DynamicForm.BLOCKS, affine(dtype), 16)
+        model = quantized_case(operator, case, Precision.WEIGHT_ONLY_GROUPWISE, affine(dtype), 16)
         assert "MatMulNBits" in optimized_ops(model, tmp_path)
         largest_error(operator, case, model, SHARES[dtype[-1]])
 
@@ -169,7 +169,7 @@ class TestBlocks:
     @pytest.mark.parametrize("columns", [4, 5, 6, 7])
     def test_is_what_the_codes_say(self, dtype: str, size: int, columns: int) -> None:
         case = Case("", (A, normal(K, columns)), (1,))
-        model = quantized_case(MatMul(), case, DynamicForm.BLOCKS, affine(dtype), size)
+        model = quantized_case(MatMul(), case, Precision.WEIGHT_ONLY_GROUPWISE, affine(dtype), size)
         findings = cross_check(model, [samples(case)])
         assert [n.op_type for n in findings.nodes] == ["MatMulNBits"]
         assert not any(node.differing for node in findings.nodes)  # within the bound
@@ -178,20 +178,22 @@ class TestBlocks:
     @pytest.mark.parametrize("dtype", ["int8", "int4", "int2"])
     def test_symmetric_codes_need_no_zero_point(self, dtype: str) -> None:
         spec = LeastErrorObserver.with_args(dtype=dtype)
-        model = quantized_case(MatMul(), Case("", (A, B), (1,)), DynamicForm.BLOCKS, spec, 32)
+        model = quantized_case(
+            MatMul(), Case("", (A, B), (1,)), Precision.WEIGHT_ONLY_GROUPWISE, spec, 32
+        )
         assert not [
             name for name in model.graph.initializers if "zero_point" in name and dtype != "int2"
         ]
 
     def test_bias_is_part_of_the_product(self, tmp_path: Path) -> None:
-        model = quantized_case(*RIGHT[6], DynamicForm.BLOCKS, SYMMETRIC, 32)
+        model = quantized_case(*RIGHT[6], Precision.WEIGHT_ONLY_GROUPWISE, SYMMETRIC, 32)
         assert optimized_ops(model, tmp_path) == ["MatMulNBits"]
 
     def test_opset_is_what_the_types_need(self) -> None:
         case = dataclasses.replace(RIGHT[0][1], opset=13)
         for dtype, opset in (("int8", 21), ("int4", 21), ("int2", 25)):
             spec = affine(dtype)
-            model = quantized_case(MatMul(), case, DynamicForm.BLOCKS, spec, 32)
+            model = quantized_case(MatMul(), case, Precision.WEIGHT_ONLY_GROUPWISE, spec, 32)
             assert model.opset_imports[""] == opset
 
 
@@ -201,14 +203,14 @@ class TestStored:
     def test_is_the_float_node_when_it_runs(
         self, operator: Operator, case: Case, weight: ObserverSpec, tmp_path: Path
     ) -> None:
-        model = quantized_case(operator, case, DynamicForm.STORED, weight)
+        model = quantized_case(operator, case, Precision.WEIGHT_ONLY, weight)
         assert "Cast" not in optimized_ops(model, tmp_path)
         assert "MatMulNBits" not in optimized_ops(model, tmp_path)
         largest_error(operator, case, model, 0.05 if weight != affine("int4") else 0.4)
 
     @PRODUCTS
     def test_half_is_exact_to_11_bits(self, operator: Operator, case: Case, tmp_path: Path) -> None:
-        model = quantized_case(operator, case, DynamicForm.HALF, HALF)
+        model = quantized_case(operator, case, Precision.WEIGHT_ONLY_FLOAT16, HALF)
         assert "Cast" not in optimized_ops(model, tmp_path)
         largest_error(operator, case, model, 2e-3)
 
@@ -224,13 +226,13 @@ class TestRule:
         case = Case("", (BATCHES, B), (0,))
         rule = MatMul().dynamic_rule(builder.node_of(MatMul(), case))
         assert isinstance(rule, DynamicRule)
-        assert rule.forms == (DynamicForm.STORED, DynamicForm.HALF)
+        assert rule.forms == (Precision.WEIGHT_ONLY, Precision.WEIGHT_ONLY_FLOAT16)
 
     def test_stack_on_the_right_has_one_scale(self) -> None:
         rule = MatMul().dynamic_rule(builder.node_of(*STACKS[0]))
         assert isinstance(rule, DynamicRule)
         assert rule.weights[0].axis is None
-        assert DynamicForm.BLOCKS not in rule.forms
+        assert Precision.WEIGHT_ONLY_GROUPWISE not in rule.forms
 
     def test_products_of_integers_stay_as_they_are(self) -> None:
         whole = Case("", (A.astype(np.int32), B.astype(np.int32)), (1,))
@@ -264,9 +266,9 @@ def dense(rank: int, *, dynamic: bool, first: str = "product") -> onnx.ModelProt
 @pytest.mark.parametrize("first", ["product", "bias"])
 def test_bias_behind_is_fused(rank: int, dynamic: bool, first: str, tmp_path: Path) -> None:
     model = dense(rank, dynamic=dynamic, first=first)
-    integers = dynamic_builder.quantized(model, DynamicForm.INTEGER)
+    integers = dynamic_builder.quantized(model, Precision.DYNAMIC_INT8)
     assert optimized_ops(integers, tmp_path) == ["DynamicQuantizeMatMul"]
-    blocks = dynamic_builder.quantized(model, DynamicForm.BLOCKS)
+    blocks = dynamic_builder.quantized(model, Precision.WEIGHT_ONLY_GROUPWISE)
     ops = optimized_ops(blocks, tmp_path)
     assert set(ops) <= {"MatMulNBits", "Reshape", "Add"}
     assert "Add" not in ops or rank == 2  # the price of what the next test shows
@@ -293,7 +295,7 @@ def test_sum_with_a_matrix_behind_blocks_is_not_made_a_gemm(
     )
     opset = helper.make_opsetid("", 17)
     model = helper.make_model(graph, opset_imports=[opset], ir_version=9)
-    blocks = dynamic_builder.quantized(model, DynamicForm.BLOCKS)
+    blocks = dynamic_builder.quantized(model, Precision.WEIGHT_ONLY_GROUPWISE)
     assert optimized_ops(blocks, tmp_path) == ["Add", "MatMulNBits"]
 
 
@@ -315,14 +317,14 @@ def test_blocks_ahead_of_a_clip_are_no_float_product(clip: str, bias: str, tmp_p
     )
     opset = helper.make_opsetid("", 17)
     model = helper.make_model(graph, opset_imports=[opset], ir_version=9)
-    ops = optimized_ops(dynamic_builder.quantized(model, DynamicForm.BLOCKS), tmp_path)
+    ops = optimized_ops(dynamic_builder.quantized(model, Precision.WEIGHT_ONLY_GROUPWISE), tmp_path)
     assert "MatMulNBits" in ops
     assert "DequantizeLinear" not in ops
 
 
 def test_observer_of_one_scale_gives_one() -> None:
     spec = NarrowRangeObserver.with_args(ch_axis=None)
-    model = dynamic_builder.quantized(dense(2, dynamic=True), DynamicForm.INTEGER, spec)
+    model = dynamic_builder.quantized(dense(2, dynamic=True), Precision.DYNAMIC_INT8, spec)
     assert model.graph.initializers["w_scale"].shape == []
 
 
@@ -350,7 +352,7 @@ def test_blocks_between_static_nodes_run_as_blocks(
     opset = [helper.make_opsetid("", 21)]
     model = helper.make_model(graph, opset_imports=opset, ir_version=10)
     mapping = QConfigMapping(onnxq_default_qconfig)
-    mapping = mapping.set_node("n1", QConfigDynamic(SYMMETRIC, DynamicForm.BLOCKS))
+    mapping = mapping.set_node("n1", QConfigDynamic(SYMMETRIC, Precision.WEIGHT_ONLY_GROUPWISE))
     feeds = {"x": normal(4, *sizes[1:])}  # type: ignore[arg-type]
     mixed = onnxq.quantize(model, feeds, qconfig=mapping, target=this_machine.TARGET)
     assert "MatMulNBits" in optimized_ops(mixed, tmp_path)
@@ -379,7 +381,7 @@ def test_blocks_of_zeros_give_exactly_zero(weight: ObserverSpec, gemm: bool) -> 
         "zeros", (A, zeros.T.copy() if gemm else zeros), (1,), {"transB": 1} if gemm else {}
     )
     model = builder.float_model(operator, case)
-    entry = QConfigDynamic(weight, DynamicForm.BLOCKS, 16)
+    entry = QConfigDynamic(weight, Precision.WEIGHT_ONLY_GROUPWISE, 16)
     made = onnxq.quantize_dynamic(model, entry, objective="size")
     assert [node.op_type for node in made.graph] == ["MatMulNBits"]
     findings = cross_check(made, [{made.graph.inputs[0].name: A}])

@@ -11,7 +11,7 @@ import pytest
 
 from onnxq import cross_check
 from onnxq.errors import ModelError
-from onnxq.operator import Case, DynamicForm, DynamicRule, Float, Operator
+from onnxq.operator import Case, DynamicRule, Float, Operator, Precision
 from onnxq.operator.examples import normal
 from onnxq.operators.conv import Conv
 from onnxq.operators.conv_transpose import ConvTranspose
@@ -86,7 +86,7 @@ def assert_off_by(operator: Operator, case: Case, model: ir.Model, per_weight: f
 def test_integers_are_stored_and_stand_for_the_weight(
     operator: Operator, case: Case, weight: ObserverSpec
 ) -> None:
-    model = quantized_case(operator, case, DynamicForm.STORED, weight)
+    model = quantized_case(operator, case, Precision.WEIGHT_ONLY, weight)
     initializers = model.graph.initializers.items()
     kinds = {value.dtype for name, value in initializers if name.endswith("_quantized")}
     assert kinds <= {ir.DataType.INT8, ir.DataType.UINT8}
@@ -98,7 +98,7 @@ def test_integers_are_stored_and_stand_for_the_weight(
 
 @EACH
 def test_half_is_within_half_an_ulp_of_float16(operator: Operator, case: Case) -> None:
-    model = quantized_case(operator, case, DynamicForm.HALF, HALF)
+    model = quantized_case(operator, case, Precision.WEIGHT_ONLY_FLOAT16, HALF)
     assert ir.DataType.FLOAT16 in {v.dtype for v in model.graph.initializers.values()}
     slot = 0 if operator.op_type == "Gather" else 1
     largest = float(np.abs(np.asarray(case.inputs[slot])).max())
@@ -108,12 +108,12 @@ def test_half_is_within_half_an_ulp_of_float16(operator: Operator, case: Case) -
 @pytest.mark.parametrize("case", GATHERS[:4], ids=[c.name for c in GATHERS[:4]])
 def test_a_table_equals_the_reference_bit_for_bit(case: Case) -> None:
     for weight in (SYMMETRIC, affine("uint8")):
-        model = quantized_case(Gather(), case, DynamicForm.STORED, weight)
+        model = quantized_case(Gather(), case, Precision.WEIGHT_ONLY, weight)
         cross_check(model, [samples(case)]).check()
 
 
 def test_the_float_table_exists_neither_in_the_file_nor_in_the_session(tmp_path: Path) -> None:
-    model = quantized_case(Gather(), GATHERS[0], DynamicForm.STORED)
+    model = quantized_case(Gather(), GATHERS[0], Precision.WEIGHT_ONLY)
     ops = optimized_ops(model, tmp_path)
     assert ops == ["Cast", "Gather", "Gather", "Mul"]
     stored = {v.name: v.const_value for v in model.graph.initializers.values()}
@@ -122,16 +122,18 @@ def test_the_float_table_exists_neither_in_the_file_nor_in_the_session(tmp_path:
 
 
 def test_short_rows_share_one_scale(tmp_path: Path) -> None:
-    model = quantized_case(Gather(), GATHERS[5], DynamicForm.STORED)
+    model = quantized_case(Gather(), GATHERS[5], Precision.WEIGHT_ONLY)
     assert optimized_ops(model, tmp_path) == ["Cast", "Gather", "Mul"]
 
 
 @CONV
-@pytest.mark.parametrize("form", [DynamicForm.STORED, DynamicForm.HALF])
+@pytest.mark.parametrize("form", [Precision.WEIGHT_ONLY, Precision.WEIGHT_ONLY_FLOAT16])
 def test_dequantization_is_folded_when_a_session_is_made(
-    operator: Operator, case: Case, form: DynamicForm, tmp_path: Path
+    operator: Operator, case: Case, form: Precision, tmp_path: Path
 ) -> None:
-    model = quantized_case(operator, case, form, HALF if form is DynamicForm.HALF else SYMMETRIC)
+    model = quantized_case(
+        operator, case, form, HALF if form is Precision.WEIGHT_ONLY_FLOAT16 else SYMMETRIC
+    )
     assert set(optimized_ops(model, tmp_path)) <= {
         operator.op_type,
         "FusedConv",
@@ -167,7 +169,7 @@ def test_a_mask_stays_float(value: float) -> None:
 def test_a_table_of_4_bits_is_picked_in_one_block_per_row(
     case: Case, dtype: str, tmp_path: Path
 ) -> None:
-    model = quantized_case(Gather(), case, DynamicForm.STORED, affine(dtype))
+    model = quantized_case(Gather(), case, Precision.WEIGHT_ONLY, affine(dtype))
     assert optimized_ops(model, tmp_path) == ["GatherBlockQuantized"]
     assert_off_by(Gather(), case, model, 2 * float(np.abs(TABLE).max()) / 15)
     cross_check(model, [samples(case)]).check()
@@ -176,7 +178,7 @@ def test_a_table_of_4_bits_is_picked_in_one_block_per_row(
 @pytest.mark.parametrize("dtype", ["int4", "uint4", "int8", "uint8"])
 def test_a_table_in_blocks(dtype: str, tmp_path: Path) -> None:
     case = Case("", (normal(11, 40), IDS), (0,))
-    model = quantized_case(Gather(), case, DynamicForm.BLOCKS, affine(dtype), 16)
+    model = quantized_case(Gather(), case, Precision.WEIGHT_ONLY_GROUPWISE, affine(dtype), 16)
     assert optimized_ops(model, tmp_path) == ["GatherBlockQuantized"]
     steps = 15 if dtype.endswith("4") else STEPS
     assert_off_by(Gather(), case, model, 2 * float(np.abs(normal(11, 40)).max()) / steps)
@@ -188,7 +190,7 @@ def test_a_table_in_blocks(dtype: str, tmp_path: Path) -> None:
 )
 def test_a_table_of_codes_that_nothing_picks_stays_float(case: Case, dtype: str) -> None:
     with pytest.raises(ModelError, match=rf"takes codes of . bits or more, .* asks for {dtype}"):
-        quantized_case(Gather(), case, DynamicForm.STORED, affine(dtype))
+        quantized_case(Gather(), case, Precision.WEIGHT_ONLY, affine(dtype))
 
 
 @pytest.mark.parametrize(

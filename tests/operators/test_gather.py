@@ -7,7 +7,7 @@ from onnx_ir.tape import Tape
 
 from onnxq.dtypes import INT8
 from onnxq.errors import UnsupportedError
-from onnxq.operator import Case, DynamicForm, DynamicNodePlan, DynamicSite
+from onnxq.operator import Case, DynamicNodePlan, DynamicSite, Precision
 from onnxq.operators.gather import Gather
 from onnxq.qparams import PerBlock, QParams
 from tests.operators import builder
@@ -32,6 +32,6 @@ def test_blocks_that_onnx_runtime_has_no_kernel_for_are_refused(size: int) -> No
     node = ir.node("Gather", [table, ir.Value(name="i")], name="words")
     scale = np.ones((3, -(-48 // size)), np.float32)
     qparams = QParams(scale, scale.astype(np.int8), INT8, PerBlock(1, size))
-    plan = DynamicNodePlan(DynamicForm.BLOCKS, (qparams,))
+    plan = DynamicNodePlan(Precision.WEIGHT_ONLY_GROUPWISE, (qparams,))
     with pytest.raises(UnsupportedError, match="in blocks of 16, 32, 64"):
         OP.lower_dynamic(DynamicSite(Tape(), node, node.inputs, plan))

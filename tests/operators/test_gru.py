@@ -7,7 +7,7 @@ import onnx
 import onnx_ir as ir
 import pytest
 
-from onnxq.operator import DynamicForm, Float
+from onnxq.operator import Float, Precision
 from onnxq.operators.gru import GRU
 from tests.operators import builder
 from tests.operators.dynamic_case import dynamic_model, dynamic_rule_of
@@ -33,7 +33,7 @@ def bodies(model: ir.Model, folder: Path) -> list[list[str]]:
 
 @pytest.mark.parametrize(("name", "products"), [("bias", 2), ("linear before reset", 1)])
 def test_the_recurrent_products_fuse_in_the_body(name: str, products: int, tmp_path: Path) -> None:
-    model = dynamic_model(OPERATOR, CASES[name], DynamicForm.INTEGER)
+    model = dynamic_model(OPERATOR, CASES[name], Precision.DYNAMIC_INT8)
     (body,) = bodies(model, tmp_path)
     assert body.count("DynamicQuantizeMatMul") == products
     assert len(body) == 12  # each costs half a microsecond per step
@@ -41,7 +41,7 @@ def test_the_recurrent_products_fuse_in_the_body(name: str, products: int, tmp_p
 
 def test_a_bias_of_the_reset_gate_stays_inside_where_it_must() -> None:
     case = CASES["linear before reset"]
-    model = dynamic_model(OPERATOR, case, DynamicForm.INTEGER)
+    model = dynamic_model(OPERATOR, case, Precision.DYNAMIC_INT8)
     inside = model.graph.initializers["node_recurrent0_bias"].const_value
     assert inside is not None
     bias = np.asarray(case.inputs[3])[0]
@@ -56,5 +56,9 @@ def test_it_has_no_static_form_and_says_so() -> None:
 
 def test_integers_are_its_usual_form() -> None:
     rule = dynamic_rule_of(OPERATOR, CASES["plain"])
-    assert rule.forms == (DynamicForm.INTEGER, DynamicForm.STORED, DynamicForm.HALF)
+    assert rule.forms == (
+        Precision.DYNAMIC_INT8,
+        Precision.WEIGHT_ONLY,
+        Precision.WEIGHT_ONLY_FLOAT16,
+    )
     assert rule.saturating_pairs

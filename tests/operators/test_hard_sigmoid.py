@@ -5,7 +5,7 @@ import pytest
 
 from onnxq.affine import dequantize, quantize
 from onnxq.dtypes import UINT8
-from onnxq.operator import Call, Case, Form, NodePlan
+from onnxq.operator import Call, Case, NodePlan, Precision
 from onnxq.operators.hard_sigmoid import HardSigmoid
 from onnxq.qparams import QParams, per_tensor
 from tests.operators import builder
@@ -35,7 +35,7 @@ def test_clip_is_written_where_saturation_does_not_do_it(out: QParams, nodes: li
 
 def test_a_falling_line_has_no_integer_form() -> None:
     case = Case("", CASE.inputs, (), {"alpha": -0.5})
-    assert builder.rule_of(OP, case).form is Form.FLOAT
+    assert builder.rule_of(OP, case).precision is Precision.FLOAT_BETWEEN_QDQ
 
 
 def test_results_lie_between_zero_and_one() -> None:

@@ -17,12 +17,12 @@ from onnxq.errors import UnsupportedError
 from onnxq.observers import NarrowRangeObserver
 from onnxq.operator import (
     Case,
-    DynamicForm,
     DynamicNodePlan,
     DynamicSite,
     Float,
     IntegerCall,
     OperatorLimit,
+    Precision,
 )
 from onnxq.operators.dynamic_quantize_lstm import DynamicQuantizeLSTM
 from onnxq.operators.lstm import LSTM
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from onnxq.operator import Array
 
 OPERATOR = LSTM()
-INTEGERS = QConfigDynamic(NarrowRangeObserver.with_args(), DynamicForm.INTEGER)
+INTEGERS = QConfigDynamic(NarrowRangeObserver.with_args(), Precision.DYNAMIC_INT8)
 CASES = {case.name: case for case in OPERATOR.cases()}
 BY_FORM = [
     pytest.param(case, form, id=f"{case.name}-{form.value}")
@@ -75,7 +75,7 @@ def distance(y: Array, wanted: Array) -> float:
 
 
 @pytest.mark.parametrize(("case", "form"), BY_FORM)
-def test_every_form_is_near_float(case: Case, form: DynamicForm) -> None:
+def test_every_form_is_near_float(case: Case, form: Precision) -> None:
     wanted = in_layout(case, builder.run_float(OPERATOR, time_first(case)))
     for y, ort in zip(run_dynamic(OPERATOR, case, form), wanted, strict=True):
         assert y.shape == ort.shape
@@ -86,7 +86,7 @@ def test_every_form_is_near_float(case: Case, form: DynamicForm) -> None:
 @pytest.mark.parametrize("name", [n for n in CASES if "C library" not in n])
 def test_the_integer_form_equals_the_kernel_bit_for_bit(name: str) -> None:
     case = CASES[name]
-    model = dynamic_model(OPERATOR, case, DynamicForm.INTEGER)
+    model = dynamic_model(OPERATOR, case, Precision.DYNAMIC_INT8)
     wanted = builder.run(model, case, case.inputs)
     (node,) = [n for n in model.graph if n.op_type == "DynamicQuantizeLSTM"]
     time = time_first(case)
@@ -110,13 +110,13 @@ def test_stored_weights_are_those_of_the_codes() -> None:
     reals = dataclasses.replace(
         case, inputs=tuple(known.get(i, x) for i, x in enumerate(case.inputs))
     )
-    got = run_dynamic(OPERATOR, case, DynamicForm.STORED)
+    got = run_dynamic(OPERATOR, case, Precision.WEIGHT_ONLY)
     for y, wanted in zip(got, builder.run_float(OPERATOR, reals), strict=True):
         assert np.array_equal(y, wanted)
 
 
 def test_weights_are_dequantized_when_the_session_is_made(tmp_path: Path) -> None:
-    for form in (DynamicForm.STORED, DynamicForm.HALF):
+    for form in (Precision.WEIGHT_ONLY, Precision.WEIGHT_ONLY_FLOAT16):
         model = dynamic_model(OPERATOR, CASES["all inputs"], form)
         assert builder.optimized_ops(ir.to_proto(model), tmp_path) == ["LSTM"]
 
@@ -136,7 +136,7 @@ def test_scales_and_zero_points_that_dynamic_quantize_lstm_takes(
         scale = p.scale * np.float32(2)  # so that zero points at one end still cover the weights
         points = np.full(p.scale.shape, zero_point)
         qparams.append(QParams(scale, points, dtype, p.granularity))
-    got = run_dynamic(OPERATOR, case, DynamicForm.INTEGER, qparams)
+    got = run_dynamic(OPERATOR, case, Precision.DYNAMIC_INT8, qparams)
     reals = list(case.inputs)
     for slot, p in zip((1, 2), qparams, strict=True):
         w = np.transpose(np.asarray(case.inputs[slot]), (0, 2, 1))
@@ -159,12 +159,12 @@ def test_scales_and_zero_points_that_dynamic_quantize_lstm_takes(
 def test_qparams_without_an_integer_lstm_are_refused(qparams: QParams, words: str) -> None:
     good = QParams(np.ones((), "f"), np.zeros((), "i1"), INT8, PerTensor())
     with pytest.raises(UnsupportedError, match=words):
-        dynamic_model(OPERATOR, CASES["plain"], DynamicForm.INTEGER, (good, qparams))
+        dynamic_model(OPERATOR, CASES["plain"], Precision.DYNAMIC_INT8, (good, qparams))
 
 
 def test_activations_of_the_c_library_have_no_integer_form() -> None:
     rule = dynamic_rule_of(OPERATOR, CASES["activations of the C library"])
-    assert DynamicForm.INTEGER not in rule.forms
+    assert Precision.DYNAMIC_INT8 not in rule.forms
     assert "Elu" in rule.missing
 
 
@@ -178,14 +178,14 @@ def test_weights_computed_at_run_time_stay_float() -> None:
 
 def test_an_absent_output_stays_absent_but_is_computed() -> None:
     case = CASES["all inputs"]
-    whole = dynamic_model(OPERATOR, case, DynamicForm.INTEGER)
+    whole = dynamic_model(OPERATOR, case, Precision.DYNAMIC_INT8)
     wanted = builder.run(whole, case, case.inputs)
     node = builder.node_of(OPERATOR, case)
     node.outputs[0].name = ""
     (inner,) = list(whole.graph)
     tape = Tape()
     plan = DynamicNodePlan(
-        DynamicForm.INTEGER,
+        Precision.DYNAMIC_INT8,
         tuple(fitted(np.transpose(np.asarray(case.inputs[i]), (0, 2, 1)), 2) for i in (1, 2)),
     )
     outputs = OPERATOR.lower_dynamic(DynamicSite(tape, node, inner.inputs[:8], plan))
@@ -254,7 +254,7 @@ def test_outputs_stay_within_the_derived_bound_of_float(
 ) -> None:
     case = net(magnitude, seed)
     wanted = builder.run_float(OPERATOR, case)[0].astype(np.float64)
-    got = run_dynamic(OPERATOR, case, DynamicForm.INTEGER)[0].astype(np.float64)
+    got = run_dynamic(OPERATOR, case, Precision.DYNAMIC_INT8)[0].astype(np.float64)
     limits = bounds(case)
     assert limits[0].max() <= first  # the bound says something; large weights amplify errors
     assert max(limit.max() for limit in limits) <= all_steps

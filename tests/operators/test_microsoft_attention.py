@@ -11,7 +11,7 @@ import onnxq
 from onnxq import catalog, cross_check, targets
 from onnxq.errors import ModelError, ShapeError, UnsupportedError
 from onnxq.observers import NarrowRangeObserver
-from onnxq.operator import Case, DynamicForm, DynamicRule, Float, NodeCall, Rule
+from onnxq.operator import Case, DynamicRule, Float, NodeCall, Precision, Rule
 from onnxq.operator.examples import normal
 from onnxq.operators.attention import Attention
 from onnxq.operators.microsoft_attention import MicrosoftAttention
@@ -44,7 +44,7 @@ SPLIT = [
     *("DynamicQuantizeLinear", "MatMulInteger", "Cast", "Mul", "Mul", "Add"),
     *("Split", "MultiHeadAttention"),
 ]
-INTEGERS = QConfigMapping().set_global(QConfigDynamic(SYMMETRIC, DynamicForm.INTEGER))
+INTEGERS = QConfigMapping().set_global(QConfigDynamic(SYMMETRIC, Precision.DYNAMIC_INT8))
 ULPS = 16 * 2.0**-23  # of the largest number: what cross_check calls rounding
 STEP_AND_SCALE = 1 / 64 + 2 / 255
 """A code of the weights, up to 64, is off by half of one, as is one of 255 of the activations, and
@@ -80,7 +80,7 @@ def test_the_float_kernel_is_onnx_runtimes_within_rounding(case: Case) -> None:
 @EACH
 def test_every_form_computes_what_the_reference_does(case: Case) -> None:
     for form in rule_of(case).forms:
-        weight = HALF if form is DynamicForm.HALF else SYMMETRIC
+        weight = HALF if form is Precision.WEIGHT_ONLY_FLOAT16 else SYMMETRIC
         model = quantized_case(OPERATOR, case, form, weight)
         findings = cross_check(model, samples(case))
         assert not findings.unchecked
@@ -91,9 +91,9 @@ def test_every_form_computes_what_the_reference_does(case: Case) -> None:
 
 @EACH
 def test_integers_are_near_float(case: Case) -> None:
-    if DynamicForm.INTEGER not in rule_of(case).forms:
+    if Precision.DYNAMIC_INT8 not in rule_of(case).forms:
         return
-    model = quantized_case(OPERATOR, case, DynamicForm.INTEGER)
+    model = quantized_case(OPERATOR, case, Precision.DYNAMIC_INT8)
     plain = ["DynamicQuantizeLinear", "QAttention"]
     assert op_types(model) == (SPLIT if rule_of(case).measured_as else plain)
     wanted, got = reals(builder.run_float(OPERATOR, case)), reals(run(model, samples(case)))
@@ -108,7 +108,7 @@ def test_integers_are_near_float(case: Case) -> None:
 )
 def test_scales_and_zero_points_per_column_or_one(weight: ObserverSpec) -> None:
     case = CASES["mask of keys"]
-    model = quantized_case(OPERATOR, case, DynamicForm.INTEGER, weight)
+    model = quantized_case(OPERATOR, case, Precision.DYNAMIC_INT8, weight)
     findings = cross_check(model, samples(case))
     assert [node.op_type for node in findings.nodes] == ["DynamicQuantizeLinear", "QAttention"]
     assert all(not node.differing for node in findings.nodes)
@@ -126,15 +126,17 @@ def test_weights_stay_within_what_the_target_sums_exactly() -> None:
         assert np.abs(codes.astype(np.int32)).max() == limit
 
 
-@pytest.mark.parametrize("form", [DynamicForm.INTEGER, DynamicForm.STORED, DynamicForm.HALF])
+@pytest.mark.parametrize(
+    "form", [Precision.DYNAMIC_INT8, Precision.WEIGHT_ONLY, Precision.WEIGHT_ONLY_FLOAT16]
+)
 def test_an_absent_bias_which_ends_onnx_runtimes_process_in_float_becomes_0(
-    form: DynamicForm,
+    form: Precision,
 ) -> None:
     x, w, _ = CASES["plain"].inputs
     bare = Case("no bias", (x, w), (1,), {"num_heads": 2})
     zeros = Case("zeros", (x, w, np.zeros(18, np.float32)), (1, 2), {"num_heads": 2})
     assert isinstance(OPERATOR.dynamic_rule(builder.node_of(OPERATOR, bare)), Float)
-    weight = HALF if form is DynamicForm.HALF else SYMMETRIC
+    weight = HALF if form is Precision.WEIGHT_ONLY_FLOAT16 else SYMMETRIC
     got, wanted = (
         run(quantized_case(OPERATOR, case, form, weight), samples(case))[0]
         for case in (bare, zeros)
@@ -169,11 +171,11 @@ ONES = np.ones((2, 4), np.int32)
 def test_what_no_integer_kernel_has_is_stored_with_the_reason(case: Case, why: str) -> None:
     rule = rule_of(case)
     assert why in rule.missing
-    assert rule.forms == (DynamicForm.STORED, DynamicForm.HALF)
+    assert rule.forms == (Precision.WEIGHT_ONLY, Precision.WEIGHT_ONLY_FLOAT16)
     model = builder.float_model(OPERATOR, case)
     _, plan = onnxq.pipeline.plan_dynamic(model, target="portable", objective="size")
     (decision,) = plan.quantized.values()
-    assert decision.form is DynamicForm.STORED
+    assert decision.precision is Precision.WEIGHT_ONLY
     assert why in decision.how.words
 
 
@@ -191,7 +193,7 @@ def test_a_mask_of_as_many_keys_as_rows_is_no_broadcast(keys: str | int) -> None
 
 
 def test_a_product_split_off_is_fused_with_its_bias(tmp_path: Path) -> None:
-    model = quantized_case(OPERATOR, CASES["bias of scores"], DynamicForm.INTEGER)
+    model = quantized_case(OPERATOR, CASES["bias of scores"], Precision.DYNAMIC_INT8)
     found = optimized_ops(model, tmp_path)
     assert found == ["DynamicQuantizeMatMul", "MultiHeadAttention", "Split"]
 
@@ -213,7 +215,7 @@ def test_a_weight_that_cannot_be_stored_stays_in_float(
 def test_static_quantization_points_to_the_dynamic_entry() -> None:
     rule: Rule | Float = OPERATOR.rule(builder.node_of(OPERATOR, CASES["plain"]))
     assert isinstance(rule, Float)
-    assert "--set op:Attention=dynamic" in rule.reason.words
+    assert "--set op:Attention=dynamic_int8" in rule.reason.words
 
 
 def test_it_is_quantized_beside_a_static_part() -> None:
@@ -264,8 +266,8 @@ def test_codes_of_four_bits_are_stored() -> None:
 
 
 def test_blocks_are_refused_with_the_forms_that_it_has() -> None:
-    with pytest.raises(ModelError, match="no form 'blocks'"):
-        quantized_case(OPERATOR, CASES["plain"], DynamicForm.BLOCKS, SYMMETRIC, 16)
+    with pytest.raises(ModelError, match="no precision 'weight_only_groupwise'"):
+        quantized_case(OPERATOR, CASES["plain"], Precision.WEIGHT_ONLY_GROUPWISE, SYMMETRIC, 16)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from onnxq.operator import Case, Float, Form, Rule
+from onnxq.operator import Case, Float, Rule
 from onnxq.operators.pow import Pow
 from tests.operators import builder
 from tests.operators.builder import copied, u8
@@ -17,15 +17,13 @@ def rule(exponent: npt.ArrayLike, *constants: int, base: np.ndarray = X) -> Rule
     return builder.rule(OP, Case("", (base, np.asarray(exponent)), constants))
 
 
-@pytest.mark.parametrize(
-    ("exponent", "form"), [(2.0, Form.CODES), (0.5, Form.CODES), (3.0, Form.FLOAT)]
-)
-def test_form_is_the_faster_one(exponent: float, form: Form) -> None:
+@pytest.mark.parametrize(("exponent", "lowered"), [(2.0, True), (0.5, True), (3.0, False)])
+def test_the_faster_of_integers_and_float_is_taken(exponent: float, lowered: bool) -> None:
     for dtype in (np.float32, np.int64):
         if exponent == int(exponent) or dtype == np.float32:
             found = rule(np.array(exponent, dtype), 1)
             assert isinstance(found, Rule)
-            assert found.form is form
+            assert found.lowered is lowered
 
 
 def test_it_stays_float_unless_named() -> None:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from onnxq.errors import ShapeError
-from onnxq.operator import Case, Float, Form, NodePlan
+from onnxq.operator import Case, Float, NodePlan, Precision
 from onnxq.operators.prelu import MAX_TABLES, PRelu
 from tests.operators import builder
 from tests.operators.builder import SHARED, copied, u8
@@ -36,9 +36,9 @@ def test_each_channel_has_its_slope() -> None:
 def test_very_many_slopes_and_slopes_at_run_time_compute_in_float() -> None:
     wide = np.zeros((2, MAX_TABLES + 1), np.float32)
     case = Case("", (wide, wide[0]), (1,))
-    assert builder.rule_of(OP, case).form is Form.FLOAT
+    assert builder.rule_of(OP, case).precision is Precision.FLOAT_BETWEEN_QDQ
     found = builder.rule_of(OP, Case("", (X, X)))
-    assert (found.form, found.activations) == (Form.FLOAT, (0, 1))
+    assert (found.precision, found.activations) == (Precision.FLOAT_BETWEEN_QDQ, (0, 1))
 
 
 def test_infinite_slopes_stay_float() -> None:

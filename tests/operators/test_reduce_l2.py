@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from onnxq.errors import ShapeError
-from onnxq.operator import Case, Float, Form, Linear
+from onnxq.operator import Case, Float, Linear, Precision
 from onnxq.operator.examples import codes, ints
 from tests.operators import builder
 from tests.operators.builder import copied, operator, u8
@@ -25,7 +25,9 @@ def test_without_axes_that_is_no_reduction_each_element_has_its_magnitude() -> N
 
 
 def test_it_is_computed_in_float() -> None:
-    assert builder.rule_of(OP, Case("", (X, ints(1)), (1,))).form is Form.FLOAT
+    assert (
+        builder.rule_of(OP, Case("", (X, ints(1)), (1,))).precision is Precision.FLOAT_BETWEEN_QDQ
+    )
 
 
 def test_axes_computed_at_run_time_stay_float() -> None:

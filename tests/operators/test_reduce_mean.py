@@ -7,7 +7,7 @@ import pytest
 
 from onnxq.dtypes import UINT8, UINT16
 from onnxq.errors import ShapeError
-from onnxq.operator import Call, Case, Float, Form, NodePlan, Summed
+from onnxq.operator import Call, Case, Float, NodePlan, Summed
 from onnxq.operator.examples import codes, ints
 from onnxq.operators.reduce_mean import ReduceMean, pool_layout
 from onnxq.qparams import per_tensor
@@ -18,11 +18,9 @@ OP = ReduceMean()
 X = np.zeros((2, 3, 4), np.float32)
 
 
-@pytest.mark.parametrize(
-    ("axes", "form"), [((1,), Form.CODES), ((-1,), Form.CODES), ((0,), Form.FLOAT)]
-)
-def test_pools_run_in_integers_and_others_in_float(axes: Any, form: Form) -> None:
-    assert builder.rule_of(OP, Case("", (X, ints(*axes)), (1,))).form is form
+@pytest.mark.parametrize(("axes", "lowered"), [((1,), True), ((-1,), True), ((0,), False)])
+def test_pools_run_in_integers_and_others_in_float(axes: Any, lowered: bool) -> None:
+    assert builder.rule_of(OP, Case("", (X, ints(*axes)), (1,))).lowered is lowered
 
 
 @pytest.mark.parametrize(

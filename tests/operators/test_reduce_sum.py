@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from onnxq.errors import ShapeError
-from onnxq.operator import Case, Float, Form, Summed
+from onnxq.operator import Case, Float, Precision, Summed
 from onnxq.operator.examples import codes, ints
 from onnxq.operators.reduce_sum import ReduceSum
 from tests.operators import builder
@@ -17,7 +17,9 @@ X = np.zeros((2, 3, 4), np.float32)
 
 
 def test_it_is_computed_in_float() -> None:
-    assert builder.rule_of(OP, Case("", (X, ints(1)), (1,))).form is Form.FLOAT
+    assert (
+        builder.rule_of(OP, Case("", (X, ints(1)), (1,))).precision is Precision.FLOAT_BETWEEN_QDQ
+    )
 
 
 def test_axes_computed_at_run_time_stay_float() -> None:

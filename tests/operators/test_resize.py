@@ -16,10 +16,10 @@ from onnxq.operator import (
     Call,
     Case,
     Float,
-    Form,
     IntegerCall,
     NodeCall,
     NodePlan,
+    Precision,
     Role,
 )
 from onnxq.operator.examples import codes, ints
@@ -38,7 +38,7 @@ SCALES = np.array([1, 1, 2, 2], np.float32)
 def test_interpolation_is_computed_in_float_with_qparams_of_its_own(mode: str) -> None:
     rule = builder.rule_of(OP, Case("", (X, None, SCALES), (2,), {"mode": mode}))
     assert rule.role is Role.ELEMENTWISE
-    assert rule.form is Form.FLOAT
+    assert rule.precision is Precision.FLOAT_BETWEEN_QDQ
     assert not rule.shares_qparams
 
 
@@ -60,7 +60,7 @@ def test_cropping_stays_float() -> None:
 def test_nearest_copies_codes() -> None:
     rule = builder.rule_of(OP, Case("", (X, None, SCALES), (2,)))
     assert rule.role is Role.MOVEMENT
-    assert rule.form is Form.QDQ
+    assert rule.is_fused
 
 
 @pytest.mark.parametrize(("transformation", "rounding"), list(product(TRANSFORMATIONS, ROUNDINGS)))

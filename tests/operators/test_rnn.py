@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from onnxq.errors import UnsupportedError
-from onnxq.operator import DynamicForm, Float
+from onnxq.operator import Float, Precision
 from onnxq.operators.rnn import RNN
 from tests.operators import builder
 from tests.operators.dynamic_case import dynamic_model
@@ -20,11 +20,11 @@ def test_alphas_are_read_one_for_one_as_onnx_runtime_does() -> None:
     attributes = dict(case.attributes or {}) | {"activation_alpha": [0.5]}
     short = dataclasses.replace(case, attributes=attributes)
     with pytest.raises(UnsupportedError, match="1 alphas"):
-        dynamic_model(OPERATOR, short, DynamicForm.INTEGER)
+        dynamic_model(OPERATOR, short, Precision.DYNAMIC_INT8)
 
 
 def test_the_body_is_one_product_a_sum_and_the_function() -> None:
-    model = dynamic_model(OPERATOR, CASES["bias"], DynamicForm.INTEGER)
+    model = dynamic_model(OPERATOR, CASES["bias"], Precision.DYNAMIC_INT8)
     (scan,) = (node for node in model.graph if node.op_type == "Scan")
     body = [node.op_type for node in scan.attributes["body"].as_graph()]
     product = ["DynamicQuantizeLinear", "MatMulInteger", "Cast", "Mul", "Mul"]

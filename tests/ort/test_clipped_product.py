@@ -23,7 +23,9 @@ SAMPLES = [
     {"x": np.random.default_rng(seed).standard_normal((4, 32)).astype(np.float32)}
     for seed in range(1, 4)
 ]
-FLOAT_RESULTS = QConfigMapping.from_yaml("op_types: {MatMul: float_result, Gemm: float_result}")
+FLOAT_RESULTS = QConfigMapping.from_yaml(
+    "op_types: {MatMul: int8_float_output, Gemm: int8_float_output}"
+)
 
 
 def clipped(product: str, clip: str, reader: str = "y = Softmax (r)") -> onnx.ModelProto:

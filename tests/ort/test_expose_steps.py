@@ -8,7 +8,7 @@ import onnx_ir as ir
 import pytest
 
 from onnxq.graph.types import infer_types
-from onnxq.operator import Case, DynamicForm
+from onnxq.operator import Case, Precision
 from onnxq.operators.gru import GRU
 from onnxq.ort import runtime
 from onnxq.ort.expose_steps import Steps, expose_steps
@@ -21,7 +21,7 @@ CASES = {case.name: case for case in GRU().cases()}
 
 
 def model_of(case: Case) -> ir.Model:
-    return dynamic_model(GRU(), case, DynamicForm.INTEGER)
+    return dynamic_model(GRU(), case, Precision.DYNAMIC_INT8)
 
 
 def quantizes(node: ir.Node) -> bool:

@@ -28,7 +28,7 @@ def example_page(nodes: int = 3) -> Page:
         NodePart(
             HOSTILE if place == 0 else f"node_{place}",
             "Conv",
-            "integer",
+            "int8",
             "it is faster",
             10.0,
             4.0 + place % 9,

@@ -42,7 +42,7 @@ def test_the_legend_has_every_class_of_errors() -> None:
 
 def test_times_have_classes_on_both_sides() -> None:
     def node(after: float | None) -> NodePart:
-        return NodePart("n", "Conv", "integer", "", 10.0, after)
+        return NodePart("n", "Conv", "int8", "", 10.0, after)
 
     classes = [time_class(node(after), 10.0) for after in (0.0, 10.0, 20.0, None)]
     assert classes == ["t-3", "t0", "t3", "t-none"]
@@ -55,7 +55,7 @@ def test_long_names_keep_both_ends() -> None:
 
 
 def _named(name: str) -> str:
-    return shown_name(NodePart(name, "Conv", "integer", ""))
+    return shown_name(NodePart(name, "Conv", "int8", ""))
 
 
 def test_a_box_has_the_nodes_name_without_the_operator_that_its_title_says() -> None:

@@ -95,7 +95,7 @@ def test_the_worst_tensor_is_first() -> None:
 
 def test_losses_come_first_then_gains_and_what_is_even_is_folded() -> None:
     def node(name: str, before: float, after: float) -> NodePart:
-        return NodePart(name, "Conv", "integer", "", before, after)
+        return NodePart(name, "Conv", "int8", "", before, after)
 
     nodes = (node("even", 5, 5), node("gains", 9, 5), node("loses", 1, 2), node("fused", 0, 0))
     table = html_of(Page(Head("", ""), nodes)).split('<table id="times">')[1].split("</tbody>")[0]

@@ -51,7 +51,7 @@ def test_the_page_is_read_as_it_stands() -> None:
         ("nodes: {1: null}", "nodes: got {1: None}; wanted a mapping from names"),
         ("nodes: {a: defalt}", "Did you mean 'default'?"),
         ("globl: default", "Did you mean 'global'?"),
-        ("global: {dynamic: {form: blok}}", "Did you mean 'blocks'?"),
+        ("global: {dynamic: {precision: weight_onl}}", "Did you mean 'weight_only'?"),
         ("global: 2021-99-99", "is not YAML: month must be"),
         (f"global: {'1' * 5000}", "is not YAML: Exceeds the limit"),
         ("global: !!int x", "is not YAML: invalid literal"),

@@ -7,7 +7,7 @@ import onnx_ir as ir
 import pytest
 
 from onnxq import catalog
-from onnxq.operator import Case, Form, Operator, Role, Rule, Site
+from onnxq.operator import Case, Operator, Precision, Role, Rule, Site
 from onnxq.ort import runtime
 from onnxq.qdq.fuse import Fused, fuse
 from tests import this_machine
@@ -557,7 +557,7 @@ class Negated(Operator):
     op_type = "HardSwish"
 
     def rule(self, node: ir.Node) -> Rule:  # noqa: ARG002  # it takes any node
-        return Rule(Role.ELEMENTWISE, form=Form.FLOAT)
+        return Rule(Role.ELEMENTWISE, precision=Precision.FLOAT_BETWEEN_QDQ)
 
     def cases(self) -> list[Case]:
         return []

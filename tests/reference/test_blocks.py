@@ -9,7 +9,7 @@ from onnx import helper
 
 import onnxq
 from onnxq.observers import NarrowRangeObserver, PerChannelMinMaxObserver
-from onnxq.operator import DynamicForm
+from onnxq.operator import Precision
 from onnxq.ort import runtime
 from onnxq.qconfig import QConfigDynamic
 from onnxq.reference.blocks import write_block_products
@@ -25,7 +25,7 @@ def blocks(dtype: str, size: int) -> QConfigDynamic:
     if dtype.startswith("int"):
         largest = {"int8": 127, "int4": 7, "int2": 1}[dtype]
         observer = NarrowRangeObserver.with_args(dtype=dtype, quant_max=largest)
-    return QConfigDynamic(observer, DynamicForm.BLOCKS, size)
+    return QConfigDynamic(observer, Precision.WEIGHT_ONLY_GROUPWISE, size)
 
 
 @pytest.mark.parametrize("dtype", ["int8", "int4", "int2", "uint8", "uint4", "uint2"])
@@ -73,7 +73,7 @@ def test_blocks_that_a_transpose_turns_at_load_are_multiplied_as_others() -> Non
     """A table and the product with its transpose share their codes where rows are one block."""
     text = """m (int64[N] ids) => (float[N,12] y)
       { x = Gather(table, ids) t = Transpose(table) y = MatMul(x, t) }"""
-    stored = QConfigDynamic(blocks("int8", SIDE).weight, DynamicForm.STORED)
+    stored = QConfigDynamic(blocks("int8", SIDE).weight, Precision.WEIGHT_ONLY)
     spec = {"MatMul": blocks("int8", SIDE), "Gather": stored}
     made = quantized(parsed(text, {"table": normal(12, SIDE)}), spec)
     (dequantize,) = (node for node in made.graph if node.op_type == "DequantizeLinear")

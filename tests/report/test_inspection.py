@@ -21,7 +21,7 @@ def test_a_float_model_has_a_form_for_every_node() -> None:
     found = onnxq.inspect(model, target="x86-vnni")
     assert isinstance(found, Inspection)
     assert len(found.summary.nodes) == len(model.graph.node)
-    assert repr(found).startswith("Inspection(x86-vnni: 9 nodes: integer ")
+    assert repr(found).startswith("Inspection(x86-vnni: 9 nodes: int8 ")
     assert found.execution is None
     json.dumps(found.to_dict())
 

@@ -24,7 +24,7 @@ def test_summary_says_how_or_why() -> None:
         "name": "c",
         "op_type": "Conv",
         "decision": "integers",
-        "form": "float",
+        "precision": "float",
         "how": "codes",
     }
     assert value["nodes"][1]["reason"] == "slow"

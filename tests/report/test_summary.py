@@ -3,7 +3,7 @@ from __future__ import annotations
 import onnx_ir as ir
 import pytest
 
-from onnxq.operator import Float, NodeForm, OperatorLimit
+from onnxq.operator import Float, OperatorLimit, Precision
 from onnxq.report.summary import (
     Alike,
     Count,
@@ -41,33 +41,39 @@ def test_groups_have_one_form_and_reason_each_and_floats_come_last() -> None:
     nodes = (
         NodeDecision("s", "Softmax", False, OperatorLimit("slow")),
         NodeDecision("t", "Softmax", False, OperatorLimit("slow")),
-        NodeDecision("c", "Conv", True, OperatorLimit("codes in"), form=NodeForm.INTEGER),
+        NodeDecision("c", "Conv", True, OperatorLimit("codes in"), precision=Precision.INT8),
     )
     assert Summary(nodes).groups == [
-        Group("Conv", NodeForm.INTEGER, OperatorLimit("codes in"), ("c",)),
-        Group("Softmax", NodeForm.FLOAT, OperatorLimit("slow"), ("s", "t")),
+        Group("Conv", Precision.INT8, OperatorLimit("codes in"), ("c",)),
+        Group("Softmax", Precision.FLOAT, OperatorLimit("slow"), ("s", "t")),
     ]
 
 
 def test_groups_of_one_form_and_reason_are_told_together_form_by_form() -> None:
     nodes = (
-        NodeDecision("c", "Conv", True, OperatorLimit("codes in"), form=NodeForm.INTEGER),
-        NodeDecision("m", "MatMul", True, OperatorLimit("float out"), form=NodeForm.FLOAT_RESULT),
-        NodeDecision("g", "Gemm", True, OperatorLimit("float out"), form=NodeForm.FLOAT_RESULT),
-        NodeDecision("p", "MatMul", True, OperatorLimit("float out"), form=NodeForm.FLOAT_RESULT),
-        NodeDecision("d", "Conv", True, OperatorLimit("8 bits"), form=NodeForm.INTEGER),
+        NodeDecision("c", "Conv", True, OperatorLimit("codes in"), precision=Precision.INT8),
+        NodeDecision(
+            "m", "MatMul", True, OperatorLimit("float out"), precision=Precision.INT8_FLOAT_OUTPUT
+        ),
+        NodeDecision(
+            "g", "Gemm", True, OperatorLimit("float out"), precision=Precision.INT8_FLOAT_OUTPUT
+        ),
+        NodeDecision(
+            "p", "MatMul", True, OperatorLimit("float out"), precision=Precision.INT8_FLOAT_OUTPUT
+        ),
+        NodeDecision("d", "Conv", True, OperatorLimit("8 bits"), precision=Precision.INT8),
         *(NodeDecision(f"s{i}", "Softmax", False, OperatorLimit("slow")) for i in range(4)),
     )
     assert Summary(nodes).alike == [
         Like(
-            NodeForm.FLOAT_RESULT,
+            Precision.INT8_FLOAT_OUTPUT,
             OperatorLimit("float out"),
             {"MatMul": 2, "Gemm": 1},
             ("m", "p", "g"),
         ),
-        Like(NodeForm.INTEGER, OperatorLimit("codes in"), {"Conv": 1}, ("c",)),
-        Like(NodeForm.INTEGER, OperatorLimit("8 bits"), {"Conv": 1}, ("d",)),
-        Like(NodeForm.FLOAT, OperatorLimit("slow"), {"Softmax": 4}, ("s0", "s1", "s2", "s3")),
+        Like(Precision.INT8, OperatorLimit("codes in"), {"Conv": 1}, ("c",)),
+        Like(Precision.INT8, OperatorLimit("8 bits"), {"Conv": 1}, ("d",)),
+        Like(Precision.FLOAT, OperatorLimit("slow"), {"Softmax": 4}, ("s0", "s1", "s2", "s3")),
     ]
 
 
@@ -76,7 +82,7 @@ def test_a_node_that_the_data_left_without_numbers_is_float_for_that_reason() ->
     decisions = {**prepared.decisions, "conv1": Float(OperatorLimit("never observed"))}
     summary = summarize_choices(prepared.model, decisions, prepared.choices)
     (found,) = (node for node in summary.nodes if node.name == "conv1")
-    assert (found.form, found.words) == (NodeForm.FLOAT, "never observed")
+    assert (found.precision, found.words) == (Precision.FLOAT, "never observed")
 
 
 def test_every_node_of_the_model_is_in_the_summary() -> None:

@@ -7,7 +7,7 @@ import pytest
 from onnx import helper
 
 import onnxq
-from onnxq.operator import Float, NodeForm
+from onnxq.operator import Float, Precision
 from onnxq.operator.reasons import LeftByRequest
 from onnxq.survey.file_forms import SEARCHED, forms_in, planned, shown_by_file
 from tests.examples import as_ir, model
@@ -25,7 +25,7 @@ def test_the_file_shows_the_forms_of_its_plan(form: str) -> None:
 
 def test_reasons_are_the_plans_where_there_is_one() -> None:
     choices = planned(pair().plan)
-    inside = [choice for choice in choices.values() if choice.form is None]
+    inside = [choice for choice in choices.values() if choice.precision is None]
     assert all(choice.reason for choice in choices.values())
     assert inside
     assert all(choice.reason.startswith("computed with ") for choice in inside)
@@ -45,4 +45,4 @@ def test_a_weight_that_is_codes_between_floats_is_dynamic() -> None:
         model([helper.make_node("MatMul", ["x", "w"], ["y"], "m")], {"w": w}, {"x": ["N", 64]})
     )
     target = onnxq.quantize_dynamic(source, objective="size")
-    assert shown_by_file(source, target)["m"].form is NodeForm.DYNAMIC
+    assert shown_by_file(source, target)["m"].precision is Precision.DYNAMIC_INT8

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from onnxq.operator import NodeForm
+from onnxq.operator import Precision
 from onnxq.ort.runtime import open_with_graph, optimized_graph
 from onnxq.qconfig import QConfigMapping, onnxq_default_dynamic_qconfig
 from onnxq.times.attribution import TimeOwner, TimePart, owners, unnamed, with_unnamed
@@ -45,7 +45,7 @@ def test_a_node_that_computes_in_float_between_codes_has_its_conversions() -> No
     found = owners(
         evaluator.subject.prepared(ALL_INTEGERS).model, optimized_graph(made.model), forms
     )
-    inner = [name for name, form in forms.items() if form is NodeForm.INTEGER]
+    inner = [name for name, form in forms.items() if form is Precision.INT8]
     assert {o.name for o in found.values() if o.part is TimePart.KERNEL} >= {"weight_up", "scores"}
     assert inner
 

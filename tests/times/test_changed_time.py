@@ -13,7 +13,7 @@ import pytest
 
 from onnxq.graph.sizes import sizes_of
 from onnxq.graph.walk import node_name
-from onnxq.operator import NodeForm
+from onnxq.operator import Precision
 from onnxq.times import costs_of
 from onnxq.times.changed_time import ChangedTime
 from onnxq.times.time_model import predicted, step_of, walked
@@ -21,13 +21,13 @@ from onnxq.times.time_model import predicted, step_of, walked
 if TYPE_CHECKING:
     from onnxq.times import Costs
 
-FORMS = (NodeForm.FLOAT, NodeForm.INTEGER, NodeForm.FLOAT_RESULT)
+FORMS = (Precision.FLOAT, Precision.INT8, Precision.INT8_FLOAT_OUTPUT)
 OPERATORS = ("Conv", "Relu", "Add", "Sigmoid", "Mul", "Transpose")
 SHAPE = (1, 32, 8, 8)
 W = np.ones((32, 32, 1, 1), np.float32)
 
 
-def _form(forms: dict[str, NodeForm], node: ir.Node) -> NodeForm:
+def _form(forms: dict[str, Precision], node: ir.Node) -> Precision:
     return forms[node_name(node)]
 
 
@@ -65,9 +65,9 @@ def test_difference_is_that_of_two_predictions(seed: int) -> None:
     nodes = list(model.graph)
     for size in (0, 1, 2, 5, len(nodes)):
         moved = {nodes[i] for i in rng.choice(len(nodes), size, replace=False)}
-        other = forms | {node_name(node): NodeForm.FLOAT for node in moved}
+        other = forms | {node_name(node): Precision.FLOAT for node in moved}
         whole = predicted(model, walked(model, other, sizes, table), table).ns
-        changed = [node for node in moved if forms[node_name(node)] is not NodeForm.FLOAT]
+        changed = [node for node in moved if forms[node_name(node)] is not Precision.FLOAT]
         got = times.ns(changed, functools.partial(_form, other))
         assert got == pytest.approx(whole - base, rel=1e-9, abs=1e-6 * base)
 
@@ -82,11 +82,11 @@ def test_one_node_of_a_long_chain_walks_its_neighbours_alone(
     graph = onnx.helper.make_graph(nodes, "g", ends[:1], ends[1:])
     opsets = [onnx.helper.make_opsetid("", 20)]
     model = ir.from_proto(onnx.helper.make_model(graph, opset_imports=opsets, ir_version=10))
-    forms = {node_name(node): NodeForm.INTEGER for node in model.graph}
+    forms = {node_name(node): Precision.INT8 for node in model.graph}
     sizes = sizes_of(model, {"v0": SHAPE})
     times = ChangedTime(model, walked(model, forms, sizes, costs()), costs())
     walks = Mock(wraps=step_of)
     monkeypatch.setattr("onnxq.times.changed_time.step_of", walks)
     middle = model.graph.node("n50")
-    times.ns([middle], lambda n: NodeForm.FLOAT if n is middle else NodeForm.INTEGER)
+    times.ns([middle], lambda n: Precision.FLOAT if n is middle else Precision.INT8)
     assert [call.args[0].name for call in walks.call_args_list] == ["n50", "n51"]

@@ -32,7 +32,7 @@ def test_fits_of_other_rows_are_not_taken(tmp_path: Path) -> None:
 
 
 def test_a_line_that_is_no_fit_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="'wrong' is not a valid NodeForm"):
+    with pytest.raises(ValueError, match="'wrong' is not a valid Precision"):
         Costs.from_csv(saved(tmp_path) + "# fit: Relu,,wrong,0.1,1.0\n")
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from onnxq.graph.weights import renamed
-from onnxq.operator import NodeForm
+from onnxq.operator import Precision
 from onnxq.times.model_times import ChangeTime, NodeTimes, TimeModel, Times
 from onnxq.tuning.scoring.plan_forms import forms_of
 from tests.examples import ALL_INTEGERS
@@ -17,7 +17,7 @@ from tests.tuning.parts import evaluator_of, rows
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-INTEGER = NodeForm.INTEGER
+INTEGER = Precision.INT8
 CHANGES = {"quantize": ChangeTime(10.0, 0.0), "dequantize": ChangeTime(7.0, 0.0)}
 TIMES = Times(
     "somewhere",
@@ -41,7 +41,7 @@ def network() -> tuple[ir.Model, Times]:
     names = [str(node.name) for node in model.graph]
     (spec,) = evaluator.subject.inputs
     shape = tuple(n if isinstance(n, int) else 1 for n in spec.shape or ())
-    nodes = {name: NodeTimes({"float": 100.0, "integer": 40.0}) for name in names}
+    nodes = {name: NodeTimes({"float": 100.0, "int8": 40.0}) for name in names}
     float_ns = 100.0 * len(names) + 5.0
     return model, Times("", {spec.name: shape}, nodes, CHANGES, {"run": 5.0}, float_ns)
 
@@ -70,7 +70,7 @@ def test_a_float_node_in_between_costs_two_conversions_more(
 ) -> None:
     model, names = model_and_names
     every = dict.fromkeys(names, INTEGER)
-    without = {**every, names[1]: NodeForm.FLOAT}
+    without = {**every, names[1]: Precision.FLOAT}
     assert model.ns(without) - model.ns(every) == 60.0 + 17.0
 
 
@@ -86,21 +86,21 @@ def test_a_form_that_was_not_measured_takes_float_with_conversions(
     model_and_names: tuple[TimeModel, list[str]],
 ) -> None:
     model, names = model_and_names
-    assert model.ns({names[0]: NodeForm.WIDE}) == model.ns({})
-    assert model.ns({names[0]: NodeForm.DYNAMIC}) == model.ns({})
+    assert model.ns({names[0]: Precision.FLOAT_BETWEEN_QDQ}) == model.ns({})
+    assert model.ns({names[0]: Precision.DYNAMIC_INT8}) == model.ns({})
 
 
 def test_nodes_in_bodies_take_the_time_of_their_form(network: tuple[ir.Model, Times]) -> None:
     model, times = network
     inner = {
-        "one": NodeTimes({"float": 50.0, "dynamic": 20.0}, {"dynamic": 3.0}),
+        "one": NodeTimes({"float": 50.0, "dynamic_int8": 20.0}, {"dynamic_int8": 3.0}),
         "other": NodeTimes({"float": 9.0}),
-        "within": NodeTimes({"float": 4.0, "dynamic": 0.0}),
+        "within": NodeTimes({"float": 4.0, "dynamic_int8": 0.0}),
     }
     found = TimeModel(replace(times, nodes={**times.nodes, **inner}), model)
     floats = TimeModel(times, model).ns({})
     assert found.ns({}) == floats + 50.0 + 9.0 + 4.0
-    assert found.ns(dict.fromkeys(inner, NodeForm.DYNAMIC)) == floats + 20.0 + 3.0 + 9.0
+    assert found.ns(dict.fromkeys(inner, Precision.DYNAMIC_INT8)) == floats + 20.0 + 3.0 + 9.0
     assert found.ns({"within": None}) == floats + 50.0 + 9.0
 
 
@@ -115,7 +115,7 @@ def test_float_behind_codes_takes_the_time_that_it_had_there(
 ) -> None:
     model, times = network
     first, second, *_ = times.nodes
-    known = replace(times.nodes[second], behind={"integer": 60.0})
+    known = replace(times.nodes[second], behind={"int8": 60.0})
     without = TimeModel(times, model)
     with_it = TimeModel(replace(times, nodes={**times.nodes, second: known}), model)
     assert without.ns({first: INTEGER}) - with_it.ns({first: INTEGER}) == 40.0
@@ -136,7 +136,7 @@ def test_it_travels_where_tensors_are_computed_when_read(network: tuple[ir.Model
         value.const_value = renamed(value.const_value, value.name or "")
     here = TimeModel(times, model)
     there = pickle.loads(pickle.dumps(here.ratio))
-    for form in (INTEGER, NodeForm.DYNAMIC, NodeForm.FLOAT):
+    for form in (INTEGER, Precision.DYNAMIC_INT8, Precision.FLOAT):
         forms = dict.fromkeys(times.nodes, form)
         assert there(forms) == here.ratio(forms)
 
@@ -147,17 +147,21 @@ def test_times_survive_their_file_form() -> None:
 
 def test_a_group_has_the_times_of_its_nodes_in_every_form_that_was_measured() -> None:
     found = TIMES.by_form(("conv", "relu", "norm"))
-    assert found[NodeForm.FLOAT] == 130.0
-    assert found[NodeForm.INTEGER] == 70.0  # a norm without an integer form stays as it is
-    assert NodeForm.DYNAMIC not in found
+    assert found[Precision.FLOAT] == 130.0
+    assert found[Precision.INT8] == 70.0  # a norm without an integer form stays as it is
+    assert Precision.DYNAMIC_INT8 not in found
 
 
 def test_stored_and_wide_nodes_run_the_float_kernel() -> None:
-    assert TIMES.of(("conv",), NodeForm.STORED) == TIMES.of(("conv",), NodeForm.WIDE) == 100.0
+    assert (
+        TIMES.of(("conv",), Precision.WEIGHT_ONLY)
+        == TIMES.of(("conv",), Precision.FLOAT_BETWEEN_QDQ)
+        == 100.0
+    )
 
 
 def test_nodes_that_were_not_measured_have_no_time() -> None:
-    assert TIMES.of(("other",), NodeForm.FLOAT) is None
+    assert TIMES.of(("other",), Precision.FLOAT) is None
 
 
 def test_a_change_takes_its_own_time_and_that_of_its_elements() -> None:

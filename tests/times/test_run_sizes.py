@@ -6,7 +6,7 @@ import onnx_ir as ir
 import pytest
 from onnx import helper
 
-from onnxq.operator import NodeForm
+from onnxq.operator import Precision
 from onnxq.times import costs_of
 from onnxq.times.model_times import TimeModel
 from onnxq.times.run_sizes import every_size, known_shapes
@@ -49,4 +49,4 @@ def test_a_table_of_costs_times_products_behind_such_an_operator() -> None:
     assert table is not None
     found = times_of(evaluator, table)
     model = evaluator.subject.prepared(ALL_INTEGERS).model
-    assert TimeModel(found, model).ratio({"product": NodeForm.DYNAMIC}) != pytest.approx(1.0)
+    assert TimeModel(found, model).ratio({"product": Precision.DYNAMIC_INT8}) != pytest.approx(1.0)

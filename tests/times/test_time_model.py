@@ -8,7 +8,7 @@ import onnx_ir as ir
 import pytest
 
 from onnxq.graph.sizes import sizes_of
-from onnxq.operator import NodeForm
+from onnxq.operator import Precision
 from onnxq.times import Change, Costs, Timing, Work
 from onnxq.times.node_layouts import Layout
 from onnxq.times.time_model import (
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from onnxq.core.arrays import Array
     from onnxq.graph.sizes import Sizes
 
-FLOAT, INTEGER, FLOAT_RESULT = NodeForm.FLOAT, NodeForm.INTEGER, NodeForm.FLOAT_RESULT
+FLOAT, INTEGER, FLOAT_RESULT = Precision.FLOAT, Precision.INT8, Precision.INT8_FLOAT_OUTPUT
 HEAD = '<ir_version: 10, opset_import: ["" : 20]>\n'
 NS = {
     ("Conv", "pointwise", FLOAT): 1000.0,
@@ -54,7 +54,7 @@ W = np.ones((32, 32, 1, 1), np.float32)
 def _exact(monkeypatch: pytest.MonkeyPatch) -> None:
     """The time of a kind is that of its one row, whatever the size, and below 1 ns too."""
 
-    def ns(costs: Costs, work: Work, form: NodeForm) -> object:
+    def ns(costs: Costs, work: Work, form: Precision) -> object:
         del costs
         from onnxq.times import Estimate
 
@@ -65,7 +65,7 @@ def _exact(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def predict(
-    net: ir.Model, forms: Mapping[str, NodeForm], inputs: Mapping[str, Sizes], costs: Costs
+    net: ir.Model, forms: Mapping[str, Precision], inputs: Mapping[str, Sizes], costs: Costs
 ) -> PredictedTime:
     return predicted(net, walked(net, forms, sizes_of(net, inputs), costs), costs)
 

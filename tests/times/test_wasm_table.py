@@ -9,7 +9,7 @@ import pytest
 from onnx import helper
 
 import onnxq
-from onnxq.operator import NodeForm
+from onnxq.operator import Precision
 from onnxq.times import Change, costs_of
 from tests.examples import as_ir, model
 
@@ -47,17 +47,17 @@ def _mobile() -> ir.Model:
 
 
 @pytest.mark.parametrize(
-    ("target", "form"), [("wasm", NodeForm.FLOAT), ("x86-vnni", NodeForm.INTEGER)]
+    ("target", "form"), [("wasm", Precision.FLOAT), ("x86-vnni", Precision.INT8)]
 )
 def test_depthwise_convolutions_are_float_where_they_are_faster_so(
-    target: str, form: NodeForm
+    target: str, form: Precision
 ) -> None:
     source = _mobile()
     x = np.random.default_rng(1).normal(size=(4, 32, SIZE, SIZE)).astype(np.float32)
     prepared = onnxq.prepare(source, target=target)
     made = onnxq.plan(prepared, onnxq.calibrate(prepared, {"x": x}))
-    assert made.choices["depthwise0"].form is form
-    assert made.choices["depthwise1"].form is form
+    assert made.choices["depthwise0"].precision is form
+    assert made.choices["depthwise1"].precision is form
 
 
 def test_the_table_is_of_onnxruntime_web() -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from onnxq.operator import NodeForm
+from onnxq.operator import Precision
 from onnxq.qconfig import QConfigMapping, onnxq_default_qconfig
 from onnxq.tuning.scoring.objective_function import ObjectiveFunction, noise_of
 from onnxq.tuning.scoring.score import Score
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from onnxq.tuning.scoring.goal import Goal
     from onnxq.tuning.search.local_search import SearchResult
 
-INTEGER, FLOAT = NodeForm.INTEGER, NodeForm.FLOAT
+INTEGER, FLOAT = Precision.INT8, Precision.FLOAT
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Network:
             for i, layer in enumerate(self.layers)
         )
 
-    def score(self, forms: Sequence[NodeForm]) -> Score:
+    def score(self, forms: Sequence[Precision]) -> Score:
         lowest_precision = [form is INTEGER for form in forms]
         pairs = list(zip(self.layers, lowest_precision, strict=True))
         noise = sum(layer.noise for layer, is_quantized in pairs if is_quantized)
@@ -111,7 +111,7 @@ class Chain(Network):
 
     rounded: tuple[float, ...] = ()
 
-    def score(self, forms: Sequence[NodeForm]) -> Score:
+    def score(self, forms: Sequence[Precision]) -> Score:
         lowest_precision = [form is INTEGER for form in forms]
         sides = itertools.pairwise(lowest_precision)
         between = [x for x, pair in zip(self.rounded, sides, strict=True) if any(pair)]
@@ -153,7 +153,7 @@ class Classifier(Network):
         margins = random.normal(1.2, 1.0, answers)
         return cls(network.layers, margins=margins, errors=errors.T), wrong
 
-    def score(self, forms: Sequence[NodeForm]) -> Score:
+    def score(self, forms: Sequence[Precision]) -> Score:
         lowest_precision = [form is INTEGER for form in forms]
         right = self.margins + self.errors[lowest_precision].sum(0) > 0
         return replace(super().score(forms), metric=float(right.mean()))

@@ -15,7 +15,7 @@ import torch
 
 import onnxq
 from onnxq.graph.walk import node_name, walk
-from onnxq.operator import NodeForm
+from onnxq.operator import Precision
 from onnxq.operator.nodes import input_at
 from onnxq.qconfig import Choice, default_qconfig_mapping
 from onnxq.times import costs_of
@@ -46,13 +46,13 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.nightly  # minutes: searches of whole networks
 
 TARGET = "x86-vnni"
-IN_INTEGERS = {NodeForm.INTEGER, NodeForm.FLOAT_RESULT, NodeForm.DYNAMIC}
+IN_INTEGERS = {Precision.INT8, Precision.INT8_FLOAT_OUTPUT, Precision.DYNAMIC_INT8}
 MOVED = ("Reshape", "Transpose")
 """Operators that compute nothing, on codes or on floats."""
 ALL_INTEGERS = default_qconfig_mapping().set_choice(Choice.ALL_INTEGERS)
 
 
-def searched(case: Case) -> tuple[Tuned, Subject, dict[str, NodeForm | None]]:
+def searched(case: Case) -> tuple[Tuned, Subject, dict[str, Precision | None]]:
     """(search, its subject, forms of the nodes) for the accuracy that the default has, from there.
 
     Half a decibel less than the default's is asked for, beside the margin that a search keeps:
@@ -82,12 +82,12 @@ def searched(case: Case) -> tuple[Tuned, Subject, dict[str, NodeForm | None]]:
 
 
 def forms_by(
-    subject: Subject, forms: dict[str, NodeForm | None], name: Callable[[ir.Node], str]
-) -> dict[str, set[NodeForm | None]]:
+    subject: Subject, forms: dict[str, Precision | None], name: Callable[[ir.Node], str]
+) -> dict[str, set[Precision | None]]:
     """Name that a node is called by -> forms of the nodes of that name."""
     found = defaultdict(set)
     for node, _ in walk(subject.prepared(subject.default).model.graph):
-        found[name(node)].add(forms.get(node_name(node), NodeForm.FLOAT))
+        found[name(node)].add(forms.get(node_name(node), Precision.FLOAT))
     return found
 
 
@@ -142,8 +142,8 @@ def test_of_a_transformer_products_of_weights_alone_compute_in_integers(tmp_path
 def test_the_transform_of_sounds_stays_in_float_and_layers_behind_do_not(tmp_path: Path) -> None:
     found, subject, forms = searched(behind_a_transform(tmp_path))
     by = forms_by(subject, forms, dimensions)
-    assert by["Conv of 1"] == by["Pow"] == by["Log"] == {NodeForm.FLOAT}
-    assert NodeForm.INTEGER in by["Conv of 2"]
+    assert by["Conv of 1"] == by["Pow"] == by["Log"] == {Precision.FLOAT}
+    assert Precision.INT8 in by["Conv of 2"]
     assert found.score.worst_db > found.steps[0].score.worst_db + 20
     assert found.score.time_ratio is not None
     assert found.score.time_ratio < 0.9
@@ -152,7 +152,7 @@ def test_the_transform_of_sounds_stays_in_float_and_layers_behind_do_not(tmp_pat
 def test_recurrent_layers_compute_in_integers_made_at_run_time(tmp_path: Path) -> None:
     make = partial(architecture, "crnn")
     found, subject, forms = searched(make(Size.REAL, tmp_path))
-    assert forms_by(subject, forms, lambda node: node.op_type)["LSTM"] == {NodeForm.DYNAMIC}
+    assert forms_by(subject, forms, lambda node: node.op_type)["LSTM"] == {Precision.DYNAMIC_INT8}
     assert_faster(found)
 
 
@@ -161,7 +161,7 @@ def test_shuffles_of_channels_changes_codes_and_the_first_convolution_stays_in_f
 ) -> None:
     found, subject, forms = searched(architecture("shufflenet", Size.REAL, tmp_path))
     by = forms_by(subject, forms, lambda node: node.op_type)
-    assert by["Gather"] == {NodeForm.INTEGER}  # a Reshape, a Transpose and a Reshape before
+    assert by["Gather"] == {Precision.INT8}  # a Reshape, a Transpose and a Reshape before
     assert "Transpose" not in by
-    assert by["MaxPool"] == {NodeForm.FLOAT}  # behind that convolution
+    assert by["MaxPool"] == {Precision.FLOAT}  # behind that convolution
     assert_faster(found)

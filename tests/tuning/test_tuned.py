@@ -6,7 +6,7 @@ from dataclasses import replace
 import onnx_ir as ir
 import pytest
 
-from onnxq.operator import DynamicForm, NodeForm
+from onnxq.operator import Precision
 from onnxq.qconfig import (
     QConfig,
     QConfigDynamic,
@@ -105,8 +105,8 @@ def test_a_model_slower_than_float_is_said_to_be(
 def test_a_model_that_stays_float_is_said_to_be() -> None:
     entry = default_qconfig_mapping().global_qconfig
     assert isinstance(entry, QConfig)
-    for form, is_float in ((NodeForm.FLOAT, True), (NodeForm.INTEGER, False)):
-        mapping = QConfigMapping(entry, nodes={"a": replace(entry, form=form)})
+    for form, is_float in ((Precision.FLOAT, True), (Precision.INT8, False)):
+        mapping = QConfigMapping(entry, nodes={"a": replace(entry, precision=form)})
         found = replace(tuned(COST), qconfig=mapping)
         assert found.is_float is is_float
         report = found.report()
@@ -118,7 +118,7 @@ def test_a_model_that_stays_float_lists_no_changes() -> None:
     """Weights that nobody quantizes gain nothing by an improvement."""
     entry = default_qconfig_mapping().global_qconfig
     assert isinstance(entry, QConfig)
-    mapping = QConfigMapping(entry, nodes={"a": replace(entry, form=NodeForm.FLOAT)})
+    mapping = QConfigMapping(entry, nodes={"a": replace(entry, precision=Precision.FLOAT)})
     step = Milestone(("float: Conv, a", "improve: bias"), SCORE, mapping)
     chosen = [
         line
@@ -139,7 +139,7 @@ def test_a_row_of_changes_fits_a_page(changes: tuple[str, ...]) -> None:
 
 
 def test_a_model_with_stored_weights_alone_is_said_to_compute_in_float() -> None:
-    stored = QConfigDynamic(weight=onnxq_default_qconfig.weight, form=DynamicForm.STORED)
+    stored = QConfigDynamic(weight=onnxq_default_qconfig.weight, precision=Precision.WEIGHT_ONLY)
     mapping = QConfigMapping(onnxq_default_qconfig, nodes={"a": stored})
     report = replace(tuned(COST), qconfig=mapping).report()
     assert "note: weights are stored as integers, and all computes in float" in report

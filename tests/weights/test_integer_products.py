@@ -12,7 +12,7 @@ from onnx import helper
 
 import onnxq
 from onnxq.graph.weights import constant_array
-from onnxq.operator import DynamicForm
+from onnxq.operator import Precision
 from onnxq.operator.nodes import input_at
 from onnxq.ort import runtime
 from onnxq.qconfig import QConfigMapping, onnxq_default_dynamic_qconfig
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 ROWS = {"x": np.random.default_rng(0).normal(size=(16, 12)).astype(np.float32)}
 DYNAMIC = QConfigMapping().set_global(
-    replace(onnxq_default_dynamic_qconfig, form=DynamicForm.INTEGER)
+    replace(onnxq_default_dynamic_qconfig, precision=Precision.DYNAMIC_INT8)
 )
 
 

@@ -12,7 +12,7 @@ from onnx import helper
 import onnxq
 from onnxq.graph.saving import to_bytes
 from onnxq.graph.walk import walk
-from onnxq.operator import DynamicForm
+from onnxq.operator import Precision
 from onnxq.ort import runtime
 from onnxq.qconfig import (
     QConfigMapping,
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 WIDTH, HEADS, STEPS = 16, 4, 6
 DYNAMIC = QConfigMapping().set_global(
-    replace(onnxq_default_dynamic_qconfig, form=DynamicForm.INTEGER)
+    replace(onnxq_default_dynamic_qconfig, precision=Precision.DYNAMIC_INT8)
 )
 OUTLIERS = [2, 9]
 

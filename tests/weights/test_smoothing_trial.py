@@ -12,7 +12,7 @@ from onnx import helper
 import onnxq
 from onnxq import targets
 from onnxq.dynamic.dynamic_decision import Objective
-from onnxq.operator import DynamicForm
+from onnxq.operator import Precision
 from onnxq.qconfig import QConfigMapping, onnxq_default_dynamic_qconfig
 from onnxq.targets.range_reduction import RangeReduction
 from onnxq.weights.improvement import Improved, WeightImprovement, registry
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from onnxq.static.plan import Plan
     from onnxq.static.prepared import Prepared
 
-IN_INTEGERS = replace(onnxq_default_dynamic_qconfig, form=DynamicForm.INTEGER)
+IN_INTEGERS = replace(onnxq_default_dynamic_qconfig, precision=Precision.DYNAMIC_INT8)
 CHANNELS = np.array([40.0, *[1.0] * 11], np.float32)
 """One channel stands out, and its weights are as much smaller."""
 

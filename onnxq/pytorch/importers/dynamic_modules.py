@@ -24,7 +24,7 @@ from onnxq.graph.canonical import canonicalize_module
 from onnxq.graph.io import model_hash
 from onnxq.graph.walk import node_name, walk
 from onnxq.graph.weights import constant_array
-from onnxq.operator import DynamicForm
+from onnxq.operator import Precision
 from onnxq.ort.types_by_run import types_by_run
 from onnxq.pytorch.exporting.dynamic_export import entries_of_nodes
 from onnxq.pytorch.importers.int8_weights import INT8_MAX, within
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from onnxq.dynamic.dynamic_decision import DynamicWeightPlan
     from onnxq.pytorch.importers.dequantized import Dequantized
 
-_INTEGER = QConfigDynamic(onnxq_default_dynamic_qconfig.weight, DynamicForm.INTEGER)
+_INTEGER = QConfigDynamic(onnxq_default_dynamic_qconfig.weight, Precision.DYNAMIC_INT8)
 
 
 def quantize_again(
@@ -79,7 +79,7 @@ def quantize_again(
 def _with_scales(
     decision: QuantizeDynamic, node: ir.Node, dequantized: Dequantized, limit: int | None
 ) -> QuantizeDynamic:
-    if decision.form is DynamicForm.HALF:
+    if decision.precision is Precision.WEIGHT_ONLY_FLOAT16:
         return decision
     weights = tuple(_with_scale(weight, node, dequantized, limit) for weight in decision.weights)
     how = WeightsStored("int8 weights as torch packed them", "activations quantized at run time")

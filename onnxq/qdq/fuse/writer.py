@@ -11,7 +11,7 @@ from onnx_ir.tape import Tape
 
 from onnxq.errors import ShapeError, UnsupportedError
 from onnxq.graph.edit import FreeNames, merge_equal
-from onnxq.operator import Form, Role, Site
+from onnxq.operator import Precision, Role, Site
 from onnxq.qdq.fuse.biased import judge_biased
 from onnxq.qdq.fuse.float_weights import quantize_float_weights
 from onnxq.qdq.fuse.fusion import Fusion, Kept
@@ -124,7 +124,7 @@ class Writer:
         name = str(site.node.name)
         self.integer[name] = tuple(node.op_type for node in tape.nodes)
         self.integer |= {str(node.name): () for node in site.absorbed}
-        if site.rule.form is Form.FLOAT:
+        if site.rule.precision is Precision.FLOAT_BETWEEN_QDQ:
             self.tables.append(name)
         return None
 

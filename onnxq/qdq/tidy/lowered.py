@@ -11,7 +11,7 @@ from onnx_ir.tape import Tape
 
 from onnxq import catalog
 from onnxq.graph.edit import graph_of
-from onnxq.operator import Form, NodePlan, Role, Rule, Site
+from onnxq.operator import NodePlan, Role, Rule, Site
 from onnxq.qdq.fuse.scales import Scales
 from onnxq.qdq.fuse.view import float_view
 from onnxq.qdq.read import (
@@ -41,7 +41,7 @@ def lower_layer(node: ir.Node, names: FreeNames) -> None:
         return
     view = float_view(node, Scales())  # a rule wants to see constants
     rule = operator.rule(view)
-    if not isinstance(rule, Rule) or rule.form is not Form.CODES:
+    if not isinstance(rule, Rule) or not rule.lowered:
         return
     quantizer = _quantizer(node)
     if rule.role is not Role.COMPUTE or rule.weight is None or quantizer is None:

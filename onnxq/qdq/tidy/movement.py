@@ -9,7 +9,7 @@ from onnx_ir.tape import Tape
 from onnxq import catalog
 from onnxq.affine import code_bounds
 from onnxq.graph.edit import graph_of, replace
-from onnxq.operator import Form, NodePlan, Role, Rule, Site
+from onnxq.operator import NodePlan, Role, Rule, Site
 from onnxq.qdq.read import (
     Unread,
     dequantizer,
@@ -52,7 +52,7 @@ def onto_grid(node: ir.Node, names: FreeNames) -> None:
         return
     if _is_on_grid(node, rule, qparams):
         return
-    if rule.form is Form.CODES:
+    if rule.lowered:
         _lower(node, rule, qparams, grid, names)
         return
     for slot in rule.outputs:
@@ -161,7 +161,7 @@ def quantize_before(node: ir.Node, names: FreeNames) -> None:
 def _moved(node: ir.Node) -> ir.Value | None:
     """The only activation of a node that only moves it, to one reader; None for any other node."""
     rule = catalog.rule_of(node)
-    if rule is None or rule.role is not Role.MOVEMENT or rule.form is not Form.QDQ:
+    if rule is None or rule.role is not Role.MOVEMENT or not rule.is_fused:
         return None
     if not rule.shares_qparams or len(rule.activations) != 1 or rule.outputs != (0,):
         return None

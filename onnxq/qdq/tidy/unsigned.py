@@ -17,7 +17,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxq import catalog
-from onnxq.operator import Form, Role
+from onnxq.operator import Role
 from onnxq.qdq.read import (
     ZERO_POINT,
     array_of,
@@ -91,7 +91,7 @@ def _moves(node: ir.Node) -> bool:
     return (
         rule is not None
         and rule.role is Role.MOVEMENT
-        and rule.form is Form.QDQ
+        and rule.is_fused
         and rule.shares_qparams
         and rule.activations == (0,)
         and len(rule.outputs) == len(node.outputs)

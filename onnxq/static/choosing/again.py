@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from onnxq.graph.walk import node_name
-from onnxq.operator import NodeForm
+from onnxq.operator import Precision
 from onnxq.static.choosing.named_forms import NamedForm
 from onnxq.static.choosing.rules import by_rules, open_entry
 from onnxq.static.prepare import named_again
@@ -42,7 +42,7 @@ def in_float(prepared: Prepared, nodes: Iterable[ir.Node], reason: Reason) -> Na
     """FLOAT with that reason, for those of the nodes that nobody named."""
     entries = {node_name(node): open_entry(node, prepared.qconfig) for node in nodes}
     return {
-        name: NamedForm(replace(entry, form=NodeForm.FLOAT), reason)
+        name: NamedForm(replace(entry, precision=Precision.FLOAT), reason)
         for name, entry in entries.items()
         if entry is not None
     }

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from onnxq.graph.walk import node_name, value_name, walk
-from onnxq.operator import NodeForm, Role
+from onnxq.operator import Precision, Role
 from onnxq.operator.nodes import find_input
 from onnxq.static.choosing.again import chosen_again
 from onnxq.static.choosing.named_forms import NamedForm
@@ -64,11 +64,11 @@ def _forbidden(prepared: Prepared, reasons: Mapping[str, Reason]) -> Naming:
         read = [reasons[t] for t in _read(node, decision) if t in reasons]
         written = [reasons[t] for t in decision.results if t in reasons]
         if read:
-            naming[node_name(node)] = NamedForm(replace(entry, form=NodeForm.FLOAT), read[0])
+            naming[node_name(node)] = NamedForm(replace(entry, precision=Precision.FLOAT), read[0])
         elif written:
             product = decision.rule.role is Role.COMPUTE and not decision.rule.needs_output
-            form = NodeForm.FLOAT_RESULT if product else NodeForm.FLOAT
-            naming[node_name(node)] = NamedForm(replace(entry, form=form), written[0])
+            form = Precision.INT8_FLOAT_OUTPUT if product else Precision.FLOAT
+            naming[node_name(node)] = NamedForm(replace(entry, precision=form), written[0])
     return naming
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from onnxq import catalog
 from onnxq.catalog import has_dynamic_form
 from onnxq.graph.walk import node_name, value_name, walk
-from onnxq.operator import DynamicForm, Float
+from onnxq.operator import Float, Precision
 from onnxq.operator.nodes import find_input, tensor_of
 from onnxq.static.choosing.choices import dynamic_entry
 from onnxq.static.choosing.named_forms import NamedForm
@@ -44,7 +44,7 @@ def by_size(prepared: Prepared) -> Prepared:
     for node in _storable(prepared):
         entry = open_entry(node, prepared.qconfig)
         assert entry is not None, "it is storable"
-        stored = replace(dynamic_entry(entry), form=DynamicForm.STORED)
+        stored = replace(dynamic_entry(entry), precision=Precision.WEIGHT_ONLY)
         naming[node_name(node)] = NamedForm(stored, prepared.choices[node_name(node)].reason)
     return named_again(prepared, prepared.chosen.naming(naming)) if naming else prepared
 
@@ -96,7 +96,7 @@ def _can_be_stored(prepared: Prepared, node: ir.Node) -> bool:
     if open_entry(node, prepared.qconfig) is None:
         return False
     rule = operator.dynamic_rule(node)
-    if isinstance(rule, Float) or DynamicForm.STORED not in rule.forms:
+    if isinstance(rule, Float) or Precision.WEIGHT_ONLY not in rule.forms:
         return False
     weights = _weights(node)
     return len(weights) == len(rule.weights) and all(

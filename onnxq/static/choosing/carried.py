@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from onnxq import catalog
 from onnxq.graph.walk import IF, bodies, node_name, walk
-from onnxq.operator import NodeForm, Role
+from onnxq.operator import Precision, Role
 from onnxq.operator.nodes import find_input
 from onnxq.static.choosing.named_forms import NamedForm
 from onnxq.static.choosing.rules import open_entry
@@ -52,7 +52,9 @@ def carried(model: ir.Model, asked: QConfigMapping, feedback: Mapping[str, str])
         for node in way:
             entry = open_entry(node, asked)
             if entry is not None:
-                naming[node_name(node)] = NamedForm(replace(entry, form=NodeForm.FLOAT), reason)
+                naming[node_name(node)] = NamedForm(
+                    replace(entry, precision=Precision.FLOAT), reason
+                )
     return naming
 
 

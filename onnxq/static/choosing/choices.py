@@ -11,9 +11,10 @@ from onnxq.core.reason import Reason  # noqa: TC001  # the codec reads annotatio
 from onnxq.dtypes import BYTE_BITS
 from onnxq.errors import QConfigError
 from onnxq.graph.walk import node_name, walk
-from onnxq.operator import DynamicForm, Float, NodeForm, Role
+from onnxq.operator import Float, Precision, Role
 from onnxq.operator.reasons import HowAndWhy
 from onnxq.qconfig import (
+    STATIC_PRECISIONS,
     QConfig,
     QConfigDynamic,
     QConfigMapping,
@@ -44,12 +45,12 @@ class NodeChoice:
 
     Attributes:
         op_type: of the node.
-        form: that it has.
+        precision: that it has.
         reason: why.
     """
 
     op_type: str
-    form: NodeForm
+    precision: Precision
     reason: Reason
 
 
@@ -59,7 +60,7 @@ Choices = Mapping[str, NodeChoice]
 
 def form_counts(choices: Choices) -> dict[str, int]:
     """Form -> nodes that have it, the most frequent first."""
-    return dict(Counter(choice.form.value for choice in choices.values()).most_common())
+    return dict(Counter(choice.precision.value for choice in choices.values()).most_common())
 
 
 def choices_of(
@@ -87,11 +88,11 @@ def _choice(
     op_type: str, decision: Decision, reason: Reason | None, throughput: Throughput | None
 ) -> NodeChoice:
     if isinstance(decision, Float):
-        form = NodeForm.DYNAMIC if is_dynamic(decision) else NodeForm.FLOAT
+        form = Precision.DYNAMIC_INT8 if is_dynamic(decision) else Precision.FLOAT
         return NodeChoice(op_type, form, reason or decision.reason)
     inner = decision.folded_into is not None
     float_result = decision.rule.role is Role.COMPUTE and not decision.results and not inner
-    form = NodeForm.FLOAT_RESULT if float_result else NodeForm.INTEGER
+    form = Precision.INT8_FLOAT_OUTPUT if float_result else Precision.INT8
     return NodeChoice(op_type, form, reason or _why_integers(decision, throughput))
 
 
@@ -144,11 +145,6 @@ class Request:
         return cls(QConfigMapping.from_yaml(text))
 
 
-def form_of(form: DynamicForm) -> NodeForm:
-    """DYNAMIC where activations are quantized too, STORED where the weights alone are."""
-    return NodeForm.DYNAMIC if form is DynamicForm.INTEGER else NodeForm.STORED
-
-
 def with_dynamic(
     choices: Choices, dynamic: Mapping[str, QuantizeDynamic], floats: Mapping[str, Float]
 ) -> Choices:
@@ -164,9 +160,9 @@ def with_dynamic(
         why = choices[name].reason
         asked = isinstance(why, QuantizedAtRunTime)
         reason = made.how if asked else HowAndWhy(made.how, why)
-        found[name] = replace(choices[name], form=form_of(made.form), reason=reason)
+        found[name] = replace(choices[name], precision=made.precision, reason=reason)
     for name, left in floats.items():
-        found[name] = replace(choices[name], form=NodeForm.FLOAT, reason=left.reason)
+        found[name] = replace(choices[name], precision=Precision.FLOAT, reason=left.reason)
     return found
 
 
@@ -186,7 +182,8 @@ def named_mapping(
         if name in dynamic:
             nodes[name] = _dynamic(entry, dynamic[name])
         elif isinstance(entry, QConfig):
-            nodes[name] = replace(entry, form=_static(choice.form))
+            kept = choice.precision in STATIC_PRECISIONS
+            nodes[name] = replace(entry, precision=choice.precision if kept else Precision.FLOAT)
         else:
             nodes[name] = None
     return replace(asked, nodes=nodes)
@@ -204,11 +201,4 @@ def _dynamic(entry: Entry, made: QuantizeDynamic) -> QConfigDynamic:
     """The entry with the form that was found for it."""
     asked = dynamic_entry(entry) if isinstance(entry, QConfig) else entry
     assert asked is not None, "a node that the user leaves in float is not quantized"
-    return asked if asked.form is not None else replace(asked, form=made.form)
-
-
-def _static(form: NodeForm) -> NodeForm:
-    """The form as a QConfig names it: 16 bits are its observer's, and dynamic forms are float."""
-    if form is NodeForm.WIDE:
-        return NodeForm.INTEGER
-    return form if form in (NodeForm.INTEGER, NodeForm.FLOAT_RESULT) else NodeForm.FLOAT
+    return asked if asked.precision is not None else replace(asked, precision=made.precision)

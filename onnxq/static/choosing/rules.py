@@ -1,12 +1,12 @@
 """Rules that choose forms without data: what was measured of whole networks, operator by operator.
 
-    no static form, but a dynamic one    DYNAMIC: recurrences, and what a Loop repeats
+    no static form, but a dynamic one    DYNAMIC_INT8: recurrences, and what a Loop repeats
     product of two activations           FLOAT
-    product with a constant              FLOAT_RESULT; INTEGER where integer products read it, or
+    product with a constant              INT8_FLOAT_OUTPUT; INT8 where integer products read it, or
                                          a function that saves more on codes than it does
-    sum with a float operand             FLOAT; INTEGER where integer nodes read it
-    table that float nodes read          STORED
-    everything else                      INTEGER where it pays (see placing.placement)
+    sum with a float operand             FLOAT; INT8 where integer nodes read it
+    table that float nodes read          WEIGHT_ONLY
+    everything else                      INT8 where it pays (see placing.placement)
 
 They only take from what `place` gives. What they take may leave others without a reason, so that
 they are asked again until nothing changes.
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from onnxq import catalog, targets
 from onnxq.catalog import has_dynamic_form
 from onnxq.graph.walk import node_name, value_name, walk
-from onnxq.operator import DynamicForm, Float, NodeForm, Role
+from onnxq.operator import Float, Precision, Role
 from onnxq.operator.nodes import find_input
 from onnxq.static.choosing.choices import dynamic_entry
 from onnxq.static.choosing.named_forms import NamedForm, NamedForms
@@ -86,7 +86,7 @@ def open_entry(node: ir.Node, asked: QConfigMapping) -> QConfig | None:
     if asked.explicit_for_node(node_name(node), node.op_type):
         return None
     entry = asked.for_node(node_name(node), node.op_type)
-    return entry if entry is not None and entry.form is None else None
+    return entry if entry is not None and entry.precision is None else None
 
 
 def _without_static_form(order: list[tuple[ir.Node, str | None]], asked: QConfigMapping) -> Naming:
@@ -118,7 +118,7 @@ def _tables(nodes: list[ir.Node], asked: QConfigMapping, placement: Placement) -
         static, dynamic = operator.rule(node), operator.dynamic_rule(node)
         if isinstance(static, Float) or isinstance(dynamic, Float):
             continue
-        if static.role is Role.MOVEMENT and dynamic.forms[0] is DynamicForm.STORED:
+        if static.role is Role.MOVEMENT and dynamic.forms[0] is Precision.WEIGHT_ONLY:
             found[node_name(node)] = NamedForm(dynamic_entry(entry), LookupForFloats())
     return found
 
@@ -166,29 +166,31 @@ class _Pass:
         found: dict[str, NamedForm] = {}
         for base in reversed(self.bases):
             entry = self.asked.for_node(node_name(base.node), base.node.op_type)
-            lost = self._lost(base) if entry is not None and entry.form is None else None
-            if lost is None or lost[0] is not NodeForm.FLOAT:
+            lost = self._lost(base) if entry is not None and entry.precision is None else None
+            if lost is None or lost[0] is not Precision.FLOAT:
                 self._read(base)
             if lost is not None and entry is not None:
-                found[node_name(base.node)] = NamedForm(replace(entry, form=lost[0]), lost[1])
+                found[node_name(base.node)] = NamedForm(replace(entry, precision=lost[0]), lost[1])
         return found
 
-    def _lost(self, base: _Base) -> tuple[NodeForm, Reason] | None:
+    def _lost(self, base: _Base) -> tuple[Precision, Reason] | None:
         """(form, reason) where the rules give it another form; None: it keeps its own."""
         explicit = self.asked.explicit_for_node(node_name(base.node), base.node.op_type)
         if base.rule.role is not Role.COMPUTE:
             return None if explicit else self._useless(base)
         if len(base.varying) > 1 and not explicit:
-            return NodeForm.FLOAT, ProductOfActivations()
+            return Precision.FLOAT, ProductOfActivations()
         needed = base.rule.needs_output or any(
             t in self.by_products or self.saved_ahead.get(t, 0.0) > _saved_by_product(base)
             for t in base.results
         )
         return (
-            None if needed or not base.results else (NodeForm.FLOAT_RESULT, FloatReadersOfResult())
+            None
+            if needed or not base.results
+            else (Precision.INT8_FLOAT_OUTPUT, FloatReadersOfResult())
         )
 
-    def _useless(self, base: _Base) -> tuple[NodeForm, Reason] | None:
+    def _useless(self, base: _Base) -> tuple[Precision, Reason] | None:
         """FLOAT, for a node that adds or moves codes for float nodes alone.
 
         A sum of two convolutions stays on codes: in float it would be more accurate, but both
@@ -197,9 +199,9 @@ class _Pass:
         if any(t in self.by_any for t in base.results):
             return None
         if base.rule.role is not Role.ELEMENTWISE:
-            return NodeForm.FLOAT, NobodyReads()
+            return Precision.FLOAT, NobodyReads()
         floats = any(t not in self.from_integers for t in base.varying)
-        return (NodeForm.FLOAT, SumWithFloat()) if floats else None
+        return (Precision.FLOAT, SumWithFloat()) if floats else None
 
     def _read(self, base: _Base) -> None:
         """Notes which tensors the node reads in codes, directly or for those behind it."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from onnxq.graph.walk import node_name
-from onnxq.operator import NodeForm
+from onnxq.operator import Precision
 from onnxq.ort.layouts import CONVOLUTION
 from onnxq.static.choosing.rules import open_entry
 from onnxq.static.placing.decision import Quantize
@@ -36,16 +36,16 @@ if TYPE_CHECKING:
     from onnxq.times.time_model import TensorState
 
 
-def forms_of(prepared: Prepared) -> dict[str, NodeForm]:
+def forms_of(prepared: Prepared) -> dict[str, Precision]:
     """Node name -> the form in which it runs: of a bias inside of a float result, float."""
-    forms = {name: choice.form for name, choice in prepared.choices.items()}
+    forms = {name: choice.precision for name, choice in prepared.choices.items()}
     owners = {
         name: decision.folded_into
         for name, decision in prepared.decisions.items()
         if isinstance(decision, Quantize) and decision.folded_into
     }
-    inside = [n for n, owner in owners.items() if forms[owner] is NodeForm.FLOAT_RESULT]
-    return forms | dict.fromkeys(inside, NodeForm.FLOAT)
+    inside = [n for n, owner in owners.items() if forms[owner] is Precision.INT8_FLOAT_OUTPUT]
+    return forms | dict.fromkeys(inside, Precision.FLOAT)
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,10 +73,10 @@ class Weighing:
         self._changed_time = ChangedTime(self._model, self._both.integers, costs)
         self._owner = {node: self._base_of(node) for node in self._model.graph}
 
-    def _walked(self, forms: Mapping[str, NodeForm]) -> Walked:
+    def _walked(self, forms: Mapping[str, Precision]) -> Walked:
         return walked(self._model, forms, self._sizes, self._costs)
 
-    def ns(self, forms: Mapping[str, NodeForm]) -> float:
+    def ns(self, forms: Mapping[str, Precision]) -> float:
         """Predicted nanoseconds of the model with these forms."""
         return predicted(self._model, self._walked(forms), self._costs).ns
 
@@ -103,7 +103,7 @@ class Weighing:
         return decision.folded_into or node_name(node)
 
     def _gives_codes(self, node: ir.Node) -> bool:
-        return self.forms[node_name(node)] is NodeForm.INTEGER
+        return self.forms[node_name(node)] is Precision.INT8
 
     def _reads_codes(self, node: ir.Node) -> bool:
         return self.forms[node_name(node)] in READS_CODES
@@ -185,14 +185,14 @@ class Weighing:
         """Nanoseconds that the model would take longer with these nodes in float."""
         moved = set(nodes)
 
-        def form_of(node: ir.Node) -> NodeForm:
-            return NodeForm.FLOAT if node in moved else self._form_of(node)
+        def form_of(node: ir.Node) -> Precision:
+            return Precision.FLOAT if node in moved else self._form_of(node)
 
-        changed = [node for node in nodes if self._form_of(node) is not NodeForm.FLOAT]
+        changed = [node for node in nodes if self._form_of(node) is not Precision.FLOAT]
         return self._changed_time.ns(changed, form_of)
 
-    def _form_of(self, node: ir.Node) -> NodeForm:
-        return self.forms.get(node_name(node), NodeForm.FLOAT)
+    def _form_of(self, node: ir.Node) -> Precision:
+        return self.forms.get(node_name(node), Precision.FLOAT)
 
     def reason(self, nodes: list[ir.Node]) -> SlowerInIntegers | None:
         """Why they stay in float together; None where that saves too little to tell.

@@ -11,7 +11,7 @@ from onnxq import catalog
 from onnxq.catalog import has_dynamic_form
 from onnxq.dtypes import INT8, UINT8
 from onnxq.graph.walk import node_name, value_name
-from onnxq.operator import Float, Form, NodeForm, Role, Rule
+from onnxq.operator import Float, Precision, Role, Rule
 from onnxq.operator.nodes import find_input
 from onnxq.operator.reasons import (
     ComputedAtRunTime,
@@ -100,7 +100,7 @@ def _has_float_result(candidate: Candidate, qconfig: QConfigMapping) -> bool:
     """Whether no Q may stand behind it, which a Relu or Clip that is folded into a node needs."""
     node = candidate.node
     entry = qconfig.for_node(node_name(node), node.op_type)
-    asked = entry is not None and entry.form is NodeForm.FLOAT_RESULT
+    asked = entry is not None and entry.precision is Precision.INT8_FLOAT_OUTPUT
     return asked and not candidate.rule.needs_output
 
 
@@ -117,7 +117,7 @@ def _judge(
     if operator is None:
         return Float(NoIntegerForm(label, _floats_around(node)))
     entry = qconfig.for_node(node_name(node), node.op_type)
-    if entry is None or entry.form is NodeForm.FLOAT:
+    if entry is None or entry.precision is Precision.FLOAT:
         return Float(LeftByRequest())
     rule = operator.rule(node)
     if isinstance(rule, Float):
@@ -138,7 +138,7 @@ def _why_not_by_default(
         return UnlessNamed(OperatorLimit(rule.named_only))
     if missing := _missing_kernel(node, rule, qconfig):
         return UnlessNamed(missing)
-    if rule.form is Form.FLOAT:
+    if rule.precision is Precision.FLOAT_BETWEEN_QDQ:
         return ConversionsAlone(len(_varying(node, rule)) + len(rule.outputs))
     ratio = target.slow_in_integers.get(node.op_type)
     return None if ratio is None else UnlessNamed(SlowInIntegers(_label(node), ratio))
@@ -205,7 +205,7 @@ def _why_types_forbid(node: ir.Node, rule: Rule, qconfig: QConfigMapping) -> Rea
     The QDQ form of such types runs in float, and what moves data is refused (see check_types).
     """
     entry = qconfig.for_node(node_name(node), node.op_type)
-    if rule.form is not Form.CODES or rule.role not in (Role.COMPUTE, Role.ELEMENTWISE):
+    if not rule.lowered or rule.role not in (Role.COMPUTE, Role.ELEMENTWISE):
         return None
     assert entry is not None, "asked before"
     x = entry.activation_observer().dtype
@@ -220,7 +220,7 @@ def _why_types_forbid(node: ir.Node, rule: Rule, qconfig: QConfigMapping) -> Rea
 def _missing_kernel(node: ir.Node, rule: Rule, qconfig: QConfigMapping) -> Reason | None:
     """The kernel that the oldest ONNX Runtime lacks which files are written for, if one."""
     entry = qconfig.for_node(node_name(node), node.op_type)
-    if rule.form is not Form.CODES or rule.role not in (Role.MOVEMENT, Role.CLAMP):
+    if not rule.lowered or rule.role not in (Role.MOVEMENT, Role.CLAMP):
         return None
     assert entry is not None, "asked before"
     x = entry.activation_observer().dtype

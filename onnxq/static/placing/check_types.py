@@ -15,7 +15,6 @@ from onnxq.dtypes import INT4, INT8, INT16, UINT4, UINT8, UINT16
 from onnxq.errors import UnsupportedError
 from onnxq.graph.walk import node_name, value_name, walk
 from onnxq.observers import NoopObserver
-from onnxq.operator import Form
 from onnxq.static.placing.decision import Quantize, weight_observer
 
 if TYPE_CHECKING:
@@ -107,7 +106,7 @@ def _activation_dtype(
 
 
 def _check_codes_form(node: ir.Node, decision: Quantize, dtypes: Mapping[str, QDType]) -> None:
-    if decision.rule.form is not Form.CODES:
+    if not decision.rule.lowered:
         return
     slots = [node.inputs[slot] for slot in decision.rule.activations]
     for value in (*slots, *(node.outputs[slot] for slot in decision.rule.outputs)):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from onnxq.errors import QConfigError, listed
 from onnxq.graph.walk import node_name, tensor_names, value_name, walk
 from onnxq.observers import ObserverSpec
-from onnxq.operator import Float, NodeForm
+from onnxq.operator import Float, Precision
 from onnxq.operator.nodes import find_input
 from onnxq.static.placing.decision import Quantize, weight_of
 
@@ -113,7 +113,7 @@ def unmet_requests(
         if not (asked and isinstance(decision, Float)):
             continue
         entry = qconfig.for_node(name, node.op_type)
-        if entry is not None and entry.form is not NodeForm.FLOAT:
+        if entry is not None and entry.precision is not Precision.FLOAT:
             groups.setdefault((node.op_type, decision.reason), []).append(name)
     return [
         f"{op_type} {listed(names)}: asked for by the qconfig, but stays in float: {reason}"
@@ -136,13 +136,13 @@ def unmet_forms(
         name, decision = node_name(node), decisions[node_name(node)]
         entry = qconfig.for_node(name, node.op_type)
         named = name in qconfig.nodes or node.op_type in qconfig.op_types
-        if entry is None or entry.form is not NodeForm.FLOAT_RESULT or not named:
+        if entry is None or entry.precision is not Precision.INT8_FLOAT_OUTPUT or not named:
             continue
         if isinstance(decision, Quantize) and (decision.results or decision.folded_into):
             groups.setdefault(node.op_type, []).append(name)
     return [
-        f"{op_type} {listed(names)}: the qconfig asks for form 'float_result', but ONNX Runtime "
-        "has its integer kernel only with codes out; it has form 'integer'"
+        f"{op_type} {listed(names)}: the qconfig asks for precision 'int8_float_output', but ONNX "
+        "Runtime has its integer kernel only with codes out; it has precision 'int8'"
         for op_type, names in groups.items()
     ]
 

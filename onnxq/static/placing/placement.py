@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from onnxq.dtypes import INT8
 from onnxq.graph.walk import node_name, value_name, walk
-from onnxq.operator import Float, Form, NodeForm, Role, Rule
+from onnxq.operator import Float, Precision, Role, Rule
 from onnxq.operator.reasons import NotTried
 from onnxq.qdq.read import dequantizer, one_scale
 from onnxq.static.placing.candidates import UNBOUNDED, Candidate, find_candidates
@@ -163,7 +163,7 @@ def _is_idle(candidate: Candidate, demand: _Demand) -> bool:
     x - mean(x) in a LayerNorm of single nodes, or of the scores ahead of a float Softmax.
     """
     rule = candidate.rule
-    written = rule.role is Role.ELEMENTWISE and rule.form is Form.CODES
+    written = rule.role is Role.ELEMENTWISE and rule.lowered
     return written and not any(v in demand.by_any for v in candidate.results)
 
 
@@ -253,8 +253,8 @@ def _has_output(candidate: Candidate, demand: _Demand, chosen: QConfig) -> bool:
     """Whether a Q stands behind the node: its kernel needs it, or someone asks for codes."""
     if candidate.rule.role is not Role.COMPUTE or candidate.needs_output:
         return True
-    if chosen.form is not None:
-        return chosen.form is NodeForm.INTEGER
+    if chosen.precision is not None:
+        return chosen.precision is Precision.INT8
     return any(v in demand.by_any for v in candidate.results)
 
 
@@ -318,7 +318,7 @@ def _how(rule: Rule, has_output: bool, chosen: QConfig, target: Target) -> Reaso
     """The integer form of a node."""
     if rule.role is Role.CLAMP:
         return ClampOnCodes()
-    if rule.form is Form.FLOAT:
+    if rule.precision is Precision.FLOAT_BETWEEN_QDQ:
         return FloatBetweenCodes()
     if rule.shares_qparams:
         return MovesCodes()
@@ -352,7 +352,7 @@ def _share(candidate: Candidate, read: list[ir.Value], placement: Placement) -> 
     the integer kernel requantizes it, and its other readers do not pay for the common range.
     """
     results = [value_name(v) for v in candidate.results]
-    may_requantize = candidate.rule.form is Form.QDQ and len(read) > 1
+    may_requantize = candidate.rule.is_fused and len(read) > 1
     joined = [v for v in read if not (may_requantize and len(v.uses()) > 1)]
     for value in joined:
         for result in results:

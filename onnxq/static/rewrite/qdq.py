@@ -21,7 +21,7 @@ from onnxq.affine import code_bounds
 from onnxq.dynamic.check_decisions import unfit
 from onnxq.graph.edit import graph_of, graphs_of, insert_behind
 from onnxq.graph.walk import bodies, node_name, value_name, walk
-from onnxq.operator import DynamicForm, Float, Form, NodePlan, Rule, Site
+from onnxq.operator import Float, NodePlan, Precision, Rule, Site
 from onnxq.operator.nodes import input_at
 from onnxq.ort.kept_copy import KEPT_COPY
 from onnxq.qdq.initializers import Initializers
@@ -68,7 +68,7 @@ class _QdqWriter:
             if isinstance(decision, Quantize) and decision.folded_into:
                 self.folded.setdefault(decision.folded_into, []).append(node)
         self.integers_at_run_time = {
-            name for name, d in plan.dynamic.items() if d.form is DynamicForm.INTEGER
+            name for name, d in plan.dynamic.items() if d.precision is Precision.DYNAMIC_INT8
         }
         self.codes: dict[str, ir.Value] = {}
         self.float_codes: dict[tuple[str, ir.Graph], ir.Value] = {}
@@ -113,7 +113,7 @@ class _QdqWriter:
         elif decision.rule.clamp is not None and self._lets_all_through(node, decision):
             self.codes[decision.results[0]] = self._codes(input_at(node, 0))
             self.dead[node] = None
-        elif decision.rule.form is Form.CODES:
+        elif decision.rule.lowered:
             self._on_codes(node, decision)
         elif (made := bias_inside(node, self.plan)) is not None:
             self._to_floats(node, decision, made)

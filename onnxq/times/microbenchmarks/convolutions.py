@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from onnxq.operator import NodeForm
+from onnxq.operator import Precision
 from onnxq.ort.layouts import FEW_CHANNELS, FUSED_BEHIND_CONV
 from onnxq.ort.runtime import Optimization
 from onnxq.times.microbenchmarks.link import Arrangement, Link, nothing
@@ -169,14 +169,14 @@ def shapes() -> Iterator[Shape]:
 def convolution_links() -> Iterator[Link]:
     """Every shape in float and in integers."""
     for shape in shapes():
-        yield _link(shape, NodeForm.FLOAT)
-        yield _link(shape, NodeForm.INTEGER)
+        yield _link(shape, Precision.FLOAT)
+        yield _link(shape, Precision.INT8)
 
 
-def _link(shape: Shape, form: NodeForm) -> Link:
+def _link(shape: Shape, form: Precision) -> Link:
     """A chain of the convolution, and of the one that leads back; or branches behind one input."""
-    add = add_float if form is NodeForm.FLOAT else add_integer
-    begin = nothing if form is NodeForm.FLOAT else quantized
+    add = add_float if form is Precision.FLOAT else add_integer
+    begin = nothing if form is Precision.FLOAT else quantized
     node = shape.node
     if not shape.is_chain:
         pool = TimedNode("GlobalAveragePool", (_result(shape),)).work
@@ -188,7 +188,7 @@ def _link(shape: Shape, form: NodeForm) -> Link:
             begin=begin
             if shape.channels < FEW_CHANNELS
             else lambda p, n: add(p, begin(p, n), _same(shape)),
-            end=pooled if form is NodeForm.FLOAT else pooled_codes,
+            end=pooled if form is Precision.FLOAT else pooled_codes,
             optimization=Optimization.ALL,
             minus=((pool, form),),
         )
@@ -225,12 +225,12 @@ def fused_links() -> Iterator[Link]:
             work = TimedNode(op_type, (_result(shape),)).work
             yield Link(
                 (replace(work, kind=FUSED),),
-                NodeForm.FLOAT,
+                Precision.FLOAT,
                 partial(add_float, shape=shape, activation=op_type),
                 node.feeds(),
                 Arrangement.CHAIN,
                 optimization=Optimization.ALL,
-                minus=((node.work, NodeForm.FLOAT),),
+                minus=((node.work, Precision.FLOAT),),
                 few=2,
                 more=6,
             )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from onnxq.operator import NodeForm
+from onnxq.operator import Precision
 from onnxq.ort.runtime import Optimization
 from onnxq.times import Change
 from onnxq.times.microbenchmarks.convolutions import Shape, add_float, add_integer
@@ -68,12 +68,12 @@ def element_links() -> Iterator[Link]:
 
 
 def _float(node: TimedNode) -> Link:
-    return Link.alone(node.work, NodeForm.FLOAT, node.build, node.feeds())
+    return Link.alone(node.work, Precision.FLOAT, node.build, node.feeds())
 
 
 def _integer(node: TimedNode, build: Build, *arrays: Array) -> Link:
     feeds = {f"x{i or ''}": array for i, array in enumerate(arrays)}
-    return Link.alone(node.work, NodeForm.INTEGER, build, feeds)
+    return Link.alone(node.work, Precision.INT8, build, feeds)
 
 
 def _changes() -> Iterator[Link]:
@@ -99,7 +99,7 @@ def _changes() -> Iterator[Link]:
 
 
 def _change(change: Change, count: int, build: Build, x: Array) -> Link:
-    return Link.alone(change.work(count), NodeForm.FLOAT, build, {"x": x})
+    return Link.alone(change.work(count), Precision.FLOAT, build, {"x": x})
 
 
 def _converting(op_type: str) -> Build:
@@ -179,7 +179,7 @@ def _moving(shape: tuple[int, ...]) -> Iterator[Link]:
         yield _float(node)
         yield _integer(node, node.build, codes(*shape))
     flat = TimedNode("Reshape", (x,), (np.array([0, 0, -1, size[-1]]),))
-    for form, array in ((NodeForm.FLOAT, x), (NodeForm.INTEGER, codes(*shape))):
+    for form, array in ((Precision.FLOAT, x), (Precision.INT8, codes(*shape))):
         yield Link((flat.work,), form, flat.build, {"x": array}, Arrangement.CHAIN, few=2, more=8)
 
 
@@ -209,7 +209,7 @@ def _pools(shape: tuple[int, ...]) -> Iterator[Link]:
     attributes = {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1]}
     for op_type in ("MaxPool", "AveragePool"):
         pool = TimedNode(op_type, (x,), (), attributes)
-        for form in (NodeForm.FLOAT, NodeForm.INTEGER):
+        for form in (Precision.FLOAT, Precision.INT8):
             yield Link(
                 (pool.work,),
                 form,
@@ -238,30 +238,30 @@ def _resized(shape: tuple[int, ...]) -> Iterator[Link]:
     )
     ahead = Shape(channels, channels, size)
     mean = TimedNode("GlobalAveragePool", (numbers(1, channels, 2 * size, 2 * size),)).work
-    for form in (NodeForm.FLOAT, NodeForm.INTEGER):
+    for form in (Precision.FLOAT, Precision.INT8):
         first, then = _behind_convolution(ahead, form), _pool(node, form)
         yield Link(
             (node.work,),
             form,
             both(first, then),
             node.feeds(),
-            end=pooled if form is NodeForm.FLOAT else pooled_codes,
+            end=pooled if form is Precision.FLOAT else pooled_codes,
             optimization=Optimization.ALL,
             minus=((ahead.node.work, form), (mean, form)),
         )
 
 
-def _pool(node: TimedNode, form: NodeForm) -> Build:
+def _pool(node: TimedNode, form: Precision) -> Build:
     def build(parts: Parts, name: str) -> str:
         pooled = node.build(parts, name)
-        return pooled if form is NodeForm.FLOAT else quantized(parts, pooled)
+        return pooled if form is Precision.FLOAT else quantized(parts, pooled)
 
     return build
 
 
-def _behind_convolution(shape: Shape, form: NodeForm) -> Build:
+def _behind_convolution(shape: Shape, form: Precision) -> Build:
     """A convolution, whose layout those behind it take."""
-    if form is NodeForm.FLOAT:
+    if form is Precision.FLOAT:
         return lambda parts, name: add_float(parts, name, shape)
     return lambda parts, name: add_integer(parts, quantized(parts, name), shape)
 
@@ -296,7 +296,7 @@ def _embedding(ids: int, width: int) -> Iterator[Link]:
     table = numbers(5000, width)
     x = np.random.default_rng(ids).integers(0, 5000, (1, ids))
     node = TimedNode("Gather", (x,), table=table)
-    for form, rows in ((NodeForm.FLOAT, table), (NodeForm.INTEGER, codes(5000, width))):
+    for form, rows in ((Precision.FLOAT, table), (Precision.INT8, codes(5000, width))):
         yield Link.alone(
             node.work,
             form,

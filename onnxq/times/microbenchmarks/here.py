@@ -8,7 +8,7 @@ from importlib import metadata
 from typing import TYPE_CHECKING
 
 from onnxq.core.processor import CPUINFO, processor_name
-from onnxq.operator import NodeForm
+from onnxq.operator import Precision
 from onnxq.ort import version
 from onnxq.targets import find
 from onnxq.targets.machines import AUTO
@@ -73,9 +73,9 @@ def throughput_of(timings: tuple[Timing, ...]) -> str:
             (2 * t.work.products / t.ns for t in timings if t.work.constants and t.form is form),
             default=0.0,
         )
-        for form in (NodeForm.INTEGER, NodeForm.FLOAT)
+        for form in (Precision.INT8, Precision.FLOAT)
     }
-    return f"{best[NodeForm.INTEGER]:.0f} GOP/s on codes, {best[NodeForm.FLOAT]:.0f} on floats"
+    return f"{best[Precision.INT8]:.0f} GOP/s on codes, {best[Precision.FLOAT]:.0f} on floats"
 
 
 def _installed() -> str:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from onnxq.operator import NodeForm
+from onnxq.operator import Precision
 from onnxq.ort.runtime import Optimization
 from onnxq.times import Work
 from onnxq.times.microbenchmarks.parts import NO_ATTRIBUTES, Parts
@@ -27,7 +27,7 @@ Build = Callable[[Parts, str], str]
 """build(parts, name of its input): adds the nodes of one link, and returns its result's name."""
 
 
-SHAPE = (Work("Shape", "", 1, 1), NodeForm.FLOAT)
+SHAPE = (Work("Shape", "", 1, 1), Precision.FLOAT)
 """Work and form of the node that reads the result of a branch."""
 
 
@@ -83,19 +83,19 @@ class Link:
     """
 
     works: tuple[Work, ...]
-    form: NodeForm
+    form: Precision
     build: Build
     inputs: Mapping[str, Array]
     arrangement: Arrangement = Arrangement.BRANCHES
     begin: Build = nothing
     end: Build = nothing
     optimization: Optimization = Optimization.NONE
-    minus: tuple[tuple[Work, NodeForm], ...] = ()
+    minus: tuple[tuple[Work, Precision], ...] = ()
     few: int = 1
     more: int = 3
 
     @classmethod
-    def alone(cls, work: Work, form: NodeForm, build: Build, inputs: Mapping[str, Array]) -> Link:
+    def alone(cls, work: Work, form: Precision, build: Build, inputs: Mapping[str, Array]) -> Link:
         """Branches of one node, whose result nobody reads."""
         return cls((work,), form, build, inputs, end=sizes_alone, minus=(SHAPE,))
 

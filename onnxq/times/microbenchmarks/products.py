@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from onnxq.operator import NodeForm
+from onnxq.operator import Precision
 from onnxq.ort.runtime import Optimization
 from onnxq.times import Change
 from onnxq.times.microbenchmarks.link import Arrangement, Build, Link, both, nothing
@@ -62,12 +62,12 @@ def _constant(m: int, k: int, n: int) -> Iterator[Link]:
     back = TimedNode("MatMul", (numbers(m, n),), (numbers(n, k),))
     works = (there.work, back.work) if k != n else (there.work,)
     count = 2 // len(works)
-    quantize = tuple((Change.QUANTIZE.work(m * size), NodeForm.FLOAT) for size in (k, n))
-    builds: dict[NodeForm, tuple[Build, Build]] = {
-        NodeForm.FLOAT: (_float(k, n), _float(n, k)),
-        NodeForm.INTEGER: (_integer(k, n), _integer(n, k)),
-        NodeForm.FLOAT_RESULT: (_float_result(k, n), _float_result(n, k)),
-        NodeForm.DYNAMIC: (_dynamic(k, n), _dynamic(n, k)),
+    quantize = tuple((Change.QUANTIZE.work(m * size), Precision.FLOAT) for size in (k, n))
+    builds: dict[Precision, tuple[Build, Build]] = {
+        Precision.FLOAT: (_float(k, n), _float(n, k)),
+        Precision.INT8: (_integer(k, n), _integer(n, k)),
+        Precision.INT8_FLOAT_OUTPUT: (_float_result(k, n), _float_result(n, k)),
+        Precision.DYNAMIC_INT8: (_dynamic(k, n), _dynamic(n, k)),
     }
     for form, (first, second) in builds.items():
         yield Link(
@@ -76,9 +76,9 @@ def _constant(m: int, k: int, n: int) -> Iterator[Link]:
             first if k == n else both(first, second),
             there.feeds(),
             Arrangement.CHAIN,
-            quantized if form is NodeForm.INTEGER else nothing,
+            quantized if form is Precision.INT8 else nothing,
             optimization=Optimization.ALL,
-            minus=quantize[: len(works)] if form is NodeForm.FLOAT_RESULT else (),
+            minus=quantize[: len(works)] if form is Precision.INT8_FLOAT_OUTPUT else (),
             few=count,
             more=2 * count,
         )
@@ -124,10 +124,10 @@ def _dynamic(k: int, n: int) -> Build:
 
 def _activations(a: Singles, b: Singles) -> Iterator[Link]:
     node = TimedNode("MatMul", (a, b))
-    yield Link.alone(node.work, NodeForm.FLOAT, node.build, node.feeds())
+    yield Link.alone(node.work, Precision.FLOAT, node.build, node.feeds())
     yield Link.alone(
         node.work,
-        NodeForm.INTEGER,
+        Precision.INT8,
         calling_on_codes("QLinearMatMul", {}, ("x1",), ""),
         {"x": codes(*a.shape), "x1": codes(*b.shape)},
     )
@@ -142,7 +142,7 @@ def recurrent_links() -> Iterator[Link]:
             node = TimedNode(op_type, (numbers(steps, 1, hidden),), (w, r), {"hidden_size": hidden})
             yield Link(
                 (node.work,),
-                NodeForm.FLOAT,
+                Precision.FLOAT,
                 both(node.build, _squeezed),
                 node.feeds(),
                 Arrangement.CHAIN,
@@ -151,7 +151,7 @@ def recurrent_links() -> Iterator[Link]:
             if op_type == "LSTM":
                 yield Link(
                     (node.work,),
-                    NodeForm.DYNAMIC,
+                    Precision.DYNAMIC_INT8,
                     both(_dynamic_lstm(hidden), _squeezed),
                     node.feeds(),
                     Arrangement.CHAIN,

@@ -17,7 +17,7 @@ import numpy as np
 
 from onnxq.errors import first_line
 from onnxq.graph.walk import node_name
-from onnxq.operator import DynamicForm, NodeForm
+from onnxq.operator import Precision
 from onnxq.ort.version import installed
 from onnxq.qconfig import Choice, QConfig, QConfigMapping, onnxq_default_dynamic_qconfig
 from onnxq.times.attribution import TimeOwner, TimePart, times_by_owner
@@ -152,17 +152,17 @@ class _Found:
     def add(self, forms: Forms, sums: Sums) -> None:
         """Adds a quantized model."""
         for name in self._nodes:
-            form = forms.get(name, NodeForm.FLOAT)
+            form = forms.get(name, Precision.FLOAT)
             if form is not None and form not in IN_FLOAT:
                 self._ns[name].setdefault(form.value, _ns(sums, name, TimePart.KERNEL))
                 self._around[name].setdefault(form.value, _ns(sums, name, TimePart.AROUND))
 
-        def form_of(node: ir.Node) -> NodeForm | None:
-            return forms.get(node_name(node), NodeForm.FLOAT)
+        def form_of(node: ir.Node) -> Precision | None:
+            return forms.get(node_name(node), Precision.FLOAT)
 
         for node in self._source.graph:
             name = str(node.name)
-            if forms.get(name, NodeForm.FLOAT) in IN_FLOAT:
+            if forms.get(name, Precision.FLOAT) in IN_FLOAT:
                 ahead = form_ahead(node, form_of).value
                 self._behind[name].setdefault(ahead, _ns(sums, name, TimePart.KERNEL))
 
@@ -185,10 +185,12 @@ def telling(evaluator: Evaluator) -> dict[str, QConfigMapping]:
     overall = default.global_qconfig
     found = {"in all integers": default.set_choice(Choice.ALL_INTEGERS)}
     if isinstance(overall, QConfig):
-        found["all in float"] = QConfigMapping(replace(overall, form=NodeForm.FLOAT))
-        results = replace(overall, form=NodeForm.FLOAT_RESULT)
+        found["all in float"] = QConfigMapping(replace(overall, precision=Precision.FLOAT))
+        results = replace(overall, precision=Precision.INT8_FLOAT_OUTPUT)
         found["with float results"] = QConfigMapping(results, choice=Choice.ALL_INTEGERS)
-    dynamic = replace(onnxq_default_dynamic_qconfig, form=DynamicForm.INTEGER)  # slow ones, too
+    dynamic = replace(
+        onnxq_default_dynamic_qconfig, precision=Precision.DYNAMIC_INT8
+    )  # slow ones, too
     found["quantized dynamically"] = QConfigMapping(dynamic)
     return {**found, "by default": default}
 
@@ -204,7 +206,7 @@ def times_of(evaluator: Evaluator, costs: Costs) -> Times:
     shapes = known_shapes(model, evaluator.one_row())
     sizes = every_size(model, shapes)
     ns: dict[str, dict[str, float]] = defaultdict(dict)
-    for form in NodeForm:
+    for form in Precision:
         forms = {str(node.name): form for node in model.graph}
         for node, own in walked(model, forms, sizes, costs).own.items():
             if own is not None and math.isfinite(total := sum(each.ns for each in own)):

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 from onnxq.static.placing.decision import Quantize
 
 if TYPE_CHECKING:
-    from onnxq.operator import NodeForm
+    from onnxq.operator import Precision
     from onnxq.static.plan import Plan
 
 
-def forms_of(plan: Plan) -> dict[str, NodeForm | None]:
+def forms_of(plan: Plan) -> dict[str, Precision | None]:
     """The forms of a plan's nodes.
 
     Args:

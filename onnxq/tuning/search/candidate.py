@@ -11,7 +11,7 @@ from onnxq.tuning.search.layers import by_layer_type
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from onnxq.operator import NodeForm
+    from onnxq.operator import Precision
     from onnxq.qconfig import QConfigMapping
     from onnxq.tuning.scoring.score import Score
     from onnxq.tuning.search.config_changes import ConfigChange
@@ -28,7 +28,7 @@ class PrecisionChange:
     """
 
     group: QuantizationGroup
-    form: NodeForm
+    form: Precision
 
 
 @dataclass(frozen=True)
@@ -45,11 +45,11 @@ class Candidate:
 
     start: QConfigMapping = field(repr=False)
     groups: tuple[QuantizationGroup, ...] = field(repr=False)
-    forms: Mapping[str, NodeForm] = field(default_factory=dict, hash=False)
+    forms: Mapping[str, Precision] = field(default_factory=dict, hash=False)
     whole: tuple[ConfigChange, ...] = ()
     name: str = ""
 
-    def form(self, group: QuantizationGroup) -> NodeForm:
+    def form(self, group: QuantizationGroup) -> Precision:
         """The form of a group's anchor."""
         return self.forms.get(group.anchor.name) or form_in(self.start, group)
 
@@ -66,7 +66,7 @@ class Candidate:
         """The candidate with these changes of the whole model."""
         return replace(self, whole=(*self.whole, *changes))
 
-    def node_forms(self, begun: Mapping[str, NodeForm | None]) -> dict[str, NodeForm | None]:
+    def node_forms(self, begun: Mapping[str, Precision | None]) -> dict[str, Precision | None]:
         """Node name -> its form; None: it is carried out inside of another one.
 
         Args:

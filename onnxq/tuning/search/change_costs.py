@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from onnxq.operator import NodeForm
+from onnxq.operator import Precision
 from onnxq.tuning.search.candidate import PrecisionChange
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ FLOAT_BYTES = 4
 
 
 def options_of(
-    candidate: Candidate, closed: Container[tuple[str, NodeForm]]
+    candidate: Candidate, closed: Container[tuple[str, Precision]]
 ) -> list[PrecisionChange]:
     """Every change of one group.
 
@@ -65,9 +65,9 @@ def share_of_bytes(candidate: Candidate) -> float:
     return held / _float_bytes(candidate)
 
 
-def held_bytes(group: QuantizationGroup, form: NodeForm) -> int:
+def held_bytes(group: QuantizationGroup, form: Precision) -> int:
     """Bytes of the weights of a group in that form."""
-    return group.weights * (FLOAT_BYTES if form is NodeForm.FLOAT else 1)
+    return group.weights * (FLOAT_BYTES if form is Precision.FLOAT else 1)
 
 
 def _float_bytes(candidate: Candidate) -> int:

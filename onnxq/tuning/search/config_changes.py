@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from onnxq.dtypes import qint8
 from onnxq.observers import MinMaxObserver, NarrowRangeObserver, PercentileObserver
-from onnxq.operator import DynamicForm, NodeForm
+from onnxq.operator import Precision
 from onnxq.qconfig import QConfig, QConfigDynamic, onnxq_default_qconfig
 from onnxq.static.choosing.choices import dynamic_entry
 from onnxq.tuning.search.layers import Layers
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from onnxq.qconfig import Entry, QConfigMapping
     from onnxq.tuning.search.quantization_groups import QuantizationGroup
 
-DYNAMIC = {NodeForm.DYNAMIC: DynamicForm.INTEGER, NodeForm.STORED: DynamicForm.STORED}
+DYNAMIC = (Precision.DYNAMIC_INT8, Precision.WEIGHT_ONLY)
 """Forms that a QConfigDynamic names."""
 
 
-def with_form(mapping: QConfigMapping, group: QuantizationGroup, form: NodeForm) -> QConfigMapping:
+def with_form(mapping: QConfigMapping, group: QuantizationGroup, form: Precision) -> QConfigMapping:
     """The mapping in which a group has that form; observers are those of the global entry."""
     base = mapping.global_qconfig
     if not isinstance(base, QConfig):
@@ -33,21 +33,21 @@ def with_form(mapping: QConfigMapping, group: QuantizationGroup, form: NodeForm)
     return replace(mapping, nodes={**mapping.nodes, **entries})
 
 
-def form_in(mapping: QConfigMapping, group: QuantizationGroup) -> NodeForm:
+def form_in(mapping: QConfigMapping, group: QuantizationGroup) -> Precision:
     """The form that a mapping names for a group's anchor; that with most integers if it is open."""
     entry = mapping.entry_for_node(group.anchor.name, group.anchor.op_type)
     if entry is None:
-        return NodeForm.FLOAT
+        return Precision.FLOAT
     if isinstance(entry, QConfigDynamic):
-        stored = entry.form not in (None, DynamicForm.INTEGER)
-        return NodeForm.STORED if stored else NodeForm.DYNAMIC
+        stored = entry.form not in (None, Precision.DYNAMIC_INT8)
+        return Precision.WEIGHT_ONLY if stored else Precision.DYNAMIC_INT8
     return entry.form or group.lowest_precision
 
 
-def _entry(base: QConfig, form: NodeForm) -> Entry:
+def _entry(base: QConfig, form: Precision) -> Entry:
     if form in DYNAMIC:
-        return replace(dynamic_entry(base), form=DYNAMIC[form])
-    return replace(base, form=form)
+        return replace(dynamic_entry(base), precision=form)
+    return replace(base, precision=form)
 
 
 class ConfigChange(Protocol):
@@ -260,7 +260,7 @@ class QuantizedAlone:
         for group in self.groups:
             is_quantized = group.anchor.name in inside
             mapping = with_form(
-                mapping, group, group.lowest_precision if is_quantized else NodeForm.FLOAT
+                mapping, group, group.lowest_precision if is_quantized else Precision.FLOAT
             )
         return mapping
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from onnxq.core.knapsack import Knapsack, Option
 from onnxq.dynamic.dynamic_decision import Objective
-from onnxq.operator import NodeForm
+from onnxq.operator import Precision
 from onnxq.tuning.scoring.objective_function import DB_OF_TIME
 from onnxq.tuning.search.candidate import PrecisionChange
 from onnxq.tuning.search.change_costs import (
@@ -39,16 +39,16 @@ if TYPE_CHECKING:
 SWEEPS = 3
 """Times that all layer types are gone through, at most: two are the rule."""
 POLICIES = (
-    NodeForm.FLOAT,
-    NodeForm.FLOAT_RESULT,
-    NodeForm.DYNAMIC,
-    NodeForm.STORED,
-    NodeForm.INTEGER,
+    Precision.FLOAT,
+    Precision.INT8_FLOAT_OUTPUT,
+    Precision.DYNAMIC_INT8,
+    Precision.WEIGHT_ONLY,
+    Precision.INT8,
 )
 """Forms of the policies: groups that cannot take one stay in float."""
 
 
-Closed = Container[tuple[str, NodeForm]]
+Closed = Container[tuple[str, Precision]]
 """(anchor, form) of changes that are left out."""
 
 
@@ -197,15 +197,15 @@ class Estimator:
         return candidate, expected
 
 
-def _policy(candidate: Candidate, form: NodeForm, closed: Closed) -> Candidate:
+def _policy(candidate: Candidate, form: Precision, closed: Closed) -> Candidate:
     """The candidate in which each group has the form, where it can and has weights; else float.
 
     Where both are closed, it keeps the form that it has.
     """
 
-    def chosen(group: QuantizationGroup) -> NodeForm:
-        fits = form in group.forms and (group.weights > 0 or form is NodeForm.INTEGER)
-        ways = (form, NodeForm.FLOAT) if fits else (NodeForm.FLOAT,)
+    def chosen(group: QuantizationGroup) -> Precision:
+        fits = form in group.forms and (group.weights > 0 or form is Precision.INT8)
+        ways = (form, Precision.FLOAT) if fits else (Precision.FLOAT,)
         opened = (way for way in ways if (group.anchor.name, way) not in closed)
         return next(opened, candidate.form(group))
 

@@ -15,7 +15,7 @@ from onnxq.tuning.scoring.node_group import NodeGroup
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from onnxq.operator import NodeForm
+    from onnxq.operator import Precision
     from onnxq.tuning.search.quantization_groups import QuantizationGroup
 
 SEPARATORS = "/._"
@@ -65,7 +65,7 @@ class Layers:
 
 def by_layer_type(groups: Iterable[QuantizationGroup]) -> tuple[Layers, ...]:
     """The layers of each layer type, which can take the same forms, by first appearance."""
-    found: dict[tuple[str, tuple[NodeForm, ...]], list[QuantizationGroup]] = {}
+    found: dict[tuple[str, tuple[Precision, ...]], list[QuantizationGroup]] = {}
     for group in groups:
         found.setdefault((group.layer_type, group.forms), []).append(group)
     return tuple(Layers(tuple(alike)) for alike in found.values())

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from onnxq.operator import NodeForm
+    from onnxq.operator import Precision
     from onnxq.tuning.scoring.goal import Goal
     from onnxq.tuning.scoring.score import Score
     from onnxq.tuning.search.candidate import MeasuredCandidate
@@ -99,7 +99,7 @@ class _Look:
         forms = [form for form in groups[0].forms if form not in IN_FLOAT]
         return min((self._in(groups, form, name) for form in forms), key=lambda look: look.time)
 
-    def _in(self, groups: Sequence[QuantizationGroup], form: NodeForm, name: str) -> LeftInFloat:
+    def _in(self, groups: Sequence[QuantizationGroup], form: Precision, name: str) -> LeftInFloat:
         there = self._point.candidate.with_changes(PrecisionChange(group, form) for group in groups)
         time = (self._proposals.time_of(there) or 0.0) - (self.now or 0.0)
         noise = self._proposals.estimates.total(there)

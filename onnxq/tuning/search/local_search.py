@@ -34,7 +34,7 @@ from onnxq.tuning.search.bisection import back, nearest_kept
 from onnxq.tuning.search.candidate import MeasuredCandidate
 
 if TYPE_CHECKING:
-    from onnxq.operator import NodeForm
+    from onnxq.operator import Precision
     from onnxq.qconfig import QConfigMapping
     from onnxq.tuning.scoring.score import Score
     from onnxq.tuning.search.candidate import Candidate
@@ -103,8 +103,8 @@ class LocalSearch:
     _points: list[MeasuredCandidate] = field(default_factory=list)
     _refused: dict[tuple[str, ...], str] = field(default_factory=dict)  # changes in words -> why
     _taken: int = 0  # runs, those that gave no model among them
-    _closed: set[tuple[str, NodeForm]] = field(default_factory=set)  # tried alone, for nothing
-    _impossible: set[tuple[str, NodeForm]] = field(default_factory=set)  # alone, and no model
+    _closed: set[tuple[str, Precision]] = field(default_factory=set)  # tried alone, for nothing
+    _impossible: set[tuple[str, Precision]] = field(default_factory=set)  # alone, and no model
     _probed: set[str] = field(default_factory=set)  # anchors of groups whose noise was asked for
     _is_bisected: bool = field(default=False)  # on the way back, which is gone once
 

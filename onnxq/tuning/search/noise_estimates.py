@@ -17,7 +17,7 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from onnxq.operator import NodeForm
+from onnxq.operator import Precision
 from onnxq.tuning.scoring.objective_function import noise_of
 
 if TYPE_CHECKING:
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from onnxq.tuning.search.quantization_groups import QuantizationGroup
 
 NOISE_OF_FORM = {
-    NodeForm.INTEGER: 1.0,
-    NodeForm.FLOAT_RESULT: 0.3,
-    NodeForm.DYNAMIC: 0.25,
-    NodeForm.STORED: 0.1,
-    NodeForm.FLOAT: 0.0,
+    Precision.INT8: 1.0,
+    Precision.INT8_FLOAT_OUTPUT: 0.3,
+    Precision.DYNAMIC_INT8: 0.25,
+    Precision.WEIGHT_ONLY: 0.1,
+    Precision.FLOAT: 0.0,
 }
 """Noise of a group over that with codes on both sides, before anything is measured: results that
 are not rounded give 5.7 dB on models/transformer, dynamic ranges 6 (scripts/bench_defaults.md);
@@ -61,7 +61,7 @@ class NoiseEstimates:
     _promised: float = field(default=0.0)  # by sums of groups, of all batches: logarithms
     _brought: float = field(default=0.0)
 
-    def of(self, group: QuantizationGroup, form: NodeForm) -> float:
+    def of(self, group: QuantizationGroup, form: Precision) -> float:
         """Noise of a group in that form."""
         alone = max(self.noise.get(group.anchor.name, 0.0), LEAST_SHARE)
         relative = NOISE_OF_FORM[form] / NOISE_OF_FORM[group.lowest_precision]

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from onnxq.dynamic.dynamic_decision import Objective
-from onnxq.operator import NodeForm
+from onnxq.operator import Precision
 from onnxq.times.model_times import IN_FLOAT
 from onnxq.times.timed_runs import WholeTime, whole_times
 from onnxq.tuning.evaluation.evaluations import key_of
@@ -33,7 +33,7 @@ MOST = 4
 """Points that are timed, of those that were found."""
 SITTINGS = 2
 """Times that pareto_candidates are chosen: those that turn out slower make room for others."""
-FLOAT_FORMS = (NodeForm.FLOAT, NodeForm.STORED)
+FLOAT_FORMS = (Precision.FLOAT, Precision.WEIGHT_ONLY)
 """Forms that all groups can take together without a loss of time: kernels are the float model's."""
 
 
@@ -181,14 +181,14 @@ def float_candidates(candidate: Candidate) -> list[Candidate]:
 
 def stored_candidate(candidate: Candidate) -> list[Candidate]:
     """The candidate with all weights stored; none where no group can."""
-    stored = _all_in(candidate, NodeForm.STORED)
-    return [stored] if NodeForm.STORED in stored.forms.values() else []
+    stored = _all_in(candidate, Precision.WEIGHT_ONLY)
+    return [stored] if Precision.WEIGHT_ONLY in stored.forms.values() else []
 
 
-def _all_in(candidate: Candidate, form: NodeForm) -> Candidate:
+def _all_in(candidate: Candidate, form: Precision) -> Candidate:
     """All groups with all of their nodes, of which some may have begun in another form."""
     forms = {
-        group.anchor.name: form if form in group.forms else NodeForm.FLOAT
+        group.anchor.name: form if form in group.forms else Precision.FLOAT
         for group in candidate.groups
     }
     return replace(candidate, whole=(), forms=forms)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from onnxq.dynamic.dynamic_decision import Objective
-from onnxq.operator import NodeForm
+from onnxq.operator import Precision
 from onnxq.tuning.scoring.objective_function import TIME_ERROR
 from onnxq.tuning.search.candidate import PrecisionChange
 from onnxq.tuning.search.change_costs import (
@@ -57,7 +57,7 @@ class Proposals:
     time_of: TimeOf
 
     def into_float(
-        self, point: MeasuredCandidate, closed: Container[tuple[str, NodeForm]]
+        self, point: MeasuredCandidate, closed: Container[tuple[str, Precision]]
     ) -> Batch:
         """Changes of groups into float, those with the most noise for their time first.
 
@@ -65,13 +65,13 @@ class Proposals:
             point: that they start from.
             closed: (anchor, form) of changes that are left out.
         """
-        options = [m for m in options_of(point.candidate, closed) if m.form is NodeForm.FLOAT]
+        options = [m for m in options_of(point.candidate, closed) if m.form is Precision.FLOAT]
         costs = times_alone(point.candidate, options, self.time_of)
         gains = {change: self.estimates.gain(point.candidate, change) for change in options}
         useful = [change for change in options if gains[change] > 0]
         return tuple(sorted(useful, key=lambda m: -gains[m] / max(costs[m], LEAST_COST)))
 
-    def back(self, point: MeasuredCandidate, closed: Container[tuple[str, NodeForm]]) -> Batch:
+    def back(self, point: MeasuredCandidate, closed: Container[tuple[str, Precision]]) -> Batch:
         """A change of each group towards the objective, those with the least noise for it first.
 
         Args:
@@ -117,8 +117,10 @@ class Proposals:
         loudest = max(noise, key=lambda group: noise[group], default=None)
         if loudest is None or noise[loudest] < LEAST_GAIN * estimates.total(candidate):
             return ()
-        is_float = candidate.form(loudest) is NodeForm.FLOAT
-        return (PrecisionChange(loudest, loudest.lowest_precision if is_float else NodeForm.FLOAT),)
+        is_float = candidate.form(loudest) is Precision.FLOAT
+        return (
+            PrecisionChange(loudest, loudest.lowest_precision if is_float else Precision.FLOAT),
+        )
 
     def _by_saving(
         self, point: MeasuredCandidate, costs: Costs
@@ -130,7 +132,7 @@ class Proposals:
         useful.sort(key=lambda change: costs[change] / max(added[change], least))
         return [(change, added[change]) for change in useful]
 
-    def batch(self, point: MeasuredCandidate, closed: Container[tuple[str, NodeForm]]) -> Batch:
+    def batch(self, point: MeasuredCandidate, closed: Container[tuple[str, Precision]]) -> Batch:
         """Changes to the candidate that is expected to be best; empty: none is worth a run.
 
         Args:

@@ -18,7 +18,7 @@ import onnx_ir as ir
 
 from onnxq import catalog
 from onnxq.graph.walk import node_name, walk
-from onnxq.operator import DynamicForm, Float, NodeForm, Role
+from onnxq.operator import Float, Precision, Role
 from onnxq.operator.nodes import find_input
 from onnxq.static.choosing.rules import open_entry
 from onnxq.static.placing.decision import Quantize
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 
 
 MOST_INTEGERS = (
-    NodeForm.INTEGER,
-    NodeForm.FLOAT_RESULT,
-    NodeForm.DYNAMIC,
-    NodeForm.STORED,
-    NodeForm.FLOAT,
+    Precision.INT8,
+    Precision.INT8_FLOAT_OUTPUT,
+    Precision.DYNAMIC_INT8,
+    Precision.WEIGHT_ONLY,
+    Precision.FLOAT,
 )
 """Forms that a group may take, those with the most integers first. WIDE is not among them: ONNX
 Runtime computes in float between codes of 16 bits, in 2.4 to 4.3 times the time of STORED, which
@@ -59,18 +59,18 @@ class Member:
     inside: bool = False
     clamps: bool = False
 
-    def beside(self, form: NodeForm) -> NodeForm:
+    def beside(self, form: Precision) -> Precision:
         """The form that it has beside an anchor of that form."""
-        if form is NodeForm.INTEGER:
+        if form is Precision.INT8:
             return form
-        if form is NodeForm.FLOAT_RESULT and self.inside and not self.clamps:
-            return NodeForm.INTEGER  # a bias is added within the product, whose result is float32
-        return NodeForm.FLOAT
+        if form is Precision.INT8_FLOAT_OUTPUT and self.inside and not self.clamps:
+            return Precision.INT8  # a bias is added within the product, whose result is float32
+        return Precision.FLOAT
 
-    def runs_beside(self, form: NodeForm) -> NodeForm | None:
+    def runs_beside(self, form: Precision) -> Precision | None:
         """The same; None where another node carries it out."""
         beside = self.beside(form)
-        return None if self.inside and beside is NodeForm.INTEGER else beside
+        return None if self.inside and beside is Precision.INT8 else beside
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,14 +82,14 @@ class QuantizationGroup:
         others: nodes that go with it, in graph order.
         layer_type: words that groups of one layer type share: "Conv + Relu", "product of
         activations".
-        forms: that it can take, FLOAT among them; in the order of NodeForm.
+        forms: that it can take, FLOAT among them; in the order of Precision.
         weights: numbers in the constants of its anchor, which integers hold in a byte each.
     """
 
     anchor: Member
     others: tuple[Member, ...]
     layer_type: str
-    forms: tuple[NodeForm, ...]
+    forms: tuple[Precision, ...]
     weights: int = 0
 
     @property
@@ -98,7 +98,7 @@ class QuantizationGroup:
         return (self.anchor, *self.others)
 
     @property
-    def lowest_precision(self) -> NodeForm:
+    def lowest_precision(self) -> Precision:
         """The form with the most integers that it can take: its errors are measured in it."""
         return next(form for form in MOST_INTEGERS if form in self.forms)
 
@@ -136,7 +136,7 @@ class _Parts:
     ) -> None:
         self._decisions, self._asked, self._begun = decisions, asked, begun
         self._anchor: dict[ir.Node, ir.Node] = {}
-        self._forms: dict[ir.Node, tuple[NodeForm, ...]] = {}
+        self._forms: dict[ir.Node, tuple[Precision, ...]] = {}
 
     def begin(self, node: ir.Node) -> None:
         """Begins a group with a node that computes, or whose weights can be stored."""
@@ -169,13 +169,13 @@ class _Parts:
             self._alone(node)
 
     def _alone(self, node: ir.Node) -> None:
-        self._anchor[node], self._forms[node] = node, (NodeForm.FLOAT, NodeForm.INTEGER)
+        self._anchor[node], self._forms[node] = node, (Precision.FLOAT, Precision.INT8)
 
     def _suits(self, node: ir.Node, anchor: ir.Node, forms: Forms) -> bool:
         """Whether the node has the form there that it has beside such an anchor."""
-        beside = forms.get(node_name(anchor), NodeForm.FLOAT)
-        wanted = self._member(node).runs_beside(beside or NodeForm.INTEGER)
-        return forms.get(node_name(node), NodeForm.FLOAT) is wanted
+        beside = forms.get(node_name(anchor), Precision.FLOAT)
+        wanted = self._member(node).runs_beside(beside or Precision.INT8)
+        return forms.get(node_name(node), Precision.FLOAT) is wanted
 
     def _is_free(self, node: ir.Node) -> bool:
         decision = self._decisions[node_name(node)]
@@ -205,22 +205,21 @@ class _Parts:
         return Member(node_name(node), node.op_type, decision.folded_into is not None, clamps)
 
 
-def _forms(node: ir.Node, decision: Decision) -> tuple[NodeForm, ...]:
+def _forms(node: ir.Node, decision: Decision) -> tuple[Precision, ...]:
     """Forms that a node can take which begins a group; FLOAT alone for one that does not."""
-    found = {NodeForm.FLOAT}
+    found = {Precision.FLOAT}
     computes = isinstance(decision, Quantize) and decision.rule.role is Role.COMPUTE
     if isinstance(decision, Quantize) and computes and not decision.folded_into:
-        found.add(NodeForm.INTEGER)
+        found.add(Precision.INT8)
         if not decision.rule.needs_output:
-            found.add(NodeForm.FLOAT_RESULT)
+            found.add(Precision.INT8_FLOAT_OUTPUT)
     operator = catalog.find(node.op_type, node.domain)
     dynamic = None if operator is None else operator.dynamic_rule(node)
     if dynamic is not None and not isinstance(dynamic, Float):
-        by_form = {DynamicForm.INTEGER: NodeForm.DYNAMIC, DynamicForm.STORED: NodeForm.STORED}
-        found |= {by_form[form] for form in dynamic.forms if form in by_form}
+        found |= {Precision.DYNAMIC_INT8, Precision.WEIGHT_ONLY}.intersection(dynamic.forms)
         if isinstance(decision, Quantize):
-            found.add(NodeForm.INTEGER)  # a table, which is moved on codes too
-    return tuple(form for form in NodeForm if form in found)
+            found.add(Precision.INT8)  # a table, which is moved on codes too
+    return tuple(form for form in Precision if form in found)
 
 
 def _layer_type(node: ir.Node, decision: Decision, beside: tuple[Member, ...]) -> str:

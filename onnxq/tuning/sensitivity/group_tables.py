@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING
 
-from onnxq.operator import NodeForm
+from onnxq.operator import Precision
 from onnxq.report.tables import print_table
 from onnxq.tuning.scoring.score import db_text
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 MOST_ROWS = 12
 """Rows of a table; those beyond are counted."""
-FORMS = (NodeForm.FLOAT, NodeForm.INTEGER, NodeForm.FLOAT_RESULT, NodeForm.DYNAMIC)
+FORMS = (Precision.FLOAT, Precision.INT8, Precision.INT8_FLOAT_OUTPUT, Precision.DYNAMIC_INT8)
 """Forms with kernels of their own."""
 MOST_NAMED = 8
 """Nodes of a group that are named; more do not fit a command that is typed."""
@@ -30,8 +30,8 @@ SENSITIVITY_WORDS = (
     "accumulated: what comes in; exact: no error; -: not seen"
 )
 FORM_WORDS = {
-    NodeForm.FLOAT_RESULT: "float result: products of integers, results in float",
-    NodeForm.DYNAMIC: "dynamic: ranges found in each run",
+    Precision.INT8_FLOAT_OUTPUT: "int8_float_output: products of integers, results in float",
+    Precision.DYNAMIC_INT8: "dynamic_int8: ranges found in each run",
 }
 """Forms whose names do not say all."""
 
@@ -72,13 +72,13 @@ def print_group_times(console: Console, times: Times, groups: Iterable[NodeGroup
     """A row of microseconds for each group, the slowest in float first; -: not in that form."""
     found = [(group.name, times.by_form(group.nodes)) for group in groups]
     known = [item for item in found if item[1]]
-    known.sort(key=lambda item: -item[1].get(NodeForm.FLOAT, 0.0))
+    known.sort(key=lambda item: -item[1].get(Precision.FLOAT, 0.0))
     shown = [form for form in FORMS if any(form in ns for _, ns in known)]
     rows = [
         (name, *(_micro(ns.get(form)) for form in shown), _share(ns, times))
         for name, ns in known[:MOST_ROWS]
     ]
-    header = ("group of nodes", *(form.value.replace("_", " ") for form in shown), "of float's run")
+    header = ("group of nodes", *(form.value for form in shown), "of float's run")
     title = f"microseconds of each group, without conversions ({times.source})"
     print_table(console, title, header, rows, numbers=range(1, len(header)))
     count_others(console, len(known))
@@ -96,6 +96,6 @@ def _micro(ns: float | None) -> str:
     return "-" if ns is None else f"{ns / MICRO_NS:.1f}"
 
 
-def _share(ns: dict[NodeForm, float], times: Times) -> str:
-    share = ns.get(NodeForm.FLOAT, 0.0) / times.float_ns if times.float_ns > 0 else 0.0
+def _share(ns: dict[Precision, float], times: Times) -> str:
+    share = ns.get(Precision.FLOAT, 0.0) / times.float_ns if times.float_ns > 0 else 0.0
     return f"{share:.0%}"

@@ -13,7 +13,7 @@ from torch._higher_order_ops.scan import scan
 
 import onnxq
 from onnxq.observers import NarrowRangeObserver
-from onnxq.operator import DynamicForm
+from onnxq.operator import Precision
 from onnxq.ort import runtime
 from onnxq.qconfig import QConfigDynamic, QConfigMapping
 
@@ -103,7 +103,9 @@ def quantized(net: nn.Module, batch_axis: int, spec: QConfigMapping | None = Non
 
 
 # products as small as these are stored in integers otherwise, and computed in float
-INTEGERS = QConfigMapping(QConfigDynamic(NarrowRangeObserver.with_args(), form=DynamicForm.INTEGER))
+INTEGERS = QConfigMapping(
+    QConfigDynamic(NarrowRangeObserver.with_args(), precision=Precision.DYNAMIC_INT8)
+)
 
 OPTIONS: tuple[dict[str, int], ...] = (
     {},

@@ -13,7 +13,7 @@ from torch._higher_order_ops.while_loop import while_loop
 import onnxq
 from onnxq.checking.cross_check import cross_check
 from onnxq.observers import NarrowRangeObserver
-from onnxq.operator import DynamicForm
+from onnxq.operator import Precision
 from onnxq.ort import runtime
 from onnxq.qconfig import QConfigDynamic, QConfigMapping
 from tests.cell_bounds import Cell
@@ -26,7 +26,9 @@ pytestmark = pytest.mark.oracle
 
 HIDDEN, INPUTS, STEPS, BATCH = 24, 8, 6, 4
 # products as small as these are stored in integers otherwise, and computed in float
-INTEGERS = QConfigMapping(QConfigDynamic(NarrowRangeObserver.with_args(), form=DynamicForm.INTEGER))
+INTEGERS = QConfigMapping(
+    QConfigDynamic(NarrowRangeObserver.with_args(), precision=Precision.DYNAMIC_INT8)
+)
 KINDS = {"LSTM": nn.LSTMCell, "GRU": nn.GRUCell, "RNN": nn.RNNCell}
 
 

@@ -14,7 +14,7 @@ from torch._higher_order_ops.scan import scan
 
 import onnxq
 from onnxq.observers import LeastErrorObserver, NarrowRangeObserver
-from onnxq.operator import DynamicForm
+from onnxq.operator import Precision
 from onnxq.ort import runtime
 from onnxq.qconfig import QConfigDynamic, QConfigMapping
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 HIDDEN, INPUTS, STEPS, BATCH = 24, 8, 6, 4
 NEAR = 0.02  # of the largest output; nets of a few steps with weights of +-0.2 showed up to 0.009
 
-INTEGERS = QConfigDynamic(NarrowRangeObserver.with_args(), DynamicForm.INTEGER)
+INTEGERS = QConfigDynamic(NarrowRangeObserver.with_args(), Precision.DYNAMIC_INT8)
 """Whatever the target's measurements say of nets this small."""
 
 State = tuple[torch.Tensor, torch.Tensor]
@@ -166,8 +166,8 @@ def test_given_states_are_used() -> None:
 @pytest.mark.parametrize(
     "qconfig",
     [
-        QConfigDynamic(NarrowRangeObserver.with_args(), form=DynamicForm.STORED),
-        QConfigDynamic(LeastErrorObserver.with_args(dtype="int4"), form=DynamicForm.STORED),
+        QConfigDynamic(NarrowRangeObserver.with_args(), precision=Precision.WEIGHT_ONLY),
+        QConfigDynamic(LeastErrorObserver.with_args(dtype="int4"), precision=Precision.WEIGHT_ONLY),
         onnxq.qconfig.float16_dynamic_qconfig,
     ],
     ids=["stored int8", "stored int4", "float16"],
@@ -191,7 +191,7 @@ def test_weights_alone_can_be_stored(qconfig: QConfigDynamic) -> None:
 )
 def test_the_documented_qconfigs_give_integer_nodes(qconfig: QConfigDynamic) -> None:
     model = exported(Sequence(bidirectional=True), {"x": draw(STEPS, BATCH, INPUTS)}, 1)
-    integers = dataclasses.replace(qconfig, form=DynamicForm.INTEGER)
+    integers = dataclasses.replace(qconfig, precision=Precision.DYNAMIC_INT8)
     quantized = onnxq.quantize_dynamic(model, {"LSTM": integers})
     assert ops(quantized)["DynamicQuantizeLSTM"] == 1
 

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 import onnxq
 from onnxq.errors import UnsupportedError
 from onnxq.observers import NarrowRangeObserver
-from onnxq.operator import DynamicForm
+from onnxq.operator import Precision
 from onnxq.ort import runtime
 from onnxq.pytorch import convert, export, feeds, prepare, prepare_qat, quantize_dynamic
 from onnxq.pytorch.arguments.forward import flatten
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.oracle
 TOKENS, FEATURES, HIDDEN, LAYERS, STEPS, BATCH = 60, 32, 48, 2, 6, 3
 NEAR = 0.04  # of the largest output: 8-bit weights and activations, a few layers
 
-INTEGERS = QConfigDynamic(NarrowRangeObserver.with_args(), DynamicForm.INTEGER)
+INTEGERS = QConfigDynamic(NarrowRangeObserver.with_args(), Precision.DYNAMIC_INT8)
 """Whatever the target's measurements say of nets this small."""
 
 State = tuple[Tensor, Tensor]

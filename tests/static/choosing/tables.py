@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from onnxq.graph.sizes import sizes_of
-from onnxq.operator import NodeForm
+from onnxq.operator import Precision
 from onnxq.times import Change, Costs, Timing, Work, work_of
 from onnxq.times.work import RUN
 
@@ -27,11 +27,11 @@ def table(
     sizes = sizes_of(prepared.model, {"x": SHAPE})
     works = {work_of(node, sizes) for node in prepared.model.graph} - {None}
     every = [
-        *((Change.work(change, 100), NodeForm.FLOAT, change_ns) for change in Change),
-        *((work, NodeForm.FLOAT, float_ns) for work in works),
-        *((work, NodeForm.INTEGER, integer_ns) for work in works),
-        *((work, NodeForm.FLOAT_RESULT, integer_ns) for work in works),
-        (Work(RUN), NodeForm.FLOAT, run_ns),
+        *((Change.work(change, 100), Precision.FLOAT, change_ns) for change in Change),
+        *((work, Precision.FLOAT, float_ns) for work in works),
+        *((work, Precision.INT8, integer_ns) for work in works),
+        *((work, Precision.INT8_FLOAT_OUTPUT, integer_ns) for work in works),
+        (Work(RUN), Precision.FLOAT, run_ns),
     ]
     timings = tuple(Timing(w, f, ns) for w, f, ns in every if w is not None for _ in range(2))
     return Costs("x86-vnni", "", "", "", "1", "", "", timings)

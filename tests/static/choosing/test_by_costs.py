@@ -8,7 +8,7 @@ from onnx import helper
 
 import onnxq
 from onnxq.graph.sizes import sizes_of
-from onnxq.operator import NodeForm
+from onnxq.operator import Precision
 from onnxq.qconfig import default_qconfig_mapping
 from onnxq.static.choosing.by_costs import by_costs
 from onnxq.static.choosing.weighing import in_us
@@ -32,8 +32,8 @@ def _sizes(prepared: Prepared) -> Mapping[str, Sizes]:
     return sizes_of(prepared.model, {"x": images(1).shape})
 
 
-def forms(prepared: Prepared) -> set[NodeForm]:
-    return {choice.form for choice in prepared.choices.values()}
+def forms(prepared: Prepared) -> set[Precision]:
+    return {choice.precision for choice in prepared.choices.values()}
 
 
 def test_integers_that_pay_stay(prepared: Prepared, sizes: Mapping[str, Sizes]) -> None:
@@ -44,7 +44,7 @@ def test_integers_that_take_longer_with_their_conversions_stay_float(
     prepared: Prepared, sizes: Mapping[str, Sizes]
 ) -> None:
     found = by_costs(prepared, sizes, table(prepared, 1e4, 2e4))
-    assert forms(found) == {NodeForm.FLOAT}
+    assert forms(found) == {Precision.FLOAT}
     reasons = {choice.reason.words for choice in found.choices.values()}
     assert any("us, conversions included (times measured on x86-vnni)" in r for r in reasons)
 
@@ -53,7 +53,7 @@ def test_conversions_alone_can_make_integers_slower(
     prepared: Prepared, sizes: Mapping[str, Sizes]
 ) -> None:
     found = by_costs(prepared, sizes, table(prepared, 100.0, 90.0))
-    assert forms(found) == {NodeForm.FLOAT}
+    assert forms(found) == {Precision.FLOAT}
 
 
 def test_savings_that_nobody_would_notice_move_nothing(
@@ -67,15 +67,15 @@ def test_what_the_user_names_stays(sizes: Mapping[str, Sizes]) -> None:
     mapping = default_qconfig_mapping().with_overrides(["op:Conv=default"])
     prepared = onnxq.prepare(network(), mapping, "x86-vnni")
     found = by_costs(prepared, sizes, table(prepared, 1e4, 2e4))
-    kept = {c.form for c in found.choices.values() if c.op_type == "Conv"}
-    assert NodeForm.INTEGER in kept
+    kept = {c.precision for c in found.choices.values() if c.op_type == "Conv"}
+    assert Precision.INT8 in kept
 
 
 def test_codes_that_save_too_little_all_together_are_given_up(
     prepared: Prepared, sizes: Mapping[str, Sizes]
 ) -> None:
     found = by_costs(prepared, sizes, table(prepared, 1e5, 0.99e5, change_ns=1.0))
-    assert NodeForm.INTEGER not in forms(found)
+    assert Precision.INT8 not in forms(found)
     assert any("too little for what they round" in c.reason.words for c in found.choices.values())
 
 
@@ -107,4 +107,6 @@ def test_a_network_whose_codes_take_longer_is_float_with_its_flatten() -> None:
     source = onnxq.prepare(model(nodes, constants, {"x": ["N", 3, 32, 32]}), None, "x86-vnni")
     samples = np.random.default_rng(0).normal(size=(8, 3, 32, 32)).astype(np.float32)
     made = onnxq.plan(source, onnxq.calibrate(source, samples))
-    assert {made.choices[name].form for name in ("first", "second", "flatten")} == {NodeForm.FLOAT}
+    assert {made.choices[name].precision for name in ("first", "second", "flatten")} == {
+        Precision.FLOAT
+    }

@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import onnxq
-from onnxq.operator import Float, NodeForm
+from onnxq.operator import Float, Precision
 from onnxq.qconfig import default_qconfig_mapping
 from onnxq.static.placing.decision import Quantize
 from tests.examples import ALL_INTEGERS
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from onnxq.static.plan import Plan
 
 
-def forms(made: Plan) -> dict[str, NodeForm]:
-    return {name: choice.form for name, choice in made.choices.items()}
+def forms(made: Plan) -> dict[str, Precision]:
+    return {name: choice.precision for name, choice in made.choices.items()}
 
 
 def planned(source: onnx.ModelProto, samples: object, setting: str = "") -> Plan:
@@ -28,8 +28,8 @@ def planned(source: onnx.ModelProto, samples: object, setting: str = "") -> Plan
 def test_what_makes_the_logarithm_of_a_spectrum_stays_float_with_figures() -> None:
     made = planned(spectral(logarithm=True), sounds(8))
     front = ("stft", "split", "square_re", "square_im", "power", "floored", "log")
-    assert {forms(made)[name] for name in front} == {NodeForm.FLOAT}
-    assert {forms(made)[name] for name in ("first", "second")} == {NodeForm.INTEGER}
+    assert {forms(made)[name] for name in front} == {Precision.FLOAT}
+    assert {forms(made)[name] for name in ("first", "second")} == {Precision.INT8}
     reasons = {choice.reason.words for choice in made.choices.values()}
     assert any("dB behind Log 'log' in 8 bits" in reason for reason in reasons)
     decision = made.decisions["stft"]
@@ -39,13 +39,15 @@ def test_what_makes_the_logarithm_of_a_spectrum_stays_float_with_figures() -> No
 
 def test_a_product_that_reads_a_copy_of_such_a_tensor_stays_float_too() -> None:
     made = planned(filter_bank(), sounds(8))
-    assert {forms(made)[name] for name in ("stft", "root", "turn", "bank_sums")} == {NodeForm.FLOAT}
-    assert forms(made)["second"] == NodeForm.INTEGER
+    assert {forms(made)[name] for name in ("stft", "root", "turn", "bank_sums")} == {
+        Precision.FLOAT
+    }
+    assert forms(made)["second"] == Precision.INT8
 
 
 def test_the_same_front_end_without_a_logarithm_is_in_integers() -> None:
     made = planned(spectral(logarithm=False), sounds(8))
-    assert NodeForm.INTEGER in forms(made).values()
+    assert Precision.INT8 in forms(made).values()
 
 
 def test_what_the_user_names_stays_in_integers_whatever_the_data_say() -> None:
@@ -56,11 +58,11 @@ def test_what_the_user_names_stays_in_integers_whatever_the_data_say() -> None:
 def test_all_integers_do_not_ask_the_data() -> None:
     prepared = onnxq.prepare(spectral(logarithm=True), ALL_INTEGERS, "x86-vnni")
     made = onnxq.plan(prepared, onnxq.calibrate(prepared, sounds(8)))
-    assert forms(made) == {name: choice.form for name, choice in prepared.choices.items()}
+    assert forms(made) == {name: choice.precision for name, choice in prepared.choices.items()}
 
 
 def test_products_that_all_lose_alike_stay_in_integers() -> None:
     made = planned(feed_forwards(6, 30.0), tokens(8))
-    products = {c.form for c in made.choices.values() if c.op_type == "MatMul"}
-    assert products == {NodeForm.FLOAT_RESULT, NodeForm.INTEGER}
-    assert {c.form for c in made.choices.values() if c.op_type == "Add"} == {NodeForm.FLOAT}
+    products = {c.precision for c in made.choices.values() if c.op_type == "MatMul"}
+    assert products == {Precision.INT8_FLOAT_OUTPUT, Precision.INT8}
+    assert {c.precision for c in made.choices.values() if c.op_type == "Add"} == {Precision.FLOAT}

@@ -7,7 +7,7 @@ from onnx import helper
 import onnxq
 from onnxq.checking.execution import execution
 from onnxq.dynamic.dynamic_decision import Objective
-from onnxq.operator import NodeForm
+from onnxq.operator import Precision
 from onnxq.qconfig import QConfigMapping, default_qconfig_mapping
 from onnxq.static.calibrate import calibrate
 from onnxq.static.plan import Plan, plan
@@ -42,14 +42,14 @@ def planned(objective: str, mapping: QConfigMapping | None = None) -> Plan:
     return plan(prepared, calibrate(prepared, BATCHES), Objective(objective))
 
 
-def forms(made: Plan) -> dict[str, NodeForm]:
-    return {name: choice.form for name, choice in made.choices.items()}
+def forms(made: Plan) -> dict[str, Precision]:
+    return {name: choice.precision for name, choice in made.choices.items()}
 
 
 def test_size_stores_the_weights_of_float_nodes_and_keeps_their_reasons() -> None:
     fast, small = planned("speed"), planned("size")
-    assert {forms(fast)[name] for name in ("first", "second")} == {NodeForm.FLOAT}
-    assert {forms(small)[name] for name in ("first", "second")} == {NodeForm.STORED}
+    assert {forms(fast)[name] for name in ("first", "second")} == {Precision.FLOAT}
+    assert {forms(small)[name] for name in ("first", "second")} == {Precision.WEIGHT_ONLY}
     assert forms(small)["head"] == forms(fast)["head"]
     why = fast.choices["first"].reason
     stored = "int8 weights within +-127 in the file, computed in float32"
@@ -66,8 +66,8 @@ def test_speed_says_what_size_would_save() -> None:
 def test_what_the_user_left_in_float_stays_so() -> None:
     mapping = default_qconfig_mapping().with_overrides(["node:first=float"])
     made = planned("size", mapping)
-    assert forms(made)["first"] is NodeForm.FLOAT
-    assert forms(made)["second"] is NodeForm.STORED
+    assert forms(made)["first"] is Precision.FLOAT
+    assert forms(made)["second"] is Precision.WEIGHT_ONLY
 
 
 def test_a_weight_that_another_float_node_reads_stays_float() -> None:
@@ -78,8 +78,8 @@ def test_a_weight_that_another_float_node_reads_stays_float() -> None:
     prepared = prepare(source, None, "x86-vnni")
     statistics = calibrate(prepared, [{"x": X, "k": weights(4, 1)}])
     made = plan(prepared, statistics, Objective.SIZE)
-    assert forms(made)["first"] is NodeForm.FLOAT
-    assert forms(made)["second"] is NodeForm.STORED
+    assert forms(made)["first"] is Precision.FLOAT
+    assert forms(made)["second"] is Precision.WEIGHT_ONLY
 
 
 def test_stored_weights_make_the_file_smaller_and_run_in_float() -> None:

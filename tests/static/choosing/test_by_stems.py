@@ -7,7 +7,7 @@ import numpy as np
 
 import onnxq
 from onnxq.graph.sizes import sizes_of
-from onnxq.operator import NodeForm
+from onnxq.operator import Precision
 from onnxq.qconfig import default_qconfig_mapping
 from onnxq.static.choosing.by_stems import by_stems
 from onnxq.static.seen_samples import SeenSamples
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from onnxq.times import Costs
 
 STEM = ("cut", "flat", "turned")
-INTEGER, RESULT, FLOAT = NodeForm.INTEGER, NodeForm.FLOAT_RESULT, NodeForm.FLOAT
+INTEGER, RESULT, FLOAT = Precision.INT8, Precision.INT8_FLOAT_OUTPUT, Precision.FLOAT
 
 
 def chosen(prepared: Prepared, statistics: Statistics, costs: Costs) -> Prepared:
@@ -30,14 +30,14 @@ def chosen(prepared: Prepared, statistics: Statistics, costs: Costs) -> Prepared
     return by_stems(prepared, statistics, sizes, costs)
 
 
-def forms(setting: str = "", integer_ns: float = 9e4) -> dict[str, NodeForm]:
+def forms(setting: str = "", integer_ns: float = 9e4) -> dict[str, Precision]:
     """Forms of the patches where a float node takes 100 us, and conversions nothing to speak of."""
     mapping = default_qconfig_mapping().with_overrides([setting] if setting else [])
     prepared = onnxq.prepare(patches(), mapping, "x86-vnni")
     statistics = onnxq.calibrate(prepared, {"x": images(8)}, threads=1)
     costs = table(prepared, 1e5, integer_ns, change_ns=1.0)
     found = chosen(prepared, statistics, costs)
-    return {name: choice.form for name, choice in found.choices.items()}
+    return {name: choice.precision for name, choice in found.choices.items()}
 
 
 def test_a_stem_that_saves_little_ahead_of_float_sums_stays_float() -> None:
@@ -47,7 +47,7 @@ def test_a_stem_that_saves_little_ahead_of_float_sums_stays_float() -> None:
 
 
 def test_what_is_named_stays_in_integers() -> None:
-    assert forms("node:cut=integer")["cut"] is INTEGER
+    assert forms("node:cut=int8")["cut"] is INTEGER
 
 
 def test_the_reason_has_the_error_and_both_times() -> None:
@@ -64,7 +64,7 @@ def test_codes_with_little_noise_stay_where_they_save_much() -> None:
     few = (np.arange(192).reshape(1, 3, 8, 8) % 2).astype(np.float32)
     statistics = onnxq.calibrate(prepared, {"x": np.repeat(few, 8, axis=0)}, threads=1)
     costs = table(prepared, 1e5, 1.0, change_ns=1.0)
-    assert chosen(prepared, statistics, costs).choices["cut"].form is INTEGER
+    assert chosen(prepared, statistics, costs).choices["cut"].precision is INTEGER
 
 
 def test_a_network_without_float_sums_stays_as_it_is() -> None:

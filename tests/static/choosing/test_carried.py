@@ -7,7 +7,7 @@ import pytest
 from onnx import numpy_helper, parser
 
 import onnxq
-from onnxq.operator import NodeForm
+from onnxq.operator import Precision
 from onnxq.qconfig import default_qconfig_mapping
 from tests.examples import ALL_INTEGERS
 
@@ -58,19 +58,21 @@ def steps(count: int, seed: int = 1) -> list[dict[str, Array]]:
     return [{"x": random.normal(0, 1, (1, UNITS)).astype(np.float32)} for _ in range(count)]
 
 
-def forms(model: onnx.ModelProto, mapping: QConfigMapping | None = None) -> dict[str, NodeForm]:
+def forms(model: onnx.ModelProto, mapping: QConfigMapping | None = None) -> dict[str, Precision]:
     prepared = onnxq.prepare(model, mapping, "x86-vnni", feedback={"new": "state"})
     made = onnxq.plan(prepared, onnxq.calibrate(prepared, steps(40)))
-    return {name: choice.form for name, choice in made.choices.items()}
+    return {name: choice.precision for name, choice in made.choices.items()}
 
 
 def test_a_state_without_a_product_on_its_way_is_carried_in_float() -> None:
     found = forms(cell())
-    assert {found["keep"], found["cell"]} == {NodeForm.FLOAT}
+    assert {found["keep"], found["cell"]} == {Precision.FLOAT}
 
 
 def test_products_beside_the_way_stay_in_integers() -> None:
-    assert {forms(cell())[name] for name in ("in_x", "in_h", "read")} == {NodeForm.FLOAT_RESULT}
+    assert {forms(cell())[name] for name in ("in_x", "in_h", "read")} == {
+        Precision.INT8_FLOAT_OUTPUT
+    }
 
 
 def test_a_branch_carries_state_too() -> None:
@@ -86,7 +88,7 @@ def test_a_branch_carries_state_too() -> None:
         >
     }}"""
     found = forms(weighted(text))
-    assert {found[name] for name in ("keep", "cell")} == {NodeForm.FLOAT}
+    assert {found[name] for name in ("keep", "cell")} == {Precision.FLOAT}
 
 
 def test_the_reason_names_the_state() -> None:
@@ -118,6 +120,6 @@ def test_the_saved_forms_give_the_same_file_again() -> None:
     again = onnxq.prepare(cell(), first.qconfig, "x86-vnni", feedback={"new": "state"})
     second = onnxq.plan(again, onnxq.calibrate(again, steps(40)))
     assert second.choices.keys() == first.choices.keys()
-    assert {n: c.form for n, c in second.choices.items()} == {
-        n: c.form for n, c in first.choices.items()
+    assert {n: c.precision for n, c in second.choices.items()} == {
+        n: c.precision for n, c in first.choices.items()
     }

@@ -9,7 +9,7 @@ import onnx
 import pytest
 from onnx import helper
 
-from onnxq.operator import NodeForm
+from onnxq.operator import Precision
 from onnxq.qconfig import Choice, QConfigMapping, default_qconfig_mapping
 from onnxq.static.prepare import prepare
 from tests.examples import model, network, weights
@@ -18,11 +18,11 @@ from tests.small_networks import WIDTH, embedded, encoder_block, perceptron, rep
 if TYPE_CHECKING:
     from onnxq.static.prepared import Prepared
 
-INTEGER, RESULT, FLOAT = NodeForm.INTEGER, NodeForm.FLOAT_RESULT, NodeForm.FLOAT
+INTEGER, RESULT, FLOAT = Precision.INT8, Precision.INT8_FLOAT_OUTPUT, Precision.FLOAT
 
 
-def forms(prepared: Prepared) -> dict[str, NodeForm]:
-    return {name: choice.form for name, choice in prepared.choices.items()}
+def forms(prepared: Prepared) -> dict[str, Precision]:
+    return {name: choice.precision for name, choice in prepared.choices.items()}
 
 
 def named(pattern: str) -> QConfigMapping:
@@ -55,12 +55,12 @@ def test_what_moves_codes_to_a_product_stays_on_codes() -> None:
 @pytest.mark.parametrize("kind", ["LSTM", "GRU"])
 def test_a_recurrence_is_dynamic_and_its_table_is_stored(kind: str) -> None:
     found = forms(prepare(embedded(kind)))
-    assert found == {"table": NodeForm.DYNAMIC, "layer": NodeForm.DYNAMIC}
+    assert found == {"table": Precision.DYNAMIC_INT8, "layer": Precision.DYNAMIC_INT8}
 
 
 def test_what_a_loop_repeats_is_dynamic() -> None:
     found = forms(prepare(repeated()))
-    assert found["inside"] is NodeForm.DYNAMIC
+    assert found["inside"] is Precision.DYNAMIC_INT8
 
 
 @pytest.mark.parametrize("target", ["portable", "x86-vnni"])
@@ -74,15 +74,15 @@ def test_every_choice_has_a_reason_with_a_figure(target: str) -> None:
     ("setting", "node", "form"),
     [
         ("node:scores=default", "scores", RESULT),
-        ("node:scores=integer", "scores", INTEGER),
+        ("node:scores=int8", "scores", INTEGER),
         ("op:MatMul=float", "weight_up", FLOAT),
-        ("node:weight_up=integer", "weight_up", INTEGER),
-        ("node:weight_up=dynamic", "weight_up", NodeForm.DYNAMIC),
+        ("node:weight_up=int8", "weight_up", INTEGER),
+        ("node:weight_up=dynamic_int8", "weight_up", Precision.DYNAMIC_INT8),
         ("op:Add=default", "sum1", INTEGER),
     ],
 )
 def test_what_the_user_names_is_never_chosen_otherwise(
-    setting: str, node: str, form: NodeForm
+    setting: str, node: str, form: Precision
 ) -> None:
     assert forms(prepare(encoder_block(), named(setting)))[node] is form
 
@@ -143,7 +143,7 @@ def test_a_float_stream_that_convolutions_begin_stays_float() -> None:
     [("Mish", 8, INTEGER), ("Mish", 2048, RESULT), ("Gelu", 8, RESULT), ("Softplus", 64, INTEGER)],
 )
 def test_a_function_that_saves_more_than_its_product_does_is_on_codes(
-    op_type: str, terms: int, form: NodeForm
+    op_type: str, terms: int, form: Precision
 ) -> None:
     nodes = [
         helper.make_node("MatMul", ["x", "w"], ["a"], "first"),

@@ -5,7 +5,7 @@ from onnx import helper
 
 import onnxq
 from onnxq.graph.sizes import sizes_of
-from onnxq.operator import NodeForm
+from onnxq.operator import Precision
 from onnxq.static.choosing.weighing import Weighing
 from onnxq.times import costs_of
 from tests.examples import model, weights
@@ -28,9 +28,9 @@ def test_a_bias_inside_of_a_float_result_is_no_sum_of_codes() -> None:
     }
     source = model(nodes, constants, {"x": ["N", TOKENS, WIDTH]})
     prepared = onnxq.prepare(source, None, "x86-vnni")
-    assert prepared.choices["product"].form is NodeForm.FLOAT_RESULT
+    assert prepared.choices["product"].form is Precision.INT8_FLOAT_OUTPUT
     table = costs_of("x86-vnni")
     assert table is not None
     weighing = Weighing(prepared, sizes_of(prepared.model, {"x": (1, TOKENS, WIDTH)}), table)
-    assert weighing.forms["bias"] is NodeForm.FLOAT
+    assert weighing.forms["bias"] is Precision.FLOAT
     assert weighing.knows(list(prepared.model.graph))

@@ -7,7 +7,7 @@ import pytest
 
 from onnxq.core.saved import plain, read
 from onnxq.graph.walk import bodies, walk
-from onnxq.operator import Float, Form, Role, Rule, WeightSlot
+from onnxq.operator import Float, Role, Rule, WeightSlot
 from onnxq.operator.reasons import LeftByRequest
 from onnxq.static.placing.decision import Decision, Quantize
 from onnxq.static.reasons import IntegerKernel, MovesCodes, PartOf
@@ -27,7 +27,7 @@ DECISIONS = [
     Float(LeftByRequest()),
     Quantize(RULE, IntegerKernel("int8", 64, True), None, ("y",)),
     Quantize(Rule(Role.CLAMP, (0,), clamp=(0.0, 6.0)), PartOf("Conv", "conv"), "conv", ()),
-    Quantize(Rule(Role.MOVEMENT, (0, 1), form=Form.CODES, shares_qparams=True), MovesCodes(), None),
+    Quantize(Rule(Role.MOVEMENT, (0, 1), lowered=True, shares_qparams=True), MovesCodes(), None),
     Quantize(Rule(Role.CLAMP, (0,), clamp=(0.0, float("inf"))), PartOf("Conv", "conv"), "conv", ()),
 ]
 

@@ -9,7 +9,7 @@ from onnx import helper
 
 from onnxq.errors import QConfigError
 from onnxq.observers import MinMaxObserver, ObserverSpec
-from onnxq.operator import Float, NodeForm
+from onnxq.operator import Float, Precision
 from onnxq.operator.reasons import TensorLeftByRequest
 from onnxq.qconfig import QConfigMapping, onnxq_default_qconfig
 from onnxq.qparams import PerTensor
@@ -131,12 +131,12 @@ def test_a_node_that_nobody_named_needs_no_note(mapping: QConfigMapping) -> None
 
 
 def test_a_float_result_that_a_node_cannot_have_is_noted_with_the_reason() -> None:
-    entry = replace(onnxq_default_qconfig, form=NodeForm.FLOAT_RESULT)
+    entry = replace(onnxq_default_qconfig, precision=Precision.INT8_FLOAT_OUTPUT)
     notes = prepare(network(), QConfigMapping(onnxq_default_qconfig, nodes={"conv": entry})).notes
     assert any("Conv 'conv'" in n and "only with codes out" in n for n in notes), notes
 
 
 def test_a_node_that_is_named_float_needs_no_note() -> None:
-    entry = replace(onnxq_default_qconfig, form=NodeForm.FLOAT)
+    entry = replace(onnxq_default_qconfig, precision=Precision.FLOAT)
     notes = prepare(network(), QConfigMapping(onnxq_default_qconfig, nodes={"conv": entry})).notes
     assert not any("stays in float" in n for n in notes), notes

@@ -9,7 +9,7 @@ import pytest
 
 from onnxq import targets
 from onnxq.observers import MinMaxObserver, NarrowRangeObserver, ObserverSpec
-from onnxq.operator import Float, NodeForm
+from onnxq.operator import Float, Precision
 from onnxq.operators.softmax import OUTPUT_RANGE
 from onnxq.qconfig import (
     QConfig,
@@ -324,35 +324,35 @@ def test_a_node_written_on_codes_that_the_qconfig_names_needs_no_reader() -> Non
 # forms that are named
 
 
-def formed(form: NodeForm, *op_types: str) -> QConfigMapping:
+def formed(form: Precision, *op_types: str) -> QConfigMapping:
     """The default, with that form for these."""
     mapping = default_qconfig_mapping()
     for op_type in op_types:
-        mapping = mapping.set_op_type(op_type, replace(onnxq_default_qconfig, form=form))
+        mapping = mapping.set_op_type(op_type, replace(onnxq_default_qconfig, precision=form))
     return mapping
 
 
 def test_a_float_result_has_no_q_behind_it_and_takes_its_bias_alone_in() -> None:
     body = "p = MatMul(x, m) s = Add(p, bias8) r = Relu(s) y = MatMul(r, m)"
-    placement = placed(body, formed(NodeForm.FLOAT_RESULT, "MatMul"), "float[4,8] x")
+    placement = placed(body, formed(Precision.INT8_FLOAT_OUTPUT, "MatMul"), "float[4,8] x")
     assert summary(placement) == ["Q", "n0_MatMul", "float", "Q"]
     assert list(placement.quantized) == ["x", "r"]
 
 
 def test_a_named_integer_has_codes_out_whoever_reads_them() -> None:
     placement = placed(
-        "p = MatMul(x, m) y = Erf(p)", formed(NodeForm.INTEGER, "MatMul"), "float[4,8] x"
+        "p = MatMul(x, m) y = Erf(p)", formed(Precision.INT8, "MatMul"), "float[4,8] x"
     )
     assert list(placement.quantized) == ["x", "p"]
 
 
 def test_a_conv_has_codes_out_whatever_is_asked() -> None:
-    placement = placed("c = Conv(x, w) y = Relu(c)", formed(NodeForm.FLOAT_RESULT, "Conv"))
+    placement = placed("c = Conv(x, w) y = Relu(c)", formed(Precision.INT8_FLOAT_OUTPUT, "Conv"))
     assert summary(placement) == ["Q", "n0_Conv"]
 
 
 def test_a_named_float_stays_float() -> None:
-    placement = placed("y = Conv(x, w)", formed(NodeForm.FLOAT, "Conv"))
+    placement = placed("y = Conv(x, w)", formed(Precision.FLOAT, "Conv"))
     assert summary(placement) == ["float"]
 
 

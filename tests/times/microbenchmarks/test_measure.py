@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from onnxq.operator import NodeForm
+from onnxq.operator import Precision
 from onnxq.ort.runtime import open_session
 from onnxq.times import Change, Costs, Work
 from onnxq.times.fit import LEAST_NS
@@ -31,10 +31,10 @@ def test_every_link_has_sizes_and_runs_in_its_form() -> None:
         with open_session(link.model(2), threads=1, optimization=link.optimization) as session:
             assert session.run(link.inputs)
     assert {form for _, _, form in seen} == {
-        NodeForm.FLOAT,
-        NodeForm.INTEGER,
-        NodeForm.FLOAT_RESULT,
-        NodeForm.DYNAMIC,
+        Precision.FLOAT,
+        Precision.INT8,
+        Precision.INT8_FLOAT_OUTPUT,
+        Precision.DYNAMIC_INT8,
     }
     assert {change.value for change in Change} <= {operator for operator, _, _ in seen}
 
@@ -66,7 +66,7 @@ def test_another_clock_times_the_links_of_another_machine() -> None:
 
 def test_convolutions_on_codes_clip_as_behind_a_relu() -> None:
     """In WebAssembly that takes twice the time of sums that are not clipped."""
-    links = [link for link in convolution_links() if link.form is NodeForm.INTEGER]
+    links = [link for link in convolution_links() if link.form is Precision.INT8]
     graph = next(link for link in links if link.works[0].kind == "pointwise").model(1).graph
     points = [
         tensor.numpy()

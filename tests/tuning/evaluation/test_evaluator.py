@@ -10,7 +10,7 @@ import pytest
 import onnxq
 from onnxq.errors import QConfigError
 from onnxq.observers import MinMaxObserver, PercentileObserver
-from onnxq.operator import NodeForm
+from onnxq.operator import Precision
 from onnxq.qconfig import (
     Choice,
     Pixels,
@@ -92,8 +92,8 @@ def test_changes_of_one_layer_type_share_a_calibration() -> None:
     for mapping in (
         DEFAULT,
         ALL_INTEGERS,
-        ALL_INTEGERS.set_node("conv2", replace(entry, form=NodeForm.FLOAT)),
-        ALL_INTEGERS.set_node("gemm", replace(entry, form=NodeForm.FLOAT_RESULT)),
+        ALL_INTEGERS.set_node("conv2", replace(entry, precision=Precision.FLOAT)),
+        ALL_INTEGERS.set_node("gemm", replace(entry, precision=Precision.INT8_FLOAT_OUTPUT)),
     ):
         evaluator(mapping)
     assert evaluator.observations.calibrations == 1
@@ -130,17 +130,17 @@ def test_a_metric_of_the_user_sees_labels_and_outputs() -> None:
 
 
 def test_times_come_from_the_forms_of_the_plan() -> None:
-    asked: list[dict[str, NodeForm]] = []
+    asked: list[dict[str, Precision]] = []
 
-    def ratio(forms: dict[str, NodeForm]) -> float:
+    def ratio(forms: dict[str, Precision]) -> float:
         asked.append(dict(forms))
         return 0.5
 
     evaluator = evaluator_of()
     evaluator.ratio = ratio  # type: ignore[assignment]  # of a dict, to look at
     assert evaluator(ALL_INTEGERS.set_node("conv2", None)).time_ratio == 0.5
-    assert asked[0]["conv1"] is NodeForm.INTEGER
-    assert asked[0]["conv2"] is NodeForm.FLOAT
+    assert asked[0]["conv1"] is Precision.INT8
+    assert asked[0]["conv2"] is Precision.FLOAT
 
 
 def test_a_mapping_of_another_model_is_refused(evaluator: Evaluator) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from onnxq.errors import ModelError
-from onnxq.operator import NodeForm
+from onnxq.operator import Precision
 from onnxq.times import Change, costs_of, timed_runs
 from onnxq.times.model_times import ChangeTime, TimeModel
 from onnxq.tuning.measuring import measure_times as module
@@ -41,10 +41,10 @@ def test_every_node_has_a_time_in_float_and_in_integers(times: Times) -> None:
     assert set(times.nodes) == {
         "conv1", "relu1", "conv2", "add", "relu2", "softmax", "pool", "flatten", "gemm"
     }  # fmt: skip
-    assert all(NodeForm.FLOAT.value in each.ns for each in times.nodes.values())
+    assert all(Precision.FLOAT.value in each.ns for each in times.nodes.values())
     for name in ("conv1", "conv2", "gemm", "add"):
-        assert times.nodes[name].of(NodeForm.INTEGER) is not None
-    assert times.nodes["relu1"].of(NodeForm.FLOAT) == 0.0  # inside of conv1
+        assert times.nodes[name].of(Precision.INT8) is not None
+    assert times.nodes["relu1"].of(Precision.FLOAT) == 0.0  # inside of conv1
 
 
 def test_times_add_up_to_the_float_model(times: Times) -> None:
@@ -60,8 +60,8 @@ def test_all_changes_are_timed(times: Times) -> None:
 def test_what_runs_in_float_has_a_time_behind_each_form_that_was_met(times: Times) -> None:
     assert set(times.nodes["softmax"].behind) >= {"float"}
     relu = times.nodes["relu1"]
-    assert relu.of_float(NodeForm.FLOAT) == relu.behind["float"]
-    assert relu.of_float(NodeForm.WIDE) == relu.of(NodeForm.FLOAT)  # was not met
+    assert relu.of_float(Precision.FLOAT) == relu.behind["float"]
+    assert relu.of_float(Precision.FLOAT_BETWEEN_QDQ) == relu.of(Precision.FLOAT)  # was not met
 
 
 def test_times_survive_their_file_form_and_predict_the_same(
@@ -70,7 +70,7 @@ def test_times_survive_their_file_form_and_predict_the_same(
     again = type(times).from_dict(times.to_dict())
     assert again == times
     model = evaluator.subject.prepared(ALL_INTEGERS).model
-    forms = {"conv1": NodeForm.INTEGER, "relu1": None}
+    forms = {"conv1": Precision.INT8, "relu1": None}
     assert TimeModel(again, model).ratio(forms) == TimeModel(times, model).ratio(forms)
 
 
@@ -117,7 +117,7 @@ def test_a_table_of_costs_gives_times_of_the_same_kind(evaluator: Evaluator) -> 
     table = costs_of("x86-vnni")
     assert table is not None
     found = times_of(evaluator, table)
-    assert found.of(("conv2",), NodeForm.INTEGER) != found.of(("conv2",), NodeForm.FLOAT)
+    assert found.of(("conv2",), Precision.INT8) != found.of(("conv2",), Precision.FLOAT)
     assert "x86-vnni" in found.source
     model = evaluator.subject.prepared(ALL_INTEGERS).model
     assert TimeModel(found, model).ratio({}) == 1.0

@@ -5,14 +5,14 @@ from dataclasses import fields, replace
 import pytest
 
 import onnxq
-from onnxq.operator import NodeForm
+from onnxq.operator import Precision
 from onnxq.qconfig import default_qconfig_mapping, onnxq_default_qconfig
 from onnxq.times import costs_of
 from onnxq.tuning.scoring.subject import Subject, Wishes
 from tests.examples import ALL_INTEGERS, network
 from tests.small_networks import encoder_block
 
-FORMED = replace(onnxq_default_qconfig, form=NodeForm.FLOAT)
+FORMED = replace(onnxq_default_qconfig, precision=Precision.FLOAT)
 MODELS = ("model", "_calibration", "_excerpt")  # objects, of each its own
 
 

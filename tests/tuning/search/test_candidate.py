@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from onnxq.observers import MinMaxObserver
-from onnxq.operator import NodeForm
+from onnxq.operator import Precision
 from onnxq.qconfig import QConfig, QConfigDynamic, QConfigMapping, onnxq_default_qconfig
 from onnxq.tuning.search.candidate import Candidate, PrecisionChange
 from onnxq.tuning.search.config_changes import (
@@ -15,18 +15,24 @@ from onnxq.tuning.search.config_changes import (
 )
 from onnxq.tuning.search.quantization_groups import Member, QuantizationGroup
 
-FORMS = tuple(form for form in NodeForm if form is not NodeForm.WIDE)
+FORMS = (
+    Precision.FLOAT,
+    Precision.INT8,
+    Precision.INT8_FLOAT_OUTPUT,
+    Precision.DYNAMIC_INT8,
+    Precision.WEIGHT_ONLY,
+)
 BIAS, RELU, SUM = Member("/add", "Add", inside=True), Member("/relu", "Relu", True, True), "/sum"
 PRODUCT = QuantizationGroup(
     Member("/mm", "MatMul"), (BIAS, RELU, Member(SUM, "Add")), "MatMul", FORMS, 100
 )
-START = with_form(QConfigMapping(onnxq_default_qconfig), PRODUCT, NodeForm.INTEGER)
+START = with_form(QConfigMapping(onnxq_default_qconfig), PRODUCT, Precision.INT8)
 
 
-def form_of(mapping: QConfigMapping, node: str) -> NodeForm | None:
+def form_of(mapping: QConfigMapping, node: str) -> Precision | None:
     entry = mapping.nodes[node]
     assert isinstance(entry, QConfig)
-    return entry.form
+    return entry.precision
 
 
 def test_every_form_is_read_as_it_was_named() -> None:
@@ -35,27 +41,27 @@ def test_every_form_is_read_as_it_was_named() -> None:
 
 
 def test_bias_stays_within_a_product_with_a_float_result_and_the_rest_is_float() -> None:
-    mapping = with_form(START, PRODUCT, NodeForm.FLOAT_RESULT)
-    assert form_of(mapping, "/add") is NodeForm.INTEGER
-    assert form_of(mapping, "/relu") is form_of(mapping, SUM) is NodeForm.FLOAT
+    mapping = with_form(START, PRODUCT, Precision.INT8_FLOAT_OUTPUT)
+    assert form_of(mapping, "/add") is Precision.INT8
+    assert form_of(mapping, "/relu") is form_of(mapping, SUM) is Precision.FLOAT
 
 
 def test_dynamic_form_names_the_weights_of_the_global_entry() -> None:
-    entry = with_form(START, PRODUCT, NodeForm.DYNAMIC).nodes["/mm"]
+    entry = with_form(START, PRODUCT, Precision.DYNAMIC_INT8).nodes["/mm"]
     assert isinstance(entry, QConfigDynamic)
     assert entry.weight == onnxq_default_qconfig.weight
 
 
 def test_changes_back_leaves_the_start_as_it_was() -> None:
     start = Candidate(START, (PRODUCT,))
-    there = start.with_changes([PrecisionChange(PRODUCT, NodeForm.FLOAT)])
+    there = start.with_changes([PrecisionChange(PRODUCT, Precision.FLOAT)])
     assert there.mapping != START
-    assert there.with_changes([PrecisionChange(PRODUCT, NodeForm.INTEGER)]) == start
+    assert there.with_changes([PrecisionChange(PRODUCT, Precision.INT8)]) == start
     assert start.mapping == START
 
 
 def test_words_name_form_and_nodes() -> None:
-    there = Candidate(START, (PRODUCT,)).with_changes([PrecisionChange(PRODUCT, NodeForm.FLOAT)])
+    there = Candidate(START, (PRODUCT,)).with_changes([PrecisionChange(PRODUCT, Precision.FLOAT)])
     observer = ActivationObserver(MinMaxObserver.with_args())
     words = there.also(observer, AlgorithmChange("bias")).words
     assert words == ("float: MatMul, /mm", "activations by MinMaxObserver", "improve: bias")
@@ -65,16 +71,16 @@ def test_words_name_the_shorter_list() -> None:
     """Four layer types, of which one or none stays in integers."""
     groups = tuple(
         QuantizationGroup(
-            Member(f"/{layer_type}", layer_type), (), layer_type, (NodeForm.FLOAT, NodeForm.INTEGER)
+            Member(f"/{layer_type}", layer_type), (), layer_type, (Precision.FLOAT, Precision.INT8)
         )
         for layer_type in ("Conv", "Gemm", "Mul", "Sum")
     )
     start = QConfigMapping(onnxq_default_qconfig)
     for group in groups:
-        start = with_form(start, group, NodeForm.INTEGER)
+        start = with_form(start, group, Precision.INT8)
 
     def words(count: int) -> tuple[str, ...]:
-        changes = [PrecisionChange(group, NodeForm.FLOAT) for group in groups[:count]]
+        changes = [PrecisionChange(group, Precision.FLOAT) for group in groups[:count]]
         return Candidate(start, groups).with_changes(changes).words
 
     assert words(4) == ("float: all",)
@@ -83,13 +89,13 @@ def test_words_name_the_shorter_list() -> None:
 
 
 def test_forms_of_nodes_are_those_of_the_mapping() -> None:
-    begun = {member.name: NodeForm.INTEGER for member in PRODUCT.members}
+    begun = {member.name: Precision.INT8 for member in PRODUCT.members}
     there = Candidate(START, (PRODUCT,)).with_changes(
-        [PrecisionChange(PRODUCT, NodeForm.FLOAT_RESULT)]
+        [PrecisionChange(PRODUCT, Precision.INT8_FLOAT_OUTPUT)]
     )
     forms = there.node_forms(begun)
     named = {name: form_of(there.mapping, name) for name in begun}
-    assert named.pop("/add") is NodeForm.INTEGER
+    assert named.pop("/add") is Precision.INT8
     assert forms == {**named, "/add": None}  # inside of the product
 
 
@@ -105,7 +111,7 @@ def test_observer_replaces_the_default_alone() -> None:
 
 def test_scales_of_weights_replace_the_default_alone_in_every_form() -> None:
     own = QConfig(onnxq_default_qconfig.activation, MinMaxObserver.with_args())
-    start = with_form(START.set_node("/own", own), PRODUCT, NodeForm.DYNAMIC)
+    start = with_form(START.set_node("/own", own), PRODUCT, Precision.DYNAMIC_INT8)
     mapping = PER_TENSOR.applied(start)
     assert mapping.nodes["/own"] == own
     entry = mapping.nodes["/mm"]

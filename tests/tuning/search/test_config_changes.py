@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from onnxq.operator import NodeForm
+from onnxq.operator import Precision
 from onnxq.qconfig import QConfigMapping, default_qconfig_mapping, get_default_qconfig
 from onnxq.tuning.search.config_changes import (
     PER_CHANNEL,
@@ -17,9 +17,9 @@ NETWORK = Network((Layer(1e-4, 0.5, 0.2), Layer(1e-2, 0.5, 0.3)))
 def test_a_group_alone_has_all_others_in_float() -> None:
     lowest_precision = QuantizedAlone(default_qconfig_mapping(), NETWORK.groups)
     alone = lowest_precision.alone(Layers(NETWORK.groups[1:]))
-    assert [form_in(alone, group) for group in NETWORK.groups] == [NodeForm.FLOAT, NodeForm.INTEGER]
+    assert [form_in(alone, group) for group in NETWORK.groups] == [Precision.FLOAT, Precision.INT8]
     together = [form_in(lowest_precision.together, group) for group in NETWORK.groups]
-    assert together == [NodeForm.INTEGER] * 2
+    assert together == [Precision.INT8] * 2
 
 
 def test_scales_per_channel_are_a_changes_where_weights_have_one_each() -> None:

@@ -1,10 +1,10 @@
 from __future__ import annotations
 
-from onnxq.operator import NodeForm
+from onnxq.operator import Precision
 from onnxq.tuning.search.layers import Layers, by_layer_type, dearest_parts
 from onnxq.tuning.search.quantization_groups import Member, QuantizationGroup
 
-FORMS = (NodeForm.FLOAT, NodeForm.INTEGER)
+FORMS = (Precision.FLOAT, Precision.INT8)
 
 
 def group(name: str, layer_type: str = "Conv") -> QuantizationGroup:

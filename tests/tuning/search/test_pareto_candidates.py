@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from onnxq.operator import NodeForm
+from onnxq.operator import Precision
 from onnxq.tuning.scoring.goal import Goal
 from onnxq.tuning.scoring.objective_function import ObjectiveFunction
 from onnxq.tuning.scoring.score import Score
@@ -132,7 +132,7 @@ def test_of_two_as_accurate_the_one_that_costs_less_is_taken() -> None:
     assert judged(found, Sure({}), objective).best.candidate.whole  # type: ignore[arg-type]
 
 
-STORED = NodeForm.STORED
+STORED = Precision.WEIGHT_ONLY
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 
 from onnxq.dynamic.dynamic_decision import Objective
 from onnxq.errors import UnsupportedError
-from onnxq.operator import NodeForm
+from onnxq.operator import Precision
 from onnxq.ort.layouts import CONVOLUTION
 from onnxq.qconfig import Choice
 from onnxq.times.model_times import Times
@@ -138,6 +138,6 @@ def test_all_weights_stored_are_measured_where_bytes_count(
     found = run.run(starts, run.sensitivity(asked, starts[0].groups), ())
     best = found.best
     forms = {best.candidate.form(group) for group in best.candidate.groups}
-    assert (forms == {NodeForm.STORED}) is is_stored
+    assert (forms == {Precision.WEIGHT_ONLY}) is is_stored
     if is_stored:
         assert best.score.size_bytes == min(point.score.size_bytes for point in found.points)

@@ -20,9 +20,9 @@ TIMES = Times(
     "here",
     {},
     {
-        "conv": NodeTimes({"float": 50_000.0, "integer": 20_000.0}),
+        "conv": NodeTimes({"float": 50_000.0, "int8": 20_000.0}),
         "gelu": NodeTimes({"float": 30_000.0}),
-        "gemm": NodeTimes({"float": 100_000.0, "dynamic": 25_000.0}),
+        "gemm": NodeTimes({"float": 100_000.0, "dynamic_int8": 25_000.0}),
     },
     {},
     {},
@@ -61,7 +61,7 @@ def test_the_slowest_group_comes_first_with_its_share_and_a_dash_for_forms_it_la
 
 
 def test_forms_that_nothing_was_measured_in_have_no_column() -> None:
-    assert times(GROUPS)[1][-5:] == ["float", "integer", "dynamic", "of", "float's", "run"][-5:]
+    assert times(GROUPS)[1][-4:] == ["dynamic_int8", "of", "float's", "run"]
 
 
 def test_a_group_without_times_has_no_row() -> None:
@@ -72,7 +72,7 @@ def test_words_of_the_tables_are_explained_under_them() -> None:
     assert sum("local: its error" in line for line in sensitivity(COST)) == 1
     assert not any("local: its error" in line for line in sensitivity())
     words = " ".join(times(GROUPS)[-2] + times(GROUPS)[-1])
-    assert "dynamic: ranges found in each run; -: not in that form" in words
+    assert "dynamic_int8: ranges found in each run; -: not in that form" in words
     assert "float result:" not in words
 
 

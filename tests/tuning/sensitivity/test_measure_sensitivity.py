@@ -11,7 +11,7 @@ from onnx import helper
 from onnxq.checking.side_by_side import SideBySide
 from onnxq.errors import CalibrationError, ModelError
 from onnxq.jobs import Processes
-from onnxq.operator import NodeForm
+from onnxq.operator import Precision
 from onnxq.qconfig import onnxq_default_qconfig
 from onnxq.qconfig.input_codes import Pixels
 from onnxq.tuning.evaluation.evaluations import Evaluations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from onnxq.tuning.sensitivity.sensitivity import Sensitivity
 
 HEAD = JournalHead("model", "samples", "sqnr", "portable", "1", "fast")
-FLOAT = replace(onnxq_default_qconfig, form=NodeForm.FLOAT)
+FLOAT = replace(onnxq_default_qconfig, precision=Precision.FLOAT)
 
 
 @dataclass(frozen=True)
