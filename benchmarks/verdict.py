@@ -92,8 +92,11 @@ def measure(rounds: int) -> Iterator[Row]:
     """Seconds without and with, and what the verdict says."""
     for name, quantize in models().items():
         runs = {
-            each.name: functools.partial(written, quantize, each)
-            for each in (onnxq.Check.NONE, onnxq.Check.CALIBRATION)
+            name: functools.partial(written, quantize, check)
+            for name, check in (
+                ("NONE", onnxq.Check.NONE),
+                ("CALIBRATION", onnxq.Check.CALIBRATION),
+            )
         }
         seconds = median_seconds(runs, rounds)
         without, beside = seconds["NONE"], seconds["CALIBRATION"]

@@ -28,10 +28,11 @@ from unittest.mock import patch
 
 import numpy as np
 
+from onnxq.times.table import costs_of
+
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # run as a file: find scripts/
 
 import onnxq
-from onnxq import costs
 from onnxq.dynamic.dynamic_decision import Objective
 from onnxq.operator import Precision
 from onnxq.qconfig import QConfigMapping, default_qconfig_mapping, onnxq_default_qconfig
@@ -246,12 +247,14 @@ def searched(name: str, results: Path) -> Iterator[tuple[str, str, Ended]]:
     """(goal, stage, the end of its search) of a model of scripts/bench_tune.py."""
     from benchmarks.tune import problem
 
-    table = costs.of("x86-vnni")
+    table = costs_of("x86-vnni")
     assert table is not None
     given = problem(name, results)
-    wishes = Wishes(TARGET, given.feedback or {}, None, None, (), replace(table, target=TARGET))
+    wishes = Wishes(TARGET, given.feedback or {}, costs=replace(table, target=TARGET))
     metric, subject = as_metric(given.metric), Subject.of(given.model, wishes)
-    samples, _ = open_tuning_samples(given.search, given.check, subject.inputs)
+    samples, _ = open_tuning_samples(
+        onnxq.Samples(given.search), onnxq.Check.of(given.check, onnxq.Samples()), subject.inputs
+    )
     baseline = baseline_of(subject, samples, metric)
     asked = default_qconfig_mapping()
     with search.open_journal(None, subject, samples, metric, onnxq.Goal()) as journal:

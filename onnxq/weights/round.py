@@ -47,7 +47,7 @@ from onnxq.weights.layerwise import NO_ELEMENTS, SHARED, Proposal, layerwise
 
 if TYPE_CHECKING:
     from onnxq.core.arrays import Ints, Reals, Singles
-    from onnxq.samples import Samples
+    from onnxq.samples import Batches
     from onnxq.static.plan import Plan
     from onnxq.static.prepared import Prepared
     from onnxq.weights.gptq import InverseFactor, Places
@@ -77,7 +77,7 @@ class Round(WeightImprovement):
     name = "round"
     corrects_biases = True
 
-    def improve(self, prepared: Prepared, plan: Plan, samples: Samples) -> Improved:
+    def improve(self, prepared: Prepared, plan: Plan, samples: Batches) -> Improved:
         """Layer by layer; see the module."""
         target = prepared.target
 

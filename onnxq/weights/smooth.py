@@ -40,7 +40,7 @@ from onnxq.weights.smoothing_trial import NO_FACTORS, Flow, trial_of
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from onnxq.samples import Samples
+    from onnxq.samples import Batches
     from onnxq.static.choosing.named_forms import Naming
     from onnxq.static.prepared import Prepared
     from onnxq.weights.judgement import Judgement
@@ -59,7 +59,7 @@ class Smooth(ModelImprovement):
     name = "smooth"
 
     def improve(
-        self, prepared: Prepared, samples: Samples, objective: Objective = Objective.SPEED
+        self, prepared: Prepared, samples: Batches, objective: Objective = Objective.SPEED
     ) -> EqualModel:
         """Site by site, then as a whole; see the module."""
         flow = Flow.of(prepared, samples, objective)

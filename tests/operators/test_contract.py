@@ -40,8 +40,9 @@ WITHOUT_KERNEL: set[str] = DYNAMIC_ONLY
 # sides of a tie, so that they end one step apart.
 STEPS = 1.0
 
-# FLOAT_BETWEEN_QDQ: ONNX Runtime computes in float32, by polynomials of its own; near a tie the result may
-# fall to the other side. benchmarks/exactness.py holds the same bound over 200,000 elements.
+# FLOAT_BETWEEN_QDQ: ONNX Runtime computes in float32, by polynomials of its own; near a tie the
+# result may fall to the other side. benchmarks/exactness.py holds the same bound over 200,000
+# elements.
 FLOAT_SHARE = 1e-4
 
 TYPES = (

@@ -25,10 +25,14 @@ if TYPE_CHECKING:
 
 
 def test_each_node_was_measured_once() -> None:
-    shapes = [(g.op_type, g.form, g.bits, g.k, g.n, g.m) for g in DYNAMIC_SPEEDUPS]
+    shapes = [(g.op_type, g.precision, g.bits, g.k, g.n, g.m) for g in DYNAMIC_SPEEDUPS]
     assert len(set(shapes)) == len(shapes)
     assert all(0 < g.ratio < math.inf for g in DYNAMIC_SPEEDUPS)
-    assert {g.form for g in DYNAMIC_SPEEDUPS} == {"integer", "blocks", "stored"}
+    assert {g.precision for g in DYNAMIC_SPEEDUPS} == {
+        "dynamic_int8",
+        "weight_only_groupwise",
+        "weight_only",
+    }
 
 
 @pytest.mark.parametrize("table", TABLES)
@@ -39,7 +43,7 @@ def test_a_table_is_written_as_it_was_read(table: str) -> None:
         if g.op_type == "Gemm":  # in one row with MatMul
             continue
         operators = " ".join(PRODUCT_OPS) if g.op_type in PRODUCT_OPS else g.op_type
-        found.setdefault((operators, g.form, g.bits, g.k, g.n), []).append(g.ratio)
+        found.setdefault((operators, g.precision, g.bits, g.k, g.n), []).append(g.ratio)
         rows[g.m] = None
     assert speedups_text(list(rows), found) == (FOLDER / table).read_text()
 
@@ -74,14 +78,14 @@ def test_speedups_of_products_are_those_that_were_measured() -> None:
         for op_type in PRODUCT_OPS
     }
     assert stored == {
-        (g.op_type, g.form, g.bits, g.k, g.n, g.m): g.ratio
+        (g.op_type, g.precision, g.bits, g.k, g.n, g.m): g.ratio
         for g in measured_speedups("product_speedups.csv")
     }
 
 
 def test_speedups_of_products_are_of_the_shapes_that_the_script_measures() -> None:
     measured = list(measured_speedups("product_speedups.csv"))
-    assert {(g.form, g.bits) for g in measured} == set(dynamic.FORMS)
+    assert {(g.precision, g.bits) for g in measured} == set(dynamic.FORMS)
     assert {g.m for g in measured} == set(dynamic.ROWS)
     assert {(g.k, g.n) for g in measured} == set(dynamic.SHAPES)
 

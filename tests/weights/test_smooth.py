@@ -225,7 +225,7 @@ def test_a_gain_in_sum_is_enough_where_biases_are_corrected_alone(
     constants |= {"b": weights(2, 8)} if bias else {}
     qconfig = ALL_INTEGERS.set_improve(improve)
     prepared = onnxq.prepare(model(nodes, constants, {"x": ["N", 12]}), qconfig)
-    samples = open_samples({"x": rows}, prepared.inputs, 8)
+    samples = open_samples(onnxq.Samples({"x": rows}, batch_size=8), prepared.inputs)
     *_, whole = Smooth().improve(prepared, samples).outcomes
     assert whole.gain_db is not None
     assert whole.gain_db > 3

@@ -22,4 +22,4 @@ def forms_of(plan: Plan) -> dict[str, Precision | None]:
         for name, decision in plan.decisions.items()
         if isinstance(decision, Quantize) and decision.folded_into
     }
-    return {n: None if n in inside else choice.form for n, choice in plan.choices.items()}
+    return {n: None if n in inside else choice.precision for n, choice in plan.choices.items()}

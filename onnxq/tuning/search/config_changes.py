@@ -39,9 +39,9 @@ def form_in(mapping: QConfigMapping, group: QuantizationGroup) -> Precision:
     if entry is None:
         return Precision.FLOAT
     if isinstance(entry, QConfigDynamic):
-        stored = entry.form not in (None, Precision.DYNAMIC_INT8)
+        stored = entry.precision not in (None, Precision.DYNAMIC_INT8)
         return Precision.WEIGHT_ONLY if stored else Precision.DYNAMIC_INT8
-    return entry.form or group.lowest_precision
+    return entry.precision or group.lowest_precision
 
 
 def _entry(base: QConfig, form: Precision) -> Entry:

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from onnxq.operator import Precision
+from onnxq.times.timed_runs import WholeTime
 from onnxq.tuning.scoring.goal import Goal
 from onnxq.tuning.scoring.objective_function import ObjectiveFunction
 from onnxq.tuning.scoring.score import Score
@@ -14,7 +15,6 @@ from onnxq.tuning.search.config_changes import PER_TENSOR
 from onnxq.tuning.search.local_search import SearchResult
 from onnxq.tuning.search.pareto_candidates import (
     MOST,
-    WholeTime,
     float_candidates,
     front_of,
     judged,
