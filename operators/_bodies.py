@@ -156,7 +156,7 @@ class BodyWriter:
             self._made[label] = self._tape.initializer(tensor, name=name)
         return self._made[label]
 
-    def integers(self, label: str, values: Sequence[int]) -> ir.Value:
+    def ints(self, label: str, values: Sequence[int]) -> ir.Value:
         """A vector of int64."""
         return self.constant(label, ir.tensor(np.array(values, np.int64)))
 
@@ -181,7 +181,7 @@ class BodyWriter:
         """Pieces along the last axis."""
         if len(sizes) == 1:
             return [value]
-        lengths = self.integers(f"sizes_{'_'.join(str(size) for size in sizes)}", sizes)
+        lengths = self.ints(f"sizes_{'_'.join(str(size) for size in sizes)}", sizes)
         return self.ops(label, "Split", [value, lengths], {"axis": -1}, len(sizes))
 
     def quantized(self, label: str, x: ir.Value) -> Quantized:

@@ -250,7 +250,7 @@ class _Lowering:
         """Pieces of X W^T + bias, (T, N, piece) each, forward before backward."""
         steps, codes = self._steps, self._inputs[W]
         columns = self._directions * self._plan.gates * self._hidden
-        flat = steps.integers("input_shape", [_sizes(self._node, W)[2], columns])
+        flat = steps.ints("input_shape", [_sizes(self._node, W)[2], columns])
         matrix = Matrix(
             steps.op("input_weight", "Reshape", [codes, flat]),
             *steps.columns("input", self._w.repeated(self._directions)),
@@ -291,8 +291,8 @@ class _Lowering:
             given = self._time_first(f"initial{d}", self._inputs[INITIAL])
             index = steps.integer(f"direction{d}", d)
             return steps.op(f"initial{d}", "Gather", [given, index], {"axis": 0})
-        rows = steps.op(f"rows{d}", "Gather", [self._shape(x), steps.integers("one", [1])])
-        sizes = [rows, steps.integers("hidden", [self._hidden])]
+        rows = steps.op(f"rows{d}", "Gather", [self._shape(x), steps.ints("one", [1])])
+        sizes = [rows, steps.ints("hidden", [self._hidden])]
         size = steps.op(f"initial{d}_shape", "Concat", sizes, {"axis": 0})
         return steps.op(f"initial{d}", "ConstantOfShape", [size])
 
@@ -307,10 +307,10 @@ class _Lowering:
         zero, one = steps.integer("first", 0), steps.integer("step", 1)
         length = steps.op("length", "Gather", [self._shape(x), zero])
         numbers = steps.op("numbers", "Range", [zero, length, one])
-        column = steps.op("numbers_column", "Unsqueeze", [numbers, steps.integers("one", [1])])
+        column = steps.op("numbers_column", "Unsqueeze", [numbers, steps.ints("one", [1])])
         lengths = steps.op("lengths", "Cast", [self._inputs[LENGTHS]], {"to": INT64.value})
         before = steps.op("before_end", "Less", [column, lengths])
-        return steps.op("mask", "Unsqueeze", [before, steps.integers("two", [2])])
+        return steps.op("mask", "Unsqueeze", [before, steps.ints("two", [2])])
 
     def _scan(
         self,
@@ -378,7 +378,7 @@ class _Lowering:
     ) -> ir.Value:
         """The directions beside each other on a new axis."""
         steps = self._steps
-        axes = steps.integers(f"axis{axis}", [axis])
+        axes = steps.ints(f"axis{axis}", [axis])
         joined = [
             steps.op(f"{label}{d}", "Unsqueeze", [value, axes]) for d, value in enumerate(values)
         ]

@@ -42,7 +42,7 @@ def axes_of(call: NodeCall, rank: int, given: Sequence[int] | None) -> list[int]
     Raises:
         ShapeError: an axis out of range, or twice.
     """
-    axes = call.integers("axes", []) if given is None else given
+    axes = call.ints("axes", []) if given is None else given
     if not axes and call.integer("noop_with_empty_axes", 0):
         return []
     found = sorted({axis % rank for axis in axes if -rank <= axis < rank})

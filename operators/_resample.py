@@ -75,7 +75,7 @@ def resized_axes(
 
 
 def _axes(call: NodeCall, rank: int) -> list[int]:
-    return call.integers("axes", range(rank))
+    return call.ints("axes", range(rank))
 
 
 def _by_sizes(call: NodeCall, shape: Sequence[int], sizes: dict[int, int]) -> list[Axis]:

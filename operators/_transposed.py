@@ -92,11 +92,11 @@ def transposed_axes(
             smaller than nothing.
     """
     rank = len(spatial)
-    strides = call.integers("strides", [1] * rank)
-    dilations = call.integers("dilations", [1] * rank)
-    pads = call.integers("pads", [0] * 2 * rank)
-    extra = call.integers("output_padding", [0] * rank)
-    shape = call.integers("output_shape", [])[-rank:]
+    strides = call.ints("strides", [1] * rank)
+    dilations = call.ints("dilations", [1] * rank)
+    pads = call.ints("pads", [0] * 2 * rank)
+    extra = call.ints("output_padding", [0] * rank)
+    shape = call.ints("output_shape", [])[-rank:]
     mode = call.text("auto_pad", "NOTSET")
     lengths = {len(kernel), len(strides), len(dilations), len(extra), len(shape or kernel)}
     if lengths != {rank} or len(pads) != 2 * rank or mode not in AUTO_PADS:

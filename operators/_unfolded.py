@@ -152,7 +152,7 @@ def unfolded_transposed(call: NodeCall, shape: tuple[int, ...]) -> UnfoldedTrans
             tuple(a.out(size) for a, size in zip(axes, x.shape[2:], strict=True)),
         )
 
-    strides = call.integers("strides", ones)
+    strides = call.ints("strides", ones)
     return UnfoldedTransposed(shape, call.integer("group", 1), windows, tuple(strides))
 
 

@@ -63,7 +63,7 @@ def geometry(call: NodeCall, spatial: Sequence[int], kernel: Sequence[int]) -> W
         ShapeError: attributes of another rank, a size below 1, pads below 0, unknown auto_pad, or a
             kernel larger than the input.
     """
-    pads = call.integers("pads", [])
+    pads = call.ints("pads", [])
     if min(pads, default=0) < 0:
         raise call.shape_error(f"pads {pads}; wanted numbers from 0, as ONNX Runtime takes them.")
     return _geometry(call, spatial, kernel)
@@ -72,9 +72,9 @@ def geometry(call: NodeCall, spatial: Sequence[int], kernel: Sequence[int]) -> W
 def _geometry(call: NodeCall, spatial: Sequence[int], kernel: Sequence[int]) -> Windows:
     """Windows as by `geometry`; pads below 0 skip elements."""
     rank = len(spatial)
-    strides = call.integers("strides", [1] * rank)
-    dilations = call.integers("dilations", [1] * rank)
-    pads = call.integers("pads", [0] * 2 * rank)
+    strides = call.ints("strides", [1] * rank)
+    dilations = call.ints("dilations", [1] * rank)
+    pads = call.ints("pads", [0] * 2 * rank)
     if not len(kernel) == len(strides) == len(dilations) == rank or len(pads) != 2 * rank:
         raise call.shape_error(
             f"{rank} spatial axes; got kernel {list(kernel)}, strides {strides}, "
@@ -116,13 +116,13 @@ def pool_geometry(call: NodeCall, spatial: Sequence[int], kernel: Sequence[int])
         ShapeError: as `geometry`; or, as ONNX Runtime has it, there is no element, or a pad is as
             large as the kernel: a window would see nothing.
     """
-    pads = call.integers("pads", [])
+    pads = call.ints("pads", [])
     if 0 in spatial or any(pad >= taps for pad, taps in zip(pads, [*kernel] * 2, strict=False)):
         raise call.shape_error(
             f"kernel {list(kernel)}, pads {pads}, input of {list(spatial)}; wanted "
             "elements, and pads smaller than the kernel."
         )
-    mode, strides = call.text("auto_pad", "NOTSET"), call.integers("strides", [])
+    mode, strides = call.text("auto_pad", "NOTSET"), call.ints("strides", [])
     strides = strides or [1] * len(spatial)
     check_positive(call, strides=strides)
     fits = len(strides) == len(kernel) == len(spatial)

@@ -109,12 +109,12 @@ class AveragePool(Operator):
         Raises UnsupportedError where one window sees all and ONNX Runtime refuses the scales.
         """
         x = call.codes(0)
-        kernel = call.integers("kernel_shape", [])
+        kernel = call.ints("kernel_shape", [])
         if x.ndim < 3 or not kernel:
             raise call.shape_error(f"x {x.shape}, kernel_shape {kernel}; wanted (N, C, *spatial).")
         p, q = call.qparams_in(0), call.qparams_out()
         windows = pool_geometry(call, x.shape[2:], kernel)
-        padded = any(call.integers("pads", []))
+        padded = any(call.ints("pads", []))
         if windows.kernel == x.shape[2:] and math.prod(windows.out) == 1 and not padded:
             # one window, all of x: ONNX Runtime takes its kernel for that, which rounds otherwise
             return GlobalAveragePool().kernel(replace(call, inputs=[x], attributes={}))

@@ -224,7 +224,7 @@ def check_shapes(call: NodeCall, x: tuple[int, ...], w: tuple[int, ...]) -> None
         ShapeError: they do not fit together, or `group` or `kernel_shape` says otherwise.
     """
     group = call.integer("group", 1)
-    kernel = call.integers("kernel_shape", w[2:])
+    kernel = call.ints("kernel_shape", w[2:])
     if len(x) != len(w) or len(x) - 2 not in SPATIAL_RANKS:
         raise call.shape_error(f"x {x} and w {w}; wanted the same rank, 3 to 5.")
     if group < 1 or w[0] % group or w[1] * group != x[1]:

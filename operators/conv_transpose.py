@@ -219,7 +219,7 @@ class ConvTranspose(Operator):
         op = "ConvTranspose"
         x, w = call.codes(0), call.codes(1)
         group = call.integer("group", 1)
-        _check_shapes(x.shape, w.shape, group, call.integers("kernel_shape", w.shape[2:]))
+        _check_shapes(x.shape, w.shape, group, call.ints("kernel_shape", w.shape[2:]))
         x_qparams, y_qparams = call.qparams_in(0), call.qparams_out()
         per_row = call.plan.inputs[1] is not None and call.plan.inputs[1].granularity == PerChannel(
             0

@@ -95,7 +95,7 @@ class MaxPool(Operator):
             ShapeError: kernel and x do not fit, or qparams differ.
         """
         x = call.codes(0)
-        kernel = call.integers("kernel_shape", [])
+        kernel = call.ints("kernel_shape", [])
         if x.ndim < 3 or not kernel:
             raise call.shape_error(f"x {x.shape}, kernel_shape {kernel}; wanted (N, C, *spatial).")
         qparams = call.shared()

@@ -246,7 +246,7 @@ def _heads(call: NodeCall) -> Heads:
             f"input of shape {x.shape} by weights of shape {w.shape}; wanted "
             "(batch, length, size) and (size, columns)."
         )
-    sizes = call.integers("qkv_hidden_sizes", [w.shape[1] // 3] * 3)
+    sizes = call.ints("qkv_hidden_sizes", [w.shape[1] // 3] * 3)
     if count < 1 or len(sizes) != 3 or sum(sizes) != w.shape[1] or any(n % count for n in sizes):
         raise call.shape_error(
             f"{w.shape[1]} columns for Q, K and V of sizes {sizes} in {count} "

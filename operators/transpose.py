@@ -33,5 +33,5 @@ def transpose(call: Call, x: IntArray) -> Array:
 
     Without perm the axes are reversed.
     """
-    order = call.integers("perm", range(x.ndim)[::-1])
+    order = call.ints("perm", range(x.ndim)[::-1])
     return np.ascontiguousarray(x.transpose(order))

@@ -96,7 +96,7 @@ class NodeCall:
         value = self.attributes.get(name, default)
         return value.decode() if isinstance(value, bytes) else str(value)
 
-    def integers(self, name: str, default: Sequence[int]) -> list[int]:
+    def ints(self, name: str, default: Sequence[int]) -> list[int]:
         """The attribute as a list of int; an empty list counts as absent.
 
         Raises:
