@@ -15,8 +15,8 @@ from onnxq.core import plugins
 from onnxq.core.collector import without_collector
 from onnxq.operator import (
     IntegerOperator,
+    OpCategory,
     Operator,
-    Role,
     Rule,
     integer_registry,
     registry,
@@ -134,6 +134,6 @@ def has_dynamic_form(node: ir.Node) -> bool:
 def moves_data(node: ir.Node) -> bool:
     """Whether its results are elements of its first input, and constants at most."""
     rule = rule_of(node)
-    if rule is None or rule.role is not Role.MOVEMENT:
+    if rule is None or rule.category is not OpCategory.MOVEMENT:
         return False
     return rule.activations == (0,) and not rule.selects

@@ -31,11 +31,11 @@ from onnxq.operator import (
     Float,
     Linear,
     NodeCall,
+    OpCategory,
     Operator,
     Precision,
     Reals,
     Response,
-    Role,
     Rule,
     Site,
     enter,
@@ -146,7 +146,7 @@ class Function(Formula):
         """Element-wise; the result is observed, unless it has a range whatever the data."""
         precision = Precision.INT8 if self.lowered else Precision.FLOAT_BETWEEN_QDQ
         return Rule(
-            Role.ELEMENTWISE,
+            OpCategory.ELEMENTWISE,
             output_range=self.output_range,
             precision=precision,
             lowered=self.lowered,

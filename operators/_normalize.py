@@ -15,11 +15,11 @@ from onnxq.operator import (
     Float,
     NodeCall,
     Normalizing,
+    OpCategory,
     OperatorLimit,
     Precision,
     Reals,
     Response,
-    Role,
     Rule,
     Site,
     enter,
@@ -47,7 +47,7 @@ class Normalization(Formula):
         """X alone is an activation; the result is observed."""
         if len(node.outputs) > 1:
             return Float(OperatorLimit("its mean and deviation are read too"))
-        return Rule(Role.ELEMENTWISE, precision=Precision.FLOAT_BETWEEN_QDQ)
+        return Rule(OpCategory.ELEMENTWISE, precision=Precision.FLOAT_BETWEEN_QDQ)
 
     def responses(self, node: ir.Node) -> tuple[Response, ...]:
         """The averages that X is divided by."""

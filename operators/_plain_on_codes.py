@@ -18,8 +18,8 @@ from onnxq.operator import (
     IntegerOperator,
     NodeCall,
     NodePlan,
+    OpCategory,
     Operator,
-    Role,
     Rule,
 )
 from onnxq.operator.integer_call import QDTYPES, stored
@@ -131,7 +131,7 @@ class PlainOnCodes(IntegerOperator):
         if qdtype.bits <= 16:
             return
         numbers = [int(x.item()) for x in given]
-        clamps = rule.role is Role.CLAMP
+        clamps = rule.category is OpCategory.CLAMP
         if (clamps and qdtype.bits > 32) or any(abs(n) > FLOAT32_EXACT for n in numbers):
             raise UnsupportedError(
                 f"{self.operator.op_type}: bounds and values of {qdtype} are computed as float32, "
@@ -158,7 +158,7 @@ class PlainOnCodes(IntegerOperator):
         for value in node.inputs:
             if value is not None:  # node and values refer to one another: a cycle would keep arrays
                 value.const_value = None
-        moves = isinstance(rule, Rule) and rule.role in (Role.MOVEMENT, Role.CLAMP)
+        moves = isinstance(rule, Rule) and rule.category in (OpCategory.MOVEMENT, OpCategory.CLAMP)
         return rule if isinstance(rule, Rule) and moves else None
 
     def cases(self) -> Iterable[Case]:

@@ -15,11 +15,11 @@ from onnxq.operator import (
     Call,
     Case,
     Float,
+    OpCategory,
     Operator,
     Precision,
     Reals,
     Response,
-    Role,
     Rule,
     Site,
     enter,
@@ -51,7 +51,7 @@ class Reduction(Operator):
         return (
             NOT_KNOWN
             if found is None
-            else Rule(Role.ELEMENTWISE, precision=Precision.FLOAT_BETWEEN_QDQ)
+            else Rule(OpCategory.ELEMENTWISE, precision=Precision.FLOAT_BETWEEN_QDQ)
         )
 
     def responses(self, node: ir.Node) -> tuple[Response, ...]:

@@ -18,9 +18,9 @@ from onnxq.operator import (
     Call,
     Case,
     Float,
+    OpCategory,
     Operator,
     Reals,
-    Role,
     Rule,
     Site,
     enter,
@@ -62,7 +62,7 @@ class Selection(Operator):
     def rule(self, node: ir.Node) -> Rule | Float:
         """Copies codes, so the output has the input's qparams."""
         return Rule(
-            Role.MOVEMENT,
+            OpCategory.MOVEMENT,
             outputs=self.outputs,
             shares_qparams=True,
             lowered=self.lowered,
@@ -130,7 +130,7 @@ class Extremum(Operator):
         """Selects codes, so operands and result have the same qparams."""
         slots = tuple(range(len(node.inputs)))
         return infinite_operand(node, slots) or Rule(
-            Role.MOVEMENT, activations=slots, shares_qparams=True, lowered=True, selects=True
+            OpCategory.MOVEMENT, activations=slots, shares_qparams=True, lowered=True, selects=True
         )
 
     def cases(self) -> Iterable[Case]:

@@ -14,10 +14,10 @@ from onnxq.operator import (
     Float,
     Ints,
     Linear,
+    OpCategory,
     Operator,
     Reals,
     Response,
-    Role,
     Rule,
     Site,
     register,
@@ -46,7 +46,7 @@ class Add(Operator):
 
     def rule(self, node: ir.Node) -> Rule | Float:
         """Both operands are activations; a constant one is quantized per tensor."""
-        return infinite_operand(node, (0, 1)) or Rule(Role.ELEMENTWISE, activations=(0, 1))
+        return infinite_operand(node, (0, 1)) or Rule(OpCategory.ELEMENTWISE, activations=(0, 1))
 
     def responses(self, node: ir.Node) -> tuple[Response, ...]:
         """Errors of both operands come out as they are."""

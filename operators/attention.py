@@ -17,10 +17,10 @@ from onnxq.operator import (
     Case,
     Float,
     NodeCall,
+    OpCategory,
     Operator,
     OperatorLimit,
     Precision,
-    Role,
     Rule,
     Singles,
     Site,
@@ -58,7 +58,9 @@ class Attention(Operator):
             return Float(
                 OperatorLimit("it is given the lengths of its keys, which onnxq has no kernel for")
             )
-        return Rule(Role.ELEMENTWISE, activations=(0, 1, 2), precision=Precision.FLOAT_BETWEEN_QDQ)
+        return Rule(
+            OpCategory.ELEMENTWISE, activations=(0, 1, 2), precision=Precision.FLOAT_BETWEEN_QDQ
+        )
 
     def cases(self) -> Iterable[Case]:
         """Ranks, shared heads, masks of both kinds, causal, softcap, past."""

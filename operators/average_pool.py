@@ -18,10 +18,10 @@ from onnxq.operator import (
     Case,
     Float,
     NodeCall,
+    OpCategory,
     Operator,
     OperatorLimit,
     Reals,
-    Role,
     Rule,
     Site,
     register,
@@ -60,12 +60,12 @@ class AveragePool(Operator):
                     "what lies beyond the padding too"
                 )
             )
-        return Rule(Role.ELEMENTWISE)
+        return Rule(OpCategory.ELEMENTWISE)
 
     def fused_rule(self, node: ir.Node) -> Rule | Float:
         """ONNX Runtime fuses whatever its kernel counts; with dilations, it then fails to load."""
         dilated = any(step != 1 for step in node.attributes.get_ints("dilations", []))
-        return self.rule(node) if dilated else Rule(Role.ELEMENTWISE)
+        return self.rule(node) if dilated else Rule(OpCategory.ELEMENTWISE)
 
     def scaled(self, node: ir.Node, factor: Reals) -> tuple[Mapping[int, Reals], ...]:
         """Factors per channel go through it."""

@@ -18,10 +18,10 @@ from onnxq.operator import (
     Float,
     InfiniteOperand,
     NodePlan,
+    OpCategory,
     Operator,
     OperatorLimit,
     Reals,
-    Role,
     Rule,
     Singles,
     Site,
@@ -69,7 +69,9 @@ class BatchNormalization(Operator):
         if not (np.isfinite(gain).all() and np.isfinite(offset).all()):
             return Float(InfiniteOperand("its variance or another constant gives NaN or infinity"))
         slow = "ONNX Runtime runs it on three spatial axes in integers at 0.5 to 0.8 of float speed"
-        return Rule(Role.ELEMENTWISE, lowered=True, named_only=slow if len(x) == max(RANKS) else "")
+        return Rule(
+            OpCategory.ELEMENTWISE, lowered=True, named_only=slow if len(x) == max(RANKS) else ""
+        )
 
     def cases(self) -> Iterable[Case]:
         """Ranks, negative and zero gains, large offsets, empty batch."""

@@ -12,9 +12,9 @@ from onnxq.operator import (
     Call,
     Case,
     Float,
+    OpCategory,
     Operator,
     OperatorLimit,
-    Role,
     Rule,
     Site,
     register,
@@ -46,7 +46,7 @@ class Clip(Operator):
             return Float(
                 OperatorLimit(f"its lower bound {bounds[0]} is above its upper bound {bounds[1]}")
             )
-        return Rule(Role.CLAMP, clamp=bounds, lowered=True)
+        return Rule(OpCategory.CLAMP, clamp=bounds, lowered=True)
 
     def cases(self) -> Iterable[Case]:
         """Bounds on either side, attributes of opset 6, empty batch."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import onnx_ir as ir
 
-from onnxq.operator import Array, Call, Case, Float, Operator, Role, Rule, Site, register
+from onnxq.operator import Array, Call, Case, Float, OpCategory, Operator, Rule, Site, register
 from onnxq.operator.examples import normal
 from onnxq.operator.nodes import infinite_operand
 from onnxq.operator.site import MICROSOFT
@@ -28,7 +28,7 @@ class Concat(Operator):
         """Copies codes, so parts and result should have the same qparams; others are rescaled."""
         slots = tuple(range(len(node.inputs)))
         return infinite_operand(node, slots) or Rule(
-            Role.MOVEMENT, activations=slots, shares_qparams=True
+            OpCategory.MOVEMENT, activations=slots, shares_qparams=True
         )
 
     def cases(self) -> Iterable[Case]:

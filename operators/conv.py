@@ -20,11 +20,11 @@ from onnxq.operator import (
     Float,
     Ints,
     NodeCall,
+    OpCategory,
     Operator,
     OperatorLimit,
     Precision,
     Reals,
-    Role,
     Rule,
     Singles,
     Site,
@@ -87,7 +87,7 @@ class Conv(Operator):
         group = node.attributes.get_int("group", 1)
         depthwise = group > 1 and weight[0] == group and weight[1] == 1
         return Rule(
-            Role.COMPUTE,
+            OpCategory.COMPUTE,
             weight=WeightSlot(1, 0),
             bias=2,
             saturating_pairs=not depthwise,

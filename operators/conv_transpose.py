@@ -19,10 +19,10 @@ from onnxq.operator import (
     DynamicSite,
     DynamicWeight,
     Float,
+    OpCategory,
     Operator,
     OperatorLimit,
     Precision,
-    Role,
     Rule,
     Site,
     Unfolded,
@@ -99,7 +99,7 @@ class ConvTranspose(Operator):
         group = node.attributes.get_int("group", 1)
         depthwise, odd = weight[:2] == (group, 1) != (1, 1), weight[0] // group % 2 == 1
         return Rule(
-            Role.COMPUTE,
+            OpCategory.COMPUTE,
             weight=WeightSlot(1, 0 if depthwise else OUTPUT_CHANNELS),
             bias=2,
             lowered=True,

@@ -17,11 +17,11 @@ from onnxq.operator import (
     Float,
     InfiniteOperand,
     Linear,
+    OpCategory,
     Operator,
     Precision,
     Reals,
     Response,
-    Role,
     Rule,
     Site,
     register,
@@ -56,9 +56,11 @@ class Div(Operator):
         if reason := infinite_operand(node, (0,)):
             return reason
         if divisor is not None and number(divisor) is not None:
-            return Rule(Role.ELEMENTWISE, lowered=True)
+            return Rule(OpCategory.ELEMENTWISE, lowered=True)
         varying = tuple(slot for slot in (0, 1) if not is_constant(node, slot))
-        return Rule(Role.ELEMENTWISE, activations=varying, precision=Precision.FLOAT_BETWEEN_QDQ)
+        return Rule(
+            OpCategory.ELEMENTWISE, activations=varying, precision=Precision.FLOAT_BETWEEN_QDQ
+        )
 
     def responses(self, node: ir.Node) -> tuple[Response, ...]:
         """Constant divisors are factors; small divisors that vary magnify all errors."""

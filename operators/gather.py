@@ -17,10 +17,10 @@ from onnxq.operator import (
     DynamicWeight,
     Float,
     NodeSite,
+    OpCategory,
     Operator,
     OperatorLimit,
     Precision,
-    Role,
     Rule,
     Site,
     register,
@@ -45,7 +45,7 @@ class Gather(Operator):
 
     def rule(self, node: ir.Node) -> Rule | Float:
         """Copies codes, so the output has the input's qparams."""
-        return infinite_operand(node, (0,)) or Rule(Role.MOVEMENT, shares_qparams=True)
+        return infinite_operand(node, (0,)) or Rule(OpCategory.MOVEMENT, shares_qparams=True)
 
     def cases(self) -> Iterable[Case]:
         """The plain one, the nasty ones, an empty batch."""

@@ -17,11 +17,11 @@ from onnxq.operator import (
     DynamicSite,
     Float,
     NodeSite,
+    OpCategory,
     Operator,
     OperatorLimit,
     Precision,
     Reals,
-    Role,
     Rule,
     Site,
     Unfolded,
@@ -62,7 +62,7 @@ class Gemm(Operator):
         trans_b = node.attributes.get_int("transB", 0)
         constant = is_constant(node, 1)
         rule = Rule(
-            Role.COMPUTE,
+            OpCategory.COMPUTE,
             activations=(0,) if constant else (0, 1),
             weight=WeightSlot(1, 0 if trans_b else 1) if constant else None,
             needs_output=False,
@@ -87,7 +87,7 @@ class Gemm(Operator):
                 return Float(OperatorLimit(f"{factor} is not 1 and there is a bias"))
         trans_b = node.attributes.get_int("transB", 0)
         weight = WeightSlot(1, 0 if trans_b else 1)
-        return Rule(Role.COMPUTE, weight=weight, bias=2, needs_output=False)
+        return Rule(OpCategory.COMPUTE, weight=weight, bias=2, needs_output=False)
 
     def scaled(self, node: ir.Node, factor: Reals) -> tuple[Mapping[int, Reals], ...]:
         """Columns of B' and of C carry factors of columns."""

@@ -9,7 +9,18 @@ import onnx_ir as ir
 
 from onnxq.affine import requantize
 from onnxq.errors import UnsupportedError
-from onnxq.operator import Array, Call, Case, Float, Operator, Reals, Role, Rule, Site, register
+from onnxq.operator import (
+    Array,
+    Call,
+    Case,
+    Float,
+    OpCategory,
+    Operator,
+    Reals,
+    Rule,
+    Site,
+    register,
+)
 from onnxq.operator.examples import normal
 from onnxq.operators._factors import per_channel_alone
 
@@ -29,7 +40,7 @@ class GlobalAveragePool(Operator):
 
     def rule(self, node: ir.Node) -> Rule | Float:
         """Element-wise in cost: one addition per input element."""
-        return Rule(Role.ELEMENTWISE)
+        return Rule(OpCategory.ELEMENTWISE)
 
     def scaled(self, node: ir.Node, factor: Reals) -> tuple[Mapping[int, Reals], ...]:
         """Factors per channel go through it."""

@@ -15,9 +15,9 @@ from onnxq.operator import (
     Float,
     NodeCall,
     NodePlan,
+    OpCategory,
     Operator,
     Precision,
-    Role,
     Rule,
     Site,
     register,
@@ -50,7 +50,9 @@ class HardSigmoid(Operator):
         alpha = node.attributes.get_float("alpha", ALPHA)
         rises = alpha > 0
         precision = Precision.INT8 if rises else Precision.FLOAT_BETWEEN_QDQ
-        return Rule(Role.ELEMENTWISE, output_range=(0.0, 1.0), precision=precision, lowered=rises)
+        return Rule(
+            OpCategory.ELEMENTWISE, output_range=(0.0, 1.0), precision=precision, lowered=rises
+        )
 
     def cases(self) -> Iterable[Case]:
         """The plain one, the nasty ones, an empty batch."""

@@ -17,10 +17,10 @@ from onnxq.operator import (
     Float,
     Linear,
     NodePlan,
+    OpCategory,
     Operator,
     Reals,
     Response,
-    Role,
     Rule,
     Site,
     register,
@@ -56,7 +56,7 @@ class HardSwish(Operator):
 
     def rule(self, node: ir.Node) -> Rule | Float:
         """Element-wise; the result is observed."""
-        return Rule(Role.ELEMENTWISE, lowered=True)
+        return Rule(OpCategory.ELEMENTWISE, lowered=True)
 
     def responses(self, node: ir.Node) -> tuple[Response, ...]:
         """An error comes out as if it were as steep everywhere as where it is steepest."""

@@ -7,7 +7,18 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 import onnx_ir as ir
 
-from onnxq.operator import Array, Call, Case, Float, Operator, Reals, Role, Rule, Site, register
+from onnxq.operator import (
+    Array,
+    Call,
+    Case,
+    Float,
+    OpCategory,
+    Operator,
+    Reals,
+    Rule,
+    Site,
+    register,
+)
 from onnxq.operator.examples import normal
 from onnxq.operators._tables import look_up, table_of
 
@@ -23,7 +34,7 @@ class LeakyRelu(Operator):
 
     def rule(self, node: ir.Node) -> Rule | Float:
         """Element-wise; the result is observed."""
-        return Rule(Role.ELEMENTWISE)
+        return Rule(OpCategory.ELEMENTWISE)
 
     def scaled(self, node: ir.Node, factor: Reals) -> tuple[Mapping[int, Reals], ...]:
         """A factor above 0 goes through it."""

@@ -15,11 +15,11 @@ from onnxq.operator import (
     DynamicRule,
     DynamicSite,
     Float,
+    OpCategory,
     Operator,
     Precision,
     Reals,
     Response,
-    Role,
     Rule,
     Site,
     Unfolded,
@@ -65,7 +65,7 @@ class MatMul(Operator):
         b = shape(node, 1)
         matrix = is_constant(node, 1) and b is not None and len(b) == 2
         return Rule(
-            Role.COMPUTE,
+            OpCategory.COMPUTE,
             activations=(0,) if matrix else (0, 1),
             weight=WeightSlot(1, 1) if matrix else None,
             needs_output=False,

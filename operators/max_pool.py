@@ -15,10 +15,10 @@ from onnxq.operator import (
     Call,
     Case,
     Float,
+    OpCategory,
     Operator,
     OperatorLimit,
     Reals,
-    Role,
     Rule,
     Site,
     register,
@@ -47,7 +47,9 @@ class MaxPool(Operator):
             )
         # ONNX Runtime fuses no MaxPool that has an Indices output, used or not
         lowered = len(node.outputs) > 1
-        return Rule(Role.MOVEMENT, shares_qparams=True, lowered=lowered, selects=True, shrinks=True)
+        return Rule(
+            OpCategory.MOVEMENT, shares_qparams=True, lowered=lowered, selects=True, shrinks=True
+        )
 
     def scaled(self, node: ir.Node, factor: Reals) -> tuple[Mapping[int, Reals], ...]:
         """Factors per channel go through it."""

@@ -12,9 +12,9 @@ from onnxq.operator import (
     Case,
     Float,
     Linear,
+    OpCategory,
     Operator,
     Response,
-    Role,
     Rule,
     Site,
     register,
@@ -39,7 +39,7 @@ class Neg(Operator):
 
     def rule(self, node: ir.Node) -> Rule | Float:
         """Element-wise, by QLinearMul; the result is observed."""
-        return Rule(Role.ELEMENTWISE, lowered=True)
+        return Rule(OpCategory.ELEMENTWISE, lowered=True)
 
     def responses(self, node: ir.Node) -> tuple[Response, ...]:
         """An error comes out as large as it is, negated."""

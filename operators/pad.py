@@ -15,9 +15,9 @@ from onnxq.operator import (
     Case,
     Float,
     InfiniteOperand,
+    OpCategory,
     Operator,
     OperatorLimit,
-    Role,
     Rule,
     Site,
     register,
@@ -59,7 +59,7 @@ class Pad(Operator):
                         "input"
                     )
                 )
-        return Rule(Role.MOVEMENT, shares_qparams=True, lowered=True)
+        return Rule(OpCategory.MOVEMENT, shares_qparams=True, lowered=True)
 
     def cases(self) -> Iterable[Case]:
         """The plain one, the nasty ones, an empty batch."""

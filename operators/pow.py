@@ -16,12 +16,12 @@ from onnxq.operator import (
     Curve,
     Float,
     NodePlan,
+    OpCategory,
     Operator,
     OperatorLimit,
     Precision,
     Reals,
     Response,
-    Role,
     Rule,
     Site,
     register,
@@ -59,7 +59,7 @@ class Pow(Operator):
         if reason := infinite_operand(node, (0, 1)):
             return reason
         if _exponent(constant(node, 1)) not in (None, CUBE) and not is_constant(node, 0):
-            return Rule(Role.ELEMENTWISE, lowered=True, named_only=NAMED_ONLY)
+            return Rule(OpCategory.ELEMENTWISE, lowered=True, named_only=NAMED_ONLY)
         exponent = node.inputs[1]
         whole = exponent is not None and exponent.dtype not in (None, ir.DataType.FLOAT)
         fixed = {slot for slot in (0, 1) if is_constant(node, slot)} | ({1} if whole else set())
@@ -69,7 +69,7 @@ class Pow(Operator):
                 OperatorLimit("both its operands are constants, or its exponents whole numbers")
             )
         return Rule(
-            Role.ELEMENTWISE,
+            OpCategory.ELEMENTWISE,
             activations=varying,
             precision=Precision.FLOAT_BETWEEN_QDQ,
             named_only=NAMED_ONLY,

@@ -15,9 +15,9 @@ from onnxq.operator import (
     Case,
     Float,
     NodePlan,
+    OpCategory,
     Operator,
     Precision,
-    Role,
     Rule,
     Site,
     register,
@@ -50,10 +50,12 @@ class PRelu(Operator):
             return reason
         slope = constant(node, 1)
         if slope is None:
-            return Rule(Role.ELEMENTWISE, activations=(0, 1), precision=Precision.FLOAT_BETWEEN_QDQ)
+            return Rule(
+                OpCategory.ELEMENTWISE, activations=(0, 1), precision=Precision.FLOAT_BETWEEN_QDQ
+            )
         has_tables = slope.size <= MAX_TABLES
         precision = Precision.INT8 if has_tables else Precision.FLOAT_BETWEEN_QDQ
-        return Rule(Role.ELEMENTWISE, precision=precision, lowered=has_tables)
+        return Rule(OpCategory.ELEMENTWISE, precision=precision, lowered=has_tables)
 
     def cases(self) -> Iterable[Case]:
         """One slope, one for each channel, many, computed at run time; an empty batch."""

@@ -17,10 +17,10 @@ from onnxq.operator import (
     Float,
     NodeCall,
     NodePlan,
+    OpCategory,
     Operator,
     Precision,
     Response,
-    Role,
     Rule,
     Site,
     Summed,
@@ -56,7 +56,7 @@ class ReduceMean(Operator):
             return NOT_KNOWN
         is_pool = pool_layout(*found) is not None
         precision = Precision.INT8 if is_pool else Precision.FLOAT_BETWEEN_QDQ
-        return Rule(Role.ELEMENTWISE, precision=precision, lowered=is_pool)
+        return Rule(OpCategory.ELEMENTWISE, precision=precision, lowered=is_pool)
 
     def responses(self, node: ir.Node) -> tuple[Response, ...]:
         """Errors of all elements, which even each other out; of an unknown number, that of one."""

@@ -12,10 +12,10 @@ from onnxq.operator import (
     Call,
     Case,
     Float,
+    OpCategory,
     Operator,
     Precision,
     Response,
-    Role,
     Rule,
     Site,
     Summed,
@@ -44,7 +44,7 @@ class ReduceSum(Operator):
         return (
             NOT_KNOWN
             if found is None
-            else Rule(Role.ELEMENTWISE, precision=Precision.FLOAT_BETWEEN_QDQ)
+            else Rule(OpCategory.ELEMENTWISE, precision=Precision.FLOAT_BETWEEN_QDQ)
         )
 
     def responses(self, node: ir.Node) -> tuple[Response, ...]:

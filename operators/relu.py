@@ -11,9 +11,9 @@ from onnxq.operator import (
     Call,
     Case,
     Float,
+    OpCategory,
     Operator,
     Reals,
-    Role,
     Rule,
     Site,
     register,
@@ -35,7 +35,7 @@ class Relu(Operator):
 
     def rule(self, node: ir.Node) -> Rule | Float:
         """Clamps to [0, inf)."""
-        return Rule(Role.CLAMP, clamp=BOUNDS, lowered=True)
+        return Rule(OpCategory.CLAMP, clamp=BOUNDS, lowered=True)
 
     def scaled(self, node: ir.Node, factor: Reals) -> tuple[Mapping[int, Reals], ...]:
         """A factor above 0 goes through it."""

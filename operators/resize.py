@@ -18,10 +18,10 @@ from onnxq.operator import (
     Case,
     Float,
     NodeCall,
+    OpCategory,
     Operator,
     OperatorLimit,
     Precision,
-    Role,
     Rule,
     Singles,
     Site,
@@ -70,8 +70,8 @@ class Resize(Operator):
             return Float(OperatorLimit(f"{CROP} puts in a value of its own outside the image"))
         mode = node.attributes.get_string("mode", "nearest")
         if mode == "nearest" or _holds_codes(node):
-            return Rule(Role.MOVEMENT, shares_qparams=True)
-        return Rule(Role.ELEMENTWISE, precision=Precision.FLOAT_BETWEEN_QDQ)
+            return Rule(OpCategory.MOVEMENT, shares_qparams=True)
+        return Rule(OpCategory.ELEMENTWISE, precision=Precision.FLOAT_BETWEEN_QDQ)
 
     def cases(self) -> Iterable[Case]:
         """Modes, scales, sizes, axes, layouts, no images."""

@@ -7,7 +7,18 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import onnx_ir as ir
 
-from onnxq.operator import Array, Call, Case, Float, NodeCall, Operator, Role, Rule, Site, register
+from onnxq.operator import (
+    Array,
+    Call,
+    Case,
+    Float,
+    NodeCall,
+    OpCategory,
+    Operator,
+    Rule,
+    Site,
+    register,
+)
 from onnxq.operator.examples import normal
 from onnxq.operators._logistic import logistic
 from onnxq.operators._tables import look_up, table_of
@@ -25,7 +36,7 @@ class Sigmoid(Operator):
 
     def rule(self, node: ir.Node) -> Rule | Float:
         """Element-wise, with results in [0, 1] whatever the data."""
-        return Rule(Role.ELEMENTWISE, output_range=(0.0, 1.0))
+        return Rule(OpCategory.ELEMENTWISE, output_range=(0.0, 1.0))
 
     def cases(self) -> Iterable[Case]:
         """The plain one, the nasty ones, an empty batch."""

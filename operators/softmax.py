@@ -15,9 +15,9 @@ from onnxq.operator import (
     Call,
     Case,
     Float,
+    OpCategory,
     Operator,
     OperatorLimit,
-    Role,
     Rule,
     Site,
     register,
@@ -63,11 +63,11 @@ class Softmax(Operator):
                     "it runs over a single element, where ONNX Runtime's integer kernel overflows"
                 )
             )
-        return Rule(Role.ELEMENTWISE, output_range=OUTPUT_RANGE)
+        return Rule(OpCategory.ELEMENTWISE, output_range=OUTPUT_RANGE)
 
     def fused_rule(self, node: ir.Node) -> Rule | Float:
         """ONNX Runtime fuses over one element too, which the kernel refuses when it runs."""
-        return Rule(Role.ELEMENTWISE, output_range=OUTPUT_RANGE)
+        return Rule(OpCategory.ELEMENTWISE, output_range=OUTPUT_RANGE)
 
     def cases(self) -> Iterable[Case]:
         """No empty batch: QLinearSoftmax then returns no output at all."""

@@ -8,7 +8,18 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxq.errors import UnsupportedError
-from onnxq.operator import Array, Call, Case, Float, NodeCall, Operator, Role, Rule, Site, register
+from onnxq.operator import (
+    Array,
+    Call,
+    Case,
+    Float,
+    NodeCall,
+    OpCategory,
+    Operator,
+    Rule,
+    Site,
+    register,
+)
 from onnxq.operator.examples import ints, normal
 
 
@@ -23,7 +34,9 @@ class Split(Operator):
 
     def rule(self, node: ir.Node) -> Rule | Float:
         """Copies codes, so all outputs have the input's qparams."""
-        return Rule(Role.MOVEMENT, outputs=tuple(range(len(node.outputs))), shares_qparams=True)
+        return Rule(
+            OpCategory.MOVEMENT, outputs=tuple(range(len(node.outputs))), shares_qparams=True
+        )
 
     def cases(self) -> Iterable[Case]:
         """The plain one, the nasty ones, an empty batch."""

@@ -15,10 +15,10 @@ from onnxq.operator import (
     Float,
     Linear,
     NodePlan,
+    OpCategory,
     Operator,
     Reals,
     Response,
-    Role,
     Rule,
     Site,
     register,
@@ -49,7 +49,7 @@ class Sub(Operator):
     def rule(self, node: ir.Node) -> Rule | Float:
         """Both operands are activations; a constant one is quantized per tensor."""
         return infinite_operand(node, (0, 1)) or Rule(
-            Role.ELEMENTWISE, activations=(0, 1), lowered=True
+            OpCategory.ELEMENTWISE, activations=(0, 1), lowered=True
         )
 
     def responses(self, node: ir.Node) -> tuple[Response, ...]:

@@ -15,8 +15,8 @@ from onnxq.operator import (
     Float,
     NodeCall,
     NodePlan,
+    OpCategory,
     Operator,
-    Role,
     Rule,
     Site,
     register,
@@ -47,7 +47,7 @@ class Tanh(Operator):
 
     def rule(self, node: ir.Node) -> Rule | Float:
         """Element-wise, with results in [-1, 1] whatever the data."""
-        return Rule(Role.ELEMENTWISE, output_range=OUTPUT_RANGE, lowered=True)
+        return Rule(OpCategory.ELEMENTWISE, output_range=OUTPUT_RANGE, lowered=True)
 
     def cases(self) -> Iterable[Case]:
         """The plain one, the nasty ones, an empty batch."""

@@ -12,9 +12,9 @@ from onnxq.operator import (
     Call,
     Case,
     Float,
+    OpCategory,
     Operator,
     OperatorLimit,
-    Role,
     Rule,
     Site,
     register,
@@ -38,7 +38,7 @@ class TopK(Operator):
             return Float(
                 OperatorLimit("sorted is 0, which leaves the order of its results to the runtime")
             )
-        return Rule(Role.MOVEMENT, shares_qparams=True, lowered=True, shrinks=True)
+        return Rule(OpCategory.MOVEMENT, shares_qparams=True, lowered=True, shrinks=True)
 
     def cases(self) -> Iterable[Case]:
         """Ends, axes, ties, all elements, none, no rows."""

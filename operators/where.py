@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import onnx_ir as ir
 
-from onnxq.operator import Array, Call, Case, Float, Operator, Role, Rule, Site, register
+from onnxq.operator import Array, Call, Case, Float, OpCategory, Operator, Rule, Site, register
 from onnxq.operator.examples import normal
 from onnxq.operator.nodes import infinite_operand
 from onnxq.operator.site import MICROSOFT
@@ -27,7 +27,7 @@ class Where(Operator):
     def rule(self, node: ir.Node) -> Rule | Float:
         """Selects codes, so operands and result should have the same qparams; else rescaled."""
         return infinite_operand(node, (1, 2)) or Rule(
-            Role.MOVEMENT, activations=(1, 2), shares_qparams=True
+            OpCategory.MOVEMENT, activations=(1, 2), shares_qparams=True
         )
 
     def cases(self) -> Iterable[Case]:

@@ -12,9 +12,9 @@ from onnxq.operator import (
     Case,
     Float,
     NodePlan,
+    OpCategory,
     Operator,
     OperatorLimit,
-    Role,
     Rule,
     Site,
     contract,
@@ -79,7 +79,7 @@ def test_registering_returns_the_class_and_refuses_a_second(
 
 
 def test_the_least_rule_is_one_activation_and_one_result() -> None:
-    rule = Rule(Role.ELEMENTWISE)
+    rule = Rule(OpCategory.ELEMENTWISE)
     assert (rule.activations, rule.outputs, rule.is_fused) == ((0,), (0,), True)
-    assert rule == Rule(Role.ELEMENTWISE)
-    assert hash(rule) == hash(Rule(Role.ELEMENTWISE))
+    assert rule == Rule(OpCategory.ELEMENTWISE)
+    assert hash(rule) == hash(Rule(OpCategory.ELEMENTWISE))

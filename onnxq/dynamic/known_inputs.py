@@ -28,7 +28,7 @@ from onnxq.graph.walk import value_name
 from onnxq.graph.weights import constant
 from onnxq.operator import Float, Normalizing
 from onnxq.operator.nodes import find_input, is_constant
-from onnxq.operator.rule import Role
+from onnxq.operator.rule import OpCategory
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -106,4 +106,4 @@ def _keeps(node: ir.Node, operands: int) -> bool:
     if rule is None or isinstance(rule, Float):
         return False
     scales = node.op_type in ARITHMETIC and operands == 1
-    return scales or rule.role in (Role.MOVEMENT, Role.CLAMP)
+    return scales or rule.category in (OpCategory.MOVEMENT, OpCategory.CLAMP)

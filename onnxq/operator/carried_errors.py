@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from onnxq.operator.nodes import find_input, is_constant
 from onnxq.operator.response import Curve, Factored, Linear, Summed, Weighted
-from onnxq.operator.rule import Role, Rule, WeightSlot
+from onnxq.operator.rule import OpCategory, Rule, WeightSlot
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -71,7 +71,7 @@ def carried_errors(operator: Operator, node: ir.Node) -> Iterator[CarriedError]:
     rule = operator.rule(node)
     if not isinstance(rule, Rule):
         return
-    if rule.role in (Role.MOVEMENT, Role.CLAMP):
+    if rule.category in (OpCategory.MOVEMENT, OpCategory.CLAMP):
         yield from _carried(node, rule.activations, None, rule.clamp)
     if rule.weight is not None and is_constant(node, rule.weight.slot):
         yield from _carried(node, rule.activations[:1], rule.weight)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from onnxq.operator.call import AttributeValue
 
 
-class Role(enum.Enum):
+class OpCategory(enum.Enum):
     """How an operator's integer form pays, which decides when `prepare` chooses it."""
 
     COMPUTE = "compute"
@@ -47,7 +47,7 @@ class Rule:
     """Which tensors of one node are quantized, and what their qparams depend on.
 
     Attributes:
-        role: when the integer form pays.
+        category: when the integer form pays.
         activations: input slots that hold activations.
         weight: the constant weight, where the operator has one.
         bias: input slot whose constant becomes int32 at scale x_scale * w_scale, zero point 0.
@@ -74,7 +74,7 @@ class Rule:
             infinities, which are there for that.
     """
 
-    role: Role
+    category: OpCategory
     activations: tuple[int, ...] = (0,)
     weight: WeightSlot | None = None
     bias: int | None = None

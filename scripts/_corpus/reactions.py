@@ -132,11 +132,11 @@ class Reaction:
     def batch(self) -> Batch:
         """Inputs of the model: a token for the reaction, then one per molecule and per atom."""
         atoms, neighbors, roles, blocks = [0], [0], [1], []
-        for role, side in ((2, self.reactants), (3, self.products)):
+        for category, side in ((2, self.reactants), (3, self.products)):
             for own in side.molecules:
                 atoms += [1, *(side.elements[own] + 2).tolist()]
                 neighbors += [0, *(np.minimum(side.neighbors[own], CROWDED) + 2).tolist()]
-                roles += [0] + [role] * (own.stop - own.start)
+                roles += [0] + [category] * (own.stop - own.start)
                 apart = distances(side.bonds[own, own])
                 blocks.append(np.pad(apart, (1, 0), constant_values=UNREACHED))
         every = np.zeros((len(atoms), len(atoms)), np.int64)

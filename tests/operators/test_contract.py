@@ -19,7 +19,16 @@ from onnxq import catalog
 from onnxq.affine import dequantize
 from onnxq.dtypes import INT8, INT32, UINT8, QDType
 from onnxq.errors import OnnxqError, ShapeError
-from onnxq.operator import Array, Call, Case, IntegerOperator, NodePlan, Operator, Precision, Role
+from onnxq.operator import (
+    Array,
+    Call,
+    Case,
+    IntegerOperator,
+    NodePlan,
+    OpCategory,
+    Operator,
+    Precision,
+)
 from onnxq.ort import facts
 from onnxq.ort.version import installed
 from onnxq.qparams import PerChannel, QParams
@@ -62,9 +71,9 @@ COPYING_TYPES = (Types(), Types(x=INT8, zero_point="high", power_of_two=True))
 def types_for(operator: Operator, case: Case) -> tuple[Types, ...]:
     """Fewer for operators that copy codes or have no weight; none that ONNX Runtime lacks here."""
     rule = builder.rule_of(operator, case)
-    all_types = COPYING_TYPES if rule.role in (Role.MOVEMENT, Role.CLAMP) else TYPES
+    all_types = COPYING_TYPES if rule.category in (OpCategory.MOVEMENT, OpCategory.CLAMP) else TYPES
     known = (types for types in all_types if is_known(operator, types.x))
-    return tuple(types for types in known if rule.role is Role.COMPUTE or types.w == INT8)
+    return tuple(types for types in known if rule.category is OpCategory.COMPUTE or types.w == INT8)
 
 
 def is_known(operator: Operator, codes: QDType) -> bool:
@@ -146,9 +155,9 @@ def test_slots_exist_in_the_onnx_schema(operator: Operator, case: Case) -> None:
 @each_case()
 def test_rule_is_consistent(operator: Operator, case: Case) -> None:
     rule = builder.rule_of(operator, case)
-    assert (rule.clamp is not None) == (rule.role is Role.CLAMP)
+    assert (rule.clamp is not None) == (rule.category is OpCategory.CLAMP)
     assert rule.bias is None or rule.weight is not None
-    if rule.role is Role.MOVEMENT:
+    if rule.category is OpCategory.MOVEMENT:
         assert rule.shares_qparams
     if rule.lowered:
         assert operator.has_lowering(), "the QDQ rewrite calls lower for a lowered rule"
@@ -165,7 +174,7 @@ def test_qdq_form_is_within_a_step_of_float(operator: Operator, case: Case, type
 
 
 # a bound is fused where it is redundant, which depends on the data
-@each_case(lambda op, case: builder.rule_of(op, case).role is not Role.CLAMP)
+@each_case(lambda op, case: builder.rule_of(op, case).category is not OpCategory.CLAMP)
 def test_onnx_runtime_fuses_the_qdq_form_and_only_that(
     operator: Operator, case: Case, tmp_path: Path
 ) -> None:

@@ -20,7 +20,9 @@ def rule(a: np.ndarray, b: np.ndarray, *constants: int) -> Rule | Float:
 
 def test_only_what_varies_is_quantized() -> None:
     assert rule(X, X) == Rule(
-        builder.rule_of(OP, Case("", (X, X))).role, (0, 1), precision=Precision.FLOAT_BETWEEN_QDQ
+        builder.rule_of(OP, Case("", (X, X))).category,
+        (0, 1),
+        precision=Precision.FLOAT_BETWEEN_QDQ,
     )
     for constants, varying in (((1,), (0,)), ((0,), (1,))):
         found = rule(X, np.arange(1, 4), *constants)

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 
 from onnxq.dtypes import UINT8
-from onnxq.operator import Call, Case, NodePlan, Role
+from onnxq.operator import Call, Case, NodePlan, OpCategory
 from onnxq.operators.relu import Relu
 from onnxq.qparams import per_tensor
 from tests.operators import builder
@@ -19,7 +19,7 @@ def test_codes_below_the_zero_point_go_up_to_it() -> None:
 def test_it_clamps_to_zero_and_above() -> None:
     rule = builder.rule_of(OP, Case("", (np.zeros(3, np.float32),)))
     assert rule.clamp == (0.0, float("inf"))
-    assert rule.role is Role.CLAMP
+    assert rule.category is OpCategory.CLAMP
 
 
 def test_between_two_grids_the_result_has_its_own_codes() -> None:

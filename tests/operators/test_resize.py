@@ -19,8 +19,8 @@ from onnxq.operator import (
     IntegerCall,
     NodeCall,
     NodePlan,
+    OpCategory,
     Precision,
-    Role,
 )
 from onnxq.operator.examples import codes, ints
 from onnxq.operators._resample import ROUNDINGS, TRANSFORMATIONS, Axis
@@ -37,7 +37,7 @@ SCALES = np.array([1, 1, 2, 2], np.float32)
 @pytest.mark.parametrize("mode", ["linear", "cubic"])
 def test_interpolation_is_computed_in_float_with_qparams_of_its_own(mode: str) -> None:
     rule = builder.rule_of(OP, Case("", (X, None, SCALES), (2,), {"mode": mode}))
-    assert rule.role is Role.ELEMENTWISE
+    assert rule.category is OpCategory.ELEMENTWISE
     assert rule.precision is Precision.FLOAT_BETWEEN_QDQ
     assert not rule.shares_qparams
 
@@ -59,7 +59,7 @@ def test_cropping_stays_float() -> None:
 
 def test_nearest_copies_codes() -> None:
     rule = builder.rule_of(OP, Case("", (X, None, SCALES), (2,)))
-    assert rule.role is Role.MOVEMENT
+    assert rule.category is OpCategory.MOVEMENT
     assert rule.is_fused
 
 

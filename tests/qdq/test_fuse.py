@@ -7,7 +7,7 @@ import onnx_ir as ir
 import pytest
 
 from onnxq import catalog
-from onnxq.operator import Case, Operator, Precision, Role, Rule, Site
+from onnxq.operator import Case, OpCategory, Operator, Precision, Rule, Site
 from onnxq.ort import runtime
 from onnxq.qdq.fuse import Fused, fuse
 from tests import this_machine
@@ -534,7 +534,7 @@ def test_models_of_onnx_runtimes_own_quantizer(
 @each_case(lambda op, case: op.has_lowering() and case.opset >= 13)
 def test_every_operator_gives_the_integers_of_its_qdq_form(operator: Operator, case: Case) -> None:
     rule = builder.rule_of(operator, case)
-    for types in types_for(operator, case)[:: 1 if rule.role is Role.COMPUTE else 2]:
+    for types in types_for(operator, case)[:: 1 if rule.category is OpCategory.COMPUTE else 2]:
         for output in (True,) if rule.needs_output else (True, False):
             assert_operator_fuses(operator, case, types, output=output)
 
@@ -557,7 +557,7 @@ class Negated(Operator):
     op_type = "HardSwish"
 
     def rule(self, node: ir.Node) -> Rule:  # noqa: ARG002  # it takes any node
-        return Rule(Role.ELEMENTWISE, precision=Precision.FLOAT_BETWEEN_QDQ)
+        return Rule(OpCategory.ELEMENTWISE, precision=Precision.FLOAT_BETWEEN_QDQ)
 
     def cases(self) -> list[Case]:
         return []

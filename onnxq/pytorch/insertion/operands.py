@@ -9,7 +9,7 @@ from torch import fx
 
 from onnxq.graph.walk import node_name, value_name
 from onnxq.observers.weight_observation import limited_to
-from onnxq.operator import Role
+from onnxq.operator import OpCategory
 from onnxq.operator.nodes import tensor_of
 from onnxq.pytorch.insertion.names import is_tensor
 from onnxq.pytorch.insertion.tensors import OWN_BACKWARD, with_observer
@@ -58,7 +58,7 @@ class Operands:
             if decision is None or decision.folded_into is not None:
                 continue
             # what moves or clamps shares qparams with its input, which Tensors saw to
-            if decision.rule.role not in (Role.MOVEMENT, Role.CLAMP):
+            if decision.rule.category not in (OpCategory.MOVEMENT, OpCategory.CLAMP):
                 for name, reason in self._annotate(node, decision):
                     yield Unannotated(name, reason, (node_name(node),))
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from onnxq.graph.walk import value_name
 from onnxq.observers import ChannelHistogramObserver, HistogramObserver
-from onnxq.operator import Role
+from onnxq.operator import OpCategory
 from onnxq.ort import facts
 from onnxq.pytorch.train.annotations import AnnotatedGroup, Unannotated, operand
 from onnxq.qconfig import FakeQuantSpec, QConfig
@@ -155,7 +155,7 @@ class Tensors:
         readers = [node for node in value.consumers() if facts.of(node).on_data]
         for node in readers:
             decision = self._view.quantized(node)
-            if decision is None or decision.rule.role is not Role.MOVEMENT:
+            if decision is None or decision.rule.category is not OpCategory.MOVEMENT:
                 return []
         return [] if value.is_graph_output() else readers
 
@@ -166,7 +166,7 @@ class Tensors:
         for node, slot in self._view.values[tensor].uses():
             decision = self._view.quantized(node)
             if decision is not None and slot in decision.rule.activations:
-                if decision.rule.role is not Role.MOVEMENT:
+                if decision.rule.category is not OpCategory.MOVEMENT:
                     return False
                 results |= {value_name(v) for v in node.outputs}
         rows = [node for node, name in group.nodes.items() if name in results]

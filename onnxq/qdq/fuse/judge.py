@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from onnxq import catalog
 from onnxq.graph.walk import is_read
 from onnxq.graph.weights import constant
-from onnxq.operator import Float, NodePlan, Operator, Role, Rule, WeightSlot
+from onnxq.operator import Float, NodePlan, OpCategory, Operator, Rule, WeightSlot
 from onnxq.qdq.fuse.fusion import Fusion, Kept
 from onnxq.qdq.fuse.results import goes_to_quantize, results_of
 from onnxq.qdq.fuse.scales import KERNEL_TYPES
@@ -96,7 +96,7 @@ def _never_fused(operator: Operator, rule: Rule) -> str:
     """Why a node with this rule is never computed on codes, or the empty string."""
     if not operator.has_lowering():
         return f"onnxq has no integer lowering of {operator.op_type} yet"
-    if rule.lowered and rule.role not in (Role.MOVEMENT, Role.CLAMP):
+    if rule.lowered and rule.category not in (OpCategory.MOVEMENT, OpCategory.CLAMP):
         return f"ONNX Runtime does not fuse {operator.op_type}; it computes in float32"
     return ""
 

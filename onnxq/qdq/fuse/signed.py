@@ -17,7 +17,7 @@ import onnx_ir as ir
 from onnxq.dtypes import INT8
 from onnxq.graph.walk import is_read
 from onnxq.graph.weights import constant
-from onnxq.operator import Role, Rule
+from onnxq.operator import OpCategory, Rule
 from onnxq.ort import facts
 from onnxq.qdq.fuse.scales import Int8Codes
 from onnxq.qdq.read import is_dequantize, is_quantize, zero_point_of
@@ -78,17 +78,17 @@ def _number(value: ir.Value) -> int:
 
 def why_not_fused(op_type: str, rule: Rule, plan: NodePlan, int8: Int8Codes) -> str:
     """Why int8 codes keep ONNX Runtime from fusing a node, or the empty string."""
-    if rule.role in (Role.MOVEMENT, Role.CLAMP):
+    if rule.category in (OpCategory.MOVEMENT, OpCategory.CLAMP):
         return ""  # exact, whether it is fused or not
     first = plan.inputs[rule.activations[0]]
     assert first is not None, "activations have qparams"
     others = [plan.inputs[slot] for slot in rule.activations]
-    if rule.role is Role.COMPUTE:
+    if rule.category is OpCategory.COMPUTE:
         others = []  # weights may have either sign
     if any(p is not None and p.dtype != first.dtype for p in [*others, *plan.outputs]):
         return "some of its codes are int8 and others uint8, which ONNX Runtime does not fuse"
     fact = facts.named(op_type)
     refused = int8 is Int8Codes.SHIFTED and not (fact.fuses and fact.takes_int8)
-    if rule.role is Role.COMPUTE and first.dtype == INT8 and refused:
+    if rule.category is OpCategory.COMPUTE and first.dtype == INT8 and refused:
         return "its int8 input cannot become uint8: ONNX Runtime on x86 computes it in float32"
     return ""

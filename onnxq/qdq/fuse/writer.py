@@ -11,7 +11,7 @@ from onnx_ir.tape import Tape
 
 from onnxq.errors import ShapeError, UnsupportedError
 from onnxq.graph.edit import FreeNames, merge_equal
-from onnxq.operator import Precision, Role, Site
+from onnxq.operator import OpCategory, Precision, Site
 from onnxq.qdq.fuse.biased import judge_biased
 from onnxq.qdq.fuse.float_weights import quantize_float_weights
 from onnxq.qdq.fuse.fusion import Fusion, Kept
@@ -98,7 +98,10 @@ class Writer:
             self.kept[str(node.name)] = verdict.reason
 
     def _fuse(self, site: Fusion) -> Kept | None:
-        if site.rule.role in (Role.MOVEMENT, Role.CLAMP) and self._opset < CODES_OPSET:
+        if (
+            site.rule.category in (OpCategory.MOVEMENT, OpCategory.CLAMP)
+            and self._opset < CODES_OPSET
+        ):
             return Kept(f"{site.node.op_type} takes 8-bit codes from opset {CODES_OPSET} on")
         tape = Tape()
         inputs = list(site.inputs)

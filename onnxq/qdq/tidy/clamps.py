@@ -10,7 +10,7 @@ import onnx_ir as ir
 from onnxq import catalog
 from onnxq.affine import code_bounds
 from onnxq.graph.edit import graph_of, insert_behind
-from onnxq.operator import Role
+from onnxq.operator import OpCategory
 from onnxq.qdq.read import (
     is_dequantize,
     is_quantize,
@@ -73,7 +73,7 @@ def _clip_behind(
 def _bounds(node: ir.Node) -> tuple[float, float] | None:
     """Bounds that the node clips its input to; None where it does something else."""
     rule = catalog.rule_of(node)
-    return rule.clamp if rule is not None and rule.role is Role.CLAMP else None
+    return rule.clamp if rule is not None and rule.category is OpCategory.CLAMP else None
 
 
 def _only_reader(node: ir.Node) -> bool:

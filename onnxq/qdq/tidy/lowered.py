@@ -11,7 +11,7 @@ from onnx_ir.tape import Tape
 
 from onnxq import catalog
 from onnxq.graph.edit import graph_of
-from onnxq.operator import NodePlan, Role, Rule, Site
+from onnxq.operator import NodePlan, OpCategory, Rule, Site
 from onnxq.qdq.fuse.scales import Scales
 from onnxq.qdq.fuse.view import float_view
 from onnxq.qdq.read import (
@@ -44,7 +44,7 @@ def lower_layer(node: ir.Node, names: FreeNames) -> None:
     if not isinstance(rule, Rule) or not rule.lowered:
         return
     quantizer = _quantizer(node)
-    if rule.role is not Role.COMPUTE or rule.weight is None or quantizer is None:
+    if rule.category is not OpCategory.COMPUTE or rule.weight is None or quantizer is None:
         return
     made, result = one_scale(quantizer), quantizer.outputs[0]
     read = [_read(node, slot, {rule.weight.slot, rule.bias}) for slot in range(len(node.inputs))]

@@ -9,7 +9,7 @@ from onnx_ir.tape import Tape
 from onnxq import catalog
 from onnxq.affine import code_bounds
 from onnxq.graph.edit import graph_of, replace
-from onnxq.operator import NodePlan, Role, Rule, Site
+from onnxq.operator import NodePlan, OpCategory, Rule, Site
 from onnxq.qdq.read import (
     Unread,
     dequantizer,
@@ -47,7 +47,7 @@ def onto_grid(node: ir.Node, names: FreeNames) -> None:
     first = sources[0]
     assert first is not None
     grid = grid_of(first, qparams)
-    if rule.role is Role.CLAMP:
+    if rule.category is OpCategory.CLAMP:
         _clip_to_grid(node, rule, qparams, grid, names)
         return
     if _is_on_grid(node, rule, qparams):
@@ -60,7 +60,9 @@ def onto_grid(node: ir.Node, names: FreeNames) -> None:
 
 
 def _keeps_grid(rule: Rule) -> bool:
-    return rule.role is Role.CLAMP or (rule.role is Role.MOVEMENT and rule.shares_qparams)
+    return rule.category is OpCategory.CLAMP or (
+        rule.category is OpCategory.MOVEMENT and rule.shares_qparams
+    )
 
 
 def _is_on_grid(node: ir.Node, rule: Rule, qparams: QParams) -> bool:
@@ -161,7 +163,7 @@ def quantize_before(node: ir.Node, names: FreeNames) -> None:
 def _moved(node: ir.Node) -> ir.Value | None:
     """The only activation of a node that only moves it, to one reader; None for any other node."""
     rule = catalog.rule_of(node)
-    if rule is None or rule.role is not Role.MOVEMENT or not rule.is_fused:
+    if rule is None or rule.category is not OpCategory.MOVEMENT or not rule.is_fused:
         return None
     if not rule.shares_qparams or len(rule.activations) != 1 or rule.outputs != (0,):
         return None

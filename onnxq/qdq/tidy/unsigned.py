@@ -17,7 +17,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxq import catalog
-from onnxq.operator import Role
+from onnxq.operator import OpCategory
 from onnxq.qdq.read import (
     ZERO_POINT,
     array_of,
@@ -90,7 +90,7 @@ def _moves(node: ir.Node) -> bool:
     rule = catalog.rule_of(node)
     return (
         rule is not None
-        and rule.role is Role.MOVEMENT
+        and rule.category is OpCategory.MOVEMENT
         and rule.is_fused
         and rule.shares_qparams
         and rule.activations == (0,)

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from onnxq.graph.walk import node_name, value_name, walk
-from onnxq.operator import Precision, Role
+from onnxq.operator import OpCategory, Precision
 from onnxq.operator.nodes import find_input
 from onnxq.static.choosing.again import chosen_again
 from onnxq.static.choosing.named_forms import NamedForm
@@ -66,7 +66,9 @@ def _forbidden(prepared: Prepared, reasons: Mapping[str, Reason]) -> Naming:
         if read:
             naming[node_name(node)] = NamedForm(replace(entry, precision=Precision.FLOAT), read[0])
         elif written:
-            product = decision.rule.role is Role.COMPUTE and not decision.rule.needs_output
+            product = (
+                decision.rule.category is OpCategory.COMPUTE and not decision.rule.needs_output
+            )
             form = Precision.INT8_FLOAT_OUTPUT if product else Precision.FLOAT
             naming[node_name(node)] = NamedForm(replace(entry, precision=form), written[0])
     return naming

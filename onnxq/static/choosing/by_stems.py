@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from onnxq.catalog import rule_of
 from onnxq.graph.walk import node_name, value_name
 from onnxq.observers.tensor_noise import noise_at
-from onnxq.operator import Role
+from onnxq.operator import OpCategory
 from onnxq.ort.layouts import ADDED_BY_CONV
 from onnxq.static.choosing.again import chosen_again, in_float
 from onnxq.static.choosing.weighing import Weighing, in_us, neighbours
@@ -127,7 +127,11 @@ def _has_product_ahead(node: ir.Node, region: set[ir.Node]) -> bool:
             source = None if value is None else value.producer()
             if source is None or source in region or source in seen:
                 continue
-            if _role(source) not in (Role.MOVEMENT, Role.CLAMP, Role.ELEMENTWISE):
+            if _category(source) not in (
+                OpCategory.MOVEMENT,
+                OpCategory.CLAMP,
+                OpCategory.ELEMENTWISE,
+            ):
                 return True
             seen.add(source)
             waiting.append(source)
@@ -151,13 +155,13 @@ def _is_summed(value: ir.Value, prepared: Prepared) -> bool:
                 continue
             if reader.op_type in ADDED_BY_CONV:
                 return True
-            if _role(reader) is Role.MOVEMENT:
+            if _category(reader) is OpCategory.MOVEMENT:
                 new = [v for v in reader.outputs if v not in seen]
                 seen.update(new)
                 waiting.extend(new)
     return False
 
 
-def _role(node: ir.Node) -> Role | None:
+def _category(node: ir.Node) -> OpCategory | None:
     rule = rule_of(node)
-    return None if rule is None else rule.role
+    return None if rule is None else rule.category

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from onnxq import catalog
 from onnxq.graph.walk import IF, bodies, node_name, walk
-from onnxq.operator import Precision, Role
+from onnxq.operator import OpCategory, Precision
 from onnxq.operator.nodes import find_input
 from onnxq.static.choosing.named_forms import NamedForm
 from onnxq.static.choosing.rules import open_entry
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from onnxq.qconfig import QConfigMapping
     from onnxq.static.choosing.named_forms import Naming
 
-WITHOUT_PRODUCT = (Role.ELEMENTWISE, Role.MOVEMENT, Role.CLAMP)
+WITHOUT_PRODUCT = (OpCategory.ELEMENTWISE, OpCategory.MOVEMENT, OpCategory.CLAMP)
 
 
 def carried(model: ir.Model, asked: QConfigMapping, feedback: Mapping[str, str]) -> Naming:
@@ -46,7 +46,7 @@ def carried(model: ir.Model, asked: QConfigMapping, feedback: Mapping[str, str])
     naming: dict[str, NamedForm] = {}
     for output, fed in feedback.items():
         way = _between(steps, inputs[fed], outputs[output])
-        if not any(_role(node) is Role.ELEMENTWISE for node in way):
+        if not any(_category(node) is OpCategory.ELEMENTWISE for node in way):
             continue
         reason = CarriesState(fed)
         for node in way:
@@ -73,7 +73,7 @@ def _steps(model: ir.Model) -> list[_Step]:
                 ends = zip(body.outputs, node.outputs, strict=True)
                 found += [([inner], [outer], None) for inner, outer in ends]
         rule = catalog.rule_of(node)
-        if rule is not None and rule.role in WITHOUT_PRODUCT:
+        if rule is not None and rule.category in WITHOUT_PRODUCT:
             read = [find_input(node, slot) for slot in rule.activations]
             found.append(([v for v in read if v is not None], list(node.outputs), node))
     return found
@@ -95,6 +95,6 @@ def _between(steps: list[_Step], start: ir.Value, end: ir.Value) -> list[ir.Node
     ]
 
 
-def _role(node: ir.Node) -> Role | None:
+def _category(node: ir.Node) -> OpCategory | None:
     rule = catalog.rule_of(node)
-    return None if rule is None else rule.role
+    return None if rule is None else rule.category

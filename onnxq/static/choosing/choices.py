@@ -11,7 +11,7 @@ from onnxq.core.reason import Reason  # noqa: TC001  # the codec reads annotatio
 from onnxq.dtypes import BYTE_BITS
 from onnxq.errors import QConfigError
 from onnxq.graph.walk import node_name, walk
-from onnxq.operator import Float, Precision, Role
+from onnxq.operator import Float, OpCategory, Precision
 from onnxq.operator.reasons import HowAndWhy
 from onnxq.qconfig import (
     STATIC_PRECISIONS,
@@ -91,7 +91,9 @@ def _choice(
         form = Precision.DYNAMIC_INT8 if is_dynamic(decision) else Precision.FLOAT
         return NodeChoice(op_type, form, reason or decision.reason)
     inner = decision.folded_into is not None
-    float_result = decision.rule.role is Role.COMPUTE and not decision.results and not inner
+    float_result = (
+        decision.rule.category is OpCategory.COMPUTE and not decision.results and not inner
+    )
     form = Precision.INT8_FLOAT_OUTPUT if float_result else Precision.INT8
     return NodeChoice(op_type, form, reason or _why_integers(decision, throughput))
 
@@ -105,16 +107,16 @@ def _why_integers(decision: Quantize, throughput: Throughput | None) -> Reason:
     """How a node runs in integers, with a figure of what that saves."""
     if isinstance(decision.how, PartOf):
         return OneKernel(decision.how.op_type)
-    match decision.rule.role:
-        case Role.COMPUTE if throughput is not None:
+    match decision.rule.category:
+        case OpCategory.COMPUTE if throughput is not None:
             faster = FasterProducts(throughput.uint8_int8, throughput.float32)
             return HowAndWhy(decision.how, faster)
-        case Role.COMPUTE if decision.rule.weight is not None:
+        case OpCategory.COMPUTE if decision.rule.weight is not None:
             return HowAndWhy(decision.how, SmallerWeights())
-        case Role.ELEMENTWISE:
+        case OpCategory.ELEMENTWISE:
             count = len(decision.rule.activations) + len(decision.results)
             return HowAndWhy(decision.how, FewerConversions(count))
-        case Role.MOVEMENT | Role.CLAMP:
+        case OpCategory.MOVEMENT | OpCategory.CLAMP:
             return HowAndWhy(decision.how, SmallerValues())
     return decision.how
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from onnxq import catalog, targets
 from onnxq.catalog import has_dynamic_form
 from onnxq.graph.walk import node_name, value_name, walk
-from onnxq.operator import Float, Precision, Role
+from onnxq.operator import Float, OpCategory, Precision
 from onnxq.operator.nodes import find_input
 from onnxq.static.choosing.choices import dynamic_entry
 from onnxq.static.choosing.named_forms import NamedForm, NamedForms
@@ -118,7 +118,7 @@ def _tables(nodes: list[ir.Node], asked: QConfigMapping, placement: Placement) -
         static, dynamic = operator.rule(node), operator.dynamic_rule(node)
         if isinstance(static, Float) or isinstance(dynamic, Float):
             continue
-        if static.role is Role.MOVEMENT and dynamic.forms[0] is Precision.WEIGHT_ONLY:
+        if static.category is OpCategory.MOVEMENT and dynamic.forms[0] is Precision.WEIGHT_ONLY:
             found[node_name(node)] = NamedForm(dynamic_entry(entry), LookupForFloats())
     return found
 
@@ -176,7 +176,7 @@ class _Pass:
     def _lost(self, base: _Base) -> tuple[Precision, Reason] | None:
         """(form, reason) where the rules give it another form; None: it keeps its own."""
         explicit = self.asked.explicit_for_node(node_name(base.node), base.node.op_type)
-        if base.rule.role is not Role.COMPUTE:
+        if base.rule.category is not OpCategory.COMPUTE:
             return None if explicit else self._useless(base)
         if len(base.varying) > 1 and not explicit:
             return Precision.FLOAT, ProductOfActivations()
@@ -198,7 +198,7 @@ class _Pass:
         """
         if any(t in self.by_any for t in base.results):
             return None
-        if base.rule.role is not Role.ELEMENTWISE:
+        if base.rule.category is not OpCategory.ELEMENTWISE:
             return Precision.FLOAT, NobodyReads()
         floats = any(t not in self.from_integers for t in base.varying)
         return (Precision.FLOAT, SumWithFloat()) if floats else None
@@ -206,15 +206,15 @@ class _Pass:
     def _read(self, base: _Base) -> None:
         """Notes which tensors the node reads in codes, directly or for those behind it."""
         read = base.varying
-        match base.rule.role:
-            case Role.COMPUTE:
+        match base.rule.category:
+            case OpCategory.COMPUTE:
                 self.by_products.update(read)
                 self.by_any.update(read)
-            case Role.ELEMENTWISE:
+            case OpCategory.ELEMENTWISE:
                 self.by_any.update(read)
                 if any(t in self.by_products for t in base.results):
                     self._ask_ahead(read, _saved_on_codes(base.node))
-            case Role.MOVEMENT | Role.CLAMP:
+            case OpCategory.MOVEMENT | OpCategory.CLAMP:
                 self.by_any.update(read)
                 saved = max((self.saved_ahead.get(t, 0.0) for t in base.results), default=0.0)
                 self._ask_ahead(read, saved)

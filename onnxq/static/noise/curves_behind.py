@@ -20,7 +20,7 @@ from onnxq.catalog import rule_of
 from onnxq.graph.passes.formulas import line_of
 from onnxq.graph.walk import value_name, walk
 from onnxq.observers import FloatHistogramObserver
-from onnxq.operator import Curve, Role
+from onnxq.operator import Curve, OpCategory
 from onnxq.operator.nodes import find_input
 from onnxq.static.noise.watched import responses
 
@@ -127,7 +127,7 @@ def _steps(
     line, rule = line_of(node), rule_of(node)
     if line is not None:
         yield from ((line.x, each.of_line(line.factor, line.offset)) for each in behind)
-    elif rule is not None and rule.role in (Role.MOVEMENT, Role.CLAMP):
+    elif rule is not None and rule.category in (OpCategory.MOVEMENT, OpCategory.CLAMP):
         values = (find_input(node, slot) for slot in rule.activations)
         moved = [v for v in values if v is not None and not v.is_initializer()]
         yield from ((value, each) for value in moved for each in behind)

@@ -11,7 +11,7 @@ from onnxq import catalog
 from onnxq.catalog import has_dynamic_form
 from onnxq.dtypes import INT8, UINT8
 from onnxq.graph.walk import node_name, value_name
-from onnxq.operator import Float, Precision, Role, Rule
+from onnxq.operator import Float, OpCategory, Precision, Rule
 from onnxq.operator.nodes import find_input
 from onnxq.operator.reasons import (
     ComputedAtRunTime,
@@ -205,7 +205,7 @@ def _why_types_forbid(node: ir.Node, rule: Rule, qconfig: QConfigMapping) -> Rea
     The QDQ form of such types runs in float, and what moves data is refused (see check_types).
     """
     entry = qconfig.for_node(node_name(node), node.op_type)
-    if not rule.lowered or rule.role not in (Role.COMPUTE, Role.ELEMENTWISE):
+    if not rule.lowered or rule.category not in (OpCategory.COMPUTE, OpCategory.ELEMENTWISE):
         return None
     assert entry is not None, "asked before"
     x = entry.activation_observer().dtype
@@ -220,7 +220,7 @@ def _why_types_forbid(node: ir.Node, rule: Rule, qconfig: QConfigMapping) -> Rea
 def _missing_kernel(node: ir.Node, rule: Rule, qconfig: QConfigMapping) -> Reason | None:
     """The kernel that the oldest ONNX Runtime lacks which files are written for, if one."""
     entry = qconfig.for_node(node_name(node), node.op_type)
-    if not rule.lowered or rule.role not in (Role.MOVEMENT, Role.CLAMP):
+    if not rule.lowered or rule.category not in (OpCategory.MOVEMENT, OpCategory.CLAMP):
         return None
     assert entry is not None, "asked before"
     x = entry.activation_observer().dtype
@@ -247,9 +247,9 @@ def _fold(
     rule = candidate.rule
     if len(candidate.results) != 1 or rule.shares_qparams:
         return
-    if rule.role not in (Role.COMPUTE, Role.ELEMENTWISE):
+    if rule.category not in (OpCategory.COMPUTE, OpCategory.ELEMENTWISE):
         return
-    if rule.role is Role.COMPUTE and rule.bias is None:
+    if rule.category is OpCategory.COMPUTE and rule.bias is None:
         _fold_bias(candidate, candidates)
     if not _has_float_result(candidate, qconfig):
         _fold_clamps(candidate, candidates)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from onnxq.dtypes import INT8
 from onnxq.graph.walk import node_name, value_name, walk
-from onnxq.operator import Float, Precision, Role, Rule
+from onnxq.operator import Float, OpCategory, Precision, Rule
 from onnxq.operator.reasons import NotTried
 from onnxq.qdq.read import dequantizer, one_scale
 from onnxq.static.placing.candidates import UNBOUNDED, Candidate, find_candidates
@@ -141,14 +141,14 @@ def _demand(
         if candidate is None:
             continue
         read = {v for s in candidate.rule.activations if (v := node.inputs[s]) is not None}
-        match candidate.rule.role:
-            case Role.COMPUTE:
+        match candidate.rule.category:
+            case OpCategory.COMPUTE:
                 demand.by_compute |= read
                 demand.by_any |= read
-            case Role.ELEMENTWISE:
+            case OpCategory.ELEMENTWISE:
                 if not _is_idle(candidate, demand):
                     demand.by_any |= read
-            case Role.MOVEMENT | Role.CLAMP:
+            case OpCategory.MOVEMENT | OpCategory.CLAMP:
                 if any(v in demand.by_compute for v in candidate.results):
                     demand.by_compute |= read
                 if any(v in demand.by_any for v in candidate.results):
@@ -163,7 +163,7 @@ def _is_idle(candidate: Candidate, demand: _Demand) -> bool:
     x - mean(x) in a LayerNorm of single nodes, or of the scores ahead of a float Softmax.
     """
     rule = candidate.rule
-    written = rule.role is Role.ELEMENTWISE and rule.lowered
+    written = rule.category is OpCategory.ELEMENTWISE and rule.lowered
     return written and not any(v in demand.by_any for v in candidate.results)
 
 
@@ -190,7 +190,7 @@ def _is_enclosed(candidate: Candidate, placement: Placement) -> bool:
     excitation does of what is squeezed. In integers the node then saves conversions, and the
     transposes that a float pooling between channels-last convolutions needs.
     """
-    if candidate.rule.role is not Role.ELEMENTWISE:
+    if candidate.rule.category is not OpCategory.ELEMENTWISE:
         return False
     if not isinstance(placement.decisions[node_name(candidate.node)], Float):
         return False
@@ -227,7 +227,7 @@ def _take(
             placement.ranges[value_name(value)] = rule.output_range
         if candidate.clamp != UNBOUNDED:
             placement.clamps[value_name(value)] = candidate.clamp
-    if rule.shares_qparams or (rule.role is Role.CLAMP and not _has_own_grid(candidate)):
+    if rule.shares_qparams or (rule.category is OpCategory.CLAMP and not _has_own_grid(candidate)):
         _share(candidate, read, placement)
     names = tuple(value_name(v) for v in results)
     placement.decisions[node_name(node)] = Quantize(
@@ -251,7 +251,7 @@ def _has_own_grid(candidate: Candidate) -> bool:
 
 def _has_output(candidate: Candidate, demand: _Demand, chosen: QConfig) -> bool:
     """Whether a Q stands behind the node: its kernel needs it, or someone asks for codes."""
-    if candidate.rule.role is not Role.COMPUTE or candidate.needs_output:
+    if candidate.rule.category is not OpCategory.COMPUTE or candidate.needs_output:
         return True
     if chosen.precision is not None:
         return chosen.precision is Precision.INT8
@@ -285,12 +285,12 @@ def _why_not_worth(candidate: Candidate, demand: _Demand, placement: Placement) 
     arrive = [value_name(v) in placement.from_integers for v in varying]
     # around the node in integers, whose readers are float, and in float
     needed, saved = arrive.count(False) + len(candidate.results), sum(arrive)
-    if candidate.rule.role is Role.ELEMENTWISE and not any(arrive):
+    if candidate.rule.category is OpCategory.ELEMENTWISE and not any(arrive):
         return InputsInFloat(needed, saved)
     if _is_idle(candidate, demand):
         return ReadInFloat(needed, saved)
-    if candidate.rule.role in (Role.MOVEMENT, Role.CLAMP):
-        early = candidate.rule.role is Role.CLAMP or candidate.rule.shrinks
+    if candidate.rule.category in (OpCategory.MOVEMENT, OpCategory.CLAMP):
+        early = candidate.rule.category is OpCategory.CLAMP or candidate.rule.shrinks
         if early and not any(value_name(v) in placement.quantized for v in varying):
             return BetterBehind()
         if any(v in demand.by_compute for v in candidate.results):
@@ -316,7 +316,7 @@ def _why_not_in_range(candidate: Candidate) -> Reason | None:
 
 def _how(rule: Rule, has_output: bool, chosen: QConfig, target: Target) -> Reason:
     """The integer form of a node."""
-    if rule.role is Role.CLAMP:
+    if rule.category is OpCategory.CLAMP:
         return ClampOnCodes()
     if rule.precision is Precision.FLOAT_BETWEEN_QDQ:
         return FloatBetweenCodes()

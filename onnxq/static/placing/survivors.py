@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from onnxq.graph.walk import node_name, value_name, walk
-from onnxq.operator import Role
+from onnxq.operator import OpCategory
 from onnxq.static.placing.decision import Quantize
 from onnxq.static.placing.overrides import group_override
 
@@ -116,4 +116,4 @@ def _copies(decision: Quantize, slot: int, members: Collection[str]) -> bool:
 
 def _takes_part(rule: Rule) -> bool:
     """Whether values may be missing behind it, which the range need not hold then."""
-    return rule.role is Role.CLAMP or rule.selects or rule.shrinks
+    return rule.category is OpCategory.CLAMP or rule.selects or rule.shrinks

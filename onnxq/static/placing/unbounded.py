@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from onnxq import catalog
-from onnxq.operator import Float, InfiniteOperand, Role
+from onnxq.operator import Float, InfiniteOperand, OpCategory
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -37,7 +37,7 @@ def readers_of_infinity(
         if unbounded.isdisjoint(node.inputs[slot] for slot in candidate.rule.activations):
             continue
         found.append(node)
-        if candidate.rule.role is Role.MOVEMENT and not candidate.rule.selects:
+        if candidate.rule.category is OpCategory.MOVEMENT and not candidate.rule.selects:
             unbounded.update(node.outputs)
     return found
 

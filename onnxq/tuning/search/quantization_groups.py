@@ -18,7 +18,7 @@ import onnx_ir as ir
 
 from onnxq import catalog
 from onnxq.graph.walk import node_name, walk
-from onnxq.operator import Float, Precision, Role
+from onnxq.operator import Float, OpCategory, Precision
 from onnxq.operator.nodes import find_input
 from onnxq.static.choosing.rules import open_entry
 from onnxq.static.placing.decision import Quantize
@@ -201,14 +201,14 @@ class _Parts:
         decision = self._decisions[node_name(node)]
         if isinstance(decision, Float):
             return Member(node_name(node), node.op_type)
-        clamps = decision.rule.role is Role.CLAMP
+        clamps = decision.rule.category is OpCategory.CLAMP
         return Member(node_name(node), node.op_type, decision.folded_into is not None, clamps)
 
 
 def _forms(node: ir.Node, decision: Decision) -> tuple[Precision, ...]:
     """Forms that a node can take which begins a group; FLOAT alone for one that does not."""
     found = {Precision.FLOAT}
-    computes = isinstance(decision, Quantize) and decision.rule.role is Role.COMPUTE
+    computes = isinstance(decision, Quantize) and decision.rule.category is OpCategory.COMPUTE
     if isinstance(decision, Quantize) and computes and not decision.folded_into:
         found.add(Precision.INT8)
         if not decision.rule.needs_output:
@@ -225,7 +225,7 @@ def _forms(node: ir.Node, decision: Decision) -> tuple[Precision, ...]:
 def _layer_type(node: ir.Node, decision: Decision, beside: tuple[Member, ...]) -> str:
     """Words for groups alike: the node, whether it has weights, and the op types with it."""
     head = node.op_type
-    if isinstance(decision, Quantize) and decision.rule.role is Role.COMPUTE:
+    if isinstance(decision, Quantize) and decision.rule.category is OpCategory.COMPUTE:
         varying = [find_input(node, slot) for slot in decision.rule.activations]
         if sum(v is not None and not v.is_initializer() for v in varying) > 1:
             head = f"{node.op_type} of activations"

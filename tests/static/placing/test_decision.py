@@ -7,7 +7,7 @@ import pytest
 
 from onnxq.core.saved import plain, read
 from onnxq.graph.walk import bodies, walk
-from onnxq.operator import Float, Role, Rule, WeightSlot
+from onnxq.operator import Float, OpCategory, Rule, WeightSlot
 from onnxq.operator.reasons import LeftByRequest
 from onnxq.static.placing.decision import Decision, Quantize
 from onnxq.static.reasons import IntegerKernel, MovesCodes, PartOf
@@ -22,13 +22,17 @@ g (bool k, int64 n, float[2] x) => (float[2] y, float[2] z) {
         [inner] r = If(c) <then_branch = u () => (float[2] v) { [deep] v = Neg(s) },
                            else_branch = w () => (float[2] o) { [deeper] o = Abs(s) }> }> }"""
 
-RULE = Rule(Role.COMPUTE, (0,), weight=WeightSlot(1, 0), bias=2)
+RULE = Rule(OpCategory.COMPUTE, (0,), weight=WeightSlot(1, 0), bias=2)
 DECISIONS = [
     Float(LeftByRequest()),
     Quantize(RULE, IntegerKernel("int8", 64, True), None, ("y",)),
-    Quantize(Rule(Role.CLAMP, (0,), clamp=(0.0, 6.0)), PartOf("Conv", "conv"), "conv", ()),
-    Quantize(Rule(Role.MOVEMENT, (0, 1), lowered=True, shares_qparams=True), MovesCodes(), None),
-    Quantize(Rule(Role.CLAMP, (0,), clamp=(0.0, float("inf"))), PartOf("Conv", "conv"), "conv", ()),
+    Quantize(Rule(OpCategory.CLAMP, (0,), clamp=(0.0, 6.0)), PartOf("Conv", "conv"), "conv", ()),
+    Quantize(
+        Rule(OpCategory.MOVEMENT, (0, 1), lowered=True, shares_qparams=True), MovesCodes(), None
+    ),
+    Quantize(
+        Rule(OpCategory.CLAMP, (0,), clamp=(0.0, float("inf"))), PartOf("Conv", "conv"), "conv", ()
+    ),
 ]
 
 

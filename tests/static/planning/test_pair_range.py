@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from onnxq.affine import quantize
 from onnxq.dtypes import INT8
-from onnxq.operator import Role, Rule, WeightSlot
+from onnxq.operator import OpCategory, Rule, WeightSlot
 from onnxq.qparams import PerChannel, PerTensor, QParams
 from onnxq.static.planning import pair_range
 from onnxq.static.planning.constants import PlannedWeight
@@ -22,8 +22,8 @@ from tests.examples import weights
 if TYPE_CHECKING:
     from onnxq.core.arrays import Singles
 
-COLUMNS = Rule(Role.COMPUTE, weight=WeightSlot(1, 1), saturating_pairs=True, pair_axes=(0,))
-CONV = Rule(Role.COMPUTE, weight=WeightSlot(1, 0), saturating_pairs=True, pair_axes=(2, 3, 1))
+COLUMNS = Rule(OpCategory.COMPUTE, weight=WeightSlot(1, 1), saturating_pairs=True, pair_axes=(0,))
+CONV = Rule(OpCategory.COMPUTE, weight=WeightSlot(1, 0), saturating_pairs=True, pair_axes=(2, 3, 1))
 ANY_TWO = dataclasses.replace(COLUMNS, pair_axes=())
 
 
