@@ -11,9 +11,9 @@ import onnx_ir as ir
 from onnxq.checking.execution import execution
 from onnxq.errors import CalibrationError, ModelError
 from onnxq.graph.coded import INPUTS_KEY, read_coded
-from onnxq.graph.door.scopes import all_tensors
 from onnxq.graph.io import load
 from onnxq.graph.saving import saved_bytes
+from onnxq.graph.untrusted.scopes import all_tensors
 from onnxq.ort import runtime
 from onnxq.ort.timing import paired_times
 from onnxq.page.card import card_of

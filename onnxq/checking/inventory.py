@@ -18,7 +18,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxq import catalog
-from onnxq.graph.door.scopes import all_tensors, scoped_nodes
+from onnxq.graph.untrusted.scopes import all_tensors, scoped_nodes
 from onnxq.ort import facts
 from onnxq.qdq.read import (
     DEQUANTIZE,

@@ -15,12 +15,12 @@ from onnxq.checking.side_by_side import Pair
 from onnxq.errors import ModelError, QConfigError, nearest
 from onnxq.graph.canonical import canonicalize
 from onnxq.graph.coded import INPUTS_KEY, OUTPUTS_KEY, read_coded
-from onnxq.graph.door.problem import WHERE_KEY
 from onnxq.graph.edit import all_values
 from onnxq.graph.io import load, model_hash
 from onnxq.graph.passes.names import UniqueNames
 from onnxq.graph.passes.pad_channels import padded_channels
 from onnxq.graph.pixels import pixels_of, take_pixels
+from onnxq.graph.untrusted.problem import WHERE_KEY
 from onnxq.ort import facts
 from onnxq.ort.expose import observable
 from onnxq.ort.types_by_run import types_by_run

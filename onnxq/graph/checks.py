@@ -8,8 +8,8 @@ import onnx_ir as ir
 
 from onnxq import catalog
 from onnxq.errors import ModelError
-from onnxq.graph.door.problem import WHERE_KEY
-from onnxq.graph.door.scopes import all_tensors, scoped_nodes
+from onnxq.graph.untrusted.problem import WHERE_KEY
+from onnxq.graph.untrusted.scopes import all_tensors, scoped_nodes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

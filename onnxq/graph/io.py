@@ -14,16 +14,16 @@ from onnxq.core.collector import without_collector
 from onnxq.core.regular import why_no_file
 from onnxq.errors import ModelError, first_line, kind_of, nearest
 from onnxq.graph.diagnose import why_unreadable
-from onnxq.graph.door.check_model import check_model, refuse
-from onnxq.graph.door.depth import MAX_DEPTH, check_depth
-from onnxq.graph.door.external_data import check_folder_is_known, set_folder
-from onnxq.graph.door.negative_sizes import make_negative_sizes_dynamic, without_negative_sizes
-from onnxq.graph.door.order import out_of_order
-from onnxq.graph.door.problem import DAMAGED, WHERE_KEY, label
 from onnxq.graph.edit import use_short_domain
 from onnxq.graph.hashing import model_hash
 from onnxq.graph.saving import save
 from onnxq.graph.skeleton import proto_graphs
+from onnxq.graph.untrusted.check_model import check_model, refuse
+from onnxq.graph.untrusted.depth import MAX_DEPTH, check_depth
+from onnxq.graph.untrusted.external_data import check_folder_is_known, set_folder
+from onnxq.graph.untrusted.negative_sizes import make_negative_sizes_dynamic, without_negative_sizes
+from onnxq.graph.untrusted.order import out_of_order
+from onnxq.graph.untrusted.problem import DAMAGED, WHERE_KEY, label
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,9 +40,9 @@ def load(model: str | Path | onnx.ModelProto | ir.Model) -> ir.Model:
 
     Raises:
         ModelError: another kind of argument, no such file, not a model, or a model with one of the
-            problems of `graph.door`, external data outside its folder among them; or an ir.Model
-            whose nodes are not in topological order (those of a file or a ModelProto are brought
-            into it).
+            problems of `graph.untrusted`, external data outside its folder among them; or an
+            ir.Model whose nodes are not in topological order (those of a file or a ModelProto are
+            brought into it).
     """
     if isinstance(model, ir.Model):
         check_model(model, "the model")

@@ -14,8 +14,6 @@ from onnxq.core.atomic import as_output_error, check_writable, put, temporary, w
 from onnxq.core.collector import without_collector
 from onnxq.errors import ModelError, OutputError, kind_of
 from onnxq.graph.annotations import Annotations, drop_annotations
-from onnxq.graph.door.check_model import refuse
-from onnxq.graph.door.external_data import check_external_data
 from onnxq.graph.edit import all_nodes
 from onnxq.graph.skeleton import (
     Swap,
@@ -25,6 +23,8 @@ from onnxq.graph.skeleton import (
     proto_graphs,
     serialize,
 )
+from onnxq.graph.untrusted.check_model import refuse
+from onnxq.graph.untrusted.external_data import check_external_data
 
 if TYPE_CHECKING:
     import onnx

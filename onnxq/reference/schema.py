@@ -28,7 +28,8 @@ class Signature:
 
     Attributes:
         required: attributes that every node has; ONNX Runtime does not say it of its own operators.
-        fewest: inputs that every node has; ONNX's own are asked for in `graph.door.signatures`.
+        fewest: inputs that every node has; ONNX's own are asked for in
+            `graph.untrusted.signatures`.
     """
 
     inputs: int

@@ -105,8 +105,8 @@ def integer_form(model: ir.Model, arithmetic: Arithmetic = Arithmetic.EXACT) -> 
     ARM, int8 activations stay int8; on x86 they become uint8.
 
     Raises:
-        ModelError: the model has one of the problems of `graph.door`, or a node inputs, outputs or
-            attributes that its operator does not have.
+        ModelError: the model has one of the problems of `graph.untrusted`, or a node inputs,
+            outputs or attributes that its operator does not have.
     """
     model = load(model)
     check_nodes(model)

@@ -9,7 +9,7 @@ import onnx
 import onnx_ir as ir
 import pytest
 
-from onnxq.graph.door.external_data import set_folder
+from onnxq.graph.untrusted.external_data import set_folder
 from onnxq.ort import runtime
 from onnxq.ort.handing_over import IN_MEMORY, INLINE_BYTES, folder_of_weights, hand_over
 from tests.ort.small_models import parsed, product_model, product_proto, product_weight

@@ -6,9 +6,9 @@ import onnx_ir as ir
 import onnx_ir.passes.common as common
 
 from onnxq.errors import ModelError
-from onnxq.graph.door.check_model import refuse
-from onnxq.graph.door.depth import check_depth
-from onnxq.graph.door.signatures import check_signatures
+from onnxq.graph.untrusted.check_model import refuse
+from onnxq.graph.untrusted.depth import check_depth
+from onnxq.graph.untrusted.signatures import check_signatures
 
 
 class InlineFunctions(ir.passes.InPlacePass):

@@ -9,7 +9,7 @@ What ONNX Runtime runs passes, also where it is odd: a wrong value_info, say, is
 `graph.types` and no problem.
 """
 
-from onnxq.graph.door.check_model import CHECKS, check_model
-from onnxq.graph.door.problem import Problem
+from onnxq.graph.untrusted.check_model import CHECKS, check_model
+from onnxq.graph.untrusted.problem import Problem
 
 __all__ = ["CHECKS", "Problem", "check_model"]

@@ -263,7 +263,7 @@ def test_constant_in_a_file_survives_a_change_of_opset(model_path: Path) -> None
 
 
 def _tensors(model: ir.Model) -> Iterator[ir.TensorProtocol]:
-    from onnxq.graph.door.scopes import all_tensors
+    from onnxq.graph.untrusted.scopes import all_tensors
 
     for _, tensor in all_tensors(model):
         yield tensor

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
-from onnxq.graph.door.problem import DAMAGED, Problem, label
-from onnxq.graph.door.scopes import Scope, scopes
+from onnxq.graph.untrusted.problem import DAMAGED, Problem, label
+from onnxq.graph.untrusted.scopes import Scope, scopes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

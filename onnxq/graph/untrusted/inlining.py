@@ -10,8 +10,8 @@ from collections import Counter
 from graphlib import CycleError, TopologicalSorter
 from typing import TYPE_CHECKING
 
-from onnxq.graph.door.problem import Problem
-from onnxq.graph.door.scopes import scoped_nodes
+from onnxq.graph.untrusted.problem import Problem
+from onnxq.graph.untrusted.scopes import scoped_nodes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,8 +13,8 @@ import onnx
 import onnx_ir as ir
 
 from onnxq.errors import listed, nearest
-from onnxq.graph.door.problem import DAMAGED, Problem, label
-from onnxq.graph.door.scopes import Scope, scoped_nodes
+from onnxq.graph.untrusted.problem import DAMAGED, Problem, label
+from onnxq.graph.untrusted.scopes import Scope, scoped_nodes
 from onnxq.operator.nodes import ONNX_DOMAINS
 
 if TYPE_CHECKING:

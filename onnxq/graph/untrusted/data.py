@@ -8,8 +8,8 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxq.dtypes import BYTE_BITS
-from onnxq.graph.door.problem import DAMAGED, Problem
-from onnxq.graph.door.scopes import all_tensors, scopes
+from onnxq.graph.untrusted.problem import DAMAGED, Problem
+from onnxq.graph.untrusted.scopes import all_tensors, scopes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
-from onnxq.graph.door.problem import Problem
-from onnxq.graph.door.scopes import all_tensors, scopes
+from onnxq.graph.untrusted.problem import Problem
+from onnxq.graph.untrusted.scopes import all_tensors, scopes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

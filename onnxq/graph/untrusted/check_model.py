@@ -5,22 +5,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from onnxq.errors import ModelError
-from onnxq.graph.door.data import check_initializers_have_data, check_tensors
-from onnxq.graph.door.depth import check_depth
-from onnxq.graph.door.external_data import check_external_data
-from onnxq.graph.door.inlining import check_functions
-from onnxq.graph.door.opsets import check_opset
-from onnxq.graph.door.order import check_order
-from onnxq.graph.door.signatures import check_signatures
-from onnxq.graph.door.texts import check_texts
-from onnxq.graph.door.values import check_ends, check_names_are_unique, check_origins
+from onnxq.graph.untrusted.data import check_initializers_have_data, check_tensors
+from onnxq.graph.untrusted.depth import check_depth
+from onnxq.graph.untrusted.external_data import check_external_data
+from onnxq.graph.untrusted.inlining import check_functions
+from onnxq.graph.untrusted.opsets import check_opset
+from onnxq.graph.untrusted.order import check_order
+from onnxq.graph.untrusted.signatures import check_signatures
+from onnxq.graph.untrusted.texts import check_texts
+from onnxq.graph.untrusted.values import check_ends, check_names_are_unique, check_origins
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     import onnx_ir as ir
 
-    from onnxq.graph.door.problem import Problem
+    from onnxq.graph.untrusted.problem import Problem
 
 CHECKS: tuple[Callable[[ir.Model], Iterator[Problem]], ...] = (
     check_depth,  # first: what follows may walk into bodies

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
-from onnxq.graph.door.problem import DAMAGED, Problem
-from onnxq.graph.door.scopes import all_tensors
+from onnxq.graph.untrusted.problem import DAMAGED, Problem
+from onnxq.graph.untrusted.scopes import all_tensors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

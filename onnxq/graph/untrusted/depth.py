@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from onnxq.graph.door.problem import Problem
-from onnxq.graph.door.scopes import scopes
+from onnxq.graph.untrusted.problem import Problem
+from onnxq.graph.untrusted.scopes import scopes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING
 
-from onnxq.graph.door.problem import Problem, label
+from onnxq.graph.untrusted.problem import Problem, label
 from onnxq.graph.walk import bodies
 
 if TYPE_CHECKING:

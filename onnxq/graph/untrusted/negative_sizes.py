@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
-from onnxq.graph.door.scopes import scopes
+from onnxq.graph.untrusted.scopes import scopes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

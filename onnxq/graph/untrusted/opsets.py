@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from onnxq.graph.door.problem import DAMAGED, Problem
+from onnxq.graph.untrusted.problem import DAMAGED, Problem
 from onnxq.operator.nodes import ONNX_DOMAINS
 
 if TYPE_CHECKING:
