@@ -31,7 +31,7 @@ from onnxq.static.plan import Plan, plan
 from onnxq.static.prepare import prepare
 from onnxq.static.rewrite import rewrite
 from onnxq.targets.accumulation import Arithmetic
-from onnxq.targets.range_reduction import RangeReduction
+from onnxq.targets.reduce_range import ReduceRange
 from scripts._models import MODELS, FloatModel, chosen_models
 from scripts._tables import sqnr_db
 
@@ -49,7 +49,7 @@ SHARE = "{0[0]:,} of {0[1]:,}"
 REDUCTIONS = Table(
     "reductions",
     {
-        **{"model": "", "range reduction": "", "layers": SHARE, "channels": SHARE},
+        **{"model": "", "reduced range": "", "layers": SHARE, "channels": SHARE},
         **{"scale": "x {:.2f}", "top-1 %": ".2f", "logits SQNR dB": ".2f"},
         **{"AVX2 can differ in": "", f"differ, of {COMPARED} images": ""},
     },
@@ -58,14 +58,14 @@ REDUCTIONS = Table(
 
 
 def planned(
-    model: FloatModel, kind: RangeReduction | None, statistics: Statistics, images: Singles
+    model: FloatModel, kind: ReduceRange | None, statistics: Statistics, images: Singles
 ) -> tuple[Plan, Path]:
     """The plan, and the file of the quantized model; None: the full range, x86-vnni."""
     if kind is None:
         prepared = prepare(model.path, None, "x86-vnni")
     else:
         prepared = prepare(model.path, None, targets.find("portable").with_range_reduction(kind))
-    if kind is RangeReduction.OBSERVED:
+    if kind is ReduceRange.OBSERVED:
         made = plan_observed(prepared, statistics, Samples({"image": images}, batch_size=BATCH))
     else:
         made = plan(prepared, statistics)
@@ -92,10 +92,10 @@ def reductions(
     """The full range first, then every reduction."""
     reference_logits = logits(model.path, images)
     statistics = calibrate(prepare(model.path, None, "portable"), {"image": calibration})
-    everywhere, _ = planned(model, RangeReduction.EVERYWHERE, statistics, calibration)
+    everywhere, _ = planned(model, ReduceRange.EVERYWHERE, statistics, calibration)
     in_pairs = len(everywhere.reductions)
     channels = sum(r.of for r in everywhere.reductions.values())
-    for kind in (None, *RangeReduction):
+    for kind in (None, *ReduceRange):
         made, path = planned(model, kind, statistics, calibration)
         got = logits(path, images)
         reduced = made.reductions.values()

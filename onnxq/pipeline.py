@@ -30,7 +30,7 @@ from onnxq.static.arguments import check_prepared, check_progress
 from onnxq.static.calibrate import Statistics, calibrate
 from onnxq.static.plan import Plan, plan
 from onnxq.static.prepare import prepare
-from onnxq.targets.range_reduction import RangeReduction
+from onnxq.targets.reduce_range import ReduceRange
 from onnxq.weights.carry_out import check_samples
 
 if TYPE_CHECKING:
@@ -169,7 +169,7 @@ def quantize(
         exclude=exclude,
     )
     given, checked = checked.held_apart(given, prepared.inputs)
-    again = prepared.target.range_reduction is RangeReduction.OBSERVED or prepared.qconfig.improve
+    again = prepared.target.reduce_range is ReduceRange.OBSERVED or prepared.qconfig.improve
     if again and given.is_one_shot:
         given = replace(given, source=open_samples(given, prepared.inputs).in_memory())
 

@@ -19,7 +19,7 @@ from onnxq.cli.options import (
     objective_option,
     output_option,
     qconfig_option,
-    range_reduction_option,
+    reduce_range_option,
     set_option,
     target_option,
     threads_option,
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 @set_option
 @choice_option
 @target_option
-@range_reduction_option
+@reduce_range_option
 @threads_option
 @samples_options
 @click.option(
@@ -102,7 +102,7 @@ def quantize(
     overrides: tuple[str, ...],
     choice: str | None,
     target: str | None,
-    range_reduction: str | None,
+    reduce_range: str | None,
     threads: int | None,
     reading: Samples,
     stats: tuple[Path, ...],
@@ -149,7 +149,7 @@ def quantize(
         overrides,
         target,
         reading.feedback,
-        range_reduction,
+        reduce_range,
         choice,
         ends,
         costs,

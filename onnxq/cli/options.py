@@ -101,8 +101,8 @@ target_option = click.option(
     shell_complete=_targets,
     help="Machine it is for; see `onnxq targets`.",
 )
-range_reduction_option = click.option(
-    "--range-reduction",
+reduce_range_option = click.option(
+    "--reduce-range",
     metavar="everywhere|worst-case|observed",
     help="Where weights give up range so that x86 without VNNI computes the same integers: all of "
     "them; channels with pairs of weights that some input takes beyond int16 (the default); or "

@@ -21,7 +21,7 @@ from onnxq.cli.options import (
     names,
     output_option,
     qconfig_option,
-    range_reduction_option,
+    reduce_range_option,
     set_option,
     target_option,
 )
@@ -123,7 +123,7 @@ if TYPE_CHECKING:
 @set_option
 @choice_option
 @target_option
-@range_reduction_option
+@reduce_range_option
 @ends_options
 @samples_options
 @workers_options
@@ -152,7 +152,7 @@ def tune(
     overrides: tuple[str, ...],
     choice: str | None,
     target: str | None,
-    range_reduction: str | None,
+    reduce_range: str | None,
     ends: Ends,
     reading: Samples,
     workers: Workers,
@@ -193,7 +193,7 @@ def tune(
             metric=metric,
             goal=goal,
             qconfig=mapping,
-            target=asked_target(target, range_reduction),
+            target=asked_target(target, reduce_range),
             check=Check(hold_apart=hold_apart or EVERY) if check is None else check,
             improve=improve,
             input_codes=ends.input_codes,
@@ -205,7 +205,7 @@ def tune(
         )
     options = {
         "--target": target,
-        "--range-reduction": range_reduction,
+        "--reduce-range": reduce_range,
         "--costs": costs,
         "--batch-size": reading.batch_size,
         "--annotations": None if annotations == "dropped" else annotations,

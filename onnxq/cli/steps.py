@@ -150,13 +150,13 @@ def asked_mapping(
     return mapping
 
 
-def asked_target(target: str | None, range_reduction: str | None) -> str | Target | None:
+def asked_target(target: str | None, reduce_range: str | None) -> str | Target | None:
     """The target that the options name."""
     from onnxq import targets
 
-    if range_reduction is None:
+    if reduce_range is None:
         return target
-    return targets.resolve(target).with_range_reduction(range_reduction)
+    return targets.resolve(target).with_range_reduction(reduce_range)
 
 
 def prepare_model(
@@ -165,7 +165,7 @@ def prepare_model(
     overrides: tuple[str, ...],
     target: str | None,
     feedback: Mapping[str, str] = NO_STATE,
-    range_reduction: str | None = None,
+    reduce_range: str | None = None,
     choice: str | None = None,
     ends: Ends = NO_ENDS,
     costs: Path | None = None,
@@ -175,7 +175,7 @@ def prepare_model(
     from onnxq.static.prepare import prepare
     from onnxq.times import Costs
 
-    machine = asked_target(target, range_reduction)
+    machine = asked_target(target, reduce_range)
     mapping = asked_mapping(qconfig, overrides, target, choice, improve)
     return prepare(
         model,

@@ -81,7 +81,7 @@ def report_quantization(prepared: Prepared, made: Plan, written: Written, as_jso
             "float_bytes": sizes[0],
             "quantized_bytes": sizes[1],
             "notes": [*made.notes, *elsewhere],
-            "range_reduction": made.range_reduction.value,
+            "reduce_range": made.reduce_range.value,
             "reductions": {k: dataclasses.asdict(r) for k, r in made.reductions.items()},
             "improvements": [dataclasses.asdict(outcome) for outcome in made.improvements],
             **_tried(written),
@@ -101,7 +101,7 @@ def report_quantization(prepared: Prepared, made: Plan, written: Written, as_jso
     rows = other_machines.reduced_rows(made) if is_whole() else []
     if rows:
         header = ("node", "channels", "largest scale", "mean")
-        title = f"gave up range of weights, so that pairs of products fit ({made.range_reduction})"
+        title = f"gave up range of weights, so that pairs of products fit ({made.reduce_range})"
         tables.print_table(console.open_console(), title, header, rows, numbers=(1, 2, 3))
     console.print_quantization(console.open_console(), summary, runs, sizes, notes)
     _say_verdict(written)

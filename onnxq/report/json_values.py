@@ -83,7 +83,7 @@ def targets(values: Iterable[Target]) -> list[object]:
             "weight_qmax": t.weight_qmax,
             "weight_qmax_saturating": t.weight_qmax_saturating,
             "arithmetic": t.arithmetic.value,
-            "range_reduction": t.range_reduction.value,
+            "reduce_range": t.reduce_range.value,
             "pairs": [list(pair) for pair in t.pairs],
             "preferred": list(t.preferred),
             "throughput_gmacs": None if t.throughput is None else dataclasses.asdict(t.throughput),

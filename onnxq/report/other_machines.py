@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from onnxq import targets
 from onnxq.ort.node_kinds import PRODUCT_OF_BLOCKS, rounding
-from onnxq.targets.range_reduction import RangeReduction
+from onnxq.targets.reduce_range import ReduceRange
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,9 +25,9 @@ def on_other_machines(made: Plan, execution: Execution) -> list[str]:
     """Promises on results on other machines than this one, and what is not promised."""
     target = targets.find(made.target)
     notes = []
-    if made.range_reduction is RangeReduction.OBSERVED and target.reduces_range:
+    if made.reduce_range is ReduceRange.OBSERVED and target.reduces_range:
         notes.append(
-            "range reduction 'observed': no pair of products leaves int16 on the samples; on other "
+            "reduced range 'observed': no pair of products leaves int16 on the samples; on other "
             "inputs integers may differ on x86 without VNNI. 'worst-case' is exact for any input"
         )
     kinds = {
@@ -67,6 +67,6 @@ def reduced_in_a_line(made: Plan) -> list[str]:
     channels = sum(r.channels for r in made.reductions.values())
     return [
         f"{channels} channels of weights in {len(made.reductions)} node(s) gave up range, so that "
-        f"pairs of products fit ({made.range_reduction}): steps up to {most.largest:.2f} times as "
+        f"pairs of products fit ({made.reduce_range}): steps up to {most.largest:.2f} times as "
         f"wide, in '{name}'; -v lists them"
     ]

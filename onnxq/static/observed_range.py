@@ -18,7 +18,7 @@ from onnxq.samples.state import State
 from onnxq.static.plan import plan
 from onnxq.static.rewrite import rewrite
 from onnxq.targets.accumulation import Arithmetic, Effect
-from onnxq.targets.range_reduction import RangeReduction
+from onnxq.targets.reduce_range import ReduceRange
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -56,7 +56,7 @@ def plan_as_targeted(
         CalibrationError: unusable statistics or samples, or none where the target wants them.
         QConfigError, UnsupportedError: as `plan_observed`.
     """
-    if prepared.target.range_reduction is not RangeReduction.OBSERVED or samples is None:
+    if prepared.target.reduce_range is not ReduceRange.OBSERVED or samples is None:
         return plan(prepared, statistics, objective)
     return plan_observed(prepared, statistics, samples, objective)
 
@@ -67,7 +67,7 @@ def plan_observed(
     samples: object,
     objective: Objective = Objective.SPEED,
 ) -> Plan:
-    """Plan, as of `plan`, for a target whose range reduction is OBSERVED.
+    """Plan, as of `plan`, for a target whose reduced range is OBSERVED.
 
     Args:
         prepared: a decision for every node.

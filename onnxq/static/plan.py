@@ -46,7 +46,7 @@ from onnxq.static.planning.pair_range import check_saturated
 from onnxq.static.planning.plan_constants import plan_constants
 from onnxq.static.planning.plan_sums import with_agreeing_sums
 from onnxq.static.planning.shifted import with_shifts
-from onnxq.targets.range_reduction import RangeReduction, Reduction
+from onnxq.targets.reduce_range import ReducedRange, ReduceRange
 
 if TYPE_CHECKING:
     from collections.abc import Container
@@ -82,7 +82,7 @@ class Plan(Saved):
         notes: what a user should know.
         dynamic: node name -> how it is quantized dynamically; its decision is a Float, since its
             inputs and results are.
-        range_reduction: where weights gave up range.
+        reduce_range: where weights gave up range.
         reductions: node name -> how much its weight gave up; the others nothing.
         choices: node name -> the form that was chosen for it, and why; a node may stay in float all
             the same, where the data leave it without numbers: see its decision.
@@ -105,8 +105,8 @@ class Plan(Saved):
     biases: Mapping[str, PlannedBias]
     notes: tuple[str, ...]
     dynamic: Mapping[str, QuantizeDynamic] = field(default_factory=dict)
-    range_reduction: RangeReduction = RangeReduction.WORST_CASE
-    reductions: Mapping[str, Reduction] = field(default_factory=dict)
+    reduce_range: ReduceRange = ReduceRange.WORST_CASE
+    reductions: Mapping[str, ReducedRange] = field(default_factory=dict)
     choices: Choices = field(default_factory=dict)
     asked: Request | None = None
     improvements: tuple[Outcome, ...] = ()
@@ -205,7 +205,7 @@ def plan(
         constants.biases,
         (*prepared.notes, *notes),
         dynamic,
-        prepared.target.range_reduction,
+        prepared.target.reduce_range,
         constants.reductions,
         choices,
         Request(prepared.qconfig),

@@ -21,7 +21,7 @@ bit for bit with exact integer arithmetic.
     Saturation: vpmaddubsw adds two neighbouring products of u8 by s8 in int16. With weights of the
     full range 314 of the 471 shapes were wrong, and ResNet-20's logits by up to 0.6 of 4.8. Weights
     in [-64, 64] never saturate, since 255 * 64 * 2 = 32640 is below 2^15, nor do larger ones whose
-    neighbours are small (onnxq.targets.range_reduction). Depthwise convolutions do not use it.
+    neighbours are small (onnxq.targets.reduce_range). Depthwise convolutions do not use it.
 
     Wrap: 2 * (-128 * -128) = 2^15. u8 activations are flipped to s8, so the code 0 counts as -128.
     Weights in [-127, 127] never wrap; no weight of -128 is emitted, whatever the target.

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from onnxq.core.brief import brief
 from onnxq.page.card import card_of
 from onnxq.targets.accumulation import Arithmetic
-from onnxq.targets.range_reduction import RangeReduction, as_range_reduction
+from onnxq.targets.reduce_range import ReduceRange, as_reduce_range
 from onnxq.targets.speedups import DYNAMIC_SPEEDUPS, DynamicSpeedup
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ class Target:
         proof: how it is known what it computes.
         evidence: how results were compared bit for bit.
         dynamic_speedups: measured speedups of dynamically quantized nodes.
-        range_reduction: where weights give up range so that pairs of products fit int16.
+        reduce_range: where weights give up range so that pairs of products fit int16.
         throughput: None: not measured.
         agreeing_sums: scales of sums and products of codes (QLinearAdd, QLinearMul) are raised
             until fixed point (ARM), separate multiplications and additions (x86-sse) and divisions
@@ -132,7 +132,7 @@ class Target:
     proof: Proof = Proof.RUN
     evidence: str = ""
     dynamic_speedups: tuple[DynamicSpeedup, ...] = field(default=DYNAMIC_SPEEDUPS, repr=False)
-    range_reduction: RangeReduction = RangeReduction.WORST_CASE
+    reduce_range: ReduceRange = ReduceRange.WORST_CASE
     throughput: Throughput | None = None
     agreeing_sums: bool = False
     int8_activations: bool = False
@@ -159,12 +159,12 @@ class Target:
         """The weights that follow from what the machine does to products, in words."""
         if not self.reduces_range:
             return f"int8 within +-{self.weight_qmax}"
-        if self.range_reduction is RangeReduction.EVERYWHERE:
+        if self.reduce_range is ReduceRange.EVERYWHERE:
             return f"int8 within +-{self.weight_qmax_saturating} where pairs are added"
-        where = "any input" if self.range_reduction.for_any_input else "the samples"
+        where = "any input" if self.reduce_range.for_any_input else "the samples"
         return f"int8 within +-{self.weight_qmax}, pairs within int16 for {where}"
 
-    def with_range_reduction(self, which: RangeReduction | str) -> Target:
+    def with_range_reduction(self, which: ReduceRange | str) -> Target:
         """The same machine, with weights held back elsewhere.
 
         Args:
@@ -173,7 +173,7 @@ class Target:
         Raises:
             QConfigError: it is none of these.
         """
-        return replace(self, range_reduction=as_range_reduction(which))
+        return replace(self, reduce_range=as_reduce_range(which))
 
     @property
     def reduces_range(self) -> bool:

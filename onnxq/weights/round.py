@@ -36,7 +36,7 @@ import numpy as np
 from onnxq.dtypes import INT8
 from onnxq.observers.tensor_noise import decibels
 from onnxq.targets.kept_sums import LARGEST_SUM
-from onnxq.targets.range_reduction import RangeReduction
+from onnxq.targets.reduce_range import ReduceRange
 from onnxq.weights.constants import NewConstants
 from onnxq.weights.gptq import error_of, gptq, inverse_factor
 from onnxq.weights.held_back import is_held_back
@@ -89,7 +89,7 @@ class Round(WeightImprovement):
             summed_in_pairs = target.reduces_range and layer.rule.saturating_pairs
             if not summed_in_pairs or layer.plan.qparams.dtype != INT8:
                 return _Rounding(layer, batches, None)
-            if target.range_reduction is RangeReduction.OBSERVED:
+            if target.reduce_range is ReduceRange.OBSERVED:
                 return "which of its products saturate is known of the codes that it has alone"
             if layer.partners is None and layer.plan.code_limit != target.weight_qmax_saturating:
                 return "any two of its products may be added in int16"

@@ -1,6 +1,6 @@
 """Trials of factors: the float model with them, in the whole flow, and what its outputs lose.
 
-The flow is the one that the model will be made by: with its qconfig, target, range reduction and
+The flow is the one that the model will be made by: with its qconfig, target, reduced range and
 objective. Each sample that was held back is judged by the mean of two errors: with ranges that have
 not seen it, as those of samples to come, which cut off what is beyond them; and with the ranges of
 all samples, as calibration will have. Where one of them has more in a channel than its factor was

@@ -6,16 +6,16 @@ import pytest
 from benchmarks.range import differing, planned
 from onnxq.static.calibrate import calibrate
 from onnxq.static.prepare import prepare
-from onnxq.targets.range_reduction import RangeReduction
+from onnxq.targets.reduce_range import ReduceRange
 from scripts._models import FloatModel
 from tests.examples import network, weights
 
 IMAGES = np.abs(weights(7, 4, 3, 8, 8))
 
 
-@pytest.mark.parametrize("kind", [None, RangeReduction.EVERYWHERE, RangeReduction.WORST_CASE])
+@pytest.mark.parametrize("kind", [None, ReduceRange.EVERYWHERE, ReduceRange.WORST_CASE])
 def test_only_the_full_range_differs(
-    kind: RangeReduction | None, tmp_path_factory: pytest.TempPathFactory
+    kind: ReduceRange | None, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     path = tmp_path_factory.mktemp("bench") / "float.onnx"
     source = network()

@@ -59,8 +59,8 @@ def test_quantize_lists_the_layers_that_gave_up_range(
     whole = run(*arguments, "-v").stdout
     assert "gave up range of weights, so that pairs of products fit (worst-case):" in whole
     assert "Their last bits may differ between machines" in text  # a Softmax is left in float
-    value = json.loads(run(*arguments, "--range-reduction", "everywhere", "--json").stdout)
-    assert value["range_reduction"] == "everywhere"
+    value = json.loads(run(*arguments, "--reduce-range", "everywhere", "--json").stdout)
+    assert value["reduce_range"] == "everywhere"
     assert {r["largest"] for r in value["reductions"].values()} == {127 / 64}
     assert "gave up range" not in run(*arguments, "--target", "x86-vnni").stdout
 
@@ -69,13 +69,13 @@ def test_quantize_looks_for_saturation_on_the_samples(
     run: Run, model_path: Path, samples_path: Path, tmp_path: Path
 ) -> None:
     output, stats = tmp_path / "q.onnx", tmp_path / "m.stats"
-    observed = ("-o", output, "--range-reduction", "observed")
+    observed = ("-o", output, "--reduce-range", "observed")
     result = run("quantize", model_path, samples_path, *observed, "--save-stats", stats)
     assert result.exit_code == 0
     assert "on other inputs integers may differ on x86 without VNNI" in result.stdout
     result = run("quantize", model_path, "--stats", stats, *observed)
     assert (result.exit_code, "needs the samples" in result.stderr) == (6, True)
-    result = run("quantize", model_path, samples_path, *observed[:2], "--range-reduction", "half")
+    result = run("quantize", model_path, samples_path, *observed[:2], "--reduce-range", "half")
     assert (result.exit_code, "'half' is not known" in result.stderr) == (5, True)
 
 

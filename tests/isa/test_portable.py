@@ -31,7 +31,7 @@ CONTROL = "control"
 KINDS: dict[str, dict[str, Any]] = {
     "worst-case": {"target": "portable"},
     "on codes": {"target": "portable", "format": "qoperator"},
-    "everywhere": {"target": "portable", "range_reduction": "everywhere"},
+    "everywhere": {"target": "portable", "reduce_range": "everywhere"},
     CONTROL: {"target": "x86-vnni"},
 }
 

@@ -55,11 +55,11 @@ def planned(
     source: ir.Model,
     qconfig: QConfigMapping | None = None,
     target: str = "x86-vnni",
-    range_reduction: str | None = None,
+    reduce_range: str | None = None,
 ) -> tuple[Plan, Prepared, Statistics]:
     machine = targets.find(target)
-    if range_reduction is not None:
-        machine = machine.with_range_reduction(range_reduction)
+    if reduce_range is not None:
+        machine = machine.with_range_reduction(reduce_range)
     prepared = prepare(source, qconfig, machine)
     statistics = calibrate(prepared, batches())
     return plan(prepared, statistics), prepared, statistics

@@ -19,7 +19,7 @@ from onnxq.static.placing.decision import Quantize
 from onnxq.static.plan import Plan, plan
 from onnxq.static.prepare import prepare
 from onnxq.targets.kept_sums import LARGEST_SUM
-from onnxq.targets.range_reduction import Reduction
+from onnxq.targets.reduce_range import Reduction
 from tests.static.planned import LARGE, conv_name, model, planned
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def pair_sums(made: Plan, prepared: Prepared) -> npt.NDArray[np.int64]:
 
 def test_reducing_everywhere_halves_the_weight_range() -> None:
     vnni, _, _ = planned(source := model())
-    portable, _, _ = planned(source, target="portable", range_reduction="everywhere")
+    portable, _, _ = planned(source, target="portable", reduce_range="everywhere")
     name = conv_name(portable)
     ratio = portable.weights[name].qparams.scale / vnni.weights[conv_name(vnni)].qparams.scale
     np.testing.assert_allclose(ratio, 127 / 64, rtol=1e-6)
@@ -83,8 +83,8 @@ def test_the_portable_target_applies_to_documented_weight_observers_too() -> Non
 
 def test_an_observed_reduction_wants_to_know_what_saturated() -> None:
     with pytest.raises(CalibrationError, match="'observed' needs the samples"):
-        planned(model(), target="portable", range_reduction="observed")
-    assert planned(model(), target="x86-vnni", range_reduction="observed")[0].weights
+        planned(model(), target="portable", reduce_range="observed")
+    assert planned(model(), target="x86-vnni", reduce_range="observed")[0].weights
 
 
 def test_only_channels_that_saturated_give_up_range() -> None:

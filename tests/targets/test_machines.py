@@ -12,7 +12,7 @@ from onnxq import targets
 from onnxq.errors import QConfigError
 from onnxq.targets import AS_FAST, UNPROVEN, DynamicSpeedup, Proof, Target
 from onnxq.targets.accumulation import Arithmetic
-from onnxq.targets.range_reduction import RangeReduction
+from onnxq.targets.reduce_range import ReduceRange
 from onnxq.targets.speedups import STORED
 
 ROOT = Path(__file__).parents[2]
@@ -178,8 +178,8 @@ def test_the_weights_follow_from_what_products_do() -> None:
     assert targets.find("x86-vnni").weights == "int8 within +-127"
     portable = targets.find("portable")
     assert portable.weights == "int8 within +-127, pairs within int16 for any input"
-    observed = dataclasses.replace(portable, range_reduction=RangeReduction.OBSERVED)
+    observed = dataclasses.replace(portable, reduce_range=ReduceRange.OBSERVED)
     assert observed.weights.endswith("for the samples")
-    halved = dataclasses.replace(portable, range_reduction=RangeReduction.EVERYWHERE)
+    halved = dataclasses.replace(portable, reduce_range=ReduceRange.EVERYWHERE)
     assert halved.weights == "int8 within +-64 where pairs are added"
     assert portable.activations == "uint8 (or int8)"

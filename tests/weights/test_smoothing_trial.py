@@ -14,7 +14,7 @@ from onnxq import targets
 from onnxq.dynamic.dynamic_decision import Objective
 from onnxq.operator import Precision
 from onnxq.qconfig import QConfigMapping, onnxq_default_dynamic_qconfig
-from onnxq.targets.range_reduction import RangeReduction
+from onnxq.targets.reduce_range import ReduceRange
 from onnxq.weights.improvement import Improved, WeightImprovement, registry
 from onnxq.weights.smoothing_sites import sites_of
 from onnxq.weights.smoothing_trial import Flow, trial_of
@@ -80,7 +80,7 @@ def test_ranges_that_calibration_will_have_are_counted() -> None:
 
 
 def test_a_target_whose_ranges_are_reduced_on_samples_can_be_tried() -> None:
-    observed = replace(targets.resolve("x86-avx2"), range_reduction=RangeReduction.OBSERVED)
+    observed = replace(targets.resolve("x86-avx2"), reduce_range=ReduceRange.OBSERVED)
     trial = trial_of(product_flow(rows_of_noise(), ALL_INTEGERS, observed), {}, {})
     assert trial.runs_in_integers("product")
 

@@ -35,7 +35,7 @@ from onnxq.static.calibrate import calibrate
 from onnxq.static.plan import plan
 from onnxq.static.prepare import prepare
 from onnxq.targets import resolve
-from onnxq.targets.range_reduction import RangeReduction
+from onnxq.targets.reduce_range import ReduceRange
 from onnxq.weights.carry_out import improve_weights, wanted
 from onnxq.weights.improvement import WeightImprovement
 from onnxq.weights.layers import layers_of
@@ -93,7 +93,7 @@ def improved_form(
     for name in (name for one in found.unannotated for name in one.nodes):
         mapping = mapping.set_node(name, None)
     # trained weights are held within the codes of EVERYWHERE: pairs of them are not looked at
-    within = replace(resolve(target), range_reduction=RangeReduction.EVERYWHERE)
+    within = replace(resolve(target), reduce_range=ReduceRange.EVERYWHERE)
     form = prepare(canonicalize_module(onnx_form(program), types_by_run), mapping, within)
     samples = open_samples([program.bound.arrays], form.inputs)
     return improve_weights(form, plan(form, calibrate(form, samples)), samples)

@@ -11,7 +11,7 @@ from onnxq.graph.walk import node_name, value_name
 from onnxq.observers import ObserverSpec
 from onnxq.operator import Float, Rule
 from onnxq.operator.nodes import input_at
-from onnxq.targets.range_reduction import RangeReduction
+from onnxq.targets.reduce_range import ReduceRange
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -63,6 +63,6 @@ def weight_observer(node: ir.Node, rule: Rule, qconfig: QConfigMapping) -> Obser
 
 def weight_limit(rule: Rule, target: Target) -> int:
     """Largest magnitude of an int8 weight of an operator; pairs of them may be limited too."""
-    everywhere = target.range_reduction is RangeReduction.EVERYWHERE
+    everywhere = target.reduce_range is ReduceRange.EVERYWHERE
     saturates = rule.saturating_pairs and everywhere
     return target.weight_qmax_saturating if saturates else target.weight_qmax

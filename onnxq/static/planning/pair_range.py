@@ -28,7 +28,7 @@ from onnxq.graph.weights import constant_array
 from onnxq.qparams import PerChannel, QParams
 from onnxq.static.placing.decision import weight_of
 from onnxq.targets.kept_sums import InputMeans, KeptSums, leave_int16
-from onnxq.targets.range_reduction import RangeReduction, Reduction
+from onnxq.targets.reduce_range import ReducedRange, ReduceRange
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -53,12 +53,12 @@ def check_saturated(target: Target, saturated: Saturated | None) -> None:
     """Refuses to guess which channels saturated on samples that are not here.
 
     Raises:
-        CalibrationError: nobody says it, and the target's range reduction asks.
+        CalibrationError: nobody says it, and the target's reduced range asks.
     """
-    observed = target.range_reduction is RangeReduction.OBSERVED
+    observed = target.reduce_range is ReduceRange.OBSERVED
     if observed and target.reduces_range and saturated is None:
         raise CalibrationError(
-            "range reduction 'observed' needs the samples, to run the quantized model on them; "
+            "reduced range 'observed' needs the samples, to run the quantized model on them; "
             "statistics do not say which products saturated. Give the samples to onnxq.quantize "
             "(or `onnxq quantize`), or use 'worst-case'."
         )
@@ -66,31 +66,31 @@ def check_saturated(target: Target, saturated: Saturated | None) -> None:
 
 def reduced(
     weight: PlannedWeight, node: ir.Node, rule: Rule, target: Target, saturated: Saturated | None
-) -> tuple[PlannedWeight, Reduction | None]:
+) -> tuple[PlannedWeight, ReducedRange | None]:
     """The weight within what pairs of products can hold on the target, and what that cost.
 
     Args:
         weight: how it is stored, without regard to pairs, with its gain.
         node: the float node.
         rule: its operator's.
-        target: whose range reduction is carried out.
-        saturated: for RangeReduction.OBSERVED.
+        target: whose reduced range is carried out.
+        saturated: for ReduceRange.OBSERVED.
     """
     if not target.reduces_range or not rule.saturating_pairs or weight.qparams.dtype != INT8:
         return weight, None
     count = max(weight.qparams.scale.size, 1)
     if weight.code_limit == target.weight_qmax_saturating:
         factor = target.weight_qmax / target.weight_qmax_saturating
-        return weight, Reduction(count, count, factor, factor)
+        return weight, ReducedRange(count, count, factor, factor)
     channels = None
-    if target.range_reduction is RangeReduction.OBSERVED:
+    if target.reduce_range is ReduceRange.OBSERVED:
         channels = (saturated or {}).get(weight.tensor, frozenset())
     return fit_pairs(weight, constant_array(weight_of(node, rule)), rule, channels)
 
 
 def fit_pairs(
     weight: PlannedWeight, array: Singles, rule: Rule, channels: Collection[int] | None = None
-) -> tuple[PlannedWeight, Reduction | None]:
+) -> tuple[PlannedWeight, ReducedRange | None]:
     """The weight with scales for which its pairs fit int16, and what that cost; None: nothing.
 
     Args:
@@ -118,7 +118,7 @@ def fit_pairs(
     after = _smallest(one, other, channel, before, _limit(weight))
     scale = after.reshape(weight.qparams.scale.shape)
     factors = after.astype(np.float64) / before
-    reduction = Reduction(
+    reduction = ReducedRange(
         int(np.count_nonzero(after > before)),
         before.size,
         float(factors.max()),

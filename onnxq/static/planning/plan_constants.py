@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from onnxq.static.planning.pair_range import Saturated
     from onnxq.static.prepared import Prepared
     from onnxq.static.statistics import Statistics
-    from onnxq.targets.range_reduction import Reduction
+    from onnxq.targets.reduce_range import ReducedRange
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Constants:
 
     weights: dict[str, PlannedWeight]
     biases: dict[str, PlannedBias]
-    reductions: dict[str, Reduction]
+    reductions: dict[str, ReducedRange]
     notes: list[str]
 
 

@@ -57,7 +57,7 @@ class Wishes:
             target.name,
             self.form,
             self.objective.value,
-            target.range_reduction,
+            target.reduce_range,
             dict(self.feedback) or None,
             self.input_codes,
             tuple(self.output_codes) or None,

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from onnxq.errors import member
 
 
-class RangeReduction(enum.Enum):
+class ReduceRange(enum.Enum):
     """Which weights are held back so that pairs of products fit int16."""
 
     EVERYWHERE = "everywhere"
@@ -36,20 +36,20 @@ class RangeReduction(enum.Enum):
     @property
     def for_any_input(self) -> bool:
         """Whether no input at all takes a pair beyond int16."""
-        return self is not RangeReduction.OBSERVED
+        return self is not ReduceRange.OBSERVED
 
 
-def as_range_reduction(value: RangeReduction | str) -> RangeReduction:
-    """The RangeReduction that a RangeReduction or its name stands for.
+def as_reduce_range(value: ReduceRange | str) -> ReduceRange:
+    """The ReduceRange that a ReduceRange or its name stands for.
 
     Raises:
         QConfigError: it is neither.
     """
-    return member(RangeReduction, value, "range reduction")
+    return member(ReduceRange, value, "reduced range")
 
 
 @dataclass(frozen=True, slots=True)
-class Reduction:
+class ReducedRange:
     """Range that one weight gave up.
 
     Attributes:
