@@ -57,7 +57,7 @@ SHARE = {"qint8": 0.3, "float16": 0.51}  # of the float weights' bytes, allowed
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class Validation:
     """A trained float model with what it is tested on.
 
     Attributes:
@@ -84,7 +84,7 @@ class Result:
     float_weights: int
 
 
-def trials(data: Path | None) -> Iterator[Trial]:
+def trials(data: Path | None) -> Iterator[Validation]:
     """The three models, exported."""
     from models import digits, transformer
     from models.cifar10 import load_jpeg_split, load_sample
@@ -93,12 +93,12 @@ def trials(data: Path | None) -> Iterator[Trial]:
     for name in ("digits_lstm", "digits_gru"):
         module = load_module(f"models.digits:{name}", ROOT / "models" / f"{name}.safetensors")
         model = onnxq.export(module, digits.example_inputs())
-        yield Trial(name, model, rows, numbers, DIGITS_BEHIND)
+        yield Validation(name, model, rows, numbers, DIGITS_BEHIND)
     images, labels = load_sample("test") if data is None else load_jpeg_split(data, "test")
     path = ROOT / "models" / "transformer.safetensors"
     module = load_module("models.transformer:transformer", path)
     model = onnxq.export(module, transformer.example_inputs())
-    yield Trial("transformer", model, images, labels, int(IMAGES_BEHIND * len(labels)))
+    yield Validation("transformer", model, images, labels, int(IMAGES_BEHIND * len(labels)))
 
 
 def logits(model: ir.Model, samples: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
@@ -130,16 +130,16 @@ def weight_bytes(source: ir.Model, made: ir.Model, plan: DynamicPlan) -> tuple[i
     return sum(size for name, size in after.items() if name not in kept), float_bytes
 
 
-def result(trial: Trial, target: str, dtype: str) -> Result:
-    source, plan = plan_dynamic(trial.model, None, dtype, target=target, objective="size")
+def result(validation: Validation, target: str, dtype: str) -> Result:
+    source, plan = plan_dynamic(validation.model, None, dtype, target=target, objective="size")
     made = rewrite_dynamic(source, plan)
     weighted = [n for n, _ in walk(source.graph) if n.op_type in WEIGHTED and _has_weight(n)]
     left = [n for n in weighted if isinstance(plan.decisions[node_name(n)], Float)]
-    got = logits(made, trial.samples)
+    got = logits(made, validation.samples)
     weights, float_weights = weight_bytes(source, made, plan)
     return Result(
         f"{dtype}, {target}",
-        int((got.argmax(1) == trial.labels).sum()),
+        int((got.argmax(1) == validation.labels).sum()),
         got,
         len(plan.quantized),
         len(left),
@@ -152,15 +152,15 @@ def _has_weight(node: ir.Node) -> bool:
     return any(v is not None and v.is_initializer() for v in node.inputs[:2])
 
 
-def rows(trial: Trial) -> Iterator[Row | Missed]:
+def rows(validation: Validation) -> Iterator[Row | Missed]:
     """Each variant beside float, and what exceeds its limit."""
-    reference = logits(trial.model, trial.samples)
-    right = int((reference.argmax(1) == trial.labels).sum())
+    reference = logits(validation.model, validation.samples)
+    right = int((reference.argmax(1) == validation.labels).sum())
     for target, dtype in VARIANTS:
-        r = result(trial, target, dtype)
+        r = result(validation, target, dtype)
         share = r.weights / r.float_weights
         yield ROWS.row(
-            trial.name,
+            validation.name,
             r.variant,
             r.right,
             right - r.right,
@@ -171,9 +171,9 @@ def rows(trial: Trial) -> Iterator[Row | Missed]:
             r.weights / 1e3,
             share,
         )
-        where = f"{trial.name}, {r.variant}"
-        if right - r.right > trial.allowed:
-            yield Missed(f"{where}: {right - r.right} behind float; at most {trial.allowed}")
+        where = f"{validation.name}, {r.variant}"
+        if right - r.right > validation.allowed:
+            yield Missed(f"{where}: {right - r.right} behind float; at most {validation.allowed}")
         if r.left:
             yield Missed(f"{where}: {r.left} nodes with weights left in float")
         if share > SHARE[dtype]:
@@ -184,5 +184,5 @@ def rows(trial: Trial) -> Iterator[Row | Missed]:
 @with_data
 def measure(data: Path | None) -> Iterator[Row | Missed]:
     """The rows of the three models."""
-    for trial in trials(data):
-        yield from rows(trial)
+    for validation in trials(data):
+        yield from rows(validation)

@@ -31,7 +31,7 @@ import numpy as np
 
 from benchmarks.harness.benchmark import benchmark
 from benchmarks.harness.table import Missed, Row, Table
-from benchmarks.parts.trials import Inputs, Trial, float_trials, integer_trials
+from benchmarks.parts.trials import Inputs, Validation, float_trials, integer_trials
 from onnxq import catalog
 from onnxq.errors import UnsupportedError
 from onnxq.operator import IntegerOperator, Operator
@@ -120,40 +120,40 @@ def rows_of(operator: Operator | IntegerOperator, domain: str, elements: int) ->
         nothing = "none of its cases runs in integers"
         return [Counted(operator.op_type, domain, "-", elements, first=nothing)]
     rows = []
-    for key in dict.fromkeys((trial.types, trial.kind) for trial in trials):
+    for key in dict.fromkeys((validation.types, validation.kind) for validation in trials):
         row = Counted(operator.op_type, domain, key[0], elements, key[1])
-        same = [trial for trial in trials if (trial.types, trial.kind) == key]
+        same = [validation for validation in trials if (validation.types, validation.kind) == key]
         for _ in range(MAX_ROUNDS):
-            for trial in same:
-                count(row, trial, trial.draw(random))
+            for validation in same:
+                count(row, validation, validation.draw(random))
             if row.elements >= elements or not row.elements:
                 break
         rows.append(row)
     return rows
 
 
-def count(row: Counted, trial: Trial, inputs: Inputs) -> None:
+def count(row: Counted, validation: Validation, inputs: Inputs) -> None:
     """Adds one draw of a trial to its row."""
     try:
-        got = trial.kernel(inputs)
+        got = validation.kernel(inputs)
     except UnsupportedError:
         row.refused += 1
         return
     except Exception as error:  # a kernel that fails where ONNX Runtime runs is a row of its own
-        row.note(0, np.inf, f"{trial.label}: {type(error).__name__}: {error}")
+        row.note(0, np.inf, f"{validation.label}: {type(error).__name__}: {error}")
         row.beyond += 1
         return
-    bound = trial.bound(inputs)
-    theirs = trial.ort(inputs)
+    bound = validation.bound(inputs)
+    theirs = validation.ort(inputs)
     if len(got) < len(theirs):
-        row.note(0, np.inf, f"{trial.label}: {len(got)} outputs of {len(theirs)}")
+        row.note(0, np.inf, f"{validation.label}: {len(got)} outputs of {len(theirs)}")
         row.beyond += 1
         return
     # a kernel gives all outputs, a case may name fewer
     for slot, (y, wanted) in enumerate(zip(got, theirs, strict=False)):
         row.elements += y.size
         if y.shape != wanted.shape or y.dtype != wanted.dtype:
-            row.note(y.size, np.inf, f"{trial.label}: {y.dtype}{y.shape}")
+            row.note(y.size, np.inf, f"{validation.label}: {y.dtype}{y.shape}")
             row.beyond += y.size
             continue
         same = (y == wanted) | ((y != y) & (wanted != wanted))
@@ -161,7 +161,7 @@ def count(row: Counted, trial: Trial, inputs: Inputs) -> None:
             continue
         with np.errstate(all="ignore"):
             far = np.where(same, 0, np.abs(y.astype(np.float64) - wanted.astype(np.float64)))
-        row.note(int(np.count_nonzero(~same)), float(np.nanmax(far)), trial.label)
+        row.note(int(np.count_nonzero(~same)), float(np.nanmax(far)), validation.label)
         limit = bound if bound is not None and slot == 0 else 0.0
         row.beyond += int(np.count_nonzero(~(far <= limit)))
 

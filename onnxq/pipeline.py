@@ -10,10 +10,10 @@ from onnxq import targets
 from onnxq.checking.check import Check
 from onnxq.checking.static_job import StaticJob, carry_out
 from onnxq.checking.with_verdict import (
-    dynamic_trial,
+    dynamic_validation,
     make_dynamic,
     make_static,
-    static_trial,
+    static_validation,
 )
 from onnxq.core.stopwatch import Stopwatch
 from onnxq.dynamic.dynamic_decision import Objective, as_objective
@@ -74,8 +74,8 @@ def convert(prepared: Prepared, format: str = "qdq") -> QuantizedModel:
     check_prepared(prepared, "convert")
     check_samples(prepared.qconfig.improve, None)
     statistics = prepared.statistics
-    trial = static_trial(prepared, Check.CALIBRATION, prepared.excerpt, work)
-    made = make_static(prepared, lambda p: plan(p, statistics), format, trial)
+    validation = static_validation(prepared, Check.CALIBRATION, prepared.excerpt, work)
+    made = make_static(prepared, lambda p: plan(p, statistics), format, validation)
     _note(made.model, made.plan)
     _warn(made.model)
     return made.model
@@ -244,8 +244,8 @@ def quantize_dynamic(
     )
     if made.slower and not made.quantized:
         warnings.warn(nothing_quantized(made.target), UserWarning, stacklevel=2)
-    trial = dynamic_trial(source, checked, work)
-    tried = make_dynamic(source, made, trial, checked.min_sqnr_db)
+    validation = dynamic_validation(source, checked, work)
+    tried = make_dynamic(source, made, validation, checked.min_sqnr_db)
     _note(tried.model, tried.plan)
     _warn(tried.model)
     return tried.model

@@ -108,7 +108,7 @@ def command(name: str, inputs: Path) -> Command:
     return Command(name, made.args, made.outputs, made.kept, wanted, (times[0], times[1]))
 
 
-def trial(command: Command, number: signal.Signals, rng: np.random.Generator) -> Counter[str]:
+def validation(command: Command, number: signal.Signals, rng: np.random.Generator) -> Counter[str]:
     """Counts of one kill: how often each of COUNTS came about."""
     found: Counter[str] = Counter()
     spawned = int(rng.integers(SPAWNED)) == 0
@@ -272,7 +272,7 @@ def kill_all(
             counts: dict[signal.Signals, Counter[str]] = {number: Counter() for number in SIGNALS}
             for i in range(-(-count * SHARES[made.name] // parts)):
                 number = SIGNALS[i % len(SIGNALS)]
-                counts[number] += trial(made, number, rng)
+                counts[number] += validation(made, number, rng)
             for number, found in counts.items():
                 yield made.name, number, found
 

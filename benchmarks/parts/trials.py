@@ -32,7 +32,7 @@ Inputs = list[Array | None]
 
 
 @dataclass(frozen=True)
-class Trial:
+class Validation:
     """One node that runs again and again on other codes.
 
     Attributes:
@@ -92,7 +92,7 @@ def sizes(case: Case, slots: list[int]) -> Iterator[Case]:
     yield case
 
 
-def float_trials(operator: Operator, random: np.random.Generator) -> Iterator[Trial]:
+def float_trials(operator: Operator, random: np.random.Generator) -> Iterator[Validation]:
     """Trials of the lowered form, over cases, types, scales and zero points."""
     for original in operator.cases():
         if builder.is_float(operator, original):
@@ -105,7 +105,7 @@ def float_trials(operator: Operator, random: np.random.Generator) -> Iterator[Tr
                 continue
             types = dataclasses.replace(grid, x=x, w=w)
             for output in (True,) if rule.needs_output else (True, False):
-                yield lowered_trial(operator, case, types, random, output=output)
+                yield lowered_validation(operator, case, types, random, output=output)
 
 
 def loads(operator: Operator, case: Case) -> bool:
@@ -117,9 +117,9 @@ def loads(operator: Operator, case: Case) -> bool:
     return not builder.is_float(operator, case)
 
 
-def lowered_trial(
+def lowered_validation(
     operator: Operator, case: Case, types: Types, random: np.random.Generator, *, output: bool
-) -> Trial:
+) -> Validation:
     """The lowered form in a session of its own; constants are drawn once."""
     rule = builder.rule_of(operator, case)
     plan = builder.plan_of(operator, case, types, output=output)
@@ -139,7 +139,7 @@ def lowered_trial(
     constants = draw(random, all_of_them=True)
     session = builder.session(builder.lowered_model(operator, case, plan, constants))
     label = f"{short(types.x)}{short(types.w) if rule.weight else ''}"
-    return Trial(
+    return Validation(
         label,
         draw,
         lambda inputs: feed(session, case, inputs),
@@ -161,7 +161,7 @@ def feed(session: InferenceSession, case: Case, inputs: Inputs) -> list[Array]:
 
 def integer_trials(
     operator: IntegerOperator, domain: str, random: np.random.Generator
-) -> Iterator[Trial]:
+) -> Iterator[Validation]:
     """Trials of the node as it is, over cases, types, scales and zero points."""
     names = schema_inputs(operator.op_type, domain)
     for original in operator.cases():
@@ -177,7 +177,7 @@ def integer_trials(
                     if retyped is as_it_is and case is changed:
                         raise
                     continue
-                yield node_trial(operator, case, session, names, f"'{case.name}', {ends}")
+                yield node_validation(operator, case, session, names, f"'{case.name}', {ends}")
                 break
 
 
@@ -261,9 +261,9 @@ def other(x: Array, random: np.random.Generator) -> Array:
     return np.asarray(random.standard_normal(x.shape) * 10 ** random.uniform(-3, 3), np.float32)
 
 
-def node_trial(
+def node_validation(
     operator: IntegerOperator, case: Case, session: InferenceSession, names: list[str], label: str
-) -> Trial:
+) -> Validation:
     """The node in a session of its own."""
 
     def draw(random: np.random.Generator) -> Inputs:
@@ -279,7 +279,7 @@ def node_trial(
     def call(inputs: Sequence[Array | None]) -> IntegerCall:
         return IntegerCall(operator.op_type, inputs, attributes=case.attributes or {})
 
-    return Trial(
+    return Validation(
         "".join(codes[:2]) or short(np.asarray(case.inputs[0]).dtype),
         draw,
         lambda inputs: feed(session, case, inputs),

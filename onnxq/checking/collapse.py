@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from onnxq.checking.sides import Sides
-    from onnxq.checking.trial import Batch
+    from onnxq.checking.validation import Batch
 
 BATCHES = 8  # looked at: enough to find a place
 MOST_STEPS = (

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from onnxq.checking.side_by_side import Pair
     from onnxq.checking.sides import Sides
-    from onnxq.checking.trial import Batch
+    from onnxq.checking.validation import Batch
     from onnxq.core.arrays import Array
 
 

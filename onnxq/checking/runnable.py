@@ -15,16 +15,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from onnxq.checking.trial import RefusalError, refusal
-from onnxq.checking.trial_run import try_out
+from onnxq.checking.validation import RefusalError, refusal
+from onnxq.checking.validation_run import try_out
 from onnxq.errors import ModelError
 from onnxq.operator import Float
 from onnxq.operator.reasons import NotRun, NotTried
-from onnxq.quantized.verdict import Evidence
+from onnxq.quantized.verdict import InputSource
 
 if TYPE_CHECKING:
     from onnxq.checking.findings import Execution
-    from onnxq.checking.trial import Trial
+    from onnxq.checking.validation import Validation
     from onnxq.quantized.quantized_model import QuantizedModel
 
 P = TypeVar("P")
@@ -50,7 +50,7 @@ class Made(Generic[P]):
 def runnable(
     make: Make[P],
     quantized: Callable[[P], Sequence[str]],
-    trial: Trial,
+    validation: Validation,
     min_sqnr_db: float | None = None,
 ) -> Made[P]:
     """A model that runs, with its verdict.
@@ -58,7 +58,7 @@ def runnable(
     Args:
         make: gives plan and model.
         quantized: names of a plan's quantized nodes, those first that gain most by it.
-        trial: what to run it on.
+        validation: what to run it on.
         min_sqnr_db: bound on every float output; None: none.
 
     Raises:
@@ -69,11 +69,11 @@ def runnable(
     while True:
         plan, model = make(floats)
         try:
-            verdict, execution = try_out(model, trial)
+            verdict, execution = try_out(model, validation)
             break
         except RefusalError as refused:
-            if _suits_not_even_float(refused, trial):
-                trial = replace(trial, evidence=Evidence.NONE, batches=())
+            if _suits_not_even_float(refused, validation):
+                validation = replace(validation, input_source=InputSource.NONE, batches=())
                 continue
             floats |= _to_blame(make, quantized(plan), floats, refused)
     verdict = replace(verdict, left_in_float=tuple(floats))
@@ -83,14 +83,18 @@ def runnable(
     return Made(plan, model, execution)
 
 
-def _suits_not_even_float(refused: RefusalError, trial: Trial) -> bool:
+def _suits_not_even_float(refused: RefusalError, validation: Validation) -> bool:
     """Whether the batch was made up, and the float model does not run on it either.
 
     Raises:
         ModelError: the float model does not run at all.
     """
-    reason = refusal(trial.source, refused.feeds)
-    if reason and trial.evidence is Evidence.MADE_UP and not refusal(trial.source, None):
+    reason = refusal(validation.source, refused.feeds)
+    if (
+        reason
+        and validation.input_source is InputSource.MADE_UP
+        and not refusal(validation.source, None)
+    ):
         return True
     if reason:
         raise ModelError(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from onnxq.checking.check import Check
-from onnxq.checking.with_verdict import make_static, static_trial
+from onnxq.checking.with_verdict import make_static, static_validation
 from onnxq.core.stopwatch import Stopwatch
 from onnxq.dynamic.dynamic_decision import Objective
 from onnxq.qdq.qoperator import check_format
@@ -74,7 +74,7 @@ def carry_out(job: StaticJob, observe: Observe) -> tuple[Made[Plan], Statistics]
     prepared, excerpt = job.prepared, job.prepared.new_excerpt()
     unseen = None
     if job.check.unseen is not None:
-        unseen = static_trial(prepared, job.check, excerpt, job.work)
+        unseen = static_validation(prepared, job.check, excerpt, job.work)
     if names:
         batches = open_samples(job.samples, prepared.inputs)
         prepared = improve_model(prepared, batches, job.objective)
@@ -87,6 +87,6 @@ def carry_out(job: StaticJob, observe: Observe) -> tuple[Made[Plan], Statistics]
         return improve_weights(prepared, plan, batches) if names else Improved(prepared, plan)
 
     # beside the float model as it was given, whatever an improvement made of it
-    trial = unseen or static_trial(job.prepared, job.check, seen, job.work)
-    made = make_static(prepared, decide, job.form, trial, job.check.min_sqnr_db, improved)
+    validation = unseen or static_validation(job.prepared, job.check, seen, job.work)
+    made = make_static(prepared, decide, job.form, validation, job.check.min_sqnr_db, improved)
     return made, statistics

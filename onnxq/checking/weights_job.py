@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 
 from onnxq.checking.check import Check
 from onnxq.checking.runnable import Made, runnable
-from onnxq.checking.trial import Trial, on_made_up_inputs
+from onnxq.checking.validation import Validation, on_made_up_inputs
 from onnxq.checking.with_verdict import check_bound_is_seen
 from onnxq.core.stopwatch import Stopwatch
 from onnxq.errors import CalibrationError, ModelError
-from onnxq.quantized.verdict import Evidence
+from onnxq.quantized.verdict import InputSource
 from onnxq.samples import input_specs, open_samples
 from onnxq.samples.excerpt import Excerpt
 from onnxq.samples.ignored import check_ignored
@@ -150,11 +150,11 @@ def carry_out_weights(
         left = plan.leaving(floats)
         return left, write_weights(job.model, left, found, job.accuracy, job.form)
 
-    trial = unseen or _seen(job, excerpt)
-    check_bound_is_seen(trial, job.check.min_sqnr_db)
-    if trial is None:
+    validation = unseen or _seen(job, excerpt)
+    check_bound_is_seen(validation, job.check.min_sqnr_db)
+    if validation is None:
         return Made(*make({}))
-    return runnable(make, lambda made: list(made.quantized), trial, job.check.min_sqnr_db)
+    return runnable(make, lambda made: list(made.quantized), validation, job.check.min_sqnr_db)
 
 
 def _codes(
@@ -178,20 +178,20 @@ def _codes(
         return find_codes(job.model, plan, shown, codes, executor)
 
 
-def _unseen(job: WeightsJob) -> Trial | None:
+def _unseen(job: WeightsJob) -> Validation | None:
     """A Trial on samples to check on; None where there are none."""
     if job.check.unseen is None:
         return None
     batches = open_samples(job.check.unseen, input_specs(job.model))
-    return Trial(job.model, Evidence.UNSEEN, batches, work=job.work)
+    return Validation(job.model, InputSource.UNSEEN, batches, work=job.work)
 
 
-def _seen(job: WeightsJob, excerpt: Excerpt) -> Trial | None:
+def _seen(job: WeightsJob, excerpt: Excerpt) -> Validation | None:
     """A Trial on some of the samples that were seen; None where none is wanted."""
     if not job.check.runs:
         return None
     chosen = excerpt.chosen()
     if not chosen:
         return on_made_up_inputs(job.model, job.work)
-    evidence = Evidence.CALIBRATION
-    return Trial(job.model, evidence, chosen, excerpt.samples, work=job.work)
+    input_source = InputSource.CALIBRATION
+    return Validation(job.model, input_source, chosen, excerpt.samples, work=job.work)

@@ -6,10 +6,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from onnxq.checking.runnable import Made, runnable
-from onnxq.checking.trial import Trial, on_made_up_inputs
+from onnxq.checking.validation import Validation, on_made_up_inputs
 from onnxq.dynamic.rewrite_dynamic import rewrite_dynamic
 from onnxq.errors import QConfigError
-from onnxq.quantized.verdict import Evidence
+from onnxq.quantized.verdict import InputSource
 from onnxq.samples import input_specs, open_samples
 from onnxq.samples.ignored import check_ignored
 from onnxq.samples.state import check_feedback
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from onnxq.static.prepared import Prepared
 
 
-def static_trial(
+def static_validation(
     prepared: Prepared, check: Check, excerpt: Excerpt, work: Stopwatch
-) -> Trial | None:
+) -> Validation | None:
     """A Trial of what becomes of `prepared`; None where it is not to be tried.
 
     Args:
@@ -52,18 +52,18 @@ def static_trial(
     source, feedback = prepared.model, prepared.feedback
     if check.unseen is not None:
         batches = open_samples(check.unseen.with_feedback(feedback), prepared.inputs)
-        return Trial(source, Evidence.UNSEEN, batches, None, feedback, work)
+        return Validation(source, InputSource.UNSEEN, batches, None, feedback, work)
     chosen = excerpt.chosen()
     if not chosen:
         return on_made_up_inputs(source, work)
-    return Trial(source, Evidence.CALIBRATION, chosen, excerpt.samples, feedback, work)
+    return Validation(source, InputSource.CALIBRATION, chosen, excerpt.samples, feedback, work)
 
 
 def make_static(
     prepared: Prepared,
     decide: Callable[[Prepared], Plan],
     form: str,
-    trial: Trial | None,
+    validation: Validation | None,
     min_sqnr_db: float | None = None,
     improve: Callable[[Prepared, Plan], Improved] = Improved,
 ) -> Made[Plan]:
@@ -73,7 +73,7 @@ def make_static(
         prepared: every decision.
         decide: makes a plan of them.
         form: "qdq" or "qoperator", as of `rewrite`.
-        trial: what to run it on; None: it is not run.
+        validation: what to run it on; None: it is not run.
         min_sqnr_db: bound on every float output; None: none.
         improve: makes constants and plan better; the default takes them as they are.
 
@@ -92,8 +92,12 @@ def make_static(
         better = improve(left, made)
         return better.plan, rewrite(better.prepared, better.plan, form)
 
-    check_bound_is_seen(trial, min_sqnr_db)
-    return Made(*make({})) if trial is None else runnable(make, _quantized, trial, min_sqnr_db)
+    check_bound_is_seen(validation, min_sqnr_db)
+    return (
+        Made(*make({}))
+        if validation is None
+        else runnable(make, _quantized, validation, min_sqnr_db)
+    )
 
 
 def _quantized(made: Plan) -> list[str]:
@@ -104,17 +108,17 @@ def _quantized(made: Plan) -> list[str]:
     return [*weighted, *made.dynamic, *(name for name in own if name not in made.weights)]
 
 
-def check_bound_is_seen(trial: Trial | None, min_sqnr_db: float | None) -> None:
+def check_bound_is_seen(validation: Validation | None, min_sqnr_db: float | None) -> None:
     """Raises QConfigError for a bound on outputs that no samples show."""
-    if min_sqnr_db is not None and (trial is None or not trial.has_samples):
+    if min_sqnr_db is not None and (validation is None or not validation.has_samples):
         raise QConfigError(
             f"a bound of {min_sqnr_db:g} dB needs samples to compare with float on: give some to "
             "check on (check=samples, on the command line --check SAMPLES)."
         )
 
 
-def dynamic_trial(source: ir.Model, check: Check, work: Stopwatch) -> Trial | None:
-    """A Trial of what becomes of a canonical model; arguments as of `static_trial`.
+def dynamic_validation(source: ir.Model, check: Check, work: Stopwatch) -> Validation | None:
+    """A Trial of what becomes of a canonical model; arguments as of `static_validation`.
 
     Raises:
         CalibrationError: unusable samples.
@@ -130,18 +134,21 @@ def dynamic_trial(source: ir.Model, check: Check, work: Stopwatch) -> Trial | No
         return on_made_up_inputs(source, work)
     batches = open_samples(samples, input_specs(source, samples.feedback.values()))
     check_ignored(samples)
-    return Trial(source, Evidence.UNSEEN, batches, None, samples.feedback, work)
+    return Validation(source, InputSource.UNSEEN, batches, None, samples.feedback, work)
 
 
 def make_dynamic(
-    source: ir.Model, plan: DynamicPlan, trial: Trial | None, min_sqnr_db: float | None = None
+    source: ir.Model,
+    plan: DynamicPlan,
+    validation: Validation | None,
+    min_sqnr_db: float | None = None,
 ) -> Made[DynamicPlan]:
     """Plan and model, tried; raises as `make_static`.
 
     Args:
         source: canonical float model.
         plan: made from it.
-        trial: what to run it on; None: it is not run.
+        validation: what to run it on; None: it is not run.
         min_sqnr_db: bound on every float output; None: none.
     """
 
@@ -149,7 +156,7 @@ def make_dynamic(
         made = replace(plan, decisions={**plan.decisions, **floats})
         return made, rewrite_dynamic(source, made, made.model_hash)  # just planned from it
 
-    check_bound_is_seen(trial, min_sqnr_db)
-    if trial is None:
+    check_bound_is_seen(validation, min_sqnr_db)
+    if validation is None:
         return Made(*make({}))
-    return runnable(make, lambda made: list(made.quantized), trial, min_sqnr_db)
+    return runnable(make, lambda made: list(made.quantized), validation, min_sqnr_db)

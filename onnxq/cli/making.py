@@ -217,7 +217,7 @@ def quantize_dynamic(
     outputs = [output, *given(save_plan, report)]
     claim_beside(model, outputs, given(qconfig, check))
     source = load_model(model, outputs)
-    from onnxq.checking.with_verdict import dynamic_trial, make_dynamic
+    from onnxq.checking.with_verdict import dynamic_validation, make_dynamic
     from onnxq.graph.annotations import Annotations
     from onnxq.graph.saving import save
     from onnxq.survey.survey import BesideFiles
@@ -226,8 +226,8 @@ def quantize_dynamic(
     to_check = asked.as_check(reading)
     if check is None and reading.feedback:
         to_check = replace(to_check, samples=reading)  # its names are looked at
-    trial = dynamic_trial(canonical, to_check, work)
-    made = make_dynamic(canonical, plan, trial, min_sqnr)
+    validation = dynamic_validation(canonical, to_check, work)
+    made = make_dynamic(canonical, plan, validation, min_sqnr)
     save(made.model, output, Annotations(annotations))
     if save_plan is not None:
         made.plan.save(save_plan)

@@ -29,7 +29,7 @@ INCOMPARABLE = "where float gives zeros or NaN, or another shape"
 """Outputs whose SQNR is no number."""
 
 
-class Evidence(enum.Enum):
+class InputSource(enum.Enum):
     """Inputs that a quantized model was run on."""
 
     CALIBRATION = "calibration samples"
@@ -125,7 +125,7 @@ class Verdict(Saved):
     """Verdict of one run of a quantized model on ONNX Runtime.
 
     Attributes:
-        evidence: what it was run on.
+        input_source: what it was run on.
         samples: of these that were run.
         samples_in_all: that it was calibrated on, or that were given to check on; 0: none.
         outputs: beside the float model's; empty where there is nothing to compare.
@@ -141,7 +141,7 @@ class Verdict(Saved):
     NOUN: ClassVar[str] = "a verdict"
     ANEW: ClassVar[str] = "Quantize the model anew."
 
-    evidence: Evidence
+    input_source: InputSource
     samples: int
     samples_in_all: int
     outputs: tuple[OutputVerdict, ...]
@@ -230,15 +230,15 @@ class Verdict(Saved):
 
     @property
     def _runs(self) -> str:
-        if self.evidence is Evidence.NONE:
+        if self.input_source is InputSource.NONE:
             return "ONNX Runtime opens it"
-        if self.evidence in (Evidence.MADE_UP, Evidence.EXAMPLES):
-            return f"it runs (on {self.evidence.value})"
+        if self.input_source in (InputSource.MADE_UP, InputSource.EXAMPLES):
+            return f"it runs (on {self.input_source.value})"
         return "it runs"
 
     @property
     def _where(self) -> str:
-        return f"on {self.samples} of {self.samples_in_all} {self.evidence.value}"
+        return f"on {self.samples} of {self.samples_in_all} {self.input_source.value}"
 
     def __str__(self) -> str:
         return "\n".join(self.sentences())

@@ -133,7 +133,7 @@ def print_targets(
             str(t.arithmetic),
             t.activations,
             "-" if t.throughput is None else f"{t.throughput.uint8_int8:.0f}",
-            f"{t.proof.value}: {t.evidence}",
+            f"{t.proof.value}: {t.input_source}",
         )
         for t in targets
     ]

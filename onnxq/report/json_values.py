@@ -88,7 +88,7 @@ def targets(values: Iterable[Target]) -> list[object]:
             "preferred": list(t.preferred),
             "throughput_gmacs": None if t.throughput is None else dataclasses.asdict(t.throughput),
             "proof": t.proof.value,
-            "evidence": t.evidence,
+            "input_source": t.input_source,
             "caveat": t.caveat,
             "slow_in_integers": dict(t.slow_in_integers),
         }

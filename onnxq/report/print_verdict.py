@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from onnxq.quantized.verdict import Evidence
+from onnxq.quantized.verdict import InputSource
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,7 +25,7 @@ def print_verdict(console: Console, verdict: Verdict, source: Path, file: Path) 
     """
     first, *more = verdict.sentences()
     lines = [f"verdict: {first}", *(f"  {line}" for line in more)]
-    if verdict.evidence in (Evidence.MADE_UP, Evidence.NONE):
+    if verdict.input_source in (InputSource.MADE_UP, InputSource.NONE):
         lines.append("  without samples nothing is known of its accuracy: give --check SAMPLES")
     for line in lines:
         console.print(line)

@@ -107,7 +107,7 @@ class Target:
         slow_in_integers: op_type -> time in float / time in integers, inside an int8 network;
             `prepare` leaves these operators in float unless the qconfig names them.
         proof: how it is known what it computes.
-        evidence: how results were compared bit for bit.
+        measurement: how results were compared bit for bit.
         dynamic_speedups: measured speedups of dynamically quantized nodes.
         reduce_range: where weights give up range so that pairs of products fit int16.
         throughput: None: not measured.
@@ -130,7 +130,7 @@ class Target:
         default_factory=lambda: SLOW_IN_INTEGERS, hash=False
     )
     proof: Proof = Proof.RUN
-    evidence: str = ""
+    measurement: str = ""
     dynamic_speedups: tuple[DynamicSpeedup, ...] = field(default=DYNAMIC_SPEEDUPS, repr=False)
     reduce_range: ReduceRange = ReduceRange.WORST_CASE
     throughput: Throughput | None = None

@@ -35,7 +35,7 @@ from onnxq.weights.held_back import too_few
 from onnxq.weights.improvement import EqualModel, ModelImprovement, register
 from onnxq.weights.smoothing import site_choices
 from onnxq.weights.smoothing_sites import sites_of
-from onnxq.weights.smoothing_trial import NO_FACTORS, Flow, trial_of
+from onnxq.weights.smoothing_trial import NO_FACTORS, Flow, validation_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from onnxq.weights.judgement import Judgement
     from onnxq.weights.smoothing import SiteChoice
     from onnxq.weights.smoothing_sites import Site
-    from onnxq.weights.smoothing_trial import FactorTrial
+    from onnxq.weights.smoothing_trial import ScaleTrial
 
 
 NO_SITES = "the model has no product of matrices whose input could be smoothed"
@@ -90,7 +90,7 @@ def _judged(flow: Flow, name: str, choices: Sequence[SiteChoice]) -> EqualModel:
     factors = {c.site: c.factors for c in choices if c.factors is not None}
     if not factors:
         return EqualModel(flow.prepared.model, tuple(c.outcome(name, kept=False) for c in choices))
-    plain = trial_of(flow, NO_FACTORS, {})
+    plain = validation_of(flow, NO_FACTORS, {})
     stayed = [s for s in factors if any(map(plain.runs_in_integers, s.readers))]
     ordered = sorted(choices, key=lambda c: -c.after_db)
     back = [c.site for c in ordered if c.site in factors and c.site not in stayed]
@@ -101,8 +101,11 @@ def _judged(flow: Flow, name: str, choices: Sequence[SiteChoice]) -> EqualModel:
         divided = {product for site in sites for product in site.readers}
         naming = {product: form for product, form in floats.items() if product not in divided}
         if sites:
-            tried.append(trial_of(flow, sites, naming))
-    least = min(tried, key=lambda trial: (len(plain.products - trial.products), trial.errors.sum()))
+            tried.append(validation_of(flow, sites, naming))
+    least = min(
+        tried,
+        key=lambda validation: (len(plain.products - validation.products), validation.errors.sum()),
+    )
     is_corrected = all(c.is_corrected for c in choices if c.site in least.sites)
     judgement, needs_proof = least.beside(plain), not is_corrected or len(tried) > 1
     ruling = _Ruling(judgement, judgement.is_gain(len(tried)), needs_proof)
@@ -141,7 +144,7 @@ class _Ruling:
         return Outcome(name, "", kept, found.before_db, found.after_db, why)
 
 
-def _left_by_data(prepared: Prepared, plain: FactorTrial, choices: Sequence[SiteChoice]) -> Naming:
+def _left_by_data(prepared: Prepared, plain: ScaleTrial, choices: Sequence[SiteChoice]) -> Naming:
     """Forms of products that the data leave in float: their own input is what codes cannot hold.
 
     Smoothing other tensors does not make it fit, though it stands out less among what is left, or

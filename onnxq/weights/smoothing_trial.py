@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class FactorTrial:
+class ScaleTrial:
     """A model in the whole flow.
 
     Attributes:
@@ -76,7 +76,7 @@ class FactorTrial:
         """Whether the plan has the product in integers."""
         return node in self.products
 
-    def beside(self, plain: FactorTrial) -> Judgement:
+    def beside(self, plain: ScaleTrial) -> Judgement:
         """The judgement of this one beside the model as it is, on the same samples."""
         return Judgement(plain.signal, plain.errors, self.errors)
 
@@ -119,7 +119,7 @@ class Flow:
 NO_FACTORS: Mapping[Site, Reals] = {}
 
 
-def trial_of(flow: Flow, factors: Mapping[Site, Reals], naming: Naming) -> FactorTrial:
+def validation_of(flow: Flow, factors: Mapping[Site, Reals], naming: Naming) -> ScaleTrial:
     """The model with these factors and forms, quantized, and judged on the batches held back."""
     prepared, batches, made = flow.prepared, flow.batches, flow.prepared
     if factors:
@@ -141,7 +141,7 @@ def trial_of(flow: Flow, factors: Mapping[Site, Reals], naming: Naming) -> Facto
     ):
         found = powers_of(_compared(prepared, batches, floats, (without, session)))
     signal, *errors = np.zeros((3, 1)) if found is None else found
-    return FactorTrial(
+    return ScaleTrial(
         made.model,
         naming,
         frozenset(factors),

@@ -9,10 +9,10 @@ import pytest
 import onnxq
 from onnxq.checking import runnable as module
 from onnxq.checking.runnable import runnable
-from onnxq.checking.trial import RefusalError, Trial
+from onnxq.checking.validation import RefusalError, Validation
 from onnxq.errors import ModelError
 from onnxq.quantized.quantized_model import QuantizedModel
-from onnxq.quantized.verdict import Evidence, Verdict
+from onnxq.quantized.verdict import InputSource, Verdict
 from tests.examples import network
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from onnxq.operator import Float
 
 NAMES = [f"n{i}" for i in range(64)]
-VERDICT = Verdict(Evidence.UNSEEN, 1, 1, (), None, None, 1, 1, 1, 1)
+VERDICT = Verdict(InputSource.UNSEEN, 1, 1, (), None, None, 1, 1, 1, 1)
 
 
 class Machine:
@@ -53,7 +53,9 @@ class Machine:
         now = self.quantized[id(model.graph)]
         return "no kernel" if any(each <= now for each in self.refused) else ""
 
-    def try_out(self, model: QuantizedModel, _trial: Trial) -> tuple[Verdict, Execution | None]:
+    def try_out(
+        self, model: QuantizedModel, _validation: Validation
+    ) -> tuple[Verdict, Execution | None]:
         if reason := self.refusal(model, None):
             raise RefusalError(ModelError(reason), None)
         return VERDICT, None
@@ -63,8 +65,8 @@ def run(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> tuple[str, ...]:
     """Names that were left in float."""
     monkeypatch.setattr(module, "try_out", machine.try_out)
     monkeypatch.setattr(module, "refusal", machine.refusal)
-    trial = Trial(machine.source, Evidence.UNSEEN, ())
-    made = runnable(machine.make, lambda plan: plan, trial)
+    validation = Validation(machine.source, InputSource.UNSEEN, ())
+    made = runnable(machine.make, lambda plan: plan, validation)
     assert made.model.verdict is not None
     return made.model.verdict.left_in_float
 

@@ -11,12 +11,12 @@ import pytest
 from onnx import TensorProto, helper
 
 import onnxq
-from onnxq.checking import trial_run as module
-from onnxq.checking.trial import RefusalError, Trial, on_made_up_inputs, refusal
-from onnxq.checking.trial_run import try_out
+from onnxq.checking import validation_run as module
+from onnxq.checking.validation import RefusalError, Validation, on_made_up_inputs, refusal
+from onnxq.checking.validation_run import try_out
 from onnxq.core.stopwatch import Stopwatch
 from onnxq.errors import CalibrationError, ModelError
-from onnxq.quantized.verdict import Evidence
+from onnxq.quantized.verdict import InputSource
 from onnxq.samples import open_samples
 from tests.examples import images, model, network, weights
 from tests.refused_models import refused, samples
@@ -49,7 +49,7 @@ def batches(count: int) -> list[dict[str, Array]]:
 def test_outputs_speed_sizes_and_nodes_are_found(pair: tuple[ir.Model, QuantizedModel]) -> None:
     source, quantized = pair
     verdict, runs = try_out(
-        quantized, Trial(source, Evidence.UNSEEN, batches(3), None, work=LONG_AGO)
+        quantized, Validation(source, InputSource.UNSEEN, batches(3), None, work=LONG_AGO)
     )
     (findings,) = onnxq.verify(source, quantized, batches(3)).outputs
     (output,) = verdict.outputs
@@ -66,7 +66,9 @@ def test_outputs_speed_sizes_and_nodes_are_found(pair: tuple[ir.Model, Quantized
 def test_speed_is_not_measured_where_that_takes_long(pair: tuple[ir.Model, QuantizedModel]) -> None:
     source, quantized = pair
     later = Stopwatch(time.process_time() + 1000)  # nothing was spent yet: nothing may be
-    verdict, _ = try_out(quantized, Trial(source, Evidence.UNSEEN, batches(1), None, work=later))
+    verdict, _ = try_out(
+        quantized, Validation(source, InputSource.UNSEEN, batches(1), None, work=later)
+    )
     assert verdict.speedup is None
     assert "onnxq bench does it" in verdict.notes[0]
     assert verdict.outputs
@@ -75,7 +77,7 @@ def test_speed_is_not_measured_where_that_takes_long(pair: tuple[ir.Model, Quant
 def test_on_made_up_inputs_it_only_runs(pair: tuple[ir.Model, QuantizedModel]) -> None:
     source, quantized = pair
     verdict, _ = try_out(quantized, on_made_up_inputs(source))
-    assert verdict.evidence is Evidence.MADE_UP
+    assert verdict.input_source is InputSource.MADE_UP
     assert (verdict.outputs, verdict.speedup) == ((), None)
 
 
@@ -85,7 +87,7 @@ def test_a_collapse_that_is_not_found_is_a_note(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(module, "find_collapse", fail)
     source, quantized = made(network(), {"x": images(8) * 1e-4})
-    verdict, _ = try_out(quantized, Trial(source, Evidence.UNSEEN, [{"x": images(2)}]))
+    verdict, _ = try_out(quantized, Validation(source, InputSource.UNSEEN, [{"x": images(2)}]))
     assert verdict.warning
     assert verdict.notes[-1].endswith("was not found: cannot be looked into")
 
@@ -95,7 +97,7 @@ def test_without_memory_for_both_the_float_side_is_left_out(
 ) -> None:
     source, quantized = pair
     monkeypatch.setattr(module, "available_bytes", lambda: 100)
-    verdict, _ = try_out(quantized, Trial(source, Evidence.UNSEEN, batches(1)))
+    verdict, _ = try_out(quantized, Validation(source, InputSource.UNSEEN, batches(1)))
     assert (verdict.outputs, verdict.speedup) == ((), None)
     assert "not compared with float: that needs about 0.0 GB" in verdict.notes[0]
     assert verdict.samples == 2
@@ -113,7 +115,7 @@ def test_integers_and_booleans_are_counted_where_they_agree() -> None:
         model(nodes, constants, {"x": ["N", 8]}, outputs), {"x": weights(2, 32, 8)}
     )
     x = [{"x": weights(3, 64, 8)}]
-    verdict, _ = try_out(quantized, Trial(source, Evidence.UNSEEN, x))
+    verdict, _ = try_out(quantized, Validation(source, InputSource.UNSEEN, x))
     y, b = verdict.outputs
     assert (y.sqnr_db, b.sqnr_db) == (None, None)
     assert 0.5 < (y.agreement or 0) <= 1
@@ -123,8 +125,8 @@ def test_integers_and_booleans_are_counted_where_they_agree() -> None:
 def test_a_collapse_names_the_first_node_behind_which_it_is() -> None:
     """Inputs ten thousand times those of the calibration saturate from the first node on."""
     source, quantized = made(network(), {"x": images(8) * 1e-4})
-    trial = Trial(source, Evidence.UNSEEN, [{"x": images(2)}])
-    verdict, _ = try_out(quantized, trial)
+    validation = Validation(source, InputSource.UNSEEN, [{"x": images(2)}])
+    verdict, _ = try_out(quantized, validation)
     assert verdict.warning
     assert verdict.collapse is not None
     assert (verdict.collapse.node, verdict.collapse.tensor) == ("relu1", "r1")
@@ -159,7 +161,9 @@ def test_state_goes_round_on_either_side() -> None:
     prepared = onnxq.prepare(model(nodes, constants, shapes, {"h_out": 1}), feedback={"h_out": "h"})
     x = [{"x": weights(seed, 2, 4)} for seed in range(4)]
     quantized = onnxq.rewrite(prepared, onnxq.plan(prepared, onnxq.calibrate(prepared, x)))
-    verdict, _ = try_out(quantized, Trial(prepared.model, Evidence.UNSEEN, x, None, {"h_out": "h"}))
+    verdict, _ = try_out(
+        quantized, Validation(prepared.model, InputSource.UNSEEN, x, None, {"h_out": "h"})
+    )
     findings = onnxq.verify(prepared.model, quantized, onnxq.Samples(x, feedback={"h_out": "h"}))
     assert verdict.outputs[0].sqnr_db == pytest.approx(findings.outputs[0].sqnr_db, abs=0.01)
 
@@ -168,7 +172,7 @@ def test_a_model_that_does_not_run_is_told_with_the_batch() -> None:
     source, quantized = made(refused(), samples())
     x = {"x": samples()["x"][:1]}
     with pytest.raises(RefusalError, match="re-use buffer") as caught:
-        try_out(quantized, Trial(source, Evidence.UNSEEN, [x]))
+        try_out(quantized, Validation(source, InputSource.UNSEEN, [x]))
     assert caught.value.feeds is not None
     assert np.array_equal(caught.value.feeds["x"], x["x"])
     assert "re-use buffer" in refusal(quantized, x)
@@ -189,4 +193,4 @@ def test_large_weights_are_rounded_once_for_the_run_and_the_file() -> None:
 def test_no_sample_to_check_on_is_an_error(pair: tuple[ir.Model, QuantizedModel]) -> None:
     source, quantized = pair
     with pytest.raises(CalibrationError, match="no samples"):
-        try_out(quantized, Trial(source, Evidence.UNSEEN, open_samples([], ())))
+        try_out(quantized, Validation(source, InputSource.UNSEEN, open_samples([], ())))

@@ -8,7 +8,7 @@ from onnxq.checking.check import Check
 from onnxq.checking.weights_job import WeightsJob, carry_out_weights
 from onnxq.errors import QConfigError, VerificationError
 from onnxq.qparams.group_spec import Method
-from onnxq.quantized.verdict import Evidence
+from onnxq.quantized.verdict import InputSource
 from onnxq.samples import Samples
 from onnxq.weights.plan_weights import WeightRequest
 from tests.dynamic_models import normal, parsed
@@ -23,13 +23,13 @@ SAMPLES = {"x": normal(64, 32, seed=5)}
 def test_samples_of_the_method_are_what_it_is_tried_on() -> None:
     made = carry_out_weights(WeightsJob(MODEL, WeightRequest(method=Method.GPTQ), Samples(SAMPLES)))
     assert made.model.verdict is not None
-    assert made.model.verdict.evidence is Evidence.CALIBRATION
+    assert made.model.verdict.input_source is InputSource.CALIBRATION
 
 
 def test_a_method_without_samples_is_tried_on_made_up_inputs() -> None:
     made = carry_out_weights(WeightsJob(MODEL, WeightRequest(method=Method.RTN)))
     assert made.model.verdict is not None
-    assert made.model.verdict.evidence is Evidence.MADE_UP
+    assert made.model.verdict.input_source is InputSource.MADE_UP
 
 
 def test_a_bound_without_samples_is_refused() -> None:

@@ -14,7 +14,7 @@ from onnxq.core.stopwatch import Stopwatch
 from onnxq.errors import CalibrationError, ModelError, QConfigError, VerificationError
 from onnxq.ort import runtime
 from onnxq.ort.runtime import open_session
-from onnxq.quantized.verdict import Evidence
+from onnxq.quantized.verdict import InputSource
 from tests.examples import images, model, network, weights
 from tests.refused_models import refused, samples
 
@@ -30,7 +30,7 @@ def verdict_of(made: onnxq.QuantizedModel) -> Verdict:
 
 def test_some_of_the_calibration_samples_are_tried() -> None:
     verdict = verdict_of(onnxq.quantize(network(), {"x": images(64)}))
-    assert verdict.evidence is Evidence.CALIBRATION
+    assert verdict.input_source is InputSource.CALIBRATION
     assert (verdict.samples, verdict.samples_in_all) == (4, 64)
     assert verdict.outputs[0].sqnr_db is not None
 
@@ -38,7 +38,7 @@ def test_some_of_the_calibration_samples_are_tried() -> None:
 def test_samples_to_check_on_are_all_tried() -> None:
     made = onnxq.quantize(network(), {"x": images(8)}, check={"x": images(5, seed=1)})
     verdict = verdict_of(made)
-    assert verdict.evidence is Evidence.UNSEEN
+    assert verdict.input_source is InputSource.UNSEEN
     assert (verdict.samples, verdict.samples_in_all) == (5, 5)
 
 
@@ -63,7 +63,7 @@ def test_of_a_run_function_and_of_convert_batches_are_kept_too() -> None:
 def test_with_statistics_alone_it_is_said_that_it_runs() -> None:
     statistics = onnxq.calibrate(onnxq.prepare(network()), {"x": images(4)})
     verdict = verdict_of(onnxq.quantize(network(), statistics))
-    assert verdict.evidence is Evidence.MADE_UP
+    assert verdict.input_source is InputSource.MADE_UP
     assert (verdict.outputs, verdict.speedup) == ((), None)
 
 
@@ -102,12 +102,12 @@ def test_nodes_that_onnxruntime_does_not_run_are_left_in_float(form: str) -> Non
 
 
 def test_the_plan_says_why_they_are_in_float() -> None:
-    from onnxq.checking.with_verdict import make_static, static_trial
+    from onnxq.checking.with_verdict import make_static, static_validation
 
     prepared = onnxq.prepare(refused())
     prepared.run({"x": samples()["x"][:1]})
-    trial = static_trial(prepared, Check.CALIBRATION, prepared.excerpt, Stopwatch())
-    made = make_static(prepared, lambda p: onnxq.plan(p, prepared.statistics), "qdq", trial)
+    validation = static_validation(prepared, Check.CALIBRATION, prepared.excerpt, Stopwatch())
+    made = make_static(prepared, lambda p: onnxq.plan(p, prepared.statistics), "qdq", validation)
     (name,) = verdict_of(made.model).left_in_float
     decision = made.plan.decisions[name]
     assert "with it in integers, ONNX Runtime does not run: " in decision.reason.words  # type: ignore[union-attr]
@@ -117,7 +117,7 @@ def test_the_plan_says_why_they_are_in_float() -> None:
 
 def test_a_dynamic_part_that_is_to_blame_is_left_in_float(monkeypatch: pytest.MonkeyPatch) -> None:
     """No such model is known: the session refuses what has the node's codes."""
-    from onnxq.checking import runnable, trial
+    from onnxq.checking import runnable, validation
 
     def refuse(made: onnxq.QuantizedModel) -> bool:
         return "w3_quantized" in made.graph.initializers
@@ -133,7 +133,7 @@ def test_a_dynamic_part_that_is_to_blame_is_left_in_float(monkeypatch: pytest.Mo
     monkeypatch.setattr(
         runnable,
         "refusal",
-        lambda made, feeds: "no" if refuse(made) else trial.refusal(made, feeds),
+        lambda made, feeds: "no" if refuse(made) else validation.refusal(made, feeds),
     )
     made = onnxq.quantize_dynamic(network(), objective="size")
     assert verdict_of(made).left_in_float == ("gemm",)
@@ -169,6 +169,6 @@ def test_inputs_that_cannot_be_made_up_leave_opening_alone() -> None:
     constants: dict[str, Array] = {"w": weights(1, 64, 64), "shape": np.array([-1, 256], np.int64)}
     source = model(nodes, constants, {"x": ["N", 64]})
     verdict = verdict_of(onnxq.quantize_dynamic(source, objective="size"))
-    assert verdict.evidence is Evidence.NONE
-    assert replace(verdict, evidence=Evidence.MADE_UP) != verdict
+    assert verdict.input_source is InputSource.NONE
+    assert replace(verdict, input_source=InputSource.MADE_UP) != verdict
     assert str(verdict).startswith("ONNX Runtime opens it")

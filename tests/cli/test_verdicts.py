@@ -42,7 +42,7 @@ def test_the_verdict_is_in_json_with_the_sizes_of_the_files(
     result = run("quantize", model_path, samples_path, *options)
     assert result.exit_code == 0, result.stderr
     verdict = Verdict.from_dict(json.loads(result.stdout)["verdict"])
-    assert (verdict.evidence.value, verdict.samples) == ("samples to check on", 4)
+    assert (verdict.input_source.value, verdict.samples) == ("samples to check on", 4)
     assert verdict.float_bytes == model_path.stat().st_size
     assert verdict.quantized_bytes == output.stat().st_size
 

@@ -14,14 +14,14 @@ from onnxq.errors import ModelError
 from onnxq.graph.io import load, model_hash
 from onnxq.ort.runtime import open_session
 from onnxq.quantized.quantized_model import QuantizedModel
-from onnxq.quantized.verdict import Evidence, Verdict
+from onnxq.quantized.verdict import InputSource, Verdict
 from tests.examples import images, network
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-VERDICT = Verdict(Evidence.MADE_UP, 1, 0, (), None, None, 100, 40, 5, 1)
+VERDICT = Verdict(InputSource.MADE_UP, 1, 0, (), None, None, 100, 40, 5, 1)
 
 
 @pytest.fixture

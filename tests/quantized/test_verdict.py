@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from onnxq.errors import VerificationError
-from onnxq.quantized.verdict import Collapse, Evidence, OutputVerdict, Verdict, VerdictError
+from onnxq.quantized.verdict import Collapse, InputSource, OutputVerdict, Verdict, VerdictError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 GOOD = OutputVerdict("logits", 34.0, top1_agreement=1.0)
-VERDICT = Verdict(Evidence.CALIBRATION, 16, 256, (GOOD,), None, 3.1, 1000, 270, 32, 1)
+VERDICT = Verdict(InputSource.CALIBRATION, 16, 256, (GOOD,), None, 3.1, 1000, 270, 32, 1)
 
 
 def test_it_is_said_in_sentences() -> None:
@@ -27,10 +27,12 @@ def test_it_is_said_in_sentences() -> None:
 
 
 def test_without_samples_no_sqnr_is_made_up() -> None:
-    verdict = dataclasses.replace(VERDICT, evidence=Evidence.MADE_UP, outputs=(), speedup=None)
+    verdict = dataclasses.replace(
+        VERDICT, input_source=InputSource.MADE_UP, outputs=(), speedup=None
+    )
     (line,) = str(verdict).splitlines()
     assert line.startswith("it runs (on made-up inputs): 32 of its 33 nodes")
-    opened = dataclasses.replace(verdict, evidence=Evidence.NONE)
+    opened = dataclasses.replace(verdict, input_source=InputSource.NONE)
     assert str(opened).startswith("ONNX Runtime opens it")
 
 

@@ -159,8 +159,8 @@ def test_what_is_no_target_is_told_what_is_wanted() -> None:
 
 @pytest.mark.parametrize("target", targets.all_targets(), ids=str)
 def test_every_target_says_how_it_is_known(target: Target) -> None:
-    assert target.evidence
-    assert (target.proof is Proof.PREDICTED) == ("measured once" in target.evidence)
+    assert target.measurement
+    assert (target.proof is Proof.PREDICTED) == ("measured once" in target.measurement)
     if target.throughput is not None:
         best = max(target.throughput.uint8_int8, target.throughput.uint8_uint8)
         assert target.throughput.uint8_int8 > best * 0.97  # what is preferred is not slower
@@ -170,8 +170,10 @@ def test_every_target_says_how_it_is_known(target: Target) -> None:
 def test_emulated_cores_are_those_that_the_tests_run_on() -> None:
     script = (ROOT / "scripts" / "setup_isa").read_text("utf-8")
     unpacked = set(re.findall(r"^machine \w+ (cortex-a\d+|max)", script, re.MULTILINE))
-    evidence = " ".join(t.evidence for t in targets.all_targets() if t.name.startswith("arm64"))
-    assert {f"cortex-{n}" for n in re.findall(r"a\d+", evidence.lower())} | {"max"} == unpacked
+    measurement = " ".join(
+        t.measurement for t in targets.all_targets() if t.name.startswith("arm64")
+    )
+    assert {f"cortex-{n}" for n in re.findall(r"a\d+", measurement.lower())} | {"max"} == unpacked
 
 
 def test_the_weights_follow_from_what_products_do() -> None:

@@ -64,9 +64,9 @@ def batch_axes(module: nn.Module, bound: BoundInputs) -> Axes:
         failure = _failure(module, bound, first)
         if failure is None:
             return _as_axes(first)
-    for trial in _assignments(bound)[:MAX_TRIALS]:
-        if _is_batch(module, bound, trial):
-            return _as_axes(trial)
+    for validation in _assignments(bound)[:MAX_TRIALS]:
+        if _is_batch(module, bound, validation):
+            return _as_axes(validation)
     if _averages_rows(module) and _failure(module, bound, first, least=2) is None:
         return _as_axes(first)
     raise ModelError(_not_found(module, bound))

@@ -73,9 +73,9 @@ def _other_sizes(module: nn.Module, bound: BoundInputs, axes: Axes) -> Iterator[
         sizes = (1, length + 1) if label == axes.batch else (length - 1,)
         for size in sizes:
             if axes.allows(label, size):
-                trial = axes.resized(bound, label, size)
-                if size != 1 or not _wants_rows(module, trial):
-                    yield trial
+                validation = axes.resized(bound, label, size)
+                if size != 1 or not _wants_rows(module, validation):
+                    yield validation
 
 
 def _wants_rows(module: nn.Module, one_row: BoundInputs) -> bool:
@@ -115,27 +115,27 @@ def _check_trials(
         by_layer = None
         if isinstance(module, fx.GraphModule):
             by_layer = functools.partial(layer_by_layer, module, model, engine)
-        for trial in trials:
-            _check_trial(module, model, session.run, trial, limits, by_layer)
+        for validation in trials:
+            _check_validation(module, model, session.run, validation, limits, by_layer)
 
 
-def _check_trial(
+def _check_validation(
     module: nn.Module,
     model: ir.Model,
     run: Run,
-    trial: BoundInputs,
+    validation: BoundInputs,
     limits: Limits,
     by_layer: ByLayer | None,
 ) -> None:
     tolerance = limits.tolerance
     if limits.roundings:
         outputs = output_scales(model)
-        check_in_steps(module, run, outputs, trial, limits.roundings, tolerance, by_layer)
+        check_in_steps(module, run, outputs, validation, limits.roundings, tolerance, by_layer)
         return
     limit = relative_tolerance(module) if tolerance is None else tolerance
     names = [value.name or "" for value in model.graph.outputs]
     try:
-        check_against(module, run, names, trial, limit)
+        check_against(module, run, names, validation, limit)
     except VerificationError as error:
         if not zeroes_padding(module):
             raise

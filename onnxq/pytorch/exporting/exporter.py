@@ -11,7 +11,7 @@ import contextlib
 import copy
 from typing import TYPE_CHECKING
 
-from onnxq.checking.trial_run import try_alone
+from onnxq.checking.validation_run import try_alone
 from onnxq.errors import QConfigError, UnsupportedError
 from onnxq.graph import io
 from onnxq.graph.annotations import Annotations

@@ -113,6 +113,6 @@ def export_script(model: torch.jit.ScriptModule, inputs: BoundInputs) -> ir.Mode
     if axes:
         trials.append(inputs.resized(dict.fromkeys(axes, (0,)), 1))
     with runtime.open_session(exported) as session:
-        for trial in trials:
-            check_against(model, session.run, outputs, trial, relative_tolerance(model))
+        for validation in trials:
+            check_against(model, session.run, outputs, validation, relative_tolerance(model))
     return exported

@@ -14,7 +14,7 @@ from torch import fx, nn
 from torch.export import ExportedProgram
 
 from onnxq import targets
-from onnxq.checking.trial_run import try_alone
+from onnxq.checking.validation_run import try_alone
 from onnxq.errors import QConfigError, UnsupportedError, kind_of, listed, nearest
 from onnxq.graph import io
 from onnxq.pytorch.arguments.bound_inputs import bind

@@ -18,7 +18,7 @@ from onnxq.errors import CalibrationError, QConfigError, UnsupportedError
 from onnxq.graph import io
 from onnxq.pytorch.importers import ImportedModelWarning, import_quantized, int8_weights
 from onnxq.qdq.tidy import output_scales
-from onnxq.quantized.verdict import Evidence
+from onnxq.quantized.verdict import InputSource
 from tests.exact_engine import exact
 from tests.torch_ao_models import IMAGES, Plain, Stubbed, converted, eager, engine, fx, outputs, qat
 
@@ -104,7 +104,7 @@ def test_the_model_is_left_as_it_was_and_a_file_is_written(tmp_path: Path) -> No
     assert [node.op_type for node in model.graph].count("QLinearConv") == 2
     assert (tmp_path / "m.onnx").is_file()
     assert model.verdict is not None
-    assert (model.verdict.evidence, model.verdict.outputs) == (Evidence.EXAMPLES, ())
+    assert (model.verdict.input_source, model.verdict.outputs) == (InputSource.EXAMPLES, ())
 
 
 def test_weights_of_minus_128_are_kept_with_a_warning() -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from onnxq.core.stopwatch import Stopwatch
 from onnxq.errors import CalibrationError, ModelError, UnsupportedError, first_line
 from onnxq.ort import runtime
-from onnxq.quantized.verdict import Evidence
+from onnxq.quantized.verdict import InputSource
 from onnxq.samples import as_taken, input_specs
 from onnxq.samples.made_up import random_batch
 
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Trial:
+class Validation:
     """Inputs that a quantized model is tried on, and the float model beside it.
 
     Attributes:
         source: canonical float model.
-        evidence: what the batches are.
+        input_source: what the batches are.
         batches: to be run, in order.
         samples_in_all: that the batches were chosen from; None: these are all.
         feedback: output name -> input name.
@@ -39,7 +39,7 @@ class Trial:
     """
 
     source: ir.Model
-    evidence: Evidence
+    input_source: InputSource
     batches: Iterable[Batch]
     samples_in_all: int | None = None
     feedback: Mapping[str, str] = field(default_factory=dict)
@@ -48,7 +48,7 @@ class Trial:
     @property
     def has_samples(self) -> bool:
         """Whether outputs can be compared with the float model's."""
-        return self.evidence in (Evidence.CALIBRATION, Evidence.UNSEEN)
+        return self.input_source in (InputSource.CALIBRATION, InputSource.UNSEEN)
 
 
 class RefusalError(ModelError):
@@ -70,7 +70,7 @@ def reason_of(error: Exception) -> str:
     return first_line(error.__cause__ or error)
 
 
-def on_made_up_inputs(source: ir.Model, work: Stopwatch | None = None) -> Trial:
+def on_made_up_inputs(source: ir.Model, work: Stopwatch | None = None) -> Validation:
     """A Trial on random numbers, or on opening alone where inputs cannot be made up.
 
     Args:
@@ -81,8 +81,8 @@ def on_made_up_inputs(source: ir.Model, work: Stopwatch | None = None) -> Trial:
     try:
         batch = random_batch(input_specs(source))
     except UnsupportedError:  # sequences, or too large
-        return Trial(source, Evidence.NONE, (), work=begun)
-    return Trial(source, Evidence.MADE_UP, (batch,), work=begun)
+        return Validation(source, InputSource.NONE, (), work=begun)
+    return Validation(source, InputSource.MADE_UP, (batch,), work=begun)
 
 
 def refusal(model: ir.Model, feeds: Batch | None) -> str:

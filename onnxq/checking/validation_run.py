@@ -16,21 +16,21 @@ import onnx_ir as ir
 from onnxq.checking.collapse import find_collapse
 from onnxq.checking.comparison import Agreement, Comparison
 from onnxq.checking.execution import execution_in
-from onnxq.checking.trial import RefusalError
+from onnxq.checking.validation import RefusalError
 from onnxq.core.memory import available_bytes
 from onnxq.errors import CalibrationError, ModelError, OnnxqError
 from onnxq.graph.coded import INPUTS_KEY, OUTPUTS_KEY, read_coded
 from onnxq.graph.saving import saved_bytes, weight_bytes
 from onnxq.ort import runtime
 from onnxq.ort.turns import Schedule, repeats_of, round_seconds, taking_turns
-from onnxq.quantized.verdict import Evidence, OutputVerdict, Verdict
+from onnxq.quantized.verdict import InputSource, OutputVerdict, Verdict
 from onnxq.samples import as_taken, input_specs
 from onnxq.samples.excerpt import rows_of
 from onnxq.samples.state import State
 
 if TYPE_CHECKING:
     from onnxq.checking.findings import Execution
-    from onnxq.checking.trial import Batch, Trial
+    from onnxq.checking.validation import Batch, Validation
     from onnxq.core.arrays import Array
     from onnxq.graph.coded import Coded
     from onnxq.quantized.quantized_model import QuantizedModel
@@ -46,7 +46,7 @@ LEAST_PAIRS = 2
 MOST_PAIRS = 11
 
 
-def try_out(model: QuantizedModel, trial: Trial) -> tuple[Verdict, Execution]:
+def try_out(model: QuantizedModel, validation: Validation) -> tuple[Verdict, Execution]:
     """The Verdict on a model that ONNX Runtime runs, and which of its nodes run in integers.
 
     Raises:
@@ -54,23 +54,27 @@ def try_out(model: QuantizedModel, trial: Trial) -> tuple[Verdict, Execution]:
         CalibrationError: unusable samples.
     """
     session, runs = _opened(model)
-    run = _Run(trial, model)
+    run = _Run(validation, model)
     with session:
         notes = run.over(session)
     outputs, collapse = run.outputs(), None
     if any(output.is_low for output in outputs):
         try:
-            collapse = find_collapse(trial.source, model, trial.batches, trial.feedback)
+            collapse = find_collapse(
+                validation.source, model, validation.batches, validation.feedback
+            )
         except OnnxqError as error:  # of a look at the inside of a model that itself runs
             notes.append(f"where it leaves the float model was not found: {error}")
     verdict = Verdict(
-        evidence=trial.evidence,
+        input_source=validation.input_source,
         samples=run.samples,
-        samples_in_all=run.samples if trial.samples_in_all is None else trial.samples_in_all,
+        samples_in_all=run.samples
+        if validation.samples_in_all is None
+        else validation.samples_in_all,
         outputs=outputs,
         collapse=collapse,
         speedup=run.speedup,
-        float_bytes=saved_bytes(trial.source),
+        float_bytes=saved_bytes(validation.source),
         quantized_bytes=saved_bytes(model),
         integer_nodes=sum(runs.integer_nodes.values()),
         float_nodes=sum(runs.float_nodes.values()),
@@ -96,7 +100,7 @@ def try_alone(model: QuantizedModel, batch: Batch) -> Verdict:
     except CalibrationError as error:
         raise RefusalError(error, batch) from error
     return Verdict(
-        evidence=Evidence.EXAMPLES,
+        input_source=InputSource.EXAMPLES,
         samples=rows_of(batch),
         samples_in_all=rows_of(batch),
         outputs=(),
@@ -179,27 +183,27 @@ class _Output:
 class _Run:
     """Both models on the batches of a trial."""
 
-    def __init__(self, trial: Trial, model: QuantizedModel) -> None:
+    def __init__(self, validation: Validation, model: QuantizedModel) -> None:
         self.samples = 0
         self.ratios: list[float] = []
         self._last_s = (0.0, 0.0)  # of the last batch: quantized, float
-        self._trial = trial
+        self._validation = validation
         self._model = model
-        self._names = [str(v.name) for v in trial.source.graph.outputs]
+        self._names = [str(v.name) for v in validation.source.graph.outputs]
         coded = read_coded(model, OUTPUTS_KEY)
         self._outputs = [_Output(name, coded.get(name)) for name in self._names]
 
     def over(self, quantized: runtime.Session) -> list[str]:
         """Runs; notes on what was left out."""
-        trial = self._trial
+        validation = self._validation
         theirs = input_specs(self._model)
         specs = input_specs(
-            trial.source, trial.feedback.values(), read_coded(self._model, INPUTS_KEY)
+            validation.source, validation.feedback.values(), read_coded(self._model, INPUTS_KEY)
         )
-        beside = _float_session(trial) if trial.has_samples else None
-        states = [State(specs, trial.feedback) for _ in range(2)]
+        beside = _float_session(validation) if validation.has_samples else None
+        states = [State(specs, validation.feedback) for _ in range(2)]
         feeds: Batch = {}
-        for batch in trial.batches:
+        for batch in validation.batches:
             feeds = states[0].feeds(batch)
             try:
                 y, quantized_s = self._timed(quantized, as_taken(feeds, theirs))
@@ -231,7 +235,7 @@ class _Run:
         self, quantized: runtime.Session, beside: runtime.Session, feeds: Batch
     ) -> list[str]:
         """Times further runs of the last batch, within TIME_SHARE of the work so far."""
-        allowed = TIME_SHARE * self._trial.work.spent_s
+        allowed = TIME_SHARE * self._validation.work.spent_s
         repeats = tuple(map(repeats_of, self._last_s))
         # the first run of a session gets its memory; short ones found the other's data in the cache
         self.ratios = self.ratios[1:] if max(repeats) == 1 else []
@@ -263,13 +267,13 @@ class _Run:
         return [output.problem for output in self._outputs if output.problem]
 
 
-def _float_session(trial: Trial) -> runtime.Session | str:
+def _float_session(validation: Validation) -> runtime.Session | str:
     """A session of the float model, or why there is none."""
-    needed = int(SESSION_SIZES * weight_bytes(trial.source))
+    needed = int(SESSION_SIZES * weight_bytes(validation.source))
     available = available_bytes()
     if available is not None and needed > available:
         return (
             f"not compared with float: that needs about {needed / 1e9:.1f} GB of memory beside "
             f"the quantized model, and {available / 1e9:.1f} GB are free"
         )
-    return runtime.open_session(trial.source, threads=1)
+    return runtime.open_session(validation.source, threads=1)
