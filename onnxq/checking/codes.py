@@ -27,7 +27,7 @@ from onnxq.qdq.read import (
     qparams_of,
 )
 from onnxq.qparams import PerTensor, QParams
-from onnxq.static.placing.channel_gains import GAINS_KEY, read_gains
+from onnxq.static.placing.channel_scales import GAINS_KEY, read_gains
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -49,14 +49,14 @@ class Codes:
         tensor: name of the float tensor they stand for.
         qparams: per-tensor; None where they are not known.
         problem: why not; empty where they are.
-        gain: one factor per channel (axis 1) that the codes carry; None: none.
+        channel_scale: one factor per channel (axis 1) that the codes carry; None: none.
     """
 
     name: str
     tensor: str
     qparams: QParams | None
     problem: str = ""
-    gain: tuple[float, ...] | None = None
+    channel_scale: tuple[float, ...] | None = None
 
 
 def find_codes(model: ir.Model) -> list[Codes]:
@@ -104,7 +104,7 @@ def _codes(value: ir.Value, initializers: Mapping[str | None, ir.Value]) -> Code
             told = QParams.from_dict(json.loads(value.metadata_props[QPARAMS_KEY]))
         except (ValueError, AttributeError) as error:  # of a file that was edited
             return Codes(name, tensor, None, f"its metadata '{QPARAMS_KEY}' is no JSON: {error}")
-        return Codes(name, tensor, told, gain=_gain(value))
+        return Codes(name, tensor, told, channel_scale=_channel_scale(value))
     found = _qparams(value, tensor, initializers)
     if isinstance(found, Unread):
         return Codes(name, tensor, None, found.reason)
@@ -113,7 +113,7 @@ def _codes(value: ir.Value, initializers: Mapping[str | None, ir.Value]) -> Code
         return Codes(name, tensor, None, f"it has {many} scales; one per tensor is compared")
     if found.dtype not in HANDED_OUT:
         return Codes(name, tensor, None, f"ONNX Runtime does not hand out {found.dtype} codes")
-    return Codes(name, tensor, found, gain=_gain(value))
+    return Codes(name, tensor, found, channel_scale=_channel_scale(value))
 
 
 def _is_constant(value: ir.Value | None) -> bool:
@@ -135,7 +135,7 @@ def _tensor(codes: ir.Value) -> str:
     return name if source is None else str(source.name)
 
 
-def _gain(value: ir.Value) -> tuple[float, ...] | None:
+def _channel_scale(value: ir.Value) -> tuple[float, ...] | None:
     text = value.metadata_props.get(GAINS_KEY)
     return None if text is None else read_gains(text)
 

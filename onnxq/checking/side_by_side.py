@@ -66,7 +66,8 @@ class Pair:
 
     Attributes:
         qparams: of the codes that the quantized side gives; None where it gives numbers.
-        gain: factors per channel that the codes carry, and the float tensor gets for comparing.
+        channel_scale: factors per channel that the codes carry, and the float tensor gets for
+            comparing.
         channels: of the float tensor, where channels of zeros were added; None: none were.
         coded: numbers that an output's codes stand for; None: it gives numbers.
         node: of the float model, that makes it; empty: it is an input.
@@ -77,7 +78,7 @@ class Pair:
     source: str
     target: str
     qparams: QParams | None
-    gain: tuple[float, ...] | None = None
+    channel_scale: tuple[float, ...] | None = None
     channels: int | None = None
     coded: Coded | None = None
     node: str = ""
@@ -97,25 +98,27 @@ class Pair:
         if not is_alike:
             sums.differing = 1
             return sums
-        if self.gain is not None:
-            x = np.multiply(x, self.gain_of(x), dtype=np.float32)
+        if self.channel_scale is not None:
+            x = np.multiply(x, self.channel_scale_of(x), dtype=np.float32)
         sums.compared.update(x, y, self.qparams)
         if self.qparams is None and x.ndim == 2 and x.shape[1] > 1:
             sums.top1.update(x, y)
         return sums
 
-    def gain_of(self, x: Array) -> Singles:
+    def channel_scale_of(self, x: Array) -> Singles:
         """Factors that the codes carry, one per channel of x; a 1 where there are none."""
-        if self.gain is None:
+        if self.channel_scale is None:
             return np.ones(1, np.float32)
-        return np.array(self.gain[: self.channels], np.float32).reshape(-1, *[1] * (x.ndim - 2))
+        return np.array(self.channel_scale[: self.channels], np.float32).reshape(
+            -1, *[1] * (x.ndim - 2)
+        )
 
     def rounded(self, x: Array) -> tuple[Array, Array]:
         """(codes of float values x, the reals that they stand for), both in the shape of x."""
         assert self.qparams is not None
-        gain = self.gain_of(x)
-        codes = quantize(np.multiply(x, gain, dtype=np.float32), self.qparams)
-        return codes, (dequantize(codes, self.qparams) / gain).astype(x.dtype)
+        channel_scale = self.channel_scale_of(x)
+        codes = quantize(np.multiply(x, channel_scale, dtype=np.float32), self.qparams)
+        return codes, (dequantize(codes, self.qparams) / channel_scale).astype(x.dtype)
 
 
 class SideBySide:

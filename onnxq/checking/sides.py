@@ -188,7 +188,9 @@ def _match_tensors(source: ir.Model, target: ir.Model) -> tuple[list[Pair], list
         else:
             name = clamped.get(found.tensor, found.tensor)
             had, node = channels.get(name), makers.get(name, "")
-            pairs.append(Pair(name, name, found.name, found.qparams, found.gain, had, node=node))
+            pairs.append(
+                Pair(name, name, found.name, found.qparams, found.channel_scale, had, node=node)
+            )
     return pairs, unmatched
 
 

@@ -26,7 +26,8 @@ class ChannelHistogramObserver(HistogramObserver):
     """HistogramObserver's qparams; and, for the planner, absmax per channel.
 
     `prepare` puts it in place of HistogramObserver where a tensor is read by depthwise convolutions
-    alone: the weights on both sides can then carry a factor per channel (see stages.channel_gains).
+    alone: the weights on both sides can then carry a factor per channel (see
+    stages.channel_scales).
 
     Args:
         ch_axis: axis of the channels.

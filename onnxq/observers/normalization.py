@@ -160,7 +160,7 @@ class NormalizationObserver(MinMaxObserver):
         return self.power_sums.values / max(self.rows, 1)
 
     @property
-    def channel_gain(self) -> Reals:
+    def channel_scale(self) -> Reals:
         """Mean of 1 / (variance + epsilon) over each channel's rows, float64 (channels,)."""
         return self.inverse_sums.values / max(self.rows, 1)
 
@@ -179,7 +179,7 @@ class NormalizationObserver(MinMaxObserver):
         signal = squares * self.channel_power
         per_channel = noise if noise.size == squares.size else noise.mean()
         spread = per_channel * ((1 - clipped) + clipped * self._share_of_the_widest())
-        error = squares * np.minimum(spread * self.channel_gain, self.channel_power)
+        error = squares * np.minimum(spread * self.channel_scale, self.channel_power)
         return float(signal.mean()), float(error.mean())
 
     def _share_of_the_widest(self) -> Reals:

@@ -62,7 +62,7 @@ def carried_errors(operator: Operator, node: ir.Node) -> Iterator[CarriedError]:
     """
     for response in operator.responses(node):
         match response:
-            case Linear(slots=slots, gain=gain) if 0 < gain < math.inf:
+            case Linear(slots=slots, amplification=amplification) if 0 < amplification < math.inf:
                 yield from _carried(node, slots, response)
             case Weighted(slot=slot) | Factored(slot=slot) | Summed(slot=slot):
                 yield from _carried(node, (slot,), response)

@@ -22,13 +22,13 @@ class Linear:
 
     Attributes:
         slots: of the inputs.
-        gain: mean of the squared factors.
+        amplification: mean of the squared factors.
         offset: what is added to the products; None: not the same for all.
         sign: of the factors; -1 where the inputs are subtracted.
     """
 
     slots: tuple[int, ...]
-    gain: float
+    amplification: float
     offset: float | None = 0.0
     sign: float = 1.0
 

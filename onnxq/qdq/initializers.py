@@ -93,7 +93,7 @@ class Initializers:
         value: ir.Value,
         qparams: QParams,
         code_limit: int | None = None,
-        gain: tuple[float, ...] | None = None,
+        channel_scale: tuple[float, ...] | None = None,
         perm: tuple[int, ...] | None = None,
         graph: ir.Graph | None = None,
         kept_sums: KeptSums | None = None,
@@ -104,20 +104,20 @@ class Initializers:
             value: the float initializer.
             qparams: of the codes, in the layout in which they are stored.
             code_limit: codes are clipped to [-code_limit, code_limit]; None: not clipped.
-            gain: one factor per row that the constant is multiplied by first; None: none.
+            channel_scale: one factor per row that the constant is multiplied by first; None: none.
             perm: order of the constant's axes in which the codes are stored; None: as it is.
             graph: that holds them; None: the constant's.
             kept_sums: how they are rounded, in the stored layout; None: to the nearest.
         """
         home = _owner(value) if graph is None else graph
-        key = (value, qparams, code_limit, gain, perm, kept_sums, home)
+        key = (value, qparams, code_limit, channel_scale, perm, kept_sums, home)
         if key not in self._codes:
             stem = value_name(value)
             if f"{stem}_quantized" in self._names:  # a second layout of a tied weight
                 stem = self.unique(f"{stem}_again")
             name = self.unique(f"{stem}_quantized")
             source = transposed(tensor_of(value), perm)
-            tensor = integer_tensor(source, qparams, code_limit, gain, name, kept_sums)
+            tensor = integer_tensor(source, qparams, code_limit, channel_scale, name, kept_sums)
             self._codes[key] = (self._beside(value, tensor, name, home), stem)
         return self._codes[key]
 

@@ -25,7 +25,7 @@ def integer_tensor(
     source: ir.TensorProtocol,
     qparams: QParams,
     code_limit: int | None,
-    gain: tuple[float, ...] | None,
+    channel_scale: tuple[float, ...] | None,
     name: str,
     kept_sums: KeptSums | None = None,
 ) -> ir.TensorProtocol:
@@ -35,7 +35,7 @@ def integer_tensor(
         source: float tensor; large ones are read only when the result is written.
         qparams: of the codes.
         code_limit: codes are clipped to [-code_limit, code_limit]; None: not clipped.
-        gain: one factor per row that the constant is multiplied by first; None: none.
+        channel_scale: one factor per row that the constant is multiplied by first; None: none.
         name: of the tensor.
         kept_sums: how int8 codes are rounded; None: to the nearest.
     """
@@ -45,8 +45,8 @@ def integer_tensor(
     def make() -> ir.TensorProtocol:
         x = source.numpy().reshape(-1) if vector else source.numpy()
         x = np.broadcast_to(x, shape)  # a bias of one element
-        if gain is not None:
-            x = x * np.array(gain, np.float32).reshape(-1, *[1] * (x.ndim - 1))
+        if channel_scale is not None:
+            x = x * np.array(channel_scale, np.float32).reshape(-1, *[1] * (x.ndim - 1))
         codes = rounded_codes(x, qparams, code_limit, kept_sums)
         return ir.Tensor(stored_codes(codes, qparams.dtype), name=name)
 

@@ -36,7 +36,7 @@ from onnxq.static.choosing.choices import (
     with_dynamic,
 )
 from onnxq.static.choosing.with_statistics import with_statistics
-from onnxq.static.placing.channel_gains import gains_of
+from onnxq.static.placing.channel_scales import channel_scales_of
 from onnxq.static.placing.decision import Decision
 from onnxq.static.planning.activation_qparams import tensor_qparams, untaken_branches
 from onnxq.static.planning.clipped import with_shared_grids
@@ -76,7 +76,7 @@ class Plan(Saved):
         tensors: activation tensor -> qparams (constants in activation slots included).
         code_bounds: tensor -> codes that a folded Relu or Clip bounds it to, where its qparams
             reach further.
-        gains: tensor -> one factor per channel that its codes carry (see channel_gains).
+        channel_scales: tensor -> one factor per channel that its codes carry (see channel_scales).
         weights: node name -> PlannedWeight.
         biases: node name -> PlannedBias.
         notes: what a user should know.
@@ -100,7 +100,7 @@ class Plan(Saved):
     decisions: Mapping[str, Decision]
     tensors: Mapping[str, QParams]
     code_bounds: Mapping[str, tuple[int, int]]
-    gains: Mapping[str, tuple[float, ...]]
+    channel_scales: Mapping[str, tuple[float, ...]]
     weights: Mapping[str, PlannedWeight]
     biases: Mapping[str, PlannedBias]
     notes: tuple[str, ...]
@@ -152,7 +152,8 @@ def plan(
         with_shifts         one scale for both sides of a sum with a number, where that rounds less
         with_shared_grids   one scale for both sides of a Clip whose input others read too
         with_agreeing_sums  scales raised until all machines round sums and products alike
-        gains_of            scales per channel, of tensors whose readers all stayed in integers
+        channel_scales_of            scales per channel, of tensors whose readers all stayed in
+        integers
 
     Weights and biases come last: a bias has the scale of its input times that of its weight.
 
@@ -186,8 +187,8 @@ def plan(
         check_weights_left(prepared, decisions)
     tensors, of_sums = with_agreeing_sums(prepared, decisions, tensors)
     notes += of_sums
-    gains = _gains(prepared, statistics, tensors, decisions)
-    constants = plan_constants(prepared, statistics, decisions, tensors, gains, saturated)
+    channel_scales = _channel_scales(prepared, statistics, tensors, decisions)
+    constants = plan_constants(prepared, statistics, decisions, tensors, channel_scales, saturated)
     dynamic, reasons, of_dynamic = _dynamic(prepared, objective)
     decisions |= reasons
     choices = with_dynamic(prepared.choices, dynamic, reasons)
@@ -199,8 +200,8 @@ def plan(
         prepared.target.name,
         decisions,
         tensors,
-        _code_bounds(_clamps(prepared, gains), tensors),
-        {tensor: tuple(gain.tolist()) for tensor, gain in gains.items()},
+        _code_bounds(_clamps(prepared, channel_scales), tensors),
+        {tensor: tuple(channel_scale.tolist()) for tensor, channel_scale in channel_scales.items()},
         constants.weights,
         constants.biases,
         (*prepared.notes, *notes),
@@ -233,7 +234,7 @@ def _dynamic(
     return made.quantized, reasons, made.notes
 
 
-def _gains(
+def _channel_scales(
     prepared: Prepared,
     statistics: Statistics,
     tensors: Mapping[str, QParams],
@@ -242,15 +243,20 @@ def _gains(
     """The factors of those tensors whose producer and readers all run in integers."""
     observers = prepared.observed
     return {
-        gain.tensor: gains_of(statistics.observer(tensor, observers[tensor]), tensors[tensor])
-        for tensor, gain in prepared.channel_gains.items()
-        if not any(isinstance(decisions[n], Float) for n in (gain.producer, *gain.readers))
+        channel_scale.tensor: channel_scales_of(
+            statistics.observer(tensor, observers[tensor]), tensors[tensor]
+        )
+        for tensor, channel_scale in prepared.channel_scales.items()
+        if not any(
+            isinstance(decisions[n], Float)
+            for n in (channel_scale.producer, *channel_scale.readers)
+        )
     }
 
 
-def _clamps(prepared: Prepared, gains: Container[str]) -> dict[str, tuple[float, float]]:
+def _clamps(prepared: Prepared, channel_scales: Container[str]) -> dict[str, tuple[float, float]]:
     """Real bounds of the codes; a factor per channel keeps 0, and has the upper one within it."""
-    return {k: (0.0, math.inf) if k in gains else c for k, c in prepared.clamps.items()}
+    return {k: (0.0, math.inf) if k in channel_scales else c for k, c in prepared.clamps.items()}
 
 
 def _code_bounds(

@@ -223,7 +223,7 @@ def _decided(
         decisions=found.decisions,
         groups=as_observed(groups, observers_of(every)),
         clamps=found.clamps,
-        channel_gains=found.channel_gains,
+        channel_scales=found.channel_scales,
         in_integers=every,
         feedback=asked.feedback,
         notes=(*notes, *found.notes, *absent),
@@ -278,7 +278,7 @@ def named_again(prepared: Prepared, named: NamedForms) -> Prepared:
         decisions={**found.decisions, **prepared.left},
         groups=as_observed(found.groups, prepared.observed),
         clamps=found.clamps,
-        channel_gains=found.channel_gains,
+        channel_scales=found.channel_scales,
     )
 
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from onnxq.qconfig.input_codes import InputCodes, Pixels
     from onnxq.quantized.outcome import Outcome
     from onnxq.static.choosing.named_forms import NamedForms
-    from onnxq.static.placing.channel_gains import ChannelGain
+    from onnxq.static.placing.channel_scales import ChannelScale
     from onnxq.static.placing.decision import Decision
     from onnxq.static.statistics import Statistics
     from onnxq.targets import Target
@@ -62,7 +62,7 @@ class Prepared:
         decisions: node name -> Quantize or Float(reason), in graph order, subgraphs included.
         groups: the quantized activation tensors.
         clamps: tensor -> real bounds of the Relu and Clip that were folded into its Q.
-        channel_gains: the tensors that may carry a factor per channel.
+        channel_scales: the tensors that may carry a factor per channel.
         in_integers: groups of the tensors with every node in integers that can be: what the data
             may speak for. They are observed too.
         feedback: output name -> input name, for models whose state goes round.
@@ -89,7 +89,7 @@ class Prepared:
     decisions: Mapping[str, Decision]
     groups: tuple[TensorGroup, ...]
     clamps: Mapping[str, tuple[float, float]]
-    channel_gains: Mapping[str, ChannelGain]
+    channel_scales: Mapping[str, ChannelScale]
     in_integers: tuple[TensorGroup, ...]
     feedback: Mapping[str, str]
     notes: tuple[str, ...]

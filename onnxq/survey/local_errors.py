@@ -254,7 +254,7 @@ def _count(one: TensorErrors, x: Array, pair: Pair, axis: int | None) -> None:
     """Counts float values in bins; the first batch and the codes' range say where these lie."""
     if x.dtype.kind != "f" or not x.size:
         return
-    carried = np.multiply(x, pair.gain_of(x), dtype=np.float64)
+    carried = np.multiply(x, pair.channel_scale_of(x), dtype=np.float64)
     values = carried[np.isfinite(carried)]
     if not values.size:
         return

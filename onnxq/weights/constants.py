@@ -101,8 +101,8 @@ class Constants:
         """Factors per channel that the codes of the layer's result carry; None: none."""
         decision = self.plan.decisions[layer.name]
         assert isinstance(decision, Quantize), "a layer has a quantized weight"
-        tensors = [t for t in decision.results if t in self.plan.gains]
-        return np.array(self.plan.gains[tensors[0]], np.float32) if tensors else None
+        tensors = [t for t in decision.results if t in self.plan.channel_scales]
+        return np.array(self.plan.channel_scales[tensors[0]], np.float32) if tensors else None
 
     def _write_bias(self, slot: BiasSlot, bias: Singles) -> None:
         node = slot.node

@@ -61,7 +61,7 @@ class Layer:
         y: its result with the bias, before any Relu or Clip that is folded into it.
         plan: how the weight is stored.
         span: smallest and largest code that its observer gives.
-        gain: factor per channel of x, on its axis 1, that codes of x carry; None: none.
+        channel_scale: factor per channel of x, on its axis 1, that codes of x carry; None: none.
         bias_slot: where its bias is, or can be added for nothing; None: nowhere.
         clamp: real bounds of the Relu or Clip that alone reads y; None: there is none.
     """
@@ -73,7 +73,7 @@ class Layer:
     y: str
     plan: PlannedWeight
     span: tuple[int, int]
-    gain: Singles | None
+    channel_scale: Singles | None
     bias_slot: BiasSlot | None
     clamp: tuple[float, float] | None
 
@@ -90,9 +90,9 @@ class Layer:
     @property
     def written(self) -> Singles:
         """float32: the weight as it is rounded, times the factors that its codes carry."""
-        if self.plan.gain is None:
+        if self.plan.channel_scale is None:
             return self.weight
-        return np.asarray(self.weight * self._rows(np.array(self.plan.gain, np.float32)))
+        return np.asarray(self.weight * self._rows(np.array(self.plan.channel_scale, np.float32)))
 
     @property
     def is_alone(self) -> bool:
@@ -112,8 +112,8 @@ class Layer:
     def scale(self) -> Reals:
         """float64 (groups, outputs, 1): of the codes, in the float model's numbers."""
         scale = self._along(self.plan.qparams.scale).astype(np.float64)
-        if self.plan.gain is not None:
-            scale = scale / self._rows(np.array(self.plan.gain, np.float64))
+        if self.plan.channel_scale is not None:
+            scale = scale / self._rows(np.array(self.plan.channel_scale, np.float64))
         wide = np.broadcast_to(scale, self.weight.shape)
         return np.array(self.unfolded.matrix(wide)[..., :1])
 
@@ -176,9 +176,9 @@ class Layer:
     def seen(self, x: Singles, plan: Plan) -> Singles:
         """The tensor x as the integer kernel sees it, in the float model's numbers."""
         codes = fake_quantize(np.asarray(x, np.float32), plan.tensors[self.x])
-        if self.gain is None:
+        if self.channel_scale is None:
             return codes
-        return codes / self.gain.reshape(1, -1, *[1] * (x.ndim - 2))
+        return codes / self.channel_scale.reshape(1, -1, *[1] * (x.ndim - 2))
 
     def on_grid(self, codes: Ints, qparams: QParams) -> Singles:
         """The float weight that quantizes to these codes.
@@ -189,10 +189,10 @@ class Layer:
         """
         array = self.unfolded.weight(codes) + self._along(qparams.zero_point).astype(np.int32)
         weight = dequantize(array.astype(qparams.dtype.storage), qparams)
-        if self.plan.gain is None:
+        if self.plan.channel_scale is None:
             return weight
-        gain = self._rows(np.array(self.plan.gain, np.float32))
-        return np.divide(weight, gain, dtype=np.float32)
+        channel_scale = self._rows(np.array(self.plan.channel_scale, np.float32))
+        return np.divide(weight, channel_scale, dtype=np.float32)
 
     def pairs(
         self, x: Singles, y: Singles, index: int, batches: int, most: int = MOST_PLACES
@@ -253,7 +253,9 @@ def layer_of(node: ir.Node, plan: Plan) -> Layer | None:
     if isinstance(weight.qparams.granularity, PerBlock):
         return None
     tensor = value_name(x)
-    gain = np.array(plan.gains[tensor], np.float32) if tensor in plan.gains else None
+    channel_scale = (
+        np.array(plan.channel_scales[tensor], np.float32) if tensor in plan.channel_scales else None
+    )
     slot, y = bias_of(node, decision.rule, plan.decisions)
     return Layer(
         node,
@@ -263,7 +265,7 @@ def layer_of(node: ir.Node, plan: Plan) -> Layer | None:
         value_name(y),
         weight,
         _span_of(node, decision.rule, plan),
-        gain,
+        channel_scale,
         slot,
         _clamp_of(y),
     )

@@ -180,14 +180,14 @@ def sites_of(prepared: Prepared, objective: Objective = Objective.SPEED) -> list
     """The sites of a model, channels on the last axis, in the order in which their readers run.
 
     Tensors to which the plan gives factors anyway, at no cost to any weight, are none
-    (onnxq.static.placing.channel_gains).
+    (onnxq.static.placing.channel_scales).
     """
     readers: dict[ir.Value, list[ir.Node]] = {}
     for product in integer_products(prepared, objective).values():
         node, x = product.node, _divisible_input(product.node)
         if x is not None and node.graph is prepared.model.graph:
             readers.setdefault(x, []).append(node)
-    gained = prepared.channel_gains
+    gained = prepared.channel_scales
     found = (_site(x, n, prepared) for x, n in readers.items() if value_name(x) not in gained)
     return [site for site in found if site is not None]
 

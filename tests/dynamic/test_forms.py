@@ -41,7 +41,7 @@ def node(*shape: int, rows: int | str = 4) -> ir.Node:
     return ir.node("MatMul", [x, w], name="n")
 
 
-def with_gains(**ratios: float) -> Target:
+def with_channel_scales(**ratios: float) -> Target:
     """k = 8, n = 16, m = 4."""
     gains = tuple(DynamicSpeedup("MatMul", f, 8, 8, 16, 4, ratio) for f, ratio in ratios.items())
     return Target("mine", "", 127, dynamic_speedups=gains)
@@ -59,20 +59,23 @@ def choose(
 
 
 def test_nothing_measured_gives_the_usual_form() -> None:
-    assert choose(target=with_gains()) is INT
+    assert choose(target=with_channel_scales()) is INT
 
 
 def test_the_fastest_form_is_chosen() -> None:
     assert (
-        choose(target=with_gains(dynamic_int8=1.2, weight_only_groupwise=2.0, weight_only=1.0)) is B
+        choose(
+            target=with_channel_scales(dynamic_int8=1.2, weight_only_groupwise=2.0, weight_only=1.0)
+        )
+        is B
     )
-    assert choose(target=with_gains(dynamic_int8=1.2, weight_only_groupwise=0.5)) is INT
+    assert choose(target=with_channel_scales(dynamic_int8=1.2, weight_only_groupwise=0.5)) is INT
 
 
 def test_of_8_bits_that_two_products_read_integers_are_faster_than_blocks() -> None:
     first = node(8, 16)
     second = ir.node("MatMul", [ir.Value(name="other"), first.inputs[1]], name="m")
-    gains = with_gains(dynamic_int8=1.2, weight_only_groupwise=2.0, weight_only=1.0)
+    gains = with_channel_scales(dynamic_int8=1.2, weight_only_groupwise=2.0, weight_only=1.0)
     for one in (first, second):
         assert choose_form(one, RULE, None, INT8, gains, Objective.SPEED) is INT
         assert choose_form(one, RULE, B, INT8, gains, Objective.SPEED) is B  # as it is named
@@ -80,7 +83,7 @@ def test_of_8_bits_that_two_products_read_integers_are_faster_than_blocks() -> N
 
 
 def test_objective_size_takes_the_fastest_of_the_slow_ones() -> None:
-    slow = with_gains(dynamic_int8=0.2, weight_only_groupwise=0.5, weight_only=0.4)
+    slow = with_channel_scales(dynamic_int8=0.2, weight_only_groupwise=0.5, weight_only=0.4)
     assert choose(target=slow, objective=Objective.SIZE) is B
     verdict = choose(target=slow)
     assert isinstance(verdict, Float)
@@ -89,11 +92,11 @@ def test_objective_size_takes_the_fastest_of_the_slow_ones() -> None:
 
 
 def test_as_fast_as_float_is_fast_enough() -> None:
-    assert choose(target=with_gains(weight_only=1.0)) is S
+    assert choose(target=with_channel_scales(weight_only=1.0)) is S
 
 
 def test_narrow_codes_have_no_integer_products() -> None:
-    assert choose(dtype=INT4, target=with_gains()) is B
+    assert choose(dtype=INT4, target=with_channel_scales()) is B
 
 
 def test_float16_is_half() -> None:

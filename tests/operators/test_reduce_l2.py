@@ -49,4 +49,6 @@ def test_an_error_of_one_summand_comes_out_as_it_is() -> None:
     (response,) = OP.responses(builder.node_of(OP, Case("", (X, ints(1)), (1,))))
     assert isinstance(response, Linear)
     # 10,000 squares of a normal distribution: a deviation of 1.4%
-    assert np.square(error).mean() / np.square(e).mean() == pytest.approx(response.gain, rel=0.06)
+    assert np.square(error).mean() / np.square(e).mean() == pytest.approx(
+        response.amplification, rel=0.06
+    )

@@ -86,7 +86,7 @@ def times(factor: float) -> Change:
 
 def factor_of(linear: Linear) -> float:
     """Factor that an input is multiplied by, of one number for all."""
-    return linear.sign * math.sqrt(linear.gain)
+    return linear.sign * math.sqrt(linear.amplification)
 
 
 def scaled(linear: Linear) -> Change:
@@ -94,7 +94,9 @@ def scaled(linear: Linear) -> Change:
     factor = factor_of(linear)
 
     def change(error: Error) -> Error:
-        terms = tuple((a * np.float64(linear.gain) ** (1 - q / 2), q) for a, q in error.terms)
+        terms = tuple(
+            (a * np.float64(linear.amplification) ** (1 - q / 2), q) for a, q in error.terms
+        )
         known = error.floor is not None and linear.offset is not None
         floor = (error.floor or 0.0) * factor + (linear.offset or 0.0) if known else None
         dead = error.dead * abs(factor)

@@ -206,8 +206,8 @@ def _ahead_of_normalization(
     seen = None if value is None else observers.get(value_name(value))
     if value is not None and isinstance(seen, NormalizationObserver):
         slot = normalizing.gain_slot
-        gain = None if slot is None else constant(node, slot)
-        yield value, _magnifier(node, value, of_normalization(seen, gain))
+        amplification = None if slot is None else constant(node, slot)
+        yield value, _magnifier(node, value, of_normalization(seen, amplification))
 
 
 def _magnifier(node: ir.Node, value: ir.Value, sqnr_db: Callable[[Error], float]) -> Magnifier:

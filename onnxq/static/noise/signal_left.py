@@ -61,19 +61,25 @@ def _of_floor(curve: Curve, floor: float | None, low: float, high: float) -> flo
     return float(curve.function(np.clip(floor or 0.0, low, high)))
 
 
-def of_normalization(seen: NormalizationObserver, gain: Array | None) -> Callable[[Error], float]:
+def of_normalization(
+    seen: NormalizationObserver, amplification: Array | None
+) -> Callable[[Error], float]:
     """SQNR behind the normalization and its gain, for an error alike in all channels."""
-    gains = np.ones(()) if gain is None else _per_channel(gain, seen.channel_power.size)
+    amplifications = (
+        np.ones(())
+        if amplification is None
+        else _per_channel(amplification, seen.channel_power.size)
+    )
 
     def sqnr_db(error: Error) -> float:
-        return decibels(*seen.behind(error.constant, gains, error.clipped))
+        return decibels(*seen.behind(error.constant, amplifications, error.clipped))
 
     return sqnr_db
 
 
-def _per_channel(gain: Array, channels: int) -> Reals:
+def _per_channel(amplification: Array, channels: int) -> Reals:
     """Root mean square of the gain for each channel; one for all where it does not fit."""
-    squares = np.square(gain.astype(np.float64))
-    if gain.shape[-1:] == (channels,):
+    squares = np.square(amplification.astype(np.float64))
+    if amplification.shape[-1:] == (channels,):
         return np.asarray(np.sqrt(squares.reshape(-1, channels).mean(axis=0)))
     return np.asarray(np.sqrt(squares.mean()))

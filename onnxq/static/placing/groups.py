@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from onnxq.static.placing.channel_gains import ChannelGain, channel_observer
+from onnxq.static.placing.channel_scales import ChannelScale, channel_observer
 from onnxq.static.placing.overrides import group_override
 
 if TYPE_CHECKING:
@@ -46,14 +46,15 @@ class TensorGroup:
 
 
 def groups_of(
-    placement: Placement, qconfig: QConfigMapping, gains: Mapping[str, ChannelGain]
+    placement: Placement, qconfig: QConfigMapping, channel_scales: Mapping[str, ChannelScale]
 ) -> tuple[TensorGroup, ...]:
     """The groups of the quantized tensors, in graph order.
 
     Args:
         placement: says which tensors are quantized, and which share qparams.
         qconfig: names the observers.
-        gains: tensors that carry a factor per channel, for which each channel is observed too.
+        channel_scales: tensors that carry a factor per channel, for which each channel is observed
+            too.
     """
     members: dict[str, list[str]] = {}
     for tensor in placement.quantized:
@@ -61,7 +62,7 @@ def groups_of(
     groups = (_group(tensors, placement, qconfig) for tensors in members.values())
     return tuple(
         replace(group, observer=channel_observer(group.observer))
-        if group.members[0] in gains
+        if group.members[0] in channel_scales
         else group
         for group in groups
     )

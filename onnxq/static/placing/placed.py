@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from onnxq.operator import Float
 from onnxq.operator.reasons import LeftByRequest
-from onnxq.static.placing.channel_gains import find_channel_gains
+from onnxq.static.placing.channel_scales import find_channel_scales
 from onnxq.static.placing.check_types import check_types
 from onnxq.static.placing.groups import groups_of
 from onnxq.static.placing.overrides import check_overrides, unmet_forms, unmet_requests
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from onnxq.core.reason import Reason
     from onnxq.qconfig import QConfigMapping
-    from onnxq.static.placing.channel_gains import ChannelGain
+    from onnxq.static.placing.channel_scales import ChannelScale
     from onnxq.static.placing.decision import Decision
     from onnxq.static.placing.groups import TensorGroup
     from onnxq.targets import Target
@@ -36,14 +36,14 @@ class Placed:
         decisions: node name -> Quantize or Float(reason), in graph order, subgraphs included.
         groups: the quantized activation tensors.
         clamps: tensor -> real bounds of the Relu and Clip that were folded into its Q.
-        channel_gains: the tensors that may carry a factor per channel.
+        channel_scales: the tensors that may carry a factor per channel.
         notes: types and entries of the qconfig that a user should know of.
     """
 
     decisions: Mapping[str, Decision]
     groups: tuple[TensorGroup, ...]
     clamps: Mapping[str, tuple[float, float]]
-    channel_gains: Mapping[str, ChannelGain]
+    channel_scales: Mapping[str, ChannelScale]
     notes: tuple[str, ...]
 
 
@@ -58,8 +58,8 @@ def placed(
     """
     placement = place(model, qconfig, target, codes_out)
     decisions, clamps = placement.decisions, placement.clamps
-    gains = find_channel_gains(model, placement, qconfig)
-    groups = groups_of(placement, qconfig, gains)
+    channel_scales = find_channel_scales(model, placement, qconfig)
+    groups = groups_of(placement, qconfig, channel_scales)
     groups = with_survivors(groups, model, decisions, qconfig)
     notes = check_overrides(model, decisions, placement.quantized, qconfig)
     notes += unmet_requests(model, decisions, qconfig)
@@ -72,7 +72,7 @@ def placed(
         decisions,
         tuple(replace(group, dtype=storage.of(group.dtype)) for group in groups),
         clamps,
-        gains,
+        channel_scales,
         (*notes, *storage.notes),
     )
 

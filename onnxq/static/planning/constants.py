@@ -45,14 +45,14 @@ class PlannedWeight:
         tensor: name of the float initializer.
         qparams: of the codes.
         code_limit: codes are clipped to [-code_limit, code_limit]; None: the type's own range.
-        gain: one factor per row that the float weight is multiplied by first; None: none.
+        channel_scale: one factor per row that the float weight is multiplied by first; None: none.
         kept_sums: how codes are rounded; None: to the nearest.
     """
 
     tensor: str
     qparams: QParams
     code_limit: int | None
-    gain: tuple[float, ...] | None = None
+    channel_scale: tuple[float, ...] | None = None
     kept_sums: KeptSums | None = None
 
 
@@ -63,12 +63,13 @@ class PlannedBias:
     Attributes:
         tensor: name of the float initializer.
         qparams: of the codes.
-        gain: one factor per channel that the float bias is multiplied by first; None: none.
+        channel_scale: one factor per channel that the float bias is multiplied by first; None:
+            none.
     """
 
     tensor: str
     qparams: QParams
-    gain: tuple[float, ...] | None = None
+    channel_scale: tuple[float, ...] | None = None
 
 
 def weight_key(prepared: Prepared, node: ir.Node, rule: Rule) -> WeightKey:
@@ -108,12 +109,14 @@ def with_gain(
         read: float32 (channels,), gains of its input, channels a divisor of rows; None: none.
     """
     rows = weight.qparams.scale.size
-    gain = np.ones(rows, np.float32) if made is None else made
+    channel_scale = np.ones(rows, np.float32) if made is None else made
     if read is not None:
-        gain = np.divide(gain, np.repeat(read, rows // read.size), dtype=np.float32)
-    scale = np.maximum(weight.qparams.scale * gain, MIN_SCALE)
+        channel_scale = np.divide(
+            channel_scale, np.repeat(read, rows // read.size), dtype=np.float32
+        )
+    scale = np.maximum(weight.qparams.scale * channel_scale, MIN_SCALE)
     qparams = dataclasses.replace(weight.qparams, scale=scale)
-    return dataclasses.replace(weight, qparams=qparams, gain=tuple(gain.tolist()))
+    return dataclasses.replace(weight, qparams=qparams, channel_scale=tuple(channel_scale.tolist()))
 
 
 def check_weights_left(prepared: Prepared, decisions: Mapping[str, Decision]) -> None:
@@ -178,8 +181,8 @@ def plan_bias(
     rows = bias.ndim > 1 and bias.shape[0] > 1
     granularity = PerChannel(int(rows)) if scale.ndim else PerTensor()
     qparams = QParams(scale, np.zeros(scale.shape, np.int32), INT32, granularity)
-    gain = None if made is None else tuple(made.tolist())
-    return weight, PlannedBias(value_name(value), qparams, gain), notes
+    channel_scale = None if made is None else tuple(made.tolist())
+    return weight, PlannedBias(value_name(value), qparams, channel_scale), notes
 
 
 def folded_bias(node: ir.Node, decisions: Mapping[str, Decision]) -> ir.Value | None:

@@ -101,8 +101,10 @@ def fit_pairs(
     """
     assert weight.qparams.dtype == INT8
     assert not weight.qparams.zero_point.any()
-    if weight.gain is not None:  # as the rewrite writes it
-        array = array * np.array(weight.gain, np.float32).reshape(-1, *[1] * (array.ndim - 1))
+    if weight.channel_scale is not None:  # as the rewrite writes it
+        array = array * np.array(weight.channel_scale, np.float32).reshape(
+            -1, *[1] * (array.ndim - 1)
+        )
     before = weight.qparams.scale.reshape(-1)
     pairs = list(_pairs_that_leave(weight, array, rule))
     if not pairs:

@@ -60,7 +60,7 @@ def plan_constants(
     statistics: Statistics,
     decisions: Mapping[str, Decision],
     tensors: Mapping[str, QParams],
-    gains: Mapping[str, npt.NDArray[np.float32]],
+    channel_scales: Mapping[str, npt.NDArray[np.float32]],
     saturated: Saturated | None,
 ) -> Constants:
     """Weights and biases of the nodes that run in integers; nodes of one key share qparams.
@@ -70,7 +70,7 @@ def plan_constants(
         statistics: of the calibration; means of inputs round the weights.
         decisions: node name -> its decision, demotions included.
         tensors: activation tensor -> its qparams.
-        gains: tensor -> factors per channel that its codes carry.
+        channel_scales: tensor -> factors per channel that its codes carry.
         saturated: channels whose products left int16 on samples; None where the target asks none.
 
     Raises:
@@ -85,14 +85,14 @@ def plan_constants(
             continue
         node, rule = nodes[name], decision.rule
         x = value_name(input_at(node, rule.activations[0]))
-        made = gains.get(decision.results[0]) if decision.results else None
+        made = channel_scales.get(decision.results[0]) if decision.results else None
         key = weight_key(prepared, node, rule)
         if key not in observed:
             observed[key], notes = observe_weight(constant_array(weight_of(node, rule)), key)
             planned.notes.extend(notes)
         weight = plan_weight(key, observed[key])
-        if made is not None or x in gains:
-            weight = with_gain(weight, made, gains.get(x))
+        if made is not None or x in channel_scales:
+            weight = with_gain(weight, made, channel_scales.get(x))
         weight, reduction = reduced(weight, node, rule, prepared.target, saturated)
         weight = with_means(weight, input_means(node, rule, statistics.watched))
         if reduction is not None:

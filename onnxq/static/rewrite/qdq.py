@@ -26,7 +26,7 @@ from onnxq.operator.nodes import input_at
 from onnxq.ort.kept_copy import KEPT_COPY
 from onnxq.qdq.initializers import Initializers
 from onnxq.qdq.write import clip_codes
-from onnxq.static.placing.channel_gains import GAINS_KEY, written_gains
+from onnxq.static.placing.channel_scales import GAINS_KEY, written_gains
 from onnxq.static.placing.decision import Quantize
 from onnxq.static.rewrite.bias_inside import bias_inside
 from onnxq.static.rewrite.guards import inputs_to_guard, results_to_guard
@@ -240,13 +240,13 @@ class _QdqWriter:
                 value,
                 weight.qparams,
                 weight.code_limit,
-                weight.gain,
+                weight.channel_scale,
                 kept_sums=weight.kept_sums,
             )
             yield rule.weight.slot, codes, stem, weight.qparams
         if rule.bias is not None and name in self.plan.biases:
             value, bias = input_at(node, rule.bias), self.plan.biases[name]
-            codes, stem = self.new.codes(value, bias.qparams, None, bias.gain)
+            codes, stem = self.new.codes(value, bias.qparams, None, bias.channel_scale)
             yield rule.bias, codes, stem, bias.qparams
 
     def _guard(self, node: ir.Node) -> None:
@@ -300,8 +300,8 @@ class _QdqWriter:
             codes.name = self.new.unique(f"{tensor}_unbounded")
             codes = self._clip(codes, self.plan.code_bounds[tensor], tensor, behind)
         codes.name = self.new.unique(f"{tensor}_quantized")
-        if tensor in self.plan.gains:
-            codes.metadata_props[GAINS_KEY] = written_gains(self.plan.gains[tensor])
+        if tensor in self.plan.channel_scales:
+            codes.metadata_props[GAINS_KEY] = written_gains(self.plan.channel_scales[tensor])
         return codes
 
     def _clip(

@@ -368,7 +368,7 @@ def _shown(
         if tensor not in ours:
             continue
         found = codes.get(tensor)
-        if found is not None and found.gain is None:
+        if found is not None and found.channel_scale is None:
             shown[tensor] = (found.name, found.qparams)
         elif found is None and tensor in theirs:
             shown[tensor] = (tensor, None)

@@ -19,12 +19,12 @@ def test_a_bias_inside_of_a_float_result_is_no_sum_of_codes() -> None:
     nodes = [
         NODE("MatMul", ["x", "w"], ["m"], "product"),
         NODE("Add", ["m", "b"], ["a"], "bias"),
-        NODE("LayerNormalization", ["a", "gain"], ["y"], "norm"),
+        NODE("LayerNormalization", ["a", "channel_scale"], ["y"], "norm"),
     ]
     constants = {
         "w": weights(1, WIDTH, WIDTH),
         "b": weights(2, WIDTH),
-        "gain": np.ones(WIDTH, np.float32),
+        "channel_scale": np.ones(WIDTH, np.float32),
     }
     source = model(nodes, constants, {"x": ["N", TOKENS, WIDTH]})
     prepared = onnxq.prepare(source, None, "x86-vnni")

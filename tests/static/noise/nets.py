@@ -39,11 +39,11 @@ def feed_forwards(layers: int, outlier: float) -> onnx.ModelProto:
     nodes, weights, x = [], {}, "x"
     for i in range(layers):
         down = rng.normal(size=(HIDDEN, WIDTH)) / HIDDEN**0.5
-        gain = np.ones(WIDTH)
+        channel_scale = np.ones(WIDTH)
         down[:, OUTLIERS] *= outlier
-        gain[list(OUTLIERS)] = min(1.0, 3 / outlier)
+        channel_scale[list(OUTLIERS)] = min(1.0, 3 / outlier)
         weights[f"up{i}"] = rng.normal(size=(WIDTH, HIDDEN)) / WIDTH**0.5
-        weights |= {f"down{i}": down, f"gain{i}": gain, f"bias{i}": np.zeros(WIDTH)}
+        weights |= {f"down{i}": down, f"gain{i}": channel_scale, f"bias{i}": np.zeros(WIDTH)}
         nodes += [
             helper.make_node("MatMul", [x, f"up{i}"], [f"u{i}"], name=f"up_{i}"),
             helper.make_node("Relu", [f"u{i}"], [f"r{i}"], name=f"relu_{i}"),
@@ -220,7 +220,7 @@ def levelled(*, divides: bool) -> onnx.ModelProto:
         [helper.make_tensor_value_info(n, TensorProto.FLOAT, None) for n in ("before", "now")],
         [helper.make_tensor_value_info(n, TensorProto.FLOAT, None) for n in ("after", "mean")],
     )
-    weights = {"share": 0.1, "floor": 1e-3, "gain": 0.98 if divides else -0.98}
+    weights = {"share": 0.1, "floor": 1e-3, "channel_scale": 0.98 if divides else -0.98}
     weights |= {"delta": 2.0, "half": 0.5, "root_of_delta": 2.0**0.5}
     inits = [numpy_helper.from_array(np.asarray(w, np.float32), n) for n, w in weights.items()]
     kept = [x for x in made.graph.initializer if x.name not in weights]
@@ -234,7 +234,7 @@ def levelled(*, divides: bool) -> onnx.ModelProto:
         ),
         helper.make_node("Transpose", ["means"], ["m"], name="turned", perm=[1, 0, 2]),
         helper.make_node("Add", ["m", "floor"], ["mf"], name="floored"),
-        helper.make_node("Pow", ["mf", "gain"], ["loud"], name="loudness"),
+        helper.make_node("Pow", ["mf", "channel_scale"], ["loud"], name="loudness"),
         helper.make_node("Div" if divides else "Mul", ["sums", "loud"], ["even"], name="levelled"),
         helper.make_node("Add", ["even", "delta"], ["raised"], name="raised"),
         helper.make_node("Pow", ["raised", "half"], ["roots"], name="compressed"),

@@ -13,7 +13,12 @@ from onnxq.ort import runtime
 from onnxq.qconfig import QConfig, QConfigMapping, default_qconfig_mapping
 from onnxq.qparams import per_tensor
 from onnxq.static.calibrate import calibrate
-from onnxq.static.placing.channel_gains import MAX_GAIN, gains_of, read_gains, written_gains
+from onnxq.static.placing.channel_scales import (
+    MAX_CHANNEL_SCALE,
+    channel_scales_of,
+    read_gains,
+    written_gains,
+)
 from onnxq.static.plan import Plan, plan
 from onnxq.static.prepare import prepare
 from onnxq.static.rewrite import rewrite
@@ -106,7 +111,7 @@ def test_no_weight_code_changes() -> None:
 
 def test_every_channel_reaches_the_last_code() -> None:
     integer, made = quantized(model(), target="x86-vnni")
-    assert set(made.gains) == {"r"}
+    assert set(made.channel_scales) == {"r"}
     codes = next(v for n in integer.graph for v in n.outputs if v.name == "r_quantized")
     integer.graph.outputs.append(codes)
     largest = np.max(
@@ -141,14 +146,14 @@ def test_verify_compares_in_units_of_the_codes() -> None:
 )
 def test_other_readers_and_signs_do_not_qualify(body: str) -> None:
     _, made = quantized(model(body))
-    assert made.gains == {}
+    assert made.channel_scales == {}
 
 
 def test_documented_observers_keep_their_scale() -> None:
     minmax = default_qconfig_mapping().set_global(
         QConfig(MinMaxObserver.with_args(), NarrowRangeObserver.with_args())
     )
-    assert quantized(model(), minmax)[1].gains == {}
+    assert quantized(model(), minmax)[1].channel_scales == {}
 
 
 def test_reader_left_float_takes_the_gains_away() -> None:
@@ -156,7 +161,7 @@ def test_reader_left_float_takes_the_gains_away() -> None:
     names = [node.name for node in prepare(source).model.graph if node.op_type == "Conv"]
     qconfig = default_qconfig_mapping().set_node(str(names[1]), None)
     integer, made = quantized(source, qconfig)
-    assert made.gains == {}
+    assert made.channel_scales == {}
     assert sqnr_db(source, integer) > 10
 
 
@@ -165,8 +170,8 @@ def test_gain_is_bounded_and_one_for_a_dead_channel() -> None:
     x = np.ones((1, 3, 2), np.float32)
     x[0, 1], x[0, 2] = 0, 1e-9
     observer.observe(x, 0)
-    gains = gains_of(observer, per_tensor(1 / 255, 0, UINT8))
-    np.testing.assert_allclose(gains, [1, 1, MAX_GAIN], rtol=1e-6)
+    channel_scales = channel_scales_of(observer, per_tensor(1 / 255, 0, UINT8))
+    np.testing.assert_allclose(channel_scales, [1, 1, MAX_CHANNEL_SCALE], rtol=1e-6)
 
 
 def test_plan_with_gains_survives_its_file(tmp_path: object) -> None:
@@ -179,7 +184,9 @@ def test_plan_with_gains_survives_its_file(tmp_path: object) -> None:
 
 
 def test_gains_come_back_from_their_text_bit_for_bit_and_from_the_earlier_one() -> None:
-    gains = tuple(float(np.float32(gain)) for gain in (1, 1.7, 1 / 3, MAX_GAIN))
-    assert read_gains(written_gains(gains)) == gains
-    assert len(written_gains(gains)) == 5 * len(gains)
-    assert read_gains(json.dumps(gains)) == gains
+    channel_scales = tuple(
+        float(np.float32(channel_scale)) for channel_scale in (1, 1.7, 1 / 3, MAX_CHANNEL_SCALE)
+    )
+    assert read_gains(written_gains(channel_scales)) == channel_scales
+    assert len(written_gains(channel_scales)) == 5 * len(channel_scales)
+    assert read_gains(json.dumps(channel_scales)) == channel_scales

@@ -205,7 +205,7 @@ def test_a_symmetric_histogram_keeps_the_relu_of_a_range_per_channel() -> None:
     for dtype in ("qint8", "quint8"):
         observer = HistogramObserver.with_args(dtype=dtype, qscheme="per_tensor_symmetric")
         model, planned = made(source, mapping(observer), TARGET)
-        assert planned.gains
+        assert planned.channel_scales
         assert planned.code_bounds["r"] == (128, 255)
         findings = verify(source, model, data(2))
         assert min(tensor.sqnr_db for tensor in findings.tensors) > 25  # 9 dB without the Relu

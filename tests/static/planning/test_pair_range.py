@@ -130,12 +130,13 @@ def test_codes_that_an_observer_clips_fit_too() -> None:
 
 def test_the_weights_own_factors_count() -> None:
     array = np.array([[1, 0.5], [0.1, 0.1]], np.float32).reshape(2, 2, 1, 1)
-    weight = dataclasses.replace(plain(array, 0), gain=(1.0, 2.0))
-    gain = np.array([1, 2], np.float32)
+    weight = dataclasses.replace(plain(array, 0), channel_scale=(1.0, 2.0))
+    channel_scale = np.array([1, 2], np.float32)
     scaled = dataclasses.replace(
-        weight, qparams=dataclasses.replace(weight.qparams, scale=weight.qparams.scale * gain)
+        weight,
+        qparams=dataclasses.replace(weight.qparams, scale=weight.qparams.scale * channel_scale),
     )
-    gained = array * gain.reshape(2, 1, 1, 1)
+    gained = array * channel_scale.reshape(2, 1, 1, 1)
     after, _ = fit_pairs(scaled, array, CONV)
     assert not saturates(codes(after, gained).reshape(2, 2).T).any()
 

@@ -298,7 +298,7 @@ def test_depthwise_transposed_convolutions_read_and_make_a_range_per_channel() -
         constants=constants,
     )
     integer, made, _ = quantized(model)
-    assert set(made.gains) == {"r", "s"}
+    assert set(made.channel_scales) == {"r", "s"}
     # channels that a common scale would leave a code or two come back at full size in t
     assert worst_steps(model, integer, made) <= 4
 

@@ -40,14 +40,14 @@ if TYPE_CHECKING:
     from onnxq.static.placing.placement import Placement
 
 CHANNEL_AXIS = 1  # of what a convolution writes and reads
-GAINS_KEY = "onnxq.channel_gain"
+GAINS_KEY = "onnxq.channel_scale"
 """Metadata of the codes in the quantized model: one factor per channel, as `written_gains`."""
 UNCLAMPED = (float("-inf"), float("inf"))
-MAX_GAIN = 1024.0  # a channel that hardly ever spoke is not blown up beyond 10 bits
+MAX_CHANNEL_SCALE = 1024.0  # a channel that hardly ever spoke is not blown up beyond 10 bits
 
 
 @dataclass(frozen=True, slots=True)
-class ChannelGain:
+class ChannelScale:
     """A tensor that may carry a factor per channel.
 
     Attributes:
@@ -61,11 +61,11 @@ class ChannelGain:
     readers: tuple[str, ...]
 
 
-def find_channel_gains(
+def find_channel_scales(
     model: ir.Model, placement: Placement, qconfig: QConfigMapping
-) -> dict[str, ChannelGain]:
-    """Tensor -> ChannelGain, for every tensor that qualifies; one sweep."""
-    found: dict[str, ChannelGain] = {}
+) -> dict[str, ChannelScale]:
+    """Tensor -> ChannelScale, for every tensor that qualifies; one sweep."""
+    found: dict[str, ChannelScale] = {}
     nodes = [node for node, _ in walk(model.graph)]
     values = {value_name(v): v for node in nodes for v in node.outputs if v.name}
     sizes: dict[str, int] = {}
@@ -84,7 +84,7 @@ def find_channel_gains(
             continue
         readers = _channelwise_readers(values[tensor], placement, qconfig)
         if readers:
-            found[tensor] = ChannelGain(tensor, node_name(node), readers)
+            found[tensor] = ChannelScale(tensor, node_name(node), readers)
     return found
 
 
@@ -125,8 +125,10 @@ def channel_observer(spec: ObserverSpec) -> ObserverSpec:
     return ChannelHistogramObserver.with_args(**args, ch_axis=CHANNEL_AXIS)
 
 
-def gains_of(observer: Observer, qparams: QParams) -> npt.NDArray[np.float32]:
-    """g[c] = top / min(top, absmax[c]), at most MAX_GAIN; 1 for a channel that was always 0.
+def channel_scales_of(observer: Observer, qparams: QParams) -> npt.NDArray[np.float32]:
+    """g[c] = top / min(top, absmax[c]), at most MAX_CHANNEL_SCALE.
+
+    1 for a channel that was always 0.
 
     Args:
         observer: a ChannelHistogramObserver that has seen the tensor.
@@ -138,13 +140,13 @@ def gains_of(observer: Observer, qparams: QParams) -> npt.NDArray[np.float32]:
     steps = qparams.dtype.qmax - int(qparams.zero_point)
     top = np.float32(qparams.scale) * np.float32(steps)
     absmax = np.minimum(observer.channel_absmax, top)
-    gains = top / np.maximum(absmax, top / np.float32(MAX_GAIN))
-    return np.where(absmax > 0, gains, np.float32(1)).astype(np.float32)
+    channel_scales = top / np.maximum(absmax, top / np.float32(MAX_CHANNEL_SCALE))
+    return np.where(absmax > 0, channel_scales, np.float32(1)).astype(np.float32)
 
 
-def written_gains(gains: Iterable[float]) -> str:
+def written_gains(channel_scales: Iterable[float]) -> str:
     """Text of the factors: their float32 bytes, little-endian, in base 85 (5 characters each)."""
-    return base64.b85encode(np.array(list(gains), "<f4").tobytes()).decode()
+    return base64.b85encode(np.array(list(channel_scales), "<f4").tobytes()).decode()
 
 
 def read_gains(text: str) -> tuple[float, ...]:
