@@ -72,10 +72,10 @@ def as_trained(*causes: str) -> Iterator[None]:
         if "average" in causes:
             put = region.Region.put
 
-            def pooled_in_float(self: Any, x: torch.Tensor, grid: Any) -> torch.Tensor:
+            def pooled_in_float(self: Any, x: torch.Tensor, qparams: Any) -> torch.Tensor:
                 last = x.ndim == 4 and x.shape[2:] == (1, 1)
                 flat = x.ndim == 2 and x.shape[1] == 8
-                return self.mark(x, grid) if last or flat else put(self, x, grid)
+                return self.mark(x, qparams) if last or flat else put(self, x, qparams)
 
             stack.enter_context(mock.patch.object(region.Region, "put", pooled_in_float))
         yield

@@ -91,10 +91,10 @@ def gated(prepared: Prepared, qparams: dict[str, QParams]) -> onnx.ModelProto:
                 numpy_helper.from_array(np.asarray(i, np.int64), names["i"]),
             ]
         )
-        grid = [names["s"], names["z"]]
+        graph_qparams = [names["s"], names["z"]]
         made[tensor] = [
-            helper.make_node("QuantizeLinear", [tensor, *grid], [names["q"]]),
-            helper.make_node("DequantizeLinear", [names["q"], *grid], [names["d"]]),
+            helper.make_node("QuantizeLinear", [tensor, *graph_qparams], [names["q"]]),
+            helper.make_node("DequantizeLinear", [names["q"], *graph_qparams], [names["d"]]),
             helper.make_node("Sub", [names["d"], tensor], [names["e"]]),
             helper.make_node("Gather", [GATE, names["i"]], [names["g"]]),
             helper.make_node("Mul", [names["e"], names["g"]], [names["m"]]),

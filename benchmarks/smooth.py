@@ -217,12 +217,12 @@ def codes(model: ir.Model, nodes: Sequence[ir.Node], extremes: Array) -> list[ir
     low, high = min(0.0, float(extremes[0].min())), max(0.0, float(extremes[1].max()))
     scale = np.array((high - low) / 255, np.float32)
     name = f"{nodes[0].name}_read"
-    grid = [
+    qparams = [
         added(model, f"{name}_scale", scale),
         added(model, f"{name}_zero_point", np.array(round(-low / float(scale)), np.uint8)),
     ]
-    rounding = ir.Node("", "QuantizeLinear", [value, *grid])
-    return [rounding, ir.Node("", "DequantizeLinear", [rounding.outputs[0], *grid])]
+    rounding = ir.Node("", "QuantizeLinear", [value, *qparams])
+    return [rounding, ir.Node("", "DequantizeLinear", [rounding.outputs[0], *qparams])]
 
 
 def read_by(model: ir.Model, nodes: Sequence[ir.Node], chain: Sequence[ir.Node]) -> None:

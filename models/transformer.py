@@ -66,8 +66,8 @@ class Transformer(nn.Module):
     def forward(self, image: torch.Tensor) -> torch.Tensor:
         """Logits (N, classes) of images (N, 3, 32, 32), pixel p given as (p - 128) / 64."""
         n = image.shape[0]
-        grid = image.reshape(n, 3, ALONG, PATCH, ALONG, PATCH).permute(0, 2, 4, 1, 3, 5)
-        patches = grid.reshape(n, ALONG**2, 3 * PATCH**2)
+        qparams = image.reshape(n, 3, ALONG, PATCH, ALONG, PATCH).permute(0, 2, 4, 1, 3, 5)
+        patches = qparams.reshape(n, ALONG**2, 3 * PATCH**2)
         x = self.blocks(self.embed(patches) + self.place)
         logits: torch.Tensor = self.head(self.norm(x).mean(1))
         return logits

@@ -215,10 +215,10 @@ def _scales(call: IntegerCall, sizes: _Sizes) -> npt.NDArray[np.float32]:
     wanted = (sizes.columns, sizes.blocks)
     if scale.shape not in (wanted, (sizes.columns * sizes.blocks,)):
         raise call.shape_error(f"scales have shape {scale.shape}; wanted {wanted}, flat or not.")
-    grid = np.asarray(scale, np.float32).reshape(wanted)
-    if not np.isfinite(grid).all():
+    graph_qparams = np.asarray(scale, np.float32).reshape(wanted)
+    if not np.isfinite(graph_qparams).all():
         raise call.shape_error("scales hold NaN or Inf.")
-    return grid
+    return graph_qparams
 
 
 def _zero_points(

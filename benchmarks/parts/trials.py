@@ -55,7 +55,7 @@ class Validation:
     label: str
 
 
-GRID = tuple(
+QPARAMS = tuple(
     Types(zero_point=zero_point, power_of_two=ties, squeeze=squeeze)
     for zero_point, ties, squeeze in (
         ("fitted", False, 1.0),
@@ -100,10 +100,10 @@ def float_trials(operator: Operator, random: np.random.Generator) -> Iterator[Va
         rule = builder.rule_of(operator, original)
         grown_cases = sizes(original, list(rule.activations))
         case = next((c for c in grown_cases if loads(operator, c)), original)
-        for (x, w), grid in itertools.product(PAIRS, GRID):
+        for (x, w), qparams in itertools.product(PAIRS, QPARAMS):
             if rule.weight is None and x != w:
                 continue
-            types = dataclasses.replace(grid, x=x, w=w)
+            types = dataclasses.replace(qparams, x=x, w=w)
             for output in (True,) if rule.needs_output else (True, False):
                 yield lowered_validation(operator, case, types, random, output=output)
 

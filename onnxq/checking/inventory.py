@@ -98,7 +98,7 @@ def inventory(model: ir.Model) -> Inventory:
     nodes = [node for node, _ in scoped_nodes(model)]
     weights = tuple(weight for node in nodes for weight in _weights_of(node))
     on_codes = Counter(node.op_type for node in nodes if catalog.is_on_codes(node))
-    activations = Counter(_grid_of(node) for node in nodes if is_quantize(node))
+    activations = Counter(_qparams_of(node) for node in nodes if is_quantize(node))
     producer = " ".join(filter(None, (model.producer_name, model.producer_version)))
     return Inventory(
         producer, dict(on_codes.most_common()), weights, dict(activations), _stored(model)
@@ -124,7 +124,7 @@ def _weights_of(node: ir.Node) -> Iterator[StoredWeight]:
         if is_constant(node) and codes is not None and _is_weight(codes):
             reader = next(iter(node.outputs[0].consumers()), node)
             dtype = str(code_type(node)).lower()
-            yield _weight(codes, reader, dtype, _grid_of(node).partition(", ")[2])
+            yield _weight(codes, reader, dtype, _qparams_of(node).partition(", ")[2])
         return
     if not catalog.is_on_codes(node) and facts.of(node).converts is None:
         return
@@ -136,8 +136,8 @@ def _weights_of(node: ir.Node) -> Iterator[StoredWeight]:
             continue
         bits = node.attributes.get_int("bits", 0)
         dtype = f"{bits} bits" if bits else str(value.dtype).lower()
-        grid = _blocks_of(node, block) if block else _grid_behind(node, slot, value)
-        yield _weight(value, node, dtype, grid)
+        graph_qparams = _blocks_of(node, block) if block else _qparams_behind(node, slot, value)
+        yield _weight(value, node, dtype, graph_qparams)
 
 
 def _blocks_of(node: ir.Node, block: int) -> str:
@@ -167,7 +167,7 @@ def _weight(value: ir.Value, reader: ir.Node, dtype: str, granularity: str) -> S
     )
 
 
-def _grid_of(node: ir.Node) -> str:
+def _qparams_of(node: ir.Node) -> str:
     """Type of the codes of a Q or DQ, and how many scales there are: "uint8, per tensor"."""
     dtype = str(code_type(node)).lower()
     qparams = qparams_of(node)
@@ -183,7 +183,7 @@ def _in_words(qparams: QParams) -> str:
     return "per tensor"
 
 
-def _grid_behind(node: ir.Node, slot: int, weight: ir.Value) -> str:
+def _qparams_behind(node: ir.Node, slot: int, weight: ir.Value) -> str:
     """Granularity of an operator's weight: its scales follow it, are positive, and fit its shape.
 
     ONNX and ONNX Runtime name them `w, w_scale, w_zero_point`; a bias among them has other signs.

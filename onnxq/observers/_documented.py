@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from onnxq.core.arrays import Reals
     from onnxq.observers._bins import ZeroAnchoredHistogram
-    from onnxq.observers.grid_moments import I64Array, Moments
+    from onnxq.observers.error_moments import I64Array, Moments
 
 _BINS = 2048  # PyTorch's default
 _SHARE = 1e-5  # of the values, left out in one step

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from onnxq.observers._documented import documented_range
-from onnxq.observers.grid_moments import I64Array, Moments
+from onnxq.observers.error_moments import I64Array, Moments
 from onnxq.qparams import QParams, per_tensor
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def search_qparams(histogram: ZeroAnchoredHistogram, codes: QuantRange) -> QPara
         return widest
     moments = Moments(histogram)
     scale = float(widest.scale) / histogram.width
-    if _on_grid(moments, scale):
+    if _on_qparams(moments, scale):
         return widest
     lattice = _lattice(moments, codes)
     if lattice is not None:
@@ -93,7 +93,7 @@ def search_qparams(histogram: ZeroAnchoredHistogram, codes: QuantRange) -> QPara
     return per_tensor(max(best[0] * histogram.width, codes.eps), best[1], codes.dtype)
 
 
-def _on_grid(moments: Moments, scale: float) -> bool:
+def _on_qparams(moments: Moments, scale: float) -> bool:
     """Whether every value lies within a bin's width of a multiple of scale: nothing to gain then.
 
     True of images of 8-bit pixels, of masks and of one-hot vectors: counts inside a bin are not
@@ -134,7 +134,7 @@ def _least_error(
     moments: Moments, codes: QuantRange, widest: float, zero_point: int
 ) -> tuple[float, int]:
     """(scale, zero_point) of least error; scales in widths of a bin."""
-    scale, zero = _first_grids(moments, codes, widest, zero_point)
+    scale, zero = _first_qparams(moments, codes, widest, zero_point)
     tried = [(scale, zero, _errors(moments, codes, scale, zero))]
     for stage in _STAGES_ONE_SIDED if _fixed_zero(moments, codes) else _STAGES:
         chosen = _best_apart(*tried[-1], stage.keep)
@@ -188,7 +188,7 @@ def _fixed_zero(moments: Moments, codes: QuantRange) -> bool:
     return codes.qscheme.symmetric or moments.one_sided
 
 
-def _first_grids(
+def _first_qparams(
     moments: Moments, codes: QuantRange, widest: float, zero_point: int
 ) -> tuple[Reals, I64Array]:
     """Grids that keep a share of the range: of both ends where the zero point is free to move."""

@@ -8,7 +8,7 @@ import numpy as np
 
 from onnxq import dtypes
 from onnxq.errors import QConfigError
-from onnxq.observers.grid_moments import Moments
+from onnxq.observers.error_moments import Moments
 from onnxq.observers.histogram import DEFAULT_BINS, HistogramObserver
 from onnxq.observers.value_range import EPS
 from onnxq.qparams import QParams, QScheme

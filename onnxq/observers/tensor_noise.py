@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from onnxq.observers.grid_moments import Moments
+from onnxq.observers.error_moments import Moments
 from onnxq.observers.histogram import HistogramObserver
 from onnxq.qparams import PerTensor
 

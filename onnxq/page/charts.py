@@ -14,7 +14,7 @@ from onnxq.page.wording import counting, decibels, number, tenth
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from onnxq.page.content import FrontPoint, Histogram, TensorGrid, WeightPart
+    from onnxq.page.content import FrontPoint, Histogram, TensorQParams, WeightPart
 
 WIDE, HIGH = 360.0, 110.0
 MOST_CHANNELS = 180
@@ -52,7 +52,7 @@ class Chart:
     steps: str = ""
 
 
-def histogram_chart(histogram: Histogram, grid: TensorGrid | None) -> Chart:
+def histogram_chart(histogram: Histogram, qparams: TensorQParams | None) -> Chart:
     """The float values of a tensor, with the range and the grid of its codes.
 
     Heights are square roots of counts, so that tails are seen.
@@ -71,21 +71,21 @@ def histogram_chart(histogram: Histogram, grid: TensorGrid | None) -> Chart:
 
     ends = f"from {number(low)} to {number(histogram.high)}"
     ticks = _ticks(low, histogram.high)
-    if grid is None:
+    if qparams is None:
         return Chart("".join(drawn), ticks, f"float values {ends}; it has no grid")
-    start, end = at(grid.low - grid.scale / 2), at(grid.high + grid.scale / 2)
+    start, end = at(qparams.low - qparams.scale / 2), at(qparams.high + qparams.scale / 2)
     words = (
-        f"float values {ends}; {grid.dtype} codes reach from {number(grid.low)} to "
-        f"{number(grid.high)} in steps of {number(grid.scale)}"
+        f"float values {ends}; {qparams.dtype} codes reach from {number(qparams.low)} to "
+        f"{number(qparams.high)} in steps of {number(qparams.scale)}"
     )
     return Chart(
-        "".join(drawn), ticks, words, (start, end - start), steps=_steps(grid, at(0.0), span)
+        "".join(drawn), ticks, words, (start, end - start), steps=_steps(qparams, at(0.0), span)
     )
 
 
-def _steps(grid: TensorGrid, zero: float, span: float) -> str:
+def _steps(qparams: TensorQParams, zero: float, span: float) -> str:
     """A line at each step, where they are few."""
-    apart = grid.scale / span * WIDE
+    apart = qparams.scale / span * WIDE
     if WIDE / apart > MOST_STEPS:
         return ""
     first = math.ceil(-zero / apart)

@@ -88,7 +88,7 @@ class Histogram:
 
 
 @dataclass(frozen=True, slots=True)
-class TensorGrid:
+class TensorQParams:
     """Grid that a tensor's codes lie on.
 
     Attributes:
@@ -117,7 +117,7 @@ class TensorPart:
         accumulated_db: SQNR of what came in with the inputs.
         max_steps: largest error in steps of its grid.
         saturated_share: of its float values, beyond what its codes reach.
-        grid: of its codes; None: it has none.
+        qparams: of its codes; None: it has none.
         histogram: of its float values.
         is_output: whether it is an output of the model.
         sampled_db: SQNR on the few samples that local and accumulated errors are of.
@@ -131,7 +131,7 @@ class TensorPart:
     accumulated_db: float | None = None
     max_steps: float | None = None
     saturated_share: float | None = None
-    grid: TensorGrid | None = None
+    qparams: TensorQParams | None = None
     histogram: Histogram | None = None
     is_output: bool = False
     sampled_db: float | None = None

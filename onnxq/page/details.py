@@ -69,15 +69,15 @@ def _tensor(tensor: TensorPart) -> Json:
         words = f"reaches {share(tensor.channel_share)} of the range"
         advice = "; unlike channels" if is_unlike(tensor.channel_share) else ""
         facts.append(("median channel", words + advice))
-    grid = tensor.grid
-    if grid is not None:
+    qparams = tensor.qparams
+    if qparams is not None:
         facts += [
-            ("codes", f"{grid.dtype}, zero point {grid.zero_point}"),
-            ("step", number(grid.scale)),
-            ("range", f"{number(grid.low)} to {number(grid.high)}"),
+            ("codes", f"{qparams.dtype}, zero point {qparams.zero_point}"),
+            ("step", number(qparams.scale)),
+            ("range", f"{number(qparams.low)} to {number(qparams.high)}"),
         ]
     found = tensor.histogram
-    chart = None if found is None else _chart(histogram_chart(found, grid))
+    chart = None if found is None else _chart(histogram_chart(found, qparams))
     return {"name": tensor.name, "node": tensor.node, "facts": facts, "chart": chart}
 
 

@@ -15,7 +15,7 @@ from onnxq.errors import QConfigError
 from onnxq.graph.coded import INPUTS_KEY, OUTPUTS_KEY, Coded, Meaning, read_coded, write_coded
 from onnxq.graph.edit import FreeNames, all_nodes, graph_of, insert_behind
 from onnxq.qdq.read import dequantizer, is_quantize, one_scale
-from onnxq.qdq.write import grid_of
+from onnxq.qdq.write import graph_qparams_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -34,7 +34,7 @@ def cancel_round_trips(model: ir.Model) -> None:
         if source is None or source.inputs[0] is None or node.outputs[0].is_graph_output():
             continue
         before, behind = one_scale(source), one_scale(node)
-        if before is None or behind is None or not _is_one_grid(before, behind):
+        if before is None or behind is None or not _is_one_qparams(before, behind):
             continue
         node.outputs[0].replace_all_uses_with(source.inputs[0])
         graph_of(node).remove(node, safe=True)
@@ -42,7 +42,7 @@ def cancel_round_trips(model: ir.Model) -> None:
             graph_of(source).remove(source, safe=True)
 
 
-def _is_one_grid(a: QParams, b: QParams) -> bool:
+def _is_one_qparams(a: QParams, b: QParams) -> bool:
     points = int(a.zero_point), int(b.zero_point)
     return a.dtype == b.dtype and float(a.scale) == float(b.scale) and points[0] == points[1]
 
@@ -61,8 +61,8 @@ def take_codes(model: ir.Model, inputs: Iterable[str]) -> None:
 
 def _take(value: ir.Value, names: FreeNames) -> Coded:
     quantizers = [use.node for use in value.uses() if is_quantize(use.node)]
-    grids = [one_scale(node) for node in quantizers]
-    if not grids or grids[0] is None:
+    all_qparams = [one_scale(node) for node in quantizers]
+    if not all_qparams or all_qparams[0] is None:
         readers = ", ".join(f"{use.node.op_type} '{use.node.name}'" for use in value.uses())
         raise QConfigError(
             f"input_codes: no quantizer with one scale reads input '{value.name}', so that it has "
@@ -70,24 +70,25 @@ def _take(value: ir.Value, names: FreeNames) -> Coded:
             "node:NAME=int8), or leave the input out; of an image ask for 'pixels', which need "
             "no quantizer."
         )
-    if any(other is None or not _is_one_grid(grids[0], other) for other in grids):
+    if any(other is None or not _is_one_qparams(all_qparams[0], other) for other in all_qparams):
         raise QConfigError(
-            f"input_codes: {len(grids)} quantizers of different scales read input '{value.name}'. "
+            f"input_codes: {len(all_qparams)} quantizers of different scales read input "
+            f"'{value.name}'. "
             "Leave it out."
         )
-    grid, graph = grid_of(quantizers[0], grids[0]), graph_of(quantizers[0])
+    graph_qparams, graph = graph_qparams_of(quantizers[0], all_qparams[0]), graph_of(quantizers[0])
     floats = [(use.node, use.idx) for use in value.uses() if use.node not in quantizers]
     for node in quantizers:
         node.outputs[0].replace_all_uses_with(value, replace_graph_outputs=True)
         graph_of(node).remove(node, safe=True)
-    value.type = ir.TensorType(grid.codes)
+    value.type = ir.TensorType(graph_qparams.codes)
     if floats:
         name = f"{value.name}_numbers"
-        made = grid.dequantize(value, names.node(name), names.value(name))
+        made = graph_qparams.dequantize(value, names.node(name), names.value(name))
         for node, slot in floats:
             node.replace_input_with(slot, made.outputs[0])
         insert_behind(value, made, graph)
-    return _coded(grids[0])
+    return _coded(all_qparams[0])
 
 
 def give_codes(model: ir.Model, outputs: Iterable[str]) -> None:
@@ -106,9 +107,9 @@ def give_codes(model: ir.Model, outputs: Iterable[str]) -> None:
 def _give(model: ir.Model, at: int, name: str) -> Coded:
     value = model.graph.outputs[at]
     source = dequantizer(value)
-    grid = one_scale(source)
+    graph_qparams = one_scale(source)
     codes = None if source is None else source.inputs[0]
-    if grid is None or codes is None or source is None:
+    if graph_qparams is None or codes is None or source is None:
         producer = value.producer()
         made = "it is an input" if producer is None else f"{producer.op_type} '{producer.name}'"
         raise QConfigError(
@@ -125,9 +126,11 @@ def _give(model: ir.Model, at: int, name: str) -> Coded:
     value.name, codes.name = names.value(f"{name}_numbers"), name
     if not value.uses():
         graph_of(source).remove(source, safe=True)
-    return _coded(grid)
+    return _coded(graph_qparams)
 
 
-def _coded(grid: QParams) -> Coded:
-    dtype = grid.dtype.storage.name
-    return Coded(Meaning.CODES, dtype, (float(grid.scale),), (float(grid.zero_point),))
+def _coded(graph_qparams: QParams) -> Coded:
+    dtype = graph_qparams.dtype.storage.name
+    return Coded(
+        Meaning.CODES, dtype, (float(graph_qparams.scale),), (float(graph_qparams.zero_point),)
+    )

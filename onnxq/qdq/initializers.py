@@ -15,7 +15,7 @@ from onnxq.qdq.tensors import (
     integer_tensor,
     transposed,
 )
-from onnxq.qdq.write import Grid, NewConstant, new_grid
+from onnxq.qdq.write import GraphQParams, NewConstant, new_graph_qparams
 from onnxq.qparams import QParams
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class Initializers:
     def __init__(self, used: set[str]) -> None:
         self._names = NamePool(used)
         self._codes: dict[_Codes, tuple[ir.Value, str]] = {}
-        self._grids: dict[tuple[str, ir.Graph], Grid] = {}
+        self._qparams: dict[tuple[str, ir.Graph], GraphQParams] = {}
         self._adopted: dict[tuple[ir.Graph, ir.DataType, bytes], ir.Value] = {}
         self.replaced: dict[ir.Value, None] = {}
 
@@ -143,11 +143,11 @@ class Initializers:
         self.replaced[value] = None
         return new_initializer(graph, name, tensor)
 
-    def grid(self, graph: ir.Graph, stem: str, qparams: QParams) -> Grid:
+    def graph_qparams(self, graph: ir.Graph, stem: str, qparams: QParams) -> GraphQParams:
         """Scale and zero point of the tensor `stem`, as initializers of this graph."""
-        if (stem, graph) not in self._grids:
-            self._grids[stem, graph] = new_grid(self.constants_of(graph), stem, qparams)
-        return self._grids[stem, graph]
+        if (stem, graph) not in self._qparams:
+            self._qparams[stem, graph] = new_graph_qparams(self.constants_of(graph), stem, qparams)
+        return self._qparams[stem, graph]
 
 
 def _owner(value: ir.Value) -> ir.Graph:

@@ -35,7 +35,7 @@ PER_BLOCK_OPSET = 21  # where it got its block_size
 
 
 @dataclass(frozen=True, slots=True)
-class Grid:
+class GraphQParams:
     """Scale and zero point as values of a graph, which a Q and the DQ behind it share.
 
     Attributes:
@@ -79,7 +79,7 @@ class Grid:
         return node
 
 
-def grid_of(node: ir.Node, qparams: QParams) -> Grid:
+def graph_qparams_of(node: ir.Node, qparams: QParams) -> GraphQParams:
     """The grid of a Q or DQ that has these qparams.
 
     Of a DQ without zero point, Q takes the type of codes from output_dtype; below opset 21, it
@@ -91,13 +91,13 @@ def grid_of(node: ir.Node, qparams: QParams) -> Grid:
     is_old = node.version is not None and node.version < OUTPUT_DTYPE_OPSET
     if zero_point is None and is_old:
         codes = ir.DataType.UINT8
-    return Grid(scale, zero_point, codes, granularity_attributes(qparams), node.domain)
+    return GraphQParams(scale, zero_point, codes, granularity_attributes(qparams), node.domain)
 
 
-def grid_from(scale: ir.Value, zero_point: ir.Value, qparams: QParams) -> Grid:
+def qparams_from(scale: ir.Value, zero_point: ir.Value, qparams: QParams) -> GraphQParams:
     """The grid of these qparams, which the two values hold."""
     codes = ir.DataType[qparams.dtype.onnx]
-    return Grid(scale, zero_point, codes, granularity_attributes(qparams))
+    return GraphQParams(scale, zero_point, codes, granularity_attributes(qparams))
 
 
 NewConstant = Callable[[str, Array], ir.Value]
@@ -109,20 +109,22 @@ def constants_of(node: ir.Node, names: FreeNames) -> NewConstant:
     return lambda name, array: new_constant(node, names.value(name), array)
 
 
-def new_grid(new: NewConstant, stem: str, qparams: QParams) -> Grid:
+def new_graph_qparams(new: NewConstant, stem: str, qparams: QParams) -> GraphQParams:
     """The grid of new constants `<stem>_scale` and `<stem>_zero_point`.
 
     Those per tensor have rank 0: QLinearAdd refuses rank 1.
     """
     scale = new(f"{stem}_scale", qparams.scale)
     zeros = stored_codes(qparams.zero_point, qparams.dtype)
-    return grid_from(scale, new(f"{stem}_zero_point", zeros), qparams)
+    return qparams_from(scale, new(f"{stem}_zero_point", zeros), qparams)
 
 
-def new_codes(new: NewConstant, stem: str, codes: Array, qparams: QParams) -> tuple[ir.Value, Grid]:
+def new_codes(
+    new: NewConstant, stem: str, codes: Array, qparams: QParams
+) -> tuple[ir.Value, GraphQParams]:
     """New constant codes, `<stem>_quantized`, and their grid."""
     value = new(f"{stem}_quantized", codes)
-    return value, new_grid(new, stem, qparams)
+    return value, new_graph_qparams(new, stem, qparams)
 
 
 def feed(node: ir.Node, slot: int, made: ir.Node) -> None:
@@ -133,7 +135,7 @@ def feed(node: ir.Node, slot: int, made: ir.Node) -> None:
 
 def quantize_behind(
     value: ir.Value,
-    grid: Grid,
+    graph_qparams: GraphQParams,
     names: FreeNames,
     uses: Iterable[tuple[ir.Node, int]] | None = None,
 ) -> ir.Value:
@@ -141,17 +143,17 @@ def quantize_behind(
 
     Args:
         value: that a node makes; a graph output hands its name on.
-        grid: of Q and DQ.
+        graph_qparams: of Q and DQ.
         names: for the new nodes.
         uses: the slots that read it then; None: all of them, and the graph's output.
     """
     producer = value.producer()
     assert producer is not None, "a node makes it"
     stem = str(value.name)
-    quantizer = grid.quantize(
+    quantizer = graph_qparams.quantize(
         value, names.node(f"{stem}_quantize"), names.value(f"{stem}_quantized")
     )
-    back = grid.dequantize(quantizer.outputs[0], names.node(f"{stem}_dequantize"))
+    back = graph_qparams.dequantize(quantizer.outputs[0], names.node(f"{stem}_dequantize"))
     real, is_output = back.outputs[0], uses is None and value.is_graph_output()
     if uses is None:
         value.replace_all_uses_with(real, replace_graph_outputs=True)

@@ -26,7 +26,7 @@ from onnxq.qdq.read import (
     qparams_of,
 )
 from onnxq.qdq.tensors import stored_codes
-from onnxq.qdq.write import grid_from
+from onnxq.qdq.write import qparams_from
 from onnxq.qparams import PerChannel, PerTensor, QParams
 from onnxq.qtensor.tensor import QTensor, check_tensor
 
@@ -51,7 +51,7 @@ def to_ir(tensor: QTensor, name: str) -> ir.Node:
     codes = _constant(f"{name}_quantized", stored_codes(tensor.int_repr(), p.dtype))
     scale = _constant(f"{name}_scale", p.scale)
     zero_point = _constant(f"{name}_zero_point", stored_codes(p.zero_point, p.dtype))
-    return grid_from(scale, zero_point, p).dequantize(codes, f"{name}_dequantize", name)
+    return qparams_from(scale, zero_point, p).dequantize(codes, f"{name}_dequantize", name)
 
 
 def from_ir(node: ir.Node) -> QTensor:

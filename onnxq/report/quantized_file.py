@@ -196,7 +196,7 @@ def print_quantized(console: Console, file: QuantizedFile) -> None:
     if found.weights:
         _print_weights(console, found.weights)
     if found.activations:
-        rows_of = [(grid, str(count)) for grid, count in found.activations.items()]
+        rows_of = [(qparams, str(count)) for qparams, count in found.activations.items()]
         print_table(console, "", ("activations become codes", "places"), rows_of, numbers=(1,))
     stored = [(t, str(n), size_text(size)) for t, (n, size) in found.stored.items()]
     print_table(console, "constants", ("type", "tensors", "size"), stored, numbers=(1, 2))

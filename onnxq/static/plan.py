@@ -39,7 +39,7 @@ from onnxq.static.choosing.with_statistics import with_statistics
 from onnxq.static.placing.channel_scales import channel_scales_of
 from onnxq.static.placing.decision import Decision
 from onnxq.static.planning.activation_qparams import tensor_qparams, untaken_branches
-from onnxq.static.planning.clipped import with_shared_grids
+from onnxq.static.planning.clipped import with_shared_qparams
 from onnxq.static.planning.constants import PlannedBias, PlannedWeight, check_weights_left
 from onnxq.static.planning.demotion import demoted
 from onnxq.static.planning.pair_range import check_saturated
@@ -150,7 +150,7 @@ def plan(
                             with_curves widens ranges ahead of functions that amplify errors
         demoted             nodes to float whose tensors have no scale, or one that no kernel takes
         with_shifts         one scale for both sides of a sum with a number, where that rounds less
-        with_shared_grids   one scale for both sides of a Clip whose input others read too
+        with_shared_qparams   one scale for both sides of a Clip whose input others read too
         with_agreeing_sums  scales raised until all machines round sums and products alike
         channel_scales_of            scales per channel, of tensors whose readers all stayed in
         integers
@@ -182,7 +182,7 @@ def plan(
     notes += untaken_branches(prepared, statistics)
     decisions = demoted(prepared, unseen, tensors)
     tensors = with_shifts(prepared, decisions, tensors)
-    tensors = with_shared_grids(prepared, decisions, statistics, tensors)
+    tensors = with_shared_qparams(prepared, decisions, statistics, tensors)
     if statistics.not_finite:
         check_weights_left(prepared, decisions)
     tensors, of_sums = with_agreeing_sums(prepared, decisions, tensors)

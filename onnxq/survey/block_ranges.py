@@ -66,7 +66,7 @@ class RowsInBlocks:
         return np.minimum(*ends).min(1), np.maximum(*ends).max(1), reach.max(1)
 
 
-def rows_of_grid(codes: Array, qparams: QParams, axis: int, size: int) -> RowsInBlocks:
+def rows_of_qparams(codes: Array, qparams: QParams, axis: int, size: int) -> RowsInBlocks:
     """Rows along the axis of blocks of codes that DequantizeLinear reads.
 
     Args:
@@ -102,13 +102,13 @@ def rows_of_node(node: ir.Node) -> RowsInBlocks | None:
     wide = codes.reshape(rows, -1)
     found = unpacked_rows(wide.astype(np.uint8), bits) if packed else wide
     inner = int(node.attributes.get_int("K", found.shape[1]))
-    grid = scales.astype(np.float64).reshape(rows, -1)
+    graph_qparams = scales.astype(np.float64).reshape(rows, -1)
     lowest = 0 if packed or str(codes.dtype).startswith("uint") else -(1 << (bits - 1))
     ends = (lowest, lowest + (1 << bits) - 1)
-    points = np.broadcast_to(np.float64(1 << (bits - 1) if packed else 0), grid.shape)
+    points = np.broadcast_to(np.float64(1 << (bits - 1) if packed else 0), graph_qparams.shape)
     if (given := _array(node, ZERO_POINTS)) is not None:
-        points = _points(given, grid.shape, bits)
-    return RowsInBlocks(found[:, :inner].astype(np.int32), grid, points, size, ends)
+        points = _points(given, graph_qparams.shape, bits)
+    return RowsInBlocks(found[:, :inner].astype(np.int32), graph_qparams, points, size, ends)
 
 
 def _points(given: Array, shape: tuple[int, ...], bits: int) -> Reals:

@@ -16,8 +16,8 @@ from onnxq.survey.block_ranges import (
     CODES,
     DEFAULT_BITS,
     RowsInBlocks,
-    rows_of_grid,
     rows_of_node,
+    rows_of_qparams,
 )
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def _weights_of(node: ir.Node) -> Iterator[tuple[ir.Value, QParams | Unread, ir.
         return
     for slot, value in enumerate(node.inputs):
         if value is not None and value.is_initializer() and _is_weight(value):
-            yield value, _grid_behind(node, slot, value), node
+            yield value, _qparams_behind(node, slot, value), node
 
 
 def _is_weight(value: ir.Value) -> bool:
@@ -74,7 +74,7 @@ def _is_weight(value: ir.Value) -> bool:
     return tensor.dtype.bitwidth <= MOST_BITS and len(tensor.shape) >= LEAST_RANK
 
 
-def _grid_behind(node: ir.Node, slot: int, weight: ir.Value) -> QParams | Unread:
+def _qparams_behind(node: ir.Node, slot: int, weight: ir.Value) -> QParams | Unread:
     """Grid of an operator's weight: the scales behind it, those per channel first."""
     assert weight.const_value is not None
     shape = tuple(map(int, weight.const_value.shape.numpy()))
@@ -103,7 +103,7 @@ def _part(value: ir.Value, qparams: QParams | Unread, node: int | None) -> Weigh
         return WeightPart(name, node, dtype, qparams.reason, (), (), ())
     if isinstance(qparams.granularity, PerBlock):
         axis, size = qparams.granularity.axis, qparams.granularity.size
-        rows = rows_of_grid(value.const_value.numpy(), qparams, axis, size)
+        rows = rows_of_qparams(value.const_value.numpy(), qparams, axis, size)
         return _of_rows(name.removesuffix(IN_BLOCKS), node, dtype, rows)
     codes, scale, axis = value.const_value.numpy(), qparams.scale, 0
     words = "one for all"

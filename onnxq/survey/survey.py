@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from onnxq.core.brief import size_text
 from onnxq.errors import OnnxqError, first_line
-from onnxq.page.content import Fact, FrontPoint, Page, TensorGrid, TensorPart
+from onnxq.page.content import Fact, FrontPoint, Page, TensorPart, TensorQParams
 from onnxq.page.drawing import ENDS
 from onnxq.survey.channel_reaches import median_share
 from onnxq.survey.file_forms import forms_in, planned, shown_by_file, with_reasons
@@ -138,7 +138,7 @@ def _tensors(
     makers: Mapping[str, int],
 ) -> list[TensorPart]:
     """Tensors in graph order, then the outputs that are no tensors with codes."""
-    grids = {pair.name: pair.qparams for pair in sides.tensors}
+    all_qparams = {pair.name: pair.qparams for pair in sides.tensors}
     nothing = TensorErrors()
     parts = []
     for found in findings.tensors:
@@ -152,11 +152,11 @@ def _tensors(
                 one.accumulated_db,
                 found.max_error_steps,
                 found.saturated_share,
-                _grid(grids[found.name]),
+                _qparams(all_qparams[found.name]),
                 one.histogram,
                 any(found.name == output.name for output in findings.outputs),
                 _sampled(one),
-                _channel_share(one, grids[found.name]),
+                _channel_share(one, all_qparams[found.name]),
             )
         )
     known = {part.name for part in parts}
@@ -189,12 +189,12 @@ def _channel_share(one: TensorErrors, p: QParams | None) -> float | None:
     return None if p is None or one.reaches is None else median_share(one.reaches, p)
 
 
-def _grid(p: QParams | None) -> TensorGrid | None:
+def _qparams(p: QParams | None) -> TensorQParams | None:
     if p is None:
         return None
     scale, zero = float(p.scale), int(p.zero_point)
     low, high = ((code - zero) * scale for code in (p.dtype.qmin, p.dtype.qmax))
-    return TensorGrid(str(p.dtype), scale, zero, low, high)
+    return TensorQParams(str(p.dtype), scale, zero, low, high)
 
 
 def _joined(

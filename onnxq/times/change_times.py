@@ -62,13 +62,13 @@ def _line(sizes: list[int], ns: list[float]) -> ChangeTime:
     return ChangeTime(max(ns[0] - slope * sizes[0], 0.0), slope)
 
 
-def _grid(parts: Parts) -> tuple[str, str]:
+def _qparams(parts: Parts) -> tuple[str, str]:
     return parts.constant(np.array(0.02, np.float32)), parts.constant(np.array(128, np.uint8))
 
 
 _BUILDS: dict[Change, Callable[[Parts, int], str]] = {
-    Change.QUANTIZE: lambda p, _: p.add(QUANTIZE, ["x", *_grid(p)]),
-    Change.DEQUANTIZE: lambda p, _: p.add(DEQUANTIZE, ["q", *_grid(p)]),
+    Change.QUANTIZE: lambda p, _: p.add(QUANTIZE, ["x", *_qparams(p)]),
+    Change.DEQUANTIZE: lambda p, _: p.add(DEQUANTIZE, ["q", *_qparams(p)]),
     Change.QUANTIZE_AT_RUN: lambda p, _: p.add(QUANTIZES_AT_RUN, ["x"], results=3),
     Change.CHANNELS_LAST: lambda p, _: p.add(REORDERED, ["q"], {"perm": LAST}),
     Change.CHANNELS_FIRST: lambda p, _: p.add(REORDERED, ["t"], {"perm": FIRST}),

@@ -180,7 +180,7 @@ class Layer:
             return codes
         return codes / self.channel_scale.reshape(1, -1, *[1] * (x.ndim - 2))
 
-    def on_grid(self, codes: Ints, qparams: QParams) -> Singles:
+    def on_qparams(self, codes: Ints, qparams: QParams) -> Singles:
         """The float weight that quantizes to these codes.
 
         Args:

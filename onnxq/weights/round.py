@@ -103,7 +103,7 @@ class _Rounding:
 
     def __init__(self, layer: Layer, batches: int, partners: Places | None) -> None:
         self._layer, self._batches = layer, batches
-        self._grid = IntegerRows(layer.scale, *layer.ends, partners)
+        self._qparams = IntegerRows(layer.scale, *layer.ends, partners)
         self._stored = layer.stored
         self._bias = layer.bias[:, np.newaxis]
         self._sums = tuple(LayerSums(*self._stored.shape) for _ in range(2))
@@ -148,8 +148,8 @@ class _Rounding:
         hessian = centred.hessian + damping * np.eye(weight.shape[-1])
         inverse = inverse_factor(hessian)
         target = weight + inverse.divided(cross)
-        codes, factors = _with_scales(target, hessian, inverse, self._grid, self._factors())
-        change = codes * (self._grid.scale * factors) - self._stored
+        codes, factors = _with_scales(target, hessian, inverse, self._qparams, self._factors())
+        change = codes * (self._qparams.scale * factors) - self._stored
         shift = np.zeros(change.shape[:-1])
         if self._layer.bias_slot is not None:
             shift = seen.missing(change)
@@ -157,8 +157,8 @@ class _Rounding:
 
     def _factors(self) -> tuple[float, ...]:
         qparams = self._layer.plan.qparams
-        few = qparams.dtype.bits <= FEW_BITS or self._grid.partner is not None
-        own = qparams.scale.size == self._grid.scale.size  # groups that share scales keep them
+        few = qparams.dtype.bits <= FEW_BITS or self._qparams.partner is not None
+        own = qparams.scale.size == self._qparams.scale.size  # groups that share scales keep them
         return FACTORS if few and own else FACTORS[:1]
 
     def _constants(self, made: _Rounded) -> NewConstants:
@@ -167,7 +167,7 @@ class _Rounding:
         if qparams.scale.size == made.factors.size:
             scale = qparams.scale * made.factors.reshape(qparams.scale.shape)
             qparams = dataclasses.replace(qparams, scale=scale.astype(np.float32))
-        weight = layer.on_grid(made.codes, qparams)
+        weight = layer.on_qparams(made.codes, qparams)
         bias = None if layer.bias_slot is None else layer.bias + made.shift
         return NewConstants(weight, qparams, bias)
 
@@ -335,7 +335,7 @@ def _with_scales(
     target: Reals,
     hessian: Reals,
     inverse: InverseFactor,
-    grid: IntegerRows,
+    graph_qparams: IntegerRows,
     factors: tuple[float, ...],
 ) -> tuple[Ints, Reals]:
     """(codes, factor of each row's scale) with the least error of the rows' products.
@@ -344,10 +344,10 @@ def _with_scales(
     """
     groups, outputs, inputs = target.shape
     wide = np.tile(target, (1, len(factors), 1))
-    every_scale = [np.broadcast_to(grid.scale * f, (groups, outputs, 1)) for f in factors]
+    every_scale = [np.broadcast_to(graph_qparams.scale * f, (groups, outputs, 1)) for f in factors]
     scale = np.concatenate(every_scale, axis=1)
-    low, high = (np.tile(end, (1, len(factors))) for end in (grid.low, grid.high))
-    codes = IntegerRows(scale, low, high, grid.partner).by_gptq(wide, inverse)
+    low, high = (np.tile(end, (1, len(factors))) for end in (graph_qparams.low, graph_qparams.high))
+    codes = IntegerRows(scale, low, high, graph_qparams.partner).by_gptq(wide, inverse)
     errors = error_of(wide - codes * scale, hessian).reshape(groups, len(factors), outputs)
     best = errors.argmin(axis=1)  # the first among equals: the plan's own scale
     every = codes.reshape(groups, len(factors), outputs, inputs)

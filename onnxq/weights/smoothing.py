@@ -307,8 +307,8 @@ def _choice(site: Site, seen: _Seen, readers: Sequence[IntegerProduct], flow: Fl
             return factors, at_run_time
         observer = spec()
         observer.observe((part.x / factors).astype(np.float32), 0)
-        grid = observer.calculate_qparams()
-        return factors, lambda values: fake_quantize(values, grid)
+        qparams = observer.calculate_qparams()
+        return factors, lambda values: fake_quantize(values, qparams)
 
     def noise(made_of: _Part, tried_on: _Part, exponent: float) -> float:
         return product_noise(tried_on.x, *made(made_of, exponent), products)

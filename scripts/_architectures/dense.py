@@ -141,8 +141,8 @@ class Yolo(nn.Module):
         n, _, height, width = x.shape
         x = x.view(n, 3, self.each, height, width).permute(0, 1, 3, 4, 2).sigmoid()
         centre, extent, rest = torch.split(x, [2, 2, self.each - 4], 4)
-        grid, anchors = self.get_buffer(f"grid{level}"), self.get_buffer(f"anchors{level}")
-        centre = (centre * 2 + grid) * self.strides[level]
+        qparams, anchors = self.get_buffer(f"grid{level}"), self.get_buffer(f"anchors{level}")
+        centre = (centre * 2 + qparams) * self.strides[level]
         extent = (extent * 2) ** 2 * anchors
         return torch.cat((centre, extent, rest), 4).reshape(n, -1, self.each)
 

@@ -14,12 +14,12 @@ class VisionTransformer(nn.Module):
     """A convolution cuts patches; class token, learnt places; the class token is classified."""
 
     def __init__(
-        self, grid: int, patch: int, width: int, depth: int, attention: type[Attention]
+        self, qparams: int, patch: int, width: int, depth: int, attention: type[Attention]
     ) -> None:
         super().__init__()
         self.patch = nn.Conv2d(3, width, patch, patch)
         self.token = randn_parameter(0.2, 1, 1, width)
-        self.places = randn_parameter(0.2, 1, grid**2 + 1, width)
+        self.places = randn_parameter(0.2, 1, qparams**2 + 1, width)
         self.blocks = nn.Sequential(*[Block(width, 3, attention) for _ in range(depth)])
         self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, 10)
 
@@ -175,9 +175,9 @@ def swin(size: Size) -> Made:
 class MlpMixer(nn.Module):
     """In turns an MLP over patches, with transposes around it, and one over channels."""
 
-    def __init__(self, grid: int, patch: int, width: int, depth: int) -> None:
+    def __init__(self, qparams: int, patch: int, width: int, depth: int) -> None:
         super().__init__()
-        places = grid**2
+        places = qparams**2
         self.patch = nn.Conv2d(3, width, patch, patch)
         self.blocks = nn.ModuleList([self._block(places, width) for _ in range(depth)])
         self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, 10)

@@ -146,10 +146,10 @@ class GatedBlock(nn.Module):
 class GatedTransformer(nn.Module):
     """A convolution cuts patches of 8 pixels; blocks; their mean is classified."""
 
-    def __init__(self, width: int, heads: int, depth: int, grid: int) -> None:
+    def __init__(self, width: int, heads: int, depth: int, qparams: int) -> None:
         super().__init__()
         self.patch = nn.Conv2d(3, width, 8, 8)
-        self.places = randn_parameter(0.2, 1, grid**2, width)
+        self.places = randn_parameter(0.2, 1, qparams**2, width)
         self.blocks = nn.Sequential(*[GatedBlock(width, heads) for _ in range(depth)])
         self.norm, self.head = RmsNorm(width), nn.Linear(width, 10)
 
@@ -192,10 +192,10 @@ def query_detector(size: Size, folder: Path) -> Case:
 
 def gated_vit(size: Size, folder: Path) -> Case:
     """A ViT with RMSNorm and SwiGLU, as recent ones have them."""
-    width, heads, depth, grid = (192, 3, 4, 8) if size is Size.REAL else (32, 2, 1, 4)
+    width, heads, depth, qparams = (192, 3, 4, 8) if size is Size.REAL else (32, 2, 1, 4)
 
     def feeds(samples: int, seed: int) -> Feeds:
-        return {"image": images(samples, 3, 8 * grid, seed)}
+        return {"image": images(samples, 3, 8 * qparams, seed)}
 
     torch.manual_seed(1)
-    return _settled(GatedTransformer(width, heads, depth, grid), feeds, folder)
+    return _settled(GatedTransformer(width, heads, depth, qparams), feeds, folder)

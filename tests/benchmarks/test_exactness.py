@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @pytest.fixture(autouse=True)
 def few_scales(monkeypatch: pytest.MonkeyPatch) -> None:
     """One setting of scales and zero points of six: each is a session per case."""
-    monkeypatch.setattr(trials, "GRID", trials.GRID[:1])
+    monkeypatch.setattr(trials, "QPARAMS", trials.QPARAMS[:1])
 
 
 @adds_exactly

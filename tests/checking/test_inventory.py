@@ -35,7 +35,7 @@ def test_a_float_model_has_nothing_quantized() -> None:
     assert (found.weights, found.activations) == ((), {})
 
 
-def test_qdq_names_the_operator_that_reads_the_weight_and_its_grid() -> None:
+def test_qdq_names_the_operator_that_reads_the_weight_and_its_qparams() -> None:
     found = inventory(ir.from_proto(quantized_matmul(np.array(3, np.uint8))))
     (weight,) = found.weights
     assert found.is_quantized

@@ -8,7 +8,7 @@ import pytest
 
 from onnxq.observers import HistogramObserver
 from onnxq.observers._documented import _errors, _narrowing, documented_range
-from onnxq.observers.grid_moments import Moments
+from onnxq.observers.error_moments import Moments
 from tests.observers.whole import observe_whole
 
 RNG = np.random.default_rng(5)

@@ -11,7 +11,7 @@ from onnxq.affine import fake_quantize
 from onnxq.errors import CalibrationError
 from onnxq.observers import HistogramObserver, PercentileObserver
 from onnxq.observers._every_kth import EARLY, LEAST, WHOLE, EveryKth
-from onnxq.observers.grid_moments import Moments
+from onnxq.observers.error_moments import Moments
 from tests.observers.whole import observe_whole
 
 if TYPE_CHECKING:
@@ -168,7 +168,7 @@ def test_layout_in_memory_does_not_matter() -> None:
 
 @pytest.mark.parametrize("name", TENSORS)
 @pytest.mark.parametrize("scheme", ["per_tensor_affine", "per_tensor_symmetric"])
-def test_error_of_the_grid_that_one_batch_gives_is_within_a_tenth_of_a_decibel(
+def test_error_of_the_qparams_that_one_batch_gives_is_within_a_tenth_of_a_decibel(
     name: str, scheme: str
 ) -> None:
     x = TENSORS[name].reshape(-1)

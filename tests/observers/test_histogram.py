@@ -55,7 +55,7 @@ def error(x: F32, p: QParams) -> float:
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("arguments", [{}, SYMMETRIC, {"dtype": "qint8"}])
-def test_error_is_nearly_least_among_the_grids_around(
+def test_error_is_nearly_least_among_the_qparams_around(
     shape: str, arguments: dict[str, object]
 ) -> None:
     x = SHAPES[shape]
@@ -93,7 +93,7 @@ def test_error_is_not_above_torchs(shape: str, arguments: dict[str, str]) -> Non
 
 @pytest.mark.oracle
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_of_grids_as_good_takes_torchs() -> None:
+def test_of_qparams_as_good_takes_torchs() -> None:
     import torch
 
     reference = torch.ao.quantization.HistogramObserver()

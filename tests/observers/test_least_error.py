@@ -66,8 +66,8 @@ def test_symmetric_search_finds_what_exhaustion_finds() -> None:
     tried = np.abs(ROWS).max(axis=1)[:, None] / 7 * np.linspace(0.2, 1.2, 4000)
     best = np.full(len(ROWS), np.inf)
     for scale in tried.T.astype(np.float32):
-        grid = QParams(scale, np.zeros(scale.shape, np.int8), p.dtype, PerChannel(0))
-        best = np.minimum(best, errors(ROWS, grid))
+        graph_qparams = QParams(scale, np.zeros(scale.shape, np.int8), p.dtype, PerChannel(0))
+        best = np.minimum(best, errors(ROWS, graph_qparams))
     assert (errors(ROWS, p) <= best * 1.02).all()
 
 
@@ -81,7 +81,7 @@ def test_channels_are_those_of_the_axis(axis: int) -> None:
         assert alone.scale[0] == p.scale[channel]
 
 
-def test_values_on_a_grid_are_exact() -> None:
+def test_values_on_a_qparams_are_exact() -> None:
     x = (np.random.default_rng(1).integers(-7, 8, (3, 64)) * np.float32(0.25)).astype(np.float32)
     p = qparams(LeastErrorObserver(dtype="int4"), x)
     assert errors(x, p).max() < 1e-10

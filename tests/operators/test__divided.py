@@ -13,7 +13,7 @@ from onnxq.qparams import QParams, per_tensor
 A, B = all_codes(UINT8)[:, None], all_codes(UINT8)[None, :]
 
 
-def grids(scales: tuple[float, float, float], zeros: tuple[int, int, int]) -> list[QParams]:
+def all_qparams(scales: tuple[float, float, float], zeros: tuple[int, int, int]) -> list[QParams]:
     return [per_tensor(s, z, UINT8) for s, z in zip(scales, zeros, strict=True)]
 
 
@@ -32,7 +32,7 @@ def test_sums_next_to_a_tie_are_as_measured(
     wasm: int,
     x86: int,
 ) -> None:
-    p, q, out = grids(scales, zeros)
+    p, q, out = all_qparams(scales, zeros)
     a, b = (np.array([code], np.int32) for code in ab)
     assert divided_sum(a, b, p, q, out).tolist() == [wasm]
     assert add_codes(a, b, p, q, out).tolist() == [x86]
@@ -48,19 +48,19 @@ def test_sums_next_to_a_tie_are_as_measured(
 def test_products_next_to_a_tie_are_as_measured(
     scales: tuple[float, float, float], zeros: tuple[int, int, int], ab: tuple[int, int]
 ) -> None:
-    p, q, out = grids(scales, zeros)
+    p, q, out = all_qparams(scales, zeros)
     a, b = (np.array([code], np.int32) for code in ab)
     assert multiply_codes(a, b, p, q, out) - divided_product(a, b, p, q, out) == 1
 
 
 @pytest.mark.parametrize("function", [divided_sum, divided_product])
 def test_operands_may_change_places(function: object) -> None:
-    p, q, out = grids((0.0098, 0.0095, 0.007), (71, 164, 252))
+    p, q, out = all_qparams((0.0098, 0.0095, 0.007), (71, 164, 252))
     assert callable(function)
     assert np.array_equal(function(A, B, p, q, out), function(B, A, q, p, out))
 
 
 def test_results_saturate_ahead_of_the_zero_point() -> None:
-    p, q, out = grids((1.0, 1.0, 1.0), (0, 0, 200))
+    p, q, out = all_qparams((1.0, 1.0, 1.0), (0, 0, 200))
     assert divided_sum(A, B, p, q, out).max() == 255
     assert divided_sum(A, B, p, q, out).min() == 200

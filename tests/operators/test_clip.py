@@ -48,7 +48,7 @@ def test_crossed_bounds_stay_float() -> None:
     assert isinstance(builder.rule(OP, Case("", (X, HIGH, LOW), (1, 2))), Float)
 
 
-def test_between_two_grids_the_bounds_are_those_of_reals() -> None:
+def test_between_two_qparams_the_bounds_are_those_of_reals() -> None:
     p, q = per_tensor(0.25, 128, UINT8), per_tensor(0.01, 0, UINT8)
     x = np.arange(256, dtype=np.uint8).reshape(16, 16)
     call = Call(OP.op_type, [x, LOW, np.array(0.6, np.float32)], NodePlan((p, None, None), (q,)))

@@ -13,8 +13,8 @@ from onnxq.page.content import (
     MachineTable,
     NodePart,
     Page,
-    TensorGrid,
     TensorPart,
+    TensorQParams,
     WeightPart,
 )
 
@@ -39,7 +39,7 @@ def example_page(nodes: int = 3) -> Page:
         for place in range(nodes)
     )
     histogram = Histogram(-1.0, 1.0, tuple(range(72)))
-    grid = TensorGrid("uint8", 0.01, 128, -1.28, 1.27)
+    qparams = TensorQParams("uint8", 0.01, 128, -1.28, 1.27)
     return Page(
         Head(
             "m.onnx → q.onnx",
@@ -55,12 +55,12 @@ def example_page(nodes: int = 3) -> Page:
         (NodePart("x", "input", "end", "", tensors=(0,)), *inner),
         (
             TensorPart(
-                *("x", 0, 50.0, 50.0, float("inf"), 0.5, 0.0, grid, histogram),
+                *("x", 0, 50.0, 50.0, float("inf"), 0.5, 0.0, qparams, histogram),
                 sampled_db=50.0,
                 channel_share=0.02,
             ),
             *(
-                TensorPart(f"t{p}", p + 1, 30.0 - p % 20, 35.0, None, 3.0, 0.0, grid, histogram)
+                TensorPart(f"t{p}", p + 1, 30.0 - p % 20, 35.0, None, 3.0, 0.0, qparams, histogram)
                 for p in range(nodes)
             ),
         ),

@@ -12,7 +12,7 @@ from onnxq.page.charts import (
     front_chart,
     histogram_chart,
 )
-from onnxq.page.content import FrontPoint, Histogram, TensorGrid, WeightPart
+from onnxq.page.content import FrontPoint, Histogram, TensorQParams, WeightPart
 from tests.page.example_page import example_page
 
 
@@ -24,8 +24,8 @@ def test_bars_reach_from_the_axis_to_the_top() -> None:
 
 
 def test_the_band_is_the_range_of_the_codes() -> None:
-    grid = TensorGrid("uint8", 0.1, 0, 0.0, 0.5)
-    chart = histogram_chart(Histogram(-1.0, 1.0, (1, 2)), grid)
+    qparams = TensorQParams("uint8", 0.1, 0, 0.0, 0.5)
+    chart = histogram_chart(Histogram(-1.0, 1.0, (1, 2)), qparams)
     assert chart.band is not None
     start, length = chart.band
     assert (start, length) == (0.475 * WIDE, 0.3 * WIDE)
@@ -34,7 +34,8 @@ def test_the_band_is_the_range_of_the_codes() -> None:
 
 def test_steps_that_lie_too_close_are_not_drawn() -> None:
     assert (
-        histogram_chart(Histogram(-1.0, 1.0, (1,)), TensorGrid("uint8", 0.01, 0, 0, 1)).steps == ""
+        histogram_chart(Histogram(-1.0, 1.0, (1,)), TensorQParams("uint8", 0.01, 0, 0, 1)).steps
+        == ""
     )
 
 

@@ -720,7 +720,7 @@ def test_time_is_linear_in_the_number_of_nodes() -> None:
         ("s", "t", "its result is quantized: its scale or zero point is computed at run time"),
     ],
 )
-def test_a_node_that_stays_has_the_reason_of_its_grid(
+def test_a_node_that_stays_has_the_reason_of_its_qparams(
     of_input: str, of_result: str, wanted: str
 ) -> None:
     model = ir.from_onnx_text(

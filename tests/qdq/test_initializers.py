@@ -61,15 +61,15 @@ def test_scale_and_zero_point_are_made_once_per_tensor_and_graph() -> None:
     other, _ = graph_with_weight()
     new = Initializers({"t"})
     p = per_tensor(0.25, 3, UINT8)
-    grid = new.grid(graph, "t", p)
-    scale, zero_point = grid.scale, grid.zero_point
+    graph_qparams = new.graph_qparams(graph, "t", p)
+    scale, zero_point = graph_qparams.scale, graph_qparams.zero_point
     assert zero_point is not None
     assert (scale.name, zero_point.name) == ("t_scale", "t_zero_point")
     assert tensor_of(scale).numpy() == np.float32(0.25)
     assert tensor_of(zero_point).numpy() == 3
     assert zero_point.dtype == ir.DataType.UINT8
-    assert new.grid(graph, "t", p) is grid
-    assert new.grid(other, "t", p).scale.name == "t_scale_1"
+    assert new.graph_qparams(graph, "t", p) is graph_qparams
+    assert new.graph_qparams(other, "t", p).scale.name == "t_scale_1"
 
 
 def test_an_array_is_an_initializer_of_that_type_and_shape() -> None:

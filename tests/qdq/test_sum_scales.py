@@ -78,8 +78,8 @@ def test_products_that_webassembly_rounds_otherwise_get_another_scale(
     constants: dict[int, npt.NDArray[np.float32]],
 ) -> None:
     names = ["a", "b", "c"] if len(scales) == 3 else ["a", "c"]
-    grids = zip(names, scales, zeros, strict=True)
-    tensors = {name: per_tensor(scale, zero, UINT8) for name, scale, zero in grids}
+    all_qparams = zip(names, scales, zeros, strict=True)
+    tensors = {name: per_tensor(scale, zero, UINT8) for name, scale, zero in all_qparams}
     inputs = (*names[:-1], *[None for _ in constants])
     one = Sum("product", op_type, "", inputs, ("c",), {}, constants)
     assert not one.agrees(tensors)

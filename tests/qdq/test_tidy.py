@@ -8,7 +8,7 @@ import onnx_ir as ir
 import pytest
 
 from onnxq.ort import runtime
-from onnxq.qdq.tidy import as_format, count_grids, output_scales, tidy_quantized
+from onnxq.qdq.tidy import as_format, count_quantizers, output_scales, tidy_quantized
 from tests.op_types import op_types
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ def test_a_clamp_of_codes_is_one_on_codes() -> None:
     assert op_types(model) == [Q, "Clip", DQ]
 
 
-def test_a_clamp_between_equal_grids_is_one_clip_on_codes() -> None:
+def test_a_clamp_between_equal_qparams_is_one_clip_on_codes() -> None:
     model = tidied(
         model_of(
             "r = Relu(xd)",
@@ -121,7 +121,7 @@ def test_a_clamp_between_equal_grids_is_one_clip_on_codes() -> None:
     assert op_types(model) == [Q, "Clip", DQ]
 
 
-def test_rounding_twice_to_one_grid_is_rounding_once() -> None:
+def test_rounding_twice_to_one_qparams_is_rounding_once() -> None:
     model = tidied(model_of("a = QuantizeLinear(xd, s, z)", "y = DequantizeLinear(a, s, z)"))
     assert op_types(model) == [Q, DQ]
 
@@ -181,12 +181,12 @@ def test_marks_stay_only_before_what_is_quantized_again() -> None:
     assert "Max" not in op_types(gone)
 
 
-def test_codes_are_named_after_their_tensors_and_grids_are_counted() -> None:
+def test_codes_are_named_after_their_tensors_and_qparams_are_counted() -> None:
     model = tidied(model_of("y = Relu(xd)"))
     names = {value.name for node in model.graph for value in node.outputs}
     assert "x_quantized" in names
     assert "y_quantized" in names
-    assert count_grids(model) == 1
+    assert count_quantizers(model) == 1
 
 
 def test_qoperator_says_so_in_the_metadata() -> None:

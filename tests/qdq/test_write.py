@@ -17,9 +17,9 @@ from onnxq.qdq.write import (
     constants_of,
     feed,
     granularity_attributes,
-    grid_of,
+    graph_qparams_of,
     new_codes,
-    new_grid,
+    new_graph_qparams,
     quantize_behind,
     shifted_constant,
 )
@@ -52,38 +52,40 @@ def test_attributes_are_those_of_the_granularity(qparams: QParams, wanted: dict[
 @pytest.mark.parametrize("qparams", [P, CHANNELS, BLOCKS], ids=["tensor", "channel", "block"])
 def test_what_is_written_is_read_again(model: ir.Model, qparams: QParams) -> None:
     relu = model.graph.node(0)
-    grid = new_grid(constants_of(relu, FreeNames(model)), "x", qparams)
+    graph_qparams = new_graph_qparams(constants_of(relu, FreeNames(model)), "x", qparams)
     x = model.graph.inputs[0]
-    quantizer = grid.quantize(x, "q", "codes")
-    back = grid.dequantize(quantizer.outputs[0], "dq", "real")
+    quantizer = graph_qparams.quantize(x, "q", "codes")
+    back = graph_qparams.dequantize(quantizer.outputs[0], "dq", "real")
     assert qparams_of(quantizer) == qparams_of(back) == qparams
-    assert grid_of(quantizer, qparams) == grid_of(back, qparams) == grid
+    assert graph_qparams_of(quantizer, qparams) == graph_qparams_of(back, qparams) == graph_qparams
     assert (quantizer.outputs[0].name, back.outputs[0].name) == ("codes", "real")
     assert back.outputs[0].type == x.type
     assert back.outputs[0].shape == x.shape
 
 
 def test_narrow_zero_points_are_stored_in_their_own_type(model: ir.Model) -> None:
-    grid = new_grid(constants_of(model.graph.node(0), FreeNames(model)), "x", BLOCKS)
-    assert grid.zero_point is not None
-    assert tensor_of(grid.zero_point).numpy().dtype == ml_dtypes.int4
+    graph_qparams = new_graph_qparams(
+        constants_of(model.graph.node(0), FreeNames(model)), "x", BLOCKS
+    )
+    assert graph_qparams.zero_point is not None
+    assert tensor_of(graph_qparams.zero_point).numpy().dtype == ml_dtypes.int4
 
 
 def test_without_zero_point_the_type_of_codes_is_said_from_opset_21_on(model: ir.Model) -> None:
     x = model.graph.inputs[0]
-    whole = new_grid(
+    whole = new_graph_qparams(
         constants_of(model.graph.node(0), FreeNames(model)), "x", per_tensor(0.5, 0, INT8)
     )
-    grid = dataclasses.replace(whole, zero_point=None)
-    quantizer = grid.quantize(x, "q")
+    graph_qparams = dataclasses.replace(whole, zero_point=None)
+    quantizer = graph_qparams.quantize(x, "q")
     assert quantizer.attributes.get_int("output_dtype") == ir.DataType.INT8
-    back = grid.dequantize(quantizer.outputs[0], "dq")
+    back = graph_qparams.dequantize(quantizer.outputs[0], "dq")
     qparams = qparams_of(back)
     assert isinstance(qparams, QParams)
     back.version = 20
-    assert grid_of(back, qparams).codes == ir.DataType.UINT8
+    assert graph_qparams_of(back, qparams).codes == ir.DataType.UINT8
     back.version = 21
-    assert grid_of(back, qparams).codes == ir.DataType.INT8
+    assert graph_qparams_of(back, qparams).codes == ir.DataType.INT8
 
 
 @pytest.mark.parametrize("opset", [13, 20, 21, 23])
@@ -113,7 +115,9 @@ def test_what_is_quantized_behind_a_node_keeps_its_name_where_it_is_an_output(
 ) -> None:
     names = FreeNames(model)
     y = model.graph.node(0).outputs[0]
-    real = quantize_behind(y, new_grid(constants_of(model.graph.node(0), names), "y", P), names)
+    real = quantize_behind(
+        y, new_graph_qparams(constants_of(model.graph.node(0), names), "y", P), names
+    )
     assert op_types(model) == ["Relu", "QuantizeLinear", "DequantizeLinear", "Neg"]
     assert (y.name, real.name) == ("y_moved", "y")
     assert model.graph.outputs[0] is real
@@ -123,8 +127,8 @@ def test_what_is_quantized_behind_a_node_keeps_its_name_where_it_is_an_output(
 def test_only_the_uses_that_are_named_read_what_is_quantized(model: ir.Model) -> None:
     names = FreeNames(model)
     relu, neg = model.graph
-    grid = new_grid(constants_of(relu, names), "y", P)
-    real = quantize_behind(relu.outputs[0], grid, names, [(neg, 0)])
+    graph_qparams = new_graph_qparams(constants_of(relu, names), "y", P)
+    real = quantize_behind(relu.outputs[0], graph_qparams, names, [(neg, 0)])
     assert real.name == "y_dequantized"
     assert neg.inputs[0] is real
     assert model.graph.outputs[0] is relu.outputs[0]
@@ -132,8 +136,10 @@ def test_only_the_uses_that_are_named_read_what_is_quantized(model: ir.Model) ->
 
 def test_constant_codes_feed_a_slot(model: ir.Model) -> None:
     neg, names = model.graph.node(1), FreeNames(model)
-    codes, grid = new_codes(constants_of(neg, names), "w", np.ones((4, 3), np.int8), CHANNELS)
-    feed(neg, 0, grid.dequantize(codes, "w_dequantize", "w_dequantized"))
+    codes, graph_qparams = new_codes(
+        constants_of(neg, names), "w", np.ones((4, 3), np.int8), CHANNELS
+    )
+    feed(neg, 0, graph_qparams.dequantize(codes, "w_dequantize", "w_dequantized"))
     assert list(model.graph.initializers) == ["w_quantized", "w_scale", "w_zero_point"]
     assert op_types(model) == ["Relu", "DequantizeLinear", "Neg"]
 

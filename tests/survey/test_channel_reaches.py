@@ -11,7 +11,7 @@ from onnxq.survey.local_errors import errors_of
 from tests.examples import as_ir, model, weights
 from tests.survey.pair import BATCH, pair
 
-GRID = QParams(np.array(0.1, np.float32), np.array(0, np.uint8), UINT8)
+QPARAMS = QParams(np.array(0.1, np.float32), np.array(0, np.uint8), UINT8)
 """Reaches 25.5."""
 
 
@@ -20,12 +20,12 @@ def test_one_wide_channel_leaves_the_median_one_little_of_the_range() -> None:
     values[:, 2] = -25.5
     reaches = reaches_of(values, 1)
     assert reaches.tolist() == [0.51, 0.51, 25.5, 0.51, 0.51]
-    assert median_share(reaches, GRID) == pytest.approx(0.02)
+    assert median_share(reaches, QPARAMS) == pytest.approx(0.02)
 
 
 def test_channels_of_zeros_do_not_count() -> None:
-    assert median_share(np.array([0.0, 0.0, 0.0, 25.5, 25.5]), GRID) == pytest.approx(1.0)
-    assert median_share(np.array([0.0, 25.5]), GRID) is None
+    assert median_share(np.array([0.0, 0.0, 0.0, 25.5, 25.5]), QPARAMS) == pytest.approx(1.0)
+    assert median_share(np.array([0.0, 25.5]), QPARAMS) is None
 
 
 def test_channels_lie_where_the_layers_with_weights_sum() -> None:

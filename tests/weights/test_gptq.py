@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from onnxq.core.arrays import Ints, Reals
 
 
-def grid(rows: int, bits: int, scale: float = 0.25) -> IntegerRows:
+def qparams(rows: int, bits: int, scale: float = 0.25) -> IntegerRows:
     limit = 2 ** (bits - 1) - 1
     low, high = (np.full(rows, end, np.int32) for end in (-limit, limit))
     return IntegerRows(np.full((rows, 1), scale), low, high)
@@ -54,7 +54,7 @@ def nearest(weight: Reals, on: IntegerRows) -> Ints:
 @pytest.mark.parametrize(("columns", "bits"), [(1, 8), (5, 8), (40, 4), (300, 2)])
 def test_codes_are_those_of_the_published_loop(columns: int, bits: int) -> None:
     weight = np.random.default_rng(columns).normal(size=(6, columns))
-    hessian, on = correlated(columns, columns + 1), grid(6, bits)
+    hessian, on = correlated(columns, columns + 1), qparams(6, bits)
     assert np.array_equal(
         on.by_gptq(weight, inverse_factor(hessian)), published(weight, hessian, on)
     )
@@ -62,13 +62,13 @@ def test_codes_are_those_of_the_published_loop(columns: int, bits: int) -> None:
 
 def test_inputs_that_know_nothing_of_each_other_are_rounded_to_the_nearest() -> None:
     weight = np.random.default_rng(0).normal(size=(4, 9))
-    on, hessian = grid(4, 4), np.diag(np.arange(1.0, 10.0))
+    on, hessian = qparams(4, 4), np.diag(np.arange(1.0, 10.0))
     assert np.array_equal(on.by_gptq(weight, inverse_factor(hessian)), nearest(weight, on))
 
 
 def test_errors_lie_between_those_of_the_best_codes_and_of_the_nearest() -> None:
     ours, best, plain = [], [], []
-    on = grid(1, 2, 0.7)
+    on = qparams(1, 2, 0.7)
     every = np.array(list(itertools.product((-1, 0, 1), repeat=7)))
     for seed in range(40):
         weight = np.random.default_rng(seed).normal(0, 0.5, (1, 7))
@@ -86,7 +86,7 @@ def test_errors_lie_between_those_of_the_best_codes_and_of_the_nearest() -> None
 def test_a_stack_of_groups_is_each_group_alone() -> None:
     weight = np.random.default_rng(1).normal(size=(3, 2, 9))
     hessian = np.stack([correlated(9, seed) for seed in range(3)])
-    on = grid(2, 4)
+    on = qparams(2, 4)
     alone = [on.by_gptq(w, inverse_factor(h)) for w, h in zip(weight, hessian, strict=True)]
     assert np.array_equal(on.by_gptq(weight, inverse_factor(hessian)), np.stack(alone))
 
@@ -97,7 +97,7 @@ def test_pairs_of_codes_stay_within_what_int16_holds() -> None:
     partner = np.arange(columns) ^ 1
     partner[-1] = columns - 1  # alone
     hessian = correlated(columns, 3)
-    plain = grid(8, 8)
+    plain = qparams(8, 8)
     free = plain.by_gptq(weight, inverse_factor(hessian))
     bounds = IntegerRows(plain.scale, plain.low, plain.high, partner)
     bounded = bounds.by_gptq(weight, inverse_factor(hessian))

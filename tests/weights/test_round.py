@@ -72,7 +72,7 @@ def rounded(source: onnx.ModelProto, bits: int, target: str = TARGET) -> Improve
 
 
 @pytest.mark.parametrize("bits", [8, 4, 2])
-def test_every_layer_is_rounded_onto_its_own_grid_and_the_outputs_gain(bits: int) -> None:
+def test_every_layer_is_rounded_onto_its_own_qparams_and_the_outputs_gain(bits: int) -> None:
     better = rounded(layers(), bits)
     outcomes = {outcome.place: outcome for outcome in better.outcomes}
     names = {"plain", "grouped", "depthwise", "product", "gemm"}

@@ -44,7 +44,7 @@ class Front:
     nodes: list[ir.Node] = field(default_factory=list)
 
     @property
-    def grid(self) -> tuple[float, int] | None:
+    def qparams(self) -> tuple[float, int] | None:
         """(s, z) of a t that is x; None: no such s and z are."""
         step, zeros = float(self.a.flat[0]), -self.b / self.a
         zero = round(float(zeros.flat[0]))

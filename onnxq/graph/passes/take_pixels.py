@@ -69,8 +69,8 @@ class TakePixels(ir.passes.InPlacePass):
             front.end = before if front.end is made else front.end
         names = FreeNames(model)
         problem = front.why_not_folded()
-        if front.grid is not None:
-            _dequantize(image, front.grid, names)
+        if front.qparams is not None:
+            _dequantize(image, front.qparams, names)
         elif problem:
             self.notes = (
                 f"input '{self._name}': its normalization stays as float nodes, because {problem}.",
@@ -92,11 +92,11 @@ def _skip(node: ir.Node) -> ir.Value:
     return x
 
 
-def _dequantize(codes: ir.Value, grid: tuple[float, int], names: FreeNames) -> ir.Value:
+def _dequantize(codes: ir.Value, qparams: tuple[float, int], names: FreeNames) -> ir.Value:
     """Inserts codes -> DequantizeLinear -> all readers; what it gives."""
     graph = codes.graph
     assert isinstance(graph, ir.Graph)
-    numbers: list[Array] = [np.array(grid[0], np.float32), np.array(grid[1], np.uint8)]
+    numbers: list[Array] = [np.array(qparams[0], np.float32), np.array(qparams[1], np.uint8)]
     inputs = [
         _initializer(graph, names.value(f"{codes.name}_{kind}"), number)
         for kind, number in zip(("scale", "zero_point"), numbers, strict=True)

@@ -34,7 +34,7 @@ from onnxq.pytorch.numerics.fake_quantize import FakeQuantize
 from onnxq.pytorch.train.agreeing_sums import warn_of_sums
 from onnxq.pytorch.train.conversion import check_prepared, convert_in_place
 from onnxq.qdq.qoperator import check_format
-from onnxq.qdq.tidy import as_format, count_grids, holds_codes, tidy_quantized
+from onnxq.qdq.tidy import as_format, count_quantizers, holds_codes, tidy_quantized
 from onnxq.quantized.quantized_model import QuantizedModel
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ def export(
         check_request(model, list(bound.tensors), axes.of, opset, names)
         tidy(model)
         merge_directions(model)
-        roundings = count_grids(model)
+        roundings = count_quantizers(model)
         is_quantized = bool(roundings) or holds_codes(model)
         if is_quantized:
             tidy_quantized(model)

@@ -32,7 +32,7 @@ from onnxq.qdq.read import (
 )
 from onnxq.qdq.tidy import tidy_quantized
 from onnxq.qdq.tidy.biases import real_bias
-from onnxq.qdq.write import constants_of, new_grid, quantize_behind
+from onnxq.qdq.write import constants_of, new_graph_qparams, quantize_behind
 from onnxq.qparams import QParams
 
 if TYPE_CHECKING:
@@ -181,5 +181,5 @@ def _requantize(value: ir.Value, array: npt.NDArray[np.float32], names: FreeName
     qparams = observer.calculate_qparams()
     node = value.producer()
     assert node is not None
-    pair = new_grid(constants_of(node, names), str(value.name), qparams)
+    pair = new_graph_qparams(constants_of(node, names), str(value.name), qparams)
     quantize_behind(value, pair, names)

@@ -45,7 +45,7 @@ from onnxq.pytorch.importers.programs import (
 )
 from onnxq.pytorch.importers.tensor_quantizers import has_tensor_quantizers, with_own_quantizers
 from onnxq.qdq.qoperator import check_format
-from onnxq.qdq.tidy import as_format, count_grids, output_scales, tidy_quantized
+from onnxq.qdq.tidy import as_format, count_quantizers, output_scales, tidy_quantized
 from onnxq.qdq.tidy.sums import disagreeing_sums
 from onnxq.quantized.quantized_model import QuantizedModel
 
@@ -167,7 +167,7 @@ def import_quantized(
         io.check_writable(path)
     with collected() as notes, _quiet():
         imported, arrays = _imported(model, inputs, options)
-        if count_grids(imported):
+        if count_quantizers(imported):
             imported = as_format(imported, format)
     made = QuantizedModel.of(imported)
     made.attach(try_alone(made, arrays))
@@ -319,7 +319,7 @@ def _written_out(
     model: nn.Module, exported: ir.Model, bound: BoundInputs, options: _Options
 ) -> _Imported:
     """Modules that compute fake quantization in float operators."""
-    if not restore_quantizers(exported) and not count_grids(exported):
+    if not restore_quantizers(exported) and not count_quantizers(exported):
         raise UnsupportedError(
             f"nothing in {type(model).__name__} is quantized: it has no quantized module of "
             "torch.ao, no quantize operator, and nothing that computes clip(round(x / s)) * s with "
@@ -395,7 +395,7 @@ def _note_sums(model: ir.Model) -> None:
 
 def _check(reference: nn.Module, exported: ir.Model, bound: BoundInputs, options: _Options) -> None:
     """Holds ONNX Runtime against the module that was imported, not only the one it became."""
-    outputs, roundings = output_scales(exported), count_grids(exported)
+    outputs, roundings = output_scales(exported), count_quantizers(exported)
 
     def check(engine: Engine) -> None:
         with engine(exported) as session:

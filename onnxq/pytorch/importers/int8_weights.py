@@ -26,7 +26,7 @@ from onnxq.pytorch.importers.notes import note
 from onnxq.pytorch.importers.patterns import WEIGHTS
 from onnxq.qdq.read import BIAS, WEIGHT, array_of, dequantizer, is_constant
 from onnxq.qdq.tidy.biases import real_bias, store_bias
-from onnxq.qdq.write import constants_of, feed, new_grid
+from onnxq.qdq.write import constants_of, feed, new_graph_qparams
 from onnxq.qparams import PerChannel, PerTensor, QParams
 from onnxq.targets.accumulation import Arithmetic
 
@@ -139,7 +139,7 @@ def _narrow(node: ir.Node, codes: Codes, limit: int, names: FreeNames) -> None:
     zeros = np.zeros(new_scale.shape, np.int8) if zero_point is None else zero_point
     granularity = PerChannel(axis) if scale.ndim else PerTensor()
     qparams = QParams(new_scale, zeros, INT8, granularity)
-    pair = new_grid(constants_of(node, names), f"{stem}_narrow", qparams)
+    pair = new_graph_qparams(constants_of(node, names), f"{stem}_narrow", qparams)
     name, real = names.node(f"{old.name}_narrow"), names.value(f"{old.outputs[0].name}_narrow")
     feed(node, WEIGHT, pair.dequantize(stored, name, real))
     _renew_bias(node, names)

@@ -24,7 +24,7 @@ from onnxq.dtypes import INT8, UINT8
 from onnxq.graph.edit import FreeNames, graph_of, replace
 from onnxq.graph.passes.unused import RemoveUnused
 from onnxq.qdq.read import WEIGHT, array_of, dequantizer
-from onnxq.qdq.write import clip_codes, constants_of, feed, new_grid
+from onnxq.qdq.write import clip_codes, constants_of, feed, new_graph_qparams
 from onnxq.qparams import SHIFT, PerChannel, PerTensor, QParams
 
 if TYPE_CHECKING:
@@ -228,7 +228,7 @@ def _write(found: _Found, names: FreeNames) -> bool:
     qparams = QParams(scale, np.full(scale.shape, zero), dtype, granularity)
     stem = str(found.y.name)
     new = constants_of(node, names)
-    pair = new_grid(new, stem, qparams)
+    pair = new_graph_qparams(new, stem, qparams)
     made = [pair.quantize(found.x, names.node(f"{stem}_q"), names.value(f"{stem}_codes"))]
     codes = made[0].outputs[0]
     if (low, high) != (dtype.qmin, dtype.qmax):
@@ -271,7 +271,7 @@ def _restore_weight(node: ir.Node, names: FreeNames) -> None:
         return
     stem, zeros = str(value.name), np.zeros(len(scale), np.int8)
     qparams = QParams(scale, zeros, INT8, PerChannel(axis))
-    pair = new_grid(constants_of(node, names), stem, qparams)
+    pair = new_graph_qparams(constants_of(node, names), stem, qparams)
     quantizer = pair.quantize(value, names.node(f"{stem}_q"), names.value(f"{stem}_codes"))
     codes = quantizer.outputs[0]
     graph_of(node).insert_before(node, quantizer)

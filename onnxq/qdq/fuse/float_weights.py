@@ -27,7 +27,7 @@ from onnxq.operator.nodes import find_input, input_at
 from onnxq.ort import facts
 from onnxq.ort.matmul_add import biased_product
 from onnxq.qdq.read import BIAS, WEIGHT, dequantizer, is_quantize
-from onnxq.qdq.write import Grid, constants_of, feed, new_codes
+from onnxq.qdq.write import GraphQParams, constants_of, feed, new_codes
 from onnxq.qparams import PerChannel, PerTensor, QParams
 
 if TYPE_CHECKING:
@@ -91,8 +91,8 @@ def _quantize(product: _Product, scales: Scales, names: FreeNames) -> None:
     else:
         w = _qparams_of(weight)
         codes = quantize(weight, w)
-        stored, grid = new_codes(constants_of(node, names), _stem(node, WEIGHT), codes, w)
-        _read_codes(node, WEIGHT, stored, grid, names)
+        stored, graph_qparams = new_codes(constants_of(node, names), _stem(node, WEIGHT), codes, w)
+        _read_codes(node, WEIGHT, stored, graph_qparams, names)
     if b is not None:
         _quantize_bias(product, b, np.asarray(x.scale * w.scale), names)
 
@@ -106,8 +106,8 @@ def _quantize_bias(product: _Product, b: Singles, scale: Singles, names: FreeNam
     stem = _stem(node, slot)
     stored = new_constant(node, names.value(f"{stem}_quantized"), codes.astype(np.int32))
     scales = new_constant(node, names.value(f"{stem}_scale"), scale)  # may be 0, as there
-    grid = Grid(scales, None, ir.DataType.INT32, {"axis": 0} if scale.ndim else {})
-    _read_codes(node, slot, stored, grid, names)
+    graph_qparams = GraphQParams(scales, None, ir.DataType.INT32, {"axis": 0} if scale.ndim else {})
+    _read_codes(node, slot, stored, graph_qparams, names)
 
 
 def _dequantized(value: ir.Value | None, scales: Scales) -> QParams | None:
@@ -166,11 +166,13 @@ def _stem(node: ir.Node, slot: int) -> str:
     return str(input_at(node, slot).name)
 
 
-def _read_codes(node: ir.Node, slot: int, stored: ir.Value, grid: Grid, names: FreeNames) -> None:
+def _read_codes(
+    node: ir.Node, slot: int, stored: ir.Value, graph_qparams: GraphQParams, names: FreeNames
+) -> None:
     """The node reads DQ(codes) in the slot; the float constant goes where nobody else reads it."""
     old, stem = node.inputs[slot], _stem(node, slot)
     name = names.node(f"{stem}_dequantize")
-    made = grid.dequantize(stored, name, names.value(f"{stem}_dequantized"))
+    made = graph_qparams.dequantize(stored, name, names.value(f"{stem}_dequantized"))
     made.version = node.version
     feed(node, slot, made)
     if old is not None and not old.uses() and old.is_initializer() and not old.is_graph_output():

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from onnxq.ort import facts
 from onnxq.qdq.read import Unread, is_dequantize, is_quantize
-from onnxq.qdq.write import grid_of, quantize_behind
+from onnxq.qdq.write import graph_qparams_of, quantize_behind
 from onnxq.qparams import PerTensor
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def _move_up(quantize: ir.Node, scales: Scales, names: FreeNames) -> None:
     qparams = _one_scale(quantize, scales)
     if qparams is None:
         return
-    grid = grid_of(quantize, qparams)
+    graph_qparams = graph_qparams_of(quantize, qparams)
     value = quantize.inputs[0]
     while value is not None and (passed := _alone(value, quantize)) is not None:
         value = passed.inputs[0]
@@ -47,14 +47,14 @@ def _move_up(quantize: ir.Node, scales: Scales, names: FreeNames) -> None:
             return
         if is_dequantize(source) or len(value.uses()) != 1 or value.is_graph_output():
             return
-        quantize_behind(value, grid, names, [(passed, 0)])
+        quantize_behind(value, graph_qparams, names, [(passed, 0)])
 
 
 def _move_down(dequantize: ir.Node, scales: Scales, names: FreeNames) -> None:
     qparams = _one_scale(dequantize, scales)
     if qparams is None:
         return
-    grid = grid_of(dequantize, qparams)
+    graph_qparams = graph_qparams_of(dequantize, qparams)
     work = [dequantize.outputs[0]]  # several readers: each has a DQ of its own in ONNX Runtime
     while work:
         value = work.pop()
@@ -64,7 +64,7 @@ def _move_down(dequantize: ir.Node, scales: Scales, names: FreeNames) -> None:
             result = reader.outputs[0]
             uses = [(u.node, u.idx) for u in result.uses() if not is_quantize(u.node)]
             if uses and not result.is_graph_output():
-                work.append(quantize_behind(result, grid, names, uses))
+                work.append(quantize_behind(result, graph_qparams, names, uses))
 
 
 def _one_scale(node: ir.Node, scales: Scales) -> QParams | None:

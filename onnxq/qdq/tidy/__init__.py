@@ -52,13 +52,13 @@ from onnxq.qdq.tidy.biases import store_bias
 from onnxq.qdq.tidy.clamps import fold_clamps
 from onnxq.qdq.tidy.lowered import lower_layer
 from onnxq.qdq.tidy.marks import MARK
-from onnxq.qdq.tidy.movement import drop_round_trip, onto_grid, quantize_before
+from onnxq.qdq.tidy.movement import drop_round_trip, onto_qparams, quantize_before
 from onnxq.qdq.tidy.naming import name_codes, name_outputs
 from onnxq.qdq.tidy.norms import fold_norm
 from onnxq.qdq.tidy.quantizers import share_equal
 from onnxq.qdq.tidy.stored_constants import store_codes, store_narrow
 from onnxq.qdq.tidy.unsigned import store_unsigned
-from onnxq.qdq.write import Grid, grid_of
+from onnxq.qdq.write import GraphQParams, graph_qparams_of
 from onnxq.qparams import PerBlock, QParams
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def tidy_quantized(model: ir.Model) -> None:
     each(lambda node: store_bias(node, names))
     name_codes(model, names)
     each(drop_round_trip)
-    each(lambda node: onto_grid(node, names))
+    each(lambda node: onto_qparams(node, names))
     each(drop_round_trip, check_bias)
     each(lambda node: lower_layer(node, names))
     name_outputs(model, names)
@@ -142,7 +142,7 @@ def holds_codes(model: ir.Model) -> bool:
     )
 
 
-def count_grids(model: ir.Model) -> int:
+def count_quantizers(model: ir.Model) -> int:
     """Number of tensors that are rounded to a grid when the model runs."""
     running = [node for node in model.graph if not _is_constant(node)]
     return sum(_ROUNDED.get(node.op_type, 0) for node in running)
@@ -208,9 +208,9 @@ def _turn_weight(node: ir.Node, names: FreeNames) -> None:
     if source is None:
         node.outputs[0].replace_all_uses_with(turned)
         return
-    grid = _turned(source, perm)
+    graph_qparams = _turned(source, perm)
     name = names.node(f"{node.name}_dequantize")
-    replace(node, grid.dequantize(turned, name), names)
+    replace(node, graph_qparams.dequantize(turned, name), names)
 
 
 def _can_turn(source: ir.Node) -> bool:
@@ -218,12 +218,12 @@ def _can_turn(source: ir.Node) -> bool:
     return isinstance(found, QParams) and not isinstance(found.granularity, PerBlock)
 
 
-def _turned(source: ir.Node, perm: Sequence[int]) -> Grid:
+def _turned(source: ir.Node, perm: Sequence[int]) -> GraphQParams:
     """The grid of a DQ whose codes are transposed."""
     qparams = qparams_of(source)
     assert isinstance(qparams, QParams), "_turn_weight looked"
     if _is_number(array_of(source, SCALE)):
-        return grid_of(source, qparams)
+        return graph_qparams_of(source, qparams)
     axis = source.attributes.get_int("axis", DEFAULT_AXIS)
     attributes = {"axis": list(perm).index(axis % len(perm))}
-    return dataclasses.replace(grid_of(source, qparams), attributes=attributes)
+    return dataclasses.replace(graph_qparams_of(source, qparams), attributes=attributes)

@@ -51,9 +51,11 @@ def store_bias(node: ir.Node, names: FreeNames) -> None:
     granularity = PerChannel(0) if scale.ndim else PerTensor()
     qparams = QParams(scale, np.zeros(scale.shape, np.int32), INT32, granularity)
     stem = str(input_at(node, BIAS).name)
-    codes, grid = new_codes(constants_of(node, names), stem, quantize(bias, qparams), qparams)
+    codes, graph_qparams = new_codes(
+        constants_of(node, names), stem, quantize(bias, qparams), qparams
+    )
     name = names.node(f"{stem}_dequantize")
-    feed(node, BIAS, grid.dequantize(codes, name, names.value(f"{stem}_dequantized")))
+    feed(node, BIAS, graph_qparams.dequantize(codes, name, names.value(f"{stem}_dequantized")))
 
 
 def real_bias(node: ir.Node) -> npt.NDArray[np.float32] | None:

@@ -21,7 +21,13 @@ from onnxq.qdq.read import (
 )
 from onnxq.qdq.tidy.lowered import write
 from onnxq.qdq.tidy.marks import MARK
-from onnxq.qdq.write import Grid, clip_codes, constants_of, grid_of, quantize_behind
+from onnxq.qdq.write import (
+    GraphQParams,
+    clip_codes,
+    constants_of,
+    graph_qparams_of,
+    quantize_behind,
+)
 from onnxq.qparams import QParams
 
 if TYPE_CHECKING:
@@ -30,12 +36,12 @@ if TYPE_CHECKING:
     from onnxq.graph.edit import FreeNames
 
 
-def onto_grid(node: ir.Node, names: FreeNames) -> None:
+def onto_qparams(node: ir.Node, names: FreeNames) -> None:
     """Gives what only moves data, or clips, codes of its own: those that come in."""
     if is_quantize(node) or is_dequantize(node) or node.op_type == MARK:
         return
     rule = catalog.rule_of(node)
-    if rule is None or not _keeps_grid(rule):
+    if rule is None or not _keeps_qparams(rule):
         return
     sources = [dequantizer(node.inputs[slot]) for slot in rule.activations]
     found = [None if source is None else qparams_of(source) for source in sources]
@@ -46,26 +52,26 @@ def onto_grid(node: ir.Node, names: FreeNames) -> None:
         return
     first = sources[0]
     assert first is not None
-    grid = grid_of(first, qparams)
+    graph_qparams = graph_qparams_of(first, qparams)
     if rule.category is OpCategory.CLAMP:
-        _clip_to_grid(node, rule, qparams, grid, names)
+        _clip_to_qparams(node, rule, qparams, graph_qparams, names)
         return
-    if _is_on_grid(node, rule, qparams):
+    if _is_on_qparams(node, rule, qparams):
         return
     if rule.lowered:
-        _lower(node, rule, qparams, grid, names)
+        _lower(node, rule, qparams, graph_qparams, names)
         return
     for slot in rule.outputs:
-        quantize_behind(node.outputs[slot], grid, names)
+        quantize_behind(node.outputs[slot], graph_qparams, names)
 
 
-def _keeps_grid(rule: Rule) -> bool:
+def _keeps_qparams(rule: Rule) -> bool:
     return rule.category is OpCategory.CLAMP or (
         rule.category is OpCategory.MOVEMENT and rule.shares_qparams
     )
 
 
-def _is_on_grid(node: ir.Node, rule: Rule, qparams: QParams) -> bool:
+def _is_on_qparams(node: ir.Node, rule: Rule, qparams: QParams) -> bool:
     """Whether every reader of its results quantizes them to the same grid already."""
     readers = [reader for slot in rule.outputs for reader in node.outputs[slot].consumers()]
     return bool(readers) and all(
@@ -73,8 +79,8 @@ def _is_on_grid(node: ir.Node, rule: Rule, qparams: QParams) -> bool:
     )
 
 
-def _clip_to_grid(
-    node: ir.Node, rule: Rule, qparams: QParams, grid: Grid, names: FreeNames
+def _clip_to_qparams(
+    node: ir.Node, rule: Rule, qparams: QParams, graph_qparams: GraphQParams, names: FreeNames
 ) -> None:
     """DQ -> Relu -> readers becomes DQ -> Q -> Clip on codes -> DQ: the first two are one copy."""
     assert rule.clamp is not None
@@ -89,10 +95,12 @@ def _clip_to_grid(
     codes = clip.outputs[0]
     codes.name = names.value(f"{node.outputs[0].name}_quantized")
     graph_of(node).insert_before(node, clip)
-    replace(node, grid.dequantize(codes, names.node(f"{node.name}_dequantize")), names)
+    replace(node, graph_qparams.dequantize(codes, names.node(f"{node.name}_dequantize")), names)
 
 
-def _lower(node: ir.Node, rule: Rule, qparams: QParams, grid: Grid, names: FreeNames) -> None:
+def _lower(
+    node: ir.Node, rule: Rule, qparams: QParams, graph_qparams: GraphQParams, names: FreeNames
+) -> None:
     """The operator's own form on codes, then DQ."""
     operator = catalog.find(node.op_type, node.domain)
     assert operator is not None
@@ -114,7 +122,7 @@ def _lower(node: ir.Node, rule: Rule, qparams: QParams, grid: Grid, names: FreeN
             old.replace_all_uses_with(codes, replace_graph_outputs=True)
             continue
         codes.name = names.value(f"{old.name}_quantized")
-        back = grid.dequantize(codes, names.node(f"{old.name}_dequantize"))
+        back = graph_qparams.dequantize(codes, names.node(f"{old.name}_dequantize"))
         real, stem = back.outputs[0], old.name
         real.type, real.shape = old.type, old.shape
         old.replace_all_uses_with(real, replace_graph_outputs=True)
@@ -147,7 +155,7 @@ def quantize_before(node: ir.Node, names: FreeNames) -> None:
     qparams = one_scale(node) if is_quantize(node) else None
     if qparams is None:
         return
-    grid = grid_of(node, qparams)
+    graph_qparams = graph_qparams_of(node, qparams)
     value = node.inputs[0]
     while value is not None:
         producer = value.producer()
@@ -156,7 +164,7 @@ def quantize_before(node: ir.Node, names: FreeNames) -> None:
             return
         if len(list(above.uses())) != 1 or above.is_graph_output():
             return  # others read it unrounded
-        quantize_behind(above, grid, names)
+        quantize_behind(above, graph_qparams, names)
         value = above
 
 

@@ -74,9 +74,11 @@ class StoredWeight:
         stem = f"{self.stem}_folded"
         granularity = PerChannel(self.axis) if scale.ndim else PerTensor()
         qparams = QParams(scale, np.zeros(scale.shape, np.int8), INT8, granularity)
-        stored, grid = new_codes(constants_of(node, names), stem, codes, qparams)
+        stored, graph_qparams = new_codes(constants_of(node, names), stem, codes, qparams)
         name = names.node(f"{old.name}_folded")
-        feed(node, WEIGHT, grid.dequantize(stored, name, names.value(f"{stem}_dequantized")))
+        feed(
+            node, WEIGHT, graph_qparams.dequantize(stored, name, names.value(f"{stem}_dequantized"))
+        )
         return StoredWeight(str(stored.name), codes, scale, self.axis)
 
 

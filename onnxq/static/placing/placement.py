@@ -227,7 +227,9 @@ def _take(
             placement.ranges[value_name(value)] = rule.output_range
         if candidate.clamp != UNBOUNDED:
             placement.clamps[value_name(value)] = candidate.clamp
-    if rule.shares_qparams or (rule.category is OpCategory.CLAMP and not _has_own_grid(candidate)):
+    if rule.shares_qparams or (
+        rule.category is OpCategory.CLAMP and not _has_own_qparams(candidate)
+    ):
         _share(candidate, read, placement)
     names = tuple(value_name(v) for v in results)
     placement.decisions[node_name(node)] = Quantize(
@@ -238,7 +240,7 @@ def _take(
         placement.decisions[node_name(folded)] = Quantize(folded_rule, part, node_name(node))
 
 
-def _has_own_grid(candidate: Candidate) -> bool:
+def _has_own_qparams(candidate: Candidate) -> bool:
     """Whether its bounds need not be codes of its input's grid, which others read as well.
 
     Read by the Clip alone, the input has the range of what the Clip gives (see survivors), and 0 is

@@ -18,7 +18,7 @@ import numpy as np
 from onnxq.affine import dequantize, quantize
 from onnxq.graph.walk import node_name, value_name, walk
 from onnxq.observers import HistogramObserver
-from onnxq.observers.grid_moments import Moments
+from onnxq.observers.error_moments import Moments
 from onnxq.observers.tensor_noise import predicted_noise
 from onnxq.operator.nodes import input_at
 from onnxq.static.placing.decision import Quantize
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from onnxq.static.statistics import Statistics
 
 
-def with_shared_grids(
+def with_shared_qparams(
     prepared: Prepared,
     decisions: Mapping[str, Decision],
     statistics: Statistics,

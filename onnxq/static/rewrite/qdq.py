@@ -289,8 +289,8 @@ class _QdqWriter:
         qparams = self.plan.tensors[tensor]
         graph = raw.graph
         assert isinstance(graph, ir.Graph)
-        grid = self.new.grid(graph, tensor, qparams)
-        node = grid.quantize(raw, self.new.unique(f"{tensor}_quantize"))
+        graph_qparams = self.new.graph_qparams(graph, tensor, qparams)
+        node = graph_qparams.quantize(raw, self.new.unique(f"{tensor}_quantize"))
         insert_behind(raw, node, graph)
         return self._bounded(node.outputs[0], tensor, node)
 
@@ -331,9 +331,9 @@ class _QdqWriter:
         graph = graph_of(reader) if isinstance(reader, ir.Node) else reader
         if (stem, graph) in self.float_codes:
             return self.float_codes[stem, graph]
-        grid = self.new.grid(graph, stem, qparams)
+        graph_qparams = self.new.graph_qparams(graph, stem, qparams)
         name = self.new.unique(f"{stem}_dequantize")
-        node = grid.dequantize(codes, name, self.new.unique(f"{stem}_dequantized"))
+        node = graph_qparams.dequantize(codes, name, self.new.unique(f"{stem}_dequantized"))
         if codes.is_initializer() and isinstance(reader, ir.Node):
             graph.insert_before(reader, node)  # the first of its readers, in graph order
         else:

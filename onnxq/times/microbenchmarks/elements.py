@@ -23,10 +23,10 @@ from onnxq.times.microbenchmarks.link import (
 from onnxq.times.microbenchmarks.parts import BLOCKS, MICROSOFT, Parts, codes, numbers
 from onnxq.times.microbenchmarks.quantized_parts import (
     calling_on_codes,
-    grid,
     on_codes,
     pooled,
     pooled_codes,
+    qparams,
     quantized,
 )
 from onnxq.times.microbenchmarks.timed_node import TimedNode
@@ -103,7 +103,7 @@ def _change(change: Change, count: int, build: Build, x: Array) -> Link:
 
 
 def _converting(op_type: str) -> Build:
-    return lambda parts, name: parts.add(op_type, [name, *grid(parts)])
+    return lambda parts, name: parts.add(op_type, [name, *qparams(parts)])
 
 
 def _unary(shape: tuple[int, ...]) -> Iterator[Link]:
@@ -185,7 +185,7 @@ def _moving(shape: tuple[int, ...]) -> Iterator[Link]:
 
 def _concat(parts: Parts, name: str) -> str:
     """QLinearConcat of inputs with scales of their own, channels last."""
-    ends = grid(parts)
+    ends = qparams(parts)
     other = parts.constant(np.full((), 0.03, np.float32))
     inputs = [*ends, name, other, ends[1], "x1", *ends]
     return parts.add("QLinearConcat", inputs, {"axis": 3}, MICROSOFT)

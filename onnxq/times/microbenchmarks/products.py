@@ -11,7 +11,12 @@ from onnxq.ort.runtime import Optimization
 from onnxq.times import Change
 from onnxq.times.microbenchmarks.link import Arrangement, Build, Link, both, nothing
 from onnxq.times.microbenchmarks.parts import MICROSOFT, Parts, codes, numbers, weights
-from onnxq.times.microbenchmarks.quantized_parts import calling_on_codes, grid, quantized, weight_of
+from onnxq.times.microbenchmarks.quantized_parts import (
+    calling_on_codes,
+    qparams,
+    quantized,
+    weight_of,
+)
 from onnxq.times.microbenchmarks.timed_node import TimedNode
 
 if TYPE_CHECKING:
@@ -103,7 +108,7 @@ def _integer(k: int, n: int) -> Build:
 
 def _float_result(k: int, n: int) -> Build:
     def build(parts: Parts, name: str) -> str:
-        scale, point = grid(parts)
+        scale, point = qparams(parts)
         x = parts.add("QuantizeLinear", [name, scale, point])
         w = [np.roll(weights(k, n), len(parts.nodes)), np.full(n, 0.01, np.float32)]
         named = [parts.constant(each) for each in (*w, np.zeros(n, np.int8))]

@@ -20,14 +20,14 @@ WebAssembly, the processor cannot foresee which: a 1x1 convolution of 64 to 384 
 and one back take 255 us there, and 138 where none is clipped."""
 
 
-def grid(parts: Parts, point: np.uint8 = MIDDLE) -> list[str]:
+def qparams(parts: Parts, point: np.uint8 = MIDDLE) -> list[str]:
     """Names of the scale and the zero point."""
     return [parts.constant(np.asarray(each)) for each in (SCALE, point)]
 
 
 def quantized(parts: Parts, name: str, point: np.uint8 = MIDDLE) -> str:
     """Codes, and behind them the numbers that they stand for."""
-    ends = grid(parts, point)
+    ends = qparams(parts, point)
     return parts.add("DequantizeLinear", [parts.add("QuantizeLinear", [name, *ends]), *ends])
 
 
@@ -58,8 +58,8 @@ def on_codes(
     domain: str = MICROSOFT,
 ) -> str:
     """An operator whose operands are followed by their scale and zero point, as is its result's."""
-    inputs = [part for name in operands for part in (name, *grid(parts))]
-    return parts.add(op_type, [*inputs, *grid(parts)], attributes, domain)
+    inputs = [part for name in operands for part in (name, *qparams(parts))]
+    return parts.add(op_type, [*inputs, *qparams(parts)], attributes, domain)
 
 
 def calling_on_codes(

@@ -304,7 +304,7 @@ def test_all_that_are_bad_go_though_they_are_the_typical_ones() -> None:
     assert budget(*[8.0] * 6, *[47.0] * 5).most == pytest.approx(10**-4.7)
 
 
-def test_typical_is_what_the_best_grid_leaves_of_a_laplace_distribution() -> None:
+def test_typical_is_what_the_best_qparams_leaves_of_a_laplace_distribution() -> None:
     x = np.random.default_rng(0).laplace(size=300_000).astype(np.float32)
     observer = HistogramObserver()
     observer.observe(x, 0)

@@ -69,7 +69,7 @@ def test_tensors_that_no_function_reads_change_nothing(x: Singles) -> None:
     assert with_curves(observer, least, []) is least
 
 
-def test_grids_of_one_sign_keep_their_zero_point(x: Singles) -> None:
+def test_qparams_of_one_sign_keep_their_zero_point(x: Singles) -> None:
     observer = seen(HistogramObserver(), np.abs(x))
     least = observer.calculate_qparams()
     found = with_curves(observer, least, [behind(np.abs(x), np.exp)])

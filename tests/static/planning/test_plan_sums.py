@@ -163,9 +163,9 @@ def test_codes_of_int8_agree_as_uint8_too() -> None:
     as_uint8 = 0
     for _ in range(100):
         scales = rng.uniform([0.02, 0.02, 0.03], [0.03, 0.03, 0.06])
-        grids = list(zip("abc", scales, rng.integers(-90, 90, 3), strict=True))
-        signed = {name: per_tensor(s, int(z), INT8) for name, s, z in grids}
-        shifted = {name: per_tensor(s, int(z) + 128, UINT8) for name, s, z in grids}
+        all_qparams = list(zip("abc", scales, rng.integers(-90, 90, 3), strict=True))
+        signed = {name: per_tensor(s, int(z), INT8) for name, s, z in all_qparams}
+        shifted = {name: per_tensor(s, int(z) + 128, UINT8) for name, s, z in all_qparams}
         assert one.agrees(signed) <= one.agrees(shifted)
         plain = NodePlan((signed["a"], signed["b"]), (signed["c"],))
         as_uint8 += add.agrees(Call(add.op_type, (), plain)) and not one.agrees(signed)

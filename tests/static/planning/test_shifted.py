@@ -89,7 +89,7 @@ def test_every_integer_is_onnx_runtime_s() -> None:
         (NET, "node:sum=float"),
     ],
 )
-def test_grids_of_bounds_of_others_and_of_the_user_stay(body: str, setting: str) -> None:
+def test_qparams_of_bounds_of_others_and_of_the_user_stay(body: str, setting: str) -> None:
     _, plan = planned(net(body=body), setting)
     x, y = plan.tensors.get("h"), plan.tensors.get("s")
     assert x is None or y is None or x.scale != y.scale

@@ -5,7 +5,7 @@ import numpy.typing as npt
 import pytest
 
 from onnxq.observers._bins import ZeroAnchoredHistogram
-from onnxq.observers.grid_moments import Moments
+from onnxq.observers.error_moments import Moments
 
 BINS = 1024
 
@@ -32,7 +32,7 @@ def test_squared_error_is_that_of_the_data(sign: int, shift: float) -> None:
         assert got[0] * width**2 == pytest.approx(expected, rel=2e-3)
 
 
-def test_values_on_the_grid_of_the_bins_are_exact() -> None:
+def test_values_on_the_qparams_of_the_bins_are_exact() -> None:
     x = np.asarray([0, 0, 6, 6, 3, 1.5, -2], np.float32)
     found, width = moments(x)
     args = np.asarray([1.0 / width]), np.asarray([-1]), np.asarray([5])
