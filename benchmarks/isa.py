@@ -39,7 +39,7 @@ from onnxq import reference
 from onnxq.checking.predict import predict
 from onnxq.ort import runtime
 from onnxq.samples import Samples
-from onnxq.targets.accumulation import Arithmetic
+from onnxq.targets.accumulation import SaturationMode
 from tests.isa.machines import MACHINES, Machine, run, unpacked
 from tests.isa.model_cases import CLIPPED, ModelCase, model_cases
 from tests.isa.node_cases import NodeCase, node_cases
@@ -85,7 +85,7 @@ COST = Table(
     "cost",
     {
         **{"images": "", "batch": "", "model": "", "plain, s": ".3f"},
-        **dict.fromkeys(map(str, Arithmetic), "{:.2f}x"),
+        **dict.fromkeys(map(str, SaturationMode), "{:.2f}x"),
         **{f"predict, {names}": "{:.2f}x" for names in PREDICTED},
     },
     keys=3,
@@ -134,7 +134,7 @@ def operators(machines: Sequence[Machine], emulators: Path, folder: Path) -> Ite
         for case in cases:
             got = results.outputs(case.name)
             count = counts.setdefault(kind(case), Count())
-            inexact = case.differing(got, machine, Arithmetic.EXACT)
+            inexact = case.differing(got, machine, SaturationMode.EXACT)
             count.add(sum(y.size for y in got), case.differing(got, machine), inexact)
         for name, count in counts.items():
             yield OPERATORS.row(str(machine), name, *count.cells())
@@ -156,7 +156,9 @@ def layers(
         results = run(machine, emulators, folder / "layers", folder / f"layers-{machine}")
         for case in models:
             got = results.outputs(case.name)
-            predicted, exact = (case.predicted(a) for a in (machine.arithmetic, Arithmetic.EXACT))
+            predicted, exact = (
+                case.predicted(a) for a in (machine.saturation_mode, SaturationMode.EXACT)
+            )
             tensors = sum(bool((x != y).any()) for x, y in zip(got, exact, strict=True))
             counts = sum(y.size for y in got), differing(got, predicted), differing(got, exact)
             yield LAYERS.row(str(machine), case.name, len(got), *counts, tensors)
@@ -196,19 +198,22 @@ def cost(models: Iterable[ModelCase], count: int, batch: int) -> Iterator[Row]:
     """Times of evaluating as a machine, and of predicting, of so many images."""
     images = load_sample("test")[0][:count]
     for case in models:
-        runs = [partial(_evaluate, case.model, images, batch, a) for a in (None, *Arithmetic)]
+        runs = [partial(_evaluate, case.model, images, batch, a) for a in (None, *SaturationMode)]
         runs += [partial(_predict, case.model, images, batch, names) for names in PREDICTED]
         plain, *others = _least(runs)
         yield COST.row(count, batch, case.name, plain, *(seconds / plain for seconds in others))
 
 
 def _evaluate(
-    model: ir.Model, images: npt.NDArray[np.float32], batch: int, arithmetic: Arithmetic | None
+    model: ir.Model,
+    images: npt.NDArray[np.float32],
+    batch: int,
+    saturation_mode: SaturationMode | None,
 ) -> None:
     session = (
         reference.evaluator(model)
-        if arithmetic is None
-        else reference.evaluator(model, arithmetic=arithmetic)
+        if saturation_mode is None
+        else reference.evaluator(model, saturation_mode=saturation_mode)
     )
     for i in range(0, len(images), batch):
         session.run(None, {"image": images[i : i + batch]})

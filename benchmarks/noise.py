@@ -35,7 +35,7 @@ from benchmarks.harness.table import Missed, Row, Table
 from onnxq.errors import OnnxqError
 from onnxq.graph.saving import to_bytes
 from onnxq.ort import runtime
-from onnxq.static.noise.unfit import Budget, tensor_losses, unfit
+from onnxq.static.noise.sensitive import Budget, sensitive, tensor_losses
 from onnxq.static.planning.activation_qparams import tensor_qparams
 from scripts._architectures import ARCHITECTURES, Size, build
 from scripts._models import ROOT, float_models
@@ -72,7 +72,7 @@ MODELS = Table(
     {
         **{"model": "", "roundings": "", "median dB": ".1f"},
         **{"worst: predicted, measured dB": "{0[0]:.1f}, {0[1]:.1f}", "spread": ".1f"},
-        **{"tau": ".2f", "unfit": "", "all dB": ".1f", "fit dB": ".1f"},
+        **{"tau": ".2f", "sensitive": "", "all dB": ".1f", "fit dB": ".1f"},
     },
 )
 
@@ -165,7 +165,7 @@ def row(subject: Subject) -> Row:
         right = outputs(np.zeros(count))
         effects = np.array([error_of(right, outputs(gate)) for gate in np.eye(count)])
         everything = error_of(right, outputs(np.ones(count)))
-        left = unfit(prepared, statistics)
+        left = sensitive(prepared, statistics)
         fit = error_of(right, outputs(np.array([t not in left for t in rounded], float)))
     worst_db = {t: found[t].worst_db for t in rounded}
     predicted = 10 ** (-np.array(list(worst_db.values())) / 10)

@@ -30,7 +30,7 @@ from onnxq.static.observed_range import plan_observed
 from onnxq.static.plan import Plan, plan
 from onnxq.static.prepare import prepare
 from onnxq.static.rewrite import rewrite
-from onnxq.targets.accumulation import Arithmetic
+from onnxq.targets.accumulation import SaturationMode
 from onnxq.targets.reduce_range import ReduceRange
 from scripts._models import MODELS, FloatModel, chosen_models
 from scripts._tables import sqnr_db
@@ -77,7 +77,7 @@ def planned(
 def differing(path: Path, images: Singles) -> int:
     """Images whose logits differ on a machine whose pairs of products saturate."""
     exact = reference.evaluator(path)
-    machine = reference.evaluator(path, arithmetic=Arithmetic.SATURATES)
+    machine = reference.evaluator(path, saturation_mode=SaturationMode.SATURATES)
     count = 0
     for start in range(0, len(images), BATCH):
         feeds = {"image": images[start : start + BATCH]}

@@ -108,7 +108,7 @@ def observe(path: Path, images: Singles, observer: str) -> tuple[Path, dict[str,
         "a part by value": parts[0].nbytes,
         "its statistics": len(pickle.dumps(seen[0])),
         "as a .stats file": file.stat().st_size,
-        "tensors": len(seen[0].observers) + len(seen[0].watched),
+        "tensors": len(seen[0].observers) + len(seen[0].probed),
     }
     return kept, sizes
 

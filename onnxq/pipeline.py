@@ -179,8 +179,8 @@ def quantize(
         if callable(source):
             source(prepared, *run_args)
             return prepared.statistics, prepared.excerpt
-        watched = excerpt.watching(open_samples(given, prepared.inputs))
-        return calibrate(prepared, watched, executor=executor, progress=progress), excerpt
+        probed = excerpt.watching(open_samples(given, prepared.inputs))
+        return calibrate(prepared, probed, executor=executor, progress=progress), excerpt
 
     job = StaticJob(prepared, format, checked, given if can_share else None, aim, work)
     made, _ = carry_out(job, observe)

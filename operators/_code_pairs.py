@@ -12,7 +12,7 @@ from onnxq.operator import Array, IntegerCall, Ints, NodePlan
 from onnxq.operators._qlinear import binary
 from onnxq.operators._tables import all_codes
 from onnxq.qparams import IntArray, QParams
-from onnxq.targets.accumulation import Accumulator, Effect, Overflows
+from onnxq.targets.accumulation import Accumulator, Overflows, SaturationEffect
 
 PairFunction = Callable[[Ints, Ints, QParams, QParams, QParams], IntArray]
 """Codes of broadcasting int32 arrays a and b; then the qparams of a, b, result."""
@@ -32,7 +32,7 @@ def noted(
     different = exact[0] != own
     if different.any() and accumulator.note is not None:
         accumulator.note(_differing(binary(call)[0], exact[0], own, different))
-    return exact if accumulator.effect is Effect.NOTED else (own,)
+    return exact if accumulator.effect is SaturationEffect.NOTED else (own,)
 
 
 def possible_pairs(

@@ -55,7 +55,7 @@ from onnxq.qparams import IntArray
 TABLE_NS = 0.69
 """A table, measured in an int8 network, ns per element (benchmarks/elementwise.py)."""
 
-STEEP = 4.0
+AMPLIFYING = 4.0
 """Slope from which on a function is followed value by value: those of activations end below 2."""
 
 MOST_TURNS = 2
@@ -161,7 +161,7 @@ class Function(Formula):
         """
         curve = self._on_codes(call_of(node))
         slopes = _slopes(curve, self.defined)
-        if slopes.max(initial=0.0) > STEEP or _turns(curve) > MOST_TURNS:
+        if slopes.max(initial=0.0) > AMPLIFYING or _turns(curve) > MOST_TURNS:
             return (Curve(0, curve, self.exponent),)
         return (Linear((0,), 1.0),) if np.all(slopes == 1) else ()
 

@@ -24,7 +24,7 @@ from onnxq.operators._pairs import (
 )
 from onnxq.operators._windows import Windows, sliding, tap
 from onnxq.qparams import IntArray, QParams
-from onnxq.targets.accumulation import Accumulator, Arithmetic, Effect, Overflows
+from onnxq.targets.accumulation import Accumulator, Overflows, SaturationEffect, SaturationMode
 
 HIGHEST_SUM = 256  # of two weights: 256 * -128 is still within int16
 ELEMENTS = 1 << 24  # 16 MiB of codes: images unfolded at once
@@ -51,14 +51,14 @@ def conv_correction(
         accumulator: of the machine.
     """
     symmetric, fill = not w_qparams.zero_point.any(), int(x_qparams.zero_point)
-    sums = conv_sums(accumulator.arithmetic, x.dtype, w, group, symmetric)
+    sums = conv_sums(accumulator.saturation_mode, x.dtype, w, group, symmetric)
     if sums is Sums.EXACT:
         return None
     if sums is Sums.DENSE:
         found = _dense(x, fill, w, group, windows, accumulator)
     else:
         found = _depthwise(x, fill, w, windows, accumulator)
-    return None if accumulator.effect is Effect.NOTED else found
+    return None if accumulator.effect is SaturationEffect.NOTED else found
 
 
 class Sums(enum.Enum):
@@ -70,32 +70,44 @@ class Sums(enum.Enum):
 
 
 def conv_sums(
-    arithmetic: Arithmetic, x: np.dtype[np.generic], w: IntArray, group: int, symmetric: bool
+    saturation_mode: SaturationMode,
+    x: np.dtype[np.generic],
+    w: IntArray,
+    group: int,
+    symmetric: bool,
 ) -> Sums:
     """Pairs that QLinearConv adds in int16; `symmetric`: all zero points of w are 0."""
     depthwise = w.shape[1] == 1 and w.shape[0] == group
-    if arithmetic is Arithmetic.SATURATES:
-        return Sums.DENSE if adds_pairs(arithmetic, x, w.dtype) and not depthwise else Sums.EXACT
+    if saturation_mode is SaturationMode.SATURATES:
+        return (
+            Sums.DENSE if adds_pairs(saturation_mode, x, w.dtype) and not depthwise else Sums.EXACT
+        )
     if depthwise:
-        wraps = arithmetic.fixed_point and w.dtype == np.int8 and symmetric
+        wraps = saturation_mode.fixed_point and w.dtype == np.int8 and symmetric
         return Sums.DEPTHWISE if wraps else Sums.EXACT
-    wraps = adds_pairs(arithmetic, x, w.dtype) and not (x == np.int8 and symmetric)
+    wraps = adds_pairs(saturation_mode, x, w.dtype) and not (x == np.int8 and symmetric)
     return Sums.DENSE if wraps else Sums.EXACT
 
 
 def conv_risks(
-    arithmetic: Arithmetic, x: np.dtype[np.generic], w: IntArray, group: int, symmetric: bool
+    saturation_mode: SaturationMode,
+    x: np.dtype[np.generic],
+    w: IntArray,
+    group: int,
+    symmetric: bool,
 ) -> Overflows | None:
     """Pairs of weights whose sums leave int16 with some codes of x, in QLinearConv; None: none."""
-    sums = conv_sums(arithmetic, x, w, group, symmetric)
+    sums = conv_sums(saturation_mode, x, w, group, symmetric)
     if sums is Sums.DEPTHWISE:
         first, second = depthwise_places(math.prod(w.shape[2:]), len(w))
-        return risks(w.reshape(len(w), -1).T, first, second, arithmetic)
+        return risks(w.reshape(len(w), -1).T, first, second, saturation_mode)
     if sums is Sums.EXACT:
         return None
     columns, places = _columns(w, group)
-    first, second = pair_places(arithmetic, len(places))
-    found = risks(columns.transpose(1, 0, 2).reshape(len(places), -1), first, second, arithmetic)
+    first, second = pair_places(saturation_mode, len(places))
+    found = risks(
+        columns.transpose(1, 0, 2).reshape(len(places), -1), first, second, saturation_mode
+    )
     if found is None:
         return None
     return replace(found, first=places[found.first], second=places[found.second])
@@ -105,7 +117,7 @@ def conv_integer_correction(
     x: IntArray, x_zero: int, w: IntArray, group: int, windows: Windows, accumulator: Accumulator
 ) -> Ints | None:
     """Change that int16 makes in ConvInteger's sums: W (outputs, K) by the image (K, places)."""
-    if not adds_pairs(accumulator.arithmetic, w.dtype, x.dtype):
+    if not adds_pairs(accumulator.saturation_mode, w.dtype, x.dtype):
         return None
     total = np.zeros((group, w.shape[0] // group, x.shape[0], math.prod(windows.out)), np.int32)
     rows = w.reshape(group, w.shape[0] // group, -1)
@@ -116,19 +128,21 @@ def conv_integer_correction(
         if found is not None:
             total[g, :, images] += found.T.reshape(rows.shape[1], -1, total.shape[3])
             changed = True
-    changed = changed and accumulator.effect is Effect.APPLIED
+    changed = changed and accumulator.effect is SaturationEffect.APPLIED
     return _in_shape(total, windows) if changed else None
 
 
 def conv_integer_risks(
-    arithmetic: Arithmetic, x: np.dtype[np.generic], w: IntArray
+    saturation_mode: SaturationMode, x: np.dtype[np.generic], w: IntArray
 ) -> Overflows | None:
     """Pairs that ConvInteger adds in int16: it multiplies the weight (outputs, K) by the image."""
-    if not adds_pairs(arithmetic, w.dtype, x):
+    if not adds_pairs(saturation_mode, w.dtype, x):
         return None
     rows = w.reshape(len(w), -1).T
-    first, second = pair_places(arithmetic, len(rows))
-    if arithmetic is Arithmetic.SATURATES:  # a sum of 257 leaves int16 where the image has -128
+    first, second = pair_places(saturation_mode, len(rows))
+    if (
+        saturation_mode is SaturationMode.SATURATES
+    ):  # a sum of 257 leaves int16 where the image has -128
         risky = rows[first].astype(np.int16) + rows[second] > HIGHEST_SUM
     else:
         lowest = 0 if w.dtype == np.uint8 else LOWEST
@@ -144,8 +158,8 @@ def _dense(
 ) -> Ints | None:
     outputs = w.shape[0] // group
     columns, places = _columns(w, group)
-    first, second = pair_places(accumulator.arithmetic, len(places))
-    touched = [may_overflow(accumulator.arithmetic, b, first, second).any() for b in columns]
+    first, second = pair_places(accumulator.saturation_mode, len(places))
+    touched = [may_overflow(accumulator.saturation_mode, b, first, second).any() for b in columns]
     if not any(touched):
         return None
     total = np.zeros((group, outputs, x.shape[0], math.prod(windows.out)), np.int32)

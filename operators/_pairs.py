@@ -33,7 +33,7 @@ import numpy.typing as npt
 from onnxq.operator import Ints
 from onnxq.operators._gemm import largest_absolute
 from onnxq.qparams import IntArray
-from onnxq.targets.accumulation import Accumulator, Arithmetic, Effect, Overflows
+from onnxq.targets.accumulation import Accumulator, Overflows, SaturationEffect, SaturationMode
 
 Places = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -55,16 +55,18 @@ class Weight(enum.Enum):
     RIGHT = "B"
 
 
-def adds_pairs(arithmetic: Arithmetic, a: np.dtype[np.generic], b: np.dtype[np.generic]) -> bool:
+def adds_pairs(
+    saturation_mode: SaturationMode, a: np.dtype[np.generic], b: np.dtype[np.generic]
+) -> bool:
     """Whether a matrix product of these types adds pairs in int16."""
-    if arithmetic is Arithmetic.SATURATES:  # vpmaddubsw
+    if saturation_mode is SaturationMode.SATURATES:  # vpmaddubsw
         return a == np.uint8 and b == np.int8
-    return arithmetic is Arithmetic.WRAPS and b == np.int8
+    return saturation_mode is SaturationMode.WRAPS and b == np.int8
 
 
-def pair_places(arithmetic: Arithmetic, inner: int) -> tuple[Places, Places]:
+def pair_places(saturation_mode: SaturationMode, inner: int) -> tuple[Places, Places]:
     """The places (i, j) of the pairs of a sum of `inner` products."""
-    if arithmetic is Arithmetic.SATURATES:
+    if saturation_mode is SaturationMode.SATURATES:
         first = np.arange(0, inner - 1, 2)
         return first, first + 1
     k = np.arange(max(inner - NEON_BLOCK // 2, 0))
@@ -83,10 +85,12 @@ def depthwise_places(taps: int, channels: int) -> tuple[Places, Places]:
     return first, first + 1
 
 
-def may_overflow(arithmetic: Arithmetic, b: IntArray, first: Places, second: Places) -> Mask:
+def may_overflow(
+    saturation_mode: SaturationMode, b: IntArray, first: Places, second: Places
+) -> Mask:
     """Which pairs of int8 codes b (K, N) leave int16 with some codes of A; (pairs, N)."""
     left, right = b[first], b[second]
-    if arithmetic is not Arithmetic.SATURATES:
+    if saturation_mode is not SaturationMode.SATURATES:
         return np.asarray((left == LOWEST) & (right == LOWEST))
     left, right = left.astype(np.int16), right.astype(np.int16)
     above = np.maximum(left, 0) + np.maximum(right, 0) >= REACH
@@ -94,20 +98,24 @@ def may_overflow(arithmetic: Arithmetic, b: IntArray, first: Places, second: Pla
     return np.asarray(above | below)
 
 
-def risks(b: IntArray, first: Places, second: Places, arithmetic: Arithmetic) -> Overflows | None:
+def risks(
+    b: IntArray, first: Places, second: Places, saturation_mode: SaturationMode
+) -> Overflows | None:
     """Pairs of weights b (K, N) whose sums leave int16 with some codes; None: no pair."""
-    pair, channel = np.nonzero(may_overflow(arithmetic, b, first, second))
+    pair, channel = np.nonzero(may_overflow(saturation_mode, b, first, second))
     if not pair.size:
         return None
     return Overflows(first[pair], second[pair], channel, np.zeros(pair.size, np.int64), 0, 0)
 
 
-def product_risks(a: np.dtype[np.generic], b: IntArray, arithmetic: Arithmetic) -> Overflows | None:
+def product_risks(
+    a: np.dtype[np.generic], b: IntArray, saturation_mode: SaturationMode
+) -> Overflows | None:
     """Risks of a matrix product by b (..., K, N) or (K,); batches are one after another."""
-    if not b.ndim or not adds_pairs(arithmetic, a, b.dtype):
+    if not b.ndim or not adds_pairs(saturation_mode, a, b.dtype):
         return None
     matrix = b[:, None] if b.ndim == 1 else np.moveaxis(b, -2, 0).reshape(b.shape[-2], -1)
-    return risks(matrix, *pair_places(arithmetic, len(matrix)), arithmetic)
+    return risks(matrix, *pair_places(saturation_mode, len(matrix)), saturation_mode)
 
 
 def product_correction(a: IntArray, b: IntArray, accumulator: Accumulator) -> Ints | None:
@@ -118,7 +126,7 @@ def product_correction(a: IntArray, b: IntArray, accumulator: Accumulator) -> In
         b: stored codes (..., K, N) or (K,).
         accumulator: of the machine.
     """
-    if not adds_pairs(accumulator.arithmetic, a.dtype, b.dtype):
+    if not adds_pairs(accumulator.saturation_mode, a.dtype, b.dtype):
         return None
     left = a[None] if a.ndim == 1 else a
     right = b[:, None] if b.ndim == 1 else b
@@ -129,7 +137,7 @@ def product_correction(a: IntArray, b: IntArray, accumulator: Accumulator) -> In
         total = _of_batches(left, right, accumulator)
     if total is None:
         return None
-    if accumulator.effect is Effect.NOTED:
+    if accumulator.effect is SaturationEffect.NOTED:
         return None
     total = total[..., 0] if b.ndim == 1 else total
     return np.asarray(total.reshape(total.shape[1:]) if a.ndim == 1 else total)
@@ -159,15 +167,15 @@ def correction(
         accumulator: of a machine for which `adds_pairs` is true.
         weight: whose channels a note names.
     """
-    arithmetic = accumulator.arithmetic
-    first, second = pair_places(arithmetic, len(b))
-    right = may_overflow(arithmetic, b, first, second)
+    saturation_mode = accumulator.saturation_mode
+    first, second = pair_places(saturation_mode, len(b))
+    right = may_overflow(saturation_mode, b, first, second)
     useful = np.flatnonzero(right.any(axis=1))
     if not useful.size:
         return None
     first, second, right = first[useful], second[useful], right[useful]
     named = None if accumulator.note is None else weight
-    pairs = _Pairs(arithmetic, a[first], a[second], b[first], b[second], named)
+    pairs = _Pairs(saturation_mode, a[first], a[second], b[first], b[second], named)
     total = np.zeros((b.shape[1], a.shape[1]), np.int32)
     found = list(pairs.overflows(pairs.hot(), right, total))
     if not found:
@@ -201,7 +209,7 @@ class _Pairs:
         named: whose channels are counted; None: nothing is.
     """
 
-    arithmetic: Arithmetic
+    saturation_mode: SaturationMode
     a_first: IntArray
     a_second: IntArray
     b_first: IntArray
@@ -210,7 +218,7 @@ class _Pairs:
 
     def hot(self) -> Mask:
         """Which pairs of a leave int16 with some codes of b."""
-        if self.arithmetic is Arithmetic.SATURATES:
+        if self.saturation_mode is SaturationMode.SATURATES:
             return np.asarray(self.a_first > ~self.a_second)  # their sum is 256 or more
         lowest = 0 if self.a_first.dtype == np.uint8 else LOWEST  # uint8 is flipped to int8
         return np.asarray((self.a_first == lowest) & (self.a_second == lowest))
@@ -239,7 +247,7 @@ class _Pairs:
 
     def _within_reach(self, p: int, rows: Places, columns: Places) -> Places:
         """The rows that leave int16 with the largest weights of a pair, if these were in one."""
-        if self.arithmetic is not Arithmetic.SATURATES:
+        if self.saturation_mode is not SaturationMode.SATURATES:
             return rows
         reach, reach_second = (
             int(np.abs(b[p, columns].astype(np.int32)).max()) for b in (self.b_first, self.b_second)
@@ -297,7 +305,7 @@ class _Pairs:
         yield _Found(places // size, places % size, count, largest_absolute(change))
 
     def _change(self, a: IntArray, a_second: IntArray, b: IntArray, b_second: IntArray) -> Ints:
-        if self.arithmetic is not Arithmetic.SATURATES:
+        if self.saturation_mode is not SaturationMode.SATURATES:
             shape = np.broadcast_shapes(a.shape, b.shape)
             return np.full(shape, WRAP, np.int32)  # all of them are (-128) (-128)
         exact = a.astype(np.int32) * b

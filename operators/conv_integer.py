@@ -20,7 +20,7 @@ from onnxq.operators._gemm import centred
 from onnxq.operators._pair_windows import conv_integer_correction, conv_integer_risks
 from onnxq.operators._windows import geometry
 from onnxq.operators.conv import check_shapes, convolve
-from onnxq.targets.accumulation import EXACT, Accumulator, Arithmetic, Overflows
+from onnxq.targets.accumulation import EXACT, Accumulator, Overflows, SaturationMode
 
 
 @register_integer
@@ -63,10 +63,10 @@ class ConvInteger(IntegerOperator):
             total = total if change is None else np.asarray(total + change)
         return (total,)
 
-    def risks(self, call: IntegerCall, arithmetic: Arithmetic) -> Overflows | None:
+    def risks(self, call: IntegerCall, saturation_mode: SaturationMode) -> Overflows | None:
         """Pairs of constant weights that leave int16."""
         x, w = call.operand(0, "x"), call.operand(1, "w")
-        return conv_integer_risks(arithmetic, x.dtype, stored(w))
+        return conv_integer_risks(saturation_mode, x.dtype, stored(w))
 
     def cases(self) -> Iterable[Case]:
         """All four pairs of types, zero points at both ends, groups, pads, ranks, empty batch."""

@@ -20,7 +20,7 @@ from onnxq.operators._gemm import centred, integer_matmul
 from onnxq.operators._pairs import product_correction, product_risks
 from onnxq.operators.dynamic_quantize_linear import dynamic_qparams
 from onnxq.qparams import IntArray
-from onnxq.targets.accumulation import EXACT, Accumulator, Arithmetic, Overflows, joined
+from onnxq.targets.accumulation import EXACT, Accumulator, Overflows, SaturationMode, joined
 
 DEFAULTS = ("Sigmoid", "Tanh", "Tanh")
 NO_CLIP = float(np.finfo(np.float32).max)
@@ -73,10 +73,10 @@ class DynamicQuantizeLSTM(IntegerOperator):
         y, h, c = zip(*results, strict=True)
         return np.stack(y, axis=1), np.stack(h), np.stack(c)
 
-    def risks(self, call: IntegerCall, arithmetic: Arithmetic) -> Overflows | None:
+    def risks(self, call: IntegerCall, saturation_mode: SaturationMode) -> Overflows | None:
         """Pairs of constant weights that leave int16."""
         w, r = call.operand(1, "W"), call.operand(2, "R")
-        found = [product_risks(np.dtype(np.uint8), stored(b), arithmetic) for b in (w, r)]
+        found = [product_risks(np.dtype(np.uint8), stored(b), saturation_mode) for b in (w, r)]
         return joined([part for part in found if part is not None])
 
     def cases(self) -> Iterable[Case]:

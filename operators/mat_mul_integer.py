@@ -11,7 +11,7 @@ from onnxq.operator.examples import codes, zero
 from onnxq.operator.integer_call import stored
 from onnxq.operators._columns import check_sum, columns, product
 from onnxq.operators._pairs import product_risks
-from onnxq.targets.accumulation import EXACT, Accumulator, Arithmetic, Overflows
+from onnxq.targets.accumulation import EXACT, Accumulator, Overflows, SaturationMode
 
 OP = "MatMulInteger"
 
@@ -40,10 +40,10 @@ class MatMulInteger(IntegerOperator):
         check_sum(call, a, b)
         return (product(call, a, a_qparams, right, b, accumulator),)
 
-    def risks(self, call: IntegerCall, arithmetic: Arithmetic) -> Overflows | None:
+    def risks(self, call: IntegerCall, saturation_mode: SaturationMode) -> Overflows | None:
         """Pairs of constant weights that leave int16."""
         a, b = call.operand(0, "A"), call.operand(1, "B")
-        return product_risks(a.dtype, stored(b), arithmetic)
+        return product_risks(a.dtype, stored(b), saturation_mode)
 
     def cases(self) -> Iterable[Case]:
         """All four pairs of types, zero points at both ends, ranks, no row."""

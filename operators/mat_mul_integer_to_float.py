@@ -12,7 +12,7 @@ from onnxq.operator.integer_call import stored
 from onnxq.operator.site import MICROSOFT
 from onnxq.operators._columns import check_signs, check_sum, late_columns, product, to_float
 from onnxq.operators._pairs import product_risks
-from onnxq.targets.accumulation import EXACT, Accumulator, Arithmetic, Overflows
+from onnxq.targets.accumulation import EXACT, Accumulator, Overflows, SaturationMode
 
 OP = "MatMulIntegerToFloat"
 
@@ -44,10 +44,10 @@ class MatMulIntegerToFloat(IntegerOperator):
         total = product(call, a, a_qparams, right, b, accumulator)
         return (to_float(call, total, a_qparams.scale, right, call.optional(6)),)
 
-    def risks(self, call: IntegerCall, arithmetic: Arithmetic) -> Overflows | None:
+    def risks(self, call: IntegerCall, saturation_mode: SaturationMode) -> Overflows | None:
         """Pairs of constant weights that leave int16."""
         a, b = call.operand(0, "A"), call.operand(1, "B")
-        return product_risks(a.dtype, stored(b), arithmetic)
+        return product_risks(a.dtype, stored(b), saturation_mode)
 
     def cases(self) -> Iterable[Case]:
         """Types, columns, bias, zero points at both ends, ranks, no row."""

@@ -14,7 +14,7 @@ from onnxq.operators._columns import check_signs, check_sum
 from onnxq.operators._pairs import product_risks
 from onnxq.operators.gemm import quantized_gemm
 from onnxq.qparams import QParams
-from onnxq.targets.accumulation import EXACT, Accumulator, Arithmetic, Overflows
+from onnxq.targets.accumulation import EXACT, Accumulator, Overflows, SaturationMode
 
 
 @register_integer
@@ -54,11 +54,11 @@ class QGemm(IntegerOperator):
         with call.shape_errors():
             return quantized_gemm(call.planned((a, b, bias), plan), accumulator)
 
-    def risks(self, call: IntegerCall, arithmetic: Arithmetic) -> Overflows | None:
+    def risks(self, call: IntegerCall, saturation_mode: SaturationMode) -> Overflows | None:
         """Pairs of constant weights that leave int16."""
         a, b = call.operand(0, "A"), call.operand(3, "B")
         turned = b.T if call.integer("transB", 0) else b
-        return product_risks(a.dtype, stored(turned), arithmetic)
+        return product_risks(a.dtype, stored(turned), saturation_mode)
 
     def cases(self) -> Iterable[Case]:
         """Types, transpositions, alpha, shapes of C, float32 results, no row."""

@@ -12,7 +12,7 @@ from onnxq.operators._divided import divided_sum
 from onnxq.operators._machine_sums import fixed_sum, unfused_sum, unfused_sum_of_scalar
 from onnxq.operators._qlinear import binary, binary_cases
 from onnxq.operators.add import Add, add_codes, scalar_inside, sums
-from onnxq.targets.accumulation import Accumulator, Arithmetic, Overflows
+from onnxq.targets.accumulation import Accumulator, Overflows, SaturationMode
 
 OP = "QLinearAdd"
 
@@ -36,17 +36,17 @@ class QLinearAdd(IntegerOperator):
     def kernel_on(self, call: IntegerCall, accumulator: Accumulator) -> tuple[Array, ...]:
         """Codes of C, on a machine that may round otherwise."""
         exact = self.kernel(call)
-        if not accumulator.arithmetic.adds_codes_otherwise:
+        if not accumulator.saturation_mode.adds_codes_otherwise:
             return exact
         operands, plan = binary(call)
-        pair_sum = _pair_sums(accumulator.arithmetic)[_has_scalar(operands)]
+        pair_sum = _pair_sums(accumulator.saturation_mode)[_has_scalar(operands)]
         return noted(call, exact, sums(call.planned(operands, plan), pair_sum), accumulator)
 
-    def risks(self, call: IntegerCall, arithmetic: Arithmetic) -> Overflows | None:
+    def risks(self, call: IntegerCall, saturation_mode: SaturationMode) -> Overflows | None:
         """Pairs of codes whose sums are rounded otherwise with these scales."""
-        if not arithmetic.adds_codes_otherwise:
+        if not saturation_mode.adds_codes_otherwise:
             return None
-        return possible_pairs(call, add_codes, _pair_sums(arithmetic))
+        return possible_pairs(call, add_codes, _pair_sums(saturation_mode))
 
     def cases(self) -> Iterable[Case]:
         """The binary cases; and scales for which 931 pairs of 65,536 differ without fused adds."""
@@ -56,11 +56,11 @@ class QLinearAdd(IntegerOperator):
         yield Case("rounded otherwise by some machines", every, (1, 2, 4, 5, 6, 7))
 
 
-def _pair_sums(arithmetic: Arithmetic) -> tuple[PairFunction, PairFunction]:
+def _pair_sums(saturation_mode: SaturationMode) -> tuple[PairFunction, PairFunction]:
     """How codes are added: of two arrays, and where the second is a scalar."""
-    if arithmetic.divides:
+    if saturation_mode.divides:
         return divided_sum, divided_sum
-    if arithmetic.fixed_point:
+    if saturation_mode.fixed_point:
         return fixed_sum, fixed_sum
     return unfused_sum, unfused_sum_of_scalar
 

@@ -12,7 +12,7 @@ from onnxq.operator.examples import codes, scales, zero
 from onnxq.operator.integer_call import stored
 from onnxq.operators._columns import check_signs, check_sum, columns, product
 from onnxq.operators._pairs import product_risks
-from onnxq.targets.accumulation import EXACT, Accumulator, Arithmetic, Overflows
+from onnxq.targets.accumulation import EXACT, Accumulator, Overflows, SaturationMode
 
 
 @register_integer
@@ -52,10 +52,10 @@ class QLinearMatMul(IntegerOperator):
             multiplier = np.asarray(a_qparams.scale * right.scale / y_qparams.scale)
         return (requantize(total, multiplier, y_qparams),)
 
-    def risks(self, call: IntegerCall, arithmetic: Arithmetic) -> Overflows | None:
+    def risks(self, call: IntegerCall, saturation_mode: SaturationMode) -> Overflows | None:
         """Pairs of constant weights that leave int16."""
         a, b = call.operand(0, "a"), call.operand(3, "b")
-        return product_risks(a.dtype, stored(b), arithmetic)
+        return product_risks(a.dtype, stored(b), saturation_mode)
 
     def cases(self) -> Iterable[Case]:
         """Types, ranks, columns, zero points at both ends, ties, empty shapes."""

@@ -11,7 +11,7 @@ from onnxq.operators._code_pairs import noted, possible_pairs
 from onnxq.operators._divided import divided_product
 from onnxq.operators._qlinear import binary, binary_cases
 from onnxq.operators.mul import Mul, multiply_codes, products
-from onnxq.targets.accumulation import Accumulator, Arithmetic, Overflows
+from onnxq.targets.accumulation import Accumulator, Overflows, SaturationMode
 
 OP = "QLinearMul"
 
@@ -34,14 +34,14 @@ class QLinearMul(IntegerOperator):
     def kernel_on(self, call: IntegerCall, accumulator: Accumulator) -> tuple[Array, ...]:
         """Codes of C, on a machine that may round otherwise."""
         exact = self.kernel(call)
-        if not accumulator.arithmetic.divides:
+        if not accumulator.saturation_mode.divides:
             return exact
         own = products(call.planned(*binary(call)), divided_product)
         return noted(call, exact, own, accumulator)
 
-    def risks(self, call: IntegerCall, arithmetic: Arithmetic) -> Overflows | None:
+    def risks(self, call: IntegerCall, saturation_mode: SaturationMode) -> Overflows | None:
         """Pairs of codes whose products are rounded otherwise with these scales."""
-        if not arithmetic.divides:
+        if not saturation_mode.divides:
             return None
         return possible_pairs(call, multiply_codes, (divided_product,))
 

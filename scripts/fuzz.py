@@ -31,7 +31,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # run as a file: find scripts/
 
 import onnxq
-from scripts._fuzz import inside, table, watched, workers
+from scripts._fuzz import inside, probed, table, workers
 from scripts._fuzz.kinds import KINDS, make_case, numbered
 from scripts._fuzz.seed_models import make_all
 from scripts._tables import publish, versions
@@ -102,7 +102,7 @@ def run_here(job: inside.Job) -> int:
             print(message)
 
     with tempfile.TemporaryDirectory(prefix="onnxq-fuzz-") as folder:
-        inside.run(job, Path(folder), watched.Watch(), tell)
+        inside.run(job, Path(folder), probed.Watch(), tell)
     return 1 if wrong else 0
 
 

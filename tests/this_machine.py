@@ -1,8 +1,8 @@
 """Arithmetic of the machine that runs the tests: claims hold on each in its own arithmetic.
 
-Tests compare ONNX Runtime with the reference in the ARITHMETIC of this machine, bit for bit. Claims
-about files for machines that add exactly are tested by `run_exactly`, which runs on any; those that
-need ONNX Runtime's own exact sums of full-range weights have the mark `adds_exactly`.
+Tests compare ONNX Runtime with the reference in the SATURATION_MODE of this machine, bit for bit.
+Claims about files for machines that add exactly are tested by `run_exactly`, which runs on any;
+those that need ONNX Runtime's own exact sums of full-range weights have the mark `adds_exactly`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from onnxq.graph.io import load
 from onnxq.ort import runtime
 from onnxq.ort.target_here import target_here
 from onnxq.reference.float_nodes import FloatNodes
-from onnxq.targets.accumulation import Accumulator, Arithmetic
+from onnxq.targets.accumulation import Accumulator, SaturationMode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from onnxq.operator import Array, IntegerCall, IntegerOperator
     from onnxq.reference.evaluation import Evaluator
 
-ARITHMETIC = target_here().arithmetic
+SATURATION_MODE = target_here().saturation_mode
 """Arithmetic of ONNX Runtime's kernels here; EXACT on x86 with VNNI."""
-ACCUMULATOR = Accumulator(ARITHMETIC)
-SATURATES = ARITHMETIC is Arithmetic.SATURATES
+ACCUMULATOR = Accumulator(SATURATION_MODE)
+SATURATES = SATURATION_MODE is SaturationMode.SATURATES
 """Whether a pair of products of uint8 by int8 saturates here."""
 
 TARGET = "portable" if SATURATES else "x86-vnni"
@@ -48,20 +48,20 @@ adds_exactly = pytest.mark.skipif(
 
 def kernel_called_here(operator: IntegerOperator) -> str:
     """Name of the method that the reference calls in this machine's arithmetic."""
-    exact = ARITHMETIC is Arithmetic.EXACT or not operator.has_products()
+    exact = SATURATION_MODE is SaturationMode.EXACT or not operator.has_products()
     return "kernel" if exact else "kernel_on"
 
 
 def evaluator(model: str | Path | onnx.ModelProto | ir.Model) -> Evaluator:
     """The reference evaluator of a model, in this machine's arithmetic."""
-    return reference.evaluator(model, arithmetic=ARITHMETIC)
+    return reference.evaluator(model, saturation_mode=SATURATION_MODE)
 
 
 def may_saturate(model: onnx.ModelProto | ir.Model) -> bool:
     """Whether weights of a model, or values that stand for them, can saturate on this machine."""
     if not SATURATES:
         return False
-    layers = find_layers(reference.integer_form(load(model), ARITHMETIC), ARITHMETIC)
+    layers = find_layers(reference.integer_form(load(model), SATURATION_MODE), SATURATION_MODE)
     return any(layer.possible != 0 for layer in layers.values())
 
 

@@ -144,9 +144,9 @@ class _Comparing:
         self._state = State(input_specs(target, feedback.values()), feedback)
         self._sessions: tuple[Session, ...] = ()
         with workers(threads):
-            arithmetic = target_here().arithmetic
-            self.nodes = NodeByNode(target, arithmetic)
-            self.whole = EndToEnd(target, threads, arithmetic)
+            saturation_mode = target_here().saturation_mode
+            self.nodes = NodeByNode(target, saturation_mode)
+            self.whole = EndToEnd(target, threads, saturation_mode)
 
     def open(self) -> Callable[[Batch], _Found]:
         """Makes it ready to run; the function of a batch, which takes what was found so far.

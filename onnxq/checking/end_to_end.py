@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
-    from onnxq.targets.accumulation import Arithmetic
+    from onnxq.targets.accumulation import SaturationMode
 
 Values = dict[str, Array]
 
@@ -71,7 +71,7 @@ class EndToEnd:
         counts: what was found, in the order of ONNX Runtime's graph.
     """
 
-    def __init__(self, target: ir.Model, threads: int, arithmetic: Arithmetic) -> None:
+    def __init__(self, target: ir.Model, threads: int, saturation_mode: SaturationMode) -> None:
         self._blank: dict[str, Differences] = {
             str(value.name): output_differences(value) for value in target.graph.outputs
         }
@@ -82,7 +82,7 @@ class EndToEnd:
                 target,
                 threads=threads,
                 float_nodes=FloatNodes(target),
-                arithmetic=arithmetic,
+                saturation_mode=saturation_mode,
             )
         except OnnxqError as error:
             self._refused = str(error)

@@ -17,7 +17,7 @@ from onnxq.graph.weights import constant
 from onnxq.operator import IntegerCall
 from onnxq.operator.nodes import input_at
 from onnxq.ort.node_kinds import value_types
-from onnxq.targets.accumulation import Arithmetic, Overflows, joined
+from onnxq.targets.accumulation import Overflows, SaturationMode, joined
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -118,12 +118,12 @@ class Layer:
         )
 
 
-def find_layers(integer: ir.Model, arithmetic: Arithmetic) -> dict[str, Layer]:
+def find_layers(integer: ir.Model, saturation_mode: SaturationMode) -> dict[str, Layer]:
     """Name of the first output -> Layer, in graph order, bodies included.
 
     Args:
         integer: a model on codes (onnxq.reference.integer_form).
-        arithmetic: of the machine.
+        saturation_mode: of the machine.
     """
     types = value_types(integer)
     layers = {}
@@ -131,7 +131,7 @@ def find_layers(integer: ir.Model, arithmetic: Arithmetic) -> dict[str, Layer]:
         operator = catalog.find_integer(node.op_type, node.domain)
         if operator is None or not operator.has_products():
             continue
-        layers[str(node.outputs[0].name)] = _layer(node, operator, types, arithmetic)
+        layers[str(node.outputs[0].name)] = _layer(node, operator, types, saturation_mode)
     return layers
 
 
@@ -139,7 +139,7 @@ def _layer(
     node: ir.Node,
     operator: IntegerOperator,
     types: Mapping[ir.Value, ir.DataType],
-    arithmetic: Arithmetic,
+    saturation_mode: SaturationMode,
 ) -> Layer:
     inputs = [_stand_in(value, types) for value in node.inputs]
     unknown = [slot for slot in operator.weights if constant(node.inputs[slot]) is None]
@@ -149,7 +149,7 @@ def _layer(
         rank = 2 if value.shape is None else len(value.shape)
         inputs[slot] = np.full([UNKNOWN] * min(rank, 2) + [1] * (rank - 2), _lowest(x))
     call = IntegerCall(node.op_type, inputs, attributes=attribute_values(node))
-    found = operator.risks(call, arithmetic)
+    found = operator.risks(call, saturation_mode)
     pairs_of = WEIGHTS if operator.weights else CODES
     if found is None:
         return Layer(node, 0, (), pairs_of)

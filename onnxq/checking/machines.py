@@ -20,7 +20,7 @@ from onnxq.qdq.read import code_type, is_quantize
 from onnxq.reference.float_nodes import FloatNodes
 from onnxq.samples import input_specs
 from onnxq.samples.state import State
-from onnxq.targets.accumulation import Arithmetic
+from onnxq.targets.accumulation import SaturationMode
 
 if TYPE_CHECKING:
     import onnx
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     Values = dict[str, Any]
 
-Kinds = Sequence[tuple[Arithmetic, tuple[str, ...]]]
+Kinds = Sequence[tuple[SaturationMode, tuple[str, ...]]]
 """Arithmetic, and the names of the targets that have it."""
 
 
@@ -94,7 +94,7 @@ class Machines:
         self, target: ir.Model, kinds: Kinds, feedback: Mapping[str, str], threads: int
     ) -> None:
         forms = _forms(target, [kind for kind, _ in kinds])
-        self._usual = forms[Arithmetic.EXACT]
+        self._usual = forms[SaturationMode.EXACT]
         self._machines = [_Machine(forms[kind], kind, names) for kind, names in kinds]
         self._ties = _Ties(self._usual, feedback, threads)
         self._feedback, self._threads = feedback, threads
@@ -145,10 +145,10 @@ class _Form:
     integer: ir.Model
 
 
-def _forms(target: ir.Model, kinds: Iterable[Arithmetic]) -> dict[Arithmetic, _Form]:
+def _forms(target: ir.Model, kinds: Iterable[SaturationMode]) -> dict[SaturationMode, _Form]:
     """Forms of the model per kind of arithmetic, and exact: x86 makes int8 codes uint8, ARM not."""
     usual = _Form(target, reference.integer_form(target))
-    forms = dict.fromkeys((Arithmetic.EXACT, *kinds), usual)
+    forms = dict.fromkeys((SaturationMode.EXACT, *kinds), usual)
     arm = [kind for kind in forms if kind.fixed_point]
     if arm and _has_int8_activations(target):
         forms |= dict.fromkeys(arm, _Form(target, reference.integer_form(target, arm[0])))
@@ -236,9 +236,11 @@ class _Machine:
         form: that it runs the model in.
     """
 
-    def __init__(self, form: _Form, arithmetic: Arithmetic, names: tuple[str, ...]) -> None:
-        self.form, self._arithmetic, self._names = form, arithmetic, names
-        self._layers: dict[str, Layer] = find_layers(form.integer, arithmetic)
+    def __init__(
+        self, form: _Form, saturation_mode: SaturationMode, names: tuple[str, ...]
+    ) -> None:
+        self.form, self._saturation_mode, self._names = form, saturation_mode, names
+        self._layers: dict[str, Layer] = find_layers(form.integer, saturation_mode)
         self._of_output = {name: layer for layer in self._layers.values() for name in layer.outputs}
         self._outputs: dict[str, Differences] = {}
 
@@ -250,7 +252,7 @@ class _Machine:
     def beside(self) -> reference.Beside:
         """Model that the reference has to run; exact where no pair of weights can overflow."""
         risky = [name for name, layer in self._layers.items() if layer.possible != 0]
-        return reference.Beside(self._arithmetic, risky, self._hear, self._see)
+        return reference.Beside(self._saturation_mode, risky, self._hear, self._see)
 
     def _hear(self, node: onnx.NodeProto, found: Overflows) -> None:
         self._layers[node.output[0]].hear(found)
@@ -289,7 +291,7 @@ class _Machine:
         layers = zip(self._layers.values(), counts.layers, strict=True)
         return MachinePrediction(
             self._names,
-            self._arithmetic.value,
+            self._saturation_mode.value,
             tuple(layer.result(found) for layer, found in layers),
             tuple(
                 OutputPrediction(

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from onnx.reference.op_run import OpRun
 
     from onnxq.checking.visible import Inner
-    from onnxq.targets.accumulation import Arithmetic, Overflows
+    from onnxq.targets.accumulation import Overflows, SaturationMode
 
 Values = dict[str, Array]
 
@@ -75,13 +75,13 @@ class GraphCounts:
     """Counts of all nodes of one graph.
 
     Attributes:
-        arithmetic: of the machine that ran it.
+        saturation_mode: of the machine that ran it.
         keys: name, op type and domain of each node.
         nodes: counts of each.
         instrumented: outputs that changed when inner tensors were read.
     """
 
-    arithmetic: Arithmetic
+    saturation_mode: SaturationMode
     keys: tuple[tuple[str, str, str], ...]
     nodes: tuple[NodeCounts, ...]
     instrumented: tuple[str, ...]
@@ -126,10 +126,10 @@ class NodeByNode:
         instrumented: outputs that changed by that.
     """
 
-    def __init__(self, target: ir.Model, arithmetic: Arithmetic) -> None:
-        self._arithmetic = arithmetic
+    def __init__(self, target: ir.Model, saturation_mode: SaturationMode) -> None:
+        self._saturation_mode = saturation_mode
         self._heard: list[int] = []
-        self._classes = reference.on_machine(arithmetic, self._hear)
+        self._classes = reference.on_machine(saturation_mode, self._hear)
         optimized = runtime.optimized_graph(target)
         UniqueNames()(optimized)
         type_bodies(optimized)
@@ -270,7 +270,7 @@ class NodeByNode:
     def take(self) -> GraphCounts:
         """Counts since the last call, which are forgotten here."""
         found = GraphCounts(
-            self._arithmetic,
+            self._saturation_mode,
             tuple(entry.key for entry in self._nodes),
             tuple(entry.counts for entry in self._nodes),
             tuple(self.instrumented),
@@ -287,7 +287,7 @@ class NodeByNode:
             UnsupportedError: the graph is another one there.
         """
         keys = tuple(entry.key for entry in self._nodes)
-        if (later.arithmetic, later.keys) != (self._arithmetic, keys):
+        if (later.saturation_mode, later.keys) != (self._saturation_mode, keys):
             raise UnsupportedError(
                 "ONNX Runtime makes another graph of the model on a worker than here, or adds "
                 "products otherwise: its version, or the machine's instruction set, is another "

@@ -22,7 +22,7 @@ from onnxq.samples.ignored import check_ignored
 from onnxq.samples.shared_out import over_batches, without_state
 from onnxq.samples.state import check_feedback
 from onnxq.static.arguments import check_progress
-from onnxq.targets.accumulation import Arithmetic
+from onnxq.targets.accumulation import SaturationMode
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -115,15 +115,15 @@ class _Away:
 
 def _kinds(
     machines: str | Target | Iterable[str | Target],
-) -> list[tuple[Arithmetic, tuple[str, ...]]]:
+) -> list[tuple[SaturationMode, tuple[str, ...]]]:
     """Arithmetic -> names of the targets that have it, in the order of `all_targets`."""
-    found: dict[Arithmetic, dict[str, None]] = {}
+    found: dict[SaturationMode, dict[str, None]] = {}
     for item in _given(machines):
         every = str(item) in (ALL, PORTABLE)
         for target in targets.all_targets() if every else (_named(item),):
             if target.name != PORTABLE:
-                found.setdefault(target.arithmetic, {})[target.name] = None
-    return [(kind, tuple(found[kind])) for kind in Arithmetic if kind in found]
+                found.setdefault(target.saturation_mode, {})[target.name] = None
+    return [(kind, tuple(found[kind])) for kind in SaturationMode if kind in found]
 
 
 def _given(machines: object) -> list[str | Target]:

@@ -112,13 +112,13 @@ class MachinePrediction:
 
     Attributes:
         targets: names of the machines.
-        arithmetic: an onnxq.targets.accumulation.Arithmetic's value.
+        saturation_mode: an onnxq.targets.accumulation.SaturationMode's value.
         layers: nodes whose sums depend on the machine, in graph order.
         outputs: of the model; empty without samples.
     """
 
     targets: tuple[str, ...]
-    arithmetic: str
+    saturation_mode: str
     layers: tuple[LayerPrediction, ...]
     outputs: tuple[OutputPrediction, ...]
 

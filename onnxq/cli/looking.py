@@ -77,7 +77,7 @@ def inspect(
 
     quantized = look_at(source)
     if quantized is not None:
-        unfit: dict[str, object] = {
+        sensitive: dict[str, object] = {
             "--qconfig": qconfig,
             "--set or --exclude": overrides or None,
             "--all-integers": choice,
@@ -85,12 +85,12 @@ def inspect(
             "--stats": stats or None,
             "--costs": costs,
         }
-        refuse_options("for a model that is quantized already", unfit)
+        refuse_options("for a model that is quantized already", sensitive)
         _show(quantized, as_json)
         return
     if dynamic:
-        unfit = {"--all-integers": choice, "--stats": stats or None, "--costs": costs}
-        refuse_options("with --dynamic", unfit)
+        sensitive = {"--all-integers": choice, "--stats": stats or None, "--costs": costs}
+        refuse_options("with --dynamic", sensitive)
         _inspect_dynamic(source, (qconfig, overrides, target, objective), as_json)
         return
     from onnxq.report.console import open_console

@@ -31,18 +31,18 @@ def check_decisions(model: ir.Model, decisions: Mapping[str, QuantizeDynamic]) -
     nodes = {node_name(node): node for node, _ in walk(model.graph)}
     for name, decision in decisions.items():
         if name not in nodes:
-            raise unfit(name, f"the model has no such node.{nearest(name, nodes)}")
+            raise sensitive(name, f"the model has no such node.{nearest(name, nodes)}")
         node = nodes[name]
         operator = catalog.find(node.op_type, node.domain)
         rule = None if operator is None else operator.dynamic_rule(node)
         if rule is None or isinstance(rule, Float):
-            raise unfit(name, f"{node.op_type} has no weights that could be stored.")
+            raise sensitive(name, f"{node.op_type} has no weights that could be stored.")
         if decision.precision not in rule.forms:
-            raise unfit(name, f"it has no form '{decision.precision.value}'.")
+            raise sensitive(name, f"it has no form '{decision.precision.value}'.")
         wanted = [w.slot for w in rule.weights if find_input(node, w.slot) is not None]
         got = [weight.slot for weight in decision.weights]
         if got != wanted:
-            raise unfit(name, f"its weights are inputs {wanted}; the plan has {got}.")
+            raise sensitive(name, f"its weights are inputs {wanted}; the plan has {got}.")
         for weight in decision.weights:
             _check_weight(node, weight)
 
@@ -50,13 +50,13 @@ def check_decisions(model: ir.Model, decisions: Mapping[str, QuantizeDynamic]) -
 def _check_weight(node: ir.Node, weight: DynamicWeightPlan) -> None:
     name, value = node_name(node), find_input(node, weight.slot)
     if value is None or value.name != weight.tensor or value.const_value is None:
-        raise unfit(name, f"its weight '{weight.tensor}' is not constant input {weight.slot}.")
+        raise sensitive(name, f"its weight '{weight.tensor}' is not constant input {weight.slot}.")
     rank = len(value.const_value.shape)
     if weight.perm is not None and sorted(weight.perm) != list(range(rank)):
-        raise unfit(name, f"{weight.perm} is no order of the {rank} axes of '{weight.tensor}'.")
+        raise sensitive(name, f"{weight.perm} is no order of the {rank} axes of '{weight.tensor}'.")
 
 
-def unfit(name: str, why: str) -> CalibrationError:
+def sensitive(name: str, why: str) -> CalibrationError:
     """The error of a plan whose decision on a node does not fit the model.
 
     Args:

@@ -15,7 +15,7 @@ import numpy as np
 from onnxq import catalog
 from onnxq.catalog import has_dynamic_form
 from onnxq.dtypes import INT8
-from onnxq.dynamic.ahead_of_steep import ahead_of_steep
+from onnxq.dynamic.ahead_of_amplifying import ahead_of_amplifying
 from onnxq.dynamic.dynamic_decision import (
     DynamicDecision,
     DynamicPlan,
@@ -114,7 +114,7 @@ def dynamic_plan(
         [*notes],
         asked or qconfig,
         _alike(model),
-        ahead_of_steep(model) if objective is Objective.SPEED else {},
+        ahead_of_amplifying(model) if objective is Objective.SPEED else {},
     )
     decisions = planner.decide([node for node, _ in walk(model.graph)])
     return DynamicPlan(
@@ -165,7 +165,7 @@ class _Planner:
     notes: list[str]
     asked: QConfigMapping
     alike: Mapping[str, float]
-    ahead_of_steep: Mapping[ir.Node, str]
+    ahead_of_amplifying: Mapping[ir.Node, str]
     observed: dict[StorageKey, StoredScales] = field(default_factory=dict)
     limits: dict[StorageKey, int] = field(default_factory=dict)
     slower: list[str] = field(default_factory=list)
@@ -297,8 +297,8 @@ class _Planner:
             return rule
         if reason := self._why_weights_forbid(node, rule):
             return Float(reason)
-        if entry.precision is None and node in self.ahead_of_steep:
-            return Float(AheadOfSteep(self.ahead_of_steep[node]))
+        if entry.precision is None and node in self.ahead_of_amplifying:
+            return Float(AheadOfSteep(self.ahead_of_amplifying[node]))
         form = self._form(node, rule, entry)
         if not isinstance(form, Float):
             return _Chosen(node, rule, entry, form)

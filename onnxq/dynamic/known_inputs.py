@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from onnxq import catalog
-from onnxq.graph.passes.fold_factors import ARITHMETIC
+from onnxq.graph.passes.fold_factors import SATURATION_MODE
 from onnxq.graph.walk import value_name
 from onnxq.graph.weights import constant
 from onnxq.operator import Float, Normalizing
@@ -105,5 +105,5 @@ def _keeps(node: ir.Node, operands: int) -> bool:
     rule = None if operator is None else operator.rule(node)
     if rule is None or isinstance(rule, Float):
         return False
-    scales = node.op_type in ARITHMETIC and operands == 1
+    scales = node.op_type in SATURATION_MODE and operands == 1
     return scales or rule.category in (OpCategory.MOVEMENT, OpCategory.CLAMP)

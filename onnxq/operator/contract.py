@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from onnxq.operator.rule import Case, DynamicRule, Rule
     from onnxq.operator.site import DynamicSite, Site
     from onnxq.operator.unfolded import Unfolded
-    from onnxq.targets.accumulation import Accumulator, Arithmetic, Overflows
+    from onnxq.targets.accumulation import Accumulator, Overflows, SaturationMode
 
 
 class Operator(ABC):
@@ -218,13 +218,13 @@ class IntegerOperator(ABC):
         # operators without products of codes compute the same on every machine
         return self.kernel(call)
 
-    def risks(self, call: IntegerCall, arithmetic: Arithmetic) -> Overflows | None:
+    def risks(self, call: IntegerCall, saturation_mode: SaturationMode) -> Overflows | None:
         """Pairs of weights whose sums leave int16 with some activations; None: there are none.
 
         Args:
             call: constants as they are; arrays without elements, of the right type, in place of
                 what is known at run time alone.
-            arithmetic: of the machine.
+            saturation_mode: of the machine.
         """
         return None
 

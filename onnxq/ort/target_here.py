@@ -9,7 +9,7 @@ import onnx_ir as ir
 
 from onnxq.ort.runtime import open_session
 from onnxq.targets import Target, detect, find
-from onnxq.targets.accumulation import Arithmetic
+from onnxq.targets.accumulation import SaturationMode
 
 LARGEST = 255 * 127 * 2
 """Sum of two products of uint8 by int8, which int16 does not hold."""
@@ -22,7 +22,7 @@ def target_here() -> Target:
     Where a machine does not say what it has (Windows, macOS), `detect` names the most careful.
     """
     found = detect()
-    if found.arithmetic is Arithmetic.SATURATES and _pair_of_products() == LARGEST:
+    if found.saturation_mode is SaturationMode.SATURATES and _pair_of_products() == LARGEST:
         return find("x86-vnni")
     return found
 

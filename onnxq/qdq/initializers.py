@@ -20,7 +20,7 @@ from onnxq.qparams import QParams
 
 if TYPE_CHECKING:
     from onnxq.operator import Array
-    from onnxq.targets.kept_sums import KeptSums
+    from onnxq.targets.bias_preserving import BiasPreservingRounding
 
 
 _Codes = tuple[
@@ -29,7 +29,7 @@ _Codes = tuple[
     int | None,
     tuple[float, ...] | None,
     tuple[int, ...] | None,
-    "KeptSums | None",
+    "BiasPreservingRounding | None",
     ir.Graph,
 ]
 """Key to tensors of codes: constant, qparams, code limit, gain, order of axes,
@@ -96,7 +96,7 @@ class Initializers:
         channel_scale: tuple[float, ...] | None = None,
         perm: tuple[int, ...] | None = None,
         graph: ir.Graph | None = None,
-        kept_sums: KeptSums | None = None,
+        bias_preserving: BiasPreservingRounding | None = None,
     ) -> tuple[ir.Value, str]:
         """(integer initializer beside the float one, stem of the names around it).
 
@@ -107,17 +107,19 @@ class Initializers:
             channel_scale: one factor per row that the constant is multiplied by first; None: none.
             perm: order of the constant's axes in which the codes are stored; None: as it is.
             graph: that holds them; None: the constant's.
-            kept_sums: how they are rounded, in the stored layout; None: to the nearest.
+            bias_preserving: how they are rounded, in the stored layout; None: to the nearest.
         """
         home = _owner(value) if graph is None else graph
-        key = (value, qparams, code_limit, channel_scale, perm, kept_sums, home)
+        key = (value, qparams, code_limit, channel_scale, perm, bias_preserving, home)
         if key not in self._codes:
             stem = value_name(value)
             if f"{stem}_quantized" in self._names:  # a second layout of a tied weight
                 stem = self.unique(f"{stem}_again")
             name = self.unique(f"{stem}_quantized")
             source = transposed(tensor_of(value), perm)
-            tensor = integer_tensor(source, qparams, code_limit, channel_scale, name, kept_sums)
+            tensor = integer_tensor(
+                source, qparams, code_limit, channel_scale, name, bias_preserving
+            )
             self._codes[key] = (self._beside(value, tensor, name, home), stem)
         return self._codes[key]
 

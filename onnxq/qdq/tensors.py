@@ -16,7 +16,7 @@ from onnxq.qparams import PerChannel, QParams
 if TYPE_CHECKING:
     from onnxq.dtypes import QDType
     from onnxq.qparams import FloatArray, IntArray
-    from onnxq.targets.kept_sums import KeptSums
+    from onnxq.targets.bias_preserving import BiasPreservingRounding
 
 LAZY_BYTES = 1 << 20  # below it, codes are made at once; above, each time they are asked for
 
@@ -27,7 +27,7 @@ def integer_tensor(
     code_limit: int | None,
     channel_scale: tuple[float, ...] | None,
     name: str,
-    kept_sums: KeptSums | None = None,
+    bias_preserving: BiasPreservingRounding | None = None,
 ) -> ir.TensorProtocol:
     """The codes of a float constant, as a tensor for the ONNX file.
 
@@ -37,7 +37,7 @@ def integer_tensor(
         code_limit: codes are clipped to [-code_limit, code_limit]; None: not clipped.
         channel_scale: one factor per row that the constant is multiplied by first; None: none.
         name: of the tensor.
-        kept_sums: how int8 codes are rounded; None: to the nearest.
+        bias_preserving: how int8 codes are rounded; None: to the nearest.
     """
     vector = _becomes_vector(source, qparams)
     shape = qparams.scale.shape if vector else tuple(source.shape.numpy())
@@ -47,7 +47,7 @@ def integer_tensor(
         x = np.broadcast_to(x, shape)  # a bias of one element
         if channel_scale is not None:
             x = x * np.array(channel_scale, np.float32).reshape(-1, *[1] * (x.ndim - 1))
-        codes = rounded_codes(x, qparams, code_limit, kept_sums)
+        codes = rounded_codes(x, qparams, code_limit, bias_preserving)
         return ir.Tensor(stored_codes(codes, qparams.dtype), name=name)
 
     if source.nbytes < LAZY_BYTES:
@@ -56,11 +56,16 @@ def integer_tensor(
 
 
 def rounded_codes(
-    x: FloatArray, qparams: QParams, code_limit: int | None, kept_sums: KeptSums | None
+    x: FloatArray,
+    qparams: QParams,
+    code_limit: int | None,
+    bias_preserving: BiasPreservingRounding | None,
 ) -> IntArray:
     """Codes of a constant, with its gain in it; arguments as of `integer_tensor`."""
-    if kept_sums is not None:
-        return kept_sums.codes(x, qparams, qparams.dtype.qmax if code_limit is None else code_limit)
+    if bias_preserving is not None:
+        return bias_preserving.codes(
+            x, qparams, qparams.dtype.qmax if code_limit is None else code_limit
+        )
     codes = quantize(x, qparams)
     if code_limit is not None:
         np.clip(codes, -code_limit, code_limit, out=codes)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from onnxq.reference.elsewhere import FloatNodes
     from onnxq.reference.evaluation import Evaluator
     from onnxq.reference.ops import Hear
-    from onnxq.targets.accumulation import Arithmetic
+    from onnxq.targets.accumulation import SaturationMode
 
 Seen = Callable[[str, Any, Any], None]
 """Is shown (name, a machine's result, the exact one) of each node; the same object for both where
@@ -39,13 +39,13 @@ class Beside:
     """A machine to be run beside the exact arithmetic.
 
     Attributes:
-        arithmetic: how it adds products.
+        saturation_mode: how it adds products.
         risky: names of the first outputs of the nodes that may compute otherwise; bodies included.
         hear: is called with each node and the pairs of its products that left int16.
         seen: looks at every result of the main graph's nodes.
     """
 
-    arithmetic: Arithmetic
+    saturation_mode: SaturationMode
     risky: Collection[str]
     hear: Hear
     seen: Seen
@@ -86,7 +86,7 @@ class Evaluators:
                     integer,
                     threads=threads,
                     float_nodes=float_nodes,
-                    arithmetic=machine.arithmetic,
+                    saturation_mode=machine.saturation_mode,
                     hear=machine.hear,
                 )
                 nodes.update((i, evaluator.rt_nodes_[i]) for i in places)
@@ -169,7 +169,7 @@ def _risky_nodes(integer: ir.Model, machines: Sequence[Beside]) -> list[list[int
 
 def _own_nodes(exact: Evaluator, machine: Beside, places: Sequence[int]) -> dict[int, OpRun]:
     """Place -> node that runs as the machine, of those places whose node is no If, Loop or Scan."""
-    classes = on_machine(machine.arithmetic, machine.hear)
+    classes = on_machine(machine.saturation_mode, machine.hear)
     nodes = {i: exact.rt_nodes_[i] for i in places}
     return {
         i: classes[node.onnx_node.domain, node.op_type](node.onnx_node, node.run_params)

@@ -27,7 +27,7 @@ from onnxq.reference.float_ops import FLOAT_OPS, MICROSOFT, OLD_OPS, PLAIN_OPS
 from onnxq.reference.loops import LOOPS
 from onnxq.reference.old_schemas import NOTHING, move_of
 from onnxq.reference.schema import check_call, check_proto
-from onnxq.targets.accumulation import Accumulator, Arithmetic, Effect, Overflows
+from onnxq.targets.accumulation import Accumulator, Overflows, SaturationEffect, SaturationMode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -118,23 +118,23 @@ class MachineOp(KernelOp):
     """A KernelOp whose products are added as a machine adds them.
 
     Attributes:
-        arithmetic: of the machine.
+        saturation_mode: of the machine.
         hear: of what overflows; None: nobody asks.
         effect: of that on the results.
     """
 
-    arithmetic: ClassVar[Arithmetic]
+    saturation_mode: ClassVar[SaturationMode]
     hear: ClassVar[Hear | None]
-    effect: ClassVar[Effect]
+    effect: ClassVar[SaturationEffect]
 
     def bound(self, inputs: Sequence[Array | None]) -> Array | None:
         """`IntegerOperator.bound_on` of this node."""
-        return self.operator.bound_on(self._call(inputs), Accumulator(type(self).arithmetic))
+        return self.operator.bound_on(self._call(inputs), Accumulator(type(self).saturation_mode))
 
     def _compute(self, call: IntegerCall) -> tuple[Array, ...]:
         hear, node = type(self).hear, self.onnx_node
         note = None if hear is None else functools.partial(hear, node)
-        accumulator = Accumulator(type(self).arithmetic, note, type(self).effect)
+        accumulator = Accumulator(type(self).saturation_mode, note, type(self).effect)
         return self.operator.kernel_on(call, accumulator)
 
 
@@ -226,18 +226,20 @@ def by_name() -> Mapping[tuple[str, str], type[OpRun]]:
 
 
 def on_machine(
-    arithmetic: Arithmetic, hear: Hear | None = None, effect: Effect = Effect.APPLIED
+    saturation_mode: SaturationMode,
+    hear: Hear | None = None,
+    effect: SaturationEffect = SaturationEffect.APPLIED,
 ) -> Mapping[tuple[str, str], type[OpRun]]:
     """Operators by name, as `by_name`, with the products of codes as a machine adds them."""
     made = dict(by_name())
-    if arithmetic is Arithmetic.EXACT:
+    if saturation_mode is SaturationMode.EXACT:
         return made
     for key, cls in made.items():
         if issubclass(cls, KernelOp) and cls.operator.has_products():
             members = {
                 "op_domain": key[0],
                 "operator": cls.operator,
-                "arithmetic": arithmetic,
+                "saturation_mode": saturation_mode,
                 "hear": None if hear is None else staticmethod(hear),
                 "effect": effect,
                 "__module__": __name__,

@@ -17,7 +17,7 @@ from onnxq.reference.elsewhere import FloatNodes, float_classes
 from onnxq.reference.evaluation import Evaluator
 from onnxq.reference.ops import Hear, by_name, on_machine
 from onnxq.reference.schema import check_nodes
-from onnxq.targets.accumulation import Arithmetic, Effect
+from onnxq.targets.accumulation import SaturationEffect, SaturationMode
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,9 +37,9 @@ def evaluator(
     *,
     threads: int = 1,
     float_nodes: FloatNodes | None = None,
-    arithmetic: Arithmetic = Arithmetic.EXACT,
+    saturation_mode: SaturationMode = SaturationMode.EXACT,
     hear: Hear | None = None,
-    effect: Effect = Effect.APPLIED,
+    effect: SaturationEffect = SaturationEffect.APPLIED,
 ) -> Evaluator:
     """A ReferenceEvaluator that runs a quantized model on onnxq's kernels.
 
@@ -53,7 +53,7 @@ def evaluator(
         threads: that convolutions and matrix products use.
         float_nodes: runs the float nodes that onnxq has no kernel for, in place of onnx's own
             implementation; see onnxq.reference.elsewhere.
-        arithmetic: how the machine adds products of codes; a Target says its own.
+        saturation_mode: how the machine adds products of codes; a Target says its own.
         hear: is called with each node and the pairs of its products that left int16, from the
             threads that compute them.
         effect: whether results are the machine's, or exact.
@@ -65,10 +65,10 @@ def evaluator(
         UnsupportedError: operators that neither onnxq nor onnx has an implementation of.
     """
     return integer_evaluator(
-        integer_form(load(model), arithmetic),
+        integer_form(load(model), saturation_mode),
         threads=threads,
         float_nodes=float_nodes,
-        arithmetic=arithmetic,
+        saturation_mode=saturation_mode,
         hear=hear,
         effect=effect,
     )
@@ -79,16 +79,16 @@ def integer_evaluator(
     *,
     threads: int = 1,
     float_nodes: FloatNodes | None = None,
-    arithmetic: Arithmetic = Arithmetic.EXACT,
+    saturation_mode: SaturationMode = SaturationMode.EXACT,
     hear: Hear | None = None,
-    effect: Effect = Effect.APPLIED,
+    effect: SaturationEffect = SaturationEffect.APPLIED,
 ) -> Evaluator:
     """Evaluator of a model that `integer_form` returned; several may share it. See `evaluator`.
 
     Raises:
         UnsupportedError: as `evaluator`.
     """
-    by_key = on_machine(arithmetic, hear, effect)
+    by_key = on_machine(saturation_mode, hear, effect)
     classes = list(by_key.values())
     if float_nodes is None:
         check_operators(integer)
@@ -98,7 +98,9 @@ def integer_evaluator(
     return Evaluator(proto, new_ops=classes, weights=weights, threads=threads)
 
 
-def integer_form(model: ir.Model, arithmetic: Arithmetic = Arithmetic.EXACT) -> ir.Model:
+def integer_form(
+    model: ir.Model, saturation_mode: SaturationMode = SaturationMode.EXACT
+) -> ir.Model:
     """A copy with its functions inlined, each DQ -> op -> Q fused, and products by blocks too.
 
     Float weights between DQ and Q are quantized, as ONNX Runtime does when it loads the model. On
@@ -113,7 +115,7 @@ def integer_form(model: ir.Model, arithmetic: Arithmetic = Arithmetic.EXACT) -> 
     if model.functions:
         model = model.clone()
         InlineFunctions()(model)
-    int8 = Int8Codes.KEPT if arithmetic.fixed_point else Int8Codes.SHIFTED
+    int8 = Int8Codes.KEPT if saturation_mode.fixed_point else Int8Codes.SHIFTED
     fused = fuse_as_loaded(model, int8).model
     write_block_products(fused)
     return fused

@@ -130,7 +130,7 @@ def print_targets(
     more = [
         (
             t.name,
-            str(t.arithmetic),
+            str(t.saturation_mode),
             t.activations,
             "-" if t.throughput is None else f"{t.throughput.uint8_int8:.0f}",
             f"{t.proof.value}: {t.input_source}",

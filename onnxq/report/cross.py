@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from onnxq.report.detail import is_whole
 from onnxq.report.tables import print_table
 from onnxq.targets import find
-from onnxq.targets.accumulation import Arithmetic
+from onnxq.targets.accumulation import SaturationMode
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from onnxq.checking.cross_findings import CrossFindings, NodeFinding, OutputAgreement
 
 _VERBS = {
-    Arithmetic.SATURATES: "saturate",
-    Arithmetic.WRAPS: "wrap or round otherwise",
-    Arithmetic.WRAPS_DEPTHWISE: "wrap or round otherwise",
+    SaturationMode.SATURATES: "saturate",
+    SaturationMode.WRAPS: "wrap or round otherwise",
+    SaturationMode.WRAPS_DEPTHWISE: "wrap or round otherwise",
 }
 """Effect of a machine's arithmetic on sums, where it is not rounding alone."""
 
@@ -71,7 +71,7 @@ def _print_sum(console: Console, findings: CrossFindings) -> None:
             f"{sum(node.differing for node in findings.nodes)} differ"
         )
     if findings.overflows:
-        verb = _VERBS.get(find(findings.machine).arithmetic, "round otherwise")
+        verb = _VERBS.get(find(findings.machine).saturation_mode, "round otherwise")
         console.print(
             f"{findings.overflows} sums {verb} on {findings.machine}, this machine; the reference "
             "computes likewise. `onnxq predict` says what other machines compute"

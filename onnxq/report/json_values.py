@@ -82,7 +82,7 @@ def targets(values: Iterable[Target]) -> list[object]:
             "description": t.description,
             "weight_qmax": t.weight_qmax,
             "weight_qmax_saturating": t.weight_qmax_saturating,
-            "arithmetic": t.arithmetic.value,
+            "saturation_mode": t.saturation_mode.value,
             "reduce_range": t.reduce_range.value,
             "pairs": [list(pair) for pair in t.pairs],
             "preferred": list(t.preferred),

@@ -29,7 +29,7 @@ def print_prediction(console: Console, prediction: Prediction) -> None:
     rows = [
         (
             ", ".join(m.targets),
-            m.arithmetic,
+            m.saturation_mode,
             _verdict(m, prediction),
             *_numbers(m),
         )

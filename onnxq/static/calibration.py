@@ -54,7 +54,7 @@ class Observed(Protocol):
         """Tensor name -> observer."""
 
     @property
-    def watched(self) -> Mapping[str, ObserverSpec]:
+    def probed(self) -> Mapping[str, ObserverSpec]:
         """Tensor name -> observer of what errors become behind it."""
 
     @property
@@ -114,7 +114,7 @@ class Calibration:
         """Forgets all batches but those of the statistics that it began with."""
         start = self._begun
         self._observers = copy.deepcopy(dict(start.observers))
-        self._watching = copy.deepcopy(dict(start.watched))
+        self._watching = copy.deepcopy(dict(start.probed))
         self._batches = dict(start.batches)
         self._counts = dict(start.counts)
         self._not_finite = dict(start.not_finite)
@@ -216,7 +216,7 @@ class Calibration:
             MappingProxyType(dict(sorted(self._not_finite.items()))),
             self._begun.shards,
             self._samples,
-            watched=MappingProxyType(copy.deepcopy(self._watching)),
+            probed=MappingProxyType(copy.deepcopy(self._watching)),
         )
 
     def close(self) -> None:
@@ -263,19 +263,19 @@ def begun(prepared: Observed, statistics: Statistics | None, shard: Shard) -> St
             {},
             dict.fromkeys(prepared.observed, 0),
             shards=frozenset([shard]),
-            watched={name: spec() for name, spec in prepared.watched.items()},
+            probed={name: spec() for name, spec in prepared.probed.items()},
         )
     statistics.check_model(prepared.model_hash)
     # statistics of before a tensor was watched have nothing to go on
-    known = {name: observer.spec for name, observer in statistics.watched.items()}
+    known = {name: observer.spec for name, observer in statistics.probed.items()}
     return replace(
         statistics,
         observers={n: statistics.observer(n, spec) for n, spec in prepared.observed.items()},
         counts={name: statistics.counts.get(name, 0) for name in prepared.observed},
         shards=statistics.shards | {shard},
         stopped=False,
-        watched={
-            n: statistics.watched[n] for n, spec in prepared.watched.items() if known.get(n) == spec
+        probed={
+            n: statistics.probed[n] for n, spec in prepared.probed.items() if known.get(n) == spec
         },
     )
 

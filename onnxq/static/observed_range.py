@@ -17,7 +17,7 @@ from onnxq.samples import input_specs, open_samples
 from onnxq.samples.state import State
 from onnxq.static.plan import plan
 from onnxq.static.rewrite import rewrite
-from onnxq.targets.accumulation import Arithmetic, Effect
+from onnxq.targets.accumulation import SaturationEffect, SaturationMode
 from onnxq.targets.reduce_range import ReduceRange
 
 if TYPE_CHECKING:
@@ -113,9 +113,9 @@ def _overflowing(model: ir.Model, batches: Batches, state: State) -> Channels:
     evaluator = reference.evaluator(
         model,
         float_nodes=FloatNodes(model),
-        arithmetic=Arithmetic.SATURATES,
+        saturation_mode=SaturationMode.SATURATES,
         hear=hear,
-        effect=Effect.NOTED,
+        effect=SaturationEffect.NOTED,
     )
     names = [value.name for value in model.graph.outputs]
     for batch in batches:

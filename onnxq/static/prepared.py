@@ -19,7 +19,7 @@ from onnxq.samples import InputSpec, input_specs, open_samples
 from onnxq.samples.excerpt import Excerpt
 from onnxq.static.calibration import Calibration
 from onnxq.static.choosing.choices import Choices, choices_of, form_counts
-from onnxq.static.noise.watched import watched
+from onnxq.static.noise.probed import probed
 from onnxq.static.origin import Origin, read_again
 from onnxq.static.placing.groups import (
     TensorGroup,
@@ -123,13 +123,13 @@ class Prepared:
         return choices_of(self.model, self.decisions, self.chosen.reasons, throughput)
 
     @property
-    def watched(self) -> dict[str, ObserverSpec]:
+    def probed(self) -> dict[str, ObserverSpec]:
         """Tensor name -> observer, for tensors that tell more than ranges.
 
         Errors grow behind some (see static/noise); by the means of others, weights are rounded.
         """
         means = averaged(self.model, self.decisions, self.target)
-        return {**means, **watched(self.model)}
+        return {**means, **probed(self.model)}
 
     def run(self, batch: Mapping[str, npt.NDArray[np.generic]]) -> None:
         """Observes one batch ({input name: array}), after those that came before it.

@@ -74,7 +74,7 @@ class Statistics:
         shards: parts of the samples that were observed; none where that is not known.
         samples: how these looked.
         stopped: whether the run ended before its samples did; going on from it takes that back.
-        watched: tensor name -> observer of what errors become behind it (see static/noise).
+        probed: tensor name -> observer of what errors become behind it (see static/noise).
     """
 
     model_hash: str
@@ -85,7 +85,7 @@ class Statistics:
     shards: frozenset[Shard] = frozenset()
     samples: SeenSamples = field(default_factory=SeenSamples)
     stopped: bool = False
-    watched: Mapping[str, Observer] = field(default_factory=dict)
+    probed: Mapping[str, Observer] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         return brief(self)
@@ -188,9 +188,9 @@ class Statistics:
             self.stopped or other.stopped,
             MappingProxyType(
                 {
-                    n: _merged(n, seen, other.watched[n])
-                    for n, seen in self.watched.items()
-                    if n in other.watched
+                    n: _merged(n, seen, other.probed[n])
+                    for n, seen in self.probed.items()
+                    if n in other.probed
                 }
             ),
         )
@@ -216,7 +216,7 @@ class Statistics:
             "checks": np.array(list(self.batches.values()), np.uint32),
             "counts": np.array([self.counts.get(n, 0) for n in self.observers], np.int64),
         }
-        observers = (*self.observers.values(), *self.watched.values())
+        observers = (*self.observers.values(), *self.probed.values())
         for number, observer in enumerate(observers):
             for key, array in observer.state().items():
                 arrays[f"{number}/{key}"] = np.asarray(array)
@@ -235,7 +235,7 @@ class Statistics:
             "version": VERSION,
             "model_hash": self.model_hash,
             "tensors": _listed(self.observers),
-            "watched": _listed(self.watched),
+            "probed": _listed(self.probed),
             "not_finite": plain(self.not_finite),
             "shards": plain(sorted(self.shards)),
             "samples": plain(self.samples),
@@ -304,11 +304,11 @@ def _restored(header: dict[str, object], arrays: Arrays, where: str) -> Statisti
         number, slash, key = name.partition("/")
         if slash:
             states.setdefault(int(number), {})[key] = array
-    tensors, watched = header["tensors"], header.get("watched", [])
-    if not isinstance(tensors, list) or not isinstance(watched, list):
+    tensors, probed = header["tensors"], header.get("probed", [])
+    if not isinstance(tensors, list) or not isinstance(probed, list):
         raise TypeError("tensors")
     observers: list[tuple[str, Observer]] = []
-    for i, tensor in enumerate((*tensors, *watched)):
+    for i, tensor in enumerate((*tensors, *probed)):
         try:
             spec = ObserverSpec.from_dict(tensor["observer"])
             observers.append((str(tensor["name"]), spec.restore(states.get(i, {}))))

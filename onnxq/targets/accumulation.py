@@ -29,7 +29,7 @@ import numpy.typing as npt
 Counts = npt.NDArray[np.int64]
 
 
-class Arithmetic(enum.Enum):
+class SaturationMode(enum.Enum):
     """How a machine adds two products of codes."""
 
     EXACT = "exact"
@@ -48,17 +48,17 @@ class Arithmetic(enum.Enum):
     @property
     def fixed_point(self) -> bool:
         """Whether it is ARM's, which adds tensors of codes in fixed point."""
-        return self in (Arithmetic.WRAPS, Arithmetic.WRAPS_DEPTHWISE)
+        return self in (SaturationMode.WRAPS, SaturationMode.WRAPS_DEPTHWISE)
 
     @property
     def adds_codes_otherwise(self) -> bool:
         """Whether QLinearAdd may round otherwise than with fused multiply-adds."""
-        return self.fixed_point or self.divides or self is Arithmetic.UNFUSED
+        return self.fixed_point or self.divides or self is SaturationMode.UNFUSED
 
     @property
     def divides(self) -> bool:
         """Whether it is WebAssembly's, whose QLinearAdd and QLinearMul divide."""
-        return self is Arithmetic.DIVIDES
+        return self is SaturationMode.DIVIDES
 
     def __str__(self) -> str:
         return self.value
@@ -117,7 +117,7 @@ Note = Callable[[Overflows], None]
 """Hears of what overflowed; from several threads, in any order."""
 
 
-class Effect(enum.Enum):
+class SaturationEffect(enum.Enum):
     """Effect on sums that leave int16."""
 
     APPLIED = "applied"
@@ -131,19 +131,19 @@ class Accumulator:
     """How the products of a kernel are added, and who hears of what did not fit.
 
     Attributes:
-        arithmetic: of the machine.
+        saturation_mode: of the machine.
         note: is called for each part of the work in which something overflowed; None: nobody asks.
         effect: on the result.
     """
 
-    arithmetic: Arithmetic = Arithmetic.EXACT
+    saturation_mode: SaturationMode = SaturationMode.EXACT
     note: Note | None = None
-    effect: Effect = Effect.APPLIED
+    effect: SaturationEffect = SaturationEffect.APPLIED
 
     @property
     def exact(self) -> bool:
         """Whether nothing can overflow."""
-        return self.arithmetic is Arithmetic.EXACT
+        return self.saturation_mode is SaturationMode.EXACT
 
 
 EXACT = Accumulator()

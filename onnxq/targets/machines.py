@@ -37,7 +37,7 @@ machines, whose sums of products are exact.
 from __future__ import annotations
 
 from onnxq.errors import QConfigError, kind_of, nearest
-from onnxq.targets.accumulation import Arithmetic
+from onnxq.targets.accumulation import SaturationMode
 from onnxq.targets.detection import this_machine
 from onnxq.targets.target import DIVIDED_PAIRS, FIXED_POINT, UNFUSED_SUMS, Proof, Target, Throughput
 
@@ -48,7 +48,7 @@ _TARGETS = (
         "portable",
         "exact on every instruction set below",
         64,
-        arithmetic=Arithmetic.SATURATES,
+        saturation_mode=SaturationMode.SATURATES,
         measurement="the intersection of the others",
         agreeing_sums=True,
     ),
@@ -56,7 +56,7 @@ _TARGETS = (
         "x86-sse",
         "x86-64 without AVX2; Linux builds of ONNX Runtime (Windows builds: use portable)",
         127,
-        arithmetic=Arithmetic.UNFUSED,
+        saturation_mode=SaturationMode.UNFUSED,
         measurement="qemu (Sandy Bridge)",
         throughput=Throughput(40, 41, 23, 24, _MASKED),
         agreeing_sums=True,
@@ -66,7 +66,7 @@ _TARGETS = (
         "x86-avx2",
         "Haswell to Coffee Lake, Zen 1 to 3",
         64,
-        arithmetic=Arithmetic.SATURATES,
+        saturation_mode=SaturationMode.SATURATES,
         measurement="qemu (Haswell)",
         throughput=Throughput(125, 99, 22, 60, _MASKED),
     ),
@@ -74,7 +74,7 @@ _TARGETS = (
         "x86-avx512",
         "AVX512BW without VNNI: Skylake-X, Skylake-SP",
         64,
-        arithmetic=Arithmetic.SATURATES,
+        saturation_mode=SaturationMode.SATURATES,
         proof=Proof.PREDICTED,
         measurement="the pairs of x86-avx2; measured once, VNNI hidden by a masked CPUID",
         throughput=Throughput(241, 196, 23, 110, _MASKED),
@@ -98,7 +98,7 @@ _TARGETS = (
         "arm64",
         "NEON only: Cortex-A53, A72; Raspberry Pi 4",
         127,
-        arithmetic=Arithmetic.WRAPS,
+        saturation_mode=SaturationMode.WRAPS,
         measurement="qemu (Cortex-A53 and A57)",
         agreeing_sums=True,
         int8_activations=True,
@@ -108,7 +108,7 @@ _TARGETS = (
         "arm64-dot",
         "dot product: Cortex-A76, Neoverse N1, Apple M1",
         127,
-        arithmetic=Arithmetic.WRAPS_DEPTHWISE,
+        saturation_mode=SaturationMode.WRAPS_DEPTHWISE,
         measurement="qemu (Cortex-A76)",
         agreeing_sums=True,
         int8_activations=True,
@@ -118,7 +118,7 @@ _TARGETS = (
         "arm64-i8mm",
         "8-bit matrix multiply: Neoverse V1 and N2, Cortex-A710, Apple M2",
         127,
-        arithmetic=Arithmetic.WRAPS_DEPTHWISE,
+        saturation_mode=SaturationMode.WRAPS_DEPTHWISE,
         measurement="qemu (-cpu max, with and without SVE)",
         agreeing_sums=True,
         int8_activations=True,
@@ -128,7 +128,7 @@ _TARGETS = (
         "wasm",
         "WebAssembly: browsers and Node, by onnxruntime-web",
         127,
-        arithmetic=Arithmetic.DIVIDES,
+        saturation_mode=SaturationMode.DIVIDES,
         measurement="onnxruntime-web 1.30 in Node and in Chromium",
         agreeing_sums=True,
         caveat=DIVIDED_PAIRS,

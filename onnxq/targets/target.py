@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from onnxq.core.brief import brief
 from onnxq.page.card import card_of
-from onnxq.targets.accumulation import Arithmetic
+from onnxq.targets.accumulation import SaturationMode
 from onnxq.targets.reduce_range import ReduceRange, as_reduce_range
 from onnxq.targets.speedups import DYNAMIC_SPEEDUPS, DynamicSpeedup
 
@@ -101,7 +101,7 @@ class Target:
         weight_qmax_saturating: largest magnitude of an int8 weight in operators whose products are
             summed in pairs in int16 (a rule's `saturating_pairs`): 64 or 127.
         weight_qmax: largest magnitude of int8 weights elsewhere: 127, never 128.
-        arithmetic: what becomes of pairs of products that int16 does not hold.
+        saturation_mode: what becomes of pairs of products that int16 does not hold.
         pairs: (activation, weight) types that QLinearConv and QLinearMatMul have kernels for.
         preferred: the fastest pair that is exact.
         slow_in_integers: op_type -> time in float / time in integers, inside an int8 network;
@@ -123,7 +123,7 @@ class Target:
     description: str
     weight_qmax_saturating: int
     weight_qmax: int = 127
-    arithmetic: Arithmetic = Arithmetic.EXACT
+    saturation_mode: SaturationMode = SaturationMode.EXACT
     pairs: tuple[TypePair, ...] = _PAIRS
     preferred: TypePair = ("uint8", "int8")
     slow_in_integers: Mapping[str, float] = field(

@@ -77,7 +77,7 @@ class Constants:
         """
         weight = layer.plan
         if new.qparams is not None:  # codes of other weights have no sums to keep
-            weight = dataclasses.replace(weight, qparams=new.qparams, kept_sums=None)
+            weight = dataclasses.replace(weight, qparams=new.qparams, bias_preserving=None)
         bias = layer.bias if new.bias is None else new.bias
         made = self._gain_of_result(layer)
         numbers = bias.reshape(-1) if made is None else bias.reshape(-1) * made

@@ -103,7 +103,7 @@ class Layer:
     def codes(self) -> Ints:
         """Integers (groups, outputs, inputs), less the zero point."""
         p = self.plan
-        codes = rounded_codes(self.written, p.qparams, p.code_limit, p.kept_sums)
+        codes = rounded_codes(self.written, p.qparams, p.code_limit, p.bias_preserving)
         zero = np.broadcast_to(self._along(p.qparams.zero_point), codes.shape)
         matrix = self.unfolded.matrix(codes.astype(np.int32) - zero.astype(np.int32))
         return np.ascontiguousarray(matrix)

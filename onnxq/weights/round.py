@@ -35,7 +35,7 @@ import numpy as np
 
 from onnxq.dtypes import INT8
 from onnxq.observers.tensor_noise import decibels
-from onnxq.targets.kept_sums import LARGEST_SUM
+from onnxq.targets.bias_preserving import LARGEST_SUM
 from onnxq.targets.reduce_range import ReduceRange
 from onnxq.weights.constants import NewConstants
 from onnxq.weights.gptq import error_of, gptq, inverse_factor

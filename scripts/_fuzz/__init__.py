@@ -2,5 +2,5 @@
 
 `case` is the contract of a kind of input; `kinds` lists them, one module each. `workers` runs cases
 in processes with limits of time and memory, `inside` is what such a process does with a case,
-`watched` its folder, and `table` what came of it.
+`probed` its folder, and `table` what came of it.
 """

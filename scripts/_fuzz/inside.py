@@ -16,7 +16,7 @@ import numpy as np
 
 from onnxq import errors
 from scripts._confined import confine, place_of
-from scripts._fuzz import watched
+from scripts._fuzz import probed
 from scripts._fuzz.case import ExitError
 from scripts._fuzz.kinds import make_case
 
@@ -100,16 +100,16 @@ Message = str | Ended | None
 def serve(connection: Connection) -> None:
     """Runs the jobs that come, until None comes."""
     confine(CLAIM_BYTES)
-    watch = watched.Watch()
+    watch = probed.Watch()
     while (job := connection.recv()) is not None:
         with tempfile.TemporaryDirectory(prefix="onnxq-fuzz-") as folder:
             run(job, Path(folder), watch, connection.send)
         connection.send(None)
 
 
-def run(job: Job, folder: Path, watch: watched.Watch, tell: Callable[[Message], object]) -> None:
+def run(job: Job, folder: Path, watch: probed.Watch, tell: Callable[[Message], object]) -> None:
     """Runs the calls of a case and tells of each; `tell` gets its words first."""
-    scratch = watched.make(folder / "case")
+    scratch = probed.make(folder / "case")
     rng = np.random.default_rng([job.seed, job.number, *job.kind.encode()])
     try:
         case = make_case(job.kind)(rng, scratch)
@@ -150,13 +150,13 @@ def _alone(case: Case, tell: Callable[[Message], object]) -> None:
 
 
 def _call(
-    call: Call, scratch: Scratch, watch: watched.Watch, tell: Callable[[Message], object]
+    call: Call, scratch: Scratch, watch: probed.Watch, tell: Callable[[Message], object]
 ) -> Ended:
     tell(call.name)
-    before = watched.listing(scratch)
+    before = probed.listing(scratch)
     watch.begin(scratch)
     outcome, detail = outcome_of(call)
-    heard = watch.end() + watched.changed(before, watched.listing(scratch))
+    heard = watch.end() + probed.changed(before, probed.listing(scratch))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     if peak > LIMIT_BYTES and outcome in GOOD:
         outcome, detail = Outcome.MEMORY, f"{peak / 2**30:.1f} GiB"

@@ -29,7 +29,7 @@ STEPS: tuple[tuple[Step, float], ...] = (
     (layers.recurrent, 1),
     (layers.norm, 1.5),
     (moves.function, 4),
-    (moves.arithmetic, 2.5),
+    (moves.saturation_mode, 2.5),
     (moves.pool, 1.5),
     (moves.resize, 0.7),
     (moves.pad, 0.7),

@@ -41,7 +41,7 @@ def function(g: Growth, x: Value) -> Value | None:
     return g.node(name, [x.name], x.shape, **FUNCTIONS[name][1])
 
 
-def arithmetic(g: Growth, x: Value) -> Value | None:
+def saturation_mode(g: Growth, x: Value) -> Value | None:
     """A sum or product with another tensor of that shape, with a constant, or with 0 or 1."""
     op_type = str(g.random.choice(["Add", "Add", "Mul", "Sub", "Div"]))
     others = [v for v in g.values if v.shape == x.shape and v.name != x.name]

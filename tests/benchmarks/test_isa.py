@@ -39,7 +39,7 @@ def test_a_result_that_is_not_as_predicted_is_counted(
     def shifted(machine: Machine, _: Path, cases: Path, results: Path) -> Results:
         assert [path.stem for path in cases.glob("*.onnx")] == [one.name]
         results.mkdir()
-        (y,) = one.predicted(machine.arithmetic)
+        (y,) = one.predicted(machine.saturation_mode)
         np.savez(results / f"{one.name}.npz", y.astype(np.int32) + 1)
         return Results(results, machine)
 

@@ -99,11 +99,11 @@ def test_another_graph_on_a_worker_is_refused(folder: Path) -> None:
 
     from onnxq.checking.node_by_node import NodeByNode
     from onnxq.graph.io import load
-    from onnxq.targets.accumulation import Arithmetic
+    from onnxq.targets.accumulation import SaturationMode
 
-    nodes = NodeByNode(load(folder / "int8.onnx"), Arithmetic.EXACT)
+    nodes = NodeByNode(load(folder / "int8.onnx"), SaturationMode.EXACT)
     counts = nodes.take()
     with pytest.raises(UnsupportedError, match="another graph of the model on a worker"):
         nodes.add(replace(counts, keys=counts.keys[1:]))
     with pytest.raises(UnsupportedError, match="adds products otherwise"):
-        nodes.add(replace(counts, arithmetic=Arithmetic.SATURATES))
+        nodes.add(replace(counts, saturation_mode=SaturationMode.SATURATES))

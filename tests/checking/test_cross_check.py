@@ -25,7 +25,7 @@ from onnxq.ort.target_here import target_here
 from onnxq.qconfig import QConfigDynamic, default_dynamic_qconfig, float16_dynamic_qconfig
 from onnxq.reference.float_nodes import FloatNodes
 from onnxq.targets import find
-from onnxq.targets.accumulation import Arithmetic
+from onnxq.targets.accumulation import SaturationMode
 from tests.dynamic_models import parsed
 from tests.dynamic_models import quantized as dynamic
 from tests.examples import as_ir, images, model, network, quantized_matmul, weights
@@ -316,7 +316,7 @@ def test_the_reference_has_the_arithmetic_of_the_machine_it_runs_on(
 ) -> None:
     monkeypatch.setattr("onnxq.checking.cross_check.target_here", lambda: find(machine))
     findings = cross_check(saturating(), [{"x": FULL}])
-    saturates = find(machine).arithmetic is Arithmetic.SATURATES
+    saturates = find(machine).saturation_mode is SaturationMode.SATURATES
     assert findings.overflows == (3 * 8 * 2 if saturates else 0)
     wrong = 0 if saturates is SATURATES else 3 * 8
     assert [n.differing for n in findings.nodes] == [wrong]

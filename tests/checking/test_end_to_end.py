@@ -11,7 +11,7 @@ from onnxq.checking.differences import SCALES, ULPS
 from onnxq.checking.end_to_end import EndToEnd
 from onnxq.ort import runtime
 from tests.examples import as_ir, model, quantized_matmul, weights
-from tests.this_machine import ARITHMETIC
+from tests.this_machine import SATURATION_MODE
 
 if TYPE_CHECKING:
     from onnxq.core.arrays import Array
@@ -27,7 +27,7 @@ def wanted() -> dict[str, Array]:
 
 
 def test_equal_outputs_do_not_differ() -> None:
-    whole = EndToEnd(as_ir(quantized_matmul(np.array(3, np.uint8))), 1, ARITHMETIC)
+    whole = EndToEnd(as_ir(quantized_matmul(np.array(3, np.uint8))), 1, SATURATION_MODE)
     assert not whole.differs(feeds(), wanted())
     (output,) = whole.outputs()
     assert (output.name, output.elements, output.differing) == ("y", 24, 0)
@@ -35,7 +35,7 @@ def test_equal_outputs_do_not_differ() -> None:
 
 
 def test_outputs_that_differ_are_counted_in_steps_of_their_scale() -> None:
-    whole = EndToEnd(as_ir(quantized_matmul(np.array(3, np.uint8))), 1, ARITHMETIC)
+    whole = EndToEnd(as_ir(quantized_matmul(np.array(3, np.uint8))), 1, SATURATION_MODE)
     y = wanted()["y"].astype(np.float32)
     y[0, 0] += np.float32(3 * 0.02)
     assert whole.differs(feeds(), {"y": y})
@@ -44,7 +44,7 @@ def test_outputs_that_differ_are_counted_in_steps_of_their_scale() -> None:
 
 
 def test_what_differed_before_a_batch_that_cannot_run_is_still_told() -> None:
-    whole = EndToEnd(as_ir(quantized_matmul(np.array(3, np.uint8))), 1, ARITHMETIC)
+    whole = EndToEnd(as_ir(quantized_matmul(np.array(3, np.uint8))), 1, SATURATION_MODE)
     assert whole.differs(feeds(), {"y": wanted()["y"].astype(np.float32) + 1})
     assert not whole.differs({"x": weights(0, 3, 7)}, wanted())
     assert whole.counts.problem
@@ -54,7 +54,7 @@ def test_what_differed_before_a_batch_that_cannot_run_is_still_told() -> None:
 
 def test_float_outputs_differ_in_ulps() -> None:
     target = as_ir(quantized_matmul(np.array(3, np.uint8), requantized=False))
-    whole = EndToEnd(target, 1, ARITHMETIC)
+    whole = EndToEnd(target, 1, SATURATION_MODE)
     with runtime.open_session(target) as session:
         (y,) = session.run(feeds())
     assert not whole.differs(feeds(), {"y": y})
@@ -62,7 +62,7 @@ def test_float_outputs_differ_in_ulps() -> None:
 
 
 def test_the_first_node_in_the_order_of_the_other_graph_is_named() -> None:
-    whole = EndToEnd(as_ir(quantized_matmul(np.array(3, np.uint8))), 1, ARITHMETIC)
+    whole = EndToEnd(as_ir(quantized_matmul(np.array(3, np.uint8))), 1, SATURATION_MODE)
     codes = np.zeros((3, 8), np.uint8)
     results = {("x_q", "x_quantized"): codes, ("matmul", "product_quantized"): codes}
     whole.explain(feeds(), wanted(), results)
@@ -70,7 +70,7 @@ def test_the_first_node_in_the_order_of_the_other_graph_is_named() -> None:
 
 
 def test_nodes_are_matched_by_name_where_values_are_called_otherwise() -> None:
-    whole = EndToEnd(as_ir(quantized_matmul(np.array(3, np.uint8))), 1, ARITHMETIC)
+    whole = EndToEnd(as_ir(quantized_matmul(np.array(3, np.uint8))), 1, SATURATION_MODE)
     codes = np.zeros((3, 8), np.uint8)
     whole.explain(feeds(), wanted(), {("matmul_token_4", "else"): codes})
     assert whole.counts.first_difference == "matmul_token_4"
@@ -85,7 +85,7 @@ def test_a_product_of_scales_is_not_what_is_in_front_of_an_output() -> None:
         make("Add", ["x", "scales"], ["z"], "add"),
     ]
     source = model(nodes, {"s": np.array(0.3, np.float32)}, {"x": ["N", 8]}, {"y": 1, "z": 1})
-    whole = EndToEnd(as_ir(source), 1, ARITHMETIC)
+    whole = EndToEnd(as_ir(source), 1, SATURATION_MODE)
     other = np.ones((3, 8), np.float32)
     assert whole.differs(feeds(), {"y": other, "z": other})
     whole.explain(feeds(), {"y": other, "z": other}, {})
@@ -96,7 +96,9 @@ def test_a_product_of_scales_is_not_what_is_in_front_of_an_output() -> None:
 def test_what_cannot_run_is_a_problem_not_an_exception(op_type: str) -> None:
     """Frob has no implementation; this MatMul is refused when it runs."""
     node = helper.make_node(op_type, ["x", "w"], ["y"], "node")
-    whole = EndToEnd(as_ir(model([node], {"w": weights(1, 5, 5)}, {"x": ["N", 8]})), 1, ARITHMETIC)
+    whole = EndToEnd(
+        as_ir(model([node], {"w": weights(1, 5, 5)}, {"x": ["N", 8]})), 1, SATURATION_MODE
+    )
     assert not whole.differs(feeds(), {"y": weights(0, 3, 5)})
     assert f"{op_type}" in whole.counts.problem
     assert whole.outputs() == ()
@@ -105,7 +107,7 @@ def test_what_cannot_run_is_a_problem_not_an_exception(op_type: str) -> None:
 def test_tensors_of_a_sequence_are_compared_one_by_one() -> None:
     text = """<ir_version: 8, opset_import: ["": 17]> g (float[n,3] x) => (seq(float[n,3]) y)
       { a = Neg(x) y = SequenceConstruct(a, x) }"""
-    whole = EndToEnd(ir.from_onnx_text(text), 1, ARITHMETIC)
+    whole = EndToEnd(ir.from_onnx_text(text), 1, SATURATION_MODE)
     x = weights(0, 2, 3)
     assert not whole.differs({"x": x}, {"y": [-x, x]})  # type: ignore[dict-item]
     assert whole.outputs()[0].elements == 12

@@ -6,7 +6,7 @@ import onnx_ir as ir
 from onnxq import reference
 from onnxq.checking.layer_overflows import find_layers
 from onnxq.checking.prediction import MAX_PAIRS, WEIGHTS
-from onnxq.targets.accumulation import Arithmetic, Overflows
+from onnxq.targets.accumulation import Overflows, SaturationMode
 from tests.examples import quantized_matmul
 
 
@@ -17,7 +17,7 @@ def heard(*entries: tuple[int, int, int, int]) -> Overflows:
 
 
 def test_what_is_heard_adds_up_over_batches() -> None:
-    layer = next(iter(find_layers(integer(), Arithmetic.SATURATES).values()))
+    layer = next(iter(find_layers(integer(), SaturationMode.SATURATES).values()))
     layer.hear(heard((0, 1, 3, 5), (2, 3, 0, 7)))
     counts = layer.take()
     layer.hear(heard((0, 1, 3, 4)))
@@ -33,7 +33,7 @@ def test_what_is_heard_adds_up_over_batches() -> None:
 
 
 def test_only_the_pairs_that_differ_most_often_are_named() -> None:
-    layer = next(iter(find_layers(integer(), Arithmetic.SATURATES).values()))
+    layer = next(iter(find_layers(integer(), SaturationMode.SATURATES).values()))
     layer.hear(heard(*((2 * i, 2 * i + 1, 0, i + 1) for i in range(MAX_PAIRS + 3))))
     found = layer.result(layer.take())
     assert [p.count for p in found.pairs] == list(range(MAX_PAIRS + 3, 3, -1))
@@ -41,7 +41,7 @@ def test_only_the_pairs_that_differ_most_often_are_named() -> None:
 
 
 def test_exact_machines_have_no_pairs() -> None:
-    for layer in find_layers(integer(), Arithmetic.EXACT).values():
+    for layer in find_layers(integer(), SaturationMode.EXACT).values():
         assert layer.possible == 0
 
 

@@ -16,7 +16,7 @@ from onnxq.ort import runtime
 from onnxq.ort.runtime import Optimization
 from tests.examples import as_ir, model, quantized_matmul, weights
 from tests.operators import builder
-from tests.this_machine import ARITHMETIC
+from tests.this_machine import SATURATION_MODE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def run(target: ir.Model, feeds: Mapping[str, Array]) -> tuple[NodeByNode, dict[str, Inner]]:
-    nodes = NodeByNode(target, ARITHMETIC)
+    nodes = NodeByNode(target, SATURATION_MODE)
     visible = Visible(nodes.exposed)
     with visible.session:
         return nodes, visible.run(feeds)[1]
@@ -132,7 +132,7 @@ def test_outputs_that_the_visible_graph_changes_are_noted(target: ir.Model) -> N
 
 
 def test_before_a_batch_integer_nodes_are_unchecked(target: ir.Model) -> None:
-    nodes = NodeByNode(target, ARITHMETIC)
+    nodes = NodeByNode(target, SATURATION_MODE)
     assert [n.reason.words for n in nodes.unchecked()] == ["no sample reached it"] * 3
     assert (nodes.findings(), nodes.floats()) == ((), ())
 
@@ -157,7 +157,7 @@ def test_plain_integers_are_compared_with_onnx_s_own_implementation() -> None:
 
 
 def test_the_visible_graph_is_not_optimized_again(target: ir.Model) -> None:
-    nodes = NodeByNode(target, ARITHMETIC)
+    nodes = NodeByNode(target, SATURATION_MODE)
     with runtime.open_session(nodes.exposed.model, optimization=Optimization.NONE) as session:
         assert {"x_quantized", "y"} <= set(session.outputs)
 

@@ -12,7 +12,7 @@ from onnxq import reference
 from onnxq.checking.differences import SCALES, ULPS
 from onnxq.checking.predict import predict
 from onnxq.errors import CalibrationError, QConfigError
-from onnxq.targets.accumulation import Arithmetic
+from onnxq.targets.accumulation import SaturationMode
 from tests.examples import ALL_INTEGERS, as_ir, images, model, network, weights
 
 if TYPE_CHECKING:
@@ -86,8 +86,8 @@ def test_full_range_weights_saturate_on_avx2_alone(fast: ir.Model) -> None:
 
 def test_outputs_are_those_of_the_machines_evaluator(fast: ir.Model) -> None:
     exact, saturating = (
-        reference.evaluator(fast, arithmetic=kind).run(None, SAMPLES)[0]
-        for kind in (Arithmetic.EXACT, Arithmetic.SATURATES)
+        reference.evaluator(fast, saturation_mode=kind).run(None, SAMPLES)[0]
+        for kind in (SaturationMode.EXACT, SaturationMode.SATURATES)
     )
     (output,) = (
         predict(fast, onnxq.Samples(SAMPLES, batch_size=4), "x86-avx2").on("x86-avx2").outputs
@@ -184,8 +184,8 @@ def test_logits_differ_in_steps_of_the_scale_that_they_were_dequantized_with() -
 
 def test_floats_without_a_scale_differ_by_numbers_beside_their_size(fast: ir.Model) -> None:
     exact, saturating = (
-        reference.evaluator(fast, arithmetic=kind).run(None, SAMPLES)[0]
-        for kind in (Arithmetic.EXACT, Arithmetic.SATURATES)
+        reference.evaluator(fast, saturation_mode=kind).run(None, SAMPLES)[0]
+        for kind in (SaturationMode.EXACT, SaturationMode.SATURATES)
     )
     (output,) = (
         predict(fast, onnxq.Samples(SAMPLES, batch_size=8), "x86-avx2").on("x86-avx2").outputs

@@ -39,7 +39,7 @@ def test_a_transform_ahead_of_the_logarithm_of_a_norm_stays_float() -> None:
     assert floats(plan) == {"stft"}
 
 
-STEEP = {
+AMPLIFYING = {
     "a cube root": ("y = Pow(p, third)", {"first", "second"}),
     "a cube root of a mean over unknown time": (
         "m = ReduceMean(p, rows) y = Pow(m, third)",
@@ -56,9 +56,9 @@ STEEP = {
 }
 
 
-@pytest.mark.parametrize("behind", STEEP)
+@pytest.mark.parametrize("behind", AMPLIFYING)
 def test_products_ahead_of_what_is_steep_where_it_is_quiet_stay_float(behind: str) -> None:
-    text, wanted = STEEP[behind]
+    text, wanted = AMPLIFYING[behind]
     model = onnx.parser.parse_model(
         f"""<ir_version: 10, opset_import: ["" : 18]> g (float[N, 64] x) => (z) {{
             a = MatMul(x, w) s = Mul(a, a) p = MatMul(s, w) {text}

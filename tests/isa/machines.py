@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from onnxq.operator import Array
-    from onnxq.targets.accumulation import Arithmetic
+    from onnxq.targets.accumulation import SaturationMode
 
 ROOT = Path(__file__).resolve().parents[2]
 RUNNER = Path(__file__).with_name("run_cases.py")
@@ -50,9 +50,9 @@ class Machine:
         return self.name
 
     @property
-    def arithmetic(self) -> Arithmetic:
+    def saturation_mode(self) -> SaturationMode:
         """How it adds products of codes, as its Target says."""
-        return targets.find(self.target).arithmetic
+        return targets.find(self.target).saturation_mode
 
     def command(self, folder: Path) -> list[str]:
         """Words of the command that runs cases there; folders of cases and results go behind."""

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from onnxq.core.arrays import Singles
     from onnxq.operator import Array
-    from onnxq.targets.accumulation import Arithmetic
+    from onnxq.targets.accumulation import SaturationMode
 
 BATCH = 20
 TARGETS = ("x86-vnni", "portable")
@@ -56,9 +56,9 @@ class ModelCase:
         """Names of what `predicted` gives."""
         return [str(value.name) for value in self.seen.graph.outputs]
 
-    def predicted(self, arithmetic: Arithmetic) -> list[Array]:
+    def predicted(self, saturation_mode: SaturationMode) -> list[Array]:
         """Every output on a machine."""
-        session = reference.evaluator(self.seen, arithmetic=arithmetic)
+        session = reference.evaluator(self.seen, saturation_mode=saturation_mode)
         parts = [
             session.run(None, {"image": self.images[i : i + BATCH]})
             for i in range(0, len(self.images), BATCH)

@@ -13,7 +13,7 @@ from benchmarks.parts.trials import is_drawn, schema_inputs
 from onnxq import catalog
 from onnxq.errors import UnsupportedError
 from onnxq.operator import IntegerCall
-from onnxq.targets.accumulation import Accumulator, Arithmetic
+from onnxq.targets.accumulation import Accumulator, SaturationMode
 from tests.isa.machines import save_case
 from tests.isa.products import Draw, products
 from tests.operators import builder
@@ -59,9 +59,9 @@ class NodeCase:
         """Operator type of the node."""
         return self.operator.op_type
 
-    def predicted(self, arithmetic: Arithmetic, note: Note | None = None) -> list[Array]:
+    def predicted(self, saturation_mode: SaturationMode, note: Note | None = None) -> list[Array]:
         """Outputs that a machine should compute; types that NumPy lacks as float32."""
-        accumulator = Accumulator(arithmetic, note)
+        accumulator = Accumulator(saturation_mode, note)
         attributes = self.case.attributes or {}
         outputs = self.operator.kernel_on(
             IntegerCall(self.operator.op_type, self.case.inputs, attributes=attributes), accumulator
@@ -69,7 +69,7 @@ class NodeCase:
         return [y.astype(np.float32) if _foreign(y) else y for y in outputs[: self.case.outputs]]
 
     def differing(
-        self, got: Sequence[Array], machine: Machine, arithmetic: Arithmetic | None = None
+        self, got: Sequence[Array], machine: Machine, saturation_mode: SaturationMode | None = None
     ) -> int:
         """Elements of a machine's outputs that are not as predicted.
 
@@ -79,9 +79,9 @@ class NodeCase:
         Args:
             got: the outputs.
             machine: that they are of.
-            arithmetic: what to predict; None: the machine's own.
+            saturation_mode: what to predict; None: the machine's own.
         """
-        kind = arithmetic or machine.arithmetic
+        kind = saturation_mode or machine.saturation_mode
         wanted = self.predicted(kind)
         kinds = [[(y.dtype, y.shape) for y in outputs] for outputs in (got, wanted)]
         assert kinds[0] == kinds[1], f"{self.name} on {machine}: {kinds}"
@@ -97,7 +97,7 @@ class NodeCase:
                 distance = np.abs(y.astype(np.float64) - other.astype(np.float64))
                 if bound is not None and slot == 0:
                     same |= distance <= bound
-                if machine.arithmetic is not Arithmetic.SATURATES:
+                if machine.saturation_mode is not SaturationMode.SATURATES:
                     share = FLOATS.get(self.op_type, 0.0)
                     same |= distance <= share * np.abs(other).max(initial=0)
             count += int(np.count_nonzero(~same))

@@ -72,6 +72,6 @@ def test_every_layer_runs_in_integers_as_predicted(
     assert not runtime.count(uses, runtime.NodeKind.FLOAT)
     integer = runtime.count(uses, runtime.NodeKind.INTEGER)
     assert (integer["QLinearConv"], integer["QLinearAdd"]) == (21, 9)
-    got, predicted = results.outputs(name), cases[name].predicted(DOT.arithmetic)
+    got, predicted = results.outputs(name), cases[name].predicted(DOT.saturation_mode)
     for x, y in zip(got, predicted, strict=True):
         np.testing.assert_array_equal(x, y)

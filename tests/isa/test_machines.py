@@ -8,7 +8,7 @@ import onnx.parser
 import pytest
 
 from onnxq import targets
-from onnxq.targets.accumulation import Arithmetic
+from onnxq.targets.accumulation import SaturationMode
 from tests.isa import machines
 from tests.isa.emulators import REQUIRED, find_emulators
 from tests.isa.machines import MACHINES, Machine, run, save_case
@@ -45,8 +45,8 @@ def test_without_the_machines_tests_fail_where_these_are_required(
 
 
 def test_every_arithmetic_but_the_host_s_and_a_browser_s_has_a_machine() -> None:
-    others = {Arithmetic.EXACT, Arithmetic.DIVIDES}  # DIVIDES: tests/wasm
-    assert {machine.arithmetic for machine in MACHINES} == {*Arithmetic} - others
+    others = {SaturationMode.EXACT, SaturationMode.DIVIDES}  # DIVIDES: tests/wasm
+    assert {machine.saturation_mode for machine in MACHINES} == {*SaturationMode} - others
     assert all(targets.find(machine.target).name == machine.target for machine in MACHINES)
 
 

@@ -12,7 +12,7 @@ import onnxq
 from models.cifar10 import load_sample
 from onnxq.checking.predict import predict
 from onnxq.ort import runtime
-from onnxq.targets.accumulation import Arithmetic
+from onnxq.targets.accumulation import SaturationMode
 from scripts._models import float_models
 from tests.isa.machines import BY_MACHINE, MACHINES
 from tests.isa.model_cases import CLIPPED, TARGETS, ModelCase, model_cases
@@ -67,10 +67,10 @@ def test_every_code_of_every_layer_is_as_predicted(
 ) -> None:
     case = models[name]
     got = run_on(machine, folder).outputs(name)
-    predicted = case.predicted(machine.arithmetic)
+    predicted = case.predicted(machine.saturation_mode)
     assert differing(case, got, predicted) == {}
     if name.endswith("portable"):
-        assert differing(case, got, case.predicted(Arithmetic.EXACT)) == {}
+        assert differing(case, got, case.predicted(SaturationMode.EXACT)) == {}
 
 
 def differing(case: ModelCase, got: list[Array], wanted: list[Array]) -> dict[str, int]:
@@ -91,7 +91,7 @@ def test_layers_differ_on_avx2_as_predict_says(
 ) -> None:
     case = models[f"{network}-x86-vnni"]
     got = run_on(AVX2, folder).outputs(case.name)
-    on_avx2 = differing(case, got, case.predicted(Arithmetic.EXACT))
+    on_avx2 = differing(case, got, case.predicted(SaturationMode.EXACT))
     samples = {"image": case.images}
     prediction = predict(case.model, onnxq.Samples(samples, batch_size=IMAGES), AVX2.target)
     (machine,) = prediction.machines

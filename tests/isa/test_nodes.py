@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from onnxq import catalog
-from onnxq.targets.accumulation import Arithmetic, Overflows
+from onnxq.targets.accumulation import Overflows, SaturationMode
 from tests.isa.machines import BY_MACHINE
 from tests.isa.node_cases import NodeCase, node_cases
 
@@ -23,8 +23,8 @@ pytestmark = [pytest.mark.isa, pytest.mark.usefixtures("emulators")]
 OPERATORS = [operator.op_type for operator in catalog.all_integer_operators()]
 PRODUCTS = [op.op_type for op in catalog.all_integer_operators() if op.has_products()]
 NASTY = {
-    "QLinearAdd": (Arithmetic.UNFUSED, Arithmetic.WRAPS),
-    "QLinearMul": (Arithmetic.DIVIDES,),
+    "QLinearAdd": (SaturationMode.UNFUSED, SaturationMode.WRAPS),
+    "QLinearMul": (SaturationMode.DIVIDES,),
 }
 """Arithmetic that rounds results otherwise; of other operators, that whose sums overflow."""
 
@@ -60,22 +60,22 @@ def test_every_integer_is_as_predicted(
 
 
 @pytest.mark.parametrize(
-    ("op_type", "arithmetic"),
+    ("op_type", "saturation_mode"),
     [
-        (op, arithmetic)
+        (op, saturation_mode)
         for op in PRODUCTS
-        for arithmetic in (
-            (Arithmetic.UNFUSED, Arithmetic.WRAPS)
+        for saturation_mode in (
+            (SaturationMode.UNFUSED, SaturationMode.WRAPS)
             if op == "QLinearAdd"
-            else (Arithmetic.SATURATES, Arithmetic.WRAPS)
+            else (SaturationMode.SATURATES, SaturationMode.WRAPS)
         )
     ],
 )
 def test_the_cases_are_nasty_enough(
-    op_type: str, arithmetic: Arithmetic, cases: list[NodeCase]
+    op_type: str, saturation_mode: SaturationMode, cases: list[NodeCase]
 ) -> None:
     heard: list[Overflows] = []
     for case in cases:
         if case.op_type == op_type:
-            case.predicted(arithmetic, heard.append)
+            case.predicted(saturation_mode, heard.append)
     assert heard

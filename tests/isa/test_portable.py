@@ -11,7 +11,7 @@ from onnx import helper
 
 import onnxq
 from onnxq.ort import runtime
-from onnxq.targets.accumulation import Arithmetic
+from onnxq.targets.accumulation import SaturationMode
 from tests.examples import model
 from tests.isa.machines import BY_MACHINE, Machine, save_case
 
@@ -125,6 +125,6 @@ def test_portable_models_are_the_same_bit_for_bit_whatever_the_input(
     ]
     assert [case for case in differing if not case.endswith(CONTROL)] == []
     if (
-        machine.arithmetic is Arithmetic.SATURATES
+        machine.saturation_mode is SaturationMode.SATURATES
     ):  # the inputs do find what is not portable: all but the depthwise convolutions
         assert len(differing) == SEEDS * 10

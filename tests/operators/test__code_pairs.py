@@ -10,7 +10,7 @@ from onnxq.operators._divided import divided_product
 from onnxq.operators.mul import multiply_codes
 from onnxq.operators.qlinear_add import QLinearAdd
 from onnxq.operators.qlinear_mul import QLinearMul
-from onnxq.targets.accumulation import Accumulator, Arithmetic, Effect, Overflows
+from onnxq.targets.accumulation import Accumulator, Overflows, SaturationEffect, SaturationMode
 
 TIES = [scales(0.1), zero(79), scales(0.07), zero(164), scales(0.14), zero(140)]
 OPERATORS = [QLinearAdd(), QLinearMul()]
@@ -25,12 +25,12 @@ def test_what_differs_in_webassembly_is_noted_and_is_among_the_risks(
     operator: QLinearAdd | QLinearMul,
 ) -> None:
     call, heard = given(codes(256, 64), codes(256, 64, seed=1)), list[Overflows]()
-    (own,) = operator.kernel_on(call, Accumulator(Arithmetic.DIVIDES, heard.append))
+    (own,) = operator.kernel_on(call, Accumulator(SaturationMode.DIVIDES, heard.append))
     (exact,) = operator.kernel(call)
     assert heard[0].changed == heard[0].count.sum() == np.count_nonzero(own != exact) > 0
     assert heard[0].change == 1
     unseen = given(np.zeros(0, np.uint8), np.zeros(0, np.uint8))
-    risks = operator.risks(unseen, Arithmetic.DIVIDES)
+    risks = operator.risks(unseen, SaturationMode.DIVIDES)
     assert risks is not None
     named = set(zip(risks.first.tolist(), risks.second.tolist(), strict=True))
     assert set(zip(heard[0].first.tolist(), heard[0].second.tolist(), strict=True)) <= named
@@ -39,12 +39,12 @@ def test_what_differs_in_webassembly_is_noted_and_is_among_the_risks(
 @pytest.mark.parametrize("operator", OPERATORS)
 def test_what_is_only_noted_changes_nothing(operator: QLinearAdd | QLinearMul) -> None:
     call = given(codes(256, 64), codes(256, 64, seed=1))
-    accumulator = Accumulator(Arithmetic.DIVIDES, effect=Effect.NOTED)
+    accumulator = Accumulator(SaturationMode.DIVIDES, effect=SaturationEffect.NOTED)
     assert np.array_equal(operator.kernel_on(call, accumulator)[0], operator.kernel(call)[0])
 
 
-@pytest.mark.parametrize("kind", sorted({*Arithmetic} - {Arithmetic.DIVIDES}, key=str))
-def test_products_of_codes_are_alike_elsewhere(kind: Arithmetic) -> None:
+@pytest.mark.parametrize("kind", sorted({*SaturationMode} - {SaturationMode.DIVIDES}, key=str))
+def test_products_of_codes_are_alike_elsewhere(kind: SaturationMode) -> None:
     call = given(codes(256, 64), codes(256, 64, seed=1))
     assert QLinearMul().risks(call, kind) is None
     (own,) = QLinearMul().kernel_on(call, Accumulator(kind))

@@ -13,7 +13,7 @@ from onnxq.operators._tables import all_codes
 from onnxq.operators.add import add_codes
 from onnxq.operators.qlinear_add import QLinearAdd
 from onnxq.qparams import PerTensor, QParams, per_tensor
-from onnxq.targets.accumulation import Accumulator, Arithmetic, Effect, Overflows
+from onnxq.targets.accumulation import Accumulator, Overflows, SaturationEffect, SaturationMode
 
 if TYPE_CHECKING:
     from onnxq.operator import Array
@@ -55,25 +55,27 @@ def test_a_scalar_is_added_first() -> None:
 def test_what_differs_is_among_the_risks() -> None:
     a, b = np.broadcast_arrays(*(x.astype(np.uint8) for x in (A, B)))
     notes: list[Overflows] = []
-    accumulator = Accumulator(Arithmetic.UNFUSED, notes.append)
+    accumulator = Accumulator(SaturationMode.UNFUSED, notes.append)
     (got,) = QLinearAdd().kernel_on(
         IntegerCall("QLinearAdd", given(a.copy(), b.copy())), accumulator
     )
     assert np.array_equal(got, unfused_sum(A, B, P, Q, OUT))
     (heard,) = notes
     assert heard.count.sum() == np.count_nonzero(got != add_codes(A, B, P, Q, OUT)) > 0
-    risks = QLinearAdd().risks(IntegerCall("QLinearAdd", given(a[:0], b[:0])), Arithmetic.UNFUSED)
+    risks = QLinearAdd().risks(
+        IntegerCall("QLinearAdd", given(a[:0], b[:0])), SaturationMode.UNFUSED
+    )
     assert risks is not None
     seen = set(zip(heard.first.tolist(), heard.second.tolist(), strict=True))
     assert seen <= set(zip(risks.first.tolist(), risks.second.tolist(), strict=True))
 
 
-@pytest.mark.parametrize("kind", [Arithmetic.EXACT, Arithmetic.SATURATES])
-def test_other_x86_machines_fuse(kind: Arithmetic) -> None:
+@pytest.mark.parametrize("kind", [SaturationMode.EXACT, SaturationMode.SATURATES])
+def test_other_x86_machines_fuse(kind: SaturationMode) -> None:
     assert QLinearAdd().risks(IntegerCall("QLinearAdd", given(A, B)), kind) is None
 
 
-ARM = (Arithmetic.WRAPS, Arithmetic.WRAPS_DEPTHWISE)
+ARM = (SaturationMode.WRAPS, SaturationMode.WRAPS_DEPTHWISE)
 
 
 def inputs(a: Array, b: Array, scale: tuple[float, float, float]) -> list[Array]:
@@ -85,9 +87,11 @@ def inputs(a: Array, b: Array, scale: tuple[float, float, float]) -> list[Array]
 def test_halves_go_away_from_zero() -> None:
     a = np.array([-5, -3, -1, 1, 3, 5], np.int8)
     given = inputs(a, np.zeros(1, np.int8), (0.5, 0.5, 1))
-    (arm,) = QLinearAdd().kernel_on(IntegerCall("QLinearAdd", given), Accumulator(Arithmetic.WRAPS))
+    (arm,) = QLinearAdd().kernel_on(
+        IntegerCall("QLinearAdd", given), Accumulator(SaturationMode.WRAPS)
+    )
     (x86,) = QLinearAdd().kernel_on(
-        IntegerCall("QLinearAdd", given), Accumulator(Arithmetic.SATURATES)
+        IntegerCall("QLinearAdd", given), Accumulator(SaturationMode.SATURATES)
     )
     assert arm.tolist() == [-3, -2, -1, 1, 2, 3]
     assert x86.tolist() == [-2, -2, 0, 0, 2, 2]
@@ -118,18 +122,18 @@ def test_results_next_to_a_tie_are_as_measured(
     assert add_codes(a, b, p, q, out).tolist() == [x86]
 
 
-@pytest.mark.parametrize("arithmetic", ARM)
-def test_what_differs_is_noted_and_is_among_the_risks(arithmetic: Arithmetic) -> None:
+@pytest.mark.parametrize("saturation_mode", ARM)
+def test_what_differs_is_noted_and_is_among_the_risks(saturation_mode: SaturationMode) -> None:
     given = inputs(codes(4000), codes(4000, seed=1), (0.25, 0.5, 1))
     heard: list[Overflows] = []
     (arm,) = QLinearAdd().kernel_on(
-        IntegerCall("QLinearAdd", given), Accumulator(arithmetic, heard.append)
+        IntegerCall("QLinearAdd", given), Accumulator(saturation_mode, heard.append)
     )
     (exact,) = QLinearAdd().kernel(IntegerCall("QLinearAdd", given))
     assert heard[0].changed == heard[0].count.sum() == np.count_nonzero(arm != exact) > 0
     assert heard[0].change == 1
     for x in (given, [np.zeros(0, np.uint8), *given[1:3], np.zeros(0, np.uint8), *given[4:]]):
-        risks = QLinearAdd().risks(IntegerCall("QLinearAdd", x), arithmetic)
+        risks = QLinearAdd().risks(IntegerCall("QLinearAdd", x), saturation_mode)
         assert risks is not None
         named = set(zip(risks.first.tolist(), risks.second.tolist(), strict=True))
         assert set(zip(heard[0].first.tolist(), heard[0].second.tolist(), strict=True)) <= named
@@ -137,14 +141,14 @@ def test_what_differs_is_noted_and_is_among_the_risks(arithmetic: Arithmetic) ->
 
 def test_what_is_only_noted_changes_nothing() -> None:
     given = inputs(codes(400), codes(400, seed=1), (0.25, 0.5, 1))
-    accumulator = Accumulator(Arithmetic.WRAPS, effect=Effect.NOTED)
+    accumulator = Accumulator(SaturationMode.WRAPS, effect=SaturationEffect.NOTED)
     (noted,) = QLinearAdd().kernel_on(IntegerCall("QLinearAdd", given), accumulator)
     np.testing.assert_array_equal(noted, QLinearAdd().kernel(IntegerCall("QLinearAdd", given))[0])
 
 
 def test_scales_without_ties_have_no_risk_and_scales_not_known_have() -> None:
     given = inputs(codes(4), codes(4), (0.05606395, 0.09554173, 0.02297436))
-    assert QLinearAdd().risks(IntegerCall("QLinearAdd", given), Arithmetic.WRAPS) is None
-    assert QLinearAdd().risks(IntegerCall("QLinearAdd", given), Arithmetic.SATURATES) is None
+    assert QLinearAdd().risks(IntegerCall("QLinearAdd", given), SaturationMode.WRAPS) is None
+    assert QLinearAdd().risks(IntegerCall("QLinearAdd", given), SaturationMode.SATURATES) is None
     given[1] = np.zeros(0, np.float32)
-    assert QLinearAdd().risks(IntegerCall("QLinearAdd", given), Arithmetic.WRAPS) is not None
+    assert QLinearAdd().risks(IntegerCall("QLinearAdd", given), SaturationMode.WRAPS) is not None

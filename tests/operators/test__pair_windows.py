@@ -11,11 +11,11 @@ from onnxq.operators._pair_windows import Sums, conv_correction, conv_integer_co
 from onnxq.operators._pairs import depthwise_places
 from onnxq.operators._windows import geometry
 from onnxq.qparams import PerTensor, QParams
-from onnxq.targets.accumulation import Accumulator, Arithmetic, Overflows, joined
+from onnxq.targets.accumulation import Accumulator, Overflows, SaturationMode, joined
 from tests.operators.test__pairs import codes, saturating, wrapping
 
-SAT, WRAPS = Arithmetic.SATURATES, Arithmetic.WRAPS
-DEPTHWISE = Arithmetic.WRAPS_DEPTHWISE
+SAT, WRAPS = SaturationMode.SATURATES, SaturationMode.WRAPS
+DEPTHWISE = SaturationMode.WRAPS_DEPTHWISE
 PADS = {"pads": [1, 0, 2, 1], "strides": [2, 1]}
 
 
@@ -32,9 +32,9 @@ def seen(x: npt.NDArray[np.int8], zero: int, taps: tuple[int, int]) -> npt.NDArr
 
 @pytest.mark.parametrize("group", [1, 2])
 @pytest.mark.parametrize("channels", [4, 6])
-@pytest.mark.parametrize("arithmetic", [SAT, WRAPS])
+@pytest.mark.parametrize("saturation_mode", [SAT, WRAPS])
 def test_channels_are_innermost_and_padding_takes_part(
-    group: int, channels: int, arithmetic: Arithmetic
+    group: int, channels: int, saturation_mode: SaturationMode
 ) -> None:
     x, w = (
         codes(1, (2, channels, 7, 6), "uint8", 0.5),
@@ -42,7 +42,9 @@ def test_channels_are_innermost_and_padding_takes_part(
     )
     windows = geometry(NodeCall("Conv", (), attributes=PADS), (7, 6), (3, 2))
     points = (qparams("uint8", 200), qparams("int8", 0))
-    found = conv_correction(x, points[0], w, points[1], group, windows, Accumulator(arithmetic))
+    found = conv_correction(
+        x, points[0], w, points[1], group, windows, Accumulator(saturation_mode)
+    )
     view = seen(x, 200, (3, 2))
     size, outputs = channels // group, 4 // group
     wanted = np.zeros((2, 4, *view.shape[2:4]), np.int64)
@@ -50,7 +52,7 @@ def test_channels_are_innermost_and_padding_takes_part(
         part = view[:, g * size : (g + 1) * size].transpose(0, 2, 3, 4, 5, 1)
         b = w[g * outputs : (g + 1) * outputs].transpose(2, 3, 1, 0).reshape(-1, outputs)
         rows = part.reshape(-1, len(b))
-        change = (saturating if arithmetic is SAT else wrapping)(rows, b)
+        change = (saturating if saturation_mode is SAT else wrapping)(rows, b)
         wanted[:, g * outputs : (g + 1) * outputs] = np.moveaxis(
             change.reshape(*part.shape[:3], outputs), -1, 1
         )
@@ -100,14 +102,14 @@ def test_depthwise_taps_wrap_on_arm(dtype: str, channels: int) -> None:
 def test_conv_integer_multiplies_the_weight_by_the_image(x_dtype: str, w_dtype: str) -> None:
     x, w = codes(1, (2, 6, 7, 6), x_dtype, 0.5), codes(2, (4, 3, 3, 2), w_dtype, 0.5)
     windows = geometry(NodeCall("ConvInteger", (), attributes=PADS), (7, 6), (3, 2))
-    arithmetic = SAT if w_dtype == "uint8" else WRAPS
-    found = conv_integer_correction(x, 3, w, 2, windows, Accumulator(arithmetic))
+    saturation_mode = SAT if w_dtype == "uint8" else WRAPS
+    found = conv_integer_correction(x, 3, w, 2, windows, Accumulator(saturation_mode))
     view = seen(x, 3, (3, 2))
     wanted = np.zeros((2, 4, *view.shape[2:4]), np.int64)
     for g in range(2):
         image = view[:, 3 * g : 3 * g + 3].transpose(1, 4, 5, 0, 2, 3).reshape(18, -1)
         rows = w[2 * g : 2 * g + 2].reshape(2, -1)
-        change = (saturating if arithmetic is SAT else wrapping)(rows, image)
+        change = (saturating if saturation_mode is SAT else wrapping)(rows, image)
         wanted[:, 2 * g : 2 * g + 2] = np.moveaxis(change.reshape(2, 2, *view.shape[2:4]), 1, 0)
     assert wanted.any()
     assert found is not None
@@ -115,7 +117,7 @@ def test_conv_integer_multiplies_the_weight_by_the_image(x_dtype: str, w_dtype: 
 
 
 @pytest.mark.parametrize(
-    ("arithmetic", "x", "depthwise", "symmetric", "wanted"),
+    ("saturation_mode", "x", "depthwise", "symmetric", "wanted"),
     [
         (SAT, "uint8", False, True, Sums.DENSE),
         (SAT, "uint8", False, False, Sums.DENSE),
@@ -128,12 +130,12 @@ def test_conv_integer_multiplies_the_weight_by_the_image(x_dtype: str, w_dtype: 
         (WRAPS, "int8", True, False, Sums.EXACT),
         (DEPTHWISE, "uint8", True, True, Sums.DEPTHWISE),
         (DEPTHWISE, "uint8", False, True, Sums.EXACT),
-        (Arithmetic.EXACT, "uint8", True, True, Sums.EXACT),
+        (SaturationMode.EXACT, "uint8", True, True, Sums.EXACT),
     ],
 )
 def test_kernels_that_add_pairs(
-    arithmetic: Arithmetic, x: str, depthwise: bool, symmetric: bool, wanted: Sums
+    saturation_mode: SaturationMode, x: str, depthwise: bool, symmetric: bool, wanted: Sums
 ) -> None:
     w = np.zeros((16, 1 if depthwise else 8, 3, 3), np.int8)
     group = 16 if depthwise else 1
-    assert conv_sums(arithmetic, np.dtype(x), w, group, symmetric) is wanted
+    assert conv_sums(saturation_mode, np.dtype(x), w, group, symmetric) is wanted

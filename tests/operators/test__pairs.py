@@ -6,10 +6,16 @@ import pytest
 
 from onnxq.operators import _pairs
 from onnxq.operators._pairs import adds_pairs, depthwise_places, pair_places, product_correction
-from onnxq.targets.accumulation import Accumulator, Arithmetic, Effect, Overflows, joined
+from onnxq.targets.accumulation import (
+    Accumulator,
+    Overflows,
+    SaturationEffect,
+    SaturationMode,
+    joined,
+)
 
 Ints = npt.NDArray[np.int64]
-SAT, WRAPS = Arithmetic.SATURATES, Arithmetic.WRAPS
+SAT, WRAPS = SaturationMode.SATURATES, SaturationMode.WRAPS
 
 
 def codes(seed: int, shape: tuple[int, ...], dtype: str, lowest: float = 0) -> npt.NDArray[np.int8]:
@@ -121,25 +127,28 @@ def test_column_vectors_have_one_column() -> None:
 def test_noted_overflows_change_nothing() -> None:
     a, b = codes(1, (6, 33), "uint8"), codes(2, (33, 5), "int8")
     notes: list[Overflows] = []
-    assert product_correction(a, b, Accumulator(SAT, notes.append, Effect.NOTED)) is None
+    assert product_correction(a, b, Accumulator(SAT, notes.append, SaturationEffect.NOTED)) is None
     assert notes
 
 
 @pytest.mark.parametrize(
-    ("arithmetic", "pairs"),
+    ("saturation_mode", "pairs"),
     [
-        (Arithmetic.EXACT, set()),
+        (SaturationMode.EXACT, set()),
         (SAT, {("uint8", "int8")}),
-        (Arithmetic.WRAPS_DEPTHWISE, set()),
+        (SaturationMode.WRAPS_DEPTHWISE, set()),
         (WRAPS, {("uint8", "int8"), ("int8", "int8")}),
     ],
 )
 def test_types_whose_products_are_added_in_pairs(
-    arithmetic: Arithmetic, pairs: set[tuple[str, str]]
+    saturation_mode: SaturationMode, pairs: set[tuple[str, str]]
 ) -> None:
     types = ("uint8", "int8")
     found = {
-        (a, b) for a in types for b in types if adds_pairs(arithmetic, np.dtype(a), np.dtype(b))
+        (a, b)
+        for a in types
+        for b in types
+        if adds_pairs(saturation_mode, np.dtype(a), np.dtype(b))
     }
     assert found == pairs
 

@@ -12,7 +12,7 @@ from onnxq.operator import Call, Case, IntegerCall, NodePlan
 from onnxq.operators.hard_swish import HardSwish
 from onnxq.operators.qlinear_add import QLinearAdd
 from onnxq.qparams import QParams, per_tensor
-from onnxq.targets.accumulation import Accumulator, Arithmetic
+from onnxq.targets.accumulation import Accumulator, SaturationMode
 from tests.operators import builder
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def test_every_machine_gives_the_same_codes(scale: float, kind: QDType) -> None:
         ]
         call = IntegerCall("QLinearAdd", add)
         (wanted,) = QLinearAdd().kernel(call)
-        for machine in (Arithmetic.WRAPS, Arithmetic.UNFUSED):
+        for machine in (SaturationMode.WRAPS, SaturationMode.UNFUSED):
             (got,) = QLinearAdd().kernel_on(call, Accumulator(machine))
             assert np.array_equal(wanted, got)
             known = [np.zeros(0, dtype), *add[1:]]

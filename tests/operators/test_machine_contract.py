@@ -9,7 +9,13 @@ import pytest
 
 from onnxq import catalog
 from onnxq.operator import IntegerCall
-from onnxq.targets.accumulation import Accumulator, Arithmetic, Effect, Overflows, joined
+from onnxq.targets.accumulation import (
+    Accumulator,
+    Overflows,
+    SaturationEffect,
+    SaturationMode,
+    joined,
+)
 
 if TYPE_CHECKING:
     from onnxq.operator import Array, Case, IntegerOperator
@@ -20,7 +26,7 @@ CASES = [
     for op in OPERATORS
     for case in op.cases()
 ]
-MACHINES = [kind for kind in Arithmetic if kind is not Arithmetic.EXACT]
+MACHINES = [kind for kind in SaturationMode if kind is not SaturationMode.EXACT]
 SHARE = 0.4  # of codes that are the lowest one of their type; as many are the highest
 
 
@@ -60,11 +66,11 @@ def test_results_differ_only_where_a_pair_of_named_weights_overflows(
 ) -> None:
     inputs, attributes = nasty(operator, case), dict(case.attributes or {})
     exact = operator.kernel(IntegerCall(operator.op_type, inputs, attributes=attributes))
-    for arithmetic in MACHINES:
+    for saturation_mode in MACHINES:
         notes: list[Overflows] = []
         got = operator.kernel_on(
             IntegerCall(operator.op_type, inputs, attributes=attributes),
-            Accumulator(arithmetic, notes.append),
+            Accumulator(saturation_mode, notes.append),
         )
         same = all(np.array_equal(x, y) for x, y in zip(got, exact, strict=True))
         heard = joined(notes)
@@ -73,7 +79,7 @@ def test_results_differ_only_where_a_pair_of_named_weights_overflows(
             continue
         assert heard.count.min() > 0
         possible = operator.risks(
-            IntegerCall(operator.op_type, inputs, attributes=attributes), arithmetic
+            IntegerCall(operator.op_type, inputs, attributes=attributes), saturation_mode
         )
         assert possible is not None
         named = set(zip(possible.first.tolist(), possible.second.tolist(), strict=True))
@@ -86,10 +92,10 @@ def test_the_cases_do_overflow(operator: IntegerOperator) -> None:
     notes: list[Overflows] = []
     for case in operator.cases():
         inputs, attributes = nasty(operator, case), dict(case.attributes or {})
-        for arithmetic in MACHINES:
+        for saturation_mode in MACHINES:
             operator.kernel_on(
                 IntegerCall(operator.op_type, inputs, attributes=attributes),
-                Accumulator(arithmetic, notes.append),
+                Accumulator(saturation_mode, notes.append),
             )
     assert notes
 
@@ -98,8 +104,8 @@ def test_the_cases_do_overflow(operator: IntegerOperator) -> None:
 def test_what_is_only_noted_changes_nothing(operator: IntegerOperator, case: Case) -> None:
     inputs, attributes = nasty(operator, case), dict(case.attributes or {})
     exact = operator.kernel(IntegerCall(operator.op_type, inputs, attributes=attributes))
-    for arithmetic in MACHINES:
-        accumulator = Accumulator(arithmetic, effect=Effect.NOTED)
+    for saturation_mode in MACHINES:
+        accumulator = Accumulator(saturation_mode, effect=SaturationEffect.NOTED)
         noted = operator.kernel_on(
             IntegerCall(operator.op_type, inputs, attributes=attributes), accumulator
         )

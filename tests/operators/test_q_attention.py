@@ -11,7 +11,7 @@ from onnxq.operator import Array, AttributeValue, Case, IntegerCall
 from onnxq.operator.examples import codes, normal, scales, zero
 from onnxq.operators.mat_mul_integer_to_float import MatMulIntegerToFloat
 from onnxq.operators.q_attention import QAttention
-from onnxq.targets.accumulation import Accumulator, Arithmetic
+from onnxq.targets.accumulation import Accumulator, SaturationMode
 from tests.operators import builder
 from tests.operators.test_integer_contract import assert_equals_onnx_runtime
 
@@ -127,7 +127,7 @@ def test_a_machine_whose_sums_saturate_has_a_bound_of_its_own() -> None:
     inputs[1] = np.full((5, 18), 127, np.int8)
     inputs[7] = zero(0, "int8")
     attributes = {"num_heads": 2}
-    machine = Accumulator(Arithmetic.SATURATES)
+    machine = Accumulator(SaturationMode.SATURATES)
     exact = OPERATOR.bound(IntegerCall(OPERATOR.op_type, inputs, attributes=attributes))
     other = OPERATOR.bound_on(IntegerCall(OPERATOR.op_type, inputs, attributes=attributes), machine)
     assert exact is not None

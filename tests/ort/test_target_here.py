@@ -7,7 +7,7 @@ import pytest
 
 from onnxq.ort import target_here as module
 from onnxq.targets import detect, find
-from onnxq.targets.accumulation import Arithmetic
+from onnxq.targets.accumulation import SaturationMode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,7 +23,7 @@ def asked_anew() -> Iterator[None]:
 
 @pytest.mark.skipif(not Path("/proc/cpuinfo").is_file(), reason="the machine does not say")
 def test_it_is_what_the_machine_says_where_the_machine_says_what_it_has() -> None:
-    assert module.target_here().arithmetic is detect().arithmetic
+    assert module.target_here().saturation_mode is detect().saturation_mode
 
 
 @pytest.mark.usefixtures("asked_anew")
@@ -37,5 +37,5 @@ def test_onnx_runtime_decides_where_the_machine_may_saturate(
 
 
 def test_a_pair_of_products_saturates_where_the_arithmetic_says_so() -> None:
-    saturates = module.target_here().arithmetic is Arithmetic.SATURATES
+    saturates = module.target_here().saturation_mode is SaturationMode.SATURATES
     assert module._pair_of_products() == (32767 if saturates else module.LARGEST)

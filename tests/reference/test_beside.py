@@ -8,7 +8,7 @@ import pytest
 import onnxq
 from onnxq import reference
 from onnxq.errors import CalibrationError
-from onnxq.targets.accumulation import Arithmetic
+from onnxq.targets.accumulation import SaturationMode
 from tests.examples import as_ir, images, network
 
 if TYPE_CHECKING:
@@ -34,8 +34,8 @@ class Watch:
         self.same: dict[str, bool] = {}
         self.risky = [str(node.outputs[0].name) for node in integer.graph]
 
-    def beside(self, arithmetic: Arithmetic) -> reference.Beside:
-        return reference.Beside(arithmetic, self.risky, self.hear, self.see)
+    def beside(self, saturation_mode: SaturationMode) -> reference.Beside:
+        return reference.Beside(saturation_mode, self.risky, self.hear, self.see)
 
     def hear(self, node: onnx.NodeProto, _: Overflows) -> None:
         self.heard.append(node.name)
@@ -46,10 +46,10 @@ class Watch:
 
 def test_both_results_are_those_of_evaluators_of_their_own(integer: ir.Model) -> None:
     watch = Watch(integer)
-    both = reference.Evaluators(integer, [watch.beside(Arithmetic.SATURATES)])
+    both = reference.Evaluators(integer, [watch.beside(SaturationMode.SATURATES)])
     exact, (theirs,) = both.run(["y"], {"x": X}, [{"x": X}])
-    for kind, got in ((Arithmetic.EXACT, exact), (Arithmetic.SATURATES, theirs)):
-        (wanted,) = reference.integer_evaluator(integer, arithmetic=kind).run(["y"], {"x": X})
+    for kind, got in ((SaturationMode.EXACT, exact), (SaturationMode.SATURATES, theirs)):
+        (wanted,) = reference.integer_evaluator(integer, saturation_mode=kind).run(["y"], {"x": X})
         assert np.array_equal(got["y"], wanted)
     assert watch.heard
     assert not watch.same["y"]
@@ -57,7 +57,7 @@ def test_both_results_are_those_of_evaluators_of_their_own(integer: ir.Model) ->
 
 def test_a_machine_that_agrees_shares_every_array(integer: ir.Model) -> None:
     watch = Watch(integer)
-    both = reference.Evaluators(integer, [watch.beside(Arithmetic.WRAPS)])
+    both = reference.Evaluators(integer, [watch.beside(SaturationMode.WRAPS)])
     exact, (theirs,) = both.run(["y"], {"x": X}, [{"x": X.copy()}])
     assert theirs["y"] is exact["y"]
     assert all(watch.same.values())
@@ -65,7 +65,7 @@ def test_a_machine_that_agrees_shares_every_array(integer: ir.Model) -> None:
 
 def test_another_input_is_a_machines_own(integer: ir.Model) -> None:
     watch = Watch(integer)
-    both = reference.Evaluators(integer, [watch.beside(Arithmetic.EXACT)])
+    both = reference.Evaluators(integer, [watch.beside(SaturationMode.EXACT)])
     exact, (theirs,) = both.run(["y"], {"x": X}, [{"x": X[::-1].copy()}])
     assert np.array_equal(theirs["y"], exact["y"][::-1])
     assert not watch.same["y"]

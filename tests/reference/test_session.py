@@ -18,7 +18,7 @@ from onnxq.operator import Case, IntegerCall, IntegerOperator, integer_registry,
 from onnxq.ort import runtime
 from onnxq.ort.runtime import Optimization
 from onnxq.reference.float_nodes import FloatNodes
-from onnxq.targets.accumulation import Arithmetic, Effect, Overflows
+from onnxq.targets.accumulation import Overflows, SaturationEffect, SaturationMode
 from tests import this_machine
 from tests.examples import as_ir, model, quantized_matmul, weights
 from tests.reference.on_codes import (
@@ -522,16 +522,18 @@ def saturating() -> tuple[onnx.ModelProto, dict[str, Array]]:
 
 def test_products_are_added_as_the_machine_adds_them() -> None:
     proto, x = saturating()
-    wanted = {Arithmetic.EXACT: 4 * 255 * 127, Arithmetic.SATURATES: 2 * 32767}
-    for arithmetic, total in wanted.items():
-        found = reference.evaluator(proto, arithmetic=arithmetic).run(["p"], x)[0]
+    wanted = {SaturationMode.EXACT: 4 * 255 * 127, SaturationMode.SATURATES: 2 * 32767}
+    for saturation_mode, total in wanted.items():
+        found = reference.evaluator(proto, saturation_mode=saturation_mode).run(["p"], x)[0]
         assert (found == total).all()
 
 
 def test_float_nodes_elsewhere_leave_products_to_the_machine() -> None:
     proto, x = saturating()
     evaluator = reference.evaluator(
-        proto, arithmetic=Arithmetic.SATURATES, float_nodes=FloatNodes(ir.from_proto(proto))
+        proto,
+        saturation_mode=SaturationMode.SATURATES,
+        float_nodes=FloatNodes(ir.from_proto(proto)),
     )
     assert (evaluator.run(["p"], x)[0] == 2 * 32767).all()
 
@@ -544,7 +546,7 @@ def test_overflows_are_told_with_their_node_and_need_not_be_applied() -> None:
         heard.append((node.name, int(found.count.sum())))
 
     evaluator = reference.evaluator(
-        proto, arithmetic=Arithmetic.SATURATES, hear=hear, effect=Effect.NOTED
+        proto, saturation_mode=SaturationMode.SATURATES, hear=hear, effect=SaturationEffect.NOTED
     )
     assert (evaluator.run(["p"], x)[0] == 4 * 255 * 127).all()
     assert heard == [("product", 2 * 2 * 3)]

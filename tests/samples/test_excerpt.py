@@ -85,9 +85,9 @@ def test_arrays_are_copied_for_their_owner_may_write_into_them() -> None:
 def test_watching_passes_the_samples_on_as_they_are() -> None:
     excerpt = Excerpt(DYNAMIC)
     samples = open_samples([batch(i) for i in range(5)], DYNAMIC)
-    watched = excerpt.watching(samples)
-    assert (watched.where, watched.count) == (samples.where, samples.count)
-    for ours, theirs in itertools.zip_longest(watched, samples):
+    probed = excerpt.watching(samples)
+    assert (probed.where, probed.count) == (samples.where, samples.count)
+    for ours, theirs in itertools.zip_longest(probed, samples):
         assert np.array_equal(ours["x"], theirs["x"])
     assert excerpt.samples == 5
 

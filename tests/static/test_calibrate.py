@@ -40,7 +40,7 @@ class Prepared:
     model: ir.Model
     observed: Mapping[str, ObserverSpec]
     feedback: Mapping[str, str] = field(default_factory=dict)
-    watched: Mapping[str, ObserverSpec] = field(default_factory=dict)
+    probed: Mapping[str, ObserverSpec] = field(default_factory=dict)
 
     @property
     def model_hash(self) -> str:
@@ -461,9 +461,9 @@ def test_what_only_watches_never_stops_a_calibration() -> None:
     text = "g (float[n,k] x) => (float[n,k] y) { a = Log(x) y = Relu(a) }"
     prepared = dataclasses.replace(
         _prepared(text, MINMAX, "x"),
-        watched={"a": NormalizationObserver.with_args(), "x": FloatHistogramObserver.with_args()},
+        probed={"a": NormalizationObserver.with_args(), "x": FloatHistogramObserver.with_args()},
     )
     batches = [{"x": np.array([[1.0, size]], np.float32)} for size in (2.0, 0.0, 3.0)]
-    seen = calibrate(prepared, batches).watched
+    seen = calibrate(prepared, batches).probed
     assert seen["x"].state()["counts"].sum() == 6
     assert seen["a"].state()["count"] == 2  # the logarithm of 0 is infinite

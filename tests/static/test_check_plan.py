@@ -13,7 +13,7 @@ from onnxq.static.placing.decision import Quantize
 from onnxq.static.plan import Plan, plan
 from onnxq.static.prepare import prepare
 from onnxq.static.rewrite import rewrite
-from onnxq.targets.kept_sums import InputMeans, KeptSums
+from onnxq.targets.bias_preserving import BiasPreservingRounding, InputMeans
 from tests.examples import images, network
 
 if TYPE_CHECKING:
@@ -39,13 +39,17 @@ def _with(plan: Plan, name: str, **changes: object) -> Plan:
 
 
 def _with_sums(made: Plan) -> Plan:
-    kept = {n: replace(w, kept_sums=KeptSums((1,))) for n, w in made.weights.items()}
+    kept = {
+        n: replace(w, bias_preserving=BiasPreservingRounding((1,))) for n, w in made.weights.items()
+    }
     return replace(made, weights=kept)
 
 
 def _with_means(made: Plan, count: int) -> Plan:
     inputs = InputMeans(1, (1.0,) * count, (0.0,) * count)
-    conv = replace(made.weights["conv1"], kept_sums=KeptSums((2, 3, 1), inputs=inputs))
+    conv = replace(
+        made.weights["conv1"], bias_preserving=BiasPreservingRounding((2, 3, 1), inputs=inputs)
+    )
     return replace(made, weights={**made.weights, "conv1": conv})
 
 

@@ -18,7 +18,7 @@ from onnxq.qparams import QParams
 from onnxq.static.placing.decision import Quantize
 from onnxq.static.plan import Plan, plan
 from onnxq.static.prepare import prepare
-from onnxq.targets.kept_sums import LARGEST_SUM
+from onnxq.targets.bias_preserving import LARGEST_SUM
 from onnxq.targets.reduce_range import Reduction
 from tests.static.planned import LARGE, conv_name, model, planned
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from onnxq.targets.accumulation import EXACT, Accumulator, Arithmetic, Overflows, joined
+from onnxq.targets.accumulation import EXACT, Accumulator, Overflows, SaturationMode, joined
 
 
 def overflows(*entries: tuple[int, int, int, int], change: int = 1, changed: int = 1) -> Overflows:
@@ -13,7 +13,7 @@ def overflows(*entries: tuple[int, int, int, int], change: int = 1, changed: int
 
 def test_exact_is_what_nobody_asked_for() -> None:
     assert EXACT.exact
-    assert not Accumulator(Arithmetic.WRAPS).exact
+    assert not Accumulator(SaturationMode.WRAPS).exact
 
 
 def test_parts_are_joined_by_pair_and_channel() -> None:

@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 from onnxq.affine import quantize
 from onnxq.dtypes import INT8
 from onnxq.qparams import PerChannel, PerTensor, QParams
-from onnxq.targets import kept_sums
-from onnxq.targets.kept_sums import InputMeans, KeptSums, leave_int16
+from onnxq.targets import bias_preserving
+from onnxq.targets.bias_preserving import BiasPreservingRounding, InputMeans, leave_int16
 from tests.examples import weights
 
 if TYPE_CHECKING:
     from onnxq.core.arrays import Singles
 
-COLUMNS = KeptSums((0,))
-CONV = KeptSums((2, 3, 1))
+COLUMNS = BiasPreservingRounding((0,))
+CONV = BiasPreservingRounding((2, 3, 1))
 
 
 def per_channel(scale: npt.ArrayLike, axis: int) -> QParams:
@@ -86,7 +86,7 @@ def test_clipped_weights_are_made_up_for_by_none() -> None:
 
 def test_channels_that_are_not_named_are_rounded_to_the_nearest() -> None:
     x = np.full((4, 2), 0.25, np.float32)
-    codes = KeptSums((0,), (1,)).codes(x, per_channel([1, 1], 1), 127)
+    codes = BiasPreservingRounding((0,), (1,)).codes(x, per_channel([1, 1], 1), 127)
     np.testing.assert_array_equal(codes.sum(axis=0), [0, 1])
 
 
@@ -111,12 +111,12 @@ def test_pieces_of_a_large_weight_give_the_same(
     x = weights(5, 8, 9)
     qparams = per_channel(np.abs(x).max(axis=0) / 127, 1)
     whole = COLUMNS.codes(x, qparams, 127)
-    monkeypatch.setattr(kept_sums, "CHUNK_ELEMENTS", elements)
+    monkeypatch.setattr(bias_preserving, "CHUNK_ELEMENTS", elements)
     np.testing.assert_array_equal(COLUMNS.codes(x, qparams, 127), whole)
 
 
-def with_inputs(means: list[float], deviations: list[float]) -> KeptSums:
-    return KeptSums((0,), inputs=InputMeans(0, tuple(means), tuple(deviations)))
+def with_inputs(means: list[float], deviations: list[float]) -> BiasPreservingRounding:
+    return BiasPreservingRounding((0,), inputs=InputMeans(0, tuple(means), tuple(deviations)))
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 40))
@@ -165,10 +165,10 @@ def test_one_channel_far_above_the_others_leaves_these_their_turn() -> None:
 def test_groups_of_a_convolution_have_the_means_of_their_own_channels() -> None:
     x = np.full((2, 2, 1, 1), 0.4, np.float32)
     inputs = InputMeans(1, (1, 0, 0, 1), (0, 0, 0, 0))
-    codes = KeptSums((2, 3, 1), inputs=inputs).codes(x, per_channel([1, 1], 0), 127)
+    codes = BiasPreservingRounding((2, 3, 1), inputs=inputs).codes(x, per_channel([1, 1], 0), 127)
     np.testing.assert_array_equal(codes.reshape(2, 2), [[0, 0], [0, 0]])
     inputs = InputMeans(1, (1, 1, 0, 1), (0, 0, 0, 0))
-    codes = KeptSums((2, 3, 1), inputs=inputs).codes(x, per_channel([1, 1], 0), 127)
+    codes = BiasPreservingRounding((2, 3, 1), inputs=inputs).codes(x, per_channel([1, 1], 0), 127)
     np.testing.assert_array_equal(codes.reshape(2, 2), [[1, 0], [0, 0]])
 
 

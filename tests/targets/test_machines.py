@@ -11,7 +11,7 @@ from benchmarks.harness.results import FOLDER, Results
 from onnxq import targets
 from onnxq.errors import QConfigError
 from onnxq.targets import AS_FAST, UNPROVEN, DynamicSpeedup, Proof, Target
-from onnxq.targets.accumulation import Arithmetic
+from onnxq.targets.accumulation import SaturationMode
 from onnxq.targets.reduce_range import ReduceRange
 from onnxq.targets.speedups import STORED
 
@@ -49,7 +49,7 @@ def test_unknown_name_suggests_the_nearest() -> None:
 @pytest.mark.parametrize("target", targets.all_targets(), ids=str)
 def test_pairs_of_products_fit_int16(target: Target) -> None:
     limit = target.weight_qmax_saturating
-    if target.arithmetic is Arithmetic.SATURATES:  # u8 by s8
+    if target.saturation_mode is SaturationMode.SATURATES:  # u8 by s8
         assert 255 * limit * 2 <= 2**15 - 1
         assert 255 * (limit + 1) * 2 > 2**15 - 1
     else:  # s8 by s8, where they wrap

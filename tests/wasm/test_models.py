@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from models.cifar10 import load_sample
-from onnxq.targets.accumulation import Arithmetic
+from onnxq.targets.accumulation import SaturationMode
 from tests.isa.model_cases import CLIPPED, TARGETS, ModelCase, model_cases
 
 if TYPE_CHECKING:
@@ -52,7 +52,10 @@ def test_every_code_of_every_layer_is_as_predicted(
     run_in_node: Callable[[Path], Results],
 ) -> None:
     case, got = models[name], run_in_node(folder).outputs(name)
-    kinds = [Arithmetic.DIVIDES, *[Arithmetic.EXACT for _ in range(name.endswith("portable"))]]
+    kinds = [
+        SaturationMode.DIVIDES,
+        *[SaturationMode.EXACT for _ in range(name.endswith("portable"))],
+    ]
     for kind in kinds:
         wanted = case.predicted(kind)
         pairs = zip(case.outputs, got, wanted, strict=True)

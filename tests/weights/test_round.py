@@ -10,7 +10,7 @@ from onnx import helper
 
 import onnxq
 from onnxq.samples import open_samples
-from onnxq.targets.kept_sums import leave_int16
+from onnxq.targets.bias_preserving import leave_int16
 from onnxq.weights import Round
 from onnxq.weights.layers import layers_of
 from tests.examples import ALL_INTEGERS, images, model, weights

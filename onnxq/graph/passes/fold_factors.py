@@ -20,7 +20,7 @@ from onnxq.operator.nodes import input_at, tensor_of
 if TYPE_CHECKING:
     from onnxq.core.arrays import Reals
 
-ARITHMETIC = ("Add", "Sub", "Mul", "Div")
+SATURATION_MODE = ("Add", "Sub", "Mul", "Div")
 SMALLEST, LARGEST = 2.0**-60, 2.0**60
 """Factors that leave float32 weights as exact as they were."""
 
@@ -90,7 +90,7 @@ class _Operation:
 
 
 def _operation(node: ir.Node) -> _Operation | None:
-    if node.domain or node.op_type not in ARITHMETIC:
+    if node.domain or node.op_type not in SATURATION_MODE:
         return None
     for slot in (0, 1):
         x, operand = node.inputs[slot], constant(node.inputs[1 - slot])

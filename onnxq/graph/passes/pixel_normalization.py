@@ -116,7 +116,7 @@ def _affine(node: ir.Node, slot: int, rank: int) -> tuple[Reals, Reals] | None:
         return (one, zero) if is_float else None
     if node.op_type in {*_SIGNS, *_POWERS}:
         other = constant(node, 1 - slot)
-        return None if other is None else _arithmetic(node.op_type, slot, other, rank)
+        return None if other is None else _saturation_mode(node.op_type, slot, other, rank)
     norm = affine_of(node, constant)
     if norm is None or slot != 0:
         return None
@@ -125,7 +125,9 @@ def _affine(node: ir.Node, slot: int, rank: int) -> tuple[Reals, Reals] | None:
     return factor, norm.beta.reshape(shape) - norm.mean.reshape(shape) * factor
 
 
-def _arithmetic(op_type: str, slot: int, constant: Array, rank: int) -> tuple[Reals, Reals] | None:
+def _saturation_mode(
+    op_type: str, slot: int, constant: Array, rank: int
+) -> tuple[Reals, Reals] | None:
     if constant.dtype.kind != "f" or constant.ndim > rank:
         return None
     c = constant.astype(np.float64).reshape([1] * (rank - constant.ndim) + [*constant.shape])

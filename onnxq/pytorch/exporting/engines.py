@@ -11,7 +11,7 @@ from onnxq.ort import runtime
 from onnxq.qdq.tidy import computes_in_threads
 from onnxq.reference import integer_evaluator, integer_form
 from onnxq.reference.float_nodes import FloatNodes
-from onnxq.targets.accumulation import Arithmetic
+from onnxq.targets.accumulation import SaturationMode
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -41,20 +41,20 @@ def onnx_runtime(model: ir.Model) -> AbstractContextManager[Runs]:
 
 
 def reference_kernels(
-    model: ir.Model, arithmetic: Arithmetic = Arithmetic.EXACT
+    model: ir.Model, saturation_mode: SaturationMode = SaturationMode.EXACT
 ) -> AbstractContextManager[Runs]:
     """The model on the reference kernels; its float nodes on ONNX Runtime.
 
     Args:
         model: quantized.
-        arithmetic: how products are added.
+        saturation_mode: how products are added.
 
     Raises:
         UnsupportedError: operators that the reference cannot run.
     """
-    integer = integer_form(model, arithmetic)
+    integer = integer_form(model, saturation_mode)
     nodes = FloatNodes(integer)
-    evaluator = integer_evaluator(integer, float_nodes=nodes, arithmetic=arithmetic)
+    evaluator = integer_evaluator(integer, float_nodes=nodes, saturation_mode=saturation_mode)
     return contextlib.nullcontext(_Evaluated(evaluator))
 
 

@@ -15,7 +15,7 @@ from onnxq.ort.target_here import target_here
 from onnxq.pytorch.exporting.check_quantized import difference
 from onnxq.pytorch.exporting.engines import onnx_runtime, reference_kernels
 from onnxq.qdq.tidy import output_scales
-from onnxq.targets.accumulation import Arithmetic
+from onnxq.targets.accumulation import SaturationMode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from onnxq.targets import Target
 
 _EFFECTS = {
-    Arithmetic.SATURATES: "saturate",
-    Arithmetic.WRAPS: "wrap",
-    Arithmetic.WRAPS_DEPTHWISE: "wrap",
+    SaturationMode.SATURATES: "saturate",
+    SaturationMode.WRAPS: "wrap",
+    SaturationMode.WRAPS_DEPTHWISE: "wrap",
 }
 """Arithmetic of machines that add pairs of products in int16 -> what these do."""
 
@@ -55,7 +55,7 @@ def check_here_or_exactly(
         check(onnx_runtime)
     except VerificationError as error:
         machine = target_here()
-        if machine.arithmetic not in _EFFECTS:
+        if machine.saturation_mode not in _EFFECTS:
             raise
         try:
             check(reference_kernels)
@@ -89,7 +89,8 @@ def _note(machine: Target, moved: dict[str, float]) -> str:
             f"or {within}"
         )
     return (
-        f"on this machine ({machine.name}) pairs of products {_EFFECTS[machine.arithmetic]} in "
+        f"on this machine ({machine.name}) pairs of products {_EFFECTS[machine.saturation_mode]} "
+        "in "
         f"int16: they move output '{name}' of the exported model by up to {steps:.3g} steps. In "
         "exact sums, as on x86-vnni, it computes what the module computes. For a model that does "
         f"so here too, {remedy}. onnxq.predict names the layers."

@@ -28,7 +28,7 @@ from onnxq.qdq.read import BIAS, WEIGHT, array_of, dequantizer, is_constant
 from onnxq.qdq.tidy.biases import real_bias, store_bias
 from onnxq.qdq.write import constants_of, feed, new_graph_qparams
 from onnxq.qparams import PerChannel, PerTensor, QParams
-from onnxq.targets.accumulation import Arithmetic
+from onnxq.targets.accumulation import SaturationMode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     Codes = npt.NDArray[np.int8]
 
 INT8_MAX = 127
-_WRAPS = (Arithmetic.WRAPS, Arithmetic.WRAPS_DEPTHWISE)
+_WRAPS = (SaturationMode.WRAPS, SaturationMode.WRAPS_DEPTHWISE)
 _DYNAMIC = {
     "DynamicQuantizeMatMul": (1,),
     "MatMulIntegerToFloat": (1,),
@@ -78,8 +78,10 @@ def warn_of_endangered(model: ir.Model, target: Target | None) -> None:
         return
     count = sum(int((codes == -INT8_MAX - 1).sum()) for codes, _ in found)
     largest = max(_largest(codes) for codes, _ in found)
-    wraps = ", ".join(t.name for t in endangered if t.arithmetic in _WRAPS)
-    saturates = ", ".join(t.name for t in endangered if t.arithmetic is Arithmetic.SATURATES)
+    wraps = ", ".join(t.name for t in endangered if t.saturation_mode in _WRAPS)
+    saturates = ", ".join(
+        t.name for t in endangered if t.saturation_mode is SaturationMode.SATURATES
+    )
     reasons = [f"{count} of them are -128, which wraps on {wraps}"] if wraps else []
     if saturates:
         reasons.append(
@@ -175,17 +177,17 @@ def _adds_pairs(node: ir.Node) -> bool:
 
 
 def _endangers(target: Target, codes: Codes, saturates: object) -> bool:
-    match target.arithmetic:
-        case Arithmetic.SATURATES:
+    match target.saturation_mode:
+        case SaturationMode.SATURATES:
             return bool(saturates) and _largest(codes) > target.weight_qmax_saturating
-        case Arithmetic.WRAPS | Arithmetic.WRAPS_DEPTHWISE:
+        case SaturationMode.WRAPS | SaturationMode.WRAPS_DEPTHWISE:
             return bool((codes == -INT8_MAX - 1).any())
     return False
 
 
 def limit_of(target: Target, saturates: object) -> int:
     """Largest magnitude of a code that the target computes exactly in such a product."""
-    if target.arithmetic in (Arithmetic.EXACT, Arithmetic.UNFUSED):
+    if target.saturation_mode in (SaturationMode.EXACT, SaturationMode.UNFUSED):
         return INT8_MAX + 1
     return target.weight_qmax_saturating if saturates else target.weight_qmax
 

@@ -192,7 +192,7 @@ class _Places:
         fake, qparams = module.weight_fake_quant, layer.plan.qparams
         codes = quantize(layer.weight, qparams)
         fits = fake.quant_min <= codes.min() and codes.max() <= fake.quant_max
-        if layer.plan.gain is not None or layer.plan.kept_sums is not None or not fits:
+        if layer.plan.gain is not None or layer.plan.bias_preserving is not None or not fits:
             return OTHER_CODES
         bias = None if layer.bias_slot is None else torch.from_numpy(layer.bias.reshape(-1))
         module.start_at(torch.from_numpy(_in_layout(module, layer)), bias)

@@ -15,7 +15,7 @@ from onnxq.operator.nodes import find_input
 from onnxq.static.choosing.again import chosen_again
 from onnxq.static.choosing.named_forms import NamedForm
 from onnxq.static.choosing.rules import open_entry
-from onnxq.static.noise.unfit import unfit
+from onnxq.static.noise.sensitive import sensitive
 from onnxq.static.placing.decision import Quantize
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def by_data(prepared: Prepared, statistics: Statistics) -> Prepared:
         prepared: with the forms that the rules chose.
         statistics: of its observed tensors.
     """
-    found = unfit(prepared, statistics)
+    found = sensitive(prepared, statistics)
     reasons = {
         member: found[source].reason
         for group in prepared.groups
@@ -50,7 +50,7 @@ def by_data(prepared: Prepared, statistics: Statistics) -> Prepared:
 
 
 def _forbidden(prepared: Prepared, reasons: Mapping[str, Reason]) -> Naming:
-    """Entries for the nodes around unfit tensors, which the user did not name.
+    """Entries for the nodes around sensitive tensors, which the user did not name.
 
     Args:
         prepared: with the forms so far.

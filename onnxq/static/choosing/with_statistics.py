@@ -10,8 +10,8 @@ from onnxq.graph.walk import walk
 from onnxq.qconfig import Choice
 from onnxq.static.choosing.by_costs import by_costs
 from onnxq.static.choosing.by_data import by_data
+from onnxq.static.choosing.by_shared_tails import by_shared_tails
 from onnxq.static.choosing.by_size import by_size, note_on_size
-from onnxq.static.choosing.by_stems import by_stems
 from onnxq.static.choosing.rules import open_entry
 from onnxq.times import costs_of
 
@@ -58,7 +58,7 @@ def _weighed(prepared: Prepared, statistics: Statistics) -> tuple[Prepared, list
         return prepared, [note]
     sizes = sizes_of(prepared.model, statistics.samples.shapes)
     prepared = by_costs(prepared, sizes, table)
-    return by_stems(prepared, statistics, sizes, table), []
+    return by_shared_tails(prepared, statistics, sizes, table), []
 
 
 def _leaves_open(prepared: Prepared) -> bool:

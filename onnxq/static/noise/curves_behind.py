@@ -22,7 +22,7 @@ from onnxq.graph.walk import value_name, walk
 from onnxq.observers import FloatHistogramObserver
 from onnxq.operator import Curve, OpCategory
 from onnxq.operator.nodes import find_input
-from onnxq.static.noise.watched import responses
+from onnxq.static.noise.probed import responses
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -101,7 +101,7 @@ def curves_behind(
 
     Args:
         model: canonical.
-        observers: of the watched tensors.
+        observers: of the probed tensors.
     """
     found: dict[str, dict[CurveBehind, None]] = {}
     for node, loop in reversed(list(walk(model.graph))):

@@ -37,8 +37,8 @@ from onnxq.static.noise.error import (
     summed,
     times,
 )
+from onnxq.static.noise.probed import responses
 from onnxq.static.noise.signal_left import of_curve, of_normalization
-from onnxq.static.noise.watched import responses
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -110,7 +110,7 @@ def magnifiers(
 
     Args:
         model: canonical.
-        observers: of the watched tensors.
+        observers: of the probed tensors.
         positive: tensors without numbers below 0.
     """
     found: dict[str, list[Magnifier]] = {}
@@ -245,7 +245,7 @@ def _factors(
 
 
 def _seen(value: ir.Value, observers: Mapping[str, Observer]) -> tuple[Reals, Reals] | None:
-    """(values, counts) of a watched tensor, or of what is a Curve of one alone; None: neither."""
+    """(values, counts) of a probed tensor, or of what is a Curve of one alone; None: neither."""
     seen = observers.get(value_name(value))
     if isinstance(seen, FloatHistogramObserver):
         return seen.occupied()

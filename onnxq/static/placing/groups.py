@@ -28,7 +28,8 @@ class TensorGroup:
         observer: how qparams come from the data.
         dtype: of the codes in the model: the observer's, or UINT8 in place of INT8.
         range: real interval that replaces observation where an operator guarantees it (Sigmoid).
-        survivors: members that have what is read of the sources; empty: the sources themselves.
+        clipped_outputs: members that have what is read of the sources; empty: the sources
+            themselves.
     """
 
     members: tuple[str, ...]
@@ -37,12 +38,12 @@ class TensorGroup:
     observer: ObserverSpec
     dtype: QDType
     range: tuple[float, float] | None = None
-    survivors: tuple[str, ...] = ()
+    clipped_outputs: tuple[str, ...] = ()
 
     @property
     def observed(self) -> tuple[str, ...]:
         """The tensors that its range is taken from."""
-        return self.survivors or self.sources
+        return self.clipped_outputs or self.sources
 
 
 def groups_of(
@@ -145,5 +146,5 @@ def with_stand_ins(
             for source in group.observed
             for other in ((source,) if source in seen else sources.get(source, (source,)))
         ]
-        found.append(replace(group, survivors=tuple(dict.fromkeys(stand_ins))))
+        found.append(replace(group, clipped_outputs=tuple(dict.fromkeys(stand_ins))))
     return tuple(found)

@@ -9,11 +9,11 @@ from onnxq.operator import Float
 from onnxq.operator.reasons import LeftByRequest
 from onnxq.static.placing.channel_scales import find_channel_scales
 from onnxq.static.placing.check_types import check_types
+from onnxq.static.placing.clipped_outputs import with_clipped_outputs
 from onnxq.static.placing.groups import groups_of
 from onnxq.static.placing.overrides import check_overrides, unmet_forms, unmet_requests
 from onnxq.static.placing.placement import place
 from onnxq.static.placing.stored_types import storage_of
-from onnxq.static.placing.survivors import with_survivors
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -60,7 +60,7 @@ def placed(
     decisions, clamps = placement.decisions, placement.clamps
     channel_scales = find_channel_scales(model, placement, qconfig)
     groups = groups_of(placement, qconfig, channel_scales)
-    groups = with_survivors(groups, model, decisions, qconfig)
+    groups = with_clipped_outputs(groups, model, decisions, qconfig)
     notes = check_overrides(model, decisions, placement.quantized, qconfig)
     notes += unmet_requests(model, decisions, qconfig)
     notes += unmet_forms(model, decisions, qconfig)

@@ -25,7 +25,7 @@ from onnxq.qparams import (
     sum_scale,
 )
 from onnxq.static.placing.decision import Quantize, weight_limit, weight_observer, weight_of
-from onnxq.targets.kept_sums import KeptSums  # noqa: TC001  # the codec reads annotations at run time
+from onnxq.targets.bias_preserving import BiasPreservingRounding  # noqa: TC001  # the codec reads annotations at run time
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -46,14 +46,14 @@ class PlannedWeight:
         qparams: of the codes.
         code_limit: codes are clipped to [-code_limit, code_limit]; None: the type's own range.
         channel_scale: one factor per row that the float weight is multiplied by first; None: none.
-        kept_sums: how codes are rounded; None: to the nearest.
+        bias_preserving: how codes are rounded; None: to the nearest.
     """
 
     tensor: str
     qparams: QParams
     code_limit: int | None
     channel_scale: tuple[float, ...] | None = None
-    kept_sums: KeptSums | None = None
+    bias_preserving: BiasPreservingRounding | None = None
 
 
 @dataclass(frozen=True, slots=True)

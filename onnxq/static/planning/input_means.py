@@ -1,8 +1,8 @@
 """Means of what weights are multiplied by, where weights give up range and are rounded by them.
 
 A target whose pairs of products saturate has larger scales (see onnxq.static.planning.pair_range);
-which of two codes a weight then takes follows from these means (onnxq.targets.kept_sums). Of other
-targets calibration looks at none.
+which of two codes a weight then takes follows from these means (onnxq.targets.bias_preserving). Of
+other targets calibration looks at none.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from onnxq.graph.weights import constant_array
 from onnxq.observers import ChannelMeanObserver
 from onnxq.operator.nodes import input_at, is_constant
 from onnxq.static.placing.decision import Quantize, weight_of
-from onnxq.targets.kept_sums import InputMeans
+from onnxq.targets.bias_preserving import InputMeans
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -52,15 +52,15 @@ def averaged(
     return found
 
 
-def input_means(node: ir.Node, rule: Rule, watched: Mapping[str, Observer]) -> InputMeans | None:
+def input_means(node: ir.Node, rule: Rule, probed: Mapping[str, Observer]) -> InputMeans | None:
     """Means of the channels that a node's weight is multiplied by; None: nobody looked at them.
 
     Args:
         node: with a constant weight.
         rule: its operator's.
-        watched: tensor name -> observer, as `averaged` asked for it.
+        probed: tensor name -> observer, as `averaged` asked for it.
     """
-    seen = watched.get(value_name(input_at(node, rule.activations[0])))
+    seen = probed.get(value_name(input_at(node, rule.activations[0])))
     if not rule.pair_axes or not isinstance(seen, ChannelMeanObserver) or not seen.rows:
         return None
     axis = rule.pair_axes[-1]  # of one tap, channels are neighbours

@@ -9,7 +9,7 @@ Codes never grow with the scale. So the pairs that fit go on to fit; and for eac
 smallest float32 scale for which its other pairs fit is found by bisection over those alone.
 
 A weight that gives up range is rounded so that its channels keep their sums with the means of what
-they are multiplied by, which wins back the accuracy: see onnxq.targets.kept_sums.
+they are multiplied by, which wins back the accuracy: see onnxq.targets.bias_preserving.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from onnxq.errors import CalibrationError
 from onnxq.graph.weights import constant_array
 from onnxq.qparams import PerChannel, QParams
 from onnxq.static.placing.decision import weight_of
-from onnxq.targets.kept_sums import InputMeans, KeptSums, leave_int16
+from onnxq.targets.bias_preserving import BiasPreservingRounding, InputMeans, leave_int16
 from onnxq.targets.reduce_range import ReducedRange, ReduceRange
 
 if TYPE_CHECKING:
@@ -127,8 +127,8 @@ def fit_pairs(
         math.exp(float(np.log(factors).mean())),
     )
     qparams = dataclasses.replace(weight.qparams, scale=scale)
-    sums = _kept_sums(rule, channels if weight.qparams.scale.ndim else None)
-    return dataclasses.replace(weight, qparams=qparams, kept_sums=sums), reduction
+    sums = _bias_preserving(rule, channels if weight.qparams.scale.ndim else None)
+    return dataclasses.replace(weight, qparams=qparams, bias_preserving=sums), reduction
 
 
 def with_means(weight: PlannedWeight, inputs: InputMeans | None) -> PlannedWeight:
@@ -138,17 +138,19 @@ def with_means(weight: PlannedWeight, inputs: InputMeans | None) -> PlannedWeigh
         weight: as `reduced` gave it.
         inputs: None: nothing is known of them.
     """
-    if weight.kept_sums is None:
+    if weight.bias_preserving is None:
         return weight
-    sums = dataclasses.replace(weight.kept_sums, inputs=inputs)
-    return dataclasses.replace(weight, kept_sums=sums)
+    sums = dataclasses.replace(weight.bias_preserving, inputs=inputs)
+    return dataclasses.replace(weight, bias_preserving=sums)
 
 
-def _kept_sums(rule: Rule, channels: Collection[int] | None) -> KeptSums | None:
+def _bias_preserving(rule: Rule, channels: Collection[int] | None) -> BiasPreservingRounding | None:
     """Rounding of these channels (None: all); None where the order of products is not known."""
     if not rule.pair_axes:
         return None
-    return KeptSums(rule.pair_axes, None if channels is None else tuple(sorted(channels)))
+    return BiasPreservingRounding(
+        rule.pair_axes, None if channels is None else tuple(sorted(channels))
+    )
 
 
 def _limit(weight: PlannedWeight) -> int:

@@ -94,7 +94,7 @@ def plan_constants(
         if made is not None or x in channel_scales:
             weight = with_gain(weight, made, channel_scales.get(x))
         weight, reduction = reduced(weight, node, rule, prepared.target, saturated)
-        weight = with_means(weight, input_means(node, rule, statistics.watched))
+        weight = with_means(weight, input_means(node, rule, statistics.probed))
         if reduction is not None:
             planned.reductions[name] = reduction
         if rule.bias is not None and has_input(node, rule.bias):

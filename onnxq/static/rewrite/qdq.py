@@ -18,7 +18,7 @@ from onnx_ir.tape import Tape
 
 from onnxq import catalog
 from onnxq.affine import code_bounds
-from onnxq.dynamic.check_decisions import unfit
+from onnxq.dynamic.check_decisions import sensitive
 from onnxq.graph.edit import graph_of, graphs_of, insert_behind
 from onnxq.graph.walk import bodies, node_name, value_name, walk
 from onnxq.operator import Float, NodePlan, Precision, Rule, Site
@@ -82,7 +82,7 @@ class _QdqWriter:
             try:
                 graph_of(node).remove(node, safe=True)
             except ValueError as error:  # of an edited plan: a node that it is folded into, say
-                raise unfit(
+                raise sensitive(
                     node_name(node), "the plan takes it out, and writes no result in its place."
                 ) from error
         for value in dict.fromkeys((*self.new.replaced, *self.new.quantized, *read)):
@@ -241,7 +241,7 @@ class _QdqWriter:
                 weight.qparams,
                 weight.code_limit,
                 weight.channel_scale,
-                kept_sums=weight.kept_sums,
+                bias_preserving=weight.bias_preserving,
             )
             yield rule.weight.slot, codes, stem, weight.qparams
         if rule.bias is not None and name in self.plan.biases:

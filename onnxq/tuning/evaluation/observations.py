@@ -46,7 +46,7 @@ class Observations:
         self._cover: Prepared | None = None
         self.calibrations = 0
         if statistics is not None:
-            tensors = frozenset((*statistics.observers, *statistics.watched))
+            tensors = frozenset((*statistics.observers, *statistics.probed))
             self._seen[statistics.model_hash, tensors] = [statistics]
 
     def covering(self, prepared: Prepared) -> Observations:
@@ -68,22 +68,22 @@ class Observations:
         calibrated = self._cover if self._is_covered(prepared) else prepared
         assert calibrated is not None, "it covers"
         every = {**calibrated.observed, **observed}
-        tensors = frozenset((*every, *calibrated.watched))
+        tensors = frozenset((*every, *calibrated.probed))
         seen = self._seen.setdefault((prepared.model_hash, tensors), [])
         if not seen:
             seen.append(self._calibrated(calibrated))
         holders = [_holder(seen, *item) for item in observed.items()]
-        watchers = [_watcher(seen, *item) for item in prepared.watched.items()]
+        watchers = [_watcher(seen, *item) for item in prepared.probed.items()]
         if None in holders or None in watchers:
             seen.append(self._calibrated(_Observed(calibrated, _with_their_like(seen, every))))
-        return _joined(seen, observed, prepared.watched)
+        return _joined(seen, observed, prepared.probed)
 
     def _is_covered(self, prepared: Prepared) -> bool:
         cover = self._cover
         return (
             cover is not None
             and cover.model_hash == prepared.model_hash
-            and prepared.watched.items() <= cover.watched.items()
+            and prepared.probed.items() <= cover.probed.items()
             and prepared.observed.keys() <= cover.observed.keys()
         )
 
@@ -104,7 +104,7 @@ def _holder(seen: list[Statistics], tensor: str, spec: ObserverSpec) -> Statisti
 
 def _watcher(seen: list[Statistics], tensor: str, spec: ObserverSpec) -> Statistics | None:
     """The first statistics in which that observer watches the tensor."""
-    found = (s for s in seen if tensor in s.watched and s.watched[tensor].spec == spec)
+    found = (s for s in seen if tensor in s.probed and s.probed[tensor].spec == spec)
     return next(found, None)
 
 
@@ -124,7 +124,7 @@ def _with_their_like(
 def _joined(
     seen: list[Statistics],
     observed: Mapping[str, ObserverSpec],
-    watched: Mapping[str, ObserverSpec],
+    probed: Mapping[str, ObserverSpec],
 ) -> Statistics:
     """The statistics with each tensor's observer taken from where it is of that spec."""
     first = seen[0]
@@ -132,9 +132,9 @@ def _joined(
         t: each for t, spec in observed.items() if (each := _holder(seen, t, spec)) is not None
     }
     watchers = {
-        t: each for t, spec in watched.items() if (each := _watcher(seen, t, spec)) is not None
+        t: each for t, spec in probed.items() if (each := _watcher(seen, t, spec)) is not None
     }
-    assert (len(holders), len(watchers)) == (len(observed), len(watched)), "all were calibrated"
+    assert (len(holders), len(watchers)) == (len(observed), len(probed)), "all were calibrated"
     is_first = all(each is first for each in (*holders.values(), *watchers.values()))
     if is_first and len(holders) == len(first.observers):
         return first
@@ -144,7 +144,7 @@ def _joined(
         observers=MappingProxyType({t: each.observers[t] for t, each in holders.items()}),
         counts=MappingProxyType({t: each.counts[t] for t, each in holders.items()}),
         not_finite=MappingProxyType(dict(sorted(not_finite.items()))),
-        watched=MappingProxyType({t: each.watched[t] for t, each in watchers.items()}),
+        probed=MappingProxyType({t: each.probed[t] for t, each in watchers.items()}),
     )
 
 
@@ -155,5 +155,5 @@ class _Observed:
         self.model: ir.Model = prepared.model
         self.model_hash = prepared.model_hash
         self.observed = observed
-        self.watched = prepared.watched
+        self.probed = prepared.probed
         self.feedback = prepared.feedback

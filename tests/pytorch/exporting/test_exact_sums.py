@@ -47,7 +47,7 @@ class Layer(nn.Module):
 def on(machine: str, monkeypatch: pytest.MonkeyPatch) -> Target:
     """Stands for that machine: its kernels are the reference's, in its arithmetic."""
     target = targets.find(machine)
-    engine = functools.partial(reference_kernels, arithmetic=target.arithmetic)
+    engine = functools.partial(reference_kernels, saturation_mode=target.saturation_mode)
     monkeypatch.setattr(exact_sums, "target_here", lambda: target)
     monkeypatch.setattr(exact_sums, "onnx_runtime", engine)
     return target

@@ -9,7 +9,7 @@ import onnxq
 from onnxq.graph.sizes import sizes_of
 from onnxq.operator import Precision
 from onnxq.qconfig import default_qconfig_mapping
-from onnxq.static.choosing.by_stems import by_stems
+from onnxq.static.choosing.by_shared_tails import by_shared_tails
 from onnxq.static.seen_samples import SeenSamples
 from tests.examples import images, network
 from tests.small_networks import patches
@@ -27,7 +27,7 @@ INTEGER, RESULT, FLOAT = Precision.INT8, Precision.INT8_FLOAT_OUTPUT, Precision.
 def chosen(prepared: Prepared, statistics: Statistics, costs: Costs) -> Prepared:
     """The stems' choice for the shapes that the statistics tell."""
     sizes = sizes_of(prepared.model, statistics.samples.shapes)
-    return by_stems(prepared, statistics, sizes, costs)
+    return by_shared_tails(prepared, statistics, sizes, costs)
 
 
 def forms(setting: str = "", integer_ns: float = 9e4) -> dict[str, Precision]:

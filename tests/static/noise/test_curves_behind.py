@@ -40,8 +40,8 @@ def prepared_of(nodes: list[onnx.NodeProto], constants: Mapping[str, Array]) -> 
 
 def behind(nodes: list[onnx.NodeProto], constants: Mapping[str, Array]) -> tuple[CurveBehind, ...]:
     prepared = prepared_of(nodes, constants)
-    watched = onnxq.calibrate(prepared, images(8, 0)).watched
-    return curves_behind(prepared.model, watched).get("c", ())
+    probed = onnxq.calibrate(prepared, images(8, 0)).probed
+    return curves_behind(prepared.model, probed).get("c", ())
 
 
 def test_functions_are_found_behind_moves_and_bounds() -> None:
@@ -105,7 +105,7 @@ def test_the_default_keeps_the_largest_values_ahead_of_exp() -> None:
     contrast = np.exp(0.4 * np.random.default_rng(1).normal(size=(32, 1, 1, 1)))
     x = images(32, 0) * contrast.astype(np.float32)
     statistics = onnxq.calibrate(prepared, x)
-    largest = float(statistics.watched["c"].state()["max"])
+    largest = float(statistics.probed["c"].state()["max"])
     assert end(statistics.observers["c"].calculate_qparams()) < 0.9 * largest
     assert end(onnxq.plan(prepared, statistics).tensors["c"]) > 0.97 * largest
 

@@ -22,8 +22,8 @@ from onnxq.static.noise.error_paths import (
     _factors,
     _origins,
 )
-from onnxq.static.noise.unfit import TYPICAL_DB, Budget, TensorLoss, tensor_losses, unfit
-from onnxq.static.noise.watched import responses
+from onnxq.static.noise.probed import responses
+from onnxq.static.noise.sensitive import TYPICAL_DB, Budget, TensorLoss, sensitive, tensor_losses
 from onnxq.static.planning.activation_qparams import tensor_qparams
 from tests.examples import ALL_INTEGERS
 from tests.static.noise.nets import (
@@ -43,7 +43,7 @@ from tests.static.noise.nets import (
 if TYPE_CHECKING:
     from onnxq.core.arrays import Reals, Singles
     from onnxq.qparams import QParams
-    from onnxq.static.noise.unfit import Unfit
+    from onnxq.static.noise.sensitive import SensitiveTensor
     from onnxq.static.prepared import Prepared
     from onnxq.static.statistics import Statistics
 
@@ -55,8 +55,8 @@ def observed(model: onnx.ModelProto, samples: Samples) -> tuple[Prepared, Statis
     return prepared, onnxq.calibrate(prepared, samples)
 
 
-def found(model: onnx.ModelProto, samples: Samples) -> dict[str, Unfit]:
-    return unfit(*observed(model, samples))
+def found(model: onnx.ModelProto, samples: Samples) -> dict[str, SensitiveTensor]:
+    return sensitive(*observed(model, samples))
 
 
 def test_outlier_channels_ahead_of_a_normalization_are_unfit_with_figures() -> None:
@@ -315,4 +315,4 @@ def test_typical_is_what_the_best_qparams_leaves_of_a_laplace_distribution() -> 
 
 def test_statistics_that_watched_nothing_say_what_a_tensor_is_in_itself() -> None:
     prepared, statistics = observed(spectral(logarithm=True), sounds(4))
-    assert unfit(prepared, dataclasses.replace(statistics, watched={})) == {}
+    assert sensitive(prepared, dataclasses.replace(statistics, probed={})) == {}

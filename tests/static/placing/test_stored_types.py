@@ -19,7 +19,7 @@ from onnxq.static.plan import Plan, plan
 from onnxq.static.prepare import prepare
 from onnxq.static.rewrite import rewrite
 from onnxq.survey.verified import verify
-from onnxq.targets.accumulation import Arithmetic
+from onnxq.targets.accumulation import SaturationMode
 from tests.golden_models import conv_model, data
 from tests.this_machine import TARGET, run_exactly
 
@@ -79,8 +79,8 @@ def types(planned: Plan) -> set[str]:
 def kernels(model: ir.Model) -> tuple[Counter[str], Counter[str]]:
     """(in integers, in float), of what ONNX Runtime runs here."""
     uses = runtime.integer_nodes(runtime.optimized_graph(model))
-    arithmetic = runtime.NodeKind
-    found = (runtime.count(uses, kind) for kind in (arithmetic.INTEGER, arithmetic.FLOAT))
+    saturation_mode = runtime.NodeKind
+    found = (runtime.count(uses, kind) for kind in (saturation_mode.INTEGER, saturation_mode.FLOAT))
     integer, floating = (Counter(dict(counts)) for counts in found)
     return integer, floating
 
@@ -148,7 +148,7 @@ def test_arm_keeps_int8(target: str, form: str) -> None:
     stored, times = planned.notes
     assert f"stay int8, which {target} runs in integers" in stored
     assert times.startswith(f"no times were measured for {target}")
-    there = {node.op_type for node in reference.integer_form(model, Arithmetic.WRAPS).graph}
+    there = {node.op_type for node in reference.integer_form(model, SaturationMode.WRAPS).graph}
     assert not there & {"Conv", "Add", "Mul", "GlobalAveragePool", "Sigmoid"}
     if form == "qoperator":
         assert not kernels(model)[1]

@@ -44,7 +44,7 @@ def planned(target: str) -> tuple[Prepared, Plan]:
 
 def test_a_weight_that_gives_up_range_is_rounded_by_the_means_of_its_input() -> None:
     _, made = planned("portable")
-    kept = made.weights["product"].kept_sums
+    kept = made.weights["product"].bias_preserving
     assert kept is not None
     assert kept.inputs is not None
     np.testing.assert_allclose(kept.inputs.means, tokens(2).mean(axis=0), atol=1e-5)
@@ -63,8 +63,8 @@ def test_on_other_samples_the_mean_of_the_error_is_smaller_than_of_the_full_rang
 
 def test_targets_that_sum_exactly_look_at_no_means() -> None:
     prepared = prepare(network(), ALL_INTEGERS, "x86-vnni")
-    assert not prepared.watched
-    observers = prepare(network(), ALL_INTEGERS, "portable").watched
+    assert not prepared.probed
+    observers = prepare(network(), ALL_INTEGERS, "portable").probed
     assert {spec.name for spec in observers.values()} == {ChannelMeanObserver.__name__}
 
 
@@ -72,7 +72,7 @@ def test_statistics_of_another_target_leave_plain_sums() -> None:
     elsewhere = prepare(product(), target="x86-vnni")
     statistics = calibrate(elsewhere, {"x": tokens(2)})
     prepared = prepare(product(), target="portable")
-    kept = plan(prepared, statistics).weights["product"].kept_sums
+    kept = plan(prepared, statistics).weights["product"].bias_preserving
     assert kept is not None
     assert kept.inputs is None
 
@@ -81,9 +81,9 @@ def test_channels_of_a_convolution_are_on_axis_1() -> None:
     prepared = prepare(load(network()), ALL_INTEGERS, "portable")
     made = plan(prepared, calibrate(prepared, {"x": images(4)}))
     counts = {
-        name: len(weight.kept_sums.inputs.means)
+        name: len(weight.bias_preserving.inputs.means)
         for name, weight in made.weights.items()
-        if weight.kept_sums is not None and weight.kept_sums.inputs is not None
+        if weight.bias_preserving is not None and weight.bias_preserving.inputs is not None
     }
     assert counts.get("conv1", 3) == 3
     assert counts.get("conv2", 8) == 8

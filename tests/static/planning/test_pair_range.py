@@ -16,7 +16,7 @@ from onnxq.qparams import PerChannel, PerTensor, QParams
 from onnxq.static.planning import pair_range
 from onnxq.static.planning.constants import PlannedWeight
 from onnxq.static.planning.pair_range import fit_pairs
-from onnxq.targets.kept_sums import LARGEST_SUM, KeptSums
+from onnxq.targets.bias_preserving import LARGEST_SUM, BiasPreservingRounding
 from tests.examples import weights
 
 if TYPE_CHECKING:
@@ -153,6 +153,10 @@ def test_pieces_of_a_large_weight_give_the_same(
 
 def test_a_weight_that_gives_up_range_keeps_its_sums() -> None:
     array = np.ones((2, 3), np.float32)
-    assert fit_pairs(plain(array), array, COLUMNS)[0].kept_sums == KeptSums((0,))
-    assert fit_pairs(plain(array), array, COLUMNS, {2, 1})[0].kept_sums == KeptSums((0,), (1, 2))
-    assert fit_pairs(plain(array), array, ANY_TWO)[0].kept_sums is None
+    assert fit_pairs(plain(array), array, COLUMNS)[0].bias_preserving == BiasPreservingRounding(
+        (0,)
+    )
+    assert fit_pairs(plain(array), array, COLUMNS, {2, 1})[
+        0
+    ].bias_preserving == BiasPreservingRounding((0,), (1, 2))
+    assert fit_pairs(plain(array), array, ANY_TWO)[0].bias_preserving is None

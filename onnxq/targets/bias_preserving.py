@@ -1,4 +1,4 @@
-"""KeptSums: int8 codes of a weight whose errors of rounding cancel in each channel's results.
+"""BiasPreservingRounding: int8 codes of a weight whose errors of rounding cancel in each channel's results.
 
 A result is off by the sum of d_i a_i, where d_i = w_i / s - q_i. With activations of means m_i and
 variances v_i that are independent of each other, its mean square is
@@ -81,7 +81,7 @@ class InputMeans:
 
 
 @dataclass(frozen=True, slots=True)
-class KeptSums:
+class BiasPreservingRounding:
     """Channels of a weight that keep their sums, and which of their codes are neighbours.
 
     Attributes:

@@ -24,7 +24,7 @@ from onnxq.operator import OpCategory
 from onnxq.ort.layouts import ADDED_BY_CONV
 from onnxq.static.choosing.again import chosen_again, in_float
 from onnxq.static.choosing.weighing import Weighing, in_us, neighbours
-from onnxq.static.noise.unfit import TYPICAL_NOISE, tensor_losses
+from onnxq.static.noise.sensitive import TYPICAL_NOISE, tensor_losses
 from onnxq.static.placing.decision import Quantize
 from onnxq.static.reasons import NoisyStem
 
@@ -47,7 +47,7 @@ is what they are quantized for; products of attention 1.4e-3 (4.5 dB of 38.2 for
 much; the stem of a small ViT 8e-3 (7.3 dB of 41.8 for 0.04)."""
 
 
-def by_stems(
+def by_shared_tails(
     prepared: Prepared, statistics: Statistics, sizes: Mapping[str, Sizes], costs: Costs
 ) -> Prepared:
     """The Prepared without stems whose error is worth more than the time that they save.
@@ -58,14 +58,14 @@ def by_stems(
         sizes: of the model's values, with one sample.
         costs: times of nodes in each form.
     """
-    stems = [stem for stem in _stems(prepared) if stem.codes]
-    if not stems:
+    shared_tails = [stem for stem in _shared_tails(prepared) if stem.codes]
+    if not shared_tails:
         return prepared
     weighing = Weighing(prepared, sizes, costs)
     float_ns = weighing.ns({})
     noises = _noises(prepared, statistics)
     naming: dict[str, NamedForm] = {}
-    for stem in stems:
+    for stem in shared_tails:
         noise = max(
             noises.get(name, TYPICAL_NOISE) for name in stem.codes
         )  # of codes unknown, a usual one
@@ -80,7 +80,7 @@ def by_stems(
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Stem:
+class _SharedTail:
     """Integer nodes that codes connect, behind inputs of the model.
 
     Attributes:
@@ -106,13 +106,13 @@ def _noises(prepared: Prepared, statistics: Statistics) -> dict[str, float]:
     return found
 
 
-def _stems(prepared: Prepared) -> Iterable[_Stem]:
+def _shared_tails(prepared: Prepared) -> Iterable[_SharedTail]:
     in_integers = [n for n in prepared.model.graph if _is_quantized(n, prepared)]
     for nodes in neighbours(in_integers):
         region = set(nodes)
         if any(_has_product_ahead(node, region) for node in nodes):
             continue
-        yield _Stem(nodes, [name for node in nodes for name in _summed_codes(node, prepared)])
+        yield _SharedTail(nodes, [name for node in nodes for name in _summed_codes(node, prepared)])
 
 
 def _is_quantized(node: ir.Node, prepared: Prepared) -> bool:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     """Last copies of what is read of a value; whether they lack some of its values."""
 
 
-def with_survivors(
+def with_clipped_outputs(
     groups: tuple[TensorGroup, ...],
     model: ir.Model,
     decisions: Mapping[str, Decision],
@@ -50,7 +50,10 @@ def with_survivors(
     values |= {value_name(v): v for node, _ in walk(model.graph) for v in node.outputs if v.name}
     places = {name: place for place, name in enumerate(values)}
     return tuple(
-        replace(group, survivors=_survivors(group, _in_order(group, values, places), decisions))
+        replace(
+            group,
+            clipped_outputs=_clipped_outputs(group, _in_order(group, values, places), decisions),
+        )
         if len(group.members) > 1
         and group.range is None
         and group_override(group.members, qconfig) is None
@@ -67,7 +70,7 @@ def _in_order(
     return {name: values[name] for name in names}
 
 
-def _survivors(
+def _clipped_outputs(
     group: TensorGroup, values: dict[str, ir.Value], decisions: Mapping[str, Decision]
 ) -> tuple[str, ...]:
     """Members to be observed in place of the sources, in their order; values are the group's."""

@@ -24,7 +24,7 @@ def responses(node: ir.Node) -> tuple[Response, ...]:
     return () if operator is None else operator.responses(node)
 
 
-def watched(model: ir.Model) -> dict[str, ObserverSpec]:
+def probed(model: ir.Model) -> dict[str, ObserverSpec]:
     """Tensor -> observer, for the float32 inputs of Curve and Normalizing outside of loops."""
     found: dict[str, ObserverSpec] = {}
     for node, loop in walk(model.graph):

@@ -109,7 +109,7 @@ class Budget:
 
 
 @dataclass(frozen=True, slots=True)
-class Unfit:
+class SensitiveTensor:
     """A tensor that would lose too much in codes.
 
     Attributes:
@@ -121,9 +121,9 @@ class Unfit:
     reason: BelowSqnr
 
 
-def unfit(
+def sensitive(
     prepared: Prepared, statistics: Statistics, tensors: Mapping[str, QParams] | None = None
-) -> dict[str, Unfit]:
+) -> dict[str, SensitiveTensor]:
     """Tensor -> why it should stay in float; tensors that codes can hold are missing.
 
     Args:
@@ -134,7 +134,7 @@ def unfit(
     found = tensor_losses(prepared, statistics, tensors)
     budget = Budget.of(found.values())
     return {
-        name: Unfit(loss, _reason(loss, budget, statistics))
+        name: SensitiveTensor(loss, _reason(loss, budget, statistics))
         for name, loss in found.items()
         if loss.worst_noise > budget.most
     }
@@ -143,9 +143,12 @@ def unfit(
 def tensor_losses(
     prepared: Prepared, statistics: Statistics, tensors: Mapping[str, QParams] | None = None
 ) -> dict[str, TensorLoss]:
-    """Tensor -> its loss, for each observed tensor that would be rounded; arguments as `unfit`."""
+    """Tensor -> its loss, for each observed tensor that would be rounded.
+
+    Arguments as `sensitive`.
+    """
     qparams = tensor_qparams(prepared, statistics)[0] if tensors is None else tensors
-    paths = magnifiers(prepared.model, statistics.watched, _positive(prepared, statistics))
+    paths = magnifiers(prepared.model, statistics.probed, _positive(prepared, statistics))
     reads_codes = _readers_of_codes(prepared)
     found = {}
     for group in prepared.groups:
@@ -217,7 +220,7 @@ def _reason(loss: TensorLoss, budget: Budget, statistics: Statistics) -> BelowSq
 
 def _channels(magnifier: Magnifier, statistics: Statistics) -> str:
     """How far the widest channels ahead of a normalization stick out, or the empty string."""
-    seen = statistics.watched.get(magnifier.tensor)
+    seen = statistics.probed.get(magnifier.tensor)
     if not isinstance(seen, NormalizationObserver) or not seen.channel_max.size:
         return ""
     widths = seen.channel_max.astype(np.float64) - seen.channel_min

@@ -46,15 +46,15 @@ class _Way:
     Attributes:
         products: with constants, on it.
         divides: whether the node divides by what it reads.
-        steep: the node, in words.
+        amplifying: the node, in words.
     """
 
     products: int
     divides: bool
-    steep: str
+    amplifying: str
 
 
-def ahead_of_steep(model: ir.Model) -> dict[ir.Node, str]:
+def ahead_of_amplifying(model: ir.Model) -> dict[ir.Node, str]:
     """Product with a constant -> the steep node that reads sums, powers or moves of it, in words.
 
     One sweep against the graph's order, by the way with the fewest products; ways to divisors apart
@@ -70,13 +70,13 @@ def ahead_of_steep(model: ir.Model) -> dict[ir.Node, str]:
         if loop is not None or operator is None:
             continue
         behind = [read[key] for v in node.outputs for key in ((v, False), (v, True)) if key in read]
-        ahead = list(_steep(node, operator))
+        ahead = list(_amplifying(node, operator))
         for way in behind:
             for step in carried_errors(operator, node):
                 if not step.is_followed(way.products) or (way.divides and _is_loud(node, step)):
                     continue
                 if step.products:
-                    found.setdefault(node, way.steep)
+                    found.setdefault(node, way.amplifying)
                 ahead.append((step.value, replace(way, products=way.products + step.products)))
         for value, way in ahead:
             key = value, way.divides
@@ -84,15 +84,15 @@ def ahead_of_steep(model: ir.Model) -> dict[ir.Node, str]:
     return found
 
 
-def _steep(node: ir.Node, operator: Operator) -> Iterator[tuple[ir.Value, _Way]]:
+def _amplifying(node: ir.Node, operator: Operator) -> Iterator[tuple[ir.Value, _Way]]:
     """The input that a steep node reads, with no products on the way; nothing for other nodes."""
     for response in operator.responses(node):
         if not isinstance(response, Curve):
             continue
         exponent, value = response.exponent, find_input(node, response.slot)
         is_high_root = exponent is not None and exponent < SQUARE_ROOT
-        is_steep = node.op_type == LOGARITHM or is_high_root
-        if is_steep and value is not None and not value.is_initializer():
+        is_amplifying = node.op_type == LOGARITHM or is_high_root
+        if is_amplifying and value is not None and not value.is_initializer():
             name = f"{node.op_type} '{node_name(node)}'"
             yield value, _Way(0, exponent is not None and exponent < 0, name)
 
