@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 ELEMENTS = 200_000
 MAX_ROUNDS = 20_000  # over the trials of one row; many only where cases are tiny
-FLOAT_SHARE = 1e-4  # of elements that a float operator may leave one step away
+FLOAT_SHARE = 1e-4  # of elements that a float operator may leave one LSB away
 SEED = 0
 
 OPERATORS = Table(

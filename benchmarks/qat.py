@@ -44,7 +44,7 @@ AGREEMENT = Table(
     "agreement",
     {
         **{"weights of": "", "module against ONNX Runtime": "", "tensors": "", "elements": ","},
-        **{"equal": ".4%", "equal in the worst tensor": "", "largest difference in steps": ""},
+        **{"equal": ".4%", "equal in the worst tensor": "", "largest difference in LSB": ""},
         **{"same largest logit": "{0[0]:.2%} of {0[1]:,}"},
     },
     keys=2,
@@ -60,7 +60,7 @@ TENSORS = Table(
     "tensors",
     {
         **{"weights of": "", "tensor": "", "elements": ",", "equal": ".2%"},
-        **{"largest difference in steps": ""},
+        **{"largest difference in LSB": ""},
     },
     keys=2,
 )

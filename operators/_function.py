@@ -7,7 +7,7 @@ A function of one tensor, element by element, is written in one of three forms, 
     around     DequantizeLinear, the float operator, QuantizeLinear: the operator's own ns_around
 
 A table is exact: the function in float64, rounded once. Around float, ONNX Runtime's result is
-within a step of that.
+within one LSB of that.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ class Function(Formula):
         exponent: p where it is x^p; else None.
         defined: between which numbers it has a value. A grid has codes at 0 and at whole steps from
             there, so that of 1, the largest number that has an arcsine, the code may stand for
-            1.004. What has a code beyond an end lies within half a step of that end, and has its
+            1.004. What has a code beyond an end lies within half an LSB of that end, and has its
             value.
     """
 

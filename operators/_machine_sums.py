@@ -8,7 +8,7 @@ On ARM, in fixed point (`fixed_sum`):
     c = saturate(t / 2^s rounded, halves away from 0, + c_zp)
 
 x86 rounds halves to even, and its ratios have 24 bits: on ties, and rarely next to them, the
-results are one step apart. Measured with ONNX Runtime 1.31 over all pairs of codes: with scales
+results are one LSB apart. Measured with ONNX Runtime 1.31 over all pairs of codes: with scales
 that are powers of two up to 25 % of the results differ, with others 0 to 3 of 65,536.
 
 Where a ratio is below 2^-14 or not below 256, ARM computes c = rint(fma(a - a_zp, a_scale,

@@ -57,7 +57,7 @@ class Resize(Operator):
     Nearest elements are codes copied, in any of ONNX's coordinate and rounding modes.
 
     Linear and cubic interpolation have no integer kernel that rounds: ONNX Runtime's own, on plain
-    codes, truncates (half a step too low on the average). They are computed in float32 between
+    codes, truncates (half an LSB too low on the average). They are computed in float32 between
     codes. The result has qparams of its own: averages span less than what they are averages of, and
     cubic interpolation overshoots.
     """

@@ -61,7 +61,7 @@ def run(source: ir.Model | onnx.ModelProto, feeds: Mapping[str, npt.NDArray[np.g
 def product_bound(x: F32, w: F32, qmax: int = SATURATING_QMAX) -> F32:
     """Largest error of x @ w, uint8 by int8 with a scale per column; shape of the product.
 
-    x is off by at most a step (half from rounding, half from the zero point's), w by half a step:
+    x is off by at most a step (half from rounding, half from the zero point's), w by half an LSB:
     |x w - x' w'| <= sum |dx| |w| + |x| |dw| + |dx| |dw|. A thousandth more for float32.
     """
     step = (max(float(x.max()), 0) - min(float(x.min()), 0)) / 255

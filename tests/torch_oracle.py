@@ -54,7 +54,7 @@ def ours(q: torch.Tensor) -> QTensor:
 
 
 def differing(expected: torch.Tensor, got: QTensor) -> int:
-    """Integers that differ, each by one step; shape, dtype and qparams being equal."""
+    """Integers that differ, each by one LSB; shape, dtype and qparams being equal."""
     assert tuple(expected.shape) == got.shape
     assert str(expected.dtype) == f"torch.q{got.dtype}"
     assert np.float32(expected.q_scale()) == np.float32(got.q_scale())

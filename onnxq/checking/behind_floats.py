@@ -1,7 +1,7 @@
 """Codes behind nodes that round floats, which may depend on the machine.
 
 A node that rounds may give other last bits on another machine (onnxq.ort.node_kinds). Codes
-computed from these can be a step apart, and then whatever is computed from the codes. Everything
+computed from these can be one LSB apart, and then whatever is computed from the codes. Everything
 else is the same integers, or the same floats, wherever products of codes are added alike.
 """
 

@@ -128,7 +128,7 @@ class Comparison:
 
 
 def _reach(p: QParams) -> tuple[float, float]:
-    """Reals that the codes represent to half a step."""
+    """Reals that the codes represent to half an LSB."""
     low = p.dtype.qmin - int(p.zero_point) - 0.5
     high = p.dtype.qmax - int(p.zero_point) + 0.5
     return low * float(p.scale), high * float(p.scale)

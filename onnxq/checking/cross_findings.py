@@ -60,7 +60,7 @@ class NodeFinding:
             serves (operators on integers that nothing quantizes, as Cast).
         elements: compared, all outputs.
         differing: of these.
-        largest: difference in steps.
+        largest: difference in LSB.
         unit: what a step is: a code, or for floats an ulp (see stages.differences).
         problem: shapes or dtypes that differ; empty: none.
         overflows: sums in it that exact integers would not give, as this machine adds in int16, or
@@ -106,7 +106,7 @@ class OutputAgreement:
         name: of the graph output.
         elements: compared.
         differing: of these.
-        largest: difference in steps.
+        largest: difference in LSB.
         unit: what a step is.
         problem: why it could not be compared; empty: it was.
         behind: where it differs, the first node in front of it that computes in float, and so
@@ -128,10 +128,10 @@ class OutputAgreement:
 class _Bounds:
     """Bounds that `check` takes."""
 
-    steps: float | None = None
+    lsb: float | None = None
     share: float | None = None
     unchecked: Unchecked = Unchecked.REFUSED
-    output_steps: float | None = None
+    output_lsb: float | None = None
 
 
 @dataclass(frozen=True)
@@ -198,7 +198,7 @@ class CrossFindings(Saved):
         Stricter than `check()`, which lets float nodes round.
         """
         whole = bool(self.nodes) and not self.unchecked
-        return whole and not self._broken(_Bounds(output_steps=0))
+        return whole and not self._broken(_Bounds(output_lsb=0))
 
     @property
     def uncompared(self) -> tuple[UncheckedNode, ...]:
@@ -223,10 +223,10 @@ class CrossFindings(Saved):
 
     def check(
         self,
-        max_steps: float | None = None,
+        max_lsb: float | None = None,
         max_differing: float | None = None,
         unchecked: Unchecked = Unchecked.REFUSED,
-        max_output_steps: float | None = None,
+        max_output_lsb: float | None = None,
     ) -> None:
         """Returns if nothing differs, node by node and end to end, or within the bounds given.
 
@@ -234,13 +234,13 @@ class CrossFindings(Saved):
         sample reached break nothing, as nothing is said of other samples: see `unreached`.
 
         Args:
-            max_steps: differences up to this many steps are allowed, in any number of elements
+            max_lsb: differences up to this many steps are allowed, in any number of elements
                 (unless max_differing bounds that).
             max_differing: share of the elements of a node or output that may differ, from 0 to 1,
-                by any number of steps (unless max_steps bounds that).
+                by any number of steps (unless max_lsb bounds that).
             unchecked: what integer nodes without a comparison mean. That the model could not be
                 run end to end is allowed along with such nodes, never without them.
-            max_output_steps: bound for the outputs end to end, in place of the other two and of
+            max_output_lsb: bound for the outputs end to end, in place of the other two and of
                 what counts as rounding. ONNX Runtime fuses float nodes, and rounds them otherwise
                 then than one by one.
         Raises:
@@ -248,12 +248,12 @@ class CrossFindings(Saved):
             QConfigError: a bound is negative.
         """
         for name, bound in (
-            ("max_steps", max_steps),
+            ("max_lsb", max_lsb),
             ("max_differing", max_differing),
-            ("max_output_steps", max_output_steps),
+            ("max_output_lsb", max_output_lsb),
         ):
             check_bound(name, bound)
-        bounds = _Bounds(max_steps, max_differing, unchecked, max_output_steps)
+        bounds = _Bounds(max_lsb, max_differing, unchecked, max_output_lsb)
         broken = self._broken(bounds)
         if not broken:
             return
@@ -272,14 +272,14 @@ class CrossFindings(Saved):
         if self.end_to_end and (refused or not self.unchecked):
             broken.append(f"end to end was not checked: {self.end_to_end}")
         nodes = [(f"{n.op_type} '{n.name}'", n) for n in self.nodes]
-        own = bounds.output_steps is not None
+        own = bounds.output_lsb is not None
         far = [o for o in self.outputs if own or not self.is_rounding(o)]
         outputs = [(f"output '{o.name}', end to end", o) for o in far]
-        broken += _differences(nodes, bounds.steps, bounds.share)
+        broken += _differences(nodes, bounds.lsb, bounds.share)
         if own:
-            broken += _differences(outputs, bounds.output_steps, None)
+            broken += _differences(outputs, bounds.output_lsb, None)
         else:
-            broken += _differences(outputs, bounds.steps, bounds.share)
+            broken += _differences(outputs, bounds.lsb, bounds.share)
         if not self.nodes and not self.weights_alone:
             if refused:
                 broken += map(_not_checked, self.unreached)
@@ -308,7 +308,7 @@ class CrossFindings(Saved):
             )
         rounded = [o for o in self.outputs if o.differing and o.behind and not o.problem]
         if rounded and not any(n.differing or n.problem for n in self.nodes):
-            steps = max(o.largest for o in self.outputs)
+            lsb = max(o.largest for o in self.outputs)
             ran, tips = "nothing runs in integers", ""
             if self.nodes:
                 ran = f"0 of {len(self.nodes)} integer nodes differ on the inputs that they had"
@@ -317,15 +317,15 @@ class CrossFindings(Saved):
                 f"No kernel is to blame: {ran}. In front of output '{rounded[0].name}' is "
                 f"{rounded[0].behind}, which computes in float: fused with its neighbours ONNX "
                 f"Runtime rounds it otherwise{tips}. Where a difference of this size is "
-                f"all right, allow it: max_output_steps={steps} (--max-output-steps {steps}). "
+                f"all right, allow it: max_output_lsb={lsb} (--max-output-lsb {lsb}). "
                 "Is it more than rounding, ONNX Runtime fuses the file otherwise than onnxq"
                 + (f": look at node '{self.first_difference}'." if self.first_difference else ".")
             )
         return (
             "Look at the first node that differs: its kernel, or ONNX Runtime on this machine, is "
-            "wrong. Where a small difference is all right, allow it: max_steps, max_differing "
-            "(--max-steps N, --max-differing SHARE), for outputs behind float nodes "
-            "max_output_steps; for nodes that were not checked --allow-unchecked."
+            "wrong. Where a small difference is all right, allow it: max_lsb, max_differing "
+            "(--max-lsb N, --max-differing SHARE), for outputs behind float nodes "
+            "max_output_lsb; for nodes that were not checked --allow-unchecked."
         )
 
 
@@ -335,14 +335,14 @@ def _not_checked(node: UncheckedNode) -> str:
 
 def _differences(
     places: Sequence[tuple[str, NodeFinding | OutputAgreement]],
-    max_steps: float | None,
+    max_lsb: float | None,
     max_differing: float | None,
 ) -> list[str]:
     broken = []
     for where, found in places:
         if found.problem:
             broken.append(f"{where}: {found.problem}")
-        elif found.differing and _beyond(found, max_steps, max_differing):
+        elif found.differing and _beyond(found, max_lsb, max_differing):
             broken.append(
                 f"{where}: {found.differing} of {found.elements} elements differ, by up to "
                 f"{found.largest} {found.unit}"
@@ -351,11 +351,11 @@ def _differences(
 
 
 def _beyond(
-    found: NodeFinding | OutputAgreement, max_steps: float | None, max_differing: float | None
+    found: NodeFinding | OutputAgreement, max_lsb: float | None, max_differing: float | None
 ) -> bool:
     """Whether differences break the bounds; without any bound, they do."""
-    if max_steps is None and max_differing is None:
+    if max_lsb is None and max_differing is None:
         return True
-    too_far = max_steps is not None and found.largest > max_steps
+    too_far = max_lsb is not None and found.largest > max_lsb
     too_many = max_differing is not None and found.differing > max_differing * found.elements
     return too_far or too_many

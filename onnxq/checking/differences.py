@@ -1,4 +1,4 @@
-"""Where two results differ, counted exactly: codes in steps, floats in units in the last place."""
+"""Where two results differ, counted exactly: codes in LSB, floats in units in the last place."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 CODES = "codes"
 """Integers (and booleans): a step is 1."""
-SCALES = "steps of its scale"
+SCALES = "LSB"
 """Floats that a DequantizeLinear made: a step is its scale."""
 ULPS = "ulps"
 """Other floats: a step is one unit in the last place of the largest number of the tensor, so that
@@ -37,7 +37,7 @@ class Differences:
         scale: of one step, for SCALES.
         elements: compared.
         differing: of these.
-        largest: difference, in steps.
+        largest: difference, in LSB.
         problem: of shape or dtype, where nothing could be compared.
         error: the largest finite difference of floats, as it is.
         size: the largest finite magnitude of the floats that were wanted, where one differed.
@@ -101,8 +101,8 @@ class Differences:
             differ &= ~(distance <= bound)
         self.differing += int(np.count_nonzero(differ))
         ulp = self._ulp(wanted) if floats else 0.0
-        steps = self._steps(got[differ], wanted[differ], ulp)
-        self.largest = max(self.largest, int(steps.max(initial=0)))
+        lsb = self._lsb(got[differ], wanted[differ], ulp)
+        self.largest = max(self.largest, int(lsb.max(initial=0)))
 
     def add(self, other: Differences) -> None:
         """Adds the counts of later batches."""
@@ -121,11 +121,11 @@ class Differences:
 
     def _update_bytes(self, got: Array, wanted: Array) -> None:
         """Codes of 8 bits, with no array that is wider."""
-        steps = np.maximum(got, wanted) - np.minimum(got, wanted)  # modulo 2^8, as uint8 is
-        self.differing += int(np.count_nonzero(steps))
-        self.largest = max(self.largest, int(steps.view(np.uint8).max(initial=0)))
+        lsb = np.maximum(got, wanted) - np.minimum(got, wanted)  # modulo 2^8, as uint8 is
+        self.differing += int(np.count_nonzero(lsb))
+        self.largest = max(self.largest, int(lsb.view(np.uint8).max(initial=0)))
 
-    def _steps(self, got: Array, wanted: Array, ulp: float) -> npt.NDArray[np.int64]:
+    def _lsb(self, got: Array, wanted: Array, ulp: float) -> npt.NDArray[np.int64]:
         if self.unit == CODES:
             return np.asarray(np.abs(got.astype(np.int64) - wanted.astype(np.int64)))
         step = self.scale if self.unit == SCALES else ulp

@@ -59,8 +59,8 @@ class EndCounts:
         self.first_difference = self.first_difference or later.first_difference
         for name, node in later.behind.items():
             self.behind[name] = self.behind.get(name) or node
-        for name, steps in later.rounding.items():
-            self.rounding[name] = max(self.rounding.get(name, 0), steps)
+        for name, lsb in later.rounding.items():
+            self.rounding[name] = max(self.rounding.get(name, 0), lsb)
         self.unexplained |= later.unexplained
 
 
@@ -155,12 +155,12 @@ class EndToEnd:
     def _judge(self, name: str, sums: Differences, theirs: Array, run: Replayed) -> None:
         """Takes down whether rounding explains the output on one batch, and how many steps."""
         bound, ours = run.bounds.get(name, 0.0), run.outputs.get(name)
-        steps = int(bound / sums.step(theirs))
+        lsb = int(bound / sums.step(theirs))
         if not is_within(ours, theirs, bound):
             self.counts.unexplained.add(name)
         else:
-            steps = max(steps, sums.largest)
-        self.counts.rounding[name] = max(self.counts.rounding.get(name, 0), steps)
+            lsb = max(lsb, sums.largest)
+        self.counts.rounding[name] = max(self.counts.rounding.get(name, 0), lsb)
 
     def _first_float(self, output: str, rounding: Collection[int]) -> str:
         """The first node in front of the output that rounds floats; empty: none.
@@ -191,13 +191,13 @@ class EndToEnd:
                 sums.unit,
                 sums.problem,
                 self.counts.behind.get(name, ""),
-                self._steps(name, sums),
+                self._lsb(name, sums),
             )
             for name, sums in self.counts.sums.items()
             if sums.elements or not self.counts.problem
         )
 
-    def _steps(self, name: str, sums: Differences) -> int:
+    def _lsb(self, name: str, sums: Differences) -> int:
         """Steps that count as rounding."""
         found = self.counts.rounding.get(name, 0)
         return min(found, sums.largest - 1) if name in self.counts.unexplained else found
@@ -229,7 +229,7 @@ def is_within(ours: object, theirs: Array, bound: float) -> bool:
 
 
 def output_differences(value: ir.Value) -> Differences:
-    """In steps of its scale where a DequantizeLinear with one scale makes the output.
+    """In LSB where a DequantizeLinear with one scale makes the output.
 
     Also where nodes that only move numbers (a Reshape) come between.
     """

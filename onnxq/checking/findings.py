@@ -37,7 +37,7 @@ class TensorFinding:
         elements: compared.
         sqnr_db: inf where nothing differs.
         cosine: of the angle between the two.
-        max_error_steps: largest difference in multiples of the scale.
+        max_error_lsb: largest difference in multiples of the scale.
         saturated_share: part of the float values that lie beyond what the codes reach.
         node: of the float model, that computes it; empty: it is an input, or not known.
     """
@@ -48,7 +48,7 @@ class TensorFinding:
     elements: int
     sqnr_db: float
     cosine: float
-    max_error_steps: float
+    max_error_lsb: float
     saturated_share: float
     node: str = ""
 
@@ -63,7 +63,7 @@ class OutputFinding:
         sqnr_db: inf where nothing differs.
         cosine: of the angle between the two.
         max_error: largest absolute difference.
-        max_error_steps: the same in multiples of the scale; None where the output has no codes.
+        max_error_lsb: the same in multiples of the scale; None where the output has no codes.
         top1_agreement: share of rows with the same argmax; None unless 2-D with 2 columns or more.
         agreement: share of equal elements of an output of integers or booleans, on which no bound
             in dB is; None: it is of floats.
@@ -74,7 +74,7 @@ class OutputFinding:
     sqnr_db: float
     cosine: float
     max_error: float
-    max_error_steps: float | None
+    max_error_lsb: float | None
     top1_agreement: float | None
     agreement: float | None = None
 
@@ -149,7 +149,7 @@ class Findings(Saved):
         )
         outputs = tuple((o.name, decibels(o.sqnr_db), f"{o.cosine:.6f}") for o in self.outputs)
         tensors = tuple(
-            (t.name, decibels(t.sqnr_db), f"{t.max_error_steps:.1f}", share(t.saturated_share))
+            (t.name, decibels(t.sqnr_db), f"{t.max_error_lsb:.1f}", share(t.saturated_share))
             for t in worst
         )
         return card_of(
@@ -186,22 +186,22 @@ class Findings(Saved):
             )
         self._reported.write(Path(path))
 
-    def check(self, min_sqnr_db: float | None = None, max_steps: float | None = None) -> None:
+    def check(self, min_sqnr_db: float | None = None, max_lsb: float | None = None) -> None:
         """Returns if every compared tensor and float output keeps the bounds; NaN keeps none.
 
         Indices and classes have no decibels: outputs of integers keep any bound on the SQNR.
 
         Raises:
             VerificationError: a bound is broken, or nothing was compared that it could hold for.
-            QConfigError: min_sqnr_db is NaN, or max_steps negative.
+            QConfigError: min_sqnr_db is NaN, or max_lsb negative.
         """
         check_decibels(min_sqnr_db)
-        check_bound("max_steps", max_steps)
+        check_bound("max_lsb", max_lsb)
         broken: list[str] = []
         if min_sqnr_db is not None:
             broken += _below(min_sqnr_db, list(self._sqnr()))
-        if max_steps is not None:
-            broken += _above(max_steps, list(self._steps()))
+        if max_lsb is not None:
+            broken += _above(max_lsb, list(self._lsb()))
         if not broken:
             return
         raise VerificationError(
@@ -225,11 +225,11 @@ class Findings(Saved):
         yield from ((_place(t), t.sqnr_db) for t in self.tensors)
         yield from ((f"output '{o.name}'", o.sqnr_db) for o in self.outputs if o.agreement is None)
 
-    def _steps(self) -> Iterator[tuple[str, float]]:
-        yield from ((_place(t), t.max_error_steps) for t in self.tensors)
+    def _lsb(self) -> Iterator[tuple[str, float]]:
+        yield from ((_place(t), t.max_error_lsb) for t in self.tensors)
         for o in self.outputs:
-            if o.max_error_steps is not None:
-                yield f"output '{o.name}'", o.max_error_steps
+            if o.max_error_lsb is not None:
+                yield f"output '{o.name}'", o.max_error_lsb
 
 
 def _place(tensor: TensorFinding) -> str:

@@ -58,7 +58,7 @@ class LayerPrediction:
         pairs: that differed most often, at most MAX_PAIRS.
         elements: of the results, compared.
         differing: of these, also by what came in.
-        largest: difference, in steps.
+        largest: difference, in LSB.
         unit: what a step is: a code, or for floats an ulp (see stages.differences).
         pairs_of: WEIGHTS or CODES.
         error: of floats, the largest difference as it is.
@@ -91,7 +91,7 @@ class OutputPrediction:
         name: of the graph output.
         elements: compared.
         differing: of these.
-        largest: difference in steps.
+        largest: difference in LSB.
         unit: what a step is.
         error: of floats, the largest difference as it is.
         size: of floats, the largest magnitude, where one differed.
@@ -155,7 +155,7 @@ class Prediction(Saved):
         machines: one entry per kind of arithmetic among the targets, exact ones included.
         floats: op_type -> nodes that round floats; their last bits may differ between machines.
             What is said of integers holds for equal codes: codes computed from these floats may be
-            a step apart, which is not predicted.
+            one LSB apart, which is not predicted.
         behind_floats: names of the nodes that make such codes or compute with them, in graph order.
         float_outputs: names of the outputs that are computed from such floats.
         decided: codes that such floats decided on the samples.

@@ -250,18 +250,18 @@ def _dynamic_ends(
 ) -> tuple[Array, Array]:
     """Ends of DynamicQuantizeLinear: codes round(x / s) + z, and z = round(-min x / s).
 
-    s = (max x - min x) / 255 moves by 2 bound / 255, so that x / s, of up to 255 steps, moves by
+    s = (max x - min x) / 255 moves by 2 bound / 255, so that x / s, of up to 255 LSB, moves by
     3 bound / s at most.
     """
     scale = float(outputs[1]) or 1.0
     reach = 3 * bound / scale
     point = -min(float(x.min(initial=0)), 0.0) / scale
-    steps = np.divide(x, scale, dtype=np.float64)
+    lsb = np.divide(x, scale, dtype=np.float64)
     if ours.shape != x.shape:  # the zero point
-        steps = np.zeros(())
+        lsb = np.zeros(())
     return (
-        np.clip(np.rint(steps - reach) + np.rint(point - reach), 0, CODES_TOP),
-        np.clip(np.rint(steps + reach) + np.rint(point + reach), 0, CODES_TOP),
+        np.clip(np.rint(lsb - reach) + np.rint(point - reach), 0, CODES_TOP),
+        np.clip(np.rint(lsb + reach) + np.rint(point + reach), 0, CODES_TOP),
     )
 
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 @click.argument("samples", type=PATH)
 @samples_options
 @click.option(
-    "--max-steps", type=Bound(min=0), metavar="N", help="Let integers differ by so many steps."
+    "--max-lsb", type=Bound(min=0), metavar="N", help="Let integers differ by so many steps."
 )
 @click.option(
     "--max-differing",
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     help="Let this share of a node's integers differ.",
 )
 @click.option(
-    "--max-output-steps",
+    "--max-output-lsb",
     type=Bound(min=0),
     metavar="N",
     help="Of the outputs end to end; default: what float nodes round.",
@@ -55,9 +55,9 @@ if TYPE_CHECKING:
 def cross_check(
     quantized: Path,
     samples: Path,
-    max_steps: float | None,
+    max_lsb: float | None,
     max_differing: float | None,
-    max_output_steps: float | None,
+    max_output_lsb: float | None,
     allow_unchecked: bool,
     threads: int,
     as_json: bool,
@@ -67,28 +67,28 @@ def cross_check(
     """Does ONNX Runtime compute the integers that QUANTIZED says?
 
     Each integer node of its optimized graph is compared with the reference kernel, on the inputs
-    that it had, then the whole model. Any difference fails (exit code 8), unless --max-steps or
+    that it had, then the whole model. Any difference fails (exit code 8), unless --max-lsb or
     --max-differing allow it; but not some last digits of outputs behind float nodes, while all
     integers agree.
     """
-    allowed = allowances(max_steps, max_differing, max_output_steps, allow_unchecked)
+    allowed = allowances(max_lsb, max_differing, max_output_lsb, allow_unchecked)
     with workers.executor() as executor:
         check_integers((quantized, samples), reading, allowed, executor, threads, as_json)
 
 
 def allowances(
-    max_steps: float | None,
+    max_lsb: float | None,
     max_differing: float | None,
-    max_output_steps: float | None,
+    max_output_lsb: float | None,
     allow_unchecked: bool,
 ) -> dict[str, object]:
     """Allowances by the names of CrossFindings.check."""
     from onnxq.checking.cross_findings import Unchecked
 
     return {
-        "max_steps": max_steps,
+        "max_lsb": max_lsb,
         "max_differing": max_differing,
-        "max_output_steps": max_output_steps,
+        "max_output_lsb": max_output_lsb,
         "unchecked": Unchecked.ALLOWED if allow_unchecked else Unchecked.REFUSED,
     }
 

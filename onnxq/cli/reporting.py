@@ -56,10 +56,10 @@ def check_report(report: Path | None, samples: Path | None) -> None:
     help="Fail (exit code 8) where a tensor or output has a lower SQNR.",
 )
 @click.option(
-    "--max-steps",
+    "--max-lsb",
     type=Bound(min=0),
     metavar="N",
-    help="Fail where an error is larger, in steps.",
+    help="Fail where an error is larger, in LSB.",
 )
 @workers_options
 def report(
@@ -70,7 +70,7 @@ def report(
     reading: Samples,
     plan: Path | None,
     min_sqnr: float | None,
-    max_steps: float | None,
+    max_lsb: float | None,
     workers: Workers,
 ) -> None:
     """Write an HTML report: what costs accuracy, what costs time, every decision, the graph.
@@ -87,7 +87,7 @@ def report(
     claim_beside(model, [output], [quantized, samples, *given(plan)])
     compared = replace(reading, source=samples)
     check_ignored(compared)
-    bounds = Bounds(min_sqnr, max_steps)
+    bounds = Bounds(min_sqnr, max_lsb)
     beside = BesideFiles(None if plan is None else Plan.load(plan), bounds=bounds)
     with workers.executor() as executor:
         write_report((model, quantized, compared), output, beside, executor)
@@ -119,4 +119,4 @@ def write_report(
         found = compared(sides, batches, samples.feedback, progress, executor)
     found.write(path, beside, typed_command())
     say_written(f"{path}: the report; open it in a browser")
-    found.findings.check(beside.bounds.min_sqnr_db, beside.bounds.max_steps)
+    found.findings.check(beside.bounds.min_sqnr_db, beside.bounds.max_lsb)

@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     help="Fail (exit code 8) where a tensor or float output has a lower SQNR; see --only.",
 )
 @click.option(
-    "--max-steps",
+    "--max-lsb",
     type=Bound(min=0),
     metavar="N",
-    help="Fail where an error is larger, in steps.",
+    help="Fail where an error is larger, in LSB.",
 )
 @click.option(
     "--only", multiple=True, metavar="GLOB", help="Compare these tensors and outputs only."
@@ -44,7 +44,7 @@ def verify(
     quantized: Path,
     samples: Path,
     min_sqnr: float | None,
-    max_steps: float | None,
+    max_lsb: float | None,
     only: tuple[str, ...],
     as_json: bool,
     reading: Samples,
@@ -75,5 +75,5 @@ def verify(
     if as_json:
         click.echo(findings.to_json())
     else:
-        print_findings(open_console(), findings, min_sqnr, max_steps)
-    findings.check(min_sqnr, max_steps)
+        print_findings(open_console(), findings, min_sqnr, max_lsb)
+    findings.check(min_sqnr, max_lsb)

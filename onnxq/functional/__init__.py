@@ -4,7 +4,7 @@
     z = add(y, y, scale=0.2, zero_point=128)
 
 The kernels are those of onnxq's operators, bit-equal to ONNX Runtime, so that an integer of a
-result is the one that the deployed model computes. PyTorch's own integers may be a step away.
+result is the one that the deployed model computes. PyTorch's own integers may be one LSB away.
 Signatures are PyTorch's, with scale and zero_point of the result where that has them.
 """
 

@@ -41,7 +41,7 @@ of ResNet-20 stay within 1.01 times PyTorch's error on each of 31 draws of 256 t
 MOST_TOLERANCE = 0.05
 _WAY = np.linspace(0.0, 1.0, 41)  # from PyTorch's grid, 0, to the best, 1
 _ONE_SIDED_WAY = 0.1  # at least: PyTorch's count of zeros draws the end of a ReLU's range inwards
-_CLIPS = 0.998  # smaller scales than that of the whole range cut something off, half a step or more
+_CLIPS = 0.998  # smaller scales than that of the whole range cut something off, half an LSB or more
 _COARSE = 0.75 ** np.arange(20.0)  # shares of an end of the range to keep: 1 down to 0.004
 _COARSE_ONE_SIDED = 0.93 ** np.arange(96.0)
 

@@ -5,7 +5,7 @@
 A histogram says it without the tensor: values at an edge of the bins are points (a zero has no
 error on any grid, and neither has a mask or a pixel that the grid holds), those inside a bin are
 spread evenly over it. So a grid that is finer than the bins gives step^2 / 12, one that is coarser
-what its boundaries make of the counts, and a value below half a step is lost whole.
+what its boundaries make of the counts, and a value below half an LSB is lost whole.
 
 The two bins beside zero are the exception. Powers of a spectrum crowd there over many decades, so
 that most of them are far below a bin's width w. Their number up to x is taken as a power of x that
@@ -117,7 +117,7 @@ def predicted_noise(observer: Observer, qparams: QParams) -> TensorNoise | None:
     clipping = min(_beyond(moments, scale, low, high), error)
     crowded = _crowded(moments)
     unit = width * width / max(moments.total, 1)
-    # all of them have the code 0 where half a step covers the bin
+    # all of them have the code 0 where half an LSB covers the bin
     rounding = error - clipping - (crowded if scale > 2 else 0.0)
     return TensorNoise(
         max(moments.square - crowded, 0.0) * unit,
@@ -145,7 +145,7 @@ def _count(moments: Moments, edge: int) -> int:
 
 
 def _beyond(moments: Moments, scale: float, low: int, high: int) -> float:
-    """Squared error of the values that are half a step or more beyond the ends, in bins' widths."""
+    """Squared error of the values that are half an LSB or more beyond the ends, in bins' widths."""
     k = np.arange(moments.edges.size, dtype=np.float64) + moments.first
     above = _tail(k, moments, (high + 0.5) * scale, high * scale)
     below = _tail(-k, moments, (0.5 - low) * scale, -low * scale, upwards=-1)

@@ -6,7 +6,7 @@
                zero_point = the middle code
 
 with mn = min(0, smallest) and mx = max(0, largest), all in float32. qint8 symmetric has scale =
-absmax / 127.5, so that absmax itself saturates half a step below; onnxq's own NarrowRangeObserver
+absmax / 127.5, so that absmax itself saturates half an LSB below; onnxq's own NarrowRangeObserver
 divides by 127.
 """
 

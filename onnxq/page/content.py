@@ -115,7 +115,7 @@ class TensorPart:
         error_db: SQNR on all samples: local and accumulated errors together.
         local_db: SQNR of the node alone, both models given the same inputs.
         accumulated_db: SQNR of what came in with the inputs.
-        max_steps: largest error in steps of its grid.
+        max_lsb: largest error in steps of its grid.
         saturated_share: of its float values, beyond what its codes reach.
         qparams: of its codes; None: it has none.
         histogram: of its float values.
@@ -129,7 +129,7 @@ class TensorPart:
     error_db: float
     local_db: float | None = None
     accumulated_db: float | None = None
-    max_steps: float | None = None
+    max_lsb: float | None = None
     saturated_share: float | None = None
     qparams: TensorQParams | None = None
     histogram: Histogram | None = None

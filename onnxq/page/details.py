@@ -61,8 +61,8 @@ def _tensor(tensor: TensorPart) -> Json:
         facts.append(("local, on these", part_of_error(tensor.local_db)))
     if tensor.accumulated_db is not None:
         facts.append(("accumulated, on these", part_of_error(tensor.accumulated_db)))
-    if tensor.max_steps is not None:
-        facts.append(("largest error", f"{tensor.max_steps:.1f} steps"))
+    if tensor.max_lsb is not None:
+        facts.append(("largest error", f"{tensor.max_lsb:.1f} steps"))
     if tensor.saturated_share is not None:
         facts.append(("beyond its range", share(tensor.saturated_share)))
     if tensor.channel_share is not None:

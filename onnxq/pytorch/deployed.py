@@ -1,6 +1,6 @@
 """Holds a trained module's codes against those of ONNX Runtime, tensor by tensor.
 
-See exporting.agreement for what is fed to the module, and why codes may differ by a step.
+See exporting.agreement for what is fed to the module, and why codes may differ by one LSB.
 """
 
 from __future__ import annotations

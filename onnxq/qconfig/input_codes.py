@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 WHITE = 255
 """The largest pixel."""
-PIXEL_STEP = 1 / WHITE
+PIXEL_SCALE = 1 / WHITE
 """Pixels 0 to 255 as numbers 0 to 1, which the means of most models are given for."""
 
 
@@ -49,7 +49,7 @@ class Pixels:
 
     mean: tuple[float, ...] = (0.0,)
     std: tuple[float, ...] = (1.0,)
-    scale: float = PIXEL_STEP
+    scale: float = PIXEL_SCALE
 
     _repr_html_ = card_of
 

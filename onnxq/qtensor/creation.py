@@ -29,7 +29,7 @@ def quantize_per_tensor(
     """saturate(rint(input / scale) + zero_point), with one scale for the tensor.
 
     This is ONNX QuantizeLinear, to the bit. PyTorch computes rint(input * (1 / scale) + zero_point)
-    instead: exact ties come out one step apart where zero_point is odd.
+    instead: exact ties come out one LSB apart where zero_point is odd.
 
     Args:
         input: float32, any shape.

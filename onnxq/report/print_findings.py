@@ -25,7 +25,7 @@ def print_findings(
     console: Console,
     findings: Findings,
     min_sqnr_db: float | None = None,
-    max_steps: float | None = None,
+    max_lsb: float | None = None,
 ) -> None:
     """Outputs, tensors, what could not be compared, and what ONNX Runtime runs.
 
@@ -34,11 +34,11 @@ def print_findings(
         findings: of verify.
         min_sqnr_db: bound; rows below it are marked. Without bounds, those are marked whose error
             is twice that of the median tensor, or whose SQNR is low.
-        max_steps: bound; rows above it are marked.
+        max_lsb: bound; rows above it are marked.
     """
     _print_outputs(console, findings.outputs)
     if findings.tensors:  # models quantized dynamically have no codes of a fixed scale
-        _print_tensors(console, findings.tensors, min_sqnr_db, max_steps)
+        _print_tensors(console, findings.tensors, min_sqnr_db, max_lsb)
     if findings.unmatched:
         missing = [(u.name, u.reason) for u in findings.unmatched]
         print_table(console, "not compared", ("name", "why"), missing)
@@ -56,13 +56,13 @@ def _print_outputs(console: Console, outputs: tuple[OutputFinding, ...]) -> None
             _db(o.sqnr_db),
             f"{o.cosine:.6f}",
             f"{o.max_error:.6g}",
-            "-" if o.max_error_steps is None else f"{o.max_error_steps:.2f}",
+            "-" if o.max_error_lsb is None else f"{o.max_error_lsb:.2f}",
             "-" if o.top1_agreement is None else f"{o.top1_agreement:.2%}",
             "-" if o.agreement is None else f"{o.agreement:.2%}",
         )
         for o in outputs
     ]
-    header = ("output", "SQNR dB", "cosine", "max error", "in steps", "same top-1", "equal")
+    header = ("output", "SQNR dB", "cosine", "max error", "in LSB", "same top-1", "equal")
     columns = len(header) if any(o.agreement is not None for o in outputs) else len(header) - 1
     shown = [row[:columns] for row in rows]
     print_table(console, "", header[:columns], shown, numbers=range(1, columns))
@@ -72,16 +72,16 @@ def _print_tensors(
     console: Console,
     tensors: tuple[TensorFinding, ...],
     min_sqnr_db: float | None,
-    max_steps: float | None,
+    max_lsb: float | None,
 ) -> None:
-    bounded = min_sqnr_db is not None or max_steps is not None
+    bounded = min_sqnr_db is not None or max_lsb is not None
     least = min_sqnr_db if bounded else _least(tensors)
     ordered = sorted(enumerate(tensors, 1), key=lambda numbered: _badness(numbered[1]))
     bad = {
         place
         for place, (_, t) in enumerate(ordered)
         if (least is not None and not t.sqnr_db >= least)
-        or (max_steps is not None and not t.max_error_steps <= max_steps)
+        or (max_lsb is not None and not t.max_error_lsb <= max_lsb)
     }
     shown = ordered if is_whole() else ordered[:MOST_ROWS]
     rows = [
@@ -92,12 +92,12 @@ def _print_tensors(
             t.dtype,
             f"{t.scale:.4g}",
             _db(t.sqnr_db),
-            f"{t.max_error_steps:.2f}",
+            f"{t.max_error_lsb:.2f}",
             f"{t.saturated_share:.3%}",
         )
         for number, t in shown
     ]
-    header = ("tensor", "node", "#", "codes", "scale", "SQNR dB", "max steps", "saturated")
+    header = ("tensor", "node", "#", "codes", "scale", "SQNR dB", "max LSB", "saturated")
     marked = [place for place in sorted(bad) if place < len(shown)]
     title = "tensors, worst first (#: place in graph order)"
     print_table(console, title, header, rows, (2, 4, 5, 6, 7), marked)

@@ -52,7 +52,7 @@ def _print_floats(console: Console, prediction: Prediction) -> None:
     behind = prediction.behind_floats
     if behind:
         console.print(
-            "codes computed from them may differ by a step, which is not predicted; integers are "
+            "codes computed from them may differ by one LSB, which is not predicted; integers are "
             f"compared for equal codes. {len(behind)} node(s) have such codes: {listed(behind)}"
         )
         if prediction.batches:

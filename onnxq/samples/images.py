@@ -17,7 +17,7 @@ import numpy as np
 
 from onnxq.errors import CalibrationError, UnsupportedError, first_line
 from onnxq.page.card import card_of
-from onnxq.qconfig.input_codes import PIXEL_STEP, Pixels
+from onnxq.qconfig.input_codes import PIXEL_SCALE, Pixels
 from onnxq.samples.inputs import InputSpec, only_input
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class Images:
     size: tuple[int, int] | None = None
     mean: tuple[float, ...] = (0.0,)
     std: tuple[float, ...] = (1.0,)
-    scale: float = PIXEL_STEP
+    scale: float = PIXEL_SCALE
 
     _repr_html_ = card_of
 

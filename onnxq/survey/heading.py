@@ -32,11 +32,11 @@ class Bounds:
 
     Attributes:
         min_sqnr_db: of every tensor and float output; None: none.
-        max_steps: largest error, in steps; None: none.
+        max_lsb: largest error, in LSB; None: none.
     """
 
     min_sqnr_db: float | None = None
-    max_steps: float | None = None
+    max_lsb: float | None = None
 
 
 NO_BOUNDS = Bounds()
@@ -181,11 +181,11 @@ def _bounds(findings: Findings, bounds: Bounds) -> list[CheckedBound]:
             f"worst {decibels(got)}"
         )
         said.append(CheckedBound(words, got >= bounds.min_sqnr_db))
-    if bounds.max_steps is not None:
-        steps = [f.max_error_steps for f in every if f.max_error_steps is not None]
+    if bounds.max_lsb is not None:
+        steps = [f.max_error_lsb for f in every if f.max_error_lsb is not None]
         most = max(steps, default=math.inf)
-        words = f"no error beyond {bounds.max_steps:g} steps: largest {most:.1f}"
-        said.append(CheckedBound(words, most <= bounds.max_steps))
+        words = f"no error beyond {bounds.max_lsb:g} steps: largest {most:.1f}"
+        said.append(CheckedBound(words, most <= bounds.max_lsb))
     return said
 
 

@@ -46,20 +46,20 @@ UNPROVEN = 0.98
 
 FIXED_POINT = (
     "sums of codes round in fixed point: where scales were not chosen for that (imported models, "
-    "other targets) they may be one step off near ties"
+    "other targets) they may be one LSB off near ties"
 )
 
 
 DIVIDED_PAIRS = (
     "sums and products of codes are divided by the scale of the result: where scales were not "
-    "chosen for that (imported and trained models, other targets) they may be one step off near "
+    "chosen for that (imported and trained models, other targets) they may be one LSB off near "
     "ties"
 )
 
 
 UNFUSED_SUMS = (
     "sums of codes are rounded without fused multiply-adds: where scales were not chosen for that "
-    "(imported models, other targets) they may be one step off near ties"
+    "(imported models, other targets) they may be one LSB off near ties"
 )
 
 

@@ -64,7 +64,7 @@ def test_exact_cases_are_not_excused_by_cases_that_round_in_float() -> None:
 
 
 class WrongRelu(Relu):
-    """One code of the result is off by one step."""
+    """One code of the result is off by one LSB."""
 
     def kernel(self, call: Call) -> tuple[Array, ...]:
         (y,) = super().kernel(call)

@@ -139,7 +139,7 @@ def test_dynamic_and_float_results_are_compared_in_ulps() -> None:
 
 def test_a_dequantized_output_is_compared_in_steps_of_its_scale() -> None:
     findings = cross_check(quantized_matmul(np.array(3, np.uint8)), {"x": weights(0, 4, 8)})
-    assert findings.outputs[0].unit == "steps of its scale"
+    assert findings.outputs[0].unit == "LSB"
     findings.check()
 
 
@@ -228,7 +228,7 @@ def test_last_digits_behind_float_nodes_are_rounding(monkeypatch: pytest.MonkeyP
     assert findings.differing > 0
     findings.check()
     with pytest.raises(VerificationError, match="output 'y'"):
-        findings.check(max_output_steps=0)
+        findings.check(max_output_lsb=0)
 
 
 def test_digits_behind_float_nodes_do_not_hide_an_integer_that_differs(
@@ -273,10 +273,10 @@ def test_a_float_node_that_computes_otherwise_is_named_with_a_bound_that_holds(
     )
     assert not any(n.differing for n in findings.nodes)
     assert [o.behind for o in findings.outputs] == ["Exp 'exp'"] * 2
-    with pytest.raises(VerificationError, match=r"Exp 'exp'.*--max-output-steps \d+\)") as error:
+    with pytest.raises(VerificationError, match=r"Exp 'exp'.*--max-output-lsb \d+\)") as error:
         findings.check()
-    (steps,) = re.findall(r"--max-output-steps (\d+)", str(error.value))
-    findings.check(max_output_steps=int(steps))
+    (lsb,) = re.findall(r"--max-output-lsb (\d+)", str(error.value))
+    findings.check(max_output_lsb=int(lsb))
 
 
 def test_float_operators_that_onnx_lacks_run_on_onnx_runtime() -> None:
@@ -375,7 +375,7 @@ def test_a_kernel_that_gives_another_shape_is_a_problem(
     monkeypatch.setattr(operator, kernel_called_here(operator), lambda *_: (wrong,))
     findings = cross_check(quantized, {"x": images(2)})
     with pytest.raises(VerificationError, match=r"the reference gives float32 \(1, 1\)"):
-        findings.check(max_steps=1000)
+        findings.check(max_lsb=1000)
 
 
 def test_integer_nodes_without_kernel_are_listed_and_break_the_check() -> None:
@@ -403,7 +403,7 @@ def test_outputs_that_change_when_inner_tensors_are_read_are_noted(
     findings = cross_check(quantized, {"x": images(1)})
     assert findings.instrumented == ("y",)
     with pytest.raises(VerificationError, match="output 'y' changes"):
-        findings.check(max_steps=10**9)
+        findings.check(max_lsb=10**9)
 
 
 def _shifted(target: ir.Model) -> ir.Model:

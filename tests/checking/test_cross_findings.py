@@ -47,10 +47,10 @@ def test_one_element_that_differs_fails_and_is_named() -> None:
 
 def test_bounds_allow_differences() -> None:
     findings = with_node(differing=3, largest=2)
-    findings.check(max_steps=2)
+    findings.check(max_lsb=2)
     findings.check(max_differing=0.03)
-    findings.check(max_steps=2, max_differing=0.03)
-    for bounds in ({"max_steps": 1}, {"max_differing": 0.02}, {"max_steps": 2, "max_differing": 0}):
+    findings.check(max_lsb=2, max_differing=0.03)
+    for bounds in ({"max_lsb": 1}, {"max_differing": 0.02}, {"max_lsb": 2, "max_differing": 0}):
         with pytest.raises(VerificationError):
             findings.check(**bounds)
 
@@ -58,7 +58,7 @@ def test_bounds_allow_differences() -> None:
 def test_a_shape_that_differs_is_beyond_every_bound() -> None:
     findings = with_node(differing=3, problem="the reference gives int8 (1,)")
     with pytest.raises(VerificationError, match="gives int8"):
-        findings.check(max_steps=100, max_differing=1)
+        findings.check(max_lsb=100, max_differing=1)
 
 
 def test_outputs_count_as_nodes_do() -> None:
@@ -120,7 +120,7 @@ def test_where_no_sample_reached_any_integer_node_nothing_was_compared() -> None
     findings.check(unchecked=Unchecked.ALLOWED)  # as the message advises
 
 
-@pytest.mark.parametrize("name", ["max_steps", "max_differing", "max_output_steps"])
+@pytest.mark.parametrize("name", ["max_lsb", "max_differing", "max_output_lsb"])
 @pytest.mark.parametrize("bound", [-1.0, float("nan")])
 def test_bounds_that_nothing_keeps_are_refused(name: str, bound: float) -> None:
     with pytest.raises(QConfigError, match=name):
@@ -130,12 +130,12 @@ def test_bounds_that_nothing_keeps_are_refused(name: str, bound: float) -> None:
 def test_outputs_behind_float_nodes_have_a_bound_of_their_own() -> None:
     output = dataclasses.replace(OUTPUT, differing=5, largest=3, unit="ulps")
     findings = dataclasses.replace(GOOD, outputs=(output,))
-    findings.check(max_output_steps=3)
-    findings.check(max_steps=0, max_output_steps=3)
+    findings.check(max_output_lsb=3)
+    findings.check(max_lsb=0, max_output_lsb=3)
     with pytest.raises(VerificationError, match="by up to 3 ulps"):
-        findings.check(max_output_steps=2)
+        findings.check(max_output_lsb=2)
     with pytest.raises(VerificationError, match="QLinearConv"):
-        with_node(differing=1, largest=1).check(max_output_steps=3)
+        with_node(differing=1, largest=1).check(max_output_lsb=3)
 
 
 ROUNDED = dataclasses.replace(
@@ -146,10 +146,10 @@ ROUNDED = dataclasses.replace(
 def test_rounding_behind_float_nodes_passes_and_is_not_exact() -> None:
     findings = dataclasses.replace(GOOD, outputs=(ROUNDED,))
     findings.check()
-    findings.check(max_steps=0)
+    findings.check(max_lsb=0)
     assert not findings.exact
     with pytest.raises(VerificationError, match="by up to 16 ulps"):
-        findings.check(max_output_steps=15)
+        findings.check(max_output_lsb=15)
     with pytest.raises(VerificationError, match="by up to 17 ulps"):
         dataclasses.replace(findings, outputs=(dataclasses.replace(ROUNDED, largest=17),)).check()
 

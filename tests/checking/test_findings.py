@@ -67,7 +67,7 @@ def test_load_refuses_a_missing_file(tmp_path: Path) -> None:
 
 def test_bounds_that_hold_pass() -> None:
     FINDINGS.check()
-    FINDINGS.check(min_sqnr_db=30.0, max_steps=2.5)
+    FINDINGS.check(min_sqnr_db=30.0, max_lsb=2.5)
 
 
 def test_broken_sqnr_names_where_got_and_wanted() -> None:
@@ -79,7 +79,7 @@ def test_broken_sqnr_names_where_got_and_wanted() -> None:
 
 def test_broken_steps_name_where_got_and_wanted() -> None:
     with pytest.raises(VerificationError, match=r"'t': max error 2.50 steps, wanted at most 2"):
-        FINDINGS.check(max_steps=2)
+        FINDINGS.check(max_lsb=2)
 
 
 def test_nan_is_no_bound() -> None:
@@ -87,9 +87,9 @@ def test_nan_is_no_bound() -> None:
         with_tensor().check(min_sqnr_db=math.nan)
 
 
-@pytest.mark.parametrize("bounds", [{"min_sqnr_db": 1.0}, {"max_steps": 1e9}])
+@pytest.mark.parametrize("bounds", [{"min_sqnr_db": 1.0}, {"max_lsb": 1e9}])
 def test_nan_keeps_no_bound(bounds: dict[str, float]) -> None:
-    findings = with_tensor(sqnr_db=math.nan, max_error_steps=math.nan)
+    findings = with_tensor(sqnr_db=math.nan, max_error_lsb=math.nan)
     with pytest.raises(VerificationError):
         findings.check(**bounds)
 
@@ -104,7 +104,7 @@ def test_no_calibration_is_advised_where_there_is_none() -> None:
 def test_a_bound_on_nothing_is_broken() -> None:
     dynamic = dataclasses.replace(FINDINGS, tensors=())
     with pytest.raises(VerificationError, match=r"no compared tensor has a scale.*--min-sqnr DB"):
-        dynamic.check(max_steps=100)
+        dynamic.check(max_lsb=100)
     with pytest.raises(VerificationError, match="nothing of floats was compared"):
         dataclasses.replace(FINDINGS, tensors=(), outputs=()).check(min_sqnr_db=0)
 

@@ -86,4 +86,4 @@ def test_every_tensor_of_a_file_of_quantize_static_is_compared(
     assert found.unmatched == ()
     # a Relu that is dropped, or codes of another tensor, would leave less than 10 dB
     found.check(min_sqnr_db=30)
-    assert all(o.max_error_steps is not None for o in found.outputs)
+    assert all(o.max_error_lsb is not None for o in found.outputs)

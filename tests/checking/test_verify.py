@@ -72,7 +72,7 @@ def test_the_input_is_off_by_half_a_step_where_it_does_not_saturate(
     x = np.clip(images(4), -1, 1)
     (first, *_) = verify(*pair, {"x": x}).tensors
     # rounding in float32: x / scale is off by an ulp of 64 steps at most
-    assert 0.4 < first.max_error_steps <= 0.5 + 2**-17 * 2
+    assert 0.4 < first.max_error_lsb <= 0.5 + 2**-17 * 2
     assert first.saturated_share == 0.0
 
 
@@ -101,7 +101,7 @@ def test_which_nodes_run_in_integers_is_reported(pair: tuple[ir.Model, ir.Model]
 
 def test_bounds_break_with_exit_code_8(pair: tuple[ir.Model, ir.Model]) -> None:
     findings = verify(*pair, {"x": images(4)})
-    findings.check(min_sqnr_db=10, max_steps=100)
+    findings.check(min_sqnr_db=10, max_lsb=100)
     with pytest.raises(VerificationError, match="wanted at least 90"):
         findings.check(min_sqnr_db=90)
 
@@ -327,5 +327,5 @@ def test_branches_of_another_tools_file_are_compared_each_with_its_own() -> None
     findings = verify(source, quantized, samples)
     assert [tensor.name for tensor in findings.tensors] == ["f", "f_1"]
     assert [tensor.elements for tensor in findings.tensors] == [8, 8]
-    assert max(tensor.max_error_steps for tensor in findings.tensors) <= 0.5 + 1e-5  # float32
+    assert max(tensor.max_error_lsb for tensor in findings.tensors) <= 0.5 + 1e-5  # float32
     assert findings.quantized_hash == cross_check(quantized, samples).model_hash

@@ -48,7 +48,7 @@ def test_a_difference_to_the_reference_is_exit_code_8_unless_it_is_allowed(
     result = run("cross-check", *integers)
     assert result.exit_code == 8
     assert "elements differ, by up to 1 codes" in result.stderr
-    assert run("cross-check", *integers, "--max-steps", 1).exit_code == 0
+    assert run("cross-check", *integers, "--max-lsb", 1).exit_code == 0
     assert run("cross-check", *integers, "--max-differing", 0.5).exit_code == 8
     assert run("cross-check", *integers, "--max-differing", 1).exit_code == 0
 
@@ -89,7 +89,7 @@ def test_a_float_model_does_not_look_like_success(
     assert "0 differ" not in result.stdout.splitlines()[-3:]
 
 
-@pytest.mark.parametrize("name", ["--max-steps", "--max-output-steps", "--max-differing"])
+@pytest.mark.parametrize("name", ["--max-lsb", "--max-output-lsb", "--max-differing"])
 def test_negative_bounds_are_wrong_usage(run: Run, integers: tuple[Path, Path], name: str) -> None:
     result = run("cross-check", *integers, name, -1)
     assert result.exit_code == 2

@@ -31,7 +31,7 @@ def test_verify_prints_findings_as_json(
     assert Findings.from_dict(json.loads(result.stdout)).batches == 2
 
 
-@pytest.mark.parametrize("bound", [("--min-sqnr", "99"), ("--max-steps", "0.01")])
+@pytest.mark.parametrize("bound", [("--min-sqnr", "99"), ("--max-lsb", "0.01")])
 def test_a_broken_bound_is_exit_code_8_after_the_findings(
     run: Run,
     model_path: Path,

@@ -154,8 +154,8 @@ def test_equal_numbers_in_two_layouts_are_stored_once(entry: QConfigDynamic) -> 
     feeds = {"x": X, "z": X}
     error = np.abs(run(made, feeds) - run(both_ways(), feeds))
     step = np.abs(W).max() / 64
-    step_x = (X.max() - X.min()) / 255
-    worst = SIDE * (step_x * np.abs(W).max() + step / 2 * np.abs(X).max() + step * step_x)
+    lsb_x = (X.max() - X.min()) / 255
+    worst = SIDE * (lsb_x * np.abs(W).max() + step / 2 * np.abs(X).max() + step * lsb_x)
     assert error.max() <= worst
 
 

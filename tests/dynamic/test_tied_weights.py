@@ -81,7 +81,7 @@ def test_codes_of_a_tied_table_are_stored_once(target: str) -> None:
         sizes(model) <= 0.4 * TABLE.nbytes
     )  # rows of 32: scales, one set per reader, weigh 2 in 10
     wanted = TABLE[IDS] @ TABLE.T
-    # both factors within a step of 64 (portable) or 127 codes a side, activations of 255
+    # both factors within one LSB of 64 (portable) or 127 codes a side, activations of 255
     assert np.abs(run(model) - wanted).max() < 0.05 * np.abs(wanted).max()
 
 

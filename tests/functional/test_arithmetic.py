@@ -23,7 +23,7 @@ def test_sums_and_products_have_the_given_qparams() -> None:
     ]:
         y = function(A, B, scale=0.1, zero_point=128)
         assert y.qparams == per_tensor(0.1, 128, A.dtype)
-        # half a step, and float32's rounding of a value of some hundred steps
+        # half an LSB, and float32's rounding of a value of some hundred steps
         assert np.abs(y.dequantize() - real).max() <= 0.05 * (1 + 1e-4)
 
 

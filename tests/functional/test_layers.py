@@ -40,7 +40,7 @@ def test_a_convolution_is_within_half_a_step(weight: QTensor) -> None:
     y = conv2d(X, weight, B, scale=0.2, zero_point=128)
     assert y.qparams == per_tensor(0.2, 128, quint8)
     real = np.clip(exact(X, weight, B), -128 * 0.2, 127 * 0.2)
-    # half a step of the result, and half of the bias's
+    # half an LSB of the result, and half of the bias's
     assert np.abs(y.dequantize() - real).max() <= 0.1001 + 0.03 * 0.03
 
 

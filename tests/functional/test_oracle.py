@@ -1,6 +1,6 @@
 """The quantized functions against PyTorch's (qnnpack): shapes, qparams, dtypes, integers, refusals.
 
-Integers differ by one step at most, and only where the exact result lies within 2e-5 steps of the
+Integers differ by one LSB at most, and only where the exact result lies within 2e-5 steps of the
 middle between two integers: on exact ties (avg_pool, adaptive_avg_pool2d), which PyTorch rounds
 before or after it adds the zero point and ONNX Runtime the other way, and where float32 falls to
 either side (elu, hardswish, mul, bilinear). How many do, on fixed data, is pinned for uint8 and

@@ -194,7 +194,7 @@ def test_share_beyond_a_percentile_is_off_by_no_more_than_derived(percentile: fl
     counted = batches * SIZE / EveryKth.in_batch((1, 64, 56, 56), 0).step
     deviation = math.sqrt(1 / (share * counted)) if share > 0.005 else 0
     beyond = np.count_nonzero((x < low) | (x > high)) / x.size
-    # 4 deviations; and half a step, by which the zero point moves both ends
+    # 4 deviations; and half an LSB, by which the zero point moves both ends
     assert beyond / share == pytest.approx(1, abs=4 * deviation + 0.1)
 
 

@@ -90,7 +90,7 @@ def test_operators_on_codes_are_quantized_by_default(op: str, form: str) -> None
     assert "slope" not in integer.graph.initializers
     batch = data()[0]
     wanted, got = (results(m, batch) for m in (model, integer))
-    # four roundings of at most half a step, and saturation of outliers that calibration cut off
+    # four roundings of at most half an LSB, and saturation of outliers that calibration cut off
     assert np.abs(got - wanted).max() < 0.05 * np.ptp(wanted)
 
 

@@ -45,8 +45,8 @@ WITHOUT_RULE: set[str] = DYNAMIC_ONLY
 WITHOUT_LOWERING: set[str] = DYNAMIC_ONLY
 WITHOUT_KERNEL: set[str] = DYNAMIC_ONLY
 
-# The result is rounded once (half a step); integer and float arithmetic may round to different
-# sides of a tie, so that they end one step apart.
+# The result is rounded once (half an LSB); integer and float arithmetic may round to different
+# sides of a tie, so that they end one LSB apart.
 STEPS = 1.0
 
 # FLOAT_BETWEEN_QDQ: ONNX Runtime computes in float32, by polynomials of its own; near a tie the
@@ -208,7 +208,7 @@ def assert_close_to_float(
         steps = (
             np.abs(dequantize(y.astype(p.dtype.storage), p).astype(np.float64) - inside) / p.scale
         )
-        assert steps.max(initial=0) <= STEPS + 1e-3  # 1e-3: float32 noise of both sums, in steps
+        assert steps.max(initial=0) <= STEPS + 1e-3  # 1e-3: float32 noise of both sums, in LSB
 
 
 @pytest.mark.parametrize(

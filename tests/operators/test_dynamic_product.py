@@ -150,7 +150,7 @@ def test_transposed_input_of_unknown_shape_is_transposed(form: Precision) -> Non
 
 
 DTYPES = ["int8", "uint8", "int4", "uint4", "int2", "uint2"]
-# of the largest result: half a step of the codes, and int8 activations per block
+# of the largest result: half an LSB of the codes, and int8 activations per block
 SHARES = {"8": 0.05, "4": 0.3, "2": 1.5}
 
 

@@ -64,7 +64,7 @@ def test_a_bias_behind_int8_codes_loads_and_gives_the_same_integers(
 ) -> None:
     source = biased(opset, batch)
     quantized = onnxq.quantize(source, [{"x": X}], qconfig=INT8, target="arm64", format=form)
-    cross_check(quantized, [{"x": X}]).check(max_output_steps=1)
+    cross_check(quantized, [{"x": X}]).check(max_output_lsb=1)
 
 
 def test_a_bias_inside_of_a_float_result_needs_no_axis_in_front() -> None:
@@ -97,7 +97,7 @@ def test_codes_that_are_moved_in_float_load_and_stay_the_same(
     proto = model(nodes, constants, {"x": ["N", 3, 5, 4]}, {output: 1, "r": 1}, opset=opset)
     x = [{"x": weights(1, 2, 3, 5, 4)}]
     quantized = onnxq.quantize(as_ir(proto), x, qconfig=INT8, target="arm64", format=form)
-    cross_check(quantized, x).check(max_output_steps=4)
+    cross_check(quantized, x).check(max_output_lsb=4)
     copies = [n for n in quantized.graph if n.op_type == "Max"]
     assert len(copies) == (opset == 21)
 

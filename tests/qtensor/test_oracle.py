@@ -1,6 +1,6 @@
 """Quantized tensors against PyTorch's: shapes, qparams, dtypes, integers and refusals.
 
-Where integers differ, they do by one step, and the count on fixed data is pinned.
+Where integers differ, they do by one LSB, and the count on fixed data is pinned.
 """
 
 from __future__ import annotations
@@ -172,7 +172,7 @@ def test_means_differ_in_ties(
 ) -> None:
     """Torch quantizes the mean of the real values: rint(mean * (1 / scale) + zero_point).
 
-    So all exact ties are a step apart where the zero point is odd, and nothing else is.
+    So all exact ties are one LSB apart where the zero point is odd, and nothing else is.
     """
     q = theirs(reals(20, 30, 4), 0.25, zero_point, torch.quint8)
     mine = ours(q).mean(dim)

@@ -34,7 +34,7 @@ def test_blocks_end_to_end_are_what_onnxruntime_computes(dtype: str, size: int) 
     findings = onnxq.cross_check(
         quantized(product(), blocks(dtype, size)), {"x": normal(ROWS, SIDE)}
     )
-    findings.check(max_output_steps=MAX_ULPS)
+    findings.check(max_output_lsb=MAX_ULPS)
 
 
 def test_a_gemm_with_bias_and_a_short_last_block_is_right_too() -> None:
@@ -44,7 +44,7 @@ def test_a_gemm_with_bias_and_a_short_last_block_is_right_too() -> None:
         {"x": ["N", 40]},
     )
     findings = onnxq.cross_check(quantized(source, blocks("int4", 32)), {"x": normal(ROWS, 40)})
-    findings.check(max_output_steps=MAX_ULPS)
+    findings.check(max_output_lsb=MAX_ULPS)
 
 
 def test_blocks_that_two_products_read_are_dequantized() -> None:
@@ -84,7 +84,7 @@ def test_blocks_that_a_transpose_turns_at_load_are_multiplied_as_others() -> Non
     assert turned.op_type == "Transpose"
     assert "MatMulNBits" in op_types(runtime.optimized_graph(made))
     findings = onnxq.cross_check(made, [{"ids": np.arange(12)}])
-    findings.check(max_output_steps=MAX_ULPS)
+    findings.check(max_output_lsb=MAX_ULPS)
 
 
 def test_the_product_takes_the_place_of_both_nodes_and_keeps_its_names() -> None:

@@ -17,8 +17,8 @@ EXECUTION = Execution({"QLinearConv": 2}, {"Softmax": 1}, {}, ())
 OUTPUT = OutputFinding("y", 10, 40.0, 0.999, 1.0, None, None)
 
 
-def tensor(name: str, sqnr_db: float, steps: float = 0.0) -> TensorFinding:
-    return TensorFinding(name, "uint8", 0.5, 10, sqnr_db, 1.0, steps, 0.25)
+def tensor(name: str, sqnr_db: float, lsb: float = 0.0) -> TensorFinding:
+    return TensorFinding(name, "uint8", 0.5, 10, sqnr_db, 1.0, lsb, 0.25)
 
 
 def printed(

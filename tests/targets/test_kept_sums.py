@@ -149,7 +149,7 @@ def test_negative_means_turn_weights_the_other_way() -> None:
     codes = with_inputs([-1, -1, 1, 1], [0] * 4).codes(x, per_channel([1], 1), 127)
     np.testing.assert_array_equal(codes[:, 0], [0, 0, 0, 0])
     codes = with_inputs([-1, -1, -1, 1], [0] * 4).codes(x, per_channel([1], 1), 127)
-    np.testing.assert_array_equal(codes[:, 0], [0, 0, 0, 0])  # half a step either way
+    np.testing.assert_array_equal(codes[:, 0], [0, 0, 0, 0])  # half an LSB either way
     codes = with_inputs([-1, -1, -1, -1], [0] * 4).codes(x, per_channel([1], 1), 127)
     np.testing.assert_array_equal(codes[:, 0], [1, 0, 0, 0])
 

@@ -17,7 +17,7 @@ def test_codes_are_nearest_in_the_range_of_least_squares() -> None:
     inside = (made.codes > 0) & (made.codes < spec.most)
     steps = np.repeat(scale, 32, axis=1)
     centred = made.codes.astype(np.float32) - np.repeat(point, 32, axis=1)
-    # half a step, and what float32 leaves of it
+    # half an LSB, and what float32 leaves of it
     assert (np.abs(centred * steps - w)[inside] <= 0.5001 * steps[inside]).all()
 
 

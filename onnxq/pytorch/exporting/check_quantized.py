@@ -1,8 +1,8 @@
 """Compares an exported quantized model with its module, in steps of the outputs' scales.
 
 Both round with the same qparams, but add up in another order: the module in float32, ONNX Runtime
-in integers. A sum that lies at a tie within float32's error may then come out one step apart. That
-is rare (below 0.2% of the elements of one layer on equal inputs), but what differs by a step makes
+in integers. A sum that lies at a tie within float32's error may then come out one LSB apart. That
+is rare (below 0.2% of the elements of one layer on equal inputs), but what differs by one LSB makes
 sums behind it differ. At worst that turns the rounding of every layer into an independent one. The
 difference of two independent roundings has a variance of 1/6 of a squared step, so that for L
 quantized tensors, one behind the other, each with the gain of 1 that scales fitted to their ranges
@@ -10,7 +10,7 @@ have on average,
 
     root mean square <= 1 + sqrt(L / 6)        largest <= 1 + 6 sqrt(L / 6)
 
-in steps, the 1 for a tie at the output itself. An output in float32 has steps of its largest
+in LSB, the 1 for a tie at the output itself. An output in float32 has steps of its largest
 absolute value / 127.
 
 Scales fitted to other data than what runs, or a tensor that is many times smaller than its
@@ -20,7 +20,7 @@ behind it. Where the bound is exceeded, the movement is therefore measured, on t
 spread of the output: what roundings move as far as that cannot be told from anything else.
 
 Then the whole says nothing, and each layer is looked at by itself: given the codes that ONNX
-Runtime computed ahead of it, the module's codes are equal or one step apart, at a tie. That is
+Runtime computed ahead of it, the module's codes are equal or one LSB apart, at a tie. That is
 known of modules whose graph is at hand; it is a bound on wrong translations that no gain widens.
 
 A wrong translation shows as far more: another padding or a lost bias moves
@@ -52,10 +52,10 @@ if TYPE_CHECKING:
     ByLayer = Callable[[BoundInputs], Layers]
 
 SIGMAS = 6  # of the largest among up to 10^8 elements
-FLOAT_STEPS = 127
+FLOAT_LSB = 127
 
 
-def check_in_steps(
+def check_in_lsb(
     module: nn.Module,
     run: Run,
     outputs: Sequence[tuple[str, float | None]],
@@ -72,7 +72,7 @@ def check_in_steps(
         outputs: name and scale of each; None: it is in float32.
         inputs: one batch.
         roundings: number of tensors that are rounded.
-        tolerance: largest accepted difference in steps; None: derived from `roundings`.
+        tolerance: largest accepted difference in LSB; None: derived from `roundings`.
         by_layer: compares layer by layer; None where the module's graph is not known.
     Raises:
         VerificationError: an output differs in count, shape or value, and layers do, if asked.
@@ -102,7 +102,7 @@ def check_in_steps(
 
 
 def _check_layers(message: str, by_layer: ByLayer, inputs: BoundInputs) -> int:
-    """Number of tensors that agree within a step, each computed from codes of ONNX Runtime.
+    """Number of tensors that agree within one LSB, each computed from codes of ONNX Runtime.
 
     Raises:
         VerificationError: one does not, or an output in float32; the message continues.
@@ -127,7 +127,7 @@ def _check_layers(message: str, by_layer: ByLayer, inputs: BoundInputs) -> int:
 
 
 class Difference(NamedTuple):
-    """Differences of an output from the module's, in steps.
+    """Differences of an output from the module's, in LSB.
 
     Attributes:
         step: in the output's own unit.
@@ -180,7 +180,7 @@ def difference(
     if not np.issubdtype(expected.dtype, np.floating):
         return None  # argmax and the like: a step decides a tie
     reference = expected.astype(np.float64)
-    step = float(np.abs(reference).max()) / FLOAT_STEPS if scale is None else scale
+    step = float(np.abs(reference).max()) / FLOAT_LSB if scale is None else scale
     step = max(step, float(np.finfo(np.float32).tiny))
     steps = np.abs(actual.astype(np.float64) - reference) / step
     mean = math.sqrt(float((steps**2).mean()))
@@ -193,7 +193,7 @@ def _message(where: str, found: Difference, sigma: float, tolerance: float | Non
         f"{where}: differs from the module by up to {found.largest:.3g} steps, root mean square "
         f"{found.mean:.3g}; rounding explains {most:.3g} and {1 + sigma:.3g}. Compare layer by "
         "layer, report the module to onnxq, or, if small differences are amplified in it, "
-        "pass a larger tolerance (in steps)."
+        "pass a larger tolerance (in LSB)."
     )
 
 

@@ -12,7 +12,7 @@ from onnxq.errors import VerificationError
 from onnxq.pytorch.arguments.forward import FORWARD_RAISES, compute
 from onnxq.pytorch.exporting.agreement import layer_by_layer
 from onnxq.pytorch.exporting.check import check_against, relative_tolerance
-from onnxq.pytorch.exporting.check_quantized import check_in_steps
+from onnxq.pytorch.exporting.check_quantized import check_in_lsb
 from onnxq.pytorch.exporting.exact_sums import check_here_or_exactly
 from onnxq.pytorch.modules.transformers import zeroes_padding
 from onnxq.qdq.tidy import output_scales
@@ -130,7 +130,7 @@ def _check_validation(
     tolerance = limits.tolerance
     if limits.roundings:
         outputs = output_scales(model)
-        check_in_steps(module, run, outputs, validation, limits.roundings, tolerance, by_layer)
+        check_in_lsb(module, run, outputs, validation, limits.roundings, tolerance, by_layer)
         return
     limit = relative_tolerance(module) if tolerance is None else tolerance
     names = [value.name or "" for value in model.graph.outputs]

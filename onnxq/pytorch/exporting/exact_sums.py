@@ -65,7 +65,7 @@ def check_here_or_exactly(
 
 
 def _moved(model: ir.Model, batches: Sequence[BoundInputs]) -> dict[str, float]:
-    """Name of each output -> its largest difference on this machine from exact sums, in steps."""
+    """Name of each output -> its largest difference on this machine from exact sums, in LSB."""
     scales = output_scales(model)
     moved = {name: 0.0 for name, _ in scales}
     with onnx_runtime(model) as here, reference_kernels(model) as exact:

@@ -20,7 +20,7 @@ from onnxq.graph import io
 from onnxq.pytorch.arguments.bound_inputs import bind
 from onnxq.pytorch.arguments.example_inputs import example_inputs
 from onnxq.pytorch.arguments.forward import flatten
-from onnxq.pytorch.exporting.check_quantized import check_in_steps
+from onnxq.pytorch.exporting.check_quantized import check_in_lsb
 from onnxq.pytorch.exporting.exact_sums import check_here_or_exactly
 from onnxq.pytorch.exporting.exporter import DEFAULT_OPSET, export
 from onnxq.pytorch.importers.converted import is_converted, traceable
@@ -285,9 +285,9 @@ def _torch_ao(model: nn.Module, inputs: Inputs, options: _Options) -> _Imported:
     static = is_converted(made)
     if static:
         made = traceable(made, bound)
-    # what is float now is compared in float rounding, or, where it rounds by itself, in steps below
-    in_steps = options.tolerance if static else (None if dequantized.paths else ANY_DIFFERENCE)
-    exported = _exported(made, inputs, replace(options, tolerance=in_steps))
+    # what is float now is compared in float rounding, or, where it rounds by itself, in LSB below
+    in_lsb = options.tolerance if static else (None if dequantized.paths else ANY_DIFFERENCE)
+    exported = _exported(made, inputs, replace(options, tolerance=in_lsb))
     if not static and not dequantized.paths:
         return _written_out(made, exported, bound, options)
     if static:
@@ -399,7 +399,7 @@ def _check(reference: nn.Module, exported: ir.Model, bound: BoundInputs, options
 
     def check(engine: Engine) -> None:
         with engine(exported) as session:
-            check_in_steps(reference, session.run, outputs, bound, roundings, options.tolerance)
+            check_in_lsb(reference, session.run, outputs, bound, roundings, options.tolerance)
 
     check_here_or_exactly(check, exported, [bound])
 

@@ -4,7 +4,7 @@ codes, scale = tensor_quant(x, amax, 8, False, True)      # x is about codes / s
 y = fake_tensor_quant(x, amax)                            # codes / scale, as float
 
 The documented formula, which multiplies: code = clip(rint(x * (bound / amax))). ONNX divides,
-rint(x / (amax / bound)); the two differ by one step, where x lies within rounding of a tie. What is
+rint(x / (amax / bound)); the two differ by one LSB, where x lies within rounding of a tie. What is
 trained to be deployed uses TensorQuantizer, which computes as ONNX does.
 """
 

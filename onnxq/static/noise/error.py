@@ -4,7 +4,7 @@ The power of an error is a function of the value that it sits on,
 
     E[e^2 | x] = sum_i a_i |x|^(q_i)
 
-and values below half a step, which become 0 whatever they were: their logarithms are lost whole.
+and values below half an LSB, which become 0 whatever they were: their logarithms are lost whole.
 What is 0 then may get a number added, or be bounded: the floor of a logarithm.
 
 Rounding alone has one term, q = 0. A square y = x^2 makes 4 a |y| + 3 a^2 of it, and in general
@@ -15,7 +15,7 @@ so that a root takes it back; a of the 3 a^2 is a mean, of which N squares that 
 N a. A product with constant weights w makes a sum of w^2 of a; of terms with q = 1 (powers of a
 spectrum, summed by a filter bank of weights from 0 on) it makes a (sum of w^2) / (sum of w). Sums
 of two tensors, copies and bounds leave it as it is. All take the summands of a band for as large as
-each other. So a band is lost whole where its sum is below half a step times (sum of w).
+each other. So a band is lost whole where its sum is below half an LSB times (sum of w).
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ Change = Callable[[Error], Error]
 
 
 def of_codes(noise: TensorNoise, step: float) -> Error:
-    """The error of codes: the noise on every value, and 0 for less than half a step."""
+    """The error of codes: the noise on every value, and 0 for less than half an LSB."""
     return Error(((np.asarray(noise.power), 0.0),), np.asarray(step / 2), noise.clipped_share)
 
 

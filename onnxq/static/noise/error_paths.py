@@ -5,7 +5,7 @@ magnifies it, onnxq.static.noise.signal_left.
 
 A quotient y = x / d has errors that differ from value to value, by how large the divisor is there:
 
-    a |x|^q  ->  a |d|^(q - 2) |y|^q, and y is dead below half a step of x over |d|
+    a |x|^q  ->  a |d|^(q - 2) |y|^q, and y is dead below half an LSB of x over |d|
 
 What is divided by a measure of its own loudness is as large where it is quiet, so that y and d are
 taken for independent: the noise behind is the mean over the divisors that the samples have. A

@@ -11,7 +11,7 @@ from torch import nn
 
 from onnxq.errors import ModelError, VerificationError
 from onnxq.pytorch.arguments.bound_inputs import bind
-from onnxq.pytorch.exporting.check_quantized import check_in_steps
+from onnxq.pytorch.exporting.check_quantized import check_in_lsb
 from onnxq.pytorch.nn.quantized import Requantize
 
 Arrays = Sequence[npt.NDArray[np.generic]]
@@ -34,7 +34,7 @@ def check(
         return [np.asarray(feeds["x"], np.float32) + np.float32(difference)]
 
     module = Same()
-    check_in_steps(module, run, [("y", scale)], bind(module, X), roundings, tolerance)
+    check_in_lsb(module, run, [("y", scale)], bind(module, X), roundings, tolerance)
 
 
 def one(steps: float) -> npt.NDArray[np.float32]:
@@ -46,7 +46,7 @@ def one(steps: float) -> npt.NDArray[np.float32]:
 def test_a_step_at_a_tie_passes_and_more_does_not() -> None:
     check(one(1))
     check(one(3))  # 1 + 6 sqrt(1 / 6) = 3.45
-    with pytest.raises(VerificationError, match="up to 5 steps"):
+    with pytest.raises(VerificationError, match="up to 5 LSB"):
         check(one(5))
 
 
@@ -81,7 +81,7 @@ def test_nan_and_other_shapes_are_refused() -> None:
     for result in results:
         fixed = functools.partial(_give, result)
         with pytest.raises(VerificationError, match="module"):
-            check_in_steps(module, fixed, [("y", 0.1)], bind(module, X), 1, None)
+            check_in_lsb(module, fixed, [("y", 0.1)], bind(module, X), 1, None)
 
 
 def _give(result: Arrays, feeds: Mapping[str, npt.NDArray[np.generic]]) -> Arrays:
@@ -97,7 +97,7 @@ def test_a_forward_that_takes_one_number_of_rows_is_named() -> None:
     module = Fixed()
     inputs = bind(module, X[:3])
     with pytest.raises(ModelError, match="not with another number of rows"):
-        check_in_steps(module, lambda _: [], [("y", 0.1)], inputs, 1, None)
+        check_in_lsb(module, lambda _: [], [("y", 0.1)], inputs, 1, None)
 
 
 class Amplifying(nn.Module):
@@ -121,13 +121,13 @@ def moved_by(steps: float) -> None:
     def run(feeds: Mapping[str, npt.NDArray[np.generic]]) -> Arrays:
         return [module(torch.from_numpy(np.asarray(feeds["x"]))).numpy() + change]
 
-    check_in_steps(module, run, [("y", 0.01)], bind(module, X), 1, None)
+    check_in_lsb(module, run, [("y", 0.01)], bind(module, X), 1, None)
 
 
 def test_movement_that_roundings_amplify_passes_with_a_warning() -> None:
     with pytest.warns(UserWarning, match="roundings alone move it by"):
         moved_by(1)
-    with pytest.raises(VerificationError, match="up to 400 steps"):
+    with pytest.raises(VerificationError, match="up to 400 LSB"):
         moved_by(10)
 
 
@@ -138,5 +138,5 @@ def test_an_output_that_roundings_move_as_far_as_it_spreads_is_not_let_through()
     def run(feeds: Mapping[str, npt.NDArray[np.generic]]) -> Arrays:
         return [np.full((10, 10), 0.4, np.float32) + 0 * np.asarray(feeds["x"], np.float32)]
 
-    with pytest.raises(VerificationError, match=r"up to 40 steps.* it is noise"):
-        check_in_steps(module, run, [("y", 0.01)], bind(module, still), 1, None)
+    with pytest.raises(VerificationError, match=r"up to 40 LSB.* it is noise"):
+        check_in_lsb(module, run, [("y", 0.01)], bind(module, still), 1, None)

@@ -60,9 +60,9 @@ SATURATED, WRAPPED = (127, 127.0), (-128, -128.0)  # weight, and each element of
     ("machine", "numbers", "said"),
     [
         # each pair is 2 * 255 * 127 - 32767 = 32003 less: 8 of them are 64.006 steps of 4000
-        ("x86-avx2", SATURATED, r"\(x86-avx2\).*saturate.*'linear'.*up to 64 steps.*reduce_range"),
+        ("x86-avx2", SATURATED, r"\(x86-avx2\).*saturate.*'linear'.*up to 64 LSB.*reduce_range"),
         # each pair is 2^16 less: 131.07 steps, of 65.5 that there are above zero
-        ("arm64", WRAPPED, r"\(arm64\).*wrap.*'linear'.*up to 66 steps.*in \[-127, 127\]"),
+        ("arm64", WRAPPED, r"\(arm64\).*wrap.*'linear'.*up to 66 LSB.*in \[-127, 127\]"),
     ],
 )
 def test_a_model_that_is_right_in_exact_sums_is_exported_with_a_warning(
@@ -90,7 +90,7 @@ def test_saturated_results_of_a_machine_that_adds_exactly_are_an_error(
 ) -> None:
     on("x86-avx2", monkeypatch)
     monkeypatch.setattr(exact_sums, "target_here", lambda: targets.find("x86-vnni"))
-    with pytest.raises(VerificationError, match="differs from the module by up to 64 steps"):
+    with pytest.raises(VerificationError, match="differs from the module by up to 64 LSB"):
         export(Layer(127).eval(), torch.full((4, TERMS), 127.0))
 
 

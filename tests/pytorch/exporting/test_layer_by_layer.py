@@ -14,7 +14,7 @@ from onnxq.errors import VerificationError
 from onnxq.pytorch import convert, disable_observer, export, prepare_qat
 from onnxq.pytorch.arguments.bound_inputs import bind
 from onnxq.pytorch.exporting.agreement import layer_by_layer
-from onnxq.pytorch.exporting.check_quantized import check_in_steps
+from onnxq.pytorch.exporting.check_quantized import check_in_lsb
 from onnxq.pytorch.exporting.engines import Engine, onnx_runtime, reference_kernels
 from onnxq.qdq import tidy
 
@@ -52,7 +52,7 @@ def check(module: Any, model: ir.Model, x: Tensor, engine: Engine) -> None:
     by_layer = functools.partial(layer_by_layer, module, model, engine)
     with engine(model) as session:
         scales = tidy.output_scales(model)
-        check_in_steps(module, session.run, scales, bound, 1, None, by_layer)
+        check_in_lsb(module, session.run, scales, bound, 1, None, by_layer)
 
 
 ENGINES = [onnx_runtime, reference_kernels]

@@ -306,7 +306,7 @@ def test_onnx_runtime_computes_what_is_trained(
     missing = [name for name, p in prepared.named_parameters() if not torch.isfinite(p).all()]
     assert not missing
     quantized = convert(prepared.eval())
-    exported = export(quantized, x)  # holds it against the module, in steps
+    exported = export(quantized, x)  # holds it against the module, in LSB
     with torch.no_grad():
         # the codes of the converted module are those that were trained
         assert torch.allclose(prepared(x), quantized(x), atol=0.05)

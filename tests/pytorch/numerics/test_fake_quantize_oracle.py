@@ -99,7 +99,7 @@ def wide_scale(fake: FakeQuantize, rank: int) -> Tensor:
 
 
 def check_values(x: Tensor, ours: Tensor, torchs: Tensor, fake: FakeQuantize) -> int:
-    """Number of values that differ; each lies on a tie and differs by one step."""
+    """Number of values that differ; each lies on a tie and differs by one LSB."""
     scale = wide_scale(fake, x.ndim)
     steps = ((ours.double() - torchs.double()) / scale).abs()
     differ = steps > 0.5

@@ -164,7 +164,7 @@ def test_gradient_agrees_with_finite_differences_of_the_straight_through_surroga
     x = torch.from_numpy(rng.normal(size=4000) * 6)
     scale, zero_point = torch.tensor(0.05), torch.tensor(90, dtype=torch.int32)
     low, high = -90 * 0.05, 165 * 0.05
-    edge = 0.05  # between the surrogate's corner and the code's there is half a step
+    edge = 0.05  # between the surrogate's corner and the code's there is half an LSB
     x = x[((x - low).abs() > edge) & ((x - high).abs() > edge)]
     h = 1e-4
     numeric = (torch.clamp(x + h, low, high) - torch.clamp(x - h, low, high)) / (2 * h)

@@ -118,7 +118,7 @@ def test_tables_of_embeddings_are_stored_in_8_and_4_bits(
     weight = table.weight
     scale = (weight.amax(1).clamp(min=0) - weight.amin(1).clamp(max=0)) / steps
     error = (quantized[0](ids).reshape(10, 8) - weight).abs()
-    # half a step of rounding, and half of one that the zero point is rounded by
+    # half an LSB of rounding, and half of one that the zero point is rounded by
     assert (error <= 1.01 * scale[:, None]).all()
     assert type(quantized[1]) is nn.Linear
 

@@ -141,7 +141,7 @@ def test_trained_int8_activations_run_in_integers_as_trained(name: str) -> None:
         assert not [v for n in model.graph for v in n.outputs if v.dtype == ir.DataType.INT8]
     with torch.no_grad(), runtime.open_session(qdq) as session:
         difference = np.abs(session.run({"x": INPUTS.numpy()})[0] - prepared(INPUTS).numpy())
-    # ties that float and integers round apart on the way: by a step in the input of the last layer
+    # ties that float and integers round apart on the way: by one LSB in the input of the last layer
     (last,) = (node for node in qdq.graph if node.op_type == "Gemm")
     source = dequantizer(last.inputs[0])
     assert source is not None

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.golden_models import conv_model
-from tests.static.rewrite.test_qdq import kernels, quantized, worst_steps
+from tests.static.rewrite.test_qdq import kernels, quantized, worst_lsb
 
 CONSTANTS = {
     "pads": np.array([0, 0, 1, 1, 0, 0, 1, 1]),
@@ -25,4 +25,4 @@ def test_what_selects_from_infinities_stays_float(body: str) -> None:
     model = conv_model(body, constants={k: a for k, a in CONSTANTS.items() if k in body})
     integer, made, _ = quantized(model)
     assert kernels(integer).count("QLinearConv") == 2
-    assert worst_steps(model, integer, made) < 24
+    assert worst_lsb(model, integer, made) < 24

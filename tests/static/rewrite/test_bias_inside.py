@@ -88,7 +88,7 @@ def test_a_product_to_float_has_its_bias_inside_at_every_rank(
         (got,) = session.run(data[0])
     constants = {t.name: onnx.numpy_helper.to_array(t) for t in model.graph.initializer}
     wanted = data[0]["x"] @ constants["w"] + constants["b"]
-    # x is off by half a step of 6 / 255 at most, a weight by half a step of its column
+    # x is off by half an LSB of 6 / 255 at most, a weight by half an LSB of its column
     bound = 0.02 * np.abs(constants["w"]).sum(0) + 0.01 * np.abs(data[0]["x"]).sum(-1)[..., None]
     assert (np.abs(got - wanted) <= bound).all()
     zero_column = np.zeros_like(got[..., 2]) + constants["b"][2]

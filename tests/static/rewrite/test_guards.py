@@ -15,7 +15,7 @@ from onnxq.static.prepare import prepare
 from tests.examples import model as example
 from tests.examples import weights
 from tests.golden_models import conv_model
-from tests.static.rewrite.test_qdq import kernels, quantized, worst_steps
+from tests.static.rewrite.test_qdq import kernels, quantized, worst_lsb
 from tests.this_machine import TARGET
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def test_softmax_over_one_element_is_not_quantized_behind_our_back() -> None:
     )
     integer, made, _ = quantized(model)
     assert "Softmax" in kernels(integer)
-    assert worst_steps(model, integer, made) < 2  # every input of the last Conv is 1
+    assert worst_lsb(model, integer, made) < 2  # every input of the last Conv is 1
 
 
 @pytest.mark.parametrize("scale", ["Div(r, one)", "Mul(one, r)", "Sub(r, zero)", "Div(r, root)"])
@@ -63,7 +63,7 @@ def test_nor_is_it_behind_what_onnx_runtime_takes_out(scale: str) -> None:
     )
     integer, made, _ = quantized(model)
     assert "Softmax" in kernels(integer)
-    assert worst_steps(model, integer, made) < 2  # every input of the last Conv is 1
+    assert worst_lsb(model, integer, made) < 2  # every input of the last Conv is 1
 
 
 def test_conv_with_a_weight_computed_at_run_time_stays_float() -> None:

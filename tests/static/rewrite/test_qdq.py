@@ -43,7 +43,7 @@ def outputs(model: ir.Model, batch: dict[str, Singles]) -> list[Singles]:
     return [np.asarray(y, np.float32) for y in this_machine.run_exactly(model, batch)]
 
 
-def worst_steps(model: ir.Model, integer: ir.Model, made: Plan, output: str = "y") -> float:
+def worst_lsb(model: ir.Model, integer: ir.Model, made: Plan, output: str = "y") -> float:
     """Largest difference of the output, in multiples of its scale."""
     batch = data(9)[-1]
     difference = np.abs(outputs(model, batch)[0] - outputs(integer, batch)[0]).max()
@@ -70,9 +70,9 @@ def test_graph_is_as_reviewed(name: str) -> None:
 def test_result_is_near_float(name: str) -> None:
     model = conv_model(GRAPHS[name])
     integer, made, _ = quantized(model)
-    # each requantization is off by half a step, and HistogramObserver may clip; 8 channels of
+    # each requantization is off by half an LSB, and HistogramObserver may clip; 8 channels of
     # gain 1
-    assert worst_steps(model, integer, made) < 24
+    assert worst_lsb(model, integer, made) < 24
 
 
 def test_every_conv_and_add_runs_in_integers() -> None:
@@ -165,7 +165,7 @@ def test_bias_that_leaves_int32_raises_the_weight_scale_and_says_so() -> None:
     model = conv_model("y = Conv(x, w, b)", constants={"w": tiny})
     integer, made, _ = quantized(model)
     assert any("raised" in note for note in made.notes)
-    assert worst_steps(model, integer, made) <= 1
+    assert worst_lsb(model, integer, made) <= 1
 
 
 def test_branches_of_if_are_quantized() -> None:
@@ -227,7 +227,7 @@ def test_pad_writes_the_zero_point() -> None:
     model = conv_model("c = Conv(x, w) p = Pad(c, pads) y = Conv(p, v)", constants={"pads": pads})
     integer, made, _ = quantized(model)
     assert made.tensors["c"].zero_point != 0
-    assert worst_steps(model, integer, made) < 24
+    assert worst_lsb(model, integer, made) < 24
     assert kernels(integer).count("QLinearConv") == 2
 
 
@@ -263,7 +263,7 @@ def test_a_transposed_convolution_is_written_on_codes_with_weight_bias_and_relu(
     assert "t_quantized" not in integer.graph.initializers  # rearranged, so not stored twice
     assert any("raised" in note for note in made.notes) == (large > 1)
     got, wanted = (outputs(m, data(1)[0])[0] for m in (integer, model))
-    # half a step each from x, w, c, t and y, amplified by sums over 8 channels of both; a bias or
+    # half an LSB each from x, w, c, t and y, amplified by sums over 8 channels of both; a bias or
     # scale of another channel is off by ten steps and more
     assert np.abs(got - wanted).max() <= 4 * made.tensors["y"].scale
 
@@ -300,7 +300,7 @@ def test_depthwise_transposed_convolutions_read_and_make_a_range_per_channel() -
     integer, made, _ = quantized(model)
     assert set(made.channel_scales) == {"r", "s"}
     # channels that a common scale would leave a code or two come back at full size in t
-    assert worst_steps(model, integer, made) <= 4
+    assert worst_lsb(model, integer, made) <= 4
 
 
 def test_a_batch_normalization_that_stayed_is_written_on_codes_with_its_relu() -> None:
@@ -318,7 +318,7 @@ def test_a_batch_normalization_that_stayed_is_written_on_codes_with_its_relu() -
     assert "Relu" not in ops
     assert not {"g", "h", "m", "v2"} & set(integer.graph.initializers)
     assert kernels(integer).count("QLinearConv") == 3
-    assert worst_steps(model, integer, made) <= 4
+    assert worst_lsb(model, integer, made) <= 4
 
 
 def test_a_float_sum_ahead_of_a_layer_normalization_is_not_fused_with_it() -> None:

@@ -6,7 +6,7 @@
 so that what is trained is what ONNX Runtime adds up in integers: sum((xq - xz) * wq) + bq, times
 x_scale * w_scale. Float32 accumulation over these numbers is enough: on random convolutions (9 to
 4608 products per sum, depthwise, groups, scales that are powers of two with exact ties) the rounded
-results differ from QLinearConv's in at most 0.004% of the elements, by one step. Integer-valued
+results differ from QLinearConv's in at most 0.004% of the elements, by one LSB. Integer-valued
 floats differed in none, for two more passes over the activations, and give no gradient for x.
 
 x_scale is that of the FakeQuantize that made the input; `onnxq.pytorch.train.sources` finds it in
@@ -26,7 +26,7 @@ from onnxq.pytorch.modules.torch_qconfig import own_entry
 from onnxq.pytorch.modules.transposed import along_channels
 from onnxq.pytorch.nn.intrinsic import FusedModule, without_batch_norm
 from onnxq.pytorch.nn.mapped_module import MappedModule
-from onnxq.pytorch.nn.quantized.bias_codes import bias_scale, bias_steps, raised_scale
+from onnxq.pytorch.nn.quantized.bias_codes import bias_lsb, bias_scale, raised_scale
 from onnxq.pytorch.nn.quantized.observed import bind_input
 from onnxq.pytorch.numerics.fake_quantize import FakeQuantize, fake_quantize_module
 from onnxq.qconfig import FakeQuantSpec, QConfig, QConfigDynamic
@@ -204,7 +204,7 @@ def round_bias(bias: Tensor, scale: Tensor) -> Tensor:
         bias: float, (channels,).
         scale: float32, () or (channels,).
     """
-    rounded = bias_steps(bias.detach(), scale).float() * scale
+    rounded = bias_lsb(bias.detach(), scale).float() * scale
     return rounded.to(bias.dtype) + (bias - bias.detach())
 
 

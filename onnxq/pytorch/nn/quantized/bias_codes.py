@@ -33,7 +33,7 @@ def bias_scale(
     return scale.repeat(channels // scale.numel())
 
 
-def bias_steps(bias: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+def bias_lsb(bias: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
     """rint(bias / scale), saturated to int32, as float64; NaN stays NaN.
 
     Args:
@@ -46,8 +46,8 @@ def bias_steps(bias: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
 
 
 def bias_codes(bias: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
-    """int32 bias_steps; NaN is refused before."""
-    return bias_steps(bias, scale).to(torch.int32)
+    """int32 bias_lsb; NaN is refused before."""
+    return bias_lsb(bias, scale).to(torch.int32)
 
 
 def raised_scale(

@@ -5,7 +5,7 @@
     y = conv2d(x, w, bias, padding=1, scale=0.1, zero_point=120)
 
 Each is the function of that name in onnxq.functional, whose codes are those that ONNX Runtime
-computes; torch's own may be a step away. A weight may be a QTensor, such as a layer's `weight()`.
+computes; torch's own may be one LSB away. A weight may be a QTensor, such as a layer's `weight()`.
 """
 
 from __future__ import annotations

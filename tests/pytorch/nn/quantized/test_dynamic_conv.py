@@ -56,7 +56,7 @@ def test_a_convolution_computes_in_float_on_int8_weights_as_deployed(layer: Any)
     with torch.no_grad():
         torch.testing.assert_close(made(x), stored(x))
         wanted = made(x).numpy()
-        # half a step of each weight, against inputs of at most 5: coarse, but for a wrong axis
+        # half an LSB of each weight, against inputs of at most 5: coarse, but for a wrong axis
         assert np.abs(wanted - layer(x).numpy()).max() < 0.02 * np.abs(wanted).max()
     exported = export(made, x)
     assert {node.op_type for node in exported.graph} >= {"DequantizeLinear"}
