@@ -153,9 +153,9 @@ def split_off(model: onnx.ModelProto) -> onnx.ModelProto:
     for node in model.graph.node:
         if node.op_type != "QAttention":
             continue
-        codes, weight, bias, _, scale = node.input[:5]
+        integers, weight, bias, _, scale = node.input[:5]
         stem = node.name
-        slots = [sources[codes], weight, scale, "", bias]
+        slots = [sources[integers], weight, scale, "", bias]
         nodes.append(
             helper.make_node("DynamicQuantizeMatMul", slots, [f"{stem}_qkv"], domain=MICROSOFT)
         )

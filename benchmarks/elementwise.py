@@ -165,23 +165,23 @@ class Builder:
         return [self.constant(np.asarray(scale, np.float32)), self.constant(dtype(zero_point))]
 
     def input(self, shape: Sequence[int]) -> str:
-        """A graph input that holds codes already, dequantized."""
+        """A graph input that holds integers already, dequantized."""
         name = f"x{len(self.inputs)}"
         self.inputs.append(helper.make_tensor_value_info(name, TensorProto.UINT8, shape))
         return self.node("DequantizeLinear", [name, *self.qparams(INPUT)])
 
-    def output(self, codes: str) -> None:
-        """Makes codes a graph output."""
-        self.outputs.append(helper.make_tensor_value_info(codes, TensorProto.UINT8, None))
+    def output(self, integers: str) -> None:
+        """Makes integers a graph output."""
+        self.outputs.append(helper.make_tensor_value_info(integers, TensorProto.UINT8, None))
 
     def quantized(self, value: str, qparams: tuple[float, int]) -> str:
-        """The codes of a float value."""
+        """The integers of a float value."""
         return self.node("QuantizeLinear", [value, *self.qparams(qparams)])
 
     def round_trip(self, value: str, qparams: tuple[float, int]) -> str:
         """The value behind Q and DQ."""
-        codes = self.quantized(value, qparams)
-        return self.node("DequantizeLinear", [codes, *self.qparams(qparams)])
+        integers = self.quantized(value, qparams)
+        return self.node("DequantizeLinear", [integers, *self.qparams(qparams)])
 
     def conv(self, value: str, channels: int, rng: np.random.Generator) -> str:
         """A 1x1 convolution with int8 weights that keeps the number of channels."""
@@ -205,8 +205,8 @@ def network(op: Op, channels: int, form: str) -> onnx.ModelProto:
     rng, b = np.random.default_rng(0), Builder()
     x = b.input([1, channels, SIDE, SIDE])
     if op.lowered and form == "integers":
-        codes = [b.quantized(b.conv(x, channels, rng), INPUT) for _ in range(op.inputs)]
-        y = lowered(b, op, codes, channels)
+        integers = [b.quantized(b.conv(x, channels, rng), INPUT) for _ in range(op.inputs)]
+        y = lowered(b, op, integers, channels)
         value = b.node("DequantizeLinear", [y, *b.qparams(op.output or INPUT)])
         b.output(b.quantized(b.conv(value, channels, rng), INPUT))
         return b.model()
@@ -229,21 +229,21 @@ def constants_of(op: Op, channels: int) -> list[np.ndarray | None]:
     return [by_channel if c is SLOPES else c for c in op.constants]
 
 
-def lowered(b: Builder, op: Op, codes: Sequence[str], channels: int) -> str:
+def lowered(b: Builder, op: Op, integers: Sequence[str], channels: int) -> str:
     """The name of the result of the operator's integer form, as onnxq writes it."""
     operator, shape = catalog.find(op.op_type), [1, channels, SIDE, SIDE]
     assert operator is not None, op.op_type
     qparams = [per_tensor(*pair, UINT8) for pair in (INPUT, op.output or INPUT)]
-    reals = [ir.val(f"{name}_real", ir.DataType.FLOAT, shape) for name in codes]
+    reals = [ir.val(f"{name}_real", ir.DataType.FLOAT, shape) for name in integers]
     extra = [
         ir.val(f"k{i}", ir.DataType.FLOAT, c.shape, const_value=ir.tensor(c))
         for i, c in enumerate(constants_of(op, channels))
         if c is not None
     ]
     node = ir.node(op.op_type, [*reals, *extra], op.attributes, name="op")
-    plan = NodePlan((qparams[0],) * len(codes) + (None,) * len(extra), (qparams[1],))
+    plan = NodePlan((qparams[0],) * len(integers) + (None,) * len(extra), (qparams[1],))
     tape = Tape()
-    inputs = [*(ir.val(name, ir.DataType.UINT8, shape) for name in codes), *extra]
+    inputs = [*(ir.val(name, ir.DataType.UINT8, shape) for name in integers), *extra]
     (y,) = operator.lower(Site(tape, node, inputs, plan))
     for i, value in enumerate(v for written in tape.nodes for v in written.outputs):
         value.name = f"lowered{i}"

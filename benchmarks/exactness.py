@@ -5,8 +5,8 @@
 
 The operators are those that onnxq.catalog finds, those of installed packages included, and the
 shapes are those of their own cases(), grown along the first axis where the operator allows that.
-Codes are uniform over the whole type. Scales: fitted to the data, powers of two (ties), too small
-(saturation) and too large; zero points: fitted, and at both ends of the type.
+Integers are uniform over the whole type. Scales: fitted to the data, powers of two (ties), too
+small (saturation) and too large; zero points: fitted, and at both ends of the type.
 
 An Operator of the float model is run in its lowered form, an IntegerOperator as the node that it
 is. Bounds, and the exit code is 1 where one is broken:
@@ -62,7 +62,7 @@ class Counted:
         wanted: elements, at least.
         bound: as Trial.kind.
         mismatches: elements that differ.
-        largest: difference; steps of codes, or reals.
+        largest: difference; steps of integers, or reals.
         refused: draws that would overflow in ONNX Runtime.
         beyond: elements further apart than the bound allows.
         first: where the first mismatch was.
@@ -193,6 +193,6 @@ def chosen(names: Sequence[str]) -> Iterator[tuple[Operator | IntegerOperator, s
         comparable = operator.has_lowering() and operator.has_kernel()
         if comparable and (not names or operator.op_type in names):
             yield operator, operator.domain
-    for on_codes in catalog.all_integer_operators():
-        if not names or on_codes.op_type in names:
-            yield from ((on_codes, domain) for domain in on_codes.domains)
+    for on_integers in catalog.all_integer_operators():
+        if not names or on_integers.op_type in names:
+            yield from ((on_integers, domain) for domain in on_integers.domains)

@@ -10,7 +10,7 @@ onnxq/ort/add_norm.py, onnxq/static/rewrite/bias_inside.py and operators/microso
 `norms`: an addition and a normalization behind it, in float: as the one node that ONNX Runtime
 makes of Add and LayerNormalization, as Sum and LayerNormalization, and apart (an Add that is read
 twice is not fused); and SkipSimplifiedLayerNormalization beside Add and RMSNormalization.
-`products`: uint8 codes by an int8 weight with a scale per column, and a float bias, to float32.
+`products`: uint8 integers by an int8 weight with a scale per column, and a float bias, to float32.
 `attention`: com.microsoft's Attention in float, as QAttention behind DynamicQuantizeLinear, and
 behind QuantizeLinear, its scale known ahead.
 `layers`: a layer of BERT base at 128 tokens, and an encoder of six layers, width 384, at 32 and 128
@@ -163,13 +163,13 @@ def product_models(rows: int, inner: int, columns: int) -> Models:
     random = np.random.default_rng(0)
     scale = random.uniform(0.001, 0.01, columns).astype(np.float32)
     bias = random.standard_normal(columns).astype(np.float32)
-    codes = random.integers(-127, 128, (inner, columns)).astype(np.int8)
+    integers = random.integers(-127, 128, (inner, columns)).astype(np.int8)
     constants: dict[str, npt.NDArray[np.generic]] = {
-        "w": codes, "ws": scale, "wz": np.zeros(columns, np.int8), "b": bias,
+        "w": integers, "ws": scale, "wz": np.zeros(columns, np.int8), "b": bias,
         "xs": np.asarray(X_SCALE), "xz": np.asarray(X_ZERO), "ys": np.asarray(np.float32(0.5)),
         "yz": np.asarray(np.uint8(128)), "bi": np.rint(bias / (X_SCALE * scale)).astype(np.int32),
         "flat": np.array([rows, inner]), "back": np.array([1, rows, columns]),
-        "wf": codes * scale,
+        "wf": integers * scale,
     }  # fmt: skip
     left, shape = ["x", "w", "xs", "ws", "xz", "wz"], ["flat", "back"]
     gemm = ["xf", "xs", "xz", "w", "ws", "wz", "bi"]
@@ -210,9 +210,9 @@ def products() -> Iterator[Row]:
     """Microseconds with the bias inside, and what the others take over it."""
     for rows in PRODUCT_ROWS:
         for inner, columns in PRODUCTS:
-            codes = np.random.default_rng(1).integers(0, 256, (1, rows, inner)).astype(np.uint8)
-            reals = (codes.astype(np.float32) - np.float32(X_ZERO)) * X_SCALE
-            feeds: dict[str, Feeds] = {"": {"x": codes}, "float": {"x": reals}}
+            integers = np.random.default_rng(1).integers(0, 256, (1, rows, inner)).astype(np.uint8)
+            reals = (integers.astype(np.float32) - np.float32(X_ZERO)) * X_SCALE
+            feeds: dict[str, Feeds] = {"": {"x": integers}, "float": {"x": reals}}
             times = seconds(product_models(rows, inner, columns), feeds)
             us = np.median(times["inside"]) * 1e6
             others = (over(times, n, "inside") for n in ("Add", "QGemm", "QGemm, DQ", "float"))

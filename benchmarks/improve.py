@@ -237,7 +237,10 @@ def kept_of(outcomes: tuple[Outcome, ...]) -> str:
 
 
 def has_exact_weights(path: Path, made: Improved) -> bool:
-    """Puts float weights into the quantized file; whether all nodes take them in place of codes."""
+    """Puts float weights into the quantized file.
+
+    Whether all nodes take them in place of integers.
+    """
     model = onnx.load(path)
     nodes = {node.name: node for node in model.graph.node}
     real = {o for node in nodes.values() if node.op_type == "DequantizeLinear" for o in node.output}

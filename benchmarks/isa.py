@@ -7,7 +7,7 @@
 Per machine, with kernels of its own instruction set (qemu-user):
 
     operators  random and adversarial nodes of every integer operator (tests/isa/node_cases.py)
-    layers     the codes of every layer of ResNet-20 and MobileNetV2, for x86-vnni, portable, and
+    layers     the integers of every layer of ResNet-20 and MobileNetV2, for x86-vnni, portable, and
                with weights clipped at -128 (tests/isa/model_cases.py), over test images
     top-1      the class of each of 200 test images, beside x86 with VNNI (exact integers)
 

@@ -149,7 +149,7 @@ def speed(model: ir.Model, source: ir.Model, rounds: int) -> list[list[float]]:
 
 
 def _runs(model: ir.Model) -> list[Callable[[], object]]:
-    """Runs of one token behind 256, and of 256 tokens; a cache of int8 is fed codes."""
+    """Runs of one token behind 256, and of 256 tokens; a cache of int8 is fed integers."""
     decoder, rng = Decoder.of(model), np.random.default_rng(0)
     session = _timing.session(model)
     past = {

@@ -4,7 +4,7 @@
     python -m benchmarks mobile lcnet efficientnet   # the tables, and these networks
 
 Depthwise: a 3x3 and a 5x5 convolution between two of 1x1, less the two alone, channels last on
-codes, blocked in float. Element-wise: as benchmarks/elementwise.py measures. Networks
+integers, blocked in float. Element-wise: as benchmarks/elementwise.py measures. Networks
 (scripts/_architectures, random weights, batch 1): the default, and everything float ahead of the
 n-th convolution. One thread, CPU time, variants take turns; a ratio is the median over rounds of
 time over that of float, with its quartiles: below 1 it is faster. SQNR over 16 samples that
@@ -54,11 +54,11 @@ NETWORKS = {
 QUARTILES = "{0[0]:.2f} ({0[1]:.2f} to {0[2]:.2f})"
 DEPTHWISE = Table(
     "depthwise",
-    {"channels": "", **{f"{k}x{k} {f}": ".0f" for k in (3, 5) for f in ("codes", "float")}},
+    {"channels": "", **{f"{k}x{k} {f}": ".0f" for k in (3, 5) for f in ("integers", "float")}},
 )
 OPERATORS = Table(
     "operators",
-    {"operator": "", "codes": ".1f", "float": ".1f", "ran on codes": "", "ran in float": ""},
+    {"operator": "", "integers": ".1f", "float": ".1f", "ran on integers": "", "ran in float": ""},
 )
 NETWORK_TIMES = Table(
     "networks",
@@ -76,7 +76,7 @@ OPS = (
 )
 
 
-def chain(channels: int, kernel: int | None, *, codes: bool) -> onnx.ModelProto:
+def chain(channels: int, kernel: int | None, *, integers: bool) -> onnx.ModelProto:
     """1x1, depthwise if there is a kernel, 1x1."""
     random = np.random.default_rng(0)
     kernels = [(1, 1), *([] if kernel is None else [(kernel, channels)]), (1, 1)]
@@ -88,7 +88,7 @@ def chain(channels: int, kernel: int | None, *, codes: bool) -> onnx.ModelProto:
     nodes, x = [], "x"
     for i, (size, group) in enumerate(kernels):
         w = random.integers(-127, 128, (channels, channels // group, size, size))
-        constants[f"w{i}"] = w.astype(np.int8 if codes else np.float32)
+        constants[f"w{i}"] = w.astype(np.int8 if integers else np.float32)
         conv = functools.partial(
             helper.make_node,
             outputs=[f"y{i}"],
@@ -96,15 +96,15 @@ def chain(channels: int, kernel: int | None, *, codes: bool) -> onnx.ModelProto:
             kernel_shape=[size, size],
             pads=[size // 2] * 4,
         )
-        if codes:
+        if integers:
             slots = [x, "s", "z", f"w{i}", "s", "wz", "s", "z"]
             node = conv("QLinearConv", slots, domain="com.microsoft", channels_last=1)
         else:
             node = conv("Conv", [x, f"w{i}"])
         nodes.append(node)
         x = f"y{i}"
-    kind = TensorProto.UINT8 if codes else TensorProto.FLOAT
-    shape = [1, SIDE, SIDE, channels] if codes else [1, channels, SIDE, SIDE]
+    kind = TensorProto.UINT8 if integers else TensorProto.FLOAT
+    shape = [1, SIDE, SIDE, channels] if integers else [1, channels, SIDE, SIDE]
     graph = helper.make_graph(
         nodes,
         "chain",
@@ -117,13 +117,15 @@ def chain(channels: int, kernel: int | None, *, codes: bool) -> onnx.ModelProto:
 
 
 def depthwise_us(channels: int, kernel: int) -> tuple[float, float]:
-    """Microseconds of a depthwise convolution on codes and in float."""
+    """Microseconds of a depthwise convolution on integers and in float."""
     found = []
-    for codes in (True, False):
-        shape = (1, SIDE, SIDE, channels) if codes else (1, channels, SIDE, SIDE)
-        x = np.zeros(shape, np.uint8) if codes else np.ones(shape, np.float32)
+    for integers in (True, False):
+        shape = (1, SIDE, SIDE, channels) if integers else (1, channels, SIDE, SIDE)
+        x = np.zeros(shape, np.uint8) if integers else np.ones(shape, np.float32)
         models = {"with": kernel, "without": None}
-        sessions = {name: session(chain(channels, k, codes=codes)) for name, k in models.items()}
+        sessions = {
+            name: session(chain(channels, k, integers=integers)) for name, k in models.items()
+        }
         times = taking_turns(runs_on(sessions, {"x": x}), ROUNDS)
         found.append(1e6 * float(np.median(times["with"] - times["without"])))
     return found[0], found[1]

@@ -9,7 +9,7 @@ and in integers with a scale per channel of a weight, or per tensor, everywhere 
 onnxq's default. dB at the worst output on test
 samples; bytes; time over float's, whole runs in turns, CPU time of one thread, median of 31.
 
-`products` times a product of 16-bit codes, com.microsoft's MatMulInteger16, beside float's.
+`products` times a product of 16-bit integers, com.microsoft's MatMulInteger16, beside float's.
 
 What follows for the search stands in docs/guides/tune.md, what this printed in
 benchmarks/results/moves.md.
@@ -69,7 +69,7 @@ MODELS = Table(
     },
     keys=2,
 )
-PRODUCT_TIMES = Table("products", {"product": "", "16-bit codes over float": RATIO})
+PRODUCT_TIMES = Table("products", {"product": "", "16-bit integers over float": RATIO})
 _per_tensor = replace(onnxq_default_qconfig, weight=NarrowRangeObserver.with_args(ch_axis=None))
 _wide = onnxq_default_qconfig.activation_observer.with_args(dtype="uint16")
 WAYS = {
@@ -144,7 +144,7 @@ def product(node: onnx.NodeProto, weight: Array, x: Array, gives: int) -> partia
 
 
 def products() -> Iterator[Row]:
-    """Products of 16-bit codes beside float's."""
+    """Products of 16-bit integers beside float's."""
     random = np.random.default_rng(0)
     names = ["x", "w"], ["y"]
     wide = helper.make_node("MatMulInteger16", *names, domain=MICROSOFT)
@@ -167,7 +167,7 @@ def products() -> Iterator[Row]:
 @benchmark(MODELS, PRODUCT_TIMES, needs=("torch",))
 @with_names((*TRAINED, *DRAWN))
 def measure(names: Sequence[str]) -> Iterator[Row]:
-    """The ways of each model, then products of 16-bit codes."""
+    """The ways of each model, then products of 16-bit integers."""
     for name in names or (*TRAINED, *DRAWN):
         with tempfile.TemporaryDirectory() as folder:
             yield from rows(name, Path(folder))

@@ -4,7 +4,7 @@
 
 Without --data, on the 1,000 embedded images. The weights are models/mobilenetv2_qat8.safetensors
 and _qat4, of scripts/train_qat.py; beside them stands onnxq's post-training quantization with the
-same codes. Exit code 1: layer by
+same integers. Exit code 1: layer by
 layer fewer than 99.8% of the elements of a tensor are equal, or one is more than 1 step off; an
 integer differs from the reference kernels; fewer than 99.8% of the images have the same largest
 logit.

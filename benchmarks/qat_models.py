@@ -8,7 +8,7 @@ prepare_qat, two steps of SGD, convert, export and cross_check. Rounded: tensors
 are quantized. Not placed: nodes that onnxq.prepare would quantize and that have no place in the
 module, so that they stay float in both. Converted: largest difference between the trained module in
 eval mode and the converted one, as a share of the largest output; not 0 where convert raises a
-scale so that the codes of a sum agree with ONNX Runtime's. Differing: integers in which ONNX
+scale so that the integers of a sum agree with ONNX Runtime's. Differing: integers in which ONNX
 Runtime and the reference kernels differ. Integer, float: nodes of ONNX Runtime's graph.
 Reasons of the nodes that stay float follow under the table, counted.
 """

@@ -3,7 +3,7 @@
     python -m benchmarks reference            # all stacks; about a minute
     python -m benchmarks reference mobilenet  # one of them
 
-Every stack is a list of nodes on codes with the shapes of a well known model at batch 1, uint8
+Every stack is a list of nodes on integers with the shapes of a well known model at batch 1, uint8
 activations and int8 weights per channel, int32 biases:
 
     resnet     the 53 convolutions of ResNet-50 at 224x224
@@ -55,7 +55,7 @@ ZERO_POINT = 0  # of activations behind a ReLU: no value lies lower
 
 @dataclass(frozen=True)
 class Layer:
-    """A node on codes: its inputs by slot, of which the first is run-time data."""
+    """A node on integers: its inputs by slot, of which the first is run-time data."""
 
     op_type: str
     inputs: Sequence[Array]
@@ -90,7 +90,7 @@ def convolution(
 
 
 def weights(random: np.random.Generator, *shape: int) -> Array:
-    """int8 codes as they are in trained models: normal, the largest at 127."""
+    """int8 integers as they are in trained models: normal, the largest at 127."""
     w = random.standard_normal(shape)
     return np.asarray(np.rint(w * 127 / np.abs(w).max()), np.int8)
 

@@ -141,11 +141,11 @@ class Encoder:
             factors = self._factors(name, nodes, rounded.exponent)
             for node in nodes:
                 exact: Array = weight_of(node) * factors[:, None]
-                weight = as_written(node, as_codes(exact) if rounded.weights else exact)
+                weight = as_written(node, as_integers(exact) if rounded.weights else exact)
                 node.replace_input_with(1, added(model, f"{node.name}_weight", weight))
             read_by(model, nodes, divided(model, nodes, factors))
             if rounded.activations:
-                read_by(model, nodes, codes(model, nodes, self.extremes[name] / factors))
+                read_by(model, nodes, integers(model, nodes, self.extremes[name] / factors))
         got = outputs(model, self.test)
         error = got - self.wanted
         share = math.sqrt(len(error) / (len(error) - 1))  # the mean of so few has some of the rest
@@ -197,7 +197,7 @@ def as_written(node: ir.Node, weight: Array) -> Array:
     return np.ascontiguousarray(weight.T if is_transposed(node) else weight)
 
 
-def as_codes(weight: Array) -> Array:
+def as_integers(weight: Array) -> Array:
     """The weight rounded to 8 bits, a scale for each column."""
     scale = np.maximum(np.abs(weight).max(0), LEAST) / 127
     return np.asarray(np.round(weight / scale) * scale, np.float32)
@@ -210,7 +210,7 @@ def divided(model: ir.Model, nodes: Sequence[ir.Node], factors: Array) -> list[i
     return [ir.Node("", "Div", [value, added(model, f"{value.name}_factors", factors)])]
 
 
-def codes(model: ir.Model, nodes: Sequence[ir.Node], extremes: Array) -> list[ir.Node]:
+def integers(model: ir.Model, nodes: Sequence[ir.Node], extremes: Array) -> list[ir.Node]:
     """Nodes that round what the nodes read to 8 bits, with one scale."""
     value = nodes[0].inputs[0]
     assert value is not None

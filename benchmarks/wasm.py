@@ -1,4 +1,4 @@
-"""Models in WebAssembly, as browsers run them: speed, error, and codes that differ from x86.
+"""Models in WebAssembly, as browsers run them: speed, error, and integers that differ from x86.
 
     scripts/setup_wasm                     # once
     python -m benchmarks wasm           # all; some 20 minutes
@@ -15,8 +15,8 @@ model runs in onnxruntime-web, in Node, on one thread, as float, and quantized i
 
 x float: how many times as fast as float, batch 1: median of ratios of CPU times in turns. dB: SQNR
 of the outputs against float's, both in WebAssembly, over 4 samples that nothing was calibrated on.
-Codes: those behind every QuantizeLinear that differ from ONNX Runtime's on this machine, which is
-x86, over the same samples. Outputs: the largest difference between the two, in standard
+Integers: those behind every QuantizeLinear that differ from ONNX Runtime's on this machine, which
+is x86, over the same samples. Outputs: the largest difference between the two, in standard
 deviations of the output.
 """
 
@@ -68,7 +68,7 @@ MODELS = Table(
     "models",
     {
         **{"model": "", "form": "", "float, ms": ".2f", "x float": ".2f", "dB": ".1f"},
-        **{"codes that differ from x86": "{0[0]:,} of {0[1]:,}", "outputs, sd": ".1g"},
+        **{"integers that differ from x86": "{0[0]:,} of {0[1]:,}", "outputs, sd": ".1g"},
     },
     keys=2,
 )
@@ -136,8 +136,8 @@ def quantized(subject: Subject, form: str) -> ir.Model:
     )
 
 
-def with_codes(model: ir.Model) -> ir.Model:
-    """A copy that gives the codes of every QuantizeLinear behind its own outputs."""
+def with_integers(model: ir.Model) -> ir.Model:
+    """A copy that gives the integers of every QuantizeLinear behind its own outputs."""
     made = [node for node in model.graph if is_quantize(node)]
     return expose(model, [str(node.outputs[0].name) for node in made]).model
 
@@ -148,7 +148,7 @@ def rows(subject: Subject, modules: Path, folder: Path) -> Iterator[Row]:
     times, cases = folder / "times", folder / "cases"
     for each in (times, cases):
         each.mkdir()
-    seen = {form: with_codes(model) for form, model in models.items()}
+    seen = {form: with_integers(model) for form, model in models.items()}
     for form, model in models.items():
         save_case(times, form, proto_of(model).SerializeToString(), subject.one)
         save_case(cases, form, proto_of(seen[form]).SerializeToString(), subject.test)
@@ -168,7 +168,7 @@ def rows(subject: Subject, modules: Path, folder: Path) -> Iterator[Row]:
             1e3 * np.median(seconds[FLOAT]),
             ratio,
             error,
-            codes(got[count:], here[count:]),
+            integers(got[count:], here[count:]),
             largest(got[:count], here[:count]),
         )
 
@@ -185,7 +185,7 @@ def timed(modules: Path, cases: Path) -> dict[str, npt.NDArray[np.float64]]:
     return {name: np.array(each) for name, each in json.loads(done.stdout).items()}
 
 
-def codes(there: Sequence[Array], here: Sequence[Array]) -> list[int]:
+def integers(there: Sequence[Array], here: Sequence[Array]) -> list[int]:
     """How many differ, of how many."""
     differ = sum(int(np.count_nonzero(x != y)) for x, y in zip(there, here, strict=True))
     return [differ, sum(x.size for x in there)]

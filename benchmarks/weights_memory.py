@@ -5,8 +5,8 @@
 One process makes the model (random weights, external data, a vocabulary of 256,000 tokens; the
 matrix of the logits stays in float), another one quantizes it with each method: load, canonicalize,
 plan, walk, solve, save, on 8 samples of 128 tokens. A thread samples /proc/self/status meanwhile.
-Then the first method is killed (SIGKILL) when its journal has half of the codes, and goes on: its
-file must have the same bytes. Needs 1.5 times the model's size on disk. Linux only.
+Then the first method is killed (SIGKILL) when its journal has half of the integers, and goes on:
+its file must have the same bytes. Needs 1.5 times the model's size on disk. Linux only.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ MEMORY = Table(
     "methods",
     {"method": "", "model GB": ".2f", "quantized GB": ".2f", **PEAK, "CPU s": ".0f"},
 )
-OUTPUT, JOURNAL, LAYERS = "quantized.onnx", "codes", "layers"
+OUTPUT, JOURNAL, LAYERS = "quantized.onnx", "integers", "layers"
 """Names in the folder of each run: a model names its external data."""
 POLL_S = 0.2
 

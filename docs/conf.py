@@ -83,7 +83,7 @@ def as_restructured(lines: list[str]) -> list[str]:
 
 
 def escaped(line: str) -> str:
-    """A line whose code is marked as code, and whose other characters mean themselves."""
+    """A line whose integer is marked as code, and whose other characters mean themselves."""
     parts = _MARKED.split(line)
     return "".join(
         f"`{part}`"

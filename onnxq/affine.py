@@ -1,4 +1,4 @@
-"""The affine mapping between real numbers and codes: the only functions that round.
+"""The affine mapping between real numbers and integers: the only functions that round.
 
     quantize    q = saturate(rint(x / scale) + zero_point)       ONNX QuantizeLinear
     dequantize  x = (q - zero_point) * scale                     ONNX DequantizeLinear
@@ -7,7 +7,7 @@
 rint rounds halves to even, in float32, before the zero point is added, as ONNX Runtime does; the
 ONNX text says "to nearest even" of x / scale. int32 is the exception: no runtime quantizes to it,
 so it is computed in float64 and saturates. Arrays are worked on in chunks that fit a cache, so that
-a weight mapped from disk costs its codes in memory and nothing else.
+a weight mapped from disk costs its integers in memory and nothing else.
 """
 
 from __future__ import annotations
@@ -73,19 +73,19 @@ def _uniform(values: npt.NDArray[Numbers]) -> npt.NDArray[Numbers]:
 
 
 def _work_dtype(dtype: QDType) -> np.dtype[np.floating]:
-    """Where codes, and differences of codes, are exact: float32 up to 16 bits, as ONNX Runtime."""
+    """Where integers, and differences of integers, are exact: float32 up to 16 bits, as ONNX Runtime."""
     return np.dtype(np.float32 if dtype.bits <= 16 else np.float64)
 
 
 def quantize(x: FloatArray, p: QParams) -> IntArray:
-    """Codes: saturate(rint(x / scale) + zero_point), NaN to qmin (as ONNX Runtime).
+    """Integers: saturate(rint(x / scale) + zero_point), NaN to qmin (as ONNX Runtime).
 
     Some kernels of ONNX Runtime 1.31 (float16; blocks along any but the last axis; odd elements
     below 8 bits) convert x / scale to int32 before they clamp: NaN, Inf and quotients beyond 2^31
-    give a code that depends on the CPU (x86: +Inf becomes 0). Here they saturate as elsewhere.
+    give an integer that depends on the CPU (x86: +Inf becomes 0). Here they saturate as elsewhere.
 
     Args:
-        x: float16 or float32, any shape; computed in float32 (float64 for int32 codes).
+        x: float16 or float32, any shape; computed in float32 (float64 for int32 integers).
         p: qparams whose granularity suits x's shape.
 
     Returns:
@@ -131,12 +131,12 @@ def dequantize(q: IntArray, p: QParams) -> npt.NDArray[np.float32]:
     """Real values: (q - zero_point) * scale, in float32.
 
     Args:
-        q: codes of p.dtype, any shape.
+        q: integers of p.dtype, any shape.
         p: qparams whose granularity suits q's shape.
 
     Returns:
-        float32, q's shape, C order; exact to half an ulp (int32 codes: q - zero_point is rounded to
-        float32 first, as ONNX Runtime does). Its float16 result is this one cast to float16.
+        float32, q's shape, C order; exact to half an ulp (int32 integers: q - zero_point is rounded
+        to float32 first, as ONNX Runtime does). Its float16 result is this one cast to float16.
 
     Raises:
         ShapeError: channels or blocks of q and p differ.
@@ -161,11 +161,11 @@ def dequantize(q: IntArray, p: QParams) -> npt.NDArray[np.float32]:
 def requantize(
     acc: npt.NDArray[np.int32], multiplier: npt.NDArray[np.float32] | np.float32, p: QParams
 ) -> IntArray:
-    """Codes of an int32 accumulator: saturate(rint(float32(acc) * multiplier) + zero_point).
+    """Integers of an int32 accumulator: saturate(rint(float32(acc) * multiplier) + zero_point).
 
     Args:
         acc: int32, any shape; values beyond 2^24 are rounded to float32 first, as ONNX Runtime does
-            (int32 codes: computed in float64).
+            (int32 integers: computed in float64).
         multiplier: float32, x_scale * w_scale / y_scale, rounded to float32 after each step; a
             shape that broadcasts with acc.
         p: qparams of the result, whose granularity suits acc's shape.
@@ -200,8 +200,8 @@ def fake_quantize(x: FloatArray, p: QParams) -> npt.NDArray[np.float32]:
     return dequantize(quantize(x, p), p)
 
 
-def code_bounds(clamp: tuple[float, float], p: QParams) -> tuple[int, int]:
-    """Codes of the ends of a clamp: quantize(clip(x)) = clip(quantize(x)), as rounding keeps order.
+def integer_bounds(clamp: tuple[float, float], p: QParams) -> tuple[int, int]:
+    """Integers of the ends of a clamp: quantize(clip(x)) = clip(quantize(x)), as rounding keeps order.
 
     Args:
         clamp: lowest and largest real value; may be infinite.

@@ -5,11 +5,11 @@ change, the names here stay. Examples: examples/onnxq-example, and every file of
 
     the node     has_input, is_constant, constant, shape: for a rule
     formulas     function: an operator that is a formula of Reals, element by element; for its cases
-                 anywhere, positive, within. selection: an operator that moves codes
-    functions    lower_function, table_kernel: a function of one operand as a table of 256 codes
+                 anywhere, positive, within. selection: an operator that moves integers
+    functions    lower_function, table_kernel: a function of one operand as a table of 256 integers
     float        lower_around: DequantizeLinear, the operator itself, QuantizeLinear
     products     centred, product, integer_matmul: exact modulo 2^32, at the speed of BLAS
-    examples     random_reals, random_codes: for cases
+    examples     random_reals, random_integers: for cases
 
 Slots, qparams and attributes are read through the `Call` that a kernel is given, new nodes are
 written through the `Site` that a lowering is given: onnxq.operator has both.
@@ -18,7 +18,7 @@ written through the `Site` that a lowering is given: onnxq.operator has both.
 from __future__ import annotations
 
 from onnxq.operator import Reals
-from onnxq.operator.examples import codes as random_codes
+from onnxq.operator.examples import integers as random_integers
 from onnxq.operator.examples import normal as random_reals
 from onnxq.operator.nodes import constant, has_input, is_constant, shape
 from onnxq.operators._function import (
@@ -46,7 +46,7 @@ __all__ = [
     "lower_function",
     "positive",
     "product",
-    "random_codes",
+    "random_integers",
     "random_reals",
     "selection",
     "shape",

@@ -23,13 +23,13 @@ from onnxq.operator import (
 )
 from onnxq.operator.nodes import ONNX_DOMAINS
 from onnxq.operators import _foreign
-from onnxq.operators._plain_on_codes import PlainOnCodes
+from onnxq.operators._plain_on_integers import PlainOnIntegers
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-CODES_DOMAINS = ("", "com.microsoft")
-"""Domains of operators on codes."""
+INTEGERS_DOMAINS = ("", "com.microsoft")
+"""Domains of operators on integers."""
 ALIASES = dict.fromkeys(ONNX_DOMAINS, "")
 
 
@@ -53,33 +53,33 @@ def all_operators() -> tuple[Operator, ...]:
 
 
 def find_integer(op_type: str, domain: str = "") -> IntegerOperator | None:
-    """The operator on codes of that name, or None where onnxq has no kernel for it.
+    """The operator on integers of that name, or None where onnxq has no kernel for it.
 
-    What the float model has under the same name, and ONNX Runtime runs on codes as it is (MaxPool,
-    Clip), is found too.
+    What the float model has under the same name, and ONNX Runtime runs on integers as it is
+    (MaxPool, Clip), is found too.
     """
     _load_named(op_type)
     key = (ALIASES.get(domain, domain), op_type)
     if key in integer_registry:
         return integer_registry[key]
     operator = registry.get(key)
-    return None if operator is None else PlainOnCodes.of(operator)
+    return None if operator is None else PlainOnIntegers.of(operator)
 
 
 def all_integer_operators() -> tuple[IntegerOperator, ...]:
-    """Every operator that exists on codes only, sorted by name; each once."""
+    """Every operator that exists on integers only, sorted by name; each once."""
     _load()
     return tuple(sorted(set(integer_registry.values()), key=lambda op: op.op_type))
 
 
-def is_on_codes(node: ir.Node) -> bool:
-    """Whether a node computes with codes, or makes or reads them: its model is quantized."""
+def is_on_integers(node: ir.Node) -> bool:
+    """Whether a node computes with integers, or makes or reads them: its model is quantized."""
     _load_named(node.op_type)
     domain = ALIASES.get(node.domain, node.domain)
-    if domain not in CODES_DOMAINS:
+    if domain not in INTEGERS_DOMAINS:
         return False
     named = node.op_type in _foreign.NAMES or node.op_type.startswith(_foreign.PREFIXES)
-    return named or any((d, node.op_type) in integer_registry for d in CODES_DOMAINS)
+    return named or any((d, node.op_type) in integer_registry for d in INTEGERS_DOMAINS)
 
 
 @functools.cache

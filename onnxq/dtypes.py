@@ -17,7 +17,7 @@ from onnxq.core import plugins
 from onnxq.errors import QConfigError, ShapeError, nearest
 
 BYTE_BITS = 8
-"""Width of the codes that integer products exist for; narrower ones are packed in a file."""
+"""Width of the integers that integer products exist for; narrower ones are packed in a file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,15 +27,15 @@ class QDType:
     Attributes:
         name: ONNX's name in lower case ("uint8").
         bits: width of a stored element.
-        signed: whether codes can be negative.
-        storage: NumPy dtype of arrays of codes in memory, one element per code also below 8 bits;
-            floating for a type that values are only cast to.
+        signed: whether integers can be negative.
+        storage: NumPy dtype of arrays of integers in memory, one element per integer also below 8
+            bits; floating for a type that values are only cast to.
         onnx: name in onnx.TensorProto.DataType.
         min_opset: first ai.onnx opset whose QuantizeLinear and DequantizeLinear take it; for
             float16, the first whose Cast has it.
 
     Raises:
-        ShapeError: storage cannot hold the codes.
+        ShapeError: storage cannot hold the integers.
     """
 
     name: str
@@ -59,7 +59,10 @@ class QDType:
 
     @property
     def is_integer(self) -> bool:
-        """Whether the type has codes, with scale and zero point; False: values are cast to it."""
+        """Whether the type has integers, with scale and zero point.
+
+        False: values are cast to it.
+        """
         return self.storage.kind in "iu"
 
     @property
@@ -108,7 +111,7 @@ _ALIASES = {
     "qint32": "int32",
     "half": "float16",
     "quint4x2": "uint4",
-    "quint2x4": "uint2",  # two, four codes in a byte
+    "quint2x4": "uint2",  # two, four integers in a byte
 }
 _table = {t.name: t for t in (UINT8, INT8, UINT16, INT16, UINT4, INT4, UINT2, INT2, INT32, FLOAT16)}
 

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from onnxq.dynamic.dynamic_decision import DynamicPlan
     from onnxq.dynamic.spec import DynamicSpec
     from onnxq.qconfig import QConfigMapping
-    from onnxq.qconfig.input_codes import Asked
+    from onnxq.qconfig.quantized_input import Asked
     from onnxq.quantized.quantized_model import QuantizedModel
     from onnxq.samples.excerpt import Excerpt
     from onnxq.static.calibrate import Progress
@@ -91,8 +91,8 @@ def quantize(
     format: str = "qdq",
     objective: Objective | str = Objective.SPEED,
     check: object = Check.CALIBRATION,
-    input_codes: Mapping[str, Asked] | None = None,
-    output_codes: Sequence[str] = (),
+    quantized_input: Mapping[str, Asked] | None = None,
+    quantized_output: Sequence[str] = (),
     costs: Costs | None = None,
     exclude: Collection[str] = (),
     executor: Executor | None = None,
@@ -119,9 +119,9 @@ def quantize(
             which is as fast, and of nodes that are quantized dynamically quantizes every weight.
         check: what to try the result on, and what it has to keep: samples that it was not
             calibrated on, or an onnxq.Check.
-        input_codes: {input name: "pixels", Pixels(mean, std, scale), or "codes"} of inputs that
-            it takes as uint8; samples may hold these, or what the float model takes.
-        output_codes: names of outputs that it gives as codes.
+        quantized_input: {input name: "pixels", Pixels(mean, std, scale), or "integers"} of inputs
+            that it takes as uint8; samples may hold these, or what the float model takes.
+        quantized_output: names of outputs that it gives as integers.
         costs: times of nodes, which decide where integers pay, as Costs.load reads them from what
             `onnxq costs` wrote; None: the target's own table, where it has one.
         exclude: names or globs of nodes that stay in float, whatever the qconfig says.
@@ -163,8 +163,8 @@ def quantize(
         qconfig,
         target,
         given.feedback,
-        input_codes=input_codes,
-        output_codes=output_codes,
+        quantized_input=quantized_input,
+        quantized_output=quantized_output,
         costs=costs,
         exclude=exclude,
     )

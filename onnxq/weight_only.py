@@ -61,9 +61,9 @@ def quantize_weights(
         samples: that gptq looks at: a file or folder, arrays, batches, or onnxq.Samples.
         bits: 2, 4 or 8 per weight.
         group_size: inputs that share a scale: 16, 32, 64 or 128.
-        scheme: "affine": each group has a zero point; "symmetric": smaller by a code per group, and
-            less accurate; "real": zero points are float32, which is nearer, larger, and computed
-            in float32 at any accuracy_level.
+        scheme: "affine": each group has a zero point; "symmetric": smaller by an integer per group,
+            and less accurate; "real": zero points are float32, which is nearer, larger, and
+            computed in float32 at any accuracy_level.
         method: "rtn", "hqq" or "gptq"; None: gptq where samples are given, hqq without.
         accuracy_level: 4: ONNX Runtime rounds activations to int8 in the product, which is its
             fastest; 0: it computes in float32.
@@ -71,17 +71,17 @@ def quantize_weights(
             that have operators of ai.onnx alone (opset 21; 25 for 2 bits). ONNX Runtime makes
             MatMulNBits of some of them, and dequantizes the others in every run.
         embedding_bits: 2, 4 or 8 per number of an embedding, and of an output matrix that is one,
-            which share their codes; None: they stay in float. Found without samples.
+            which share their integers; None: they stay in float. Found without samples.
         exclude: names or globs of products and lookups that stay in float.
         check: what to try the result on, and what it has to keep: samples that it was not made
             from, or an onnxq.Check.
         bits_average: bits per weight on the average, such as 4.5: each product gets 2, 4 or 8, or
             stays in float, by what that costs on the samples. Scales come on top.
         size: likewise, so that the file is this part of the float model's.
-        journal: file that codes are written to as they are found. A call that ends anywhere goes on
-            from it, and comes to the same model. The model reads it: keep it until it is saved.
-            None: codes stay in memory.
-        executor: whose workers find the codes; the result is the same. None: this process.
+        journal: file that integers are written to as they are found. A call that ends anywhere goes
+            on from it, and comes to the same model. The model reads it: keep it until it is saved.
+            None: integers stay in memory.
+        executor: whose workers find the integers; the result is the same. None: this process.
 
     Raises:
         ModelError: the model is unreadable, quantized already, has no products with constant
@@ -151,7 +151,8 @@ def as_request(
     zero_points = member(Scheme, scheme, "scheme")
     if zero_points is Scheme.REAL and form is ProductForm.DEQUANTIZE:
         raise QConfigError(
-            "scheme 'real' with form 'dequantize': zero points of DequantizeLinear are codes. Ask "
+            "scheme 'real' with form 'dequantize': zero points of DequantizeLinear are integers. "
+            "Ask "
             "for scheme 'affine', or for form 'matmulnbits'."
         )
     spec = GroupSpec(bits, group_size, zero_points, signed=form is ProductForm.MATMULNBITS)

@@ -65,18 +65,18 @@ class ColumnQParams:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Matrix:
-    """Codes (K, N), scale and zero point of rank 0 or (N,)."""
+    """Integers (K, N), scale and zero point of rank 0 or (N,)."""
 
-    codes: ir.Value
+    integers: ir.Value
     scale: ir.Value
     zero_point: ir.Value
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Quantized:
-    """An activation's codes, scale and zero point, known when the model runs."""
+    """An activation's integers, scale and zero point, known when the model runs."""
 
-    codes: ir.Value
+    integers: ir.Value
     scale: ir.Value
     zero_point: ir.Value
 
@@ -168,13 +168,13 @@ class BodyWriter:
         """float32, any shape."""
         return self.constant(label, ir.tensor(np.asarray(values, np.float32)))
 
-    def columns(self, label: str, codes: ColumnQParams) -> tuple[ir.Value, ir.Value]:
+    def columns(self, label: str, integers: ColumnQParams) -> tuple[ir.Value, ir.Value]:
         """Scale and zero point as initializers; zero points that are all 0 are one."""
-        points = codes.zero_point
+        points = integers.zero_point
         if points.ndim and not points.any():
             points = points[0]
-        tensor = ir.tensor(np.asarray(points), dtype=ir.DataType[codes.dtype.onnx])
-        scale = self.reals_of(f"{label}_weight_scale", codes.scale)
+        tensor = ir.tensor(np.asarray(points), dtype=ir.DataType[integers.dtype.onnx])
+        scale = self.reals_of(f"{label}_weight_scale", integers.scale)
         return scale, self.constant(f"{label}_weight_zero_point", tensor)
 
     def split(self, label: str, value: ir.Value, sizes: Sequence[int]) -> list[ir.Value]:
@@ -190,7 +190,7 @@ class BodyWriter:
         producer = values[0].producer()
         assert producer is not None, "it was just written"
         producer.name = f"{self._prefix}_{label}_quantize"
-        for value, suffix in zip(values, ("codes", "scale", "zero_point"), strict=True):
+        for value, suffix in zip(values, ("integers", "scale", "zero_point"), strict=True):
             value.name = f"{self._prefix}_{label}_{suffix}"
         return Quantized(*values)
 
@@ -200,7 +200,7 @@ class BodyWriter:
         In the form that ONNX Runtime fuses to DynamicQuantizeMatMul or MatMulIntegerToFloat.
         """
         total = self.op(
-            f"{label}_sum", "MatMulInteger", [x.codes, w.codes, x.zero_point, w.zero_point]
+            f"{label}_sum", "MatMulInteger", [x.integers, w.integers, x.zero_point, w.zero_point]
         )
         real = self.op(f"{label}_real", "Cast", [total], {"to": ir.DataType.FLOAT.value})
         scale = self.op(f"{label}_multiplier", "Mul", [x.scale, w.scale])

@@ -1,4 +1,4 @@
-"""Bounds as codes, for Relu and Clip; the result has its input's grid, or one of its own."""
+"""Bounds as integers, for Relu and Clip; the result has its input's grid, or one of its own."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from onnxq.qparams import IntArray, QParams
 Bounds = tuple[float, float]
 
 
-def bound_codes(bounds: Bounds, qparams: QParams) -> tuple[IntArray, IntArray]:
-    """The codes nearest to the real bounds, rank 0; infinities give the type's ends."""
+def bound_integers(bounds: Bounds, qparams: QParams) -> tuple[IntArray, IntArray]:
+    """The integers nearest to the real bounds, rank 0; infinities give the type's ends."""
     low, high = (quantize(np.asarray(bound, np.float32), qparams) for bound in bounds)
     return low, high
 
 
 def lower_clamp(site: Site, bounds: Bounds) -> list[ir.Value]:
-    """Clip-13 on codes; between two grids, the operator in float."""
+    """Clip-13 on integers; between two grids, the operator in float."""
     if site.qparams_in(0) != site.qparams_out():
         return lower_around(site)
     qparams = site.shared()
-    low, high = bound_codes(bounds, qparams)
+    low, high = bound_integers(bounds, qparams)
     slots = [
         site.inputs[0],
         site.initializer("low", low, qparams.dtype),
@@ -33,14 +33,14 @@ def lower_clamp(site: Site, bounds: Bounds) -> list[ir.Value]:
     return site.emit(slots, op_type="Clip", attributes={})
 
 
-def clamp_codes(call: Call, bounds: Bounds) -> IntArray:
-    """min(max(x, low), high): on codes, or of reals where the result has another grid.
+def clamp_integers(call: Call, bounds: Bounds) -> IntArray:
+    """min(max(x, low), high): on integers, or of reals where the result has another grid.
 
     Raises:
-        ShapeError: codes or qparams are missing, or dtypes differ.
+        ShapeError: integers or qparams are missing, or dtypes differ.
     """
-    x, p, q = call.codes(0), call.qparams_in(0), call.qparams_out()
+    x, p, q = call.integers(0), call.qparams_in(0), call.qparams_out()
     if p != q:
         return quantize(np.clip(dequantize(x, p), *np.array(bounds, np.float32)), q)
-    low, high = bound_codes(bounds, p)
+    low, high = bound_integers(bounds, p)
     return np.asarray(np.minimum(np.maximum(x, low), high))

@@ -1,4 +1,4 @@
-"""Matrix products of codes: B with one scale and zero point per column."""
+"""Matrix products of integers: B with one scale and zero point per column."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Columns:
     """B (..., K, N) of a matrix product.
 
     Attributes:
-        values: float32, codes minus zero points, B's shape.
+        values: float32, integers minus zero points, B's shape.
         reach: a bound on |values|.
         scale: float32 of rank 0, or per column: (N,), or (..., 1, N) with B's own batches.
         late: (N,), multiplied by last (see `late_columns`); None elsewhere.
@@ -124,17 +124,17 @@ def product(
     a: Array,
     a_qparams: QParams,
     b: Columns,
-    codes: Array,
+    integers: Array,
     accumulator: Accumulator,
 ) -> Ints:
     """int32 sums of (a - a_zp) (b - b_zp), modulo 2^32; shapes as np.matmul.
 
     Args:
         call: gives the name, for messages.
-        a: codes.
+        a: integers.
         a_qparams: of a, per-tensor.
         b: of `columns`.
-        codes: of B, that b was made of.
+        integers: of B, that b was made of.
         accumulator: of the machine.
 
     Raises:
@@ -146,7 +146,7 @@ def product(
         raise call.shape_error(f"{error}") from error
     if accumulator.exact:
         return total
-    change = product_correction(stored(a), stored(codes), accumulator)
+    change = product_correction(stored(a), stored(integers), accumulator)
     return total if change is None else np.asarray(total + change)
 
 

@@ -5,10 +5,10 @@
     c = rint(saturated((a' b') / c_scale) + c_zp)         QLinearMul
 
 in float32, each operation rounded; other machines multiply by ratios of the scales, which are
-rounded before. Near ties that may be another code: of 60 random choices of scales, 14 sums had 1 to
-259 pairs of codes of 65,536 that differ from x86's, 2 products had 1 and 4. Equal to
-onnxruntime-web 1.30 for all pairs of codes in all of them, and for scalars and broadcasts on either
-side (tests/wasm). Operands may change places.
+rounded before. Near ties that may be another integer: of 60 random choices of scales, 14 sums had 1
+to 259 pairs of integers of 65,536 that differ from x86's, 2 products had 1 and 4. Equal to
+onnxruntime-web 1.30 for all pairs of integers in all of them, and for scalars and broadcasts on
+either side (tests/wasm). Operands may change places.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ Singles = npt.NDArray[np.float32]
 
 
 def divided_sum(a: Ints, b: Ints, p: QParams, q: QParams, out: QParams) -> IntArray:
-    """Codes of the sum of broadcasting int32 arrays; p, q, out: qparams of a, b, result."""
+    """Integers of the sum of broadcasting int32 arrays; p, q, out: qparams of a, b, result."""
     return _divided(np.add, a, b, p, q, out)
 
 
 def divided_product(a: Ints, b: Ints, p: QParams, q: QParams, out: QParams) -> IntArray:
-    """Codes of the product; arguments as `divided_sum`."""
+    """Integers of the product; arguments as `divided_sum`."""
     return _divided(np.multiply, a, b, p, q, out)
 
 

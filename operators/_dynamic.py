@@ -1,11 +1,11 @@
-"""Writes what dynamic quantization is made of: run-time codes of activations, integer products.
+"""Writes what dynamic quantization is made of: run-time integers of activations, integer products.
 
 The integer product is written in operators of ai.onnx alone,
 
     DynamicQuantizeLinear -> MatMulInteger -> Cast -> Mul (by x_scale * w_scale) [-> Add]
 
 which ONNX Runtime fuses to DynamicQuantizeMatMul, or MatMulIntegerToFloat where several nodes read
-the same codes. Both compute float32(sum) * (x_scale * w_scale[n]) + bias[n], rounded after each
+the same integers. Both compute float32(sum) * (x_scale * w_scale[n]) + bias[n], rounded after each
 step, as the operators do that they stand for: equal bit for bit, fused or not.
 """
 
@@ -20,25 +20,25 @@ from onnxq.errors import UnsupportedError
 from onnxq.operator import Array, DynamicRule, DynamicSite, NodeSite
 from onnxq.qparams import PerBlock, PerChannel, PerTensor, QParams
 
-RunTimeCodes = tuple[ir.Value, ir.Value, ir.Value]
-"""(codes, scale, zero point) of a tensor that is quantized when the model runs."""
+RunTimeIntegers = tuple[ir.Value, ir.Value, ir.Value]
+"""(integers, scale, zero point) of a tensor that is quantized when the model runs."""
 
 
-def quantized_at_run_time(site: NodeSite, label: str, x: ir.Value) -> RunTimeCodes:
-    """(codes, scale, zero point) of a float tensor: DynamicQuantizeLinear, uint8."""
+def quantized_at_run_time(site: NodeSite, label: str, x: ir.Value) -> RunTimeIntegers:
+    """(integers, scale, zero point) of a float tensor: DynamicQuantizeLinear, uint8."""
     name = f"{site.node.name}_{label}_quantize"
-    codes, scale, zero_point = site.tape.op_multi_out(
+    integers, scale, zero_point = site.tape.op_multi_out(
         "DynamicQuantizeLinear", [x], num_outputs=3, name=name
     )
-    codes.type, codes.shape = ir.TensorType(ir.DataType.UINT8), x.shape
+    integers.type, integers.shape = ir.TensorType(ir.DataType.UINT8), x.shape
     scale.type, scale.shape = ir.TensorType(ir.DataType.FLOAT), ir.Shape(())
     zero_point.type, zero_point.shape = ir.TensorType(ir.DataType.UINT8), ir.Shape(())
-    return codes, scale, zero_point
+    return integers, scale, zero_point
 
 
-def parameters_of(site: NodeSite, codes: ir.Value, qparams: QParams) -> list[ir.Value]:
+def parameters_of(site: NodeSite, integers: ir.Value, qparams: QParams) -> list[ir.Value]:
     """Initializers `<weight>_scale` and, unless it is 0, `<weight>_zero_point`."""
-    stem = str(codes.name).removesuffix("_quantized")
+    stem = str(integers.name).removesuffix("_quantized")
     found = [site.tape.initializer(ir.tensor(qparams.scale), name=f"{stem}_scale")]
     if qparams.zero_point.any():
         points = ir.tensor(qparams.zero_point, dtype=ir.DataType[qparams.dtype.onnx])
@@ -47,9 +47,11 @@ def parameters_of(site: NodeSite, codes: ir.Value, qparams: QParams) -> list[ir.
 
 
 def integer_product(
-    site: NodeSite, label: str, x: RunTimeCodes, weight: ir.Value, qparams: QParams
+    site: NodeSite, label: str, x: RunTimeIntegers, weight: ir.Value, qparams: QParams
 ) -> ir.Value:
-    """float32 product of run-time codes (..., K) and codes of a weight (K, N); type set, no shape.
+    """float32 product of run-time integers (..., K) and integers of a weight (K, N).
+
+    Type set, no shape.
 
     float32(sum (x - x_zp) (w - w_zp[n])) * (x_scale * w_scale[n]).
 
@@ -57,17 +59,17 @@ def integer_product(
         site: gives names.
         label: of this product among the node's; empty where it is the only one.
         x: of `quantized_at_run_time`.
-        weight: codes, as np.matmul takes its right operand.
+        weight: integers, as np.matmul takes its right operand.
         qparams: of the weight, per tensor or per column (the last axis).
 
     Raises:
-        UnsupportedError: codes that are not 8 bits wide, or a scale per block.
+        UnsupportedError: integers that are not 8 bits wide, or a scale per block.
     """
     check_integer(site.node, weight, qparams)
     stem = f"{site.node.name}_{label}" if label else str(site.node.name)
     scale, *zero_point = parameters_of(site, weight, qparams)
-    codes, x_scale, x_zero_point = x
-    slots = [codes, weight, x_zero_point, *zero_point]
+    integers, x_scale, x_zero_point = x
+    slots = [integers, weight, x_zero_point, *zero_point]
     total = site.step("MatMulInteger", slots, f"{stem}_sum", ir.TensorType(ir.DataType.INT32))
     to_float = {"to": int(ir.DataType.FLOAT)}
     reals = site.step("Cast", [total], f"{stem}_cast", attributes=to_float)
@@ -77,7 +79,7 @@ def integer_product(
 
 
 def check_integer(node: ir.Node, weight: ir.Value, qparams: QParams) -> None:
-    """Passes codes (..., K, N) that integer products take.
+    """Passes integers (..., K, N) that integer products take.
 
     Raises:
         UnsupportedError: they are not 8 bits wide, or have scales other than one or one per column.
@@ -100,32 +102,32 @@ def check_integer(node: ir.Node, weight: ir.Value, qparams: QParams) -> None:
         )
 
 
-def stored_reals(site: NodeSite, codes: ir.Value, qparams: QParams | None) -> ir.Value:
-    """float32 of stored codes, or of float16 (qparams None), that ONNX Runtime computes at load.
+def stored_reals(site: NodeSite, integers: ir.Value, qparams: QParams | None) -> ir.Value:
+    """float32 of stored integers, or of float16 (qparams None), that ONNX Runtime computes at load.
 
-    (float32(codes) - zero_point) * scale, as DequantizeLinear; but Cast, Sub, Mul of constants are
-    folded when a session is made, DequantizeLinear is not (or becomes part of MatMulNBits).
+    (float32(integers) - zero_point) * scale, as DequantizeLinear; but Cast, Sub, Mul of constants
+    are folded when a session is made, DequantizeLinear is not (or becomes part of MatMulNBits).
     """
-    stem = str(codes.name).removesuffix("_quantized")
+    stem = str(integers.name).removesuffix("_quantized")
     name = f"{site.node.name}_{stem}"
     to_float = {"to": int(ir.DataType.FLOAT)}
-    reals = site.step("Cast", [codes], f"{name}_cast", attributes=to_float)
+    reals = site.step("Cast", [integers], f"{name}_cast", attributes=to_float)
     if qparams is not None:
-        rank = 0 if codes.shape is None else len(codes.shape)
+        rank = 0 if integers.shape is None else len(integers.shape)
         if qparams.zero_point.any():
             points = qparams.zero_point.astype(np.float32)  # whole numbers below 2^17: exact
-            slots = [reals, spread(site, codes, f"{stem}_zero_point", points, qparams, rank)]
+            slots = [reals, spread(site, integers, f"{stem}_zero_point", points, qparams, rank)]
             reals = site.step("Sub", slots, f"{name}_centre")
-        slots = [reals, spread(site, codes, f"{stem}_scale", qparams.scale, qparams, rank)]
+        slots = [reals, spread(site, integers, f"{stem}_scale", qparams.scale, qparams, rank)]
         reals = site.step("Mul", slots, f"{name}_dequantize")
-    reals.shape = codes.shape
+    reals.shape = integers.shape
     return reals
 
 
 def spread(
-    site: NodeSite, codes: ir.Value, name: str, values: Array, qparams: QParams, rank: int
+    site: NodeSite, integers: ir.Value, name: str, values: Array, qparams: QParams, rank: int
 ) -> ir.Value:
-    """Scales or zero points in a shape that broadcasts with the codes; blocks are gathered."""
+    """Scales or zero points in a shape that broadcasts with the integers; blocks are gathered."""
     granularity = qparams.granularity
     if isinstance(granularity, PerTensor):
         return site.tape.initializer(ir.tensor(values), name=name)
@@ -133,8 +135,8 @@ def spread(
     if isinstance(granularity, PerChannel):
         column = values.reshape([-1 if i == axis else 1 for i in range(rank)])
         return site.tape.initializer(ir.tensor(column), name=name)
-    assert codes.const_value is not None, "codes are constants"
-    length = codes.const_value.shape.numpy()[axis]
+    assert integers.const_value is not None, "integers are constants"
+    length = integers.const_value.shape.numpy()[axis]
     places = np.arange(length, dtype=np.int64) // granularity.size
     slots = [
         site.tape.initializer(ir.tensor(values), name=name),
@@ -143,14 +145,14 @@ def spread(
     return site.step("Gather", slots, f"{name}_spread", attributes={"axis": axis})
 
 
-def block_reals(site: NodeSite, codes: ir.Value, qparams: QParams) -> ir.Value:
+def block_reals(site: NodeSite, integers: ir.Value, qparams: QParams) -> ir.Value:
     """float32 of a weight (K, N) by DequantizeLinear, which ONNX Runtime turns into MatMulNBits.
 
     Opset 21; 25 for 2 bits. Blocks along axis 0 of 16, 32 .. 256 elements, the last one may be
     short; with one scale per column or tensor, ONNX Runtime makes blocks of 32 itself.
     """
-    stem = str(codes.name).removesuffix("_quantized")
-    slots = [codes, *parameters_of(site, codes, qparams)]
+    stem = str(integers.name).removesuffix("_quantized")
+    slots = [integers, *parameters_of(site, integers, qparams)]
     attributes: dict[str, ir.Attr | int | Sequence[int]] = {}
     if isinstance(qparams.granularity, PerBlock):
         attributes = {"axis": qparams.granularity.axis, "block_size": qparams.granularity.size}
@@ -158,7 +160,7 @@ def block_reals(site: NodeSite, codes: ir.Value, qparams: QParams) -> ir.Value:
         attributes = {"axis": qparams.granularity.axis}
     name = f"{site.node.name}_{stem}_dequantize"
     reals = site.step("DequantizeLinear", slots, name, attributes=attributes)
-    reals.shape = codes.shape
+    reals.shape = integers.shape
     return reals
 
 
@@ -169,10 +171,10 @@ def lower_stored(site: DynamicSite, rule: DynamicRule) -> list[ir.Value]:
     """
     slots = list(site.inputs)
     for weight, qparams in zip(rule.weights, site.plan.qparams, strict=True):
-        codes = slots[weight.slot]
-        if codes is None:
+        integers = slots[weight.slot]
+        if integers is None:
             continue
-        reals = stored_reals(site, codes, qparams)
+        reals = stored_reals(site, integers, qparams)
         if weight.perm is not None:
             back = {"perm": [int(axis) for axis in np.argsort(weight.perm)]}
             name = f"{site.node.name}_{weight.slot}_transpose"

@@ -122,10 +122,10 @@ def write_product(site: DynamicSite, product: Product) -> ir.Value:
     # Gemm's are matrices, whether their shapes are known or not
     rank = 2 if site.node.op_type == "Gemm" else len(shape(site.node, product.x) or ())
     if site.plan.precision is Precision.DYNAMIC_INT8:
-        codes, scale, zero_point = quantized_at_run_time(site, "x", x)
+        integers, scale, zero_point = quantized_at_run_time(site, "x", x)
         if product.turn_x:  # behind the quantizer, which other nodes can then share
-            codes = turned(site, codes, rank, f"{site.node.name}_x_transpose")
-        y = integer_product(site, "", (codes, scale, zero_point), weight, qparams)
+            integers = turned(site, integers, rank, f"{site.node.name}_x_transpose")
+        y = integer_product(site, "", (integers, scale, zero_point), weight, qparams)
     else:
         if product.turn_x:
             x = turned(site, x, rank, f"{site.node.name}_x_transpose")
@@ -148,13 +148,13 @@ def _blocks(
 
     ONNX Runtime 1.31 packs 2-bit weights wrongly when the number of columns is no multiple of 4 (a
     wrong result), moves a Transpose into the product before it looks for DequantizeLinear, takes
-    the product for one of codes where X comes from a DequantizeLinear (which fails), and leaves it
-    as it is in front of a QuantizeLinear, or of a Relu or Clip with one reader (which is slow).
+    the product for one of integers where X comes from a DequantizeLinear (which fails), and leaves
+    it as it is in front of a QuantizeLinear, or of a Relu or Clip with one reader (which is slow).
     Where several products read the weight, it merges the equal DequantizeLinear and then
     dequantizes in every run (32 products with one 512 x 512 weight: 2.5 ms, and 7.7 ms for 4 bits;
     as MatMulNBits 0.27 and 0.29; float 0.41).
-    It subtracts zero points, 2^(bits - 1) for signed codes, after it has summed, so that weights
-    which are all zeros leave 1e-11 or so; with codes and zero points that are 0 they give 0.
+    It subtracts zero points, 2^(bits - 1) for signed integers, after it has summed, so that weights
+    which are all zeros leave 1e-11 or so; with integers and zero points that are 0 they give 0.
     """
     columns = qparams.scale.shape[-1] if qparams.scale.ndim else 0
     blocked = isinstance(qparams.granularity, PerBlock) and _has_other_reader(site.node, product)
@@ -163,7 +163,7 @@ def _blocks(
         is_scrambled(qparams.dtype.bits, columns)
         or turned_alone
         or blocked
-        or _beside_codes(site.node, x)
+        or _beside_integers(site.node, x)
         or _is_zero(weight, qparams)
         or _ends_clipped(site.node)
     ):
@@ -191,17 +191,20 @@ def _has_other_reader(node: ir.Node, product: Product) -> bool:
 
 
 def _is_zero(weight: ir.Value, qparams: QParams) -> bool:
-    """Whether blocks stand for zeros alone; codes are read only where their scales allow that."""
+    """Whether blocks stand for zeros alone.
+
+    Integers are read only where their scales allow that.
+    """
     if not isinstance(qparams.granularity, PerBlock) or (qparams.scale > SMALLEST).any():
         return False
-    assert weight.const_value is not None, "codes are constants"
-    codes = np.asarray(weight.const_value.numpy()).astype(np.int16)
+    assert weight.const_value is not None, "integers are constants"
+    integers = np.asarray(weight.const_value.numpy()).astype(np.int16)
     points = np.repeat(qparams.zero_point.astype(np.int16), qparams.granularity.size, axis=0)
-    return np.array_equal(codes, points[: len(codes)])
+    return np.array_equal(integers, points[: len(integers)])
 
 
-def _beside_codes(node: ir.Node, x: ir.Value) -> bool:
-    """Whether static quantization, which is written first, put codes before or behind the node."""
+def _beside_integers(node: ir.Node, x: ir.Value) -> bool:
+    """Whether static quantization, which is written first, put integers before or behind the node."""
     producer = x.producer()
     if producer is not None and producer.op_type == "DequantizeLinear":
         return True
@@ -209,7 +212,7 @@ def _beside_codes(node: ir.Node, x: ir.Value) -> bool:
 
 
 def _packed_product(site: NodeSite, x: ir.Value, weight: ir.Value, qparams: QParams) -> ir.Value:
-    """com.microsoft MatMulNBits on repacked codes.
+    """com.microsoft MatMulNBits on repacked integers.
 
     Raises:
         UnsupportedError: the weight has no blocks.
@@ -222,12 +225,12 @@ def _packed_product(site: NodeSite, x: ir.Value, weight: ir.Value, qparams: QPar
     assert weight.const_value is not None
     bits = qparams.dtype.bits
     offset = 1 << (bits - 1) if qparams.dtype.signed else 0
-    codes = np.asarray(weight.const_value.numpy()).astype(np.int16) + offset
-    inner, columns = codes.shape
+    integers = np.asarray(weight.const_value.numpy()).astype(np.int16) + offset
+    inner, columns = integers.shape
     size, blocks = qparams.granularity.size, qparams.scale.shape[0]
     points = (qparams.zero_point.astype(np.int16) + offset).T.astype(np.uint8)
     padded = np.repeat(points, size, axis=1)  # what fills up the last block is 0
-    padded[:, :inner] = codes.T
+    padded[:, :inner] = integers.T
     if _is_zero(weight, qparams):
         padded, points = np.zeros_like(padded), np.zeros_like(points)
     stem = str(weight.name).removesuffix("_quantized")

@@ -1,4 +1,4 @@
-"""Operators on codes, or that make codes, that onnxq has no kernel for, but knows by name."""
+"""Operators on integers, or that make integers, that onnxq has no kernel for, but knows by name."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Operators that are a formula of reals, with no kernel for codes in ONNX Runtime.
+"""Operators that are a formula of reals, with no kernel for integers in ONNX Runtime.
 
 A function of one tensor, element by element, is written in one of three forms, by what it costs:
 
-    written    an operator that has a kernel for codes (QLinearLeakyRelu), where there is one
-    table      a table of all 256 codes, that GatherElements reads: TABLE_NS per element
+    written    an operator that has a kernel for integers (QLinearLeakyRelu), where there is one
+    table      a table of all 256 integers, that GatherElements reads: TABLE_NS per element
     around     DequantizeLinear, the float operator, QuantizeLinear: the operator's own ns_around
 
 A table is exact: the function in float64, rounded once. Around float, ONNX Runtime's result is
@@ -62,7 +62,7 @@ MOST_TURNS = 2
 """Changes of direction of an activation function, at most; those of a sine have no end."""
 
 SIGNED_UNIT = (-1.0, 128 / 127)
-"""For results in [-1, 1]: 8 bits get the scale 1/127, so that -1, 0 and 1 are codes."""
+"""For results in [-1, 1]: 8 bits get the scale 1/127, so that -1, 0 and 1 are integers."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,12 +116,14 @@ class Function(Formula):
             QuantizeLinear; infinity: not measured.
         output_range: as in Rule.
         variants: attributes of one example more each.
-        written: writes 8-bit codes in an operator that has a kernel for them; None: there is none.
+        written: writes 8-bit integers in an operator that has a kernel for them; None: there is
+            none.
         exponent: p where it is x^p; else None.
-        defined: between which numbers it has a value. A grid has codes at 0 and at whole steps from
-            there, so that of 1, the largest number that has an arcsine, the code may stand for
-            1.004. What has a code beyond an end lies within half an LSB of that end, and has its
-            value.
+        defined: between which numbers it has a value. A grid has integers at 0 and at whole steps
+            from there, so that of 1, the largest number that has an arcsine, the integer may stand
+            for
+            1.004. What has an integer beyond an end lies within half an LSB of that end, and has
+            its value.
     """
 
     ns_around: float = math.inf
@@ -137,7 +139,7 @@ class Function(Formula):
         return self.written is not None or self.ns_around > TABLE_NS
 
     @property
-    def saved_on_codes(self) -> float:
+    def saved_on_integers(self) -> float:
         """Time per element that a table saves over conversions around float; 0 with a kernel."""
         is_table = self.written is None and math.isfinite(self.ns_around)
         return max(self.ns_around - TABLE_NS, 0.0) if is_table else 0.0
@@ -159,7 +161,7 @@ class Function(Formula):
         one that only changes signs the error itself. A sine has slopes up to 1, but a bounded
         result: of an input in the hundreds, whose step is a radian, nothing is left.
         """
-        curve = self._on_codes(call_of(node))
+        curve = self._on_integers(call_of(node))
         slopes = _slopes(curve, self.defined)
         if slopes.max(initial=0.0) > AMPLIFYING or _turns(curve) > MOST_TURNS:
             return (Curve(0, curve, self.exponent),)
@@ -173,19 +175,19 @@ class Function(Formula):
             yield Case(name, (normal(2, 3, 4),), (), attributes)
 
     def lower(self, site: Site) -> Sequence[ir.Value]:
-        """The form; wide codes go around float."""
+        """The form; wide integers go around float."""
         if not self.lowered or not is_tabulable(site.plan):
             return lower_around(site, self.defined)
         if self.written is not None:
             return self.written(site)
-        return lower_function(site, self._on_codes(call_of(site.node)))
+        return lower_function(site, self._on_integers(call_of(site.node)))
 
     def kernel(self, call: Call) -> tuple[Array, ...]:
-        """Codes of Y. Raises ShapeError where dtypes or qparams do not fit."""
-        return (table_kernel(call, self._on_codes(call)),)
+        """Integers of Y. Raises ShapeError where dtypes or qparams do not fit."""
+        return (table_kernel(call, self._on_integers(call)),)
 
-    def _on_codes(self, call: NodeCall) -> Callable[[Reals], Reals]:
-        """The function of what codes stand for: beyond an end of `defined`, its value there."""
+    def _on_integers(self, call: NodeCall) -> Callable[[Reals], Reals]:
+        """The function of what integers stand for: beyond an end of `defined`, its value there."""
         function = self.with_attributes(call)
         return lambda x: function(np.clip(x, *self.defined))
 
@@ -297,9 +299,12 @@ def lower_around(
         qparams = site.qparams_out(i)
         parameters = site.scale_and_zero_point(f"out{i}", qparams)
         name = f"{site.node.name}_out{i}_quantize"
-        codes_out = site.tape.op("QuantizeLinear", [value, *parameters], name=name)
-        codes_out.type, codes_out.shape = ir.TensorType(ir.DataType[qparams.dtype.onnx]), old.shape
-        outputs.append(codes_out)
+        integers_out = site.tape.op("QuantizeLinear", [value, *parameters], name=name)
+        integers_out.type, integers_out.shape = (
+            ir.TensorType(ir.DataType[qparams.dtype.onnx]),
+            old.shape,
+        )
+        outputs.append(integers_out)
     return outputs
 
 
@@ -312,7 +317,10 @@ def _within(site: Site, x: ir.Value | None, defined: tuple[float, float]) -> ir.
 
 
 def lower_function(site: Site, function: Callable[[Reals], Reals]) -> list[ir.Value]:
-    """The first operand's codes looked up in a table of the function; wide codes: around float."""
+    """The first operand's integers looked up in a table of the function.
+
+    Wide integers: around float.
+    """
     if not is_tabulable(site.plan):
         return lower_around(site)
     p, q = site.qparams_in(0), site.qparams_out()
@@ -320,14 +328,14 @@ def lower_function(site: Site, function: Callable[[Reals], Reals]) -> list[ir.Va
 
 
 def table_kernel(call: Call, function: Callable[[Reals], Reals]) -> IntArray:
-    """Codes of a function of the first operand, computed in float64 and rounded to float32 once.
+    """Integers of a function of the first operand, computed in float64 and rounded to float32 once.
 
-    The function is taken of all 256 codes, or of those that occur where codes are wider.
+    The function is taken of all 256 integers, or of those that occur where integers are wider.
 
     Raises:
-        ShapeError: codes or qparams are missing or do not fit together.
+        ShapeError: integers or qparams are missing or do not fit together.
     """
-    x = call.codes(0)
+    x = call.integers(0)
     p, q = call.qparams_in(0), call.qparams_out()
     if p.dtype.bits <= TABLE_BITS:
         return look_up(tabulate(function, p, q), x, p.dtype)
@@ -337,7 +345,7 @@ def table_kernel(call: Call, function: Callable[[Reals], Reals]) -> IntArray:
 
 
 def around_kernel(call: Call, function: Callable[..., Reals]) -> IntArray:
-    """Codes of a function of operands that broadcast, as `table_kernel`; operands may be reals.
+    """Integers of a function of operands that broadcast, as `table_kernel`; operands may be reals.
 
     Raises:
         ShapeError: as `table_kernel`, or shapes do not broadcast.
@@ -345,7 +353,7 @@ def around_kernel(call: Call, function: Callable[..., Reals]) -> IntArray:
     reals = []
     for i, x in enumerate(call.inputs):
         if i < len(call.plan.inputs) and call.plan.inputs[i] is not None:
-            reals.append(dequantize(call.codes(i), call.qparams_in(i)))
+            reals.append(dequantize(call.integers(i), call.qparams_in(i)))
         elif x is not None and x.dtype == np.float32:
             reals.append(np.asarray(x, np.float32))
         else:

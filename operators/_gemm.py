@@ -23,7 +23,7 @@ WORTH_SHARING = 1 << 14  # elements; the product of less is over before a thread
 
 
 def centred(q: IntArray, p: QParams) -> Singles:
-    """Codes minus zero points as float32, exact for codes of up to 16 bits; shape of q."""
+    """Integers minus zero points as float32, exact for integers of up to 16 bits; shape of q."""
     values = q.astype(np.float32)
     if not p.zero_point.any():  # weights, as a rule
         return values
@@ -37,17 +37,17 @@ def centred(q: IntArray, p: QParams) -> Singles:
 
 
 def reach(p: QParams) -> int:
-    """The largest |code - zero_point|; 0 without channels."""
+    """The largest |q - zero_point|; 0 without channels."""
     if not p.zero_point.size:
         return 0
     return max(p.dtype.qmax - int(p.zero_point.min()), int(p.zero_point.max()) - p.dtype.qmin)
 
 
 def origin(p: QParams, other: int, inner: int) -> int:
-    """The code that is subtracted from codes of p, so that their products with others are small.
+    """The code that is subtracted from integers of p, so that their products with others are small.
 
     The zero point, where `inner` products with numbers up to `other` add up exactly in float32.
-    Else the middle of the type, 128 of uint8 or 0 of int8: |code - 128| <= 2^7 lets blocks of a
+    Else the middle of the type, 128 of uint8 or 0 of int8: |q - 128| <= 2^7 lets blocks of a
     long sum be up to twice as long; the zero point comes in once, with the sum of the others.
     """
     if reach(p) * other * inner <= EXACT_FLOAT32:
@@ -56,7 +56,7 @@ def origin(p: QParams, other: int, inner: int) -> int:
 
 
 def shifted(q: IntArray, code: int) -> Singles:
-    """Codes minus one code, as float32; shape of q."""
+    """Integers minus one integer, as float32; shape of q."""
     values = q.astype(np.float32)
     if code:
         values -= np.float32(code)
@@ -64,17 +64,17 @@ def shifted(q: IntArray, code: int) -> Singles:
 
 
 def furthest(dtype: QDType, code: int) -> int:
-    """The largest distance of a code from this one."""
+    """The largest distance of an integer from this one."""
     return max(dtype.qmax - code, code - dtype.qmin)
 
 
 def product(a: IntArray, a_qparams: QParams, b: Singles, b_reach: int) -> Ints:
     """(a - a_zp) @ b, exact modulo 2^32; shapes as np.matmul.
 
-    (a - a_zp) @ b = (a - code) @ b - (a_zp - code) * (sum of b's rows), code: see `origin`.
+    (a - a_zp) @ b = (a - code) @ b - (a_zp - code) * (sum of b's rows), q: see `origin`.
 
     Args:
-        a: codes.
+        a: integers.
         a_qparams: of a, per-tensor.
         b: whole numbers, zero points subtracted.
         b_reach: a bound on |b|.

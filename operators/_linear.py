@@ -26,8 +26,9 @@ SMALL_FLOATS = tuple(
         ml_dtypes.float4_e2m1fn,
     )
 )
-"""Singles that ONNX scales as it scales codes, without zero point. ONNX Runtime 1.31 has no kernel
-for float4_e2m1fn: that one follows the text of ONNX alone."""
+"""Singles that ONNX scales as it scales integers, without zero point.
+
+ONNX Runtime 1.31 has no kernel for float4_e2m1fn: that one follows the text of ONNX alone."""
 
 
 def linear_qparams(
@@ -53,7 +54,7 @@ def linear_qparams(
     """
     if scale.dtype not in REALS:
         raise call.shape_error(f"{name}_scale has dtype {scale.dtype}; wanted float32 or float16.")
-    zeros = call.zero_codes(name, scale, zero_point, qdtype)
+    zeros = call.zero_integers(name, scale, zero_point, qdtype)
     granularity = _granularity(call, name, scale, shape)
     if isinstance(granularity, PerTensor) and zeros.size == 1 and zeros.ndim <= 1:
         scale, zeros = scale.reshape(()), zeros.reshape(())

@@ -1,7 +1,7 @@
 """The logistic function and the hyperbolic tangent as ONNX Runtime computes them, to the bit.
 
 Logistic (MLAS logistic.cpp): x clamped to [-18, 18], y = max(0, x P(x^2) / Q(x^2) + 1 / 2), in
-float32 with fused multiply-add: an ulp or so from 1 / (1 + exp(-x)), which moves a code whose
+float32 with fused multiply-add: an ulp or so from 1 / (1 + exp(-x)), which moves an integer whose
 quotient lies next to a half. One entry of a table in ten thousand tables does. Nothing bounds it
 above: some x near 17.9 give 1 + 2^-23.
 

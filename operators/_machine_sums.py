@@ -8,7 +8,7 @@ On ARM, in fixed point (`fixed_sum`):
     c = saturate(t / 2^s rounded, halves away from 0, + c_zp)
 
 x86 rounds halves to even, and its ratios have 24 bits: on ties, and rarely next to them, the
-results are one LSB apart. Measured with ONNX Runtime 1.31 over all pairs of codes: with scales
+results are one LSB apart. Measured with ONNX Runtime 1.31 over all pairs of integers: with scales
 that are powers of two up to 25 % of the results differ, with others 0 to 3 of 65,536.
 
 Where a ratio is below 2^-14 or not below 256, ARM computes c = rint(fma(a - a_zp, a_scale,
@@ -19,10 +19,10 @@ On x86 without AVX2, which has no fused multiply-add (`unfused_sum`):
     r = c_zp - (ra a_zp + rb b_zp)
     c = saturate(rint((r + a ra) + b rb)),   (r + b rb) + a ra where B is a scalar
 
-in float32, each product and each sum rounded. Near ties that may be another code than fused
+in float32, each product and each sum rounded. Near ties that may be another integer than fused
 multiply-adds give: of 200 random choices of scales with four decimals, in 98, 1 to 938 pairs of
-65,536. Equal to ONNX Runtime 1.31 on an emulated Sandy Bridge for all pairs of codes in 40 choices,
-and for scalars and broadcasts on either side.
+65,536. Equal to ONNX Runtime 1.31 on an emulated Sandy Bridge for all pairs of integers in 40
+choices, and for scalars and broadcasts on either side.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from onnxq.qparams import IntArray, QParams
 
 
 def unfused_sum(a: Ints, b: Ints, p: QParams, q: QParams, out: QParams) -> IntArray:
-    """Codes of the sum of broadcasting int32 arrays; p, q, out: qparams of a, b, result."""
+    """Integers of the sum of broadcasting int32 arrays; p, q, out: qparams of a, b, result."""
     ratio_a, ratio_b = np.float32(p.scale / out.scale), np.float32(q.scale / out.scale)
     zeros = [np.float32(each.zero_point) for each in (p, q, out)]
     rest = zeros[2] - (ratio_a * zeros[0] + ratio_b * zeros[1])
@@ -45,7 +45,7 @@ def unfused_sum(a: Ints, b: Ints, p: QParams, q: QParams, out: QParams) -> IntAr
 
 
 def unfused_sum_of_scalar(a: Ints, b: Ints, p: QParams, q: QParams, out: QParams) -> IntArray:
-    """Codes of the sum where b is a scalar: it is added first; else as `unfused_sum`."""
+    """Integers of the sum where b is a scalar: it is added first; else as `unfused_sum`."""
     return unfused_sum(b, a, q, p, out)
 
 
@@ -54,19 +54,22 @@ LEAST_RATIO, RATIO_LIMIT = 2.0**-14, 2.0**8
 
 
 def fixed_sum(a: Ints, b: Ints, p: QParams, q: QParams, out: QParams) -> IntArray:
-    """Codes of the sum on ARM of broadcasting int32 arrays; p, q, out: qparams of a, b, result."""
+    """Integers of the sum on ARM of broadcasting int32 arrays.
+
+    P, q, out: qparams of a, b, result.
+    """
     left = np.asarray(a - p.zero_point.astype(np.int32))
     right = np.asarray(b - q.zero_point.astype(np.int32))
     ratios = [float(p.scale / out.scale), float(q.scale / out.scale)]
     zero = int(out.zero_point)
     if min(ratios) < LEAST_RATIO or max(ratios) >= RATIO_LIMIT:
         total = fma(left, p.scale, q.scale * right.astype(np.float32)) / out.scale
-        # saturating after the zero point instead gives the same codes
-        codes = np.rint(total.astype(np.float32) + np.float32(zero))
+        # saturating after the zero point instead gives the same integers
+        integers = np.rint(total.astype(np.float32) + np.float32(zero))
     else:
         shift = BITS - int(np.frexp(max(ratios))[1] - 1)
         m, n = (int(np.rint(np.ldexp(ratio, shift))) for ratio in ratios)
         sums = left.astype(np.int64) * m + right.astype(np.int64) * n
         sums -= sums < 0
-        codes = ((sums + (1 << (shift - 1))) >> shift) + zero
-    return np.asarray(np.clip(codes, out.dtype.qmin, out.dtype.qmax).astype(out.dtype.storage))
+        integers = ((sums + (1 << (shift - 1))) >> shift) + zero
+    return np.asarray(np.clip(integers, out.dtype.qmin, out.dtype.qmax).astype(out.dtype.storage))

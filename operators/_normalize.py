@@ -1,4 +1,4 @@
-"""Normalization by statistics of the data themselves, which ONNX Runtime computes between codes."""
+"""Normalization by statistics of the data themselves, which ONNX Runtime computes between integers."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Normalization(Formula):
         return lower_around(site)
 
     def kernel(self, call: Call) -> tuple[Array, ...]:
-        """Codes of Y. Raises ShapeError where shapes, dtypes or qparams do not fit."""
+        """Integers of Y. Raises ShapeError where shapes, dtypes or qparams do not fit."""
         given = list(call.inputs)
         while given and given[-1] is None:
             given.pop()

@@ -1,6 +1,6 @@
-"""Products and sums of codes and one constant number, by QLinearMul and QLinearAdd.
+"""Products and sums of integers and one constant number, by QLinearMul and QLinearAdd.
 
-The number n is one code of its own: n = (code - zero_point) * |n|, code - zero_point = 1, -1 or 0.
+The number n is one integer of its own: n = (q - zero_point) * |n|, code - zero_point = 1, -1 or 0.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import onnx_ir as ir
 
 from onnxq.dtypes import QDType
 from onnxq.operator import Call, NodePlan, Site
-from onnxq.operators._tables import all_codes, is_tabulable
+from onnxq.operators._tables import all_integers, is_tabulable
 from onnxq.operators.add import Add
 from onnxq.operators.mul import Mul, products_agree
 from onnxq.qparams import MIN_SCALE, IntArray, QParams, per_tensor
@@ -26,15 +26,15 @@ def is_scale(number: float) -> bool:
         return bool(np.isfinite(np.float32(number)) and np.float32(number) >= MIN_SCALE)
 
 
-def one_code(number: float, qdtype: QDType) -> tuple[IntArray, QParams]:
+def as_integer(number: float, qdtype: QDType) -> tuple[IntArray, QParams]:
     """(code of rank 0, qparams) that stand for float32(number) exactly.
 
     Raises:
         ShapeError: the number is not finite.
     """
-    code, zero_point = (int(number > 0), int(number < 0))
+    integer, zero_point = (int(number > 0), int(number < 0))
     scale = abs(number) if number else 1.0
-    return np.array(code, qdtype.storage), per_tensor(scale, zero_point, qdtype)
+    return np.array(integer, qdtype.storage), per_tensor(scale, zero_point, qdtype)
 
 
 def lower_with_number(
@@ -43,31 +43,31 @@ def lower_with_number(
     """op_type(x, number): QLinearMul or QLinearAdd; plan.inputs[0] belongs to x.
 
     Raises:
-        UnsupportedError: codes are not all uint8 or all int8.
+        UnsupportedError: integers are not all uint8 or all int8.
     """
     p = site.qparams_in(0)
-    code, parameters = one_code(number, p.dtype)
-    constant = site.initializer("number", code, p.dtype)
+    integer, parameters = as_integer(number, p.dtype)
+    constant = site.initializer("number", integer, p.dtype)
     return replace(
         site, plan=NodePlan((p, parameters), site.plan.outputs), inputs=[x, constant]
     ).qlinear(op_type, {})
 
 
 def number_kernel(call: Call, op_type: str, number: float) -> IntArray:
-    """The codes that `lower_with_number` gives.
+    """The integers that `lower_with_number` gives.
 
     Raises:
-        ShapeError: codes or qparams are missing or do not fit together.
+        ShapeError: integers or qparams are missing or do not fit together.
     """
-    x, p = call.codes(0), call.qparams_in(0)
-    code, parameters = one_code(number, p.dtype)
+    x, p = call.integers(0), call.qparams_in(0)
+    integer, parameters = as_integer(number, p.dtype)
     pair = NodePlan((p, parameters), (call.qparams_out(),))
-    (y,) = OPERATORS[op_type].kernel(replace(call, inputs=(x, code), plan=pair, attributes={}))
+    (y,) = OPERATORS[op_type].kernel(replace(call, inputs=(x, integer), plan=pair, attributes={}))
     return np.asarray(y, pair.outputs[0].dtype.storage)  # type: ignore[union-attr]  # just made
 
 
 def product_agrees(call: Call, number: float) -> bool:
-    """Whether all machines multiply every code of x by the number alike.
+    """Whether all machines multiply every integer of x by the number alike.
 
     Args:
         call: plan.inputs[0] belongs to x.
@@ -76,5 +76,5 @@ def product_agrees(call: Call, number: float) -> bool:
     p, out = call.qparams_in(0), call.plan.outputs[0]
     if out is None or not is_tabulable(call.plan):
         return True  # around float
-    code, parameters = one_code(number, p.dtype)
-    return products_agree(all_codes(p.dtype), code.astype(np.int32), p, parameters, out)
+    integer, parameters = as_integer(number, p.dtype)
+    return products_agree(all_integers(p.dtype), integer.astype(np.int32), p, parameters, out)

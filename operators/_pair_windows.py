@@ -27,7 +27,7 @@ from onnxq.qparams import IntArray, QParams
 from onnxq.targets.accumulation import Accumulator, Overflows, SaturationEffect, SaturationMode
 
 HIGHEST_SUM = 256  # of two weights: 256 * -128 is still within int16
-ELEMENTS = 1 << 24  # 16 MiB of codes: images unfolded at once
+ELEMENTS = 1 << 24  # 16 MiB of integers: images unfolded at once
 
 
 def conv_correction(
@@ -42,9 +42,9 @@ def conv_correction(
     """Change that int16 makes in QLinearConv's sums, (batch, outputs, *windows.out); None: none.
 
     Args:
-        x: stored codes (batch, channels, *spatial).
+        x: stored integers (batch, channels, *spatial).
         x_qparams: of x; the padding is its zero point.
-        w: stored codes (outputs, channels / group, *kernel).
+        w: stored integers (outputs, channels / group, *kernel).
         w_qparams: of w; its zero points decide which of ONNX Runtime's kernels is meant.
         group: channels and outputs are split into this many groups.
         windows: of x.
@@ -96,7 +96,10 @@ def conv_risks(
     group: int,
     symmetric: bool,
 ) -> Overflows | None:
-    """Pairs of weights whose sums leave int16 with some codes of x, in QLinearConv; None: none."""
+    """Pairs of weights whose sums leave int16 with some integers of x, in QLinearConv.
+
+    None: none.
+    """
     sums = conv_sums(saturation_mode, x, w, group, symmetric)
     if sums is Sums.DEPTHWISE:
         first, second = depthwise_places(math.prod(w.shape[2:]), len(w))

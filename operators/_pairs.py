@@ -2,16 +2,16 @@
 
     total = exact sum + sum over pairs of (int16(a[i] b[i] + a[j] b[j]) - (a[i] b[i] + a[j] b[j]))
 
-a and b are the codes as they are stored, zero points not subtracted; what is padded takes part with
-the code of its zero point. Measured with ONNX Runtime 1.31 (x86: AVX2; ARM: Cortex-A53, A72, A76,
-A710, Neoverse V1), each pair of places by itself:
+a and b are the integers as they are stored, zero points not subtracted; what is padded takes part
+with the integer of its zero point. Measured with ONNX Runtime 1.31 (x86: AVX2; ARM: Cortex-A53,
+A72, A76, A710, Neoverse V1), each pair of places by itself:
 
     x86, uint8 by int8: (2k, 2k + 1), saturates. K runs over (kernel, C / group) in QLinearConv,
         over (C / group, kernel) in ConvInteger, whose A is the weight: uint8 weights by int8
         images. An odd last product is alone. Exact: uint8 by uint8, int8 by anything, and
         QLinearConv with one input and one output channel per group.
-    ARM, NEON: (k, k + 8) in each block of 16, where B is int8 (A uint8: the code 0 counts as -128).
-        Same K. Exact: B uint8; and QLinearConv of int8 by int8 with zero points of 0.
+    ARM, NEON: (k, k + 8) in each block of 16, where B is int8 (A uint8: the integer 0 counts as
+        -128). Same K. Exact: B uint8; and QLinearConv of int8 by int8 with zero points of 0.
     ARM, all: QLinearConv with one input and one output channel per group, int8 weights whose zero
         points are 0, channels divisible by 8: taps (2k, 2k + 1); but (0, 2) (1, 3) (4, 6) (5, 7)
         where there are 9 taps and channels divisible by 16. Other depthwise convolutions are exact.
@@ -88,7 +88,7 @@ def depthwise_places(taps: int, channels: int) -> tuple[Places, Places]:
 def may_overflow(
     saturation_mode: SaturationMode, b: IntArray, first: Places, second: Places
 ) -> Mask:
-    """Which pairs of int8 codes b (K, N) leave int16 with some codes of A; (pairs, N)."""
+    """Which pairs of int8 integers b (K, N) leave int16 with some integers of A; (pairs, N)."""
     left, right = b[first], b[second]
     if saturation_mode is not SaturationMode.SATURATES:
         return np.asarray((left == LOWEST) & (right == LOWEST))
@@ -101,7 +101,7 @@ def may_overflow(
 def risks(
     b: IntArray, first: Places, second: Places, saturation_mode: SaturationMode
 ) -> Overflows | None:
-    """Pairs of weights b (K, N) whose sums leave int16 with some codes; None: no pair."""
+    """Pairs of weights b (K, N) whose sums leave int16 with some integers; None: no pair."""
     pair, channel = np.nonzero(may_overflow(saturation_mode, b, first, second))
     if not pair.size:
         return None
@@ -119,11 +119,13 @@ def product_risks(
 
 
 def product_correction(a: IntArray, b: IntArray, accumulator: Accumulator) -> Ints | None:
-    """Change that int16 makes in the product of codes a and b, shapes as np.matmul; None: nothing.
+    """Change that int16 makes in the product of integers a and b, shapes as np.matmul.
+
+    None: nothing.
 
     Args:
-        a: stored codes (..., M, K) or (K,).
-        b: stored codes (..., K, N) or (K,).
+        a: stored integers (..., M, K) or (K,).
+        b: stored integers (..., K, N) or (K,).
         accumulator: of the machine.
     """
     if not adds_pairs(accumulator.saturation_mode, a.dtype, b.dtype):
@@ -162,8 +164,8 @@ def correction(
     """Change that int16 makes in sum_k a[k, m] b[k, n], (N, M); None: nothing.
 
     Args:
-        a: stored codes (K, M), uint8 or int8, in the order in which they are added.
-        b: stored codes (K, N), int8.
+        a: stored integers (K, M), uint8 or int8, in the order in which they are added.
+        b: stored integers (K, N), int8.
         accumulator: of a machine for which `adds_pairs` is true.
         weight: whose channels a note names.
     """
@@ -203,7 +205,7 @@ class _Found:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Pairs:
-    """Codes that are added in pairs: a of shape (pairs, M), b (pairs, N).
+    """Integers that are added in pairs: a of shape (pairs, M), b (pairs, N).
 
     Attributes:
         named: whose channels are counted; None: nothing is.
@@ -217,7 +219,7 @@ class _Pairs:
     named: Weight | None
 
     def hot(self) -> Mask:
-        """Which pairs of a leave int16 with some codes of b."""
+        """Which pairs of a leave int16 with some integers of b."""
         if self.saturation_mode is SaturationMode.SATURATES:
             return np.asarray(self.a_first > ~self.a_second)  # their sum is 256 or more
         lowest = 0 if self.a_first.dtype == np.uint8 else LOWEST  # uint8 is flipped to int8

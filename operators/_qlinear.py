@@ -1,4 +1,4 @@
-"""Inputs of com.microsoft's QLinear operators: codes with scale and zero point beside each."""
+"""Inputs of com.microsoft's QLinear operators: integers with scale and zero point beside each."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from onnxq.dtypes import QDType
 from onnxq.operator import Array, AttributeValue, Case, IntegerCall, NodeCall, NodePlan
-from onnxq.operator.examples import codes, scales, zero
+from onnxq.operator.examples import integers, scales, zero
 from onnxq.qparams import IntArray, QParams
 
 
@@ -40,7 +40,7 @@ def binary(call: IntegerCall) -> tuple[list[Array], NodePlan]:
 
 
 def same_type(call: IntegerCall, x: Array, name: str, qdtype: QDType) -> None:
-    """Guards codes that must have the type of the first operand.
+    """Guards integers that must have the type of the first operand.
 
     Raises:
         ShapeError: they have another.
@@ -78,24 +78,24 @@ def channels_last(call: NodeCall, y: Array) -> Array:
 
 def binary_cases() -> Iterable[Case]:
     """Examples of `binary`: types, broadcasts on either side, zero points absent or at the ends."""
-    x, y = codes(2, 3, 4), codes(2, 3, 4, seed=1)
+    x, y = integers(2, 3, 4), integers(2, 3, 4, seed=1)
     a, b, c = (scales(0.25), zero(7)), (scales(0.125), zero(200)), (scales(0.5), zero(128))
     fixed = (1, 2, 4, 5, 6, 7)
     yield Case("same shape", (x, *a, y, *b, *c), fixed)
-    yield Case("inner broadcast", (codes(2, 3, 1), *a, y, *b, *c), fixed)
-    yield Case("inner broadcast of b", (x, *a, codes(2, 3, 1), *b, *c), fixed)
-    yield Case("scalar first", (codes(1), *a, y, *b, *c), fixed)
-    yield Case("vector of another rank", (x, *a, codes(4), *b, *c), fixed)
-    yield Case("outer product", (codes(3, 1), *a, codes(1, 4), *b, *c), fixed)
+    yield Case("inner broadcast", (integers(2, 3, 1), *a, y, *b, *c), fixed)
+    yield Case("inner broadcast of b", (x, *a, integers(2, 3, 1), *b, *c), fixed)
+    yield Case("scalar first", (integers(1), *a, y, *b, *c), fixed)
+    yield Case("vector of another rank", (x, *a, integers(4), *b, *c), fixed)
+    yield Case("outer product", (integers(3, 1), *a, integers(1, 4), *b, *c), fixed)
     yield Case("no zero point of the result", (x, *a, y, *b, scales(0.6)), fixed[:-1])
     low, high = zero(-128, "int8"), zero(127, "int8")
     yield Case(
         "int8, zero points at the ends",
         (
-            codes(5, 7, dtype="int8"),
+            integers(5, 7, dtype="int8"),
             scales(0.1),
             low,
-            codes(5, 7, dtype="int8", seed=1),
+            integers(5, 7, dtype="int8", seed=1),
             scales(0.07),
             high,
             scales(0.11),
@@ -103,7 +103,7 @@ def binary_cases() -> Iterable[Case]:
         ),
         fixed,
     )
-    yield Case("empty", (codes(0, 3), *a, codes(3), *b, *c), fixed)
+    yield Case("empty", (integers(0, 3), *a, integers(3), *b, *c), fixed)
 
 
 def unary_cases(
@@ -112,14 +112,19 @@ def unary_cases(
     """Examples of `unary`: types, zero points absent, scales of shape (1,), no elements.
 
     Args:
-        result: scale and zero point, uint8, in which the function of [-6.4, 6.35] has many codes.
+        result: scale and zero point, uint8, in which the function of [-6.4, 6.35] has many
+            integers.
         attributes: of the node.
     """
     p, fixed = (scales(0.05), zero(128)), (1, 2, 3, 4)
-    yield Case("plain", (codes(2, 3, 50), *p, *result), fixed, attributes)
-    yield Case("no zero points", (codes(300), scales(0.03), None, result[0], None), (), attributes)
+    yield Case("plain", (integers(2, 3, 50), *p, *result), fixed, attributes)
+    yield Case(
+        "no zero points", (integers(300), scales(0.03), None, result[0], None), (), attributes
+    )
     signed = (np.full(1, 0.25, np.float32), np.full(1, -5, np.int8))
     ends = (np.full(1, 0.25, np.float32), np.full(1, -128, np.int8))
-    yield Case("int8, shapes (1,)", (codes(300, dtype="int8"), *signed, *ends), fixed, attributes)
+    yield Case(
+        "int8, shapes (1,)", (integers(300, dtype="int8"), *signed, *ends), fixed, attributes
+    )
     yield Case("rank 0", (zero(7), *p, *result), fixed, attributes)
-    yield Case("empty", (codes(0, 3), *p, *result), fixed, attributes)
+    yield Case("empty", (integers(0, 3), *p, *result), fixed, attributes)

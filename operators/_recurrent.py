@@ -4,7 +4,7 @@
     h_t = cell(P_t, h_t-1)  the body of a Scan per direction; h R^T is an integer product in it
 
 X and h are quantized to uint8 when the model runs (DynamicQuantizeLinear): X once, h at each step.
-Shapes: X (T, N, I), h (N, H), P (T, N, G H) with G gates, codes of W (I, D, G H) and of R
+Shapes: X (T, N, I), h (N, H), P (T, N, G H) with G gates, integers of W (I, D, G H) and of R
 (D, H, G H) for D directions. ONNX has GRU and RNN with layout 1, ONNX Runtime has not; here it is
 a Transpose at each end.
 """
@@ -38,7 +38,7 @@ from onnxq.operators._dynamic import lower_stored
 X, W, R, B, LENGTHS, INITIAL = range(6)
 """Input slots."""
 W_STORED, R_STORED = (2, 0, 1), (0, 2, 1)
-"""Order of axes in which the codes of W (D, G H, I) and R (D, G H, H) are stored."""
+"""Order of axes in which the integers of W (D, G H, I) and R (D, G H, H) are stored."""
 OUT_OF_LAYOUT_0 = ((2, 0, 1, 3), (1, 0, 2))
 """Y (T, D, N, H) -> (N, T, D, H), and Y_h (D, N, H) -> (N, D, H)."""
 FLOAT, INT64 = ir.DataType.FLOAT, ir.DataType.INT64
@@ -248,11 +248,11 @@ class _Lowering:
 
     def _projection(self, x: ir.Value) -> list[ir.Value]:
         """Pieces of X W^T + bias, (T, N, piece) each, forward before backward."""
-        steps, codes = self._steps, self._inputs[W]
+        steps, integers = self._steps, self._inputs[W]
         columns = self._directions * self._plan.gates * self._hidden
         flat = steps.ints("input_shape", [_sizes(self._node, W)[2], columns])
         matrix = Matrix(
-            steps.op("input_weight", "Reshape", [codes, flat]),
+            steps.op("input_weight", "Reshape", [integers, flat]),
             *steps.columns("input", self._w.repeated(self._directions)),
         )
         bias = None
@@ -265,9 +265,9 @@ class _Lowering:
 
     def _recurrent(self, d: int) -> list[Matrix]:
         """The matrices of R that the cell multiplies by, (H, columns) each."""
-        steps, codes = self._steps, self._inputs[R]
+        steps, integers = self._steps, self._inputs[R]
         index = steps.integer(f"direction{d}", d)
-        whole = steps.op(f"recurrent{d}_weight", "Gather", [codes, index], {"axis": 0})
+        whole = steps.op(f"recurrent{d}_weight", "Gather", [integers, index], {"axis": 0})
         sizes = [count * self._hidden for count in self._plan.columns]
         parts = steps.split(f"recurrent{d}_parts", whole, sizes)
         ends = np.cumsum(sizes)

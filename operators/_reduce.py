@@ -51,7 +51,7 @@ def axes_of(call: NodeCall, rank: int, given: Sequence[int] | None) -> list[int]
     return found or list(range(rank))
 
 
-def reduce_codes(call: NodeCall, x: IntArray, function: np.ufunc) -> IntArray:
+def reduce_integers(call: NodeCall, x: IntArray, function: np.ufunc) -> IntArray:
     """np.maximum or np.minimum over the axes in slot 1 (opset 18) or the attribute (13).
 
     Raises:

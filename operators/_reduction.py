@@ -1,4 +1,4 @@
-"""Reductions that are a formula of reals; ONNX Runtime has no kernels of theirs for codes."""
+"""Reductions that are a formula of reals; ONNX Runtime has no kernels of theirs for integers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from onnxq.operators._tables import rounded
 
 @dataclass(frozen=True, eq=False)
 class Reduction(Operator):
-    """A formula along axes, computed in float32 between codes.
+    """A formula along axes, computed in float32 between integers.
 
     Attributes:
         op_type: of the operator.
@@ -73,8 +73,8 @@ class Reduction(Operator):
         return lower_around(site)
 
     def kernel(self, call: Call) -> tuple[Array, ...]:
-        """Codes of Y. Raises ShapeError where axes, dtypes or qparams do not fit."""
-        x = dequantize(call.codes(0), call.qparams_in(0))
+        """Integers of Y. Raises ShapeError where axes, dtypes or qparams do not fit."""
+        x = dequantize(call.integers(0), call.qparams_in(0))
         axes = tuple(axes_of(call, x.ndim, call.optional_vector(1)))
         with call.shape_errors():  # nothing to reduce
             y = rounded(lambda reals: self.formula(reals, axes), x)

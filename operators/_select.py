@@ -1,6 +1,6 @@
-"""Operators that move or select codes: the result has the qparams of what it is made of.
+"""Operators that move or select integers: the result has the qparams of what it is made of.
 
-Scales are positive, so that codes are ordered as the numbers are.
+Scales are positive, so that integers are ordered as the numbers are.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ Carried = Callable[[ir.Node, Reals], Reals | None]
 
 @dataclass(frozen=True, eq=False)
 class Selection(Operator):
-    """An operator that copies codes of its first input; others are sizes, axes or places.
+    """An operator that copies integers of its first input; others are sizes, axes or places.
 
     Attributes:
         op_type: of the operator.
-        formula: of the call and the codes of the first input; gives the result. NumPy's refusals
+        formula: of the call and the integers of the first input; gives the result. NumPy's refusals
             become ShapeError.
         examples: small ones, the nasty ones included.
         domain: of the operator.
         lowered: whether ONNX Runtime does not fuse it between DequantizeLinear and QuantizeLinear.
-        outputs: slots of results that are codes.
+        outputs: slots of results that are integers.
         selects: as in Rule.
         carried: factor of the first input that gives this factor of the result, None where there is
             none; None: of no factor.
@@ -60,7 +60,7 @@ class Selection(Operator):
     carried: Carried | None = None
 
     def rule(self, node: ir.Node) -> Rule | Float:
-        """Copies codes, so the output has the input's qparams."""
+        """Copies integers, so the output has the input's qparams."""
         return Rule(
             OpCategory.MOVEMENT,
             outputs=self.outputs,
@@ -79,12 +79,12 @@ class Selection(Operator):
         return self.examples()
 
     def lower(self, site: Site) -> Sequence[ir.Value]:
-        """The operator on codes."""
-        return site.on_codes()
+        """The operator on integers."""
+        return site.on_integers()
 
     def kernel(self, call: Call) -> tuple[Array, ...]:
-        """Codes of the output. Raises ShapeError where shapes, dtypes or qparams do not fit."""
-        x = call.codes(0)
+        """Integers of the output. Raises ShapeError where shapes, dtypes or qparams do not fit."""
+        x = call.integers(0)
         call.shared()
         with call.shape_errors():
             return (self.formula(call, x),)
@@ -127,7 +127,7 @@ class Extremum(Operator):
     formula: Callable[[IntArray, IntArray], IntArray]
 
     def rule(self, node: ir.Node) -> Rule | Float:
-        """Selects codes, so operands and result have the same qparams."""
+        """Selects integers, so operands and result have the same qparams."""
         slots = tuple(range(len(node.inputs)))
         return infinite_operand(node, slots) or Rule(
             OpCategory.MOVEMENT, activations=slots, shares_qparams=True, lowered=True, selects=True
@@ -143,15 +143,15 @@ class Extremum(Operator):
         yield Case("empty batch", (normal(0, 3), normal(3, seed=1)), (1,))
 
     def lower(self, site: Site) -> Sequence[ir.Value]:
-        """The operator on codes."""
-        return site.on_codes()
+        """The operator on integers."""
+        return site.on_integers()
 
     def kernel(self, call: Call) -> tuple[Array, ...]:
-        """Codes of the output. Raises ShapeError where shapes, dtypes or qparams do not fit."""
+        """Integers of the output. Raises ShapeError where shapes, dtypes or qparams do not fit."""
         slots = range(len(call.inputs))
         if not slots:
             raise call.shape_error("it has no inputs; wanted at least one.")
-        operands = [call.codes(slot) for slot in slots]
+        operands = [call.integers(slot) for slot in slots]
         call.shared(slots)
         with call.shape_errors():
             return (np.asarray(functools.reduce(self.formula, operands)),)

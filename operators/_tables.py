@@ -1,4 +1,4 @@
-"""Functions of 8-bit codes as tables: 256 entries for one operand, 65,536 for two.
+"""Functions of 8-bit integers as tables: 256 entries for one operand, 65,536 for two.
 
 In a model, a table is read by GatherElements:
 
@@ -24,8 +24,8 @@ TABLE_BITS = 8
 DIRECT = 1 << 14  # results that QLinearAdd computes in the time that its table takes
 
 
-def all_codes(dtype: QDType) -> Ints:
-    """Every code of the type, ascending, as int32.
+def all_integers(dtype: QDType) -> Ints:
+    """Every integer of the type, ascending, as int32.
 
     Raises:
         UnsupportedError: wider than 8 bits.
@@ -48,12 +48,12 @@ def look_up(table: IntArray, x: IntArray, dtype: QDType) -> IntArray:
 def table_of(
     function: Callable[[npt.NDArray[np.float32]], npt.NDArray[np.float32]], p: QParams, q: QParams
 ) -> IntArray:
-    """quantize(f(dequantize(x))) for every code x of p, ascending: (256,) or (..., 256) codes of q.
+    """quantize(f(dequantize(x))) for every integer x of p, ascending: (256,) or (..., 256) integers of q.
 
     Raises:
-        UnsupportedError: codes of more than 8 bits.
+        UnsupportedError: integers of more than 8 bits.
     """
-    return quantize(function(dequantize(all_codes(p.dtype).astype(p.dtype.storage), p)), q)
+    return quantize(function(dequantize(all_integers(p.dtype).astype(p.dtype.storage), p)), q)
 
 
 def tabulate(function: Callable[[Reals], Reals], p: QParams, q: QParams) -> IntArray:
@@ -69,7 +69,7 @@ def rounded(
     function: Callable[..., Reals], *operands: npt.NDArray[np.floating]
 ) -> npt.NDArray[np.float32]:
     """The function of float32 operands, computed in float64, as float32."""
-    with np.errstate(all="ignore"):  # NaN and Inf have codes too
+    with np.errstate(all="ignore"):  # NaN and Inf have integers too
         return np.asarray(function(*(x.astype(np.float64) for x in operands)), np.float32)
 
 
@@ -79,27 +79,27 @@ def is_tabulable(plan: NodePlan) -> bool:
     return all(p.dtype.bits == TABLE_BITS for p in known)
 
 
-def requantize_codes(x: IntArray, p: QParams, q: QParams) -> IntArray:
-    """Codes by q of what codes by p stand for; the same array where p and q are equal."""
+def requantize_integers(x: IntArray, p: QParams, q: QParams) -> IntArray:
+    """Integers by q of what integers by p stand for; the same array where p and q are equal."""
     if p == q:
         return x
     return look_up(table_of(lambda reals: reals, p, q), x, p.dtype)
 
 
-def recoded(call: Call, slot: int, out: QParams) -> IntArray:
-    """Codes of an input by other qparams of the same type.
+def requantized(call: Call, slot: int, out: QParams) -> IntArray:
+    """Integers of an input by other qparams of the same type.
 
     Raises:
-        ShapeError: codes or per-tensor qparams are missing, or types differ.
+        ShapeError: integers or per-tensor qparams are missing, or types differ.
     """
-    x, p = call.codes(slot), call.qparams_in(slot)
+    x, p = call.integers(slot), call.qparams_in(slot)
     if p.dtype != out.dtype:
         raise call.shape_error(f"input {slot} is {p.dtype}, the result {out.dtype}; wanted one.")
-    return requantize_codes(x, p, out)
+    return requantize_integers(x, p, out)
 
 
 def look_up_each(table: IntArray, x: IntArray, p: QParams) -> IntArray:
-    """The codes in the table of each place, (..., 256); shape of x."""
+    """The integers in the table of each place, (..., 256); shape of x."""
     places = table_offsets(table) + (x.astype(np.int32) - p.dtype.qmin)
     return np.asarray(table.ravel()[places])
 
@@ -112,7 +112,7 @@ def table_offsets(table: IntArray) -> npt.NDArray[np.int32]:
 
 
 def _patterns(x: IntArray) -> npt.NDArray[np.uint8]:
-    """The bits of 8-bit codes: an index of one byte is read a third faster than one of eight."""
+    """The bits of 8-bit integers: an index of one byte is read a third faster than one of eight."""
     return np.ascontiguousarray(x).view(np.uint8).reshape(x.shape)
 
 
@@ -122,7 +122,7 @@ def look_up_pairs(
     a: tuple[IntArray, QDType],
     b: tuple[IntArray, QDType],
 ) -> IntArray:
-    """function(a, b) for arrays of codes that broadcast; large ones from a table of all pairs.
+    """function(a, b) for arrays of integers that broadcast; large ones from a table of all pairs.
 
     Raises:
         ShapeError: the shapes do not broadcast.
@@ -131,7 +131,7 @@ def look_up_pairs(
         shape = np.broadcast_shapes(a[0].shape, b[0].shape)
     except ValueError as error:
         raise call.shape_error(f"{error}") from error
-    rows, columns = all_codes(a[1]), all_codes(b[1])
+    rows, columns = all_integers(a[1]), all_integers(b[1])
     if math.prod(shape) <= DIRECT:
         return np.asarray(function(a[0].astype(np.int32), b[0].astype(np.int32)))
     table = function(rows[:, None], columns[None, :])
@@ -149,11 +149,11 @@ Measured with two threads, Reshape and Cast included: 16, 8 or 2 rows .38 ns, on
 
 
 def lower_table(site: Site, table: IntArray) -> list[ir.Value]:
-    """The first operand's codes looked up.
+    """The first operand's integers looked up.
 
     Args:
-        site: of 8-bit codes, which are its first input.
-        table: codes of the result by ascending code, (256,) for all elements; or (..., 256), one
+        site: of 8-bit integers, which are its first input.
+        table: integers of the result by ascending code, (256,) for all elements; or (..., 256), one
             table for each place of the leading axes, which broadcast to the operand's shape.
     """
     p, q = site.qparams_in(0), site.qparams_out()
@@ -167,7 +167,7 @@ def lower_table(site: Site, table: IntArray) -> list[ir.Value]:
         index = site.tape.op("Add", [index, first], name=f"{site.node.name}_index")
     flat = site.constant("rows", np.array([rows, -1], np.int64))
     index = site.tape.op("Reshape", [index, flat], name=f"{site.node.name}_split")
-    # the index of a code below 0 counts from the end, so that 0 comes first
+    # the index of an integer below 0 counts from the end, so that 0 comes first
     entries = np.tile(np.roll(table.ravel(), p.dtype.qmin), (rows, 1))
     found = site.tape.op(
         "GatherElements",

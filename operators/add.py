@@ -24,12 +24,12 @@ from onnxq.operator import (
 )
 from onnxq.operator.examples import normal
 from onnxq.operator.nodes import infinite_operand, number_beside
-from onnxq.operators._code_pairs import PairFunction
 from onnxq.operators._divided import divided_sum
 from onnxq.operators._factors import on_operands
 from onnxq.operators._fma import fma
+from onnxq.operators._integer_pairs import PairFunction
 from onnxq.operators._machine_sums import fixed_sum, unfused_sum
-from onnxq.operators._tables import TABLE_BITS, all_codes, look_up_pairs
+from onnxq.operators._tables import TABLE_BITS, all_integers, look_up_pairs
 from onnxq.qparams import IntArray, QParams
 
 
@@ -75,28 +75,28 @@ class Add(Operator):
         return site.qlinear("QLinearAdd", {})
 
     def kernel(self, call: Call) -> tuple[Array, ...]:
-        """Codes of C. Raises ShapeError where shapes do not broadcast or dtypes are wrong."""
-        return (sums(call, add_codes),)
+        """Integers of C. Raises ShapeError where shapes do not broadcast or dtypes are wrong."""
+        return (sums(call, add_integers),)
 
     def agrees(self, call: Call) -> bool:
         """Whether ARM's fixed point, x86 without AVX2 and WebAssembly give the same.
 
-        For all pairs of 8-bit codes, in either role.
+        For all pairs of 8-bit integers, in either role.
         """
-        return _sums_agree(call, (add_codes, fixed_sum, unfused_sum, divided_sum))
+        return _sums_agree(call, (add_integers, fixed_sum, unfused_sum, divided_sum))
 
     def agrees_with_itself(self, call: Call) -> bool:
-        """Whether either operand may be the one that is added first, for all pairs of codes."""
-        return _sums_agree(call, (add_codes,))
+        """Whether either operand may be the one that is added first, for all pairs of integers."""
+        return _sums_agree(call, (add_integers,))
 
 
 def _sums_agree(call: Call, pair_sums: Iterable[PairFunction]) -> bool:
-    """Whether all of them give the same as `add_codes`, in either role."""
+    """Whether all of them give the same as `add_integers`, in either role."""
     p, q, out = call.qparams_in(0), call.qparams_in(1), call.plan.outputs[0]
     if out is None or max(p.dtype.bits, q.dtype.bits) > TABLE_BITS:
         return True  # not a QLinearAdd
-    a, b = all_codes(p.dtype)[:, None], all_codes(q.dtype)[None, :]
-    wanted = add_codes(a, b, p, q, out)
+    a, b = all_integers(p.dtype)[:, None], all_integers(q.dtype)[None, :]
+    wanted = add_integers(a, b, p, q, out)
     return all(
         np.array_equal(wanted, other)
         for pair_sum in pair_sums
@@ -105,12 +105,12 @@ def _sums_agree(call: Call, pair_sums: Iterable[PairFunction]) -> bool:
 
 
 def sums(call: Call, pair_sum: PairFunction) -> IntArray:
-    """Codes of A + B by that arithmetic.
+    """Integers of A + B by that arithmetic.
 
     Raises:
         ShapeError: shapes do not broadcast, or dtypes are wrong.
     """
-    a, b = call.codes(0), call.codes(1)
+    a, b = call.integers(0), call.integers(1)
     p, q = call.qparams_in(0), call.qparams_in(1)
     out = call.qparams_out()
     if scalar_inside(a.shape, b.shape):
@@ -122,7 +122,7 @@ def sums(call: Call, pair_sum: PairFunction) -> IntArray:
     return look_up_pairs(call, of_pairs, (a, p.dtype), (b, q.dtype))
 
 
-def add_codes(a: Ints, b: Ints, p: QParams, q: QParams, out: QParams) -> IntArray:
+def add_integers(a: Ints, b: Ints, p: QParams, q: QParams, out: QParams) -> IntArray:
     """QLinearAdd's arithmetic on broadcasting int32 arrays; p, q, out: qparams of a, b, result."""
     ratio_a, ratio_b = p.scale / out.scale, q.scale / out.scale
     zero_b = np.float32(ratio_b * q.zero_point.astype(np.float32))

@@ -44,7 +44,7 @@ class Attention(Operator):
 
     Q, K and V are (batch, heads, length, size), or (batch, length, heads * size) with their numbers
     of heads as attributes; several heads of Q may share one of K and V. ONNX Runtime has no integer
-    kernel: it computes in float32 between codes; the mask, past and present keys and values are
+    kernel: it computes in float32 between integers; the mask, past and present keys and values are
     float. (PyTorch's exporter writes MatMul and Softmax up to opset 22, which run in integers.)
     """
 
@@ -92,12 +92,12 @@ class Attention(Operator):
         return lower_around(site)
 
     def kernel(self, call: Call) -> tuple[Array, ...]:
-        """Codes of Y; present keys and values in float32 where the plan has a slot for them.
+        """Integers of Y; present keys and values in float32 where the plan has a slot for them.
 
         Raises:
             ShapeError: shapes, dtypes or qparams do not fit.
         """
-        q, k, v = (dequantize(call.codes(i), call.qparams_in(i)) for i in range(3))
+        q, k, v = (dequantize(call.integers(i), call.qparams_in(i)) for i in range(3))
         packed = q.ndim != HEADS_APART
         if packed:
             kv_heads = call.integer("kv_num_heads", 0)

@@ -104,11 +104,11 @@ class AveragePool(Operator):
         return scales_apart(call)
 
     def kernel(self, call: Call) -> tuple[Array, ...]:
-        """Codes of the output. Raises ShapeError where shapes, dtypes or qparams do not fit.
+        """Integers of the output. Raises ShapeError where shapes, dtypes or qparams do not fit.
 
         Raises UnsupportedError where one window sees all and ONNX Runtime refuses the scales.
         """
-        x = call.codes(0)
+        x = call.integers(0)
         kernel = call.ints("kernel_shape", [])
         if x.ndim < 3 or not kernel:
             raise call.shape_error(f"x {x.shape}, kernel_shape {kernel}; wanted (N, C, *spatial).")

@@ -30,7 +30,7 @@ from onnxq.operator import (
 from onnxq.operator.examples import normal
 from onnxq.operator.nodes import constant, shape
 from onnxq.operators._normalize import EPSILON
-from onnxq.qparams import MAX_BIAS_CODE, MIN_SCALE, PerChannel, QParams
+from onnxq.qparams import MAX_BIAS_INTEGER, MIN_SCALE, PerChannel, QParams
 
 PARAMETERS = {1: "scale", 2: "B", 3: "mean", 4: "var"}
 RANKS = (3, 4, 5)
@@ -108,8 +108,8 @@ class BatchNormalization(Operator):
         return site.emit(slots, op_type="QLinearConv", attributes={"group": len(weight)})
 
     def kernel(self, call: Call) -> tuple[Array, ...]:
-        """Codes of Y. Raises ShapeError where shapes, dtypes or qparams do not fit."""
-        x = call.codes(0)
+        """Integers of Y. Raises ShapeError where shapes, dtypes or qparams do not fit."""
+        x = call.integers(0)
         p, q = call.qparams_in(0), call.qparams_out()
         parameters = [call.plain(slot) for slot in PARAMETERS]
         if x.ndim not in RANKS or any(v.shape != x.shape[1:2] for v in parameters):
@@ -142,7 +142,7 @@ def _integers(
     The weight is +-127, but where the bias would leave int32 at that scale.
     """
     x_scale = np.float64(x.scale)
-    needed = np.abs(offset) / (x_scale * MAX_BIAS_CODE)
+    needed = np.abs(offset) / (x_scale * MAX_BIAS_INTEGER)
     scale = np.maximum(np.abs(gain) / INT8.qmax, needed)
     scale = np.where(scale > 0, np.maximum(scale, MIN_SCALE), 1.0).astype(np.float32)
     weight = np.rint(gain / scale).astype(np.int8)

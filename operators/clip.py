@@ -21,7 +21,7 @@ from onnxq.operator import (
 )
 from onnxq.operator.examples import normal
 from onnxq.operator.nodes import constant, has_input
-from onnxq.operators._clamp import Bounds, clamp_codes, lower_clamp
+from onnxq.operators._clamp import Bounds, clamp_integers, lower_clamp
 
 INF = float("inf")
 
@@ -30,7 +30,7 @@ INF = float("inf")
 class Clip(Operator):
     """Y = min(max(X, low), high), any shape; ONNX Clip-13, and Clip-6 whose bounds are attributes.
 
-    Folded into the saturation of the quantizer before it; else a Clip between the bounds' codes.
+    Folded into the saturation of the quantizer before it; else a Clip between the bounds' integers.
     """
 
     op_type = "Clip"
@@ -61,19 +61,22 @@ class Clip(Operator):
         yield Case("empty batch", (normal(0, 3), np.array(low)), (1,))
 
     def lower(self, site: Site) -> Sequence[ir.Value]:
-        """Clip on codes."""
+        """Clip on integers."""
         bounds = _bounds(site.node)
         assert bounds is not None, "rule refused it"
         return lower_clamp(site, bounds)
 
     def kernel(self, call: Call) -> tuple[Array, ...]:
-        """Codes of Y; bounds are real numbers. Raises ShapeError where dtypes or qparams differ."""
+        """Integers of Y; bounds are real numbers.
+
+        Raises ShapeError where dtypes or qparams differ.
+        """
         low, high = [*call.inputs, None, None][1:3]
         bounds = (
             call.real("min", -INF) if low is None else float(low.item()),
             call.real("max", INF) if high is None else float(high.item()),
         )
-        return (clamp_codes(call, bounds),)
+        return (clamp_integers(call, bounds),)
 
 
 def _bounds(node: ir.Node) -> Bounds | None:

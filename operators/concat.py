@@ -11,21 +11,24 @@ from onnxq.operator import Array, Call, Case, Float, OpCategory, Operator, Rule,
 from onnxq.operator.examples import normal
 from onnxq.operator.nodes import infinite_operand
 from onnxq.operator.site import MICROSOFT
-from onnxq.operators._tables import recoded
+from onnxq.operators._tables import requantized
 
 
 @register
 class Concat(Operator):
     """Y = X_0, X_1, ... along `axis`; ONNX Concat-13.
 
-    Integers: codes side by side; where qparams differ, com.microsoft QLinearConcat, which first
+    Integers: integers side by side; where qparams differ, com.microsoft QLinearConcat, which first
     takes each part through a table, quantize(dequantize(x)) by the qparams of Y.
     """
 
     op_type = "Concat"
 
     def rule(self, node: ir.Node) -> Rule | Float:
-        """Copies codes, so parts and result should have the same qparams; others are rescaled."""
+        """Copies integers, so parts and result should have the same qparams.
+
+        Others are rescaled.
+        """
         slots = tuple(range(len(node.inputs)))
         return infinite_operand(node, slots) or Rule(
             OpCategory.MOVEMENT, activations=slots, shares_qparams=True
@@ -42,9 +45,9 @@ class Concat(Operator):
         yield Case("empty batch", (normal(0, 3), normal(0, 2)), (), {"axis": 1})
 
     def lower(self, site: Site) -> Sequence[ir.Value]:
-        """Concat on codes, or QLinearConcat where they have different qparams."""
+        """Concat on integers, or QLinearConcat where they have different qparams."""
         if all(qparams == site.plan.outputs[0] for qparams in site.plan.inputs):
-            return site.on_codes()
+            return site.on_integers()
         site.check_same_type()
         slots: list[ir.Value | None] = []
         slots += site.scale_and_zero_point("out0", site.qparams_out())
@@ -55,8 +58,8 @@ class Concat(Operator):
         return site.emit(slots, op_type="QLinearConcat", domain=MICROSOFT, attributes=attributes)
 
     def kernel(self, call: Call) -> tuple[Array, ...]:
-        """Codes of the output. Raises ShapeError where shapes, dtypes or qparams do not fit."""
+        """Integers of the output. Raises ShapeError where shapes, dtypes or qparams do not fit."""
         out = call.qparams_out()
-        parts = [recoded(call, slot, out) for slot in range(len(call.inputs))]
+        parts = [requantized(call, slot, out) for slot in range(len(call.inputs))]
         with call.shape_errors():
             return (np.concatenate(parts, call.integer("axis", 0)),)

@@ -150,7 +150,7 @@ class Conv(Operator):
         return site.emit(slots, op_type="QLinearConv", attributes=site.attributes())
 
     def kernel(self, call: Call) -> tuple[Array, ...]:
-        """Codes of Y. Raises ShapeError where shapes, dtypes or channels do not fit together."""
+        """Integers of Y. Raises ShapeError where shapes, dtypes or channels do not fit together."""
         return (quantized_conv(call, EXACT),)
 
     def dynamic_rule(self, node: ir.Node) -> DynamicRule | Float:
@@ -183,12 +183,12 @@ def _why_slow(weight: tuple[int, ...]) -> str:
 
 
 def quantized_conv(call: Call, accumulator: Accumulator) -> Array:
-    """Codes of Y, as `Conv.kernel`, on a machine.
+    """Integers of Y, as `Conv.kernel`, on a machine.
 
     Raises:
         ShapeError: shapes, dtypes or channels do not fit together.
     """
-    x, w = call.codes(0), call.codes(1)
+    x, w = call.integers(0), call.integers(1)
     group = call.integer("group", 1)
     check_shapes(call, x.shape, w.shape)
     x_qparams, y_qparams = call.qparams_in(0), call.qparams_out()
@@ -197,7 +197,7 @@ def quantized_conv(call: Call, accumulator: Accumulator) -> Array:
     along = (-1, *[1] * (x.ndim - 2))
     bias = None
     if len(call.inputs) > 2 and call.inputs[2] is not None:
-        bias = call.codes(2).astype(np.int32)
+        bias = call.integers(2).astype(np.int32)
         if bias.shape != w.shape[:1]:
             raise call.shape_error(f"bias of shape {bias.shape}; wanted {w.shape[:1]}.")
     multiplier = np.asarray(x_qparams.scale * w_qparams.scale / y_qparams.scale).reshape(along)
@@ -240,7 +240,7 @@ def _product(
 ) -> Ints:
     """The sums of (x - x_zp) (w - w_zp), exact modulo 2^32.
 
-    (x - x_zp) (w - w_zp) = (x - code) (w - w_zp) - (x_zp - code) (w - w_zp), code: see `origin`.
+    (x - x_zp) (w - w_zp) = (x - code) (w - w_zp) - (x_zp - code) (w - w_zp), q: see `origin`.
     """
     rows, w_reach = centred(w, w_qparams), reach(w_qparams)
     inner = rows[:1].size

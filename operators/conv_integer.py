@@ -1,4 +1,4 @@
-"""Convolution of codes, to int32."""
+"""Convolution of integers, to int32."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from onnxq.operator import (
     IntegerOperator,
     register_integer,
 )
-from onnxq.operator.examples import codes, zero
+from onnxq.operator.examples import integers, zero
 from onnxq.operator.integer_call import stored
 from onnxq.operators._gemm import centred
 from onnxq.operators._pair_windows import conv_integer_correction, conv_integer_risks
@@ -76,22 +76,24 @@ class ConvInteger(IntegerOperator):
                 yield Case(
                     f"{left} by {right}, pads",
                     (
-                        codes(2, 4, 6, 5, dtype=left),
-                        codes(3, 4, 3, 3, dtype=right, seed=1),
+                        integers(2, 4, 6, 5, dtype=left),
+                        integers(3, 4, 3, 3, dtype=right, seed=1),
                         zero(x_zp, left),
                         zero(w_zp, right),
                     ),
                     (2, 3),
                     {"pads": [1, 0, 2, 1]},
                 )
-        x, w = codes(2, 4, 7, 6), codes(6, 2, 3, 2, dtype="int8", seed=1)
+        x, w = integers(2, 4, 7, 6), integers(6, 2, 3, 2, dtype="int8", seed=1)
         yield Case("no zero points, groups", (x, w), (), {"group": 2})
         strides: dict[str, AttributeValue] = {"strides": [2, 1], "dilations": [1, 2], "group": 2}
         yield Case("strides, dilations", (x, w, zero(7), zero(3, "int8")), (2, 3), strides)
         for mode in ("SAME_UPPER", "SAME_LOWER", "VALID"):
             yield Case(mode, (x, w, zero(7)), (2,), {"auto_pad": mode, "group": 2})
-        depthwise = codes(4, 1, 3, 3, dtype="int8")
+        depthwise = integers(4, 1, 3, 3, dtype="int8")
         yield Case("depthwise", (x, depthwise, None, zero(-7, "int8")), (3,), {"group": 4})
-        yield Case("1d", (codes(1, 3, 9), codes(2, 3, 4), zero(7), zero(8)), (2, 3))
-        yield Case("3d", (codes(1, 2, 4, 5, 4), codes(3, 2, 2, 3, 2, dtype="int8"), zero(7)), (2,))
+        yield Case("1d", (integers(1, 3, 9), integers(2, 3, 4), zero(7), zero(8)), (2, 3))
+        yield Case(
+            "3d", (integers(1, 2, 4, 5, 4), integers(3, 2, 2, 3, 2, dtype="int8"), zero(7)), (2,)
+        )
         yield Case("empty batch", (x[:0], w), (), {"group": 2})

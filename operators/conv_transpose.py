@@ -173,7 +173,7 @@ class ConvTranspose(Operator):
         site.check_pair()
         w_qparams, y_qparams = site.plan.inputs[1], site.qparams_out()
         assert w_qparams is not None, "check_pair looked"
-        w = _codes_in(site.node, site.inputs, 1)
+        w = _integers_in(site.node, site.inputs, 1)
         group = site.node.attributes.get_int("group", 1)
         spatial = _spatial(site.node, w.ndim - 2)
         axes = [phase_axis(a) for a in transposed_axes(call_of(site.node), spatial, w.shape[2:])]
@@ -199,7 +199,7 @@ class ConvTranspose(Operator):
         bias = site.plan.inputs[2] if has_input(site.node, 2) else None
         if bias is not None:
             b = np.broadcast_to(
-                _codes_in(site.node, site.inputs, 2).reshape(shape_of[0], 1, -1), shape_of
+                _integers_in(site.node, site.inputs, 2).reshape(shape_of[0], 1, -1), shape_of
             )
             slots.append(site.initializer("b", b.ravel()[order], bias.dtype))
         y = site.tape.op(
@@ -215,9 +215,9 @@ class ConvTranspose(Operator):
         return [interleaved(site.tape, site.node, y, axes, outputs, spatial, y_qparams)]
 
     def kernel(self, call: Call) -> tuple[Array, ...]:
-        """Codes of Y. Raises ShapeError where shapes, dtypes or channels do not fit together."""
+        """Integers of Y. Raises ShapeError where shapes, dtypes or channels do not fit together."""
         op = "ConvTranspose"
-        x, w = call.codes(0), call.codes(1)
+        x, w = call.integers(0), call.integers(1)
         group = call.integer("group", 1)
         _check_shapes(x.shape, w.shape, group, call.ints("kernel_shape", w.shape[2:]))
         x_qparams, y_qparams = call.qparams_in(0), call.qparams_out()
@@ -230,7 +230,7 @@ class ConvTranspose(Operator):
         total = scatter(centred(x, x_qparams), centred(w, w_qparams), group, axes)
         along = (-1, *[1] * (x.ndim - 2))
         if len(call.inputs) > 2 and call.inputs[2] is not None:
-            bias = call.codes(2)
+            bias = call.integers(2)
             if bias.shape != total.shape[1:2]:
                 raise ShapeError(f"{op}: bias of shape {bias.shape}; wanted {total.shape[1:2]}.")
             total = total + bias.astype(np.int32).reshape(along)
@@ -265,7 +265,7 @@ def _spatial(node: ir.Node, rank: int) -> list[int | None]:
     return [None] * rank if x is None else list(x[2:])
 
 
-def _codes_in(node: ir.Node, inputs: Sequence[ir.Value | None], slot: int) -> IntArray:
+def _integers_in(node: ir.Node, inputs: Sequence[ir.Value | None], slot: int) -> IntArray:
     value = inputs[slot]
     if value is None or value.const_value is None:
         raise UnsupportedError(

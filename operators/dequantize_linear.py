@@ -1,4 +1,4 @@
-"""Codes to reals."""
+"""Integers to reals."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from onnxq.operator import (
     IntegerOperator,
     register_integer,
 )
-from onnxq.operator.examples import codes as random_codes
+from onnxq.operator.examples import integers as random_integers
 from onnxq.operator.examples import ints32, scales, zero
 from onnxq.operator.integer_call import QDTYPES, stored
 from onnxq.operator.site import MICROSOFT
@@ -61,22 +61,22 @@ class DequantizeLinear(IntegerOperator):
         """Types, granularities, int32 beyond 2^24, an empty tensor, a number."""
         for dtype in ("uint8", "int8", "uint16", "int16"):
             point = zero(np.iinfo(dtype).max, dtype)
-            x = random_codes(3, 5, dtype=dtype)
+            x = random_integers(3, 5, dtype=dtype)
             yield Case(f"{dtype}, largest zero point", (x, scales(0.3), point), (1, 2))
-        x = random_codes(3, 5)
+        x = random_integers(3, 5)
         yield Case("no zero point", (x, scales(0.7)), (1,))
         points = np.array([0, 7, 255], np.uint8)
         yield Case("per axis", (x, scales(0.1, 0.2, 3), points), (1, 2), {"axis": -2})
         biases = ints32(2**24 + 1, -(2**31), 2**31 - 1)
         yield Case("int32", (biases, scales(0.3)), (1,))
         yield Case("int32 per axis", (biases, scales(0.3, 2, 1e-3)), (1,), {"axis": 0})
-        yield Case("empty", (random_codes(0, 3), scales(0.5), zero(3)), (1, 2))
+        yield Case("empty", (random_integers(0, 3), scales(0.5), zero(3)), (1, 2))
         yield Case("rank 0", (zero(9), scales(0.3), zero(1)), (1, 2))
 
 
 def onnx_only_cases() -> Iterable[Case]:
     """Examples that com.microsoft lacks: blocks, output_dtype, 2 bits, float8; types of 4 bits."""
-    x = random_codes(3, 5)
+    x = random_integers(3, 5)
     block = np.array([[0.5, 2, 0.3]] * 3, np.float32)
     points = np.array([[0, 1, 255]] * 3, np.uint8)
     attributes: dict[str, AttributeValue] = {"axis": 1, "block_size": 2}
@@ -94,7 +94,7 @@ def onnx_only_cases() -> Iterable[Case]:
             point.dtype.name, (signed.astype(narrow), scales(0.3), point), (0, 1, 2), opset=25
         )
     for small in SMALL_FLOATS[:4]:
-        yield Case(small.name, (random_codes(16, 16).view(small), scales(0.3)), (0, 1))
+        yield Case(small.name, (random_integers(16, 16).view(small), scales(0.3)), (0, 1))
 
 
 def _integers(
@@ -112,12 +112,12 @@ def _integers(
     odd = not np.all((numbers > 0) & np.isfinite(numbers))
     steps = np.ones_like(scale) if odd else scale
     qparams = linear_qparams(call, "x", steps, zero_point, qdtype, x.shape)
-    codes, zeros = stored(x), qparams.zero_point
+    integers, zeros = stored(x), qparams.zero_point
     if qdtype == INT32 and zeros.any():
         points = spread(zeros, qparams.granularity, x.shape).astype(np.int64)
-        codes = np.asarray(codes - points).astype(np.int32)  # modulo 2^32
+        integers = np.asarray(integers - points).astype(np.int32)  # modulo 2^32
         qparams = replace(qparams, zero_point=np.zeros_like(zeros))
-    reals = dequantize(codes, qparams)
+    reals = dequantize(integers, qparams)
     if not odd:
         return reals
     each = numbers.reshape(qparams.scale.shape)

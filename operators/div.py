@@ -36,10 +36,13 @@ from onnxq.operators._tables import is_tabulable
 
 @register
 class Div(Operator):
-    """C = A / B with broadcasting; ONNX Div-14. A code of 0 in B gives infinity, or NaN for 0 / 0.
+    """C = A / B with broadcasting; ONNX Div-14.
 
-    By one constant number: com.microsoft QLinearMul of A and float32(1 / B), a code with that
-    scale; the product is rounded once. Else: in float32 between codes, a constant operand as it is.
+    An integer of 0 in B gives infinity, or NaN for 0 / 0.
+
+    By one constant number: com.microsoft QLinearMul of A and float32(1 / B), an integer with that
+    scale; the product is rounded once. Else: in float32 between integers, a constant operand as it
+    is.
     Measured in an int8 network, ns per element: DequantizeLinear, Div by a number and
     QuantizeLinear .32, QLinearMul .16. Of two tensors, there is no integer kernel.
     """
@@ -98,7 +101,7 @@ class Div(Operator):
         return lower_with_number(site, site.inputs[0], "QLinearMul", factor)
 
     def kernel(self, call: Call) -> tuple[Array, ...]:
-        """Codes of C. Raises ShapeError where shapes, dtypes or qparams do not fit."""
+        """Integers of C. Raises ShapeError where shapes, dtypes or qparams do not fit."""
         divisor = call.inputs[1] if call.plan.inputs[1] is None else None
         factor = None if divisor is None or call.plan.inputs[0] is None else number(divisor)
         if factor is None:
@@ -106,7 +109,7 @@ class Div(Operator):
         return (number_kernel(call, "QLinearMul", factor),)
 
     def agrees(self, call: Call) -> bool:
-        """Whether every machine multiplies all codes by the reciprocal alike."""
+        """Whether every machine multiplies all integers by the reciprocal alike."""
         divisor = call.inputs[1] if len(call.inputs) > 1 else None
         factor = None if divisor is None or call.plan.inputs[0] is None else number(divisor)
         return factor is None or product_agrees(call, factor)

@@ -1,4 +1,4 @@
-"""Reals to codes, with a scale from the tensor itself."""
+"""Reals to integers, with a scale from the tensor itself."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class DynamicQuantizeLinear(IntegerOperator):
     op_type = OP
 
     def kernel(self, call: IntegerCall) -> tuple[Array, ...]:
-        """Codes of y, its scale and its zero point."""
+        """Integers of y, its scale and its zero point."""
         x = call.operand(0, "x")
         qparams = dynamic_qparams(call.op_type, x)
         y = quantize(np.asarray(x, np.float32), qparams)

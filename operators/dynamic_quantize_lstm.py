@@ -1,4 +1,4 @@
-"""Long short-term memory with weights in codes, its activations quantized step by step."""
+"""Long short-term memory with weights in integers, its activations quantized step by step."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy.typing as npt
 from onnxq.affine import quantize
 from onnxq.errors import ShapeError, UnsupportedError
 from onnxq.operator import Array, Case, IntegerCall, IntegerOperator, Singles, register_integer
-from onnxq.operator.examples import codes, ints32, normal
+from onnxq.operator.examples import integers, ints32, normal
 from onnxq.operator.integer_call import stored
 from onnxq.operator.site import MICROSOFT
 from onnxq.operators._activations import Activation, activations
@@ -33,7 +33,7 @@ GATES = 4  # input, output, forget, cell: i o f c
 
 @register_integer
 class DynamicQuantizeLSTM(IntegerOperator):
-    """LSTM whose X W and H R are products of codes; com.microsoft, ONNX LSTM's equations.
+    """LSTM whose X W and H R are products of integers; com.microsoft, ONNX LSTM's equations.
 
     Z[t] = q(X) W + q(H[t-1]) R + (Wb + Rb), q: DynamicQuantizeLinear of the whole X and of each
     step's H, float32(sum) * (q_scale * w_scale[n]); i o f c of Z; C = f C + i g(c), H = o h(C).
@@ -92,14 +92,15 @@ def _cells(call: IntegerCall, directions: int) -> list[Cell]:
         UnsupportedError: an activation without a kernel.
     """
     x = call.operand(0, "X")
-    r_codes = call.operand(2, "R")
-    w_codes = call.operand(1, "W")
-    if call.qdtype(w_codes, "W") != call.qdtype(r_codes, "R"):
+    r_integers = call.operand(2, "R")
+    w_integers = call.operand(1, "W")
+    if call.qdtype(w_integers, "W") != call.qdtype(r_integers, "R"):
         raise UnsupportedError(
-            f"{call.op_type}: W is {w_codes.dtype} and R {r_codes.dtype}; ONNX Runtime wants the "
+            f"{call.op_type}: W is {w_integers.dtype} and R {r_integers.dtype}; ONNX Runtime "
+            "wants the "
             "same type."
         )
-    hidden = call.integer("hidden_size", r_codes.shape[1] if r_codes.ndim == 3 else 0)
+    hidden = call.integer("hidden_size", r_integers.shape[1] if r_integers.ndim == 3 else 0)
     width = GATES * hidden
     w = _weights(call, 1, "W", (directions, x.shape[2], width))
     r = _weights(call, 2, "R", (directions, hidden, width))
@@ -123,7 +124,7 @@ def _cells(call: IntegerCall, directions: int) -> list[Cell]:
 
 
 def _weights(call: IntegerCall, slot: int, name: str, shape: tuple[int, ...]) -> list[Weights]:
-    """Weights per direction, from the codes in `slot` and their scales and zero points.
+    """Weights per direction, from the integers in `slot` and their scales and zero points.
 
     Raises:
         ShapeError: shapes, dtypes or zero points are none that ONNX Runtime takes.
@@ -223,8 +224,8 @@ def example(
     shape = (directions, width) if columns else (directions,)
     scale = (0.01 + 0.01 * np.random.default_rng(1).random(shape)).astype(np.float32)
     point = np.full(shape, zero_points, dtype)
-    w = codes(directions, 5, width, dtype=dtype, seed=2)
-    r = codes(directions, hidden, width, dtype=dtype, seed=3)
+    w = integers(directions, 5, width, dtype=dtype, seed=2)
+    r = integers(directions, hidden, width, dtype=dtype, seed=3)
     return [normal(4, batch, 5), w, r, *[None] * 5, scale, point, scale / np.float32(2), point]
 
 
@@ -266,20 +267,20 @@ def _cases() -> Iterable[Case]:
         yield case(", ".join(names), example(), {3: options(1)[3]}, activations=names, **lists)
 
 
-# --- the recurrence in one direction: float32 around products of codes, rounded after each step
+# --- the recurrence in one direction: float32 around products of integers, rounded after each step
 # (no fused multiply-add but in the activations)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Weights:
-    """One direction's W or R (inputs, 4 H): float32 without the zero point, and codes as stored.
+    """One direction's W or R (inputs, 4 H): float32 without the zero point, and integers as stored.
 
     scale is of rank 0 or (4 H,).
     """
 
     values: Singles
     scale: Singles
-    codes: IntArray
+    integers: IntArray
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -334,10 +335,10 @@ def run_direction(
 def _product(x: Singles, weights: Weights, accumulator: Accumulator) -> Singles:
     """float32(sum q_x w) * (x_scale * w_scale[n]), (rows, 4 H)."""
     qparams = dynamic_qparams(OP, x)
-    codes = quantize(x, qparams)
-    total = integer_matmul(centred(codes, qparams), weights.values)
+    integers = quantize(x, qparams)
+    total = integer_matmul(centred(integers, qparams), weights.values)
     if not accumulator.exact:
-        change = product_correction(codes, weights.codes, accumulator)
+        change = product_correction(integers, weights.integers, accumulator)
         total = total if change is None else np.asarray(total + change)
     return np.asarray(total.astype(np.float32) * np.asarray(qparams.scale * weights.scale))
 

@@ -1,4 +1,4 @@
-"""Product of a float32 matrix, quantized on the way, and codes."""
+"""Product of a float32 matrix, quantized on the way, and integers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from onnxq.affine import quantize
 from onnxq.operator import Array, Case, IntegerCall, IntegerOperator, register_integer
-from onnxq.operator.examples import codes, normal, scales, zero
+from onnxq.operator.examples import integers, normal, scales, zero
 from onnxq.operator.integer_call import stored
 from onnxq.operator.site import MICROSOFT
 from onnxq.operators._columns import check_sum, late_columns, product, to_float
@@ -51,7 +51,7 @@ class DynamicQuantizeMatMul(IntegerOperator):
 
     def cases(self) -> Iterable[Case]:
         """Types, columns, bias, ranks, zeros, no row."""
-        a, b = normal(3, 5), codes(5, 4, dtype="int8", seed=1)
+        a, b = normal(3, 5), integers(5, 4, dtype="int8", seed=1)
         points = np.array([-128, 127, 0, 5], np.int8)
         column, bias = scales(0.01, 0.02, 0.04, 3), normal(4)
         given = (2, 3, 4)
@@ -59,8 +59,10 @@ class DynamicQuantizeMatMul(IntegerOperator):
         yield Case("per column", (a, b, column, points), (2, 3))
         yield Case("bias", (a, b, column, points, bias), given)
         yield Case("bias alone", (a, b, column, None, bias), (2, 4))
-        yield Case("uint8, zero point 255", (a, codes(5, 4), scales(0.02), zero(255), bias), given)
-        stack = codes(2, 5, 4, dtype="int8", seed=1)
+        yield Case(
+            "uint8, zero point 255", (a, integers(5, 4), scales(0.02), zero(255), bias), given
+        )
+        stack = integers(2, 5, 4, dtype="int8", seed=1)
         yield Case("batches, columns of all", (normal(2, 3, 5), stack, column), (2,))
         own = (np.stack([column, column * 2])[:, None], np.stack([points] * 2)[:, None])
         yield Case("batches, each with its columns", (normal(2, 3, 5), stack, *own), (2, 3))

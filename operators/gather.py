@@ -31,7 +31,7 @@ from onnxq.operator.site import MICROSOFT
 from onnxq.operators._dynamic import spread
 from onnxq.qparams import PerBlock, QParams
 
-BYTE_BITS, NIBBLE_BITS = 8, 4  # bits; Gather takes no codes narrower than a byte
+BYTE_BITS, NIBBLE_BITS = 8, 4  # bits; Gather takes no integers narrower than a byte
 MATRIX = 2  # rank
 MIN_BLOCK = 16
 SHORT_ROW = 20  # numbers; with a float32 scale, a shorter row exceeds 0.3 of its float size
@@ -44,7 +44,7 @@ class Gather(Operator):
     op_type = "Gather"
 
     def rule(self, node: ir.Node) -> Rule | Float:
-        """Copies codes, so the output has the input's qparams."""
+        """Copies integers, so the output has the input's qparams."""
         return infinite_operand(node, (0,)) or Rule(OpCategory.MOVEMENT, shares_qparams=True)
 
     def cases(self) -> Iterable[Case]:
@@ -57,12 +57,12 @@ class Gather(Operator):
         yield Case("empty batch", (x, np.zeros((0, 2), np.int64)))
 
     def lower(self, site: Site) -> Sequence[ir.Value]:
-        """Gather on codes."""
-        return site.on_codes()
+        """Gather on integers."""
+        return site.on_integers()
 
     def kernel(self, call: Call) -> tuple[Array, ...]:
-        """Codes of the output. Raises ShapeError where shapes, dtypes or qparams do not fit."""
-        x = call.codes(0)
+        """Integers of the output. Raises ShapeError where shapes, dtypes or qparams do not fit."""
+        x = call.integers(0)
         call.shared()
         indices = call.plain(1)
         with call.shape_errors():
@@ -71,8 +71,8 @@ class Gather(Operator):
     def dynamic_rule(self, node: ir.Node) -> DynamicRule | Float:
         """A constant table has one scale per row; short rows share one.
 
-        float32(codes[i] - zero_point[i]) * scale[i]: only the rows that are read are dequantized,
-        and the float table exists neither in the file nor in memory.
+        float32(integers[i] - zero_point[i]) * scale[i]: only the rows that are read are
+        dequantized, and the float table exists neither in the file nor in memory.
         """
         table = constant(node, 0)
         if table is None:
@@ -92,11 +92,11 @@ class Gather(Operator):
         return DynamicRule((weight,), forms, min_bits=NIBBLE_BITS if rows else BYTE_BITS)
 
     def lower_dynamic(self, site: DynamicSite) -> Sequence[ir.Value]:
-        """Gather on codes, on zero points where there are any, and on scales; Cast, Sub, Mul.
+        """Gather on integers, on zero points where there are any, and on scales; Cast, Sub, Mul.
 
-        Of 8-bit codes with a scale per row, com.microsoft GatherBlockQuantized took 1.5 to 2 times
-        as long from 16 rows on (30,522 x 768, AVX512-VNNI). It is the only one for 4 bits, which
-        Gather does not take, and for blocks.
+        Of 8-bit integers with a scale per row, com.microsoft GatherBlockQuantized took 1.5 to 2
+        times as long from 16 rows on (30,522 x 768, AVX512-VNNI). It is the only one for 4 bits,
+        which Gather does not take, and for blocks.
 
         Raises:
             UnsupportedError: 2 bits; 4 bits or blocks that GatherBlockQuantized has no form for.
@@ -150,20 +150,20 @@ def _in_blocks(
     site: NodeSite, table: ir.Value, qparams: QParams, indices: ir.Value | None
 ) -> ir.Value:
     """GatherBlockQuantized on a matrix of rows; a scale per row is one block as long as the row."""
-    assert table.const_value is not None, "codes are constants"
-    codes = np.asarray(table.const_value.numpy())
+    assert table.const_value is not None, "integers are constants"
+    integers = np.asarray(table.const_value.numpy())
     bits, axis = qparams.dtype.bits, site.node.attributes.get_int("axis", 0)
-    size = max(1 << (codes.shape[-1] - 1).bit_length(), MIN_BLOCK) if codes.ndim else 0
+    size = max(1 << (integers.shape[-1] - 1).bit_length(), MIN_BLOCK) if integers.ndim else 0
     size = getattr(qparams.granularity, "size", size)
     odd = size < MIN_BLOCK or size & (size - 1)
-    if bits < NIBBLE_BITS or codes.ndim != MATRIX or axis % MATRIX or odd:
+    if bits < NIBBLE_BITS or integers.ndim != MATRIX or axis % MATRIX or odd:
         raise UnsupportedError(
-            f"Gather '{site.node.name}': a table {codes.shape} of {qparams.dtype} with "
+            f"Gather '{site.node.name}': a table {integers.shape} of {qparams.dtype} with "
             f"{qparams.granularity}, along axis {axis}; ONNX Runtime picks rows of matrices of "
             "4 or 8 bits, in blocks of 16, 32, 64 ... Give op type Gather an 8-bit entry in the "
             "qconfig, or None for float."
         )
-    shape = (len(codes), -(-codes.shape[1] // size))
+    shape = (len(integers), -(-integers.shape[1] // size))
     stem = str(table.name).removesuffix("_quantized")
     scale = np.broadcast_to(_column(qparams.scale), shape)
     points = np.broadcast_to(_column(qparams.zero_point), shape)
@@ -171,7 +171,7 @@ def _in_blocks(
     if kind == ir.DataType.INT8:  # it has no kernel of int8
         kind, offset = ir.DataType.UINT8, 1 << (BYTE_BITS - 1)
         points = points.astype(np.int16) + offset
-        unsigned = (codes.astype(np.int16) + offset).astype(np.uint8)
+        unsigned = (integers.astype(np.int16) + offset).astype(np.uint8)
         table = site.tape.initializer(ir.tensor(unsigned), name=f"{stem}_unsigned")
     arrays = {
         "block_scale": ir.tensor(np.ascontiguousarray(scale)),

@@ -34,7 +34,7 @@ MIN_BLOCK = 16
 class GatherBlockQuantized(IntegerOperator):
     """Y = ((data - zero_points) * scales)[indices], a scale per block of the last axis.
 
-    com.microsoft: inputs data (int4, uint4, or uint8 of one, two or four codes, low bits first),
+    com.microsoft: inputs data (int4, uint4, or uint8 of one, two or four integers, low bits first),
     indices, scales, zero_points (absent: 0; of uint8, 2^(bits - 1)). gather_axis must be 0 and
     quantize_axis the last one here, as in every table that is picked by rows.
     """
@@ -51,7 +51,7 @@ class GatherBlockQuantized(IntegerOperator):
         data, indices, scales = (call.operand(slot, "input") for slot in range(3))
         bits, block = call.integer("bits", NIBBLE_BITS), call.integer("block_size", 128)
         _check(call, data, bits, block)
-        table = _codes(data, bits)
+        table = _integers(data, bits)
         blocks = (*table.shape[:-1], -(-table.shape[-1] // block))
         if scales.shape != blocks:
             raise call.shape_error(f"scales of shape {scales.shape}; wanted {blocks}.")
@@ -92,11 +92,11 @@ class GatherBlockQuantized(IntegerOperator):
         points = generator.integers(0, 256, (5, 3)).astype(np.uint8)
         eight = {**sizes, "bits": 8}
         yield Case("uint8, zero points", (bytes_, ids, scales, points), (0, 2, 3), eight)
-        yield Case("two codes a byte", (bytes_[:, :20], ids, scales), (0, 2), sizes)
+        yield Case("two integers a byte", (bytes_[:, :20], ids, scales), (0, 2), sizes)
         two: dict[str, AttributeValue] = {**sizes, "bits": 2}
-        yield Case("four codes a byte", (bytes_[:, :10], ids, scales), (0, 2), two)
+        yield Case("four integers a byte", (bytes_[:, :10], ids, scales), (0, 2), two)
         packed = (bytes_[:, :10], ids, scales, bytes_[:, :1])
-        yield Case("four codes a byte, zero points", packed, (0, 2, 3), two)
+        yield Case("four integers a byte, zero points", packed, (0, 2, 3), two)
         one: dict[str, AttributeValue] = {"block_size": 64, "quantize_axis": 1}
         yield Case("a block per row", (signed, ids.astype(np.int32), scales[:, :1]), (0, 2), one)
         stack = generator.integers(-8, 8, (4, 3, 32)).astype(INT4)
@@ -126,8 +126,8 @@ def _check(call: IntegerCall, data: Array, bits: int, block: int) -> None:
         )
 
 
-def _codes(data: Array, bits: int) -> npt.NDArray[np.int32]:
-    """One number per code; bytes of uint8 hold several where they have fewer bits."""
+def _integers(data: Array, bits: int) -> npt.NDArray[np.int32]:
+    """One number per integer; bytes of uint8 hold several where they have fewer bits."""
     if data.dtype != np.uint8:
         return data.astype(np.int32)
     *outer, width = data.shape
@@ -143,7 +143,7 @@ def _points(
         middle = 1 << (bits - 1) if dtype == np.uint8 else 0
         return np.full(shape, middle, np.int32)
     fits = given.dtype == dtype and given.ndim == len(shape)
-    points = _codes(given, bits)[..., : shape[-1]] if fits else None
+    points = _integers(given, bits)[..., : shape[-1]] if fits else None
     if points is None or points.shape != shape:
         raise ShapeError(
             f"{OP}: zero_points are {given.dtype} of shape {given.shape}; wanted {dtype}, one for "

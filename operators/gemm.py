@@ -79,7 +79,7 @@ class Gemm(Operator):
         return UnfoldedProduct(trans_a, trans_b, node.attributes.get_float("alpha", 1.0))
 
     def fused_rule(self, node: ir.Node) -> Rule | Float:
-        """ONNX Runtime takes codes of any bias that broadcasts, and of B computed at run time."""
+        """ONNX Runtime takes integers of any bias that broadcasts, and of B computed at run time."""
         if not has_input(node, 2):
             return self.rule(node)
         for factor in ("alpha", "beta"):
@@ -135,7 +135,10 @@ class Gemm(Operator):
         return site.emit(slots, op_type="QGemm", domain=MICROSOFT, attributes=attributes)
 
     def kernel(self, call: Call) -> tuple[Array, ...]:
-        """Codes of Y, or float32. Raises ShapeError where shapes or dtypes do not fit together."""
+        """Integers of Y, or float32.
+
+        Raises ShapeError where shapes or dtypes do not fit together.
+        """
         return quantized_gemm(call, EXACT)
 
     def dynamic_rule(self, node: ir.Node) -> DynamicRule | Float:
@@ -154,7 +157,7 @@ class Gemm(Operator):
         return left_rule(node, axis, perm, -1 if trans_b else -2)
 
     def lower_dynamic(self, site: DynamicSite) -> Sequence[ir.Value]:
-        """Run-time codes by codes, or float by dequantized codes, then + beta * C.
+        """Run-time integers by integers, or float by dequantized integers, then + beta * C.
 
         Raises:
             UnsupportedError: the form has no product for these weights.
@@ -214,12 +217,12 @@ def _with_bias(node: ir.Node, rule: Rule, column_axis: int) -> Rule | Float:
 
 
 def quantized_gemm(call: Call, accumulator: Accumulator) -> tuple[Array, ...]:
-    """Codes of Y, or float32, as `Gemm.kernel`, on a machine.
+    """Integers of Y, or float32, as `Gemm.kernel`, on a machine.
 
     Raises:
         ShapeError: shapes or dtypes do not fit together.
     """
-    a, b = call.codes(0), call.codes(1)
+    a, b = call.integers(0), call.integers(1)
     if a.ndim != 2 or b.ndim != 2:
         raise call.shape_error(f"A {a.shape} and B {b.shape}; wanted two matrices.")
     trans_a, trans_b = call.integer("transA", 0), call.integer("transB", 0)
@@ -233,7 +236,7 @@ def quantized_gemm(call: Call, accumulator: Accumulator) -> tuple[Array, ...]:
         change = product_correction(a.T if trans_a else a, b.T if trans_b else b, accumulator)
         total = total if change is None else np.asarray(total + change)
     if len(call.inputs) > 2 and call.inputs[2] is not None:
-        bias = call.codes(2).astype(np.int32)
+        bias = call.integers(2).astype(np.int32)
         try:
             total += np.broadcast_to(bias, total.shape)
         except ValueError as error:

@@ -63,11 +63,11 @@ class GlobalAveragePool(Operator):
         return scales_apart(call)
 
     def kernel(self, call: Call) -> tuple[Array, ...]:
-        """Codes of Y. Raises ShapeError for rank below 3, no elements to average, wrong dtype.
+        """Integers of Y. Raises ShapeError for rank below 3, no elements to average, wrong dtype.
 
         Raises UnsupportedError where ONNX Runtime's kernel refuses the scales.
         """
-        x = call.codes(0)
+        x = call.integers(0)
         count = int(np.prod(x.shape[2:]))
         if x.ndim < 3 or count == 0:
             raise call.shape_error(f"x {x.shape}; wanted (N, C, *spatial), no size 0.")

@@ -23,9 +23,9 @@ from onnxq.operator import (
     register,
 )
 from onnxq.operator.examples import normal
-from onnxq.operators._clamp import bound_codes
+from onnxq.operators._clamp import bound_integers
 from onnxq.operators._function import lower_around, table_kernel
-from onnxq.operators._number import is_scale, lower_with_number, number_kernel, one_code
+from onnxq.operators._number import as_integer, is_scale, lower_with_number, number_kernel
 from onnxq.operators._tables import is_tabulable
 from onnxq.operators.add import Add
 from onnxq.qparams import QParams
@@ -38,9 +38,9 @@ class HardSigmoid(Operator):
     """Y = max(0, min(1, alpha * X + beta)); ONNX HardSigmoid-6.
 
     Integers, for alpha > 0: com.microsoft QLinearAdd of X at alpha times its scale and of beta, a
-    code with that scale; then a Clip between the codes of 0 and 1, where these are not the ends.
+    code with that scale; then a Clip between the integers of 0 and 1, where these are not the ends.
     Measured in an int8 network, ns per element: DequantizeLinear, HardSigmoid and QuantizeLinear
-    .23, QLinearAdd .06, with a Clip .08. Another alpha: in float32 between codes.
+    .23, QLinearAdd .06, with a Clip .08. Another alpha: in float32 between integers.
     """
 
     op_type = "HardSigmoid"
@@ -65,7 +65,7 @@ class HardSigmoid(Operator):
         yield Case("empty batch", (normal(0, 3),))
 
     def lower(self, site: Site) -> Sequence[ir.Value]:
-        """QLinearAdd, with a Clip where the codes reach beyond [0, 1]; else around float."""
+        """QLinearAdd, with a Clip where the integers reach beyond [0, 1]; else around float."""
         alpha = site.node.attributes.get_float("alpha", ALPHA)
         scaled = _scaled(site.qparams_in(0), alpha)
         if scaled is None or not is_tabulable(site.plan):
@@ -78,7 +78,7 @@ class HardSigmoid(Operator):
             "QLinearAdd",
             beta,
         )
-        low, high = bound_codes((0.0, 1.0), q)
+        low, high = bound_integers((0.0, 1.0), q)
         if (int(low), int(high)) == (q.dtype.qmin, q.dtype.qmax):
             return [y]
         bounds = [
@@ -90,7 +90,7 @@ class HardSigmoid(Operator):
         return [clipped]
 
     def kernel(self, call: Call) -> tuple[Array, ...]:
-        """Codes of Y. Raises ShapeError where dtypes or qparams do not fit."""
+        """Integers of Y. Raises ShapeError where dtypes or qparams do not fit."""
         alpha, beta = _line(call)
         scaled = _scaled(call.qparams_in(0), float(alpha))
         if scaled is None:
@@ -98,11 +98,11 @@ class HardSigmoid(Operator):
         y = number_kernel(
             replace(call, plan=NodePlan((scaled,), call.plan.outputs)), "QLinearAdd", float(beta)
         )
-        low, high = bound_codes((0.0, 1.0), call.qparams_out())
+        low, high = bound_integers((0.0, 1.0), call.qparams_out())
         return (np.clip(y, low, high),)
 
     def agrees(self, call: Call) -> bool:
-        """Whether every machine adds alpha X and beta to the same codes."""
+        """Whether every machine adds alpha X and beta to the same integers."""
         added = _as_sum(call)
         return added is None or Add().agrees(added)
 
@@ -118,7 +118,7 @@ def _as_sum(call: Call) -> Call | None:
     scaled = _scaled(call.qparams_in(0), float(alpha))
     if scaled is None:
         return None
-    _, number = one_code(float(beta), scaled.dtype)
+    _, number = as_integer(float(beta), scaled.dtype)
     return replace(call, plan=NodePlan((scaled, number), call.plan.outputs), attributes={})
 
 

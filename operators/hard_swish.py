@@ -29,10 +29,10 @@ from onnxq.operator.site import MICROSOFT
 from onnxq.operators._divided import divided_sum
 from onnxq.operators._function import anywhere, lower_around, table_kernel
 from onnxq.operators._machine_sums import fixed_sum, unfused_sum, unfused_sum_of_scalar
-from onnxq.operators._number import is_scale, one_code
-from onnxq.operators._tables import all_codes, is_tabulable, look_up
-from onnxq.operators.add import add_codes
-from onnxq.operators.mul import multiply_codes, products_agree
+from onnxq.operators._number import as_integer, is_scale
+from onnxq.operators._tables import all_integers, is_tabulable, look_up
+from onnxq.operators.add import add_integers
+from onnxq.operators.mul import multiply_integers, products_agree
 from onnxq.qparams import IntArray, QParams, per_tensor
 
 SLOPE, MIDDLE = 1 / 6, 0.5  # of the gate, before it is clipped to [0, 1]
@@ -45,8 +45,9 @@ class HardSwish(Operator):
     """Y = X * max(0, min(1, X / 6 + 1 / 2)); ONNX HardSwish-14.
 
     Integers: com.microsoft QLinearAdd of X, at a sixth of its scale, and 1 / 2 gives the gate,
-    whose codes end at 0 and 1 (or at the gate of X's last code, if that is less), so that their
-    saturation is the clip; QLinearMul is the product. The gate is rounded to 8 bits, at a scale at
+    whose integers end at 0 and 1 (or at the gate of X's last integer, if that is less), so that
+    their saturation is the clip; QLinearMul is the product. The gate is rounded to 8 bits, at a
+    scale at
     which all machines round the sum alike: Y is off by up to 3 / 510 more than its own rounding.
     Measured in an int8 network, ns per element: DequantizeLinear, HardSwish and QuantizeLinear .97,
     the two nodes .35 (benchmarks/results/mobile.md).
@@ -68,17 +69,17 @@ class HardSwish(Operator):
         yield Case("below 1", (np.linspace(-4, 1, 24, dtype=np.float32).reshape(2, 3, 4),))
 
     def lower(self, site: Site) -> Sequence[ir.Value]:
-        """QLinearAdd and QLinearMul; wide codes, and scales that have no sixth: around float."""
+        """QLinearAdd and QLinearMul; wide integers, and scales that have no sixth: around float."""
         gate = _gate(site.plan)
         if gate is None:
             return lower_around(site)
         site.check_same_type()
         p, sixth = site.qparams_in(0), _sixth(site.qparams_in(0))
-        code, half = one_code(MIDDLE, p.dtype)
+        integer, half = as_integer(MIDDLE, p.dtype)
         slots = [
             site.inputs[0],
             *site.scale_and_zero_point("sixth", sixth),
-            site.initializer("half", code, p.dtype),
+            site.initializer("half", integer, p.dtype),
             *site.scale_and_zero_point("half", half),
             *site.scale_and_zero_point("gate", gate),
         ]
@@ -92,22 +93,22 @@ class HardSwish(Operator):
         return replace(site, plan=pair, inputs=[site.inputs[0], gates]).qlinear("QLinearMul", {})
 
     def kernel(self, call: Call) -> tuple[Array, ...]:
-        """Codes of Y. Raises ShapeError where dtypes or qparams do not fit."""
+        """Integers of Y. Raises ShapeError where dtypes or qparams do not fit."""
         gate = _gate(call.plan)
         if gate is None:
             return (table_kernel(call, _hard_swish),)
-        x, p = call.codes(0), call.qparams_in(0)
-        every = all_codes(p.dtype)
+        x, p = call.integers(0), call.qparams_in(0)
+        every = all_integers(p.dtype)
         gates = _gates(p, gate).astype(np.int32)
-        return (look_up(multiply_codes(every, gates, p, gate, call.qparams_out()), x, p.dtype),)
+        return (look_up(multiply_integers(every, gates, p, gate, call.qparams_out()), x, p.dtype),)
 
     def agrees(self, call: Call) -> bool:
-        """Whether every machine multiplies X and its gate alike, for every code of X."""
+        """Whether every machine multiplies X and its gate alike, for every integer of X."""
         gate, out = _gate(call.plan), call.plan.outputs[0]
         if gate is None or out is None:
             return True  # around float
         p = call.qparams_in(0)
-        return products_agree(all_codes(p.dtype), _gates(p, gate).astype(np.int32), p, gate, out)
+        return products_agree(all_integers(p.dtype), _gates(p, gate).astype(np.int32), p, gate, out)
 
 
 def _hard_swish(x: Reals) -> Reals:
@@ -115,12 +116,12 @@ def _hard_swish(x: Reals) -> Reals:
 
 
 def _sixth(p: QParams) -> QParams:
-    """Qparams of X / 6 with the codes of X."""
+    """Qparams of X / 6 with the integers of X."""
     return QParams(p.scale * np.float32(SLOPE), p.zero_point, p.dtype)
 
 
 def _gate(plan: NodePlan) -> QParams | None:
-    """Qparams of the gate; None: there are none, or codes are not of 8 bits."""
+    """Qparams of the gate; None: there are none, or integers are not of 8 bits."""
     p = plan.inputs[0]
     if p is None or not is_tabulable(plan) or not is_scale(float(p.scale) * SLOPE):
         return None
@@ -142,26 +143,26 @@ def _gate_of(scale: float, zero_point: int, dtype: QDType) -> QParams | None:
 
 
 def _agree(p: QParams, gate: QParams, shift: int) -> bool:
-    """Whether all machines add a half to a sixth of X, for every code of X, alike.
+    """Whether all machines add a half to a sixth of X, for every integer of X, alike.
 
     Args:
         p: of X.
         gate: of the sum.
-        shift: of all codes and zero points; 0, or what makes uint8 of int8.
+        shift: of all integers and zero points; 0, or what makes uint8 of int8.
     """
-    code, half = one_code(MIDDLE, p.dtype)
+    integer, half = as_integer(MIDDLE, p.dtype)
     kind = UINT8 if shift else p.dtype
     sixth, other, out = (
         QParams(q.scale, q.zero_point.astype(np.int32) + shift, kind)
         for q in (_sixth(p), half, gate)
     )
-    pair = all_codes(p.dtype) + shift, code.astype(np.int32) + shift
-    wanted = add_codes(*pair, sixth, other, out)
+    pair = all_integers(p.dtype) + shift, integer.astype(np.int32) + shift
+    wanted = add_integers(*pair, sixth, other, out)
     sums = (fixed_sum, unfused_sum, unfused_sum_of_scalar, divided_sum)
     return all(np.array_equal(wanted, each(*pair, sixth, other, out)) for each in sums)
 
 
 def _gates(p: QParams, gate: QParams) -> IntArray:
-    """Codes of the gate for every code of X, ascending, (256,)."""
-    code, half = one_code(MIDDLE, p.dtype)
-    return add_codes(all_codes(p.dtype), code.astype(np.int32), _sixth(p), half, gate)
+    """Integers of the gate for every integer of X, ascending, (256,)."""
+    integer, half = as_integer(MIDDLE, p.dtype)
+    return add_integers(all_integers(p.dtype), integer.astype(np.int32), _sixth(p), half, gate)

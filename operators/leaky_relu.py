@@ -51,8 +51,8 @@ class LeakyRelu(Operator):
         return site.qlinear("QLinearLeakyRelu", site.attributes("alpha"))
 
     def kernel(self, call: Call) -> tuple[Array, ...]:
-        """Codes of the output. Raises ShapeError where shapes, dtypes or qparams do not fit."""
-        x = call.codes(0)
+        """Integers of the output. Raises ShapeError where shapes, dtypes or qparams do not fit."""
+        x = call.integers(0)
         p, q = call.qparams_in(0), call.qparams_out()
         alpha = np.float32(call.real("alpha", 0.01))
         table = table_of(lambda reals: np.where(reals >= 0, reals, reals * alpha), p, q)

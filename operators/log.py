@@ -12,6 +12,7 @@ from onnxq.operators._function import function, positive
 def log(x: Reals) -> Reals:
     """Y = ln(X); ONNX Log-13.
 
-    The code of 0 gives -infinity, those of numbers below 0 give NaN; both have the lowest code.
+    The integer of 0 gives -infinity, those of numbers below 0 give NaN; both have the lowest
+    integer.
     """
     return np.log(x)

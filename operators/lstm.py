@@ -80,7 +80,7 @@ class LSTM(Operator):
                 weights,
                 (Precision.WEIGHT_ONLY, Precision.WEIGHT_ONLY_FLOAT16),
                 missing=f"its activation {odd[0]} differs in the last bit between machines, which "
-                "moves codes from step to step",
+                "moves integers from step to step",
                 no_float_kernel=is_batch_first(node),
             )
         forms = (Precision.DYNAMIC_INT8, Precision.WEIGHT_ONLY, Precision.WEIGHT_ONLY_FLOAT16)
@@ -136,19 +136,19 @@ def _integer(site: DynamicSite, slots: list[ir.Value | None]) -> list[ir.Value]:
     """
     columns = any(q is not None and q.granularity != PerTensor() for q in site.plan.qparams)
     for label, slot, qparams in zip("WR", (1, 2), site.plan.qparams, strict=True):
-        codes = slots[slot]
-        assert codes is not None
-        assert codes.shape is not None, "constants have a shape"
+        integers = slots[slot]
+        assert integers is not None
+        assert integers.shape is not None, "constants have a shape"
         assert qparams is not None, "the form is INTEGER"
-        directions, _, width = codes.shape.numpy()
+        directions, _, width = integers.shape.numpy()
         each = (directions, width) if columns else (directions,)
         slots += _scale_and_zero_point(site, label, each, qparams)
     attributes = _attributes(site.node)
     if "hidden_size" not in attributes:
-        codes = slots[2]
-        assert codes is not None
-        assert codes.shape is not None
-        attributes["hidden_size"] = ir.AttrInt64("hidden_size", codes.shape.numpy()[1])
+        integers = slots[2]
+        assert integers is not None
+        assert integers.shape is not None
+        attributes["hidden_size"] = ir.AttrInt64("hidden_size", integers.shape.numpy()[1])
     attributes.setdefault("direction", ir.AttrString("direction", "forward"))
     return list(
         site.tape.op_multi_out(
@@ -207,9 +207,9 @@ def _scale_and_zero_point(
 def _stored(site: DynamicSite, slots: list[ir.Value | None]) -> list[ir.Value]:
     """LSTM itself, W and R dequantized and transposed back when a session is made."""
     for slot, qparams in zip((1, 2), site.plan.qparams, strict=True):
-        codes = slots[slot]
-        assert codes is not None
-        reals = stored_reals(site, codes, qparams)
+        integers = slots[slot]
+        assert integers is not None
+        reals = stored_reals(site, integers, qparams)
         slots[slot] = _transposed(site, f"{site.node.name}_{slot}", reals, TRANSPOSED)
     while slots and slots[-1] is None:
         slots.pop()

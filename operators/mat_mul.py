@@ -136,8 +136,11 @@ class MatMul(Operator):
         return site.emit(slots, op_type="QLinearMatMul", attributes={})
 
     def kernel(self, call: Call) -> tuple[Array, ...]:
-        """Codes of Y, or float32. Raises ShapeError where shapes or dtypes do not fit together."""
-        a, b = call.codes(0), call.codes(1)
+        """Integers of Y, or float32.
+
+        Raises ShapeError where shapes or dtypes do not fit together.
+        """
+        a, b = call.integers(0), call.integers(1)
         if not a.ndim or not b.ndim:
             raise call.shape_error(
                 f"matrix product of shapes {a.shape} and {b.shape}: rank 0 has no columns."
@@ -157,7 +160,7 @@ class MatMul(Operator):
         """A constant matrix on either side has a scale per column or row; other ranks have one.
 
         With W (M, K) on the left, W X = (X^T W^T)^T: activations by weights, which is the product
-        that has fast kernels; codes are stored as W^T.
+        that has fast kernels; integers are stored as W^T.
         """
         slot = constant_operand(node)
         if isinstance(slot, Float):
@@ -165,7 +168,9 @@ class MatMul(Operator):
         return right_rule(node, 1, None) if slot == 1 else left_rule(node, 0, (1, 0))
 
     def lower_dynamic(self, site: DynamicSite) -> Sequence[ir.Value]:
-        """Run-time codes by codes, or float by dequantized codes; a bias is the Add behind it.
+        """Run-time integers by integers, or float by dequantized integers.
+
+        A bias is the Add behind it.
 
         Raises:
             UnsupportedError: the form has no product for these weights.

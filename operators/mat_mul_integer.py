@@ -1,4 +1,4 @@
-"""Matrix product of codes, to int32."""
+"""Matrix product of integers, to int32."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from onnxq.operator import Array, Case, IntegerCall, IntegerOperator, register_integer
-from onnxq.operator.examples import codes, zero
+from onnxq.operator.examples import integers, zero
 from onnxq.operator.integer_call import stored
 from onnxq.operators._columns import check_sum, columns, product
 from onnxq.operators._pairs import product_risks
@@ -53,23 +53,23 @@ class MatMulInteger(IntegerOperator):
                 yield Case(
                     f"{left} by {right}",
                     (
-                        codes(3, 5, dtype=left),
-                        codes(5, 4, dtype=right, seed=1),
+                        integers(3, 5, dtype=left),
+                        integers(5, 4, dtype=right, seed=1),
                         zero(a_zp, left),
                         zero(b_zp, right),
                     ),
                     (2, 3),
                 )
-        a, b = codes(3, 5), codes(5, 4, dtype="int8", seed=1)
+        a, b = integers(3, 5), integers(5, 4, dtype="int8", seed=1)
         points = np.array([-128, 127, 0, 5], np.int8)
         yield Case("no zero points", (a, b))
         yield Case("per column", (a, b, zero(7), points), (2, 3))
         yield Case("per column, as a row", (a, b, None, points[None]), (3,))
-        stack = codes(2, 5, 4, dtype="int8", seed=1)
-        yield Case("batches", (codes(2, 3, 5), stack, zero(7), zero(3, "int8")), (2, 3))
+        stack = integers(2, 5, 4, dtype="int8", seed=1)
+        yield Case("batches", (integers(2, 3, 5), stack, zero(7), zero(3, "int8")), (2, 3))
         own = np.stack([points, points[::-1]])[:, None]
-        yield Case("batches, each with its columns", (codes(2, 3, 5), stack, None, own), (3,))
-        yield Case("row by matrix", (codes(5), b, zero(7), points), (2, 3))
-        yield Case("row by column", (codes(5), codes(5)))
-        yield Case("long sums", (codes(2, 1500), codes(1500, 3, seed=1)))
-        yield Case("no row", (codes(0, 5), b, zero(7), points), (2, 3))
+        yield Case("batches, each with its columns", (integers(2, 3, 5), stack, None, own), (3,))
+        yield Case("row by matrix", (integers(5), b, zero(7), points), (2, 3))
+        yield Case("row by column", (integers(5), integers(5)))
+        yield Case("long sums", (integers(2, 1500), integers(1500, 3, seed=1)))
+        yield Case("no row", (integers(0, 5), b, zero(7), points), (2, 3))

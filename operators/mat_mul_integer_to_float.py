@@ -1,4 +1,4 @@
-"""Matrix product of codes, to float32."""
+"""Matrix product of integers, to float32."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from onnxq.operator import Array, Case, IntegerCall, IntegerOperator, register_integer
-from onnxq.operator.examples import codes, normal, scales, zero
+from onnxq.operator.examples import integers, normal, scales, zero
 from onnxq.operator.integer_call import stored
 from onnxq.operator.site import MICROSOFT
 from onnxq.operators._columns import check_signs, check_sum, late_columns, product, to_float
@@ -51,7 +51,7 @@ class MatMulIntegerToFloat(IntegerOperator):
 
     def cases(self) -> Iterable[Case]:
         """Types, columns, bias, zero points at both ends, ranks, no row."""
-        a, b = codes(3, 5), codes(5, 4, dtype="int8", seed=1)
+        a, b = integers(3, 5), integers(5, 4, dtype="int8", seed=1)
         points = np.array([-128, 127, 0, 5], np.int8)
         column, bias = scales(0.01, 0.02, 0.04, 3), normal(4)
         given = (2, 3, 4, 5, 6)
@@ -61,17 +61,17 @@ class MatMulIntegerToFloat(IntegerOperator):
         yield Case("bias alone", (a, b, scales(0.3), column, None, None, bias), (2, 3, 6))
         yield Case("as a row", (a, b, scales(0.3), column[None], zero(7), points[None]), given[:4])
         one = (scales(0.3), scales(0.02), zero(7), zero(255))
-        yield Case("uint8", (a, codes(5, 4), *one), given[:4])
+        yield Case("uint8", (a, integers(5, 4), *one), given[:4])
         low = zero(-128, "int8")
-        left = codes(3, 5, dtype="int8")
+        left = integers(3, 5, dtype="int8")
         yield Case("int8", (left, b, scales(0.3), column, low, low, bias), given)
-        stack, deep = codes(2, 5, 4, dtype="int8", seed=1), codes(2, 3, 5)
+        stack, deep = integers(2, 5, 4, dtype="int8", seed=1), integers(2, 3, 5)
         batched = (deep, stack, scales(0.3))
         yield Case("batches, columns of all", (*batched, column, zero(7)), given[:3])
         yield Case("batches, bias", (*batched, scales(0.02), zero(7), None, bias), (2, 3, 4, 6))
         own = (np.stack([column, column * 2])[:, None], zero(7), np.stack([points] * 2)[:, None])
         yield Case("batches, each with its columns", (deep, stack, scales(0.3), *own), given[:4])
         yield Case(
-            "row by matrix", (codes(5), b, scales(0.3), column, zero(7), points, bias), given
+            "row by matrix", (integers(5), b, scales(0.3), column, zero(7), points, bias), given
         )
-        yield Case("no row", (codes(0, 5), b, scales(0.3), column, zero(7), points, bias), given)
+        yield Case("no row", (integers(0, 5), b, scales(0.3), column, zero(7), points, bias), given)

@@ -21,7 +21,7 @@ from onnxq.operator import (
     Reals,
     register_integer,
 )
-from onnxq.operator.examples import codes, normal
+from onnxq.operator.examples import integers, normal
 from onnxq.operator.site import MICROSOFT
 from onnxq.operators._linear import REALS
 from onnxq.qparams import per_tensor
@@ -33,7 +33,9 @@ INT8_ACCURACY = 4
 INT8_BLOCKS_OF_2_BITS = (32, 64, 128)
 INT8_MAX = np.float32(127)
 HALF_ULP = 2.0**-24  # of float32, relative: one rounding
-TINY = 2.0**-120  # 127 / amax overflows for smaller amax, and codes say nothing of the block then
+TINY = (
+    2.0**-120
+)  # 127 / amax overflows for smaller amax, and integers say nothing of the block then
 FLOAT16_HALF_ULP, FLOAT16_TINY = 2.0**-11, 2.0**-25  # relative; absolute, below the normal numbers
 
 
@@ -58,7 +60,7 @@ class MatMulNBits(IntegerOperator):
     """Y[..., n] = sum_k A[..., k] W[n, k] + bias[n], W = (B - zero_points) * scales per block of k.
 
     com.microsoft: inputs A (float32 or float16), B (uint8: (N, blocks, block_size * bits / 8), low
-    bits first), scales (N * blocks), zero_points (codes packed like a row of B, or of A's type;
+    bits first), scales (N * blocks), zero_points (integers packed like a row of B, or of A's type;
     absent: 2^(bits - 1)), g_idx (must be absent), bias.
 
     With accuracy_level 4, constant B and zero points of uint8, each block of a row becomes int8,
@@ -79,7 +81,7 @@ class MatMulNBits(IntegerOperator):
             return (np.asarray(y.astype(np.float32)).astype(call.operand(0, "A").dtype),)
 
     def bound(self, call: IntegerCall) -> Array | None:
-        """(4 + sqrt(n)) * 2^-24 * (sum_k |a| |w| + |bias|), |w| = (code + |zero_point|) * scale.
+        """(4 + sqrt(n)) * 2^-24 * (sum_k |a| |w| + |bias|), |w| = (q + |zero_point|) * scale.
 
         ONNX Runtime subtracts zero points after it has summed, so that |w| counts both parts. n
         terms are added: K, or the number of blocks where A is int8 (sums within a block are exact).
@@ -105,9 +107,9 @@ class MatMulNBits(IntegerOperator):
         for bits in BITS:
             for block in (16, 32, 128):
                 blocks = -(-inner // block)
-                b = codes(columns, blocks, block * bits // 8)
+                b = integers(columns, blocks, block * bits // 8)
                 scale = np.abs(normal(columns * blocks)) + np.float32(0.1)
-                packed = codes(columns * -(-blocks * bits // 8), seed=1)
+                packed = integers(columns * -(-blocks * bits // 8), seed=1)
                 for level in (0, INT8_ACCURACY):
                     attributes: dict[str, AttributeValue] = {
                         "K": inner,
@@ -124,7 +126,7 @@ class MatMulNBits(IntegerOperator):
                         reals = (a, b, scale, np.abs(normal(columns * blocks, seed=1)))
                         yield Case(f"{name}, float zero points", reals, (1, 2, 3), attributes)
         sizes: dict[str, AttributeValue] = {"K": 32, "N": 4, "bits": 4, "block_size": 16}
-        b, scale = codes(4, 2, 8), np.abs(normal(4, 2)) + np.float32(0.1)
+        b, scale = integers(4, 2, 8), np.abs(normal(4, 2)) + np.float32(0.1)
         yield Case("negative scales", (normal(3, 32), b, -scale), (1, 2), sizes)
         bias = (None, None, normal(4))
         yield Case("bias, batches", (normal(2, 3, 32), b, scale, *bias), (1, 2, 5), sizes)

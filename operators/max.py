@@ -12,6 +12,6 @@ from onnxq.qparams import IntArray
 def maximum(a: IntArray, b: IntArray) -> IntArray:
     """Y = the larger of all operands, element by element, with broadcasting; ONNX Max-13.
 
-    Where operands share qparams, codes are ordered as the numbers are.
+    Where operands share qparams, integers are ordered as the numbers are.
     """
     return np.asarray(np.maximum(a, b))

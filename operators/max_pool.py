@@ -33,14 +33,14 @@ from onnxq.qparams import IntArray
 class MaxPool(Operator):
     """Y[n, c, p] = max_k X[n, c, p * stride + k * dilation - pad]; ONNX MaxPool-12.
 
-    1, 2 or 3 spatial axes. Scales are positive, so the maximum of codes is the code of the maximum;
-    padding is the smallest code.
+    1, 2 or 3 spatial axes. Scales are positive, so the maximum of integers is the integer of the
+    maximum; padding is the smallest integer.
     """
 
     op_type = "MaxPool"
 
     def rule(self, node: ir.Node) -> Rule | Float:
-        """Copies codes, so the output has the input's qparams."""
+        """Copies integers, so the output has the input's qparams."""
         if len(node.outputs) > 1 and (node.outputs[1].uses() or node.outputs[1].is_graph_output()):
             return Float(
                 OperatorLimit("its Indices output is used, which ONNX Runtime has for float only")
@@ -87,16 +87,16 @@ class MaxPool(Operator):
         yield Case("empty batch", (normal(0, 3, 7, 6),), (), {"kernel_shape": [2, 2]})
 
     def lower(self, site: Site) -> Sequence[ir.Value]:
-        """MaxPool on codes."""
-        return site.on_codes()
+        """MaxPool on integers."""
+        return site.on_integers()
 
     def kernel(self, call: Call) -> tuple[Array, ...]:
-        """Codes of Y, and Indices where the attribute `num_outputs` tells that both are wanted.
+        """Integers of Y, and Indices where the attribute `num_outputs` tells that both are wanted.
 
         Raises:
             ShapeError: kernel and x do not fit, or qparams differ.
         """
-        x = call.codes(0)
+        x = call.integers(0)
         kernel = call.ints("kernel_shape", [])
         if x.ndim < 3 or not kernel:
             raise call.shape_error(f"x {x.shape}, kernel_shape {kernel}; wanted (N, C, *spatial).")

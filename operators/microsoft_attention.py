@@ -62,9 +62,9 @@ class MicrosoftAttention(Operator):
     def rule(self, node: ir.Node) -> Rule | Float:
         """Float: its result would be, and dynamic quantization has the products already.
 
-        QAttention on codes whose scale is known ahead takes 0.93 to 1.07 of the time of the dynamic
-        form (1 to 128 rows, widths 256 and 768; benchmarks/results/forms.md), at the same SQNR: a
-        static form gains nothing.
+        QAttention on integers whose scale is known ahead takes 0.93 to 1.07 of the time of the
+        dynamic form (1 to 128 rows, widths 256 and 768; benchmarks/results/forms.md), at the same
+        SQNR: a static form gains nothing.
         """
         return Float(
             OperatorLimit(
@@ -182,14 +182,14 @@ def _quantized(site: DynamicSite, slots: Sequence[ir.Value | None]) -> list[ir.V
     assert bias is not None, "dynamic_rule looked"
     assert qparams is not None, "the form is INTEGER"
     check_integer(site.node, weight, qparams)
-    codes, x_scale, x_point = quantized_at_run_time(site, "x", x)
+    integers, x_scale, x_point = quantized_at_run_time(site, "x", x)
     if _is_split(site.node):
-        product = integer_product(site, "qkv", (codes, x_scale, x_point), weight, qparams)
+        product = integer_product(site, "qkv", (integers, x_scale, x_point), weight, qparams)
         projected = site.step("Add", [product, bias], f"{site.node.name}_qkv")
         return _split(site, projected, slots)
     scale, *point = parameters_of(site, weight, qparams)
     w_point = point[0] if point else None
-    inputs = [codes, weight, bias, x_scale, scale, slots[MASK], x_point, w_point, slots[PAST]]
+    inputs = [integers, weight, bias, x_scale, scale, slots[MASK], x_point, w_point, slots[PAST]]
     named = [value.name != "" for value in site.node.outputs]
     outputs = site.tape.op_multi_out(
         "QAttention",

@@ -12,6 +12,6 @@ from onnxq.qparams import IntArray
 def minimum(a: IntArray, b: IntArray) -> IntArray:
     """Y = the smaller of all operands, element by element, with broadcasting; ONNX Min-13.
 
-    Where operands share qparams, codes are ordered as the numbers are.
+    Where operands share qparams, integers are ordered as the numbers are.
     """
     return np.asarray(np.minimum(a, b))

@@ -26,10 +26,10 @@ from onnxq.operator import (
 )
 from onnxq.operator.examples import normal
 from onnxq.operator.nodes import constant, infinite_operand, is_constant
-from onnxq.operators._code_pairs import PairFunction
 from onnxq.operators._divided import divided_product
 from onnxq.operators._factors import on_operands
-from onnxq.operators._tables import TABLE_BITS, all_codes, look_up_pairs
+from onnxq.operators._integer_pairs import PairFunction
+from onnxq.operators._tables import TABLE_BITS, all_integers, look_up_pairs
 from onnxq.qparams import IntArray, QParams
 
 
@@ -77,25 +77,25 @@ class Mul(Operator):
         return site.qlinear("QLinearMul", {})
 
     def kernel(self, call: Call) -> tuple[Array, ...]:
-        """Codes of the output. Raises ShapeError where shapes, dtypes or qparams do not fit."""
-        return (products(call, multiply_codes),)
+        """Integers of the output. Raises ShapeError where shapes, dtypes or qparams do not fit."""
+        return (products(call, multiply_integers),)
 
     def agrees(self, call: Call) -> bool:
-        """Whether WebAssembly gives the same, for all pairs of 8-bit codes."""
+        """Whether WebAssembly gives the same, for all pairs of 8-bit integers."""
         p, q, out = call.qparams_in(0), call.qparams_in(1), call.plan.outputs[0]
         if out is None or max(p.dtype.bits, q.dtype.bits) > TABLE_BITS:
             return True  # not a QLinearMul
-        a, b = all_codes(p.dtype)[:, None], all_codes(q.dtype)[None, :]
+        a, b = all_integers(p.dtype)[:, None], all_integers(q.dtype)[None, :]
         return products_agree(a, b, p, q, out)
 
 
 def products(call: Call, pair_product: PairFunction) -> IntArray:
-    """Codes of A * B by that arithmetic.
+    """Integers of A * B by that arithmetic.
 
     Raises:
         ShapeError: shapes do not broadcast, or dtypes are wrong.
     """
-    a, b = call.codes(0), call.codes(1)
+    a, b = call.integers(0), call.integers(1)
     p, q, out = call.qparams_in(0), call.qparams_in(1), call.qparams_out()
 
     def of_pairs(first: Ints, second: Ints) -> IntArray:
@@ -105,11 +105,11 @@ def products(call: Call, pair_product: PairFunction) -> IntArray:
 
 
 def products_agree(a: Ints, b: Ints, p: QParams, q: QParams, out: QParams) -> bool:
-    """Whether all machines multiply these codes alike; arguments as `multiply_codes`."""
-    return np.array_equal(multiply_codes(a, b, p, q, out), divided_product(a, b, p, q, out))
+    """Whether all machines multiply these integers alike; arguments as `multiply_integers`."""
+    return np.array_equal(multiply_integers(a, b, p, q, out), divided_product(a, b, p, q, out))
 
 
-def multiply_codes(a: Ints, b: Ints, p: QParams, q: QParams, out: QParams) -> IntArray:
+def multiply_integers(a: Ints, b: Ints, p: QParams, q: QParams, out: QParams) -> IntArray:
     """QLinearMul's arithmetic on broadcasting int32 arrays; p, q, out: qparams of a, b, result."""
     products = (a - p.zero_point.astype(np.int32)) * (b - q.zero_point.astype(np.int32))
     value = products.astype(np.float32) * (p.scale * q.scale / out.scale)

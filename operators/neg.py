@@ -29,8 +29,8 @@ from onnxq.operators._tables import is_tabulable
 class Neg(Operator):
     """Y = -X; ONNX Neg-13.
 
-    Integers: com.microsoft QLinearMul of X and -1, a code with the scale 1: exact where the result
-    has the mirrored qparams of X, else rounded once.
+    Integers: com.microsoft QLinearMul of X and -1, an integer with the scale 1: exact where the
+    result has the mirrored qparams of X, else rounded once.
     Measured in an int8 network, ns per element: DequantizeLinear, Neg and QuantizeLinear .23,
     QLinearMul .16. So it is that one node.
     """
@@ -53,15 +53,15 @@ class Neg(Operator):
         yield Case("empty batch", (normal(0, 3),))
 
     def lower(self, site: Site) -> Sequence[ir.Value]:
-        """QLinearMul by -1; wide codes: around float."""
+        """QLinearMul by -1; wide integers: around float."""
         if not is_tabulable(site.plan):
             return lower_around(site)
         return lower_with_number(site, site.inputs[0], "QLinearMul", -1.0)
 
     def kernel(self, call: Call) -> tuple[Array, ...]:
-        """Codes of Y. Raises ShapeError where shapes, dtypes or qparams do not fit."""
+        """Integers of Y. Raises ShapeError where shapes, dtypes or qparams do not fit."""
         return (number_kernel(call, "QLinearMul", -1.0),)
 
     def agrees(self, call: Call) -> bool:
-        """Whether every machine changes the sign of all codes alike."""
+        """Whether every machine changes the sign of all integers alike."""
         return product_agrees(call, -1.0)

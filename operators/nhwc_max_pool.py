@@ -1,4 +1,4 @@
-"""Maximum of codes over windows, channels last."""
+"""Maximum of integers over windows, channels last."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from onnxq.operator import (
     NodePlan,
     register_integer,
 )
-from onnxq.operator.examples import codes
+from onnxq.operator.examples import integers
 from onnxq.operator.site import MICROSOFT
 from onnxq.operators.max_pool import MaxPool
 from onnxq.qparams import per_tensor
@@ -23,13 +23,13 @@ from onnxq.qparams import per_tensor
 
 @register_integer
 class NhwcMaxPool(IntegerOperator):
-    """MaxPool of codes (N, *spatial, C); com.microsoft. It has no scale: see MaxPool."""
+    """MaxPool of integers (N, *spatial, C); com.microsoft. It has no scale: see MaxPool."""
 
     op_type = "NhwcMaxPool"
     domains = (MICROSOFT,)
 
     def kernel(self, call: IntegerCall) -> tuple[Array, ...]:
-        """Codes of Y."""
+        """Integers of Y."""
         x = call.operand(0, "x")
         if x.ndim < 3:
             raise call.shape_error(f"x {x.shape}; wanted (N, *spatial, C).")
@@ -40,7 +40,7 @@ class NhwcMaxPool(IntegerOperator):
 
     def cases(self) -> Iterable[Case]:
         """1 to 3 spatial axes, pads, strides, dilations, ceil_mode, auto_pad, types, no images."""
-        x = codes(2, 7, 6, 3)
+        x = integers(2, 7, 6, 3)
         pads: dict[str, AttributeValue] = {
             "kernel_shape": [3, 3],
             "pads": [1, 0, 2, 1],
@@ -54,7 +54,7 @@ class NhwcMaxPool(IntegerOperator):
             yield Case(
                 mode, (x,), (), {"kernel_shape": [4, 2], "auto_pad": mode, "strides": [2, 1]}
             )
-        signed = codes(2, 9, 5, dtype="int8")
+        signed = integers(2, 9, 5, dtype="int8")
         yield Case("1d, int8", (signed,), (), {"kernel_shape": [3], "pads": [1, 1]})
-        yield Case("3d", (codes(1, 4, 5, 4, 2),), (), {"kernel_shape": [2, 3, 2]})
-        yield Case("empty batch", (codes(0, 7, 6, 3),), (), {"kernel_shape": [2, 2]})
+        yield Case("3d", (integers(1, 4, 5, 4, 2),), (), {"kernel_shape": [2, 3, 2]})
+        yield Case("empty batch", (integers(0, 7, 6, 3),), (), {"kernel_shape": [2, 2]})

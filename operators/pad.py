@@ -33,13 +33,13 @@ class Pad(Operator):
 
     They are a constant, or X itself by mode reflect, edge or wrap; negative pads cut away.
 
-    On codes, the constant is its code: the zero point for 0.
+    On integers, the constant is its integer: the zero point for 0.
     """
 
     op_type = "Pad"
 
     def rule(self, node: ir.Node) -> Rule | Float:
-        """Copies codes, so the output has the input's qparams, whose range holds 0 in any case."""
+        """Copies integers, so the output has the input's qparams, whose range holds 0 in any case."""
         if has_input(node, 2) and node.attributes.get_string("mode", "constant") == "constant":
             value = constant(node, 2)
             if value is None:
@@ -74,18 +74,18 @@ class Pad(Operator):
         yield Case("empty batch", (normal(0, 3), ints(0, 1, 0, 1)), (1,))
 
     def lower(self, site: Site) -> Sequence[ir.Value]:
-        """Pad on codes, its value replaced by the code of it."""
+        """Pad on integers, its value replaced by the integer of it."""
         slots = list(site.inputs)
         if site.node.attributes.get_string("mode", "constant") == "constant":
             qparams = site.shared()
             value = constant(site.node, 2) if has_input(site.node, 2) else None
             slots += [None] * (3 - len(slots))
-            slots[2] = site.initializer("value", _code(value, qparams), qparams.dtype)
+            slots[2] = site.initializer("value", _integer(value, qparams), qparams.dtype)
         return site.emit(slots)
 
     def kernel(self, call: Call) -> tuple[Array, ...]:
-        """Codes of the output. Raises ShapeError where shapes, dtypes or qparams do not fit."""
-        x = call.codes(0)
+        """Integers of the output. Raises ShapeError where shapes, dtypes or qparams do not fit."""
+        x = call.integers(0)
         qparams = call.shared()
         before, behind = _widths(x.ndim, call.vector(1), call.optional_vector(3))
         widths = [(max(b, 0), max(e, 0)) for b, e in zip(before, behind, strict=True)]
@@ -95,7 +95,7 @@ class Pad(Operator):
         )
         with call.shape_errors():
             if mode == "constant":
-                y = np.pad(x, widths, constant_values=_code(value, qparams).item())
+                y = np.pad(x, widths, constant_values=_integer(value, qparams).item())
             else:
                 _check_reflection(x.shape, widths, mode)
                 y = np.pad(x, widths, mode)  # type: ignore[call-overload]  # it takes these names
@@ -106,8 +106,8 @@ class Pad(Operator):
         return (np.asarray(y[tuple(cut)]),)
 
 
-def _code(value: Array | None, qparams: QParams) -> IntArray:
-    """The code of the pad value, rank 0; 0 where it is absent."""
+def _integer(value: Array | None, qparams: QParams) -> IntArray:
+    """The integer of the pad value, rank 0; 0 where it is absent."""
     real = 0.0 if value is None else float(value.item())
     return quantize(np.asarray(real, np.float32), qparams)
 

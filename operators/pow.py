@@ -29,7 +29,7 @@ from onnxq.operator import (
 from onnxq.operator.examples import ints, normal
 from onnxq.operator.nodes import constant, infinite_operand, is_constant
 from onnxq.operators._function import around_kernel, lower_around, lower_function, table_kernel
-from onnxq.operators._tables import all_codes, is_tabulable
+from onnxq.operators._tables import all_integers, is_tabulable
 from onnxq.operators.mul import Mul, products_agree
 
 SQUARE = 2.0
@@ -41,10 +41,10 @@ NAMED_ONLY = (
 
 @register
 class Pow(Operator):
-    """Z = X^Y with broadcasting; ONNX Pow-15. A power that is not real has the lowest code.
+    """Z = X^Y with broadcasting; ONNX Pow-15. A power that is not real has the lowest integer.
 
     Integers, for one constant exponent: 2 is com.microsoft QLinearMul of X and X, others but 3 are
-    a table. Else: in float32 between codes, a constant operand as it is.
+    a table. Else: in float32 between integers, a constant operand as it is.
     Measured in an int8 network, ns per element: DequantizeLinear, Pow and QuantizeLinear .41 for 2,
     .45 for 3, 6.5 for other exponents; QLinearMul .18, a table .69.
 
@@ -105,7 +105,7 @@ class Pow(Operator):
         return lower_function(site, lambda x: x**exponent)
 
     def kernel(self, call: Call) -> tuple[Array, ...]:
-        """Codes of Z. Raises ShapeError where shapes, dtypes or qparams do not fit."""
+        """Integers of Z. Raises ShapeError where shapes, dtypes or qparams do not fit."""
         exponent = _exponent(call.inputs[1]) if call.plan.inputs[1] is None else None
         if exponent is None or call.plan.inputs[0] is None:
             exponents = call.inputs[1]
@@ -113,7 +113,7 @@ class Pow(Operator):
                 call = replace(call, inputs=(call.inputs[0], exponents.astype(np.float32)))
             return (around_kernel(call, np.power),)
         if exponent == SQUARE:
-            x, p = call.codes(0), call.qparams_in(0)
+            x, p = call.integers(0), call.qparams_in(0)
             return Mul().kernel(
                 replace(
                     call, inputs=(x, x), plan=NodePlan((p, p), call.plan.outputs), attributes={}
@@ -122,14 +122,17 @@ class Pow(Operator):
         return (table_kernel(call, lambda x: x**exponent),)
 
     def agrees(self, call: Call) -> bool:
-        """Whether every machine squares all codes alike; other powers are no product of codes."""
+        """Whether every machine squares all integers alike.
+
+        Other powers are no product of integers.
+        """
         exponents = call.inputs[1] if len(call.inputs) > 1 else None
         p, out = call.plan.inputs[0], call.plan.outputs[0]
         if p is None or out is None or _exponent(exponents) != SQUARE:
             return True
         if not is_tabulable(call.plan):
             return True  # around float
-        x = all_codes(p.dtype)
+        x = all_integers(p.dtype)
         return products_agree(x, x, p, p, out)
 
 

@@ -37,7 +37,8 @@ class PRelu(Operator):
     """Y = X where X >= 0, else slope * X; the slope broadcasts to X; ONNX PRelu-16.
 
     Integers, for constant slopes: one is com.microsoft QLinearLeakyRelu; more are tables side by
-    side, the place's offset added to the code. Slopes computed at run time: float32 between codes.
+    side, the place's offset added to the code. Slopes computed at run time: float32 between
+    integers.
     Measured in an int8 network, ns per element: DequantizeLinear, PRelu and QuantizeLinear 3.8, by
     channel 3.9; QLinearLeakyRelu .24, tables by channel .82.
     """
@@ -80,7 +81,7 @@ class PRelu(Operator):
         return lower_table(site, _tables(slope, site.qparams_in(0), site.qparams_out()))
 
     def kernel(self, call: Call) -> tuple[Array, ...]:
-        """Codes of Y. Raises ShapeError where shapes, dtypes or qparams do not fit."""
+        """Integers of Y. Raises ShapeError where shapes, dtypes or qparams do not fit."""
         slope = call.inputs[1] if len(call.inputs) > 1 and call.plan.inputs[1] is None else None
         if slope is None or call.plan.inputs[0] is None:
             return (around_kernel(call, prelu),)
@@ -88,7 +89,7 @@ class PRelu(Operator):
             return LeakyRelu().kernel(
                 replace(call, inputs=call.inputs[:1], attributes={"alpha": float(slope.item())})
             )
-        x = call.codes(0)
+        x = call.integers(0)
         with call.shape_errors():
             np.broadcast_to(slope, x.shape)
             p, q = call.qparams_in(0), call.qparams_out()
@@ -101,6 +102,6 @@ def prelu(x: npt.NDArray[np.float64], slope: npt.NDArray[np.float64]) -> npt.NDA
 
 
 def _tables(slope: Array, p: QParams, q: QParams) -> IntArray:
-    """Codes of the result for every code of X: (*slope.shape, 256)."""
+    """Integers of the result for every integer of X: (*slope.shape, 256)."""
     slopes = slope.astype(np.float64)[..., None]
     return tabulate(lambda x: prelu(x, slopes), p, q)

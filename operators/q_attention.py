@@ -1,4 +1,4 @@
-"""Attention of several heads whose projections are products of codes."""
+"""Attention of several heads whose projections are products of integers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from onnxq.operator import (
     Singles,
     register_integer,
 )
-from onnxq.operator.examples import codes, ints32, normal, scales, zero
+from onnxq.operator.examples import integers, ints32, normal, scales, zero
 from onnxq.operator.integer_call import stored
 from onnxq.operator.site import MICROSOFT
 from onnxq.operators._columns import check_sum, columns, product, to_float
@@ -27,7 +27,7 @@ from onnxq.targets.accumulation import EXACT, Accumulator, Overflows, Saturation
 
 @register_integer
 class QAttention(IntegerOperator):
-    """Y = softmax(scale Q K^T + mask) V per head; [Q K V] is one product of codes.
+    """Y = softmax(scale Q K^T + mask) V per head; [Q K V] is one product of integers.
 
     [Q K V] = float32(sum (X - x_zp) (W - w_zp[n])) * (x_scale * w_scale[n]) + bias[n], rounded
     after each step. com.microsoft: inputs X (B, S, C) uint8, W (C, 3 H), bias (3 H,), x_scale,
@@ -129,7 +129,7 @@ def _projected(call: IntegerCall, count: int, accumulator: Accumulator) -> Singl
 
 def _cases() -> Iterable[Case]:
     batch, length, size, width = 2, 4, 5, 18
-    x, w = codes(batch, length, size), codes(size, width, dtype="int8", seed=1)
+    x, w = integers(batch, length, size), integers(size, width, dtype="int8", seed=1)
     column = (0.01 + 0.01 * np.random.default_rng(1).random(width)).astype(np.float32)
     points = np.linspace(-128, 127, width).astype(np.int8)
     given = (1, 2, 3, 4, 7)
@@ -154,7 +154,7 @@ def _cases() -> Iterable[Case]:
     yield case("per column", finer)
     yield case("scale per column, one zero point", (*finer[:7], zero(-128, "int8")))
     yield case("one scale, zero point per column", (*plain[:7], points))
-    unsigned = codes(size, width, seed=2)
+    unsigned = integers(size, width, seed=2)
     yield case("uint8, zero point 255", (x, unsigned, *plain[2:7], zero(255)))
     yield case("uint8, per column", (x, unsigned, *finer[2:7], points.view(np.uint8)))
     yield case("one head, present", finer, 2, num_heads=1)

@@ -1,4 +1,4 @@
-"""Rows of three tables of codes, added and normalized: the entrance of BERT."""
+"""Rows of three tables of integers, added and normalized: the entrance of BERT."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from onnxq.operator import (
     Singles,
     register_integer,
 )
-from onnxq.operator.examples import codes, scales, zero
+from onnxq.operator.examples import integers, scales, zero
 from onnxq.operator.integer_call import stored
 from onnxq.operator.site import MICROSOFT
 
@@ -32,7 +32,7 @@ class QEmbedLayerNormalization(IntegerOperator):
     """Y = (S - mean S) / sqrt(var S + epsilon) gamma + beta over the last axis.
 
     S[b, t] = word[ids[b, t]] + position[t] + segment[segment_ids[b, t]], each operand
-    (code - zero_point) * scale, per tensor. com.microsoft: inputs ids (B, T), segment_ids (B, T) or
+    (q - zero_point) * scale, per tensor. com.microsoft: inputs ids (B, T), segment_ids (B, T) or
     absent, word (V, H), position (P, H), segment or absent, gamma (H,), beta (H,), mask (B, T) or
     absent, then five scales and five zero points. Outputs Y (B, T, H) and the number of ones in
     each row of the mask, int32 (B,); 0 without a mask.
@@ -160,10 +160,10 @@ def _case(
     with_mask: bool,
 ) -> Case:
     tokens, width = 5, 12
-    ids = (codes(batch, tokens) % 7).astype(np.int32)
+    ids = (integers(batch, tokens) % 7).astype(np.int32)
     segments = ids % 2 if with_segments else None
-    tables = [codes(rows, width, dtype=dtype) for rows in (7, 6, 2)]
-    vectors = [codes(width, dtype=dtype) for _ in range(2)]
+    tables = [integers(rows, width, dtype=dtype) for rows in (7, 6, 2)]
+    vectors = [integers(width, dtype=dtype) for _ in range(2)]
     steps: list[Array | None] = [scales(s) for s in (0.013, 0.007, 0.003, 0.01, 0.02)]
     points: list[Array | None] = [zero(p, dtype) for p in (3, 100, 7, 0, 50)]
     if not with_segments:

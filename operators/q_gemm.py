@@ -1,4 +1,4 @@
-"""General matrix product of codes."""
+"""General matrix product of integers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from onnxq.operator import Array, Case, IntegerCall, IntegerOperator, NodePlan, register_integer
-from onnxq.operator.examples import codes, ints32, scales, zero
+from onnxq.operator.examples import integers, ints32, scales, zero
 from onnxq.operator.integer_call import stored
 from onnxq.operator.site import MICROSOFT
 from onnxq.operators._columns import check_signs, check_sum
@@ -19,7 +19,7 @@ from onnxq.targets.accumulation import EXACT, Accumulator, Overflows, Saturation
 
 @register_integer
 class QGemm(IntegerOperator):
-    """Gemm of codes: inputs A, a_scale, a_zp, B, b_scale, b_zp, C (int32), y_scale, y_zp.
+    """Gemm of integers: inputs A, a_scale, a_zp, B, b_scale, b_zp, C (int32), y_scale, y_zp.
 
     com.microsoft. Without y_scale and y_zp, y is float32. B has one scale, or one per column of B'.
     C is at a_scale * b_scale; alpha multiplies it too. Arithmetic: see Gemm.
@@ -30,7 +30,7 @@ class QGemm(IntegerOperator):
     weights = (3,)
 
     def kernel(self, call: IntegerCall) -> tuple[Array, ...]:
-        """Codes of y, or float32."""
+        """Integers of y, or float32."""
         return self.kernel_on(call, EXACT)
 
     def kernel_on(self, call: IntegerCall, accumulator: Accumulator) -> tuple[Array, ...]:
@@ -62,7 +62,7 @@ class QGemm(IntegerOperator):
 
     def cases(self) -> Iterable[Case]:
         """Types, transpositions, alpha, shapes of C, float32 results, no row."""
-        a, b = codes(3, 5), codes(5, 4, dtype="int8", seed=1)
+        a, b = integers(3, 5), integers(5, 4, dtype="int8", seed=1)
         left, weight = (scales(0.25), zero(7)), (scales(0.02), zero(3, "int8"))
         column = (scales(0.01, 0.02, 0.04, 3), np.array([-128, 127, 0, 5], np.int8))
         ends = (scales(2), zero(255))
@@ -73,16 +73,16 @@ class QGemm(IntegerOperator):
         yield Case("float32 result", (a, *left, b, *column, c), given[:6])
         yield Case("float32 result, alpha", (a, *left, b, *weight), given[:5], {"alpha": 0.3})
         turned = {"transA": 1, "transB": 1, "alpha": 0.7}
-        both = (codes(5, 3), *left, codes(4, 5, dtype="int8", seed=1), *column, c, *ends)
+        both = (integers(5, 3), *left, integers(4, 5, dtype="int8", seed=1), *column, c, *ends)
         yield Case("transA, transB, alpha", both, given, turned)
         for shape in ((), (1,), (1, 4), (3, 1), (3, 4)):
-            bias = codes(*shape, dtype="int16").astype(np.int32)
+            bias = integers(*shape, dtype="int16").astype(np.int32)
             yield Case(f"bias of shape {shape}", (a, *left, b, *column, bias, *ends), given)
         signed = (scales(0.5), zero(-128, "int8"))
-        yield Case("int8", (codes(3, 5, dtype="int8"), *signed, b, *signed, c, *signed), given)
+        yield Case("int8", (integers(3, 5, dtype="int8"), *signed, b, *signed, c, *signed), given)
         top = (scales(0.5), zero(255))
-        yield Case("uint8, zero points 255", (a, *top, codes(5, 4), *top, c, *top), given)
-        yield Case("no row", (codes(0, 5), *left, b, *column, c, *ends), given)
+        yield Case("uint8, zero points 255", (a, *top, integers(5, 4), *top, c, *top), given)
+        yield Case("no row", (integers(0, 5), *left, b, *column, c, *ends), given)
 
 
 def _result(call: IntegerCall, a_qparams: QParams) -> QParams | None:

@@ -1,17 +1,17 @@
-"""Element-wise sum of codes."""
+"""Element-wise sum of integers."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
 from onnxq.operator import Array, Case, IntegerCall, IntegerOperator, register_integer
-from onnxq.operator.examples import codes, scales, zero
+from onnxq.operator.examples import integers, scales, zero
 from onnxq.operator.site import MICROSOFT
-from onnxq.operators._code_pairs import PairFunction, noted, possible_pairs
 from onnxq.operators._divided import divided_sum
+from onnxq.operators._integer_pairs import PairFunction, noted, possible_pairs
 from onnxq.operators._machine_sums import fixed_sum, unfused_sum, unfused_sum_of_scalar
 from onnxq.operators._qlinear import binary, binary_cases
-from onnxq.operators.add import Add, add_codes, scalar_inside, sums
+from onnxq.operators.add import Add, add_integers, scalar_inside, sums
 from onnxq.targets.accumulation import Accumulator, Overflows, SaturationMode
 
 OP = "QLinearAdd"
@@ -19,7 +19,7 @@ OP = "QLinearAdd"
 
 @register_integer
 class QLinearAdd(IntegerOperator):
-    """C = A + B of codes: A, A_scale, A_zp, B, B_scale, B_zp, C_scale, C_zp.
+    """C = A + B of integers: A, A_scale, A_zp, B, B_scale, B_zp, C_scale, C_zp.
 
     com.microsoft; broadcasts. Arithmetic: see Add; on other machines,
     _machine_sums and _divided.
@@ -29,35 +29,35 @@ class QLinearAdd(IntegerOperator):
     domains = (MICROSOFT,)
 
     def kernel(self, call: IntegerCall) -> tuple[Array, ...]:
-        """Codes of C."""
+        """Integers of C."""
         operands, plan = binary(call)
         return Add().kernel(call.planned(operands, plan))
 
     def kernel_on(self, call: IntegerCall, accumulator: Accumulator) -> tuple[Array, ...]:
-        """Codes of C, on a machine that may round otherwise."""
+        """Integers of C, on a machine that may round otherwise."""
         exact = self.kernel(call)
-        if not accumulator.saturation_mode.adds_codes_otherwise:
+        if not accumulator.saturation_mode.adds_integers_otherwise:
             return exact
         operands, plan = binary(call)
         pair_sum = _pair_sums(accumulator.saturation_mode)[_has_scalar(operands)]
         return noted(call, exact, sums(call.planned(operands, plan), pair_sum), accumulator)
 
     def risks(self, call: IntegerCall, saturation_mode: SaturationMode) -> Overflows | None:
-        """Pairs of codes whose sums are rounded otherwise with these scales."""
-        if not saturation_mode.adds_codes_otherwise:
+        """Pairs of integers whose sums are rounded otherwise with these scales."""
+        if not saturation_mode.adds_integers_otherwise:
             return None
-        return possible_pairs(call, add_codes, _pair_sums(saturation_mode))
+        return possible_pairs(call, add_integers, _pair_sums(saturation_mode))
 
     def cases(self) -> Iterable[Case]:
         """The binary cases; and scales for which 931 pairs of 65,536 differ without fused adds."""
         yield from binary_cases()
         p, q, out = (scales(0.0481), zero(79)), (scales(0.0845), zero(164)), scales(0.0468)
-        every = (codes(256, 64), *p, codes(256, 64, seed=1), *q, out, zero(140))
+        every = (integers(256, 64), *p, integers(256, 64, seed=1), *q, out, zero(140))
         yield Case("rounded otherwise by some machines", every, (1, 2, 4, 5, 6, 7))
 
 
 def _pair_sums(saturation_mode: SaturationMode) -> tuple[PairFunction, PairFunction]:
-    """How codes are added: of two arrays, and where the second is a scalar."""
+    """How integers are added: of two arrays, and where the second is a scalar."""
     if saturation_mode.divides:
         return divided_sum, divided_sum
     if saturation_mode.fixed_point:

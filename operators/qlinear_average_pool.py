@@ -1,4 +1,4 @@
-"""Mean of codes over windows."""
+"""Mean of integers over windows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from onnxq.operator import (
     IntegerOperator,
     register_integer,
 )
-from onnxq.operator.examples import codes, scales, zero
+from onnxq.operator.examples import integers, scales, zero
 from onnxq.operator.site import MICROSOFT
 from onnxq.operators._qlinear import channels_first, channels_last, unary
 from onnxq.operators.average_pool import AveragePool
@@ -22,7 +22,7 @@ OP = "QLinearAveragePool"
 
 @register_integer
 class QLinearAveragePool(IntegerOperator):
-    """AveragePool of codes: X, x_scale, x_zp, y_scale, y_zp; com.microsoft.
+    """AveragePool of integers: X, x_scale, x_zp, y_scale, y_zp; com.microsoft.
 
     `channels_last` says that X and Y are (N, *spatial, C). Arithmetic: see AveragePool.
     """
@@ -31,14 +31,14 @@ class QLinearAveragePool(IntegerOperator):
     domains = (MICROSOFT,)
 
     def kernel(self, call: IntegerCall) -> tuple[Array, ...]:
-        """Codes of Y."""
+        """Integers of Y."""
         x, plan = unary(call, ("x", "y"))
         (y,) = AveragePool().kernel(call.planned([channels_first(call, x)], plan))
         return (channels_last(call, y),)
 
     def cases(self) -> Iterable[Case]:
         """Both layouts, 1 to 3 spatial axes, padding, ceil_mode, auto_pad, types."""
-        x = codes(2, 3, 7, 6)
+        x = integers(2, 3, 7, 6)
         p, q = (scales(0.25), zero(7)), (scales(0.25), zero(9))
         signed = (scales(0.07), zero(-128, "int8"))
         fixed = (1, 2, 3, 4)
@@ -52,32 +52,32 @@ class QLinearAveragePool(IntegerOperator):
         yield Case("asymmetric pads, stride", (x, *p, *q), fixed, pads)
         yield Case("padding counts", (x, *p, *q), fixed, counted)
         yield Case(
-            "channels last", (codes(2, 7, 6, 3), *p, *q), fixed, {**pads, "channels_last": 1}
+            "channels last", (integers(2, 7, 6, 3), *p, *q), fixed, {**pads, "channels_last": 1}
         )
         yield Case(
             "ceil_mode, channels last, padding counts",
-            (codes(2, 7, 6, 3), *p, *q),
+            (integers(2, 7, 6, 3), *p, *q),
             fixed,
             {**counted, "channels_last": 1, "ceil_mode": 1},
         )
         yield Case("ceil_mode", (x, *p, *q), fixed, {**pads, "ceil_mode": 1})
         wide: dict[str, AttributeValue] = {"kernel_shape": [4], "strides": [2], "ceil_mode": 1}
-        yield Case("ceil_mode, a window beyond x", (codes(2, 3, 3), *p, *q), fixed, wide)
+        yield Case("ceil_mode, a window beyond x", (integers(2, 3, 3), *p, *q), fixed, wide)
         for mode in ("SAME_UPPER", "SAME_LOWER"):
             yield Case(mode, (x, *p, *q), fixed, {"kernel_shape": [4, 2], "auto_pad": mode})
         yield Case(
             "1d, int8",
-            (codes(2, 3, 9, dtype="int8"), *signed, *signed),
+            (integers(2, 3, 9, dtype="int8"), *signed, *signed),
             fixed,
             {"kernel_shape": [3], "pads": [1, 1]},
         )
         yield Case(
             "3d, channels last, int8",
-            (codes(1, 4, 5, 4, 2, dtype="int8"), *signed, *signed),
+            (integers(1, 4, 5, 4, 2, dtype="int8"), *signed, *signed),
             fixed,
             {"kernel_shape": [2, 3, 2], "channels_last": 1},
         )
         yield Case(
             "no zero point of the result", (x, *p, scales(0.3)), (), {"kernel_shape": [2, 2]}
         )
-        yield Case("empty batch", (codes(0, 3, 7, 6), *p, *q), fixed, {"kernel_shape": [2, 2]})
+        yield Case("empty batch", (integers(0, 3, 7, 6), *p, *q), fixed, {"kernel_shape": [2, 2]})

@@ -1,14 +1,14 @@
-"""Tensors of codes side by side."""
+"""Tensors of integers side by side."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 from onnxq.operator import Array, Case, IntegerCall, IntegerOperator, NodePlan, register_integer
-from onnxq.operator.examples import codes, scales, zero
+from onnxq.operator.examples import integers, scales, zero
 from onnxq.operator.site import MICROSOFT
 from onnxq.operators._qlinear import part
-from onnxq.operators._tables import requantize_codes
+from onnxq.operators._tables import requantize_integers
 from onnxq.operators.concat import Concat
 
 HEAD = 2  # inputs before the first part: Y_scale, Y_zp
@@ -16,7 +16,7 @@ HEAD = 2  # inputs before the first part: Y_scale, Y_zp
 
 @register_integer
 class QLinearConcat(IntegerOperator):
-    """Concat of codes along `axis`: Y_scale, Y_zp, then X, X_scale, X_zp of each part.
+    """Concat of integers along `axis`: Y_scale, Y_zp, then X, X_scale, X_zp of each part.
 
     com.microsoft. Each part goes through a table, quantize(dequantize(x)), or is copied where its
     qparams are those of Y.
@@ -26,7 +26,7 @@ class QLinearConcat(IntegerOperator):
     domains = (MICROSOFT,)
 
     def kernel(self, call: IntegerCall) -> tuple[Array, ...]:
-        """Codes of Y."""
+        """Integers of Y."""
         call.operand(1, "Y_zero_point")
         out = call.output_qparams("Y", 0)
         if len(call.inputs) <= HEAD or (len(call.inputs) - HEAD) % 3:
@@ -38,20 +38,20 @@ class QLinearConcat(IntegerOperator):
             name = f"part {(slot - HEAD) // 3}"
             call.operand(slot + 2, f"{name}, its zero point")
             x, p = part(call, name, slot, out.dtype)
-            parts.append(requantize_codes(x, p, out))
+            parts.append(requantize_integers(x, p, out))
         plan = NodePlan((out,) * len(parts), (out,))
         return Concat().kernel(call.planned(parts, plan))
 
     def cases(self) -> Iterable[Case]:
         """Equal and other qparams, types, one part, no elements."""
         y = (scales(0.25), zero(100))
-        a, b = codes(2, 3, 4), codes(2, 5, 4, seed=1)
+        a, b = integers(2, 3, 4), integers(2, 5, 4, seed=1)
         other = (scales(0.125), zero(7))
         fixed = (0, 1, 3, 4, 6, 7)
         yield Case("one copied, one rescaled", (*y, a, *y, b, *other), fixed, {"axis": 1})
         yield Case(
             "saturates, negative axis",
-            (*y, codes(2, 30), scales(3.5), zero(255), codes(2, 3), *other),
+            (*y, integers(2, 30), scales(3.5), zero(255), integers(2, 3), *other),
             fixed,
             {"axis": -1},
         )
@@ -61,13 +61,13 @@ class QLinearConcat(IntegerOperator):
             "int8, qparams computed at run time",
             (
                 *signed,
-                codes(2, 30, dtype="int8"),
+                integers(2, 30, dtype="int8"),
                 scales(0.3),
                 zero(5, "int8"),
-                codes(2, 8, dtype="int8", seed=1),
+                integers(2, 8, dtype="int8", seed=1),
                 *signed,
             ),
             (),
             {"axis": 1},
         )
-        yield Case("an empty part", (*y, codes(2, 0, 4), *other, b, *other), fixed, {"axis": 1})
+        yield Case("an empty part", (*y, integers(2, 0, 4), *other, b, *other), fixed, {"axis": 1})

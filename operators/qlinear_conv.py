@@ -1,4 +1,4 @@
-"""Convolution of codes."""
+"""Convolution of integers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from onnxq.operator import Array, Case, IntegerCall, IntegerOperator, NodePlan, register_integer
-from onnxq.operator.examples import codes, ints32, scales, zero
+from onnxq.operator.examples import integers, ints32, scales, zero
 from onnxq.operator.integer_call import stored
 from onnxq.operator.site import MICROSOFT
 from onnxq.operators._pair_windows import conv_risks
@@ -18,7 +18,7 @@ from onnxq.targets.accumulation import EXACT, Accumulator, Overflows, Saturation
 
 @register_integer
 class QLinearConv(IntegerOperator):
-    """Conv of codes: inputs x, x_scale, x_zp, w, w_scale, w_zp, y_scale, y_zp, bias (int32).
+    """Conv of integers: inputs x, x_scale, x_zp, w, w_scale, w_zp, y_scale, y_zp, bias (int32).
 
     ONNX QLinearConv-10 and com.microsoft, whose `channels_last` says that x and y are
     (N, *spatial, C). Arithmetic: see Conv.
@@ -29,7 +29,7 @@ class QLinearConv(IntegerOperator):
     weights = (3,)
 
     def kernel(self, call: IntegerCall) -> tuple[Array, ...]:
-        """Codes of y."""
+        """Integers of y."""
         return self.kernel_on(call, EXACT)
 
     def kernel_on(self, call: IntegerCall, accumulator: Accumulator) -> tuple[Array, ...]:
@@ -57,7 +57,7 @@ class QLinearConv(IntegerOperator):
 
     def cases(self) -> Iterable[Case]:
         """Types, per-channel scales and zero points, groups, pads, ranks."""
-        x, w = codes(2, 4, 7, 6), codes(3, 4, 3, 3, dtype="int8", seed=1)
+        x, w = integers(2, 4, 7, 6), integers(3, 4, 3, 3, dtype="int8", seed=1)
         ends = (scales(0.05), zero(0))
         weight = (scales(0.02), zero(0, "int8"))
         yield Case("plain", (x, *_tensor(), w, *weight, *ends), tuple(range(1, 8)))
@@ -77,16 +77,16 @@ class QLinearConv(IntegerOperator):
         )
         yield Case(
             "uint8 weight, zero point 255",
-            (x, *_tensor(), codes(3, 4, 3, 3), scales(0.02), zero(255), scales(0.5), zero(255)),
+            (x, *_tensor(), integers(3, 4, 3, 3), scales(0.02), zero(255), scales(0.5), zero(255)),
             tuple(range(1, 8)),
         )
         signed = (scales(0.5), zero(-128, "int8"))
         yield Case(
             "int8, depthwise",
             (
-                codes(1, 4, 5, 5, dtype="int8"),
+                integers(1, 4, 5, 5, dtype="int8"),
                 *signed,
-                codes(4, 1, 3, 3, dtype="int8"),
+                integers(4, 1, 3, 3, dtype="int8"),
                 *weight,
                 *signed,
             ),
@@ -95,12 +95,18 @@ class QLinearConv(IntegerOperator):
         )
         yield Case(
             "1d",
-            (codes(1, 3, 9), *_tensor(), codes(2, 3, 4, dtype="int8"), *weight, *ends),
+            (integers(1, 3, 9), *_tensor(), integers(2, 3, 4, dtype="int8"), *weight, *ends),
             tuple(range(1, 8)),
         )
         yield Case(
             "3d",
-            (codes(1, 2, 4, 5, 4), *_tensor(), codes(3, 2, 2, 3, 2, dtype="int8"), *weight, *ends),
+            (
+                integers(1, 2, 4, 5, 4),
+                *_tensor(),
+                integers(3, 2, 2, 3, 2, dtype="int8"),
+                *weight,
+                *ends,
+            ),
             tuple(range(1, 8)),
         )
 

@@ -1,11 +1,11 @@
-"""Mean of codes over all spatial axes."""
+"""Mean of integers over all spatial axes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 from onnxq.operator import Array, Case, IntegerCall, IntegerOperator, register_integer
-from onnxq.operator.examples import codes, scales, zero
+from onnxq.operator.examples import integers, scales, zero
 from onnxq.operator.site import MICROSOFT
 from onnxq.operators._qlinear import channels_first, channels_last, unary
 from onnxq.operators.global_average_pool import GlobalAveragePool
@@ -15,7 +15,7 @@ OP = "QLinearGlobalAveragePool"
 
 @register_integer
 class QLinearGlobalAveragePool(IntegerOperator):
-    """GlobalAveragePool of codes: X, x_scale, x_zp, y_scale, y_zp; com.microsoft.
+    """GlobalAveragePool of integers: X, x_scale, x_zp, y_scale, y_zp; com.microsoft.
 
     `channels_last` says that X and Y are (N, *spatial, C). Arithmetic: see GlobalAveragePool.
     """
@@ -24,7 +24,7 @@ class QLinearGlobalAveragePool(IntegerOperator):
     domains = (MICROSOFT,)
 
     def kernel(self, call: IntegerCall) -> tuple[Array, ...]:
-        """Codes of Y."""
+        """Integers of Y."""
         x, plan = unary(call, ("x", "y"))
         (y,) = GlobalAveragePool().kernel(call.planned([channels_first(call, x)], plan))
         return (channels_last(call, y),)
@@ -35,9 +35,9 @@ class QLinearGlobalAveragePool(IntegerOperator):
         signed = (scales(0.07), zero(-128, "int8"))
         fixed = (1, 2, 3, 4)
         last = {"channels_last": 1}
-        yield Case("plain", (codes(2, 3, 7, 6), *p, *q), fixed)
-        yield Case("channels last", (codes(2, 7, 6, 3), *p, *q), fixed, last)
-        yield Case("1d, int8", (codes(2, 3, 9, dtype="int8"), *signed, *signed), fixed)
-        yield Case("3d, channels last", (codes(1, 4, 5, 4, 2), *p, *q), fixed, last)
-        yield Case("one element", (codes(2, 3, 1, 1), *p, *q), fixed)
-        yield Case("empty batch", (codes(0, 3, 7, 6), *p, *q), fixed)
+        yield Case("plain", (integers(2, 3, 7, 6), *p, *q), fixed)
+        yield Case("channels last", (integers(2, 7, 6, 3), *p, *q), fixed, last)
+        yield Case("1d, int8", (integers(2, 3, 9, dtype="int8"), *signed, *signed), fixed)
+        yield Case("3d, channels last", (integers(1, 4, 5, 4, 2), *p, *q), fixed, last)
+        yield Case("one element", (integers(2, 3, 1, 1), *p, *q), fixed)
+        yield Case("empty batch", (integers(0, 3, 7, 6), *p, *q), fixed)

@@ -1,11 +1,11 @@
-"""Rectifier of codes, with a slope below 0."""
+"""Rectifier of integers, with a slope below 0."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 from onnxq.operator import Array, Case, IntegerCall, IntegerOperator, register_integer
-from onnxq.operator.examples import codes, scales, zero
+from onnxq.operator.examples import integers, scales, zero
 from onnxq.operator.site import MICROSOFT
 from onnxq.operators._qlinear import unary, unary_cases
 from onnxq.operators.leaky_relu import LeakyRelu
@@ -15,7 +15,9 @@ OP = "QLinearLeakyRelu"
 
 @register_integer
 class QLinearLeakyRelu(IntegerOperator):
-    """Y = X where X >= 0, else alpha * X, of codes: X, X_scale, X_zp, Y_scale, Y_zp; com.microsoft.
+    """Y = X where X >= 0, else alpha * X, of integers: X, X_scale, X_zp, Y_scale, Y_zp.
+
+    Com.microsoft.
 
     Arithmetic: see LeakyRelu.
     """
@@ -24,12 +26,12 @@ class QLinearLeakyRelu(IntegerOperator):
     domains = (MICROSOFT,)
 
     def kernel(self, call: IntegerCall) -> tuple[Array, ...]:
-        """Codes of Y."""
+        """Integers of Y."""
         x, plan = unary(call)
         return LeakyRelu().kernel(call.planned([x], plan))
 
     def cases(self) -> Iterable[Case]:
         """Types, slopes, zero points absent, scales of shape (1,), no elements."""
         yield from unary_cases((scales(0.04), zero(50)), {"alpha": 0.3})
-        falling = (codes(300), scales(0.03), zero(128), scales(1 / 256), None)
+        falling = (integers(300), scales(0.03), zero(128), scales(1 / 256), None)
         yield Case("negative slope", falling, (), {"alpha": -0.25})

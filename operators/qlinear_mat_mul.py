@@ -1,4 +1,4 @@
-"""Matrix product of codes, to codes."""
+"""Matrix product of integers, to integers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from onnxq.affine import requantize
 from onnxq.operator import Array, Case, IntegerCall, IntegerOperator, register_integer
-from onnxq.operator.examples import codes, scales, zero
+from onnxq.operator.examples import integers, scales, zero
 from onnxq.operator.integer_call import stored
 from onnxq.operators._columns import check_signs, check_sum, columns, product
 from onnxq.operators._pairs import product_risks
@@ -28,7 +28,7 @@ class QLinearMatMul(IntegerOperator):
     weights = (3,)
 
     def kernel(self, call: IntegerCall) -> tuple[Array, ...]:
-        """Codes of y."""
+        """Integers of y."""
         return self.kernel_on(call, EXACT)
 
     def kernel_on(self, call: IntegerCall, accumulator: Accumulator) -> tuple[Array, ...]:
@@ -59,7 +59,7 @@ class QLinearMatMul(IntegerOperator):
 
     def cases(self) -> Iterable[Case]:
         """Types, ranks, columns, zero points at both ends, ties, empty shapes."""
-        a, b = codes(3, 5), codes(5, 4, dtype="int8", seed=1)
+        a, b = integers(3, 5), integers(5, 4, dtype="int8", seed=1)
         ends = (scales(20), zero(7))
         weight = (scales(0.02), zero(0, "int8"))
         given = (1, 2, 3, 4, 5, 6, 7)
@@ -73,27 +73,27 @@ class QLinearMatMul(IntegerOperator):
         mixed = (scales(0.02), column[1])
         yield Case("one scale, zero points per column", (a, *_tensor(), b, *mixed, *ends), given)
         top = (scales(0.5), zero(255))
-        yield Case("uint8, zero points 255", (a, *top, codes(5, 4), *top, *top), given)
+        yield Case("uint8, zero points 255", (a, *top, integers(5, 4), *top, *top), given)
         signed = (scales(0.5), zero(-128, "int8"))
-        left = codes(3, 5, dtype="int8")
+        left = integers(3, 5, dtype="int8")
         yield Case("int8, zero points -128", (left, *signed, b, *signed, *signed), given)
-        stack = codes(2, 5, 4, dtype="int8", seed=1)
+        stack = integers(2, 5, 4, dtype="int8", seed=1)
         own = (np.stack([column[0], column[0] * 2])[:, None], np.stack([column[1]] * 2)[:, None])
         fixed = tuple(slot for slot in given if slot != 3)
-        yield Case("batches", (codes(2, 3, 5), *_tensor(), stack, *weight, *ends), fixed)
+        yield Case("batches", (integers(2, 3, 5), *_tensor(), stack, *weight, *ends), fixed)
         yield Case(
             "batches, each with its columns",
-            (codes(2, 3, 5), *_tensor(), stack, *own, *ends),
+            (integers(2, 3, 5), *_tensor(), stack, *own, *ends),
             fixed,
         )
         yield Case(
             "broadcast batches",
-            (codes(3, 1, 3, 5), *_tensor(), codes(2, 5, 4, dtype="int8"), *weight, *ends),
+            (integers(3, 1, 3, 5), *_tensor(), integers(2, 5, 4, dtype="int8"), *weight, *ends),
             fixed,
         )
-        yield Case("row by matrix", (codes(5), *_tensor(), b, *column, *ends), given)
-        yield Case("row by column", (codes(5), *_tensor(), b[:, 0], *weight, *ends), given)
-        yield Case("no row", (codes(0, 5), *_tensor(), b, *column, *ends), given)
+        yield Case("row by matrix", (integers(5), *_tensor(), b, *column, *ends), given)
+        yield Case("row by column", (integers(5), *_tensor(), b[:, 0], *weight, *ends), given)
+        yield Case("no row", (integers(0, 5), *_tensor(), b, *column, *ends), given)
 
 
 def _scale(call: IntegerCall, slot: int, name: str) -> Array:

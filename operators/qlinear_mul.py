@@ -1,16 +1,16 @@
-"""Element-wise product of codes."""
+"""Element-wise product of integers."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 from onnxq.operator import Array, Case, IntegerCall, IntegerOperator, register_integer
-from onnxq.operator.examples import codes, scales, zero
+from onnxq.operator.examples import integers, scales, zero
 from onnxq.operator.site import MICROSOFT
-from onnxq.operators._code_pairs import noted, possible_pairs
 from onnxq.operators._divided import divided_product
+from onnxq.operators._integer_pairs import noted, possible_pairs
 from onnxq.operators._qlinear import binary, binary_cases
-from onnxq.operators.mul import Mul, multiply_codes, products
+from onnxq.operators.mul import Mul, multiply_integers, products
 from onnxq.targets.accumulation import Accumulator, Overflows, SaturationMode
 
 OP = "QLinearMul"
@@ -18,7 +18,7 @@ OP = "QLinearMul"
 
 @register_integer
 class QLinearMul(IntegerOperator):
-    """C = A * B of codes: A, A_scale, A_zp, B, B_scale, B_zp, C_scale, C_zp.
+    """C = A * B of integers: A, A_scale, A_zp, B, B_scale, B_zp, C_scale, C_zp.
 
     com.microsoft; broadcasts. Arithmetic: see Mul; in WebAssembly, _divided.
     """
@@ -27,12 +27,12 @@ class QLinearMul(IntegerOperator):
     domains = (MICROSOFT,)
 
     def kernel(self, call: IntegerCall) -> tuple[Array, ...]:
-        """Codes of C."""
+        """Integers of C."""
         operands, plan = binary(call)
         return Mul().kernel(call.planned(operands, plan))
 
     def kernel_on(self, call: IntegerCall, accumulator: Accumulator) -> tuple[Array, ...]:
-        """Codes of C, on a machine that may round otherwise."""
+        """Integers of C, on a machine that may round otherwise."""
         exact = self.kernel(call)
         if not accumulator.saturation_mode.divides:
             return exact
@@ -40,14 +40,14 @@ class QLinearMul(IntegerOperator):
         return noted(call, exact, own, accumulator)
 
     def risks(self, call: IntegerCall, saturation_mode: SaturationMode) -> Overflows | None:
-        """Pairs of codes whose products are rounded otherwise with these scales."""
+        """Pairs of integers whose products are rounded otherwise with these scales."""
         if not saturation_mode.divides:
             return None
-        return possible_pairs(call, multiply_codes, (divided_product,))
+        return possible_pairs(call, multiply_integers, (divided_product,))
 
     def cases(self) -> Iterable[Case]:
         """The binary cases; and scales that make ties, which WebAssembly rounds otherwise."""
         yield from binary_cases()
         p, q, out = (scales(0.1), zero(79)), (scales(0.07), zero(164)), scales(0.14)
-        every = (codes(256, 64), *p, codes(256, 64, seed=1), *q, out, zero(140))
+        every = (integers(256, 64), *p, integers(256, 64, seed=1), *q, out, zero(140))
         yield Case("rounded otherwise by some machines", every, (1, 2, 4, 5, 6, 7))

@@ -1,4 +1,4 @@
-"""Logistic function of codes."""
+"""Logistic function of integers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ OP = "QLinearSigmoid"
 
 @register_integer
 class QLinearSigmoid(IntegerOperator):
-    """Y = 1 / (1 + exp(-X)) of codes: X, X_scale, X_zp, Y_scale, Y_zp; com.microsoft.
+    """Y = 1 / (1 + exp(-X)) of integers: X, X_scale, X_zp, Y_scale, Y_zp; com.microsoft.
 
     Arithmetic: see Sigmoid.
     """
@@ -24,7 +24,7 @@ class QLinearSigmoid(IntegerOperator):
     domains = (MICROSOFT,)
 
     def kernel(self, call: IntegerCall) -> tuple[Array, ...]:
-        """Codes of Y."""
+        """Integers of Y."""
         x, plan = unary(call)
         return Sigmoid().kernel(call.planned([x], plan))
 

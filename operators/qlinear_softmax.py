@@ -1,4 +1,4 @@
-"""Exponentials of codes that sum to 1."""
+"""Exponentials of integers that sum to 1."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from onnxq.errors import UnsupportedError
 from onnxq.operator import Array, Call, Case, IntegerCall, IntegerOperator, register_integer
-from onnxq.operator.examples import codes, scales, zero
+from onnxq.operator.examples import integers, scales, zero
 from onnxq.operator.site import MICROSOFT
 from onnxq.operators._qlinear import unary
 from onnxq.operators.softmax import OPSET, Softmax
@@ -15,7 +15,7 @@ from onnxq.operators.softmax import OPSET, Softmax
 
 @register_integer
 class QLinearSoftmax(IntegerOperator):
-    """Softmax of codes: X, X_scale, X_zp, y_scale, y_zp; com.microsoft.
+    """Softmax of integers: X, X_scale, X_zp, y_scale, y_zp; com.microsoft.
 
     `opset` says what `axis` means: from 13 on that axis, before it that one and all behind it.
     Arithmetic: see Softmax.
@@ -25,7 +25,10 @@ class QLinearSoftmax(IntegerOperator):
     domains = (MICROSOFT,)
 
     def kernel(self, call: IntegerCall) -> tuple[Array, ...]:
-        """Codes of Y. Refuses what overflows in ONNX Runtime, and no elements, where it crashes."""
+        """Integers of Y.
+
+        Refuses what overflows in ONNX Runtime, and no elements, where it crashes.
+        """
         x, plan = unary(call, ("X", "y"))
         call.operand(4, "y_zero_point")
         opset = call.integer("opset", OPSET)
@@ -44,7 +47,7 @@ class QLinearSoftmax(IntegerOperator):
 
     def cases(self) -> Iterable[Case]:
         """Axes, opsets, types, zero points absent and at the ends."""
-        x = codes(2, 30, 4)
+        x = integers(2, 30, 4)
         p, q = (scales(0.05), zero(128)), (scales(1 / 256), zero(0))
         fixed = (1, 2, 3, 4)
         yield Case("last axis", (x, *p, *q), fixed, {"axis": -1, "opset": 13})
@@ -54,7 +57,13 @@ class QLinearSoftmax(IntegerOperator):
         yield Case("no zero point", (x, scales(0.1), None, *q), (1, 3, 4), {"opset": 13})
         yield Case(
             "int8",
-            (codes(3, 40, dtype="int8"), scales(0.05), zero(9, "int8"), q[0], zero(-128, "int8")),
+            (
+                integers(3, 40, dtype="int8"),
+                scales(0.05),
+                zero(9, "int8"),
+                q[0],
+                zero(-128, "int8"),
+            ),
             fixed,
             {"axis": -1, "opset": 13},
         )

@@ -1,4 +1,4 @@
-"""Reals to codes."""
+"""Reals to integers."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class QuantizeLinear(IntegerOperator):
     domains = ("", MICROSOFT)
 
     def kernel(self, call: IntegerCall) -> tuple[Array, ...]:
-        """Codes of y."""
+        """Integers of y."""
         x, scale = call.operand(0, "x"), call.operand(1, "y_scale")
         if x.dtype not in REALS:
             raise call.shape_error(f"x has dtype {x.dtype}; wanted float32 or float16.")

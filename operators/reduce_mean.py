@@ -93,8 +93,8 @@ class ReduceMean(Operator):
         return [squeezed]
 
     def kernel(self, call: Call) -> tuple[Array, ...]:
-        """Codes of Y. Raises ShapeError where axes, dtypes or qparams do not fit."""
-        x = call.codes(0)
+        """Integers of Y. Raises ShapeError where axes, dtypes or qparams do not fit."""
+        x = call.integers(0)
         p, q = call.qparams_in(0), call.qparams_out()
         axes = axes_of(call, x.ndim, call.optional_vector(1))
         layout = pool_layout(x.ndim, axes) if _is_narrow(call.plan) else None
@@ -122,6 +122,6 @@ def pool_layout(rank: int, axes: Sequence[int]) -> int | None:
 
 
 def _is_narrow(plan: NodePlan) -> bool:
-    """Whether the pool has a kernel for the codes."""
+    """Whether the pool has a kernel for the integers."""
     known = {p.dtype for p in (plan.inputs[0], plan.outputs[0]) if p is not None}
     return known in ({UINT8}, {INT8})

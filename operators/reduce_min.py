@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from onnxq.operator import Array, Call
-from onnxq.operators._reduce import cases, reduce_codes
+from onnxq.operators._reduce import cases, reduce_integers
 from onnxq.operators._select import selection
 from onnxq.qparams import IntArray
 
@@ -14,6 +14,6 @@ from onnxq.qparams import IntArray
 def reduce_min(call: Call, x: IntArray) -> Array:
     """Y = min of X over the given axes, or over all; ONNX ReduceMin-20.
 
-    Scales are positive, so codes are ordered as the numbers are.
+    Scales are positive, so integers are ordered as the numbers are.
     """
-    return reduce_codes(call, x, np.minimum)
+    return reduce_integers(call, x, np.minimum)

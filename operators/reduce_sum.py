@@ -31,7 +31,7 @@ from onnxq.operators._sums import sum_over
 class ReduceSum(Operator):
     """Y = sum of X over the given axes, or over all; ONNX ReduceSum-13.
 
-    ONNX Runtime has no integer kernel: it sums what the codes stand for in float32, in an order
+    ONNX Runtime has no integer kernel: it sums what the integers stand for in float32, in an order
     that depends on the shape. The kernel here has the order of x86, where it is exact; that matters
     where sums lie on ties, as they do when the scales are in a simple ratio.
     """
@@ -66,8 +66,8 @@ class ReduceSum(Operator):
         return lower_around(site)
 
     def kernel(self, call: Call) -> tuple[Array, ...]:
-        """Codes of Y. Raises ShapeError where axes, dtypes or qparams do not fit."""
-        x = call.codes(0)
+        """Integers of Y. Raises ShapeError where axes, dtypes or qparams do not fit."""
+        x = call.integers(0)
         p, q = call.qparams_in(0), call.qparams_out()
         axes = axes_of(call, x.ndim, call.optional_vector(1))
         return (quantize(sum_over(call, dequantize(x, p), axes), q),)

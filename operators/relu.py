@@ -19,7 +19,7 @@ from onnxq.operator import (
     register,
 )
 from onnxq.operator.examples import normal
-from onnxq.operators._clamp import clamp_codes, lower_clamp
+from onnxq.operators._clamp import clamp_integers, lower_clamp
 
 BOUNDS = (0.0, float("inf"))
 
@@ -28,7 +28,7 @@ BOUNDS = (0.0, float("inf"))
 class Relu(Operator):
     """Y = max(X, 0), any shape; ONNX Relu-14.
 
-    Folded into the saturation of the quantizer before it; else max(x, zero_point) on codes.
+    Folded into the saturation of the quantizer before it; else max(x, zero_point) on integers.
     """
 
     op_type = "Relu"
@@ -48,9 +48,9 @@ class Relu(Operator):
         yield Case("empty batch", (normal(0, 3),))
 
     def lower(self, site: Site) -> Sequence[ir.Value]:
-        """Clip on codes: ONNX Runtime has Relu for int8 only."""
+        """Clip on integers: ONNX Runtime has Relu for int8 only."""
         return lower_clamp(site, BOUNDS)
 
     def kernel(self, call: Call) -> tuple[Array, ...]:
-        """Codes of Y. Raises ShapeError where dtypes or qparams differ."""
-        return (clamp_codes(call, BOUNDS),)
+        """Integers of Y. Raises ShapeError where dtypes or qparams differ."""
+        return (clamp_integers(call, BOUNDS),)

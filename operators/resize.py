@@ -54,22 +54,22 @@ IntTap = tuple["Places", npt.NDArray[np.int32]]
 class Resize(Operator):
     """Y[p] = X at the place of p: its nearest element, or an interpolation; ONNX Resize-19.
 
-    Nearest elements are codes copied, in any of ONNX's coordinate and rounding modes.
+    Nearest elements are integers copied, in any of ONNX's coordinate and rounding modes.
 
     Linear and cubic interpolation have no integer kernel that rounds: ONNX Runtime's own, on plain
-    codes, truncates (half an LSB too low on the average). They are computed in float32 between
-    codes. The result has qparams of its own: averages span less than what they are averages of, and
-    cubic interpolation overshoots.
+    integers, truncates (half an LSB too low on the average). They are computed in float32 between
+    integers. The result has qparams of its own: averages span less than what they are averages of,
+    and cubic interpolation overshoots.
     """
 
     op_type = "Resize"
 
     def rule(self, node: ir.Node) -> Rule | Float:
-        """Nearest copies codes; interpolation computes."""
+        """Nearest copies integers; interpolation computes."""
         if node.attributes.get_string("coordinate_transformation_mode", "") == CROP:
             return Float(OperatorLimit(f"{CROP} puts in a value of its own outside the image"))
         mode = node.attributes.get_string("mode", "nearest")
-        if mode == "nearest" or _holds_codes(node):
+        if mode == "nearest" or _holds_integers(node):
             return Rule(OpCategory.MOVEMENT, shares_qparams=True)
         return Rule(OpCategory.ELEMENTWISE, precision=Precision.FLOAT_BETWEEN_QDQ)
 
@@ -116,14 +116,14 @@ class Resize(Operator):
         yield Case("linear, empty batch", (x[:0], None, scales), (2,), LINEAR)
 
     def lower(self, site: Site) -> Sequence[ir.Value]:
-        """Resize on codes, or around the float operator."""
+        """Resize on integers, or around the float operator."""
         if site.node.attributes.get_string("mode", "nearest") == "nearest":
-            return site.on_codes()
+            return site.on_integers()
         return lower_around(site)
 
     def kernel(self, call: Call) -> tuple[Array, ...]:
-        """Codes of Y. Raises ShapeError where shapes, scales, dtypes or qparams do not fit."""
-        x = call.codes(0)
+        """Integers of Y. Raises ShapeError where shapes, scales, dtypes or qparams do not fit."""
+        x = call.integers(0)
         axes = _axes(call, x)
         if _mode(call) == "nearest":
             call.shared()
@@ -141,7 +141,7 @@ class Resize(Operator):
         return (y,)
 
     def plain_kernel(self, call: NodeCall) -> tuple[Array, ...]:
-        """Codes of Y where X is codes that are no node's business to dequantize.
+        """Integers of Y where X is integers that are no node's business to dequantize.
 
         Raises:
             UnsupportedError: ONNX Runtime has no kernel for it, or only one that is wrong.
@@ -151,7 +151,7 @@ class Resize(Operator):
         if given is None or given.dtype not in (np.uint8, np.int8):
             got = "nothing" if given is None else str(given.dtype)
             raise UnsupportedError(
-                f"{call.op_type}: X is {got}; the kernel on codes is for 8 bits."
+                f"{call.op_type}: X is {got}; the kernel on integers is for 8 bits."
             )
         if call.text("coordinate_transformation_mode", "") == CROP:
             raise UnsupportedError(
@@ -166,19 +166,20 @@ class Resize(Operator):
             return (x.reshape([axis.out for axis in axes]).copy(),)
         between = _interpolated_axes(axes)
         if call.integer("antialias", 0) or (mode == "cubic" and _is_channels_last(x, between)):
-            return (antialiased_codes(call, x, between, mode),)
+            return (antialiased_integers(call, x, between, mode),)
         if mode == "cubic":
             raise UnsupportedError(
-                "Resize, mode cubic: ONNX Runtime fails at run time on codes. Dequantize before it."
+                "Resize, mode cubic: ONNX Runtime fails at run time on integers. Dequantize "
+                "before it."
             )
-        return (linear_codes(call, x, between),)
+        return (linear_integers(call, x, between),)
 
 
 LINEAR: dict[str, AttributeValue] = {"mode": "linear"}
 
 
-def _holds_codes(node: ir.Node) -> bool:
-    """Whether the node of a user's model is on codes already: then ONNX Runtime runs it so."""
+def _holds_integers(node: ir.Node) -> bool:
+    """Whether the node of a user's model is on integers already: then ONNX Runtime runs it so."""
     value = node.inputs[0]
     return value is not None and value.dtype is not None and value.dtype.is_integer()
 
@@ -246,15 +247,15 @@ def _interpolated(call: NodeCall, x: Singles, axes: Sequence[Axis]) -> Singles:
     return cubic(call, x, between)
 
 
-# --- uint8 and int8 codes as they are. ONNX Runtime truncates toward 0 where the float operator
+# --- uint8 and int8 integers as they are. ONNX Runtime truncates toward 0 where the float operator
 # would round, and counts in steps of 1 / 1024 where the channels are last; its antialiasing
 # filter counts in steps of 2^-22.
 
 
-def linear_codes(call: NodeCall, x: IntArray, axes: dict[int, Axis]) -> IntArray:
-    """Codes between codes; axes: those that are interpolated."""
+def linear_integers(call: NodeCall, x: IntArray, axes: dict[int, Axis]) -> IntArray:
+    """Integers between integers; axes: those that are interpolated."""
     if _is_channels_last(x, axes):
-        return _blend_codes(x, {i: _integer_taps(call, a) for i, a in axes.items()})
+        return _blend_integers(x, {i: _integer_taps(call, a) for i, a in axes.items()})
     taps = {i: linear_taps(call, a) for i, a in axes.items()}
     return np.asarray(blend(x.astype(np.float32), taps)).astype(x.dtype)  # truncates
 
@@ -270,7 +271,7 @@ def _integer_taps(call: NodeCall, axis: Axis) -> tuple[IntTap, IntTap]:
     return (before, far), (behind, near)
 
 
-def _blend_codes(x: IntArray, taps: dict[int, tuple[IntTap, IntTap]]) -> IntArray:
+def _blend_integers(x: IntArray, taps: dict[int, tuple[IntTap, IntTap]]) -> IntArray:
     total: npt.NDArray[np.int32] | None = None
     for corner in itertools.product((0, 1), repeat=len(taps)):
         part, weight = x, np.ones((), np.int32)
@@ -285,15 +286,16 @@ def _blend_codes(x: IntArray, taps: dict[int, tuple[IntTap, IntTap]]) -> IntArra
     return np.asarray(np.copysign(magnitude, total)).astype(x.dtype)
 
 
-def antialiased_codes(call: NodeCall, x: IntArray, axes: dict[int, Axis], mode: str) -> IntArray:
-    """Weighted sums of codes along each axis whose size changes, the last axis first.
+def antialiased_integers(call: NodeCall, x: IntArray, axes: dict[int, Axis], mode: str) -> IntArray:
+    """Weighted sums of integers along each axis whose size changes, the last axis first.
 
     Raises:
         UnsupportedError: int8, which ONNX Runtime clips to [0, 255] as if it were uint8.
     """
     if x.dtype != np.uint8:
         raise UnsupportedError(
-            f"Resize with antialias on {x.dtype} codes: ONNX Runtime clips them to [0, 255], as if "
+            f"Resize with antialias on {x.dtype} integers: ONNX Runtime clips them to [0, 255], "
+            "as if "
             "they were uint8. Dequantize before it."
         )
     for axis in sorted(axes, reverse=True):

@@ -49,8 +49,8 @@ class Sigmoid(Operator):
         return site.qlinear("QLinearSigmoid", {})
 
     def kernel(self, call: Call) -> tuple[Array, ...]:
-        """Codes of the output. Raises ShapeError where shapes, dtypes or qparams do not fit."""
-        x = call.codes(0)
+        """Integers of the output. Raises ShapeError where shapes, dtypes or qparams do not fit."""
+        x = call.integers(0)
         p, q = call.qparams_in(0), call.qparams_out()
         return (look_up(table_of(logistic, p, q), x, p.dtype),)
 

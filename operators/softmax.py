@@ -24,10 +24,10 @@ from onnxq.operator import (
 )
 from onnxq.operator.examples import normal
 from onnxq.operator.nodes import shape
-from onnxq.operators._tables import all_codes
+from onnxq.operators._tables import all_integers
 
 # QLinearSoftmax counts in steps of 1 / floor(1 / y_scale), and float32(1) / float32(1 / 255) < 255.
-# This range gives 8 bits the scale 1 / 256, for which that is exact; 1 becomes the last code.
+# This range gives 8 bits the scale 1 / 256, for which that is exact; 1 becomes the last integer.
 OUTPUT_RANGE = (0.0, 255 / 256)
 OPSET = 13  # from which on `axis` means one axis
 TABLE_SIZE = 256
@@ -83,13 +83,13 @@ class Softmax(Operator):
         return site.qlinear("QLinearSoftmax", attributes)
 
     def kernel(self, call: Call) -> tuple[Array, ...]:
-        """Codes of the output. Raises ShapeError where shapes, dtypes or qparams do not fit."""
-        x = call.codes(0)
+        """Integers of the output. Raises ShapeError where shapes, dtypes or qparams do not fit."""
+        x = call.integers(0)
         p, q = call.qparams_in(0), call.qparams_out()
         axis = call.integer("axis", -1)
         with call.shape_errors():
             rows = np.moveaxis(x, axis, -1).astype(np.int32)
-        all_codes(p.dtype)  # guards the width
+        all_integers(p.dtype)  # guards the width
         if rows.shape[-1] == 0:
             return (x.copy(),)
         table = _exponentials(p.scale, rows.shape[-1])

@@ -33,7 +33,7 @@ class Split(Operator):
     op_type = "Split"
 
     def rule(self, node: ir.Node) -> Rule | Float:
-        """Copies codes, so all outputs have the input's qparams."""
+        """Copies integers, so all outputs have the input's qparams."""
         return Rule(
             OpCategory.MOVEMENT, outputs=tuple(range(len(node.outputs))), shares_qparams=True
         )
@@ -48,12 +48,12 @@ class Split(Operator):
         yield Case("empty batch", (normal(0, 6), ints(2, 4)), (1,), {"axis": 1}, outputs=2)
 
     def lower(self, site: Site) -> Sequence[ir.Value]:
-        """Split on codes."""
-        return site.on_codes()
+        """Split on integers."""
+        return site.on_integers()
 
     def kernel(self, call: Call) -> tuple[Array, ...]:
-        """Codes of the output. Raises ShapeError where shapes, dtypes or qparams do not fit."""
-        x = call.codes(0)
+        """Integers of the output. Raises ShapeError where shapes, dtypes or qparams do not fit."""
+        x = call.integers(0)
         call.shared()
         axis = call.axis("axis", 0, x.ndim)
         parts = call.integer("num_outputs", len(call.plan.outputs))
@@ -69,7 +69,7 @@ class Split(Operator):
         return tuple(np.split(x, np.cumsum(sizes)[:-1], axis))
 
     def plain_kernel(self, call: NodeCall) -> tuple[Array, ...]:
-        """The parts of codes, as many as sizes or num_outputs say.
+        """The parts of integers, as many as sizes or num_outputs say.
 
         Raises:
             UnsupportedError: neither is given, so that the number of outputs says how many.

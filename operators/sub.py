@@ -28,7 +28,7 @@ from onnxq.operator.nodes import infinite_operand, number_beside
 from onnxq.operator.site import MICROSOFT
 from onnxq.operators._factors import on_operands
 from onnxq.operators._function import lower_around
-from onnxq.operators._number import one_code
+from onnxq.operators._number import as_integer
 from onnxq.operators._tables import is_tabulable
 from onnxq.operators.add import Add
 from onnxq.qparams import QParams
@@ -38,8 +38,8 @@ from onnxq.qparams import QParams
 class Sub(Operator):
     """C = A - B with broadcasting; ONNX Sub-14.
 
-    Integers: A + (-B) by com.microsoft QLinearAdd. The codes of -B are mirrored, qmin + qmax - b,
-    with the mirrored zero point and the scale of B; QLinearMul by -1 does that exactly.
+    Integers: A + (-B) by com.microsoft QLinearAdd. The integers of -B are mirrored, qmin + qmax -
+    b, with the mirrored zero point and the scale of B; QLinearMul by -1 does that exactly.
     Measured in an int8 network, ns per element: DequantizeLinear twice, Sub and QuantizeLinear .31,
     QLinearMul and QLinearAdd .18 (constants are mirrored when the model is loaded).
     """
@@ -75,12 +75,12 @@ class Sub(Operator):
         yield Case("empty batch", (normal(0, 3), normal(3, seed=1)), (1,))
 
     def lower(self, site: Site) -> Sequence[ir.Value]:
-        """QLinearMul by -1 and QLinearAdd; wide codes: around float."""
+        """QLinearMul by -1 and QLinearAdd; wide integers: around float."""
         if not is_tabulable(site.plan):
             return lower_around(site)
         site.check_same_type()
         q = site.qparams_in(1)
-        code, minus_one = one_code(-1.0, q.dtype)
+        code, minus_one = as_integer(-1.0, q.dtype)
         slots = [
             site.inputs[1],
             *site.scale_and_zero_point("b", q),
@@ -95,16 +95,16 @@ class Sub(Operator):
         return replace(site, plan=pair, inputs=[site.inputs[0], minus_b]).qlinear("QLinearAdd", {})
 
     def kernel(self, call: Call) -> tuple[Array, ...]:
-        """Codes of C. Raises ShapeError where shapes do not broadcast or dtypes are wrong."""
-        b, q = call.codes(1), call.qparams_in(1)
+        """Integers of C. Raises ShapeError where shapes do not broadcast or dtypes are wrong."""
+        b, q = call.integers(1), call.qparams_in(1)
         minus_b = (q.dtype.qmin + q.dtype.qmax - b.astype(np.int32)).astype(q.dtype.storage)
         pair = NodePlan((call.plan.inputs[0], mirrored(q)), call.plan.outputs)
         return Add().kernel(
-            replace(call, inputs=(call.codes(0), minus_b), plan=pair, attributes={})
+            replace(call, inputs=(call.integers(0), minus_b), plan=pair, attributes={})
         )
 
     def agrees(self, call: Call) -> bool:
-        """Whether every machine adds A and -B to the same codes."""
+        """Whether every machine adds A and -B to the same integers."""
         return Add().agrees(_as_sum(call))
 
     def agrees_with_itself(self, call: Call) -> bool:
@@ -119,5 +119,5 @@ def _as_sum(call: Call) -> Call:
 
 
 def mirrored(q: QParams) -> QParams:
-    """The qparams of -B, whose codes are qmin + qmax - b."""
+    """The qparams of -B, whose integers are qmin + qmax - b."""
     return QParams(q.scale, q.dtype.qmin + q.dtype.qmax - q.zero_point.astype(np.int32), q.dtype)

@@ -64,7 +64,7 @@ class Tanh(Operator):
         return replace(site, plan=as_sigmoid).qlinear("QLinearSigmoid", {})
 
     def kernel(self, call: Call) -> tuple[Array, ...]:
-        """Codes of Y. Raises ShapeError where shapes, dtypes or qparams do not fit."""
+        """Integers of Y. Raises ShapeError where shapes, dtypes or qparams do not fit."""
         as_sigmoid = _as_sigmoid(call.qparams_in(0), call.qparams_out())
         if as_sigmoid is None:
             return (table_kernel(call, np.tanh),)
@@ -76,7 +76,7 @@ class Tanh(Operator):
 
 
 def _as_sigmoid(p: QParams, q: QParams) -> NodePlan | None:
-    """The plan of the logistic function with the same codes; None where there is none."""
+    """The plan of the logistic function with the same integers; None where there is none."""
     steps = 1 / float(q.scale)
     zero_point = int(q.zero_point) - round(steps)
     if p.dtype != q.dtype or p.dtype.bits != TABLE_BITS or steps % 2 or zero_point < q.dtype.qmin:

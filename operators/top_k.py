@@ -26,14 +26,14 @@ from onnxq.operator.examples import ints, normal
 class TopK(Operator):
     """Y, I = the k largest (or smallest) elements of X along `axis`, sorted; ONNX TopK-11.
 
-    Scales are positive, so codes are ordered as the numbers are. Of equals the first come first;
-    numbers that share a code count as equal. I is int64 and not quantized.
+    Scales are positive, so integers are ordered as the numbers are. Of equals the first come first;
+    numbers that share an integer count as equal. I is int64 and not quantized.
     """
 
     op_type = "TopK"
 
     def rule(self, node: ir.Node) -> Rule | Float:
-        """Copies codes, so Y has the input's qparams."""
+        """Copies integers, so Y has the input's qparams."""
         if not node.attributes.get_int("sorted", 1):
             return Float(
                 OperatorLimit("sorted is 0, which leaves the order of its results to the runtime")
@@ -53,12 +53,12 @@ class TopK(Operator):
         yield Case("empty batch", (x[:0], ints(2)), (1,), outputs=2)
 
     def lower(self, site: Site) -> Sequence[ir.Value]:
-        """TopK on codes."""
-        return site.on_codes()
+        """TopK on integers."""
+        return site.on_integers()
 
     def kernel(self, call: Call) -> tuple[Array, ...]:
-        """Codes of Y, and I. Raises ShapeError where shapes, k, dtypes or qparams do not fit."""
-        x, k = call.codes(0), call.plain(1)
+        """Integers of Y, and I. Raises ShapeError where shapes, k, dtypes or qparams do not fit."""
+        x, k = call.integers(0), call.plain(1)
         call.shared()
         axis = call.integer("axis", -1)
         if k.size != 1 or not -x.ndim <= axis < x.ndim or not 0 <= k.item() <= x.shape[axis]:
@@ -66,7 +66,7 @@ class TopK(Operator):
                 f"k {k.tolist()} along axis {axis} of {x.shape}; wanted one number, at most the "
                 "size of an axis of x."
             )
-        ascending = ~x if call.integer("largest", 1) else x  # ~ turns the order of codes
+        ascending = ~x if call.integer("largest", 1) else x  # ~ turns the order of integers
         with call.shape_errors():
             order = np.argsort(ascending, axis=axis, kind="stable")
             places = np.take(order, np.arange(k.item()), axis)

@@ -11,21 +11,21 @@ from onnxq.operator import Array, Call, Case, Float, OpCategory, Operator, Rule,
 from onnxq.operator.examples import normal
 from onnxq.operator.nodes import infinite_operand
 from onnxq.operator.site import MICROSOFT
-from onnxq.operators._tables import recoded
+from onnxq.operators._tables import requantized
 
 
 @register
 class Where(Operator):
     """Z = X where the condition holds, else Y; all broadcast; ONNX Where-16.
 
-    Integers: Where of codes; where qparams differ, com.microsoft QLinearWhere, which first takes
+    Integers: Where of integers; where qparams differ, com.microsoft QLinearWhere, which first takes
     both operands through a table, quantize(dequantize(x)) by the qparams of Z.
     """
 
     op_type = "Where"
 
     def rule(self, node: ir.Node) -> Rule | Float:
-        """Selects codes, so operands and result should have the same qparams; else rescaled."""
+        """Selects integers, so operands and result should have the same qparams; else rescaled."""
         return infinite_operand(node, (1, 2)) or Rule(
             OpCategory.MOVEMENT, activations=(1, 2), shares_qparams=True
         )
@@ -40,9 +40,9 @@ class Where(Operator):
         yield Case("empty batch", (mask[:0], x[:0], normal(4)))
 
     def lower(self, site: Site) -> Sequence[ir.Value]:
-        """Where on codes, or QLinearWhere where they have different qparams."""
+        """Where on integers, or QLinearWhere where they have different qparams."""
         if site.plan.inputs[1] == site.plan.inputs[2] == site.plan.outputs[0]:
-            return site.on_codes()
+            return site.on_integers()
         site.check_same_type()
         slots = [site.inputs[0]]
         for i in (1, 2):
@@ -52,10 +52,10 @@ class Where(Operator):
         return site.emit(slots, op_type="QLinearWhere", domain=MICROSOFT, attributes={})
 
     def kernel(self, call: Call) -> tuple[Array, ...]:
-        """Codes of the output. Raises ShapeError where shapes, dtypes or qparams do not fit."""
+        """Integers of the output. Raises ShapeError where shapes, dtypes or qparams do not fit."""
         condition = call.plain(0)
         out = call.qparams_out()
-        x, y = (recoded(call, slot, out) for slot in (1, 2))
+        x, y = (requantized(call, slot, out) for slot in (1, 2))
         if condition.dtype != np.bool_:
             raise call.shape_error(f"the condition has dtype {condition.dtype}; wanted bool.")
         with call.shape_errors():

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parent.parent
 
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
-_CODE = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
+_INTEGER = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
 _HEADING = re.compile(r"^#+\s+(.+?)\s*$", re.MULTILINE)
 
 
@@ -26,7 +26,7 @@ def anchors(text: str) -> set[str]:
 
 def dead_links(file: Path) -> Iterator[str]:
     """Targets of the file's links that do not exist; addresses of other sites are not looked at."""
-    for target in _LINK.findall(_CODE.sub("", file.read_text(encoding="utf-8"))):
+    for target in _LINK.findall(_INTEGER.sub("", file.read_text(encoding="utf-8"))):
         if re.match(r"[a-z]+:", target):
             continue
         path, _, anchor = target.partition("#")

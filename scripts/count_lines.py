@@ -14,7 +14,7 @@ LINK = ROOT / "onnxq" / "operators"
 FOLDERS = ("onnxq", "operators", "models", "scripts", "benchmarks", "tests")
 SHOWN = 25
 
-_NO_CODE = {
+_NO_INTEGER = {
     tokenize.COMMENT,
     tokenize.NL,
     tokenize.NEWLINE,
@@ -28,7 +28,7 @@ _NO_CODE = {
 def code_lines(file: Path) -> int:
     """Number of lines that hold code."""
     with tokenize.open(file) as stream:
-        tokens = [t for t in tokenize.generate_tokens(stream.readline) if t.type not in _NO_CODE]
+        tokens = [t for t in tokenize.generate_tokens(stream.readline) if t.type not in _NO_INTEGER]
     lines = {n for token in tokens for n in range(token.start[0], token.end[0] + 1)}
     for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):

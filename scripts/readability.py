@@ -25,7 +25,7 @@ _NO_TEXT = re.compile(
     r"```.*?^```|:::.*?^:::|<!--.*?-->|^\|.*?$|^#+ .*?$|^(?: {4,}).*?$", re.DOTALL | re.MULTILINE
 )
 _ITEM = re.compile(r"^\s*(?:[-*]|\d+\.) ", re.MULTILINE)
-_CODE = re.compile(r"`[^`]*`")
+_INTEGER = re.compile(r"`[^`]*`")
 _LINK = re.compile(r"!?\[([^\]]*)\]\([^)]*\)")
 _END = re.compile(r"(?<=[.!?])[*_)\"]*\s+|$")
 
@@ -63,7 +63,7 @@ def paragraphs_of(text: str) -> list[str]:
 
 def sentences_of(paragraph: str) -> list[str]:
     """Sentences of a paragraph; a piece of code is one word."""
-    words = _LINK.sub(r"\1", _CODE.sub("code", paragraph))
+    words = _LINK.sub(r"\1", _INTEGER.sub("code", paragraph))
     return [" ".join(part.split()) for part in _END.split(words) if part.split()]
 
 

@@ -11,8 +11,9 @@ It starts from the float weights; the float model is also the teacher, whose pro
 quantized one is trained towards. Batch norm has its running statistics, folded into the weights, so
 that each step computes what is deployed.
 
-    8 bits      codes in [-127, 127], scale absmax / 127 of the weights as they are
-    4 bits      codes in [-7, 7], stored as int8 so that ONNX Runtime runs QLinearConv; scales are
+    8 bits      integers in [-127, 127], scale absmax / 127 of the weights as they are
+    4 bits      integers in [-7, 7], stored as int8 so that ONNX Runtime runs QLinearConv; scales
+    are
                 learned (LSQ), from those with the least squared error
     activations 8 bits, moving averages of the batches' ranges, which rest from the second epoch on
 

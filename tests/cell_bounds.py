@@ -21,7 +21,7 @@ from tests.operators.recurrent_bound import ROUNDING, product_error, sigmoid
 if TYPE_CHECKING:
     from onnxq.core.arrays import Reals
 
-QMAX = 64  # the narrowest codes that onnxq stores in 8 bits: scales are no larger
+QMAX = 64  # the narrowest integers that onnxq stores in 8 bits: scales are no larger
 GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
 
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
 from onnxq import affine
-from onnxq.affine import code_bounds, dequantize, fake_quantize, quantize, requantize
+from onnxq.affine import dequantize, fake_quantize, integer_bounds, quantize, requantize
 from onnxq.dtypes import INT8, INT32, UINT8, QDType
 from onnxq.qparams import (
     Granularity,
@@ -68,7 +68,7 @@ def session(
 def ort_linear(
     op_type: str, dtype: QDType, granularity: Granularity, real: type
 ) -> Callable[[Array, Array, Array], Array]:
-    """ORT's QuantizeLinear or DequantizeLinear; codes below 8 bits are cast at the edges."""
+    """ORT's QuantizeLinear or DequantizeLinear; integers below 8 bits are cast at the edges."""
     kind = getattr(TensorProto, dtype.onnx)
     storage = helper.np_dtype_to_tensor_dtype(dtype.storage)
     attributes: dict[str, Any] = {}
@@ -148,7 +148,7 @@ def converts_to_int32(p: QParams, real: type) -> bool:
     """
     granularity = p.granularity
     inner = isinstance(granularity, PerBlock) and granularity.axis not in (-1, len(SHAPE) - 1)
-    # below 8 bits: the codes at both ends of a channel that share a byte with the next channel's
+    # below 8 bits: the integers at both ends of a channel that share a byte with the next channel's
     return real is np.float16 or p.dtype.bits < 8 or inner
 
 
@@ -253,8 +253,8 @@ def ort_qlinear_conv(x: QDType, w: QDType) -> Callable[..., Array]:
 PAIRS = [(UINT8, INT8), (UINT8, UINT8), (INT8, INT8)]
 
 
-def codes(rng: np.random.Generator, dtype: QDType, shape: Sequence[int], limit: int) -> Array:
-    """Codes; int8 weights within +-limit, so that no instruction set saturates or wraps."""
+def integers(rng: np.random.Generator, dtype: QDType, shape: Sequence[int], limit: int) -> Array:
+    """Integers; int8 weights within +-limit, so that no instruction set saturates or wraps."""
     low, high = (dtype.qmin, dtype.qmax) if dtype == UINT8 else (-limit, limit)
     return rng.integers(low, high + 1, shape).astype(dtype.storage)
 
@@ -265,7 +265,7 @@ def codes(rng: np.random.Generator, dtype: QDType, shape: Sequence[int], limit: 
 def test_requantize_equals_qlinear_matmul(x: QDType, w: QDType, seed: int) -> None:
     rng = np.random.default_rng(seed)
     rows, depth, columns = rng.integers(1, 20, 3)
-    a, b = codes(rng, x, (rows, depth), 127), codes(rng, w, (depth, columns), 64)
+    a, b = integers(rng, x, (rows, depth), 127), integers(rng, w, (depth, columns), 64)
     per_column = rng.random() < 0.5
     bs = np.asarray(2.0 ** rng.integers(-8, 0, columns if per_column else ()), np.float32)
     bz = np.zeros(bs.shape, w.storage)
@@ -285,10 +285,10 @@ def test_requantize_equals_qlinear_matmul(x: QDType, w: QDType, seed: int) -> No
 def test_requantize_equals_qlinear_conv_beyond_24_bits_and_at_ties(
     x: QDType, w: QDType, seed: int
 ) -> None:
-    """A 1x1 convolution of one code by one weight of 1, so that the bias is the accumulator."""
+    """A 1x1 convolution of one integer by one weight of 1, so that the bias is the accumulator."""
     rng = np.random.default_rng(seed)
     channels = int(rng.integers(1, 40))
-    image = codes(rng, x, (1, 1, 3, 5), 127)
+    image = integers(rng, x, (1, 1, 3, 5), 127)
     weight = np.ones((channels, 1, 1, 1), w.storage)
     bias = rng.integers(-(2**31) + 999, 2**31 - 999, channels)
     bias >>= rng.integers(0, 32, channels)  # all magnitudes
@@ -328,7 +328,7 @@ def test_requantize_is_exact_where_the_multiplier_is_a_power_of_two(
     seed=CASES, dtype=st.sampled_from([*RUNS, INT32]), granularity=st.sampled_from(GRANULARITIES)
 )
 @settings(max_examples=100, deadline=None)
-def test_codes_survive_a_round_trip(seed: int, dtype: QDType, granularity: Granularity) -> None:
+def test_integers_survive_a_round_trip(seed: int, dtype: QDType, granularity: Granularity) -> None:
     rng = np.random.default_rng(seed)
     p = random_qparams(rng, dtype, granularity, SHAPE)
     if dtype == INT32:  # float32 holds 24 bits
@@ -345,7 +345,7 @@ def test_values_inside_the_range_move_by_half_a_step_at_most(seed: int, dtype: Q
     p = random_qparams(rng, dtype, PerTensor(), ())
     low, high = (float(dequantize(np.array([c]), p)[0]) for c in (dtype.qmin, dtype.qmax))
     x = np.clip(rng.uniform(low, high, 200), low, high).astype(np.float32)
-    # 2^17 codes of 24 bits each: rounding x / scale and the product costs 2^-6 steps at most
+    # 2^17 integers of 24 bits each: rounding x / scale and the product costs 2^-6 steps at most
     assert np.abs(fake_quantize(x, p) - x).max() <= (0.5 + 2**-6) * p.scale
 
 
@@ -390,7 +390,7 @@ def test_temporaries_stay_small(shape: tuple[int, ...]) -> None:
             peak = tracemalloc.get_traced_memory()[1]
         finally:
             tracemalloc.stop()
-        # beside the codes: a few chunks of float32, and the scales
+        # beside the integers: a few chunks of float32, and the scales
         scales = 16 * p.scale.size
         assert peak < q.nbytes + 6 * 4 * affine._CHUNK + scales
 
@@ -407,6 +407,6 @@ def test_inputs_are_not_changed_and_other_floats_are_taken() -> None:
 
 
 def test_bounds_of_codes_are_those_of_the_clamp_within_the_type() -> None:
-    assert code_bounds((0.0, 6.0), per_tensor(0.5, 3, UINT8)) == (3, 15)
-    assert code_bounds((-np.inf, 2.0), per_tensor(0.5, 3, INT8)) == (-128, 7)
-    assert code_bounds((-np.inf, np.inf), per_tensor(0.5, 3, UINT8)) == (0, 255)
+    assert integer_bounds((0.0, 6.0), per_tensor(0.5, 3, UINT8)) == (3, 15)
+    assert integer_bounds((-np.inf, 2.0), per_tensor(0.5, 3, INT8)) == (-128, 7)
+    assert integer_bounds((-np.inf, np.inf), per_tensor(0.5, 3, UINT8)) == (0, 255)

@@ -96,10 +96,10 @@ def test_names_are_taken_once(name: str) -> None:
     ("bits", "signed", "storage"),
     [(9, False, np.uint8), (8, True, np.uint8), (8, False, np.int8), (0, False, np.uint8)],
 )
-def test_storage_must_hold_the_codes(bits: int, signed: bool, storage: type) -> None:
+def test_storage_must_hold_the_integers(bits: int, signed: bool, storage: type) -> None:
     with pytest.raises(ShapeError, match="does not hold"):
         QDType("odd", bits, signed, np.dtype(storage), "UINT8", 10)
 
 
-def test_codes_below_8_bits_are_stored_one_to_an_element() -> None:
+def test_integers_below_8_bits_are_stored_one_to_an_element() -> None:
     assert UINT4.storage == np.uint8

@@ -50,7 +50,7 @@ def test_verify_compares_a_dynamic_model_with_its_float_model() -> None:
     made = quantized(product())
     findings = onnxq.verify(product(), made, {"x": normal(20, SIDE)})
     (output,) = findings.outputs
-    # codes of 7 bits: the noise of each weight is at most 1/128 of the largest in its column
+    # integers of 7 bits: the noise of each weight is at most 1/128 of the largest in its column
     assert output.sqnr_db > 30
     assert findings.unmatched == ()
 
@@ -165,7 +165,7 @@ def test_a_weight_of_both_parts_is_right_for_both_and_noted() -> None:
     assert "weight 'w'" in note
     wanted = samples["x"] @ w @ w
     error = np.abs(run(onnxq.rewrite(prepared, made), samples) - wanted)
-    # two products of 255 steps by 64 codes a side, and the steps of p between them
+    # two products of 255 steps by 64 integers a side, and the steps of p between them
     assert error.max() <= 0.05 * np.abs(wanted).max()
 
 

@@ -16,13 +16,13 @@ KINDS = [
 
 
 def test_every_error_has_an_exit_code_of_its_own_that_is_not_clicks() -> None:
-    codes = [kind.exit_code for kind in KINDS]
-    assert len(set(codes)) == len(codes)
-    assert not {0, 2} & set(codes)
+    integers = [kind.exit_code for kind in KINDS]
+    assert len(set(integers)) == len(integers)
+    assert not {0, 2} & set(integers)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_tree_in_the_module_docstring_says_the_code(kind: type[OnnxqError]) -> None:
+def test_the_tree_in_the_module_docstring_says_the_integer(kind: type[OnnxqError]) -> None:
     assert re.search(rf"{kind.__name__} +{kind.exit_code} ", errors.__doc__ or "")
 
 

@@ -106,7 +106,7 @@ def test_the_quantized_model_has_the_table_the_type_and_the_scheme(folder: Path,
     scales = [x for name, x in arrays.items() if name.endswith("scale") and x.size == 1]
     assert scales
     assert all(np.frexp(scale)[0] == 0.5 for scale in scales)  # powers of two
-    # the reference session runs the kernels, and ONNX Runtime computes the same codes
+    # the reference session runs the kernels, and ONNX Runtime computes the same integers
     different = run_json(
         folder,
         "import json, numpy as np, onnxruntime, onnxq\n"
@@ -134,19 +134,19 @@ def test_every_kernel_equals_onnx_runtime(folder: Path) -> None:
 
 
 @pytest.mark.nightly
-def test_the_reference_session_runs_the_operator_on_codes(folder: Path) -> None:
+def test_the_reference_session_runs_the_operator_on_integers(folder: Path) -> None:
     model = onnx.parser.parse_model(
         """<ir_version: 10, opset_import: ["": 21, "com.microsoft": 1]>
-        codes (int16[2,3] a, int16[3,2] b) => (int32[2,2] y) {
+        integers (int16[2,3] a, int16[3,2] b) => (int32[2,2] y) {
             y = com.microsoft.MatMulInteger16 (a, b)
         }"""
     )
-    onnx.save(model, folder / "codes.onnx")
+    onnx.save(model, folder / "integers.onnx")
     assert run_json(
         folder,
         "import json, numpy as np, onnxq\n"
         "a = np.arange(6, dtype=np.int16).reshape(2, 3) * 999\n"
-        "session = onnxq.reference.evaluator('codes.onnx')\n"
+        "session = onnxq.reference.evaluator('integers.onnx')\n"
         "y = session.run(None, {'a': a, 'b': a.T.copy()})[0]\n"
         "print(json.dumps(bool((y == a.astype(int) @ a.T.astype(int)).all())))",
     )
@@ -178,9 +178,9 @@ def test_the_operators_in_the_text_run_as_they_stand_there(folder: Path) -> None
         "gelu = catalog.find('QuickGelu', 'com.microsoft')\n"
         "reverse = catalog.find('Reverse', 'com.mine')\n"
         "p = (qparams.per_tensor(1.0, 0, dtypes.UINT8),)\n"
-        "codes = [np.array([[1, 2, 3]], np.uint8)]\n"
+        "integers = [np.array([[1, 2, 3]], np.uint8)]\n"
         "plan = operator.NodePlan(p, p)\n"
-        "call = operator.Call('Reverse', codes, plan, attributes={'axis': -1})\n"
+        "call = operator.Call('Reverse', integers, plan, attributes={'axis': -1})\n"
         "names = [case.name for case in reverse.cases()]\n"
         "y = reverse.kernel(call)[0].tolist()\n"
         "print(json.dumps([gelu.formula.__module__, names, y]))"

@@ -121,10 +121,10 @@ def test_a_limit_on_files_is_said_and_nothing_is_left(command: str, tmp_path: Pa
 
 
 def test_a_journal_on_a_full_disk_keeps_what_it_has(tmp_path: Path, disk: Path) -> None:
-    words = [*arguments("quantize-weights", tmp_path, tmp_path), "--journal", f"{disk}/codes"]
+    words = [*arguments("quantize-weights", tmp_path, tmp_path), "--journal", f"{disk}/integers"]
     result = CliRunner().invoke(main, words)
     assert result.exit_code == OutputError.exit_code, result.output
-    assert f"'{disk}/codes' cannot be written: No space left" in result.stderr
+    assert f"'{disk}/integers' cannot be written: No space left" in result.stderr
     assert "the next run goes on from them" in result.stderr
     assert not (tmp_path / "q.onnx").exists()
 

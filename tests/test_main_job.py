@@ -135,7 +135,7 @@ def test_int8_activations_run_in_integers_too(
         assert not runtime.count(uses, runtime.NodeKind.FLOAT)
         integer = runtime.count(uses, runtime.NodeKind.INTEGER)
         assert {op: integer[op] for op in KERNELS[name]} == KERNELS[name]
-    assert correct(model) >= float_correct - 20  # of 1,000; symmetric codes lose a bit
+    assert correct(model) >= float_correct - 20  # of 1,000; symmetric integers lose a bit
 
 
 def test_top1_is_within_a_point_of_float(float_correct: int, quantized: ir.Model) -> None:
@@ -175,7 +175,7 @@ def test_pixels_give_the_logits_of_the_floats_made_of_them(
     source: ir.Model, forms: dict[str, ir.Model], calibration: npt.NDArray[np.float32]
 ) -> None:
     wish = {"image": Pixels((128,), (64,), 1)}  # as models/cifar10.py says
-    prepared = onnxq.prepare(source, ALL_INTEGERS, input_codes=wish)
+    prepared = onnxq.prepare(source, ALL_INTEGERS, quantized_input=wish)
     made = onnxq.plan(prepared, onnxq.calibrate(prepared, [{"image": calibration[:32]}]))
     on_pixels = onnxq.rewrite(prepared, made)
     images = load_sample("test")[0][:200]

@@ -47,7 +47,7 @@ class Whole(Plain):
         return site.float_node(site.inputs)
 
     def kernel(self, call: Call) -> tuple[Array, ...]:
-        return (call.codes(0),)
+        return (call.integers(0),)
 
 
 def test_what_an_operator_lacks_it_says() -> None:

@@ -125,7 +125,7 @@ def test_every_error_has_an_exit_code_of_its_own() -> None:
     classes = [
         c for c in vars(errors).values() if isinstance(c, type) and issubclass(c, errors.OnnxqError)
     ]
-    codes = [c.exit_code for c in classes]
-    assert len(codes) == len(set(codes)) == 10
-    assert 0 not in codes
-    assert 2 not in codes  # click's
+    integers = [c.exit_code for c in classes]
+    assert len(integers) == len(set(integers)) == 10
+    assert 0 not in integers
+    assert 2 not in integers  # click's

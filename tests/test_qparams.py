@@ -1,4 +1,4 @@
-"""The value that says which numbers codes stand for, and the scales that follow from others."""
+"""The value that says which numbers integers stand for, and the scales that follow from others."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from onnxq.affine import dequantize, quantize
 from onnxq.dtypes import INT8, INT32, UINT8
 from onnxq.errors import QConfigError, ShapeError, UnsupportedError
 from onnxq.qparams import (
-    MAX_BIAS_CODE,
+    MAX_BIAS_INTEGER,
     MIN_SCALE,
     PerBlock,
     PerChannel,
@@ -41,7 +41,7 @@ def test_a_scale_is_positive_and_finite_in_float32(bad: float) -> None:
 
 
 @pytest.mark.parametrize("bad", [-129, 128, 0.5, np.nan])
-def test_a_zero_point_is_a_code(bad: float) -> None:
+def test_a_zero_point_is_a_integer(bad: float) -> None:
     with pytest.raises(ShapeError, match=r"zero_point: got"):
         QParams(np.asarray(1.0), np.asarray(bad), INT8)
 
@@ -150,7 +150,7 @@ def test_scales_are_raised_just_as_far_as_the_bias_needs() -> None:
     raised = raised_scale(held, bias, np.asarray(x))
     assert raised.dtype == np.float32
     assert raised[1] == held[1]
-    assert abs(bias[0] / (0.5 * float(raised[0])) - MAX_BIAS_CODE) <= MAX_BIAS_CODE * 2**-23
+    assert abs(bias[0] / (0.5 * float(raised[0])) - MAX_BIAS_INTEGER) <= MAX_BIAS_INTEGER * 2**-23
 
 
 def test_groups_of_a_bias_share_the_scales_that_the_largest_of_them_needs() -> None:
@@ -162,6 +162,8 @@ def test_groups_of_a_bias_share_the_scales_that_the_largest_of_them_needs() -> N
     assert whole == shared[0]
 
 
-def test_shifted_codes_stand_for_the_same_numbers_beside_the_shifted_zero_point() -> None:
-    codes, p = np.arange(-128, 128).astype(np.int8), per_tensor(0.5, -7, INT8)
-    assert np.array_equal(dequantize(shifted(codes), stored_as(p, UINT8)), dequantize(codes, p))
+def test_shifted_integers_stand_for_the_same_numbers_beside_the_shifted_zero_point() -> None:
+    integers, p = np.arange(-128, 128).astype(np.int8), per_tensor(0.5, -7, INT8)
+    assert np.array_equal(
+        dequantize(shifted(integers), stored_as(p, UINT8)), dequantize(integers, p)
+    )

@@ -20,7 +20,7 @@ SCALE = np.array(0.02, np.float32)
 ZERO = np.array(128, np.uint8)
 
 
-def codes(seed: int, *shape: int) -> np.ndarray:
+def integers(seed: int, *shape: int) -> np.ndarray:
     return np.random.default_rng(seed).integers(0, 256, shape).astype(np.uint8)
 
 
@@ -28,10 +28,10 @@ def codes(seed: int, *shape: int) -> np.ndarray:
 def stored(opset: int, *, whole_input: bool = False) -> onnx.ModelProto:
     """Conv, Relu, a mean, MatMul; weights per channel and per tensor, an int32 bias."""
     constants: dict[str, np.ndarray] = {
-        "w": codes(1, 8, 3, 3, 3).view(np.int8) // 2,
+        "w": integers(1, 8, 3, 3, 3).view(np.int8) // 2,
         "ws": np.linspace(0.001, 0.003, 8, dtype=np.float32),
         "b": np.arange(-4, 4, dtype=np.int32) * 50,
-        "v": codes(2, 8, 10).view(np.int8) // 2,
+        "v": integers(2, 8, 10).view(np.int8) // 2,
         "s": SCALE,
         "z": ZERO,
         "bs": np.array(1e-3, np.float32),
@@ -54,9 +54,9 @@ def stored(opset: int, *, whole_input: bool = False) -> onnx.ModelProto:
 
 
 def samples(source: onnx.ModelProto) -> dict[str, np.ndarray]:
-    x = codes(3, 16, 3, 8, 8)
-    is_codes = source.graph.input[0].type.tensor_type.elem_type == TensorProto.UINT8
-    return {"x": x if is_codes else (x - np.float32(128)) * SCALE}
+    x = integers(3, 16, 3, 8, 8)
+    is_integers = source.graph.input[0].type.tensor_type.elem_type == TensorProto.UINT8
+    return {"x": x if is_integers else (x - np.float32(128)) * SCALE}
 
 
 @pytest.mark.parametrize("whole_input", [False, True], ids=["float input", "uint8 input"])
@@ -69,7 +69,7 @@ def test_it_is_quantized_around_them(way: str, whole_input: bool) -> None:
     else:
         made = onnxq.quantize(source, feeds, format=way)
     types = [node.op_type for node in made.graph]
-    # in the static forms the codes of the input are those that the first node reads
+    # in the static forms the integers of the input are those that the first node reads
     reads_input = whole_input and way == "dynamic"
     assert types.count("DequantizeLinear") == reads_input or way == "qdq"
     (wanted,), (got,) = (session(m).run(None, feeds) for m in (source, made))
@@ -93,7 +93,7 @@ def test_weights_are_the_floats_that_onnx_runtime_makes_of_them(opset: int) -> N
         assert np.array_equal(tensor.numpy(), wanted)
 
 
-def test_a_model_that_makes_codes_is_quantized_already() -> None:
+def test_a_model_that_makes_integers_is_quantized_already() -> None:
     source = ir.from_proto(stored(17))
     made = onnxq.quantize(source, samples(stored(17)))
     with pytest.raises(ModelError, match="quantized already"):

@@ -51,6 +51,6 @@ def test_another_accuracy_level_is_refused() -> None:
         onnxq.quantize_weights(MODEL, accuracy_level=2)
 
 
-def test_real_zero_points_are_refused_where_they_have_to_be_codes() -> None:
-    with pytest.raises(QConfigError, match="zero points of DequantizeLinear are codes"):
+def test_real_zero_points_are_refused_where_they_have_to_be_integers() -> None:
+    with pytest.raises(QConfigError, match="zero points of DequantizeLinear are integers"):
         onnxq.quantize_weights(MODEL, scheme="real", form="dequantize")

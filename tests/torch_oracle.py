@@ -44,13 +44,13 @@ def theirs(
 def ours(q: torch.Tensor) -> QTensor:
     """A QTensor of the same integers and qparams."""
     dtype = dtypes.find(str(q.dtype))
-    codes = q.int_repr().numpy()
+    integers = q.int_repr().numpy()
     if q.qscheme() == torch.per_tensor_affine:
-        return QTensor(codes, QParams(q.q_scale(), q.q_zero_point(), dtype, PerTensor()))  # type: ignore[arg-type]  # numbers are arrays enough
+        return QTensor(integers, QParams(q.q_scale(), q.q_zero_point(), dtype, PerTensor()))  # type: ignore[arg-type]  # numbers are arrays enough
     scales, zero_points = q.q_per_channel_scales(), q.q_per_channel_zero_points()
     granularity = PerChannel(q.q_per_channel_axis())
     scale = scales.numpy().astype(np.float32)
-    return QTensor(codes, QParams(scale, zero_points.numpy(), dtype, granularity))
+    return QTensor(integers, QParams(scale, zero_points.numpy(), dtype, granularity))
 
 
 def differing(expected: torch.Tensor, got: QTensor) -> int:

@@ -33,7 +33,7 @@ Inputs = list[Array | None]
 
 @dataclass(frozen=True)
 class Validation:
-    """One node that runs again and again on other codes.
+    """One node that runs again and again on other integers.
 
     Attributes:
         types: "u8s8".
@@ -123,7 +123,7 @@ def lowered_validation(
     """The lowered form in a session of its own; constants are drawn once."""
     rule = builder.rule_of(operator, case)
     plan = builder.plan_of(operator, case, types, output=output)
-    constants = builder.codes_of(case, plan)
+    constants = builder.integers_of(case, plan)
 
     def draw(random: np.random.Generator, *, all_of_them: bool = False) -> Inputs:
         return [
@@ -197,7 +197,7 @@ def unsigned(case: Case) -> Case:
 
 
 def flipped(x: Array | None, old: type[np.uint8 | np.int8]) -> Array | None:
-    """Codes of type `old` shifted by 128 into the other 8-bit type."""
+    """Integers of type `old` shifted by 128 into the other 8-bit type."""
     if x is None or x.dtype != old:
         return x
     return (np.asarray(x, np.uint8 if old is np.uint8 else np.int8).view(np.uint8) ^ 128).view(
@@ -218,7 +218,7 @@ def kind(names: list[str], slot: int) -> str:
 
 
 def is_drawn(names: list[str], slot: int, x: Array | None) -> bool:
-    """Whether random codes or reals take the place of x."""
+    """Whether random integers or reals take the place of x."""
     return x is not None and x.dtype.name in DRAWN and kind(names, slot) == "data"
 
 
@@ -254,7 +254,7 @@ def varied(
 
 
 def other(x: Array, random: np.random.Generator) -> Array:
-    """Random codes, or reals over several magnitudes, in place of x."""
+    """Random integers, or reals over several magnitudes, in place of x."""
     if x.dtype != np.float32:
         limits = np.iinfo(x.dtype.name)
         return np.asarray(random.integers(limits.min, limits.max, x.shape, endpoint=True), x.dtype)
@@ -272,7 +272,7 @@ def node_validation(
             for i, x in enumerate(case.inputs)
         ]
 
-    codes = [
+    integers = [
         short(x.dtype) for i, x in enumerate(case.inputs) if x is not None and is_drawn(names, i, x)
     ]
 
@@ -280,7 +280,7 @@ def node_validation(
         return IntegerCall(operator.op_type, inputs, attributes=case.attributes or {})
 
     return Validation(
-        "".join(codes[:2]) or short(np.asarray(case.inputs[0]).dtype),
+        "".join(integers[:2]) or short(np.asarray(case.inputs[0]).dtype),
         draw,
         lambda inputs: feed(session, case, inputs),
         lambda inputs: operator.kernel(call(inputs)),

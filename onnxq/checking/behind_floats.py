@@ -1,8 +1,9 @@
-"""Codes behind nodes that round floats, which may depend on the machine.
+"""Integers behind nodes that round floats, which may depend on the machine.
 
-A node that rounds may give other last bits on another machine (onnxq.ort.node_kinds). Codes
-computed from these can be one LSB apart, and then whatever is computed from the codes. Everything
-else is the same integers, or the same floats, wherever products of codes are added alike.
+A node that rounds may give other last bits on another machine (onnxq.ort.node_kinds). Integers
+computed from these can be one LSB apart, and then whatever is computed from the integers.
+Everything else is the same integers, or the same floats, wherever products of integers are added
+alike.
 """
 
 from __future__ import annotations
@@ -24,12 +25,13 @@ class BehindFloats:
 
     Attributes:
         floats: op type -> nodes that round floats, the most frequent first.
-        codes: names of the nodes behind them that make codes or compute with them, in graph order.
+        integers: names of the nodes behind them that make integers or compute with them, in graph
+            order.
         outputs: names of the model's outputs behind them.
     """
 
     floats: Mapping[str, int]
-    codes: tuple[str, ...]
+    integers: tuple[str, ...]
     outputs: tuple[str, ...]
 
 
@@ -40,7 +42,7 @@ def behind_floats(integer: ir.Model, feedback: Mapping[str, str] | None = None) 
     behind floats.
 
     Args:
-        integer: a model on codes (onnxq.reference.integer_form).
+        integer: a model on integers (onnxq.reference.integer_form).
         feedback: {output name: input name} of state.
     """
     uses = dict(zip(integer.graph.all_nodes(), kernels.integer_nodes(integer), strict=True))
@@ -64,7 +66,7 @@ def behind_floats(integer: ir.Model, feedback: Mapping[str, str] | None = None) 
 def _sweep(
     graph: ir.Graph, uses: Mapping[ir.Node, kernels.NodeUse], fed: Collection[ir.Value]
 ) -> tuple[list[ir.Node], set[ir.Value]]:
-    """Nodes with codes behind floats, and the values that are, `fed` among them."""
+    """Nodes with integers behind floats, and the values that are, `fed` among them."""
     behind, touched = [], set(fed)
     for node in graph:
         inside = list(_inside(node))
@@ -74,7 +76,7 @@ def _sweep(
             continue
         touched.update(value for n in nodes for value in n.outputs)
         if reads or inside:
-            behind += [n for n in nodes if uses[n].has_codes]
+            behind += [n for n in nodes if uses[n].has_integers]
     return behind, touched
 
 

@@ -10,8 +10,8 @@ import onnx_ir as ir
 
 from onnxq.checking.execution import execution
 from onnxq.errors import CalibrationError, ModelError
-from onnxq.graph.coded import INPUTS_KEY, read_coded
 from onnxq.graph.io import load
+from onnxq.graph.quantized import INPUTS_KEY, read_quantized_io
 from onnxq.graph.saving import saved_bytes
 from onnxq.graph.untrusted.scopes import all_tensors
 from onnxq.ort import runtime
@@ -100,7 +100,9 @@ def bench(
     ours_model, theirs_model = load(model), load(quantized)
     _check_comparable((model, ours_model), (quantized, theirs_model))
     theirs_takes = input_specs(theirs_model)
-    ours_takes = input_specs(ours_model, coded={s.name: s.coded for s in theirs_takes if s.coded})
+    ours_takes = input_specs(
+        ours_model, quantized={s.name: s.quantized for s in theirs_takes if s.quantized}
+    )
     if given.source is None:
         specs = with_shapes(theirs_takes, shapes or {}, given.batch_size)
         batch: Mapping[str, Array] = random_batch(specs, given.batch_size)
@@ -146,14 +148,14 @@ def _refuse_shapes(shapes: object) -> None:
 def _check_comparable(
     ours_given: tuple[ModelSource, ir.Model], theirs_given: tuple[ModelSource, ir.Model]
 ) -> None:
-    """Passes two models whose inputs have the same names and types, but for those that are codes.
+    """Passes two models whose inputs have the same names and types, but for those that are integers.
 
     Raises:
         ModelError: they have not.
     """
-    coded = read_coded(theirs_given[1], INPUTS_KEY)
+    quantized = read_quantized_io(theirs_given[1], INPUTS_KEY)
     ours, theirs = (
-        {s.name: "codes" if s.name in coded else s.dtype for s in input_specs(m)}
+        {s.name: "integers" if s.name in quantized else s.dtype for s in input_specs(m)}
         for m in (ours_given[1], theirs_given[1])
     )
     if ours != theirs:

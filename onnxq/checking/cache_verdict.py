@@ -77,7 +77,7 @@ def cache_verdict(
     with open_session(source, threads=1) as one, open_session(made, threads=1) as other:
         place = list(one.outputs).index(LOGITS)
         for batch in itertools.islice(opened, TRIED):
-            wanted, found = one.run(batch)[place], other.run(_coded(batch, made))[place]
+            wanted, found = one.run(batch)[place], other.run(_quantized(batch, made))[place]
             sums.update(wanted, found)
             same = np.argmax(wanted, -1) == np.argmax(found, -1)
             hits, rows, batches = hits + int(same.sum()), rows + same.size, batches + 1
@@ -86,15 +86,15 @@ def cache_verdict(
     return CacheVerdict(batches, logits, *sizes)
 
 
-def _coded(batch: Batch, made: ir.Model) -> dict[str, Array]:
-    """The batch with keys and values as the codes that the int8 cache has."""
-    coded = dict(batch)
+def _quantized(batch: Batch, made: ir.Model) -> dict[str, Array]:
+    """The batch with keys and values as the integers that the int8 cache has."""
+    quantized = dict(batch)
     for name, present in Decoder.of(made).past.items():
         scale = constant_array(made.graph.initializers[f"{present}_scale"])
         past = np.asarray(batch[name], np.float32)
-        codes = np.clip(np.rint(past / scale), -INT8.qmax, INT8.qmax)
-        coded[name] = codes.astype(np.int8)
-    return coded
+        integers = np.clip(np.rint(past / scale), -INT8.qmax, INT8.qmax)
+        quantized[name] = integers.astype(np.int8)
+    return quantized
 
 
 def _token_bytes(model: ir.Model) -> int:

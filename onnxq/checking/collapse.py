@@ -6,7 +6,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from onnxq.checking.comparison import Comparison
-from onnxq.checking.rounded_inputs import coded_inputs, sqnr_of_rounding
+from onnxq.checking.rounded_inputs import quantized_inputs, sqnr_of_rounding
 from onnxq.checking.sides import sides_of
 from onnxq.checking.verify import findings_of, open_for
 from onnxq.ort import runtime
@@ -45,7 +45,7 @@ def find_collapse(
     sides = sides_of(source, quantized)
     found = findings_of(sides, open_for(sides, Samples(some, feedback=feedback)), feedback)
     sqnr = {tensor.name: tensor.sqnr_db for tensor in found.tensors}
-    if not sqnr:  # codes made at run time have no scale to compare with
+    if not sqnr:  # integers made at run time have no scale to compare with
         sqnr = _of_floats(source, quantized, some, feedback)
     for name, decibels in sqnr.items():
         if producers.get(name) and not decibels >= LOW_SQNR_DB:
@@ -66,13 +66,13 @@ def _spoilt_by(
     if pair is None:
         return ()
     found: dict[str, None] = {}
-    inputs = coded_inputs(sides, pair)
+    inputs = quantized_inputs(sides, pair)
     for _ in range(MOST_STEPS):
         decibels = sqnr_of_rounding(sides, pair, inputs, batches, feedback)
         if decibels is None or decibels >= LOW_SQNR_DB:
             break
         found |= dict.fromkeys(each.node or each.name for each in inputs)
-        ahead = [one for each in inputs for one in coded_inputs(sides, each)]
+        ahead = [one for each in inputs for one in quantized_inputs(sides, each)]
         inputs = tuple({each.name: each for each in ahead}.values())
     return tuple(found)
 

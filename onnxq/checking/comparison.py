@@ -30,7 +30,7 @@ class Comparison:
     Attributes:
         elements: pairs seen.
         max_error: largest |x - y|; NaN as soon as one difference is NaN.
-        saturated: elements of x beyond the interval that the codes reach.
+        saturated: elements of x beyond the interval that the integers reach.
         left_out: pairs that are not finite on either side, and alike.
     """
 
@@ -53,8 +53,8 @@ class Comparison:
 
         Args:
             x: numbers or booleans, any shape.
-            y: the same shape; codes where qparams are given.
-            qparams: per-tensor; what y's codes mean.
+            y: the same shape; integers where qparams are given.
+            qparams: per-tensor; what y's integers mean.
         """
         flat_x, flat_y = x.reshape(-1), y.reshape(-1)
         reach = None if qparams is None else _reach(qparams)
@@ -128,7 +128,7 @@ class Comparison:
 
 
 def _reach(p: QParams) -> tuple[float, float]:
-    """Reals that the codes represent to half an LSB."""
+    """Reals that the integers represent to half an LSB."""
     low = p.dtype.qmin - int(p.zero_point) - 0.5
     high = p.dtype.qmax - int(p.zero_point) + 0.5
     return low * float(p.scale), high * float(p.scale)

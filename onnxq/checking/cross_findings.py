@@ -61,7 +61,7 @@ class NodeFinding:
         elements: compared, all outputs.
         differing: of these.
         largest: difference in LSB.
-        unit: what a step is: a code, or for floats an ulp (see stages.differences).
+        unit: what a step is: an integer, or for floats an ulp (see stages.differences).
         problem: shapes or dtypes that differ; empty: none.
         overflows: sums in it that exact integers would not give, as this machine adds in int16, or
             rounds otherwise; the kernel does likewise.
@@ -312,7 +312,7 @@ class CrossFindings(Saved):
             ran, tips = "nothing runs in integers", ""
             if self.nodes:
                 ran = f"0 of {len(self.nodes)} integer nodes differ on the inputs that they had"
-                tips = ", which can tip a code behind it"
+                tips = ", which can tip an integer behind it"
             return (
                 f"No kernel is to blame: {ran}. In front of output '{rounded[0].name}' is "
                 f"{rounded[0].behind}, which computes in float: fused with its neighbours ONNX "

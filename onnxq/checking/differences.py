@@ -1,4 +1,4 @@
-"""Where two results differ, counted exactly: codes in LSB, floats in units in the last place."""
+"""Where two results differ, counted exactly: integers in LSB, floats in units in the last place."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy.typing as npt
 if TYPE_CHECKING:
     from onnxq.core.arrays import Array
 
-CODES = "codes"
+INTEGERS = "integers"
 """Integers (and booleans): a step is 1."""
 SCALES = "LSB"
 """Floats that a DequantizeLinear made: a step is its scale."""
@@ -21,7 +21,7 @@ what rounding leaves of a sum near 0 is not taken for millions of steps."""
 BEYOND = "ulps beyond the kernel's bound"
 """Unit: as ULPS; what stays within the bound that the operator states does not count."""
 
-UNITS = (CODES, SCALES, ULPS, BEYOND)
+UNITS = (INTEGERS, SCALES, ULPS, BEYOND)
 """Units in the order in which one takes the place of another."""
 BYTES = (np.dtype(np.uint8), np.dtype(np.int8))
 FAR = 2.0**31
@@ -43,7 +43,7 @@ class Differences:
         size: the largest finite magnitude of the floats that were wanted, where one differed.
     """
 
-    unit: str = CODES
+    unit: str = INTEGERS
     scale: float = 1.0
     elements: int = 0
     differing: int = 0
@@ -55,7 +55,7 @@ class Differences:
     def same(self, x: Array) -> None:
         """Counts one batch in which nothing differs."""
         self.elements += x.size
-        if "float" in x.dtype.name and self.unit == CODES:
+        if "float" in x.dtype.name and self.unit == INTEGERS:
             self.unit = ULPS
 
     def update(self, got: object, wanted: Array, bound: Array | None = None) -> None:
@@ -82,11 +82,11 @@ class Differences:
             self.problem = f"the reference gives {got_kind}, ONNX Runtime {kind}"
             self.differing += wanted.size
             return
-        if wanted.dtype in BYTES and self.unit == CODES and bound is None:
+        if wanted.dtype in BYTES and self.unit == INTEGERS and bound is None:
             self._update_bytes(got, wanted)
             return
         floats = "float" in wanted.dtype.name  # bfloat16 and float8 have no kind of their own
-        if floats and self.unit == CODES:
+        if floats and self.unit == INTEGERS:
             self.unit = ULPS
         differ = got != wanted
         if floats:
@@ -114,19 +114,19 @@ class Differences:
         self.unit = max(self.unit, other.unit, key=UNITS.index)
 
     def step(self, wanted: Array) -> float:
-        """Size of a step of these numbers: 1 for codes, else a scale or an ulp."""
-        if self.unit == CODES:
+        """Size of a step of these numbers: 1 for integers, else a scale or an ulp."""
+        if self.unit == INTEGERS:
             return 1.0
         return self.scale if self.unit == SCALES else self._ulp(wanted)
 
     def _update_bytes(self, got: Array, wanted: Array) -> None:
-        """Codes of 8 bits, with no array that is wider."""
+        """Integers of 8 bits, with no array that is wider."""
         lsb = np.maximum(got, wanted) - np.minimum(got, wanted)  # modulo 2^8, as uint8 is
         self.differing += int(np.count_nonzero(lsb))
         self.largest = max(self.largest, int(lsb.view(np.uint8).max(initial=0)))
 
     def _lsb(self, got: Array, wanted: Array, ulp: float) -> npt.NDArray[np.int64]:
-        if self.unit == CODES:
+        if self.unit == INTEGERS:
             return np.asarray(np.abs(got.astype(np.int64) - wanted.astype(np.int64)))
         step = self.scale if self.unit == SCALES else ulp
         with np.errstate(invalid="ignore"):

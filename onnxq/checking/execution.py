@@ -3,12 +3,12 @@
 A node of the file is meant to run in integers when all that it computes on comes from integers
 (the DequantizeLinear of an activation, or constants), and its results go to a QuantizeLinear or it
 has a quantized weight, and ONNX Runtime has an integer form of its operator at all: a Gelu between
-codes is meant to compute in float. It fell back when the optimized graph still has a node of its
+integers is meant to compute in float. It fell back when the optimized graph still has a node of its
 name that computes in float, or the DequantizeLinear of its weight.
 
 Of dynamic quantization, integer products stand in the file as such. A product by a weight that is
-stored in blocks is meant to become MatMulNBits, which multiplies codes too; it fell back when the
-DequantizeLinear of its weight is still there. Weights that are dequantized by Cast and Mul are
+stored in blocks is meant to become MatMulNBits, which multiplies integers too; it fell back when
+the DequantizeLinear of its weight is still there. Weights that are dequantized by Cast and Mul are
 meant to compute in float.
 """
 

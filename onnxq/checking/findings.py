@@ -28,17 +28,17 @@ class Reported(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TensorFinding:
-    """Tensor T of the float model beside the dequantized codes T_quantized.
+    """Tensor T of the float model beside the dequantized integers T_quantized.
 
     Attributes:
         name: of the tensor in the float model.
-        dtype: of the codes ("uint8").
+        dtype: of the integers ("uint8").
         scale: one step.
         elements: compared.
         sqnr_db: inf where nothing differs.
         cosine: of the angle between the two.
         max_error_lsb: largest difference in multiples of the scale.
-        saturated_share: part of the float values that lie beyond what the codes reach.
+        saturated_share: part of the float values that lie beyond what the integers reach.
         node: of the float model, that computes it; empty: it is an input, or not known.
     """
 
@@ -63,7 +63,7 @@ class OutputFinding:
         sqnr_db: inf where nothing differs.
         cosine: of the angle between the two.
         max_error: largest absolute difference.
-        max_error_lsb: the same in multiples of the scale; None where the output has no codes.
+        max_error_lsb: the same in multiples of the scale; None where the output has no integers.
         top1_agreement: share of rows with the same argmax; None unless 2-D with 2 columns or more.
         agreement: share of equal elements of an output of integers or booleans, on which no bound
             in dB is; None: it is of floats.
@@ -216,7 +216,8 @@ class Findings(Saved):
                 "or set a wider bound."
             )
         return (
-            "No tensor has codes of a fixed scale: what is quantized when the model runs shows in "
+            "No tensor has integers of a fixed scale: what is quantized when the model runs shows "
+            "in "
             "its outputs alone. Leave some nodes in float in the qconfig, choose another form or "
             "more bits, or set a wider bound."
         )

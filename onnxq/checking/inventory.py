@@ -1,10 +1,11 @@
-"""Inventory of a quantized model, whoever wrote it: weights that are codes, activations, the rest.
+"""Inventory of a quantized model, whoever wrote it: weights that are integers, activations, the rest.
 
 Read from the file alone:
 
-    QDQ          codes -> DequantizeLinear -> operator; the grid is the DequantizeLinear's
-    QOperator    an operator on codes; the grid stands behind the codes among its inputs
-    blocks       codes packed by an operator with `bits` and `block_size` (MatMulNBits and the like)
+    QDQ          integers -> DequantizeLinear -> operator; the grid is the DequantizeLinear's
+    QOperator    an operator on integers; the grid stands behind the integers among its inputs
+    blocks       integers packed by an operator with `bits` and `block_size` (MatMulNBits and the
+    like)
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from onnxq.qdq.read import (
     DEQUANTIZE,
     STORED,
     Unread,
-    code_type,
+    integer_type,
     is_constant,
     is_dequantize,
     is_quantize,
@@ -42,16 +43,16 @@ ZERO_POINTS = 3  # input of MatMulNBits and its like; absent: symmetric
 
 @dataclass(frozen=True, slots=True)
 class StoredWeight:
-    """Weight that is stored as codes.
+    """Weight that is stored as integers.
 
     Attributes:
         name: of the tensor.
         node: that reads it.
         op_type: of that node.
-        dtype: of the codes ("int8", "4 bits").
+        dtype: of the integers ("int8", "4 bits").
         shape: of the tensor as it is stored.
         granularity: how many scales there are, in words.
-        size_bytes: of the codes.
+        size_bytes: of the integers.
     """
 
     name: str
@@ -69,27 +70,28 @@ class Inventory:
 
     Attributes:
         producer: program that wrote the file, as it names itself; empty: it does not.
-        nodes_on_codes: op type -> nodes of the file that compute with codes, make or read them.
-        weights: stored as codes, in the order of the graph.
-        activations: type and granularity, in words -> places where numbers become codes.
+        nodes_on_integers: op type -> nodes of the file that compute with integers, make or read
+            them.
+        weights: stored as integers, in the order of the graph.
+        activations: type and granularity, in words -> places where numbers become integers.
         stored: type -> (tensors, bytes) of all constants.
     """
 
     producer: str
-    nodes_on_codes: Mapping[str, int]
+    nodes_on_integers: Mapping[str, int]
     weights: tuple[StoredWeight, ...]
     activations: Mapping[str, int]
     stored: Mapping[str, tuple[int, int]]
 
     @property
     def is_quantized(self) -> bool:
-        """Whether weights are codes, or more computes on codes than what reads an input."""
-        return bool(self.weights) or bool(self.nodes_on_codes.keys() - {DEQUANTIZE})
+        """Whether weights are integers, or more computes on integers than what reads an input."""
+        return bool(self.weights) or bool(self.nodes_on_integers.keys() - {DEQUANTIZE})
 
     def __repr__(self) -> str:
         return (
-            f"Inventory({len(self.weights)} weights as codes, "
-            f"{sum(self.nodes_on_codes.values())} nodes on codes)"
+            f"Inventory({len(self.weights)} weights as integers, "
+            f"{sum(self.nodes_on_integers.values())} nodes on integers)"
         )
 
 
@@ -97,11 +99,11 @@ def inventory(model: ir.Model) -> Inventory:
     """Inventory of a model, bodies and functions included. No kernel runs."""
     nodes = [node for node, _ in scoped_nodes(model)]
     weights = tuple(weight for node in nodes for weight in _weights_of(node))
-    on_codes = Counter(node.op_type for node in nodes if catalog.is_on_codes(node))
+    on_integers = Counter(node.op_type for node in nodes if catalog.is_on_integers(node))
     activations = Counter(_qparams_of(node) for node in nodes if is_quantize(node))
     producer = " ".join(filter(None, (model.producer_name, model.producer_version)))
     return Inventory(
-        producer, dict(on_codes.most_common()), weights, dict(activations), _stored(model)
+        producer, dict(on_integers.most_common()), weights, dict(activations), _stored(model)
     )
 
 
@@ -118,21 +120,21 @@ def _stored(model: ir.Model) -> dict[str, tuple[int, int]]:
 
 
 def _weights_of(node: ir.Node) -> Iterator[StoredWeight]:
-    """The weights that a node reads as codes."""
+    """The weights that a node reads as integers."""
     if is_dequantize(node):
-        codes = node.inputs[0]
-        if is_constant(node) and codes is not None and _is_weight(codes):
+        integers = node.inputs[0]
+        if is_constant(node) and integers is not None and _is_weight(integers):
             reader = next(iter(node.outputs[0].consumers()), node)
-            dtype = str(code_type(node)).lower()
-            yield _weight(codes, reader, dtype, _qparams_of(node).partition(", ")[2])
+            dtype = str(integer_type(node)).lower()
+            yield _weight(integers, reader, dtype, _qparams_of(node).partition(", ")[2])
         return
-    if not catalog.is_on_codes(node) and facts.of(node).converts is None:
+    if not catalog.is_on_integers(node) and facts.of(node).converts is None:
         return
     block = node.attributes.get_int("block_size", 0)
     for slot, value in enumerate(node.inputs):
         if value is None or not value.is_initializer() or not _is_weight(value):
             continue
-        if block and slot == ZERO_POINTS:  # a row of them per row of codes is a matrix, too
+        if block and slot == ZERO_POINTS:  # a row of them per row of integers is a matrix, too
             continue
         bits = node.attributes.get_int("bits", 0)
         dtype = f"{bits} bits" if bits else str(value.dtype).lower()
@@ -168,8 +170,8 @@ def _weight(value: ir.Value, reader: ir.Node, dtype: str, granularity: str) -> S
 
 
 def _qparams_of(node: ir.Node) -> str:
-    """Type of the codes of a Q or DQ, and how many scales there are: "uint8, per tensor"."""
-    dtype = str(code_type(node)).lower()
+    """Type of the integers of a Q or DQ, and how many scales there are: "uint8, per tensor"."""
+    dtype = str(integer_type(node)).lower()
     qparams = qparams_of(node)
     return f"{dtype}, {qparams.reason if isinstance(qparams, Unread) else _in_words(qparams)}"
 

@@ -11,7 +11,7 @@ import onnx_ir as ir
 
 from onnxq import catalog
 from onnxq.checking.differences import Differences
-from onnxq.checking.prediction import CODES, MAX_PAIRS, WEIGHTS, DifferingPair, LayerPrediction
+from onnxq.checking.prediction import INTEGERS, MAX_PAIRS, WEIGHTS, DifferingPair, LayerPrediction
 from onnxq.graph.walk import attribute_values
 from onnxq.graph.weights import constant
 from onnxq.operator import IntegerCall
@@ -122,7 +122,7 @@ def find_layers(integer: ir.Model, saturation_mode: SaturationMode) -> dict[str,
     """Name of the first output -> Layer, in graph order, bodies included.
 
     Args:
-        integer: a model on codes (onnxq.reference.integer_form).
+        integer: a model on integers (onnxq.reference.integer_form).
         saturation_mode: of the machine.
     """
     types = value_types(integer)
@@ -150,7 +150,7 @@ def _layer(
         inputs[slot] = np.full([UNKNOWN] * min(rank, 2) + [1] * (rank - 2), _lowest(x))
     call = IntegerCall(node.op_type, inputs, attributes=attribute_values(node))
     found = operator.risks(call, saturation_mode)
-    pairs_of = WEIGHTS if operator.weights else CODES
+    pairs_of = WEIGHTS if operator.weights else INTEGERS
     if found is None:
         return Layer(node, 0, (), pairs_of)
     if unknown:

@@ -16,7 +16,7 @@ from onnxq.checking.layer_overflows import Layer, LayerCounts, find_layers
 from onnxq.checking.prediction import MachinePrediction, OutputPrediction
 from onnxq.checking.rounding import replay
 from onnxq.core.threads import workers
-from onnxq.qdq.read import code_type, is_quantize
+from onnxq.qdq.read import integer_type, is_quantize
 from onnxq.reference.float_nodes import FloatNodes
 from onnxq.samples import input_specs
 from onnxq.samples.state import State
@@ -66,7 +66,7 @@ class Counts:
 
     Attributes:
         machines: one for each kind.
-        decided: codes that floats decided.
+        decided: integers that floats decided.
         near: of these, next to a tie.
     """
 
@@ -146,7 +146,7 @@ class _Form:
 
 
 def _forms(target: ir.Model, kinds: Iterable[SaturationMode]) -> dict[SaturationMode, _Form]:
-    """Forms of the model per kind of arithmetic, and exact: x86 makes int8 codes uint8, ARM not."""
+    """Forms of the model per kind of arithmetic, and exact: x86 makes int8 integers uint8, ARM not."""
     usual = _Form(target, reference.integer_form(target))
     forms = dict.fromkeys((SaturationMode.EXACT, *kinds), usual)
     arm = [kind for kind in forms if kind.fixed_point]
@@ -156,7 +156,7 @@ def _forms(target: ir.Model, kinds: Iterable[SaturationMode]) -> dict[Saturation
 
 
 class _Ties:
-    """Codes that floats decide, counted on samples.
+    """Integers that floats decide, counted on samples.
 
     Attributes:
         behind: the nodes that make them.
@@ -168,8 +168,8 @@ class _Ties:
         self._evaluator: reference.Evaluator | None = None
 
     def count(self, feeds: Mapping[str, Array]) -> tuple[int, int]:
-        """(codes, how many of them are next to a tie) of one batch."""
-        if not self.behind.codes:
+        """(integers, how many of them are next to a tie) of one batch."""
+        if not self.behind.integers:
             return 0, 0
         if self._evaluator is None:
             self._evaluator = reference.integer_evaluator(
@@ -226,7 +226,7 @@ class _Session:
 def _has_int8_activations(target: ir.Model) -> bool:
     """Whether x86 and ARM may run the model in different forms."""
     quantizers = filter(is_quantize, target.graph.all_nodes())
-    return any(code_type(node) == ir.DataType.INT8 for node in quantizers)
+    return any(integer_type(node) == ir.DataType.INT8 for node in quantizers)
 
 
 class _Machine:

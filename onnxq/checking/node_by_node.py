@@ -181,7 +181,7 @@ class NodeByNode:
             for entry in self._nodes
             if not entry.stepwise
             for name in entry.outputs
-            if isinstance(array := inner.get(name), np.ndarray) and _is_codes(array)
+            if isinstance(array := inner.get(name), np.ndarray) and _is_integers(array)
         }
 
     def compare(self, feeds: Mapping[str, Array], inner: dict[str, Inner]) -> None:
@@ -227,8 +227,8 @@ class NodeByNode:
     ) -> None:
         converts = facts.named(
             entry.node.op_type
-        ).converts_codes  # int32 biases have no type of codes
-        if not converts and not any(_is_codes(x) for x in (*inputs, *wanted)):
+        ).converts_integers  # int32 biases have no type of integers
+        if not converts and not any(_is_integers(x) for x in (*inputs, *wanted)):
             return
         entry.counts.integer = True
         if entry.counts.problem:
@@ -334,22 +334,22 @@ class NodeByNode:
 
 
 def _may_be_integer(node: ir.Node) -> bool:
-    """Whether a node in a body works on codes, or makes or reads them."""
+    """Whether a node in a body works on integers, or makes or reads them."""
     values = [value for value in (*node.inputs, *node.outputs) if value is not None]
-    codes = {value.dtype.name.lower() for value in values if value.dtype is not None}
-    return facts.named(node.op_type).on_data and bool(codes & reference.CODE_DTYPES)
+    integers = {value.dtype.name.lower() for value in values if value.dtype is not None}
+    return facts.named(node.op_type).on_data and bool(integers & reference.INTEGER_DTYPES)
 
 
 def _counts_as_integer(entry: _Node) -> bool:
     """By what was seen; a node that no sample reached, by what the graph says."""
     if entry.counts.reached:
         return entry.counts.integer
-    converts = facts.named(entry.node.op_type).converts_codes
+    converts = facts.named(entry.node.op_type).converts_integers
     return converts or entry.kind is NodeKind.INTEGER
 
 
-def _is_codes(x: object) -> bool:
-    return isinstance(x, np.ndarray) and x.dtype.name in reference.CODE_DTYPES
+def _is_integers(x: object) -> bool:
+    return isinstance(x, np.ndarray) and x.dtype.name in reference.INTEGER_DTYPES
 
 
 def _value_names(values: Sequence[ir.Value | None]) -> tuple[str, ...]:

@@ -94,7 +94,7 @@ def predict(
         count,
         run.results(counts),
         run.behind.floats,
-        run.behind.codes,
+        run.behind.integers,
         run.behind.outputs,
         counts.decided,
         counts.near,

@@ -15,18 +15,18 @@ from onnxq.targets import resolve
 if TYPE_CHECKING:
     from onnxq.targets import Target
 
-WEIGHTS, CODES = "weights", "codes"
+WEIGHTS, INTEGERS = "weights", "integers"
 MAX_PAIRS = 8  # of a layer that are named; the rest are counted
 
 
 @dataclass(frozen=True, slots=True)
 class DifferingPair:
-    """Two products of weights, or two codes, that a machine adds otherwise.
+    """Two products of weights, or two integers, that a machine adds otherwise.
 
     Attributes:
         channel: output channel; column of a matrix product; 0 of QLinearAdd.
         first: place of one weight: in W[channel].reshape(-1) of a convolution, row of a matrix; of
-            QLinearAdd, the code of A.
+            QLinearAdd, the integer of A.
         second: of the other.
         count: sums that differed.
     """
@@ -41,8 +41,8 @@ class DifferingPair:
 class LayerPrediction:
     """A node whose sums depend on the machine, on one kind of machine.
 
-    Of a node that multiplies codes, pairs are of weights, whose products' sum leaves int16; of
-    QLinearAdd, pairs of codes, which ARM adds in fixed point and x86 without AVX2 without fused
+    Of a node that multiplies integers, pairs are of weights, whose products' sum leaves int16; of
+    QLinearAdd, pairs of integers, which ARM adds in fixed point and x86 without AVX2 without fused
     multiply-adds.
 
     Attributes:
@@ -59,8 +59,8 @@ class LayerPrediction:
         elements: of the results, compared.
         differing: of these, also by what came in.
         largest: difference, in LSB.
-        unit: what a step is: a code, or for floats an ulp (see stages.differences).
-        pairs_of: WEIGHTS or CODES.
+        unit: what a step is: an integer, or for floats an ulp (see stages.differences).
+        pairs_of: WEIGHTS or INTEGERS.
         error: of floats, the largest difference as it is.
         size: of floats, the largest magnitude, where one differed.
     """
@@ -77,7 +77,7 @@ class LayerPrediction:
     elements: int = 0
     differing: int = 0
     largest: int = 0
-    unit: str = "codes"
+    unit: str = "integers"
     pairs_of: str = WEIGHTS
     error: float = 0.0
     size: float = 0.0
@@ -154,11 +154,13 @@ class Prediction(Saved):
         batches: that were run; 0: from the weights alone.
         machines: one entry per kind of arithmetic among the targets, exact ones included.
         floats: op_type -> nodes that round floats; their last bits may differ between machines.
-            What is said of integers holds for equal codes: codes computed from these floats may be
+            What is said of integers holds for equal integers: integers computed from these floats
+                may be
             one LSB apart, which is not predicted.
-        behind_floats: names of the nodes that make such codes or compute with them, in graph order.
+        behind_floats: names of the nodes that make such integers or compute with them, in graph
+            order.
         float_outputs: names of the outputs that are computed from such floats.
-        decided: codes that such floats decided on the samples.
+        decided: integers that such floats decided on the samples.
         near_ties: of these, such as lie so near to a tie that last bits may decide otherwise (see
             onnxq.checking.rounding).
     """

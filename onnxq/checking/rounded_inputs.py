@@ -1,9 +1,9 @@
 """Rounding of what a node reads: whether it alone spoils the node's result.
 
     T_f   a tensor of the float model
-    T_r   the same nodes, on the nearest tensors that have codes, which are rounded to these
+    T_r   the same nodes, on the nearest tensors that have integers, which are rounded to these
 
-A Log is the example: codes near 0 are far apart for it, whatever its own result is stored in.
+A Log is the example: integers near 0 are far apart for it, whatever its own result is stored in.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from onnxq.core.arrays import Array
 
 
-def coded_inputs(sides: Sides, tensor: Pair) -> tuple[Pair, ...]:
-    """The nearest tensors with codes that the quantized model computes a tensor from.
+def quantized_inputs(sides: Sides, tensor: Pair) -> tuple[Pair, ...]:
+    """The nearest tensors with integers that the quantized model computes a tensor from.
 
     Args:
         sides: the models.
@@ -71,7 +71,7 @@ def sqnr_of_rounding(
     Args:
         sides: the models.
         tensor: T.
-        inputs: of `coded_inputs`.
+        inputs: of `quantized_inputs`.
         batches: samples.
         feedback: output name -> input name.
 

@@ -20,7 +20,7 @@ not of the size of its last bits: it lies outside.
 
 Nodes in bodies of If, Loop and Scan are moved in each step, as those around them are.
 
-Codes are compared, never moved. One that ONNX Runtime rounded to the other side of a tie is
+Integers are compared, never moved. One that ONNX Runtime rounded to the other side of a tie is
 explained where the float ahead of it lies that near to the tie; from there on the reference goes on
 with ONNX Runtime's code, so that every later integer still has to agree.
 """
@@ -52,7 +52,7 @@ LAST_DIGIT = 2 * UNIT
 CONFIDENCE = 6.0
 REPLICAS = 3
 WIDE = (np.dtype(np.float32), np.dtype(np.float64))
-"""Floats that are moved; what is rounded to float16 is compared as codes are."""
+"""Floats that are moved; what is rounded to float16 is compared as integers are."""
 
 Values = dict[str, Any]
 Theirs = dict[str, tuple[str, "Array"]]
@@ -61,7 +61,7 @@ Theirs = dict[str, tuple[str, "Array"]]
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """A run of the reference that goes on with ONNX Runtime's codes where rounding explains them.
+    """A run of the reference that goes on with ONNX Runtime's integers where rounding explains them.
 
     Attributes:
         outputs: of the model, by name.
@@ -69,7 +69,7 @@ class Replayed:
         bounds: of float values behind nodes that round: the furthest that rounding moves one.
         unexplained: the node of ONNX Runtime's graph whose integers rounding does not explain;
             empty: there is none.
-        decided: codes that were made of floats which rounding moves.
+        decided: integers that were made of floats which rounding moves.
         near_ties: of these, such as lie so near to a tie that rounding may decide them.
     """
 
@@ -228,7 +228,7 @@ class _Replay:
         fact = facts.named(node.onnx_node.op_type)
         source = node.input[0] if node.input else ""
         bound = self.bounds.get(source, 0.0)
-        if not bound or fact.converts not in (Conversion.TO_CODES, Conversion.TYPES):
+        if not bound or fact.converts not in (Conversion.TO_INTEGERS, Conversion.TYPES):
             return None
         x = self.values[source]
         if fact.rounding is not Rounding.NONE:
@@ -241,14 +241,14 @@ class _Replay:
         return low, high
 
 
-CODES_TOP = 255
-"""The last code of DynamicQuantizeLinear, which makes uint8."""
+INTEGERS_TOP = 255
+"""The last integer of DynamicQuantizeLinear, which makes uint8."""
 
 
 def _dynamic_ends(
     x: Array, outputs: Sequence[Any], ours: Array, bound: float
 ) -> tuple[Array, Array]:
-    """Ends of DynamicQuantizeLinear: codes round(x / s) + z, and z = round(-min x / s).
+    """Ends of DynamicQuantizeLinear: integers round(x / s) + z, and z = round(-min x / s).
 
     s = (max x - min x) / 255 moves by 2 bound / 255, so that x / s, of up to 255 LSB, moves by
     3 bound / s at most.
@@ -260,8 +260,8 @@ def _dynamic_ends(
     if ours.shape != x.shape:  # the zero point
         lsb = np.zeros(())
     return (
-        np.clip(np.rint(lsb - reach) + np.rint(point - reach), 0, CODES_TOP),
-        np.clip(np.rint(lsb + reach) + np.rint(point + reach), 0, CODES_TOP),
+        np.clip(np.rint(lsb - reach) + np.rint(point - reach), 0, INTEGERS_TOP),
+        np.clip(np.rint(lsb + reach) + np.rint(point + reach), 0, INTEGERS_TOP),
     )
 
 
@@ -307,7 +307,8 @@ def _rounds(node: OpRun, inputs: Sequence[Any], outputs: Sequence[Any]) -> bool:
 def _apart(node: OpRun, inputs: Sequence[Any]) -> Array | None:
     """How far each number of a kernel's result is moved, where the kernel has a bound; else None.
 
-    Codes that it makes of its inputs hide how these are moved, and what it subtracts from a sum is
+    Integers that it makes of its inputs hide how these are moved, and what it subtracts from a sum
+    is
     larger than the result: the bound counts both, and is CONFIDENCE times what chance makes.
     """
     arrays = [None if x is None else np.asarray(x) for x in inputs]

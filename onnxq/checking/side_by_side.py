@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from onnxq.core.arrays import Array, Singles
-    from onnxq.graph.coded import Coded
+    from onnxq.graph.quantized import QuantizedIO
     from onnxq.ort.runtime import Session
     from onnxq.qparams import QParams
     from onnxq.samples.inputs import Batch
@@ -65,11 +65,11 @@ class Pair:
     """A tensor under comparison: its name on either side, and its running sums.
 
     Attributes:
-        qparams: of the codes that the quantized side gives; None where it gives numbers.
-        channel_scale: factors per channel that the codes carry, and the float tensor gets for
+        qparams: of the integers that the quantized side gives; None where it gives numbers.
+        channel_scale: factors per channel that the integers carry, and the float tensor gets for
             comparing.
         channels: of the float tensor, where channels of zeros were added; None: none were.
-        coded: numbers that an output's codes stand for; None: it gives numbers.
+        quantized: numbers that an output's integers stand for; None: it gives numbers.
         node: of the float model, that makes it; empty: it is an input.
         sums: of all batches.
     """
@@ -80,15 +80,15 @@ class Pair:
     qparams: QParams | None
     channel_scale: tuple[float, ...] | None = None
     channels: int | None = None
-    coded: Coded | None = None
+    quantized: QuantizedIO | None = None
     node: str = ""
     sums: Sums = field(default_factory=Sums)
 
     def compared(self, x: Array, y: Array) -> Sums:
         """Sums of one batch."""
         sums = Sums()
-        if self.coded is not None:
-            y = self.coded.decode(y)
+        if self.quantized is not None:
+            y = self.quantized.decode(y)
         if self.channels is not None and y.ndim > CHANNEL_AXIS:
             y = y[:, : self.channels]
         is_alike = x.shape == y.shape
@@ -106,7 +106,7 @@ class Pair:
         return sums
 
     def channel_scale_of(self, x: Array) -> Singles:
-        """Factors that the codes carry, one per channel of x; a 1 where there are none."""
+        """Factors that the integers carry, one per channel of x; a 1 where there are none."""
         if self.channel_scale is None:
             return np.ones(1, np.float32)
         return np.array(self.channel_scale[: self.channels], np.float32).reshape(
@@ -114,11 +114,11 @@ class Pair:
         )
 
     def rounded(self, x: Array) -> tuple[Array, Array]:
-        """(codes of float values x, the reals that they stand for), both in the shape of x."""
+        """(integers of float values x, the reals that they stand for), both in the shape of x."""
         assert self.qparams is not None
         channel_scale = self.channel_scale_of(x)
-        codes = quantize(np.multiply(x, channel_scale, dtype=np.float32), self.qparams)
-        return codes, (dequantize(codes, self.qparams) / channel_scale).astype(x.dtype)
+        integers = quantize(np.multiply(x, channel_scale, dtype=np.float32), self.qparams)
+        return integers, (dequantize(integers, self.qparams) / channel_scale).astype(x.dtype)
 
 
 class SideBySide:

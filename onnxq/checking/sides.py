@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
-from onnxq.checking.codes import SUFFIX, find_codes
 from onnxq.checking.findings import Unmatched
+from onnxq.checking.integers import SUFFIX, find_integers
 from onnxq.checking.side_by_side import Pair
 from onnxq.errors import ModelError, QConfigError, nearest
 from onnxq.graph.canonical import canonicalize
-from onnxq.graph.coded import INPUTS_KEY, OUTPUTS_KEY, read_coded
 from onnxq.graph.edit import all_values
 from onnxq.graph.io import load, model_hash
 from onnxq.graph.passes.names import UniqueNames
 from onnxq.graph.passes.pad_channels import padded_channels
 from onnxq.graph.pixels import pixels_of, take_pixels
+from onnxq.graph.quantized import INPUTS_KEY, OUTPUTS_KEY, read_quantized_io
 from onnxq.graph.untrusted.problem import WHERE_KEY
 from onnxq.ort import facts
 from onnxq.ort.expose import observable
@@ -29,7 +29,7 @@ from onnxq.samples import input_specs
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from onnxq.graph.coded import Coded
+    from onnxq.graph.quantized import QuantizedIO
     from onnxq.static.prepared import ModelSource
 
 FLOAT_HASH_KEY = "onnxq.float_model_hash"  # rewrite names the float model in the quantized one
@@ -49,7 +49,7 @@ class Sides:
         target: the quantized model, in which every value has a name of its own.
         float_hash: of the canonical float model.
         quantized_hash: of the quantized model as it was given.
-        tensors: that both have, one with codes; their sums are those of this comparison.
+        tensors: that both have, one with integers; their sums are those of this comparison.
         outputs: likewise, of the graph.
         unmatched: what cannot be compared.
     """
@@ -94,7 +94,7 @@ def sides_of(model: ModelSource, quantized: ModelSource, only: Sequence[str] = E
     float_hash = model_hash(source)
     _check_belong(source, target, float_hash)
     tensors, unmatched = _match_tensors(source, target)
-    outputs, without_numbers = _match_outputs(source, read_coded(target, OUTPUTS_KEY))
+    outputs, without_numbers = _match_outputs(source, read_quantized_io(target, OUTPUTS_KEY))
     _check_globs(only, [p.name for p in (*tensors, *outputs)])
     tensors, outputs = _selected(tensors, only), _selected(outputs, only)
     missing = (*unmatched, *without_numbers)
@@ -137,8 +137,8 @@ def _check_order(given: ir.Model, target: ir.Model) -> None:
 def _float_side(model: ir.Model, target: ir.Model) -> ir.Model:
     """The canonical float model, which takes pixels where the quantized one does."""
     source = canonicalize(model, types_by_run).model
-    floats = {v.name for v in source.graph.inputs} - read_coded(source, INPUTS_KEY).keys()
-    take_pixels(source, {n: coded for n, coded in pixels_of(target).items() if n in floats})
+    floats = {v.name for v in source.graph.inputs} - read_quantized_io(source, INPUTS_KEY).keys()
+    take_pixels(source, {n: quantized for n, quantized in pixels_of(target).items() if n in floats})
     return source
 
 
@@ -172,12 +172,12 @@ def _match_tensors(source: ir.Model, target: ir.Model) -> tuple[list[Pair], list
     ours = {*observable(source), *_input_names(source)}
     pairs: list[Pair] = []
     unmatched: list[Unmatched] = []
-    outputs = read_coded(target, OUTPUTS_KEY)  # compared as outputs
+    outputs = read_quantized_io(target, OUTPUTS_KEY)  # compared as outputs
     channels = padded_channels(target)
     makers = _makers(source)
     kept = {*observable(target)}
     clamped = _clamped(source, kept | {name.removesuffix(SUFFIX) for name in kept})
-    for found in find_codes(target):
+    for found in find_integers(target):
         if found.name in outputs:
             continue
         if found.qparams is None:
@@ -197,8 +197,8 @@ def _match_tensors(source: ir.Model, target: ir.Model) -> tuple[list[Pair], list
 def _clamped(source: ir.Model, kept: Collection[str]) -> dict[str, str]:
     """Tensor -> result of the Relu or Clip behind it that the quantized model lacks.
 
-    ONNX Runtime's QOperator format drops a Relu where the codes end at 0, and names the codes after
-    what it read.
+    ONNX Runtime's QOperator format drops a Relu where the integers end at 0, and names the integers
+    after what it read.
     """
     found: dict[str, str] = {}
     for node in reversed([*source.graph.all_nodes()]):
@@ -222,14 +222,14 @@ def _makers(source: ir.Model) -> dict[str, str]:
 
 
 def _match_outputs(
-    source: ir.Model, coded: Mapping[str, Coded]
+    source: ir.Model, quantized: Mapping[str, QuantizedIO]
 ) -> tuple[list[Pair], list[Unmatched]]:
     pairs: list[Pair] = []
     unmatched: list[Unmatched] = []
     for value in source.graph.outputs:
         name = str(value.name)
         if isinstance(value.type, ir.TensorType) and value.dtype != ir.DataType.STRING:
-            pairs.append(Pair(name, name, name, None, coded=coded.get(name)))
+            pairs.append(Pair(name, name, name, None, quantized=quantized.get(name)))
             continue
         reason = f"an output of type {value.type} holds no numbers"
         unmatched.append(Unmatched(name, reason))

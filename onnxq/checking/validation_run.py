@@ -19,7 +19,7 @@ from onnxq.checking.execution import execution_in
 from onnxq.checking.validation import RefusalError
 from onnxq.core.memory import available_bytes
 from onnxq.errors import CalibrationError, ModelError, OnnxqError
-from onnxq.graph.coded import INPUTS_KEY, OUTPUTS_KEY, read_coded
+from onnxq.graph.quantized import INPUTS_KEY, OUTPUTS_KEY, read_quantized_io
 from onnxq.graph.saving import saved_bytes, weight_bytes
 from onnxq.ort import runtime
 from onnxq.ort.turns import Schedule, repeats_of, round_seconds, taking_turns
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from onnxq.checking.findings import Execution
     from onnxq.checking.validation import Batch, Validation
     from onnxq.core.arrays import Array
-    from onnxq.graph.coded import Coded
+    from onnxq.graph.quantized import QuantizedIO
     from onnxq.quantized.quantized_model import QuantizedModel
 
 SESSION_SIZES = 2.0
@@ -114,7 +114,7 @@ def try_alone(model: QuantizedModel, batch: Batch) -> Verdict:
 
 
 def _opened(model: QuantizedModel) -> tuple[runtime.Session, Execution]:
-    _keep_codes(model)
+    _keep_integers(model)
     try:
         session, optimized = runtime.open_with_graph(model)
     except ModelError as error:
@@ -122,7 +122,7 @@ def _opened(model: QuantizedModel) -> tuple[runtime.Session, Execution]:
     return session, execution_in(model, optimized)
 
 
-def _keep_codes(model: QuantizedModel) -> None:
+def _keep_integers(model: QuantizedModel) -> None:
     """Rounds weights once, for the run and for the file: of a model with few bytes of them."""
     if weight_bytes(model) > KEPT_BYTES:
         return
@@ -137,11 +137,11 @@ class _Output:
     """Running sums of one output.
 
     Attributes:
-        coded: numbers that the quantized model's codes stand for; None: it gives numbers.
+        quantized: numbers that the quantized model's integers stand for; None: it gives numbers.
     """
 
     name: str
-    coded: Coded | None = None
+    quantized: QuantizedIO | None = None
     comparison: Comparison = field(default_factory=Comparison)
     top1: Agreement = field(default_factory=Agreement)
     equal: int = 0
@@ -163,8 +163,8 @@ class _Output:
         if not is_alike:
             self.differs = True
             return
-        if self.coded is not None:
-            y = self.coded.decode(y)
+        if self.quantized is not None:
+            y = self.quantized.decode(y)
         self.comparison.update(x, y)
         if x.ndim == 2 and x.shape[1] > 1:
             self.top1.update(x, y)
@@ -190,15 +190,17 @@ class _Run:
         self._validation = validation
         self._model = model
         self._names = [str(v.name) for v in validation.source.graph.outputs]
-        coded = read_coded(model, OUTPUTS_KEY)
-        self._outputs = [_Output(name, coded.get(name)) for name in self._names]
+        quantized = read_quantized_io(model, OUTPUTS_KEY)
+        self._outputs = [_Output(name, quantized.get(name)) for name in self._names]
 
     def over(self, quantized: runtime.Session) -> list[str]:
         """Runs; notes on what was left out."""
         validation = self._validation
         theirs = input_specs(self._model)
         specs = input_specs(
-            validation.source, validation.feedback.values(), read_coded(self._model, INPUTS_KEY)
+            validation.source,
+            validation.feedback.values(),
+            read_quantized_io(self._model, INPUTS_KEY),
         )
         beside = _float_session(validation) if validation.has_samples else None
         states = [State(specs, validation.feedback) for _ in range(2)]
@@ -242,10 +244,10 @@ class _Run:
         affordable = len(self.ratios) + int(allowed / round_seconds(self._last_s, repeats))
         if affordable < LEAST_PAIRS:
             return ["the speed was not measured, which would have taken long; onnxq bench does it"]
-        codes = as_taken(feeds, input_specs(self._model))
+        integers = as_taken(feeds, input_specs(self._model))
         runs = [
             partial(session.run, given, self._names)
-            for session, given in ((quantized, codes), (beside, feeds))
+            for session, given in ((quantized, integers), (beside, feeds))
         ]
         more = min(affordable, MOST_PAIRS) - len(self.ratios)
         ours, theirs = taking_turns(runs, Schedule(max(more, 0), repeats))

@@ -1,6 +1,6 @@
 """Findings of a float and a quantized model, run side by side on samples.
 
-Codes of the quantized model (see codes.py) are exposed as extra graph outputs (ONNX Runtime's
+Integers of the quantized model (see integers.py) are exposed as extra graph outputs (ONNX Runtime's
 fusions survive that), dequantized in NumPy, and compared with tensor T of the canonical float
 model. One batch is in memory at a time; see comparison.py for the formulas.
 """
@@ -15,9 +15,9 @@ from onnxq.checking.execution import execution
 from onnxq.checking.findings import Findings, OutputFinding, TensorFinding, Unmatched
 from onnxq.checking.side_by_side import SideBySide
 from onnxq.checking.sides import sides_of
-from onnxq.graph.coded import INPUTS_KEY, read_coded
 from onnxq.graph.io import load
 from onnxq.graph.portable import PortableModel
+from onnxq.graph.quantized import INPUTS_KEY, read_quantized_io
 from onnxq.samples import input_specs, open_samples
 from onnxq.samples.shared_out import over_batches, without_state
 from onnxq.samples.state import check_feedback
@@ -37,8 +37,8 @@ Progress = Callable[[int, int | None], None]
 def open_for(sides: Sides, samples: Samples) -> Batches:
     """Samples that both models can be run on; errors as of `verify`."""
     check_feedback(sides.source, samples.feedback)
-    coded = read_coded(sides.target, INPUTS_KEY)
-    specs = input_specs(sides.source, samples.feedback.values(), coded)
+    quantized = read_quantized_io(sides.target, INPUTS_KEY)
+    specs = input_specs(sides.source, samples.feedback.values(), quantized)
     return open_samples(samples, specs)
 
 

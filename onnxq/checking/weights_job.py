@@ -1,8 +1,9 @@
 """Job of storing weights in groups, from a plan to a tried model.
 
-    model --plan_job--> plan --find_codes--> codes --write_weights--> model --try_out--> verdict
+    model --plan_job--> plan --find_integers--> integers --write_weights--> model --try_out-->
+    verdict
 
-One path for models of any size: codes are found product after product, and go to a file where a
+One path for models of any size: integers are found product after product, and go to a file where a
 place for them is named.
 """
 
@@ -21,10 +22,10 @@ from onnxq.quantized.verdict import InputSource
 from onnxq.samples import input_specs, open_samples
 from onnxq.samples.excerpt import Excerpt
 from onnxq.samples.ignored import check_ignored
-from onnxq.weights.codes_file import CodesFile, codes_head
-from onnxq.weights.find_codes import find_codes
+from onnxq.weights.find_integers import find_integers
 from onnxq.weights.mixed_bits import Mixed, mixed_bits
 from onnxq.weights.plan_weights import WeightPlan, plan_weights
+from onnxq.weights.quantized_weights_file import QuantizedWeightsFile, quantized_weights_head
 from onnxq.weights.write_products import INT8_ACCURACY
 from onnxq.weights.write_weights import ProductForm, misread, write_weights
 
@@ -49,7 +50,7 @@ class WeightsJob:
 
     Attributes:
         model: canonical float model.
-        request: form and method of the codes.
+        request: form and method of the integers.
         samples: that methods look at; None: none.
         accuracy: accuracy_level of MatMulNBits.
         form: how products are written.
@@ -124,9 +125,9 @@ def carry_out_weights(
     Args:
         job: what is wanted.
         plan: of `plan_job`; None: it is made.
-        place: file that codes are written to as they are found, and that an earlier run of the job
-            may have begun; the model reads it. None: codes stay in memory.
-        executor: whose workers find codes; None: this process. They are the same.
+        place: file that integers are written to as they are found, and that an earlier run of the
+            job may have begun; the model reads it. None: integers stay in memory.
+        executor: whose workers find integers; None: this process. They are the same.
 
     Raises:
         ModelError: the model has no products with weights, or ONNX Runtime does not run it.
@@ -144,7 +145,7 @@ def carry_out_weights(
     if plan is None:
         plan, _ = plan_job(job)
     batches = () if samples is None else excerpt.watching(samples)
-    found = _codes(job, plan, batches, place, executor)
+    found = _integers(job, plan, batches, place, executor)
 
     def make(floats: Mapping[str, Float]) -> tuple[WeightPlan, QuantizedModel]:
         left = plan.leaving(floats)
@@ -157,25 +158,28 @@ def carry_out_weights(
     return runnable(make, lambda made: list(made.quantized), validation, job.check.min_sqnr_db)
 
 
-def _codes(
+def _integers(
     job: WeightsJob,
     plan: WeightPlan,
     batches: Iterable[Batch],
     place: Path | None,
     executor: Executor | None,
 ) -> Mapping[str, Mapping[str, ir.TensorProtocol]]:
-    """Product -> tensors of its codes; all batches are gone through once more for the verdict."""
+    """Product -> tensors of its integers.
+
+    All batches are gone through once more for the verdict.
+    """
     sees = any(decision.method.needs_samples for decision in plan.quantized.values())
     if not sees:
         for _ in batches:  # seen for the verdict alone
             pass
     shown = batches if sees else ()
     if place is None:
-        return find_codes(job.model, plan, shown, CodesFile(), executor)
+        return find_integers(job.model, plan, shown, QuantizedWeightsFile(), executor)
     own = job.opened() if sees else None
-    head = codes_head(job.model, plan, () if own is None else own)
-    with CodesFile.open(place, head) as codes:
-        return find_codes(job.model, plan, shown, codes, executor)
+    head = quantized_weights_head(job.model, plan, () if own is None else own)
+    with QuantizedWeightsFile.open(place, head) as integers:
+        return find_integers(job.model, plan, shown, integers, executor)
 
 
 def _unseen(job: WeightsJob) -> Validation | None:

@@ -1,4 +1,4 @@
-"""Options on the ends of a quantized model: inputs that are pixels or codes, outputs as codes."""
+"""Options on the ends of a quantized model: inputs that are pixels or integers, outputs as integers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from onnxq.cli.options import pair
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from onnxq.qconfig.input_codes import InputCodes, Pixels
+    from onnxq.qconfig.quantized_input import Pixels, QuantizedInput
 
 
 def _numbers(
@@ -33,10 +33,10 @@ def _numbers(
 
 OPTIONS = (
     click.option(
-        "--output-codes",
+        "--quantized-output",
         multiple=True,
         metavar="NAME",
-        help="Give this output as codes; the file's metadata say what they mean. May be repeated.",
+        help="Give this output as integers; the file's metadata say what they mean. May be repeated.",
     ),
     click.option(
         "--pixels-scale",
@@ -51,22 +51,22 @@ OPTIONS = (
         "--pixels-mean", metavar="NUMBER[,...]", callback=_numbers, help="One, or one per channel."
     ),
     click.option(
-        "--input-codes",
+        "--quantized-input",
         multiple=True,
-        metavar="NAME=pixels|codes",
+        metavar="NAME=pixels|integers",
         callback=pair,
         help="Take this input as uint8: pixels 0 to 255, with the model's normalization folded in "
-        "(say which with --pixels-..., unless the model has it), or codes of its quantizer.",
+        "(say which with --pixels-..., unless the model has it), or integers of its quantizer.",
     ),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Ends:
-    """Values of the options; see onnxq.qconfig.input_codes.
+    """Values of the options; see onnxq.qconfig.quantized_input.
 
     Attributes:
-        inputs: name -> "pixels" or "codes".
+        inputs: name -> "pixels" or "integers".
         outputs: names.
         mean, std, scale: of the pixels; None: not given.
 
@@ -84,19 +84,19 @@ class Ends:
         if self._numbers and "pixels" not in self.inputs.values():
             raise click.UsageError(
                 f"--pixels-{next(iter(self._numbers))} has no meaning without "
-                "--input-codes NAME=pixels."
+                "--quantized-input NAME=pixels."
             )
 
     @property
-    def input_codes(self) -> dict[str, InputCodes | Pixels]:
-        """Meaning of each input's codes, as `prepare` takes it.
+    def quantized_input(self) -> dict[str, QuantizedInput | Pixels]:
+        """Meaning of each input's integers, as `prepare` takes it.
 
         Raises:
             QConfigError: a meaning that is not known, or numbers that no pixels have.
         """
-        from onnxq.qconfig.input_codes import InputCodes, Pixels, as_input_codes
+        from onnxq.qconfig.quantized_input import Pixels, QuantizedInput, as_quantized_input
 
-        asked = as_input_codes(self.inputs)
+        asked = as_quantized_input(self.inputs)
         numbers = self._numbers
         if not numbers:
             return asked
@@ -104,14 +104,14 @@ class Ends:
         if len(scale) != 1:
             raise click.UsageError(f"--pixels-scale: got {len(scale)} numbers; wanted one.")
         pixels = Pixels(**numbers, scale=scale[0])
-        return {n: pixels if m is InputCodes.PIXELS else m for n, m in asked.items()}
+        return {n: pixels if m is QuantizedInput.PIXELS else m for n, m in asked.items()}
 
     @property
     def words(self) -> list[str]:
         """The options as a command line has them."""
         return [
-            *(f"--input-codes={name}={meaning}" for name, meaning in self.inputs.items()),
-            *(f"--output-codes={name}" for name in self.outputs),
+            *(f"--quantized-input={name}={meaning}" for name, meaning in self.inputs.items()),
+            *(f"--quantized-output={name}" for name in self.outputs),
             *(f"--pixels-{n}={','.join(map(repr, each))}" for n, each in self._numbers.items()),
         ]
 
@@ -130,7 +130,7 @@ def ends_options(command: Callable[..., None]) -> Callable[..., None]:
 
     @wraps(command)
     def packed(**given: Any) -> None:  # click hands options by their names
-        inputs, outputs = given.pop("input_codes"), given.pop("output_codes")
+        inputs, outputs = given.pop("quantized_input"), given.pop("quantized_output")
         numbers = [given.pop(f"pixels_{name}") for name in ("mean", "std", "scale")]
         command(**given, ends=Ends(inputs, outputs, *numbers))
 

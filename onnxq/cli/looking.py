@@ -63,8 +63,8 @@ def inspect(
     With --stats the data and the costs have a say, as in `quantize`, and the kernels that ONNX
     Runtime runs on this machine are named.
 
-    Of a quantized model, whoever wrote it (QDQ, operators on codes, weights in blocks): which
-    weights are codes, with how many scales; sizes; what ONNX Runtime runs, and what stays float.
+    Of a quantized model, whoever wrote it (QDQ, operators on integers, weights in blocks): which
+    weights are integers, with how many scales; sizes; what ONNX Runtime runs, and what stays float.
 
     MODEL may be a folder of onnxruntime-genai: its decoder is looked at, with its cache.
 

@@ -71,7 +71,7 @@ if TYPE_CHECKING:
     show_default=True,
     metavar="qdq|qoperator",
     help="Form of the integer graph: QuantizeLinear and DequantizeLinear around float operators, "
-    "or operators on codes (QLinearConv ...).",
+    "or operators on integers (QLinearConv ...).",
 )
 @objective_option
 @costs_option

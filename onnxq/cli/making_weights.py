@@ -48,13 +48,13 @@ if TYPE_CHECKING:
     default="affine",
     show_default=True,
     metavar="affine|symmetric|real",
-    help="affine: each group has a zero point; symmetric: smaller by a code per group; real: zero "
+    help="affine: each group has a zero point; symmetric: smaller by an integer per group; real: zero "
     "points are float32.",
 )
 @click.option(
     "--method",
     metavar="rtn|hqq|gptq",
-    help="How codes are found; gptq looks at SAMPLES. Default: gptq with SAMPLES, else hqq.",
+    help="How integers are found; gptq looks at SAMPLES. Default: gptq with SAMPLES, else hqq.",
 )
 @click.option(
     "--accuracy-level",
@@ -99,7 +99,7 @@ if TYPE_CHECKING:
 @click.option(
     "--journal",
     type=PATH,
-    help="Keep the codes that are found; the same command goes on from there.",
+    help="Keep the integers that are found; the same command goes on from there.",
 )
 @annotations_option
 @stateless_samples_options
@@ -169,7 +169,7 @@ def quantize_weights(
     plan, mixed = plan_job(job)
     with contextlib.ExitStack() as stack:
         executor = stack.enter_context(workers.executor())
-        # models of any size: codes lie beside the file that they end in, or in the journal
+        # models of any size: integers lie beside the file that they end in, or in the journal
         place = journal or stack.enter_context(temporary(output))
         made = carry_out_weights(job, plan, place, executor)
         save(made.model, output, Annotations(annotations))

@@ -182,8 +182,8 @@ def prepare_model(
         mapping,
         machine,
         feedback,
-        input_codes=ends.input_codes,
-        output_codes=ends.outputs,
+        quantized_input=ends.quantized_input,
+        quantized_output=ends.outputs,
         costs=None if costs is None else Costs.load(costs),
     )
 

@@ -11,4 +11,4 @@ Singles = npt.NDArray[np.float32]
 Reals = npt.NDArray[np.float64]
 """float64: what formulas are computed in."""
 Ints = npt.NDArray[np.int32]
-"""int32: codes that are subtracted, and sums of products."""
+"""int32: integers that are subtracted, and sums of products."""

@@ -2,7 +2,7 @@
 
     x -> Conv or MatMul -> squares, sums, roots, moves, bounds -> MatMul -> Log, ^(1/3), 1 / x
 
-These take quiet parts for as much as loud ones, and what codes lose is a share of the loud ones.
+These take quiet parts for as much as loud ones, and what integers lose is a share of the loud ones.
 How far they lie apart, only samples tell: with nothing known, such products stay in float. With
 samples, onnxq.static.noise.error_paths predicts what is left. A square root leaves enough: of the
 magnitudes of a spectrum 37.7 of 38.6 dB, where a cube root leaves 33.5 of 38.3, and a quotient by a

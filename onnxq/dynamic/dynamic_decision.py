@@ -48,18 +48,19 @@ class DynamicWeightPlan:
     Attributes:
         slot: of the node.
         tensor: name of the float initializer.
-        perm: order of its axes in which the codes are stored; None: as they are.
-        qparams: of the codes, in the stored layout; None: float16.
-        code_limit: codes are clipped to [-code_limit, code_limit]; None: the type's own range.
-        rounded_in: scales that codes are rounded in, where those of `qparams` are raised behind the
-            rounding; in the stored layout. None: `qparams`.
+        perm: order of its axes in which the integers are stored; None: as they are.
+        qparams: of the integers, in the stored layout; None: float16.
+        integer_limit: integers are clipped to [-integer_limit, integer_limit]; None: the type's own
+            range.
+        rounded_in: scales that integers are rounded in, where those of `qparams` are raised behind
+            the rounding; in the stored layout. None: `qparams`.
     """
 
     slot: int
     tensor: str
     perm: tuple[int, ...] | None
     qparams: QParams | None
-    code_limit: int | None = None
+    integer_limit: int | None = None
     rounded_in: QParams | None = None
 
 

@@ -95,7 +95,7 @@ def dynamic_plan(
     Args:
         model: canonical float model; it is not changed.
         qconfig: nodes with a QConfigDynamic may be quantized; others stay float.
-        target: which codes it runs exactly, and what is fast on it.
+        target: which integers it runs exactly, and what is fast on it.
         objective: what to do with nodes that would be slower.
         notes: what the user should know already.
         known_hash: the model's `model_hash`, which takes a second per GB; None: computed.
@@ -104,8 +104,8 @@ def dynamic_plan(
 
     Raises:
         ModelError: a weight holds NaN or Inf.
-        QConfigError: an observer gives codes that the target cannot run exactly, or its type does
-            not suit the form that the qconfig names.
+        QConfigError: an observer gives integers that the target cannot run exactly, or its type
+            does not suit the form that the qconfig names.
     """
     planner = _Planner(
         qconfig,
@@ -173,7 +173,10 @@ class _Planner:
     twins: dict[str, str] = field(default_factory=dict)
 
     def decide(self, nodes: Sequence[ir.Node]) -> dict[str, DynamicDecision]:
-        """Node name -> decision. Forms first: readers of one weight share its narrowest codes."""
+        """Node name -> decision.
+
+        Forms first: readers of one weight share its narrowest integers.
+        """
         choices = {node_name(node): self._choose(node) for node in nodes}
         twins = find_twins(_matrices(nodes))
         if self.objective is Objective.SPEED:
@@ -275,7 +278,7 @@ class _Planner:
         return StorageKey(name, axis, size, self._observer(value, choice.entry), alike)
 
     def _limit(self, choice: _Chosen) -> int:
-        """Largest magnitude of an int8 code that the target computes exactly in this form."""
+        """Largest magnitude of an int8 integer that the target computes exactly in this form."""
         if choice.rule.saturating_pairs and choice.precision is Precision.DYNAMIC_INT8:
             return self.target.weight_qmax_saturating
         return self.target.weight_qmax
@@ -366,7 +369,7 @@ def _how(form: Precision, weights: Sequence[DynamicWeightPlan], missing: str) ->
         return WeightsStored("float16 weights", IN_FLOAT, missing)
     qparams = weights[0].qparams
     assert qparams is not None
-    limit = weights[0].code_limit
+    limit = weights[0].integer_limit
     within = f" within +-{limit}" if qparams.dtype == INT8 and limit is not None else ""
     if form is Precision.DYNAMIC_INT8:
         scales = " with one scale" if isinstance(qparams.granularity, PerTensor) else ""

@@ -58,7 +58,7 @@ class StoredScales:
     """Scales of a weight, in the float model's layout.
 
     Attributes:
-        rounded_in: what codes are rounded in.
+        rounded_in: what integers are rounded in.
         raised: what they stand for then; None: the same.
     """
 
@@ -74,7 +74,7 @@ def plan_stored(
     Args:
         weight: what the operator's rule says of it.
         key: names the tensor.
-        limit: int8 codes stay within [-limit, limit], for all nodes that agree in the key.
+        limit: int8 integers stay within [-limit, limit], for all nodes that agree in the key.
         scales: what `stored_scales` found for the key.
     """
     rounded_in = permuted(scales.rounded_in, weight.perm)
@@ -155,8 +155,8 @@ def _raised(array: npt.NDArray[np.float32], spec: GroupSpec, qparams: QParams) -
     for start in range(0, len(rows), step):
         part = slice(start, start + step)
         some = np.ascontiguousarray(rows[part], np.float32)
-        codes = rounded(some, spec, scale[part], point[part])
-        raised[part] = unshrunk(some, codes).scale
+        integers = rounded(some, spec, scale[part], point[part])
+        raised[part] = unshrunk(some, integers).scale
     return dataclasses.replace(qparams, scale=raised.T if turned else raised)
 
 
@@ -168,12 +168,12 @@ def observe_stored(
     Args:
         array: the float weight.
         key: how it is observed.
-        limit: int8 codes stay within [-limit, limit].
+        limit: int8 integers stay within [-limit, limit].
 
     Raises:
         ModelError: the weight holds NaN or Inf.
-        QConfigError: the observer gives codes that the target cannot run exactly, or one scale for
-            all blocks.
+        QConfigError: the observer gives integers that the target cannot run exactly, or one scale
+            for all blocks.
     """
     if key.block_size is not None:
         return _observe_blocks(array, key, key.block_size, limit)
@@ -223,7 +223,7 @@ def _observe_blocks(
 def searched_as(observer: ObserverSpec, size: int) -> GroupSpec | None:
     """Form of blocks whose ranges are searched as those of quantize-weights; None: none.
 
-    They are the same where the observer looks for the least error over all codes.
+    They are the same where the observer looks for the least error over all integers.
     """
     seen = observer()
     is_whole = (seen.quant_min, seen.quant_max) == (seen.dtype.qmin, seen.dtype.qmax)
@@ -249,7 +249,7 @@ def _searched(
 
 
 def permuted(qparams: QParams, perm: tuple[int, ...] | None) -> QParams:
-    """The qparams of np.transpose(codes, perm)."""
+    """The qparams of np.transpose(integers, perm)."""
     if perm is None or isinstance(qparams.granularity, PerTensor):
         return qparams
     if isinstance(qparams.granularity, PerChannel):
@@ -265,7 +265,7 @@ def permuted(qparams: QParams, perm: tuple[int, ...] | None) -> QParams:
 
 
 def unpermuted(qparams: QParams, perm: tuple[int, ...] | None) -> QParams:
-    """The qparams of codes, from those of np.transpose(codes, perm)."""
+    """The qparams of integers, from those of np.transpose(integers, perm)."""
     if perm is None:
         return qparams
     return permuted(qparams, tuple(perm.index(axis) for axis in range(len(perm))))
@@ -274,7 +274,7 @@ def unpermuted(qparams: QParams, perm: tuple[int, ...] | None) -> QParams:
 def can_turn(qparams: QParams | None) -> bool:
     """Whether a Transpose may stand between what is stored and what a lowering reads.
 
-    Narrower codes are packed, by the lowering of some operators in their own way.
+    Narrower integers are packed, by the lowering of some operators in their own way.
     """
     if qparams is None:
         return True

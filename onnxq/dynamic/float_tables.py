@@ -21,7 +21,7 @@ def kept_in_float(
 ) -> TableInFloat | None:
     """Why a Gather whose form nobody named stays float; None: it does not.
 
-    Its codes would stand in the file beside the float table. They cost nothing where a product
+    Its integers would stand in the file beside the float table. They cost nothing where a product
     that is quantized stores them anyway.
 
     Args:

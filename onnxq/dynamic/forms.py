@@ -50,7 +50,7 @@ def choose_form(
         node: the float node.
         rule: its operator's.
         named: the form that the qconfig names; None: none.
-        dtype: of the weights' codes; None: float16.
+        dtype: of the weights' integers; None: float16.
         target: what was measured.
         objective: what to do where every form is slower than float; a form that is named, and
             float16, are taken as they are.
@@ -90,7 +90,7 @@ def _fastest(speedups: Mapping[Precision, float]) -> Precision | None:
 
 
 def stored_type(specs: Sequence[ObserverSpec]) -> QDType | Float | None:
-    """The type of the weights' codes, one for all; None for float16; or why there is none.
+    """The type of the weights' integers, one for all; None for float16; or why there is none.
 
     Raises:
         QConfigError: a type that dynamic quantization does not store.

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 FEW_ROWS = 32
 """Where there may be fewer rows than that, one scale is worth the accuracy that it costs."""
-CODES_LEFT = 32
+INTEGERS_LEFT = 32
 """Largest code that every column must keep: -32..32 of -127..127, or of -64..64 on AVX2."""
 DEAD = 2.0**-20  # columns of zeros have a scale too, but nothing to lose
 
@@ -27,16 +27,16 @@ DEAD = 2.0**-20  # columns of zeros have a scale too, but nothing to lose
 def with_one_scale(weight: DynamicWeightPlan) -> DynamicWeightPlan:
     """The weight with its largest scale for all columns, or as it is where a column loses too much.
 
-    A column whose scale is s keeps codes up to code_limit * s / max s; errors of rounding grow by
-    max s / s. Weights with zero points, blocks, or one scale already stay as they are.
+    A column whose scale is s keeps integers up to integer_limit * s / max s; errors of rounding
+    grow by max s / s. Weights with zero points, blocks, or one scale already stay as they are.
     """
-    qparams, limit = weight.qparams, weight.code_limit
+    qparams, limit = weight.qparams, weight.integer_limit
     if qparams is None or limit is None or not isinstance(qparams.granularity, PerChannel):
         return weight
     if qparams.zero_point.any():
         return weight
     share = qparams.scale / qparams.scale.max()
-    if share[share > DEAD].min() * limit < CODES_LEFT:
+    if share[share > DEAD].min() * limit < INTEGERS_LEFT:
         return weight
     one = QParams(qparams.scale.max(), np.zeros((), np.int64), qparams.dtype, PerTensor())
     return dataclasses.replace(weight, qparams=one)

@@ -75,7 +75,7 @@ class AheadOfSteep(Reason):
     """A logarithm, a high root or a quotient reads what the node gives."""
 
     WORDS = (
-        "{reader} reads its results, and codes may lose all that is quiet; samples (onnxq "
+        "{reader} reads its results, and integers may lose all that is quiet; samples (onnxq "
         "quantize) or a form in the qconfig decide otherwise"
     )
     reader: str
@@ -114,7 +114,8 @@ class TableInFloat(Reason):
     """Another node keeps the table of a lookup in the file in float."""
 
     WORDS = (
-        "its table '{table}' stays in the file in float for '{reader}': codes beside it would make "
+        "its table '{table}' stays in the file in float for '{reader}': integers beside it would "
+        "make "
         "the file larger; objective 'size' quantizes it anyway"
     )
     table: str
@@ -177,7 +178,7 @@ class LacksForm(Reason):
 class TooNarrow(Reason):
     """The qconfig asks for fewer bits than the lowering writes."""
 
-    WORDS = "it takes codes of {min_bits} bits or more, the qconfig asks for {dtype}"
+    WORDS = "it takes integers of {min_bits} bits or more, the qconfig asks for {dtype}"
     min_bits: int
     dtype: str
 

@@ -3,7 +3,7 @@
     W (float initializer)  ->  W_quantized (or W_half), beside it, once per layout and qparams
     node(x, W)             ->  lower_dynamic(x, W_quantized), float in, float out
 
-Subgraphs are visited where they stand. Codes, and what is computed from them alone, move to the
+Subgraphs are visited where they stand. Integers, and what is computed from them alone, move to the
 main graph (outermost.py). A float weight goes when nothing reads it any more.
 """
 
@@ -20,7 +20,7 @@ from onnxq.dynamic.check_decisions import check_decisions
 from onnxq.dynamic.dynamic_weights import can_turn, permuted, unpermuted
 from onnxq.dynamic.outermost import Outermost
 from onnxq.dynamic.shared_quantizers import share_quantizers
-from onnxq.dynamic.tied_codes import float_matrices, store_tied_codes_once
+from onnxq.dynamic.tied_integers import float_matrices, store_tied_integers_once
 from onnxq.errors import CalibrationError
 from onnxq.graph.canonical import upgrade_opset
 from onnxq.graph.checks import FORMAT_KEY
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 FORMAT = "dynamic"
 
 Perm = tuple[int, ...] | None
-"""Order of a weight's axes in which its codes are stored; None: as they are."""
+"""Order of a weight's axes in which its integers are stored; None: as they are."""
 
 
 @without_collector()
@@ -72,7 +72,7 @@ def rewrite_dynamic(
     check_decisions(model, plan.quantized)
     rewritten = model.clone()
     write_dynamic(rewritten, plan.quantized)
-    store_tied_codes_once(float_matrices(rewritten))
+    store_tied_integers_once(float_matrices(rewritten))
     upgrade_opset(rewritten, opset_needed(plan.quantized))
     compact(rewritten, names_in(model))
     rewritten.metadata_props.update(
@@ -98,7 +98,7 @@ def write_dynamic(model: ir.Model, decisions: Mapping[str, QuantizeDynamic]) -> 
     """Rewrites the nodes of these names in place; the others may be quantized already."""
     writer = _DynamicWriter(model)
     writer.write(decisions)
-    store_tied_codes_once(writer.new.quantized)
+    store_tied_integers_once(writer.new.quantized)
     share_quantizers(model)
 
 
@@ -152,23 +152,25 @@ class _DynamicWriter:
             old.replace_all_uses_with(new, replace_graph_outputs=True)
 
     def _stored(self, value: ir.Value, weight: DynamicWeightPlan, node: ir.Node) -> ir.Value:
-        """The codes (or float16) of a weight in the layout that the node wants.
+        """The integers (or float16) of a weight in the layout that the node wants.
 
         Another node may want the same numbers in another order of axes: the file holds them once,
         and a Transpose, which ONNX Runtime carries out when it loads the model, turns them.
         """
         qparams, perm = weight.qparams, weight.perm
-        key = (value, None if qparams is None else unpermuted(qparams, perm), weight.code_limit)
+        key = (value, None if qparams is None else unpermuted(qparams, perm), weight.integer_limit)
         first = self.layouts.setdefault(key, perm) if can_turn(qparams) else perm
         if qparams is None:
             stored = self.new.half(value, first, self.model.graph)
         else:
             layout = permuted(unpermuted(weight.rounded_in or qparams, perm), first)
-            # ONNX Runtime looks for the codes of MatMulNBits in the graph of the product alone, and
-            # refuses the model where it does not find them
+            # ONNX Runtime looks for the integers of MatMulNBits in the graph of the product alone,
+            # and refuses the model where it does not find them
             in_blocks = isinstance(qparams.granularity, PerBlock)
             home = graph_of(node) if in_blocks else self.model.graph
-            stored, _ = self.new.codes(value, layout, weight.code_limit, perm=first, graph=home)
+            stored, _ = self.new.integers(
+                value, layout, weight.integer_limit, perm=first, graph=home
+            )
         return stored if first == perm else self._turned(stored, first, perm)
 
     def _turned(self, stored: ir.Value, first: Perm, wanted: Perm) -> ir.Value:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable
 
 QUANTIZER, PRODUCT = "DynamicQuantizeLinear", "MatMulInteger"
-_CODES, _SCALE = 0, 1  # outputs of the quantizer
+_INTEGERS, _SCALE = 0, 1  # outputs of the quantizer
 
 
 class ShareQuantizers(ir.passes.InPlacePass):

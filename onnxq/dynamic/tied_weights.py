@@ -73,10 +73,10 @@ def is_transpose_of(value: ir.Value, other: ir.Value) -> bool:
 def shared_limits(
     limits: Mapping[StorageKey, int], twins: Mapping[str, str]
 ) -> dict[StorageKey, int]:
-    """`limits`, with the narrower one for a weight and its twin, so that their codes are equal.
+    """`limits`, with the narrower one for a weight and its twin, so that their integers are equal.
 
     Args:
-        limits: largest code of each stored weight.
+        limits: largest integer of each stored weight.
         twins: name -> name of the matrix whose transpose it is (`find_twins`).
     """
     shared = dict(limits)
@@ -91,12 +91,13 @@ def shared_limits(
 
 
 def notes_on_twins(plans: Iterable[DynamicWeightPlan], twins: Mapping[str, str]) -> list[str]:
-    """One note per twin whose codes will not be the other's: both are stored."""
+    """One note per twin whose integers will not be the other's: both are stored."""
     forms: dict[str, set[tuple[object, ...]]] = {}
     for plan in plans:
-        forms.setdefault(plan.tensor, set()).add(_codes_of(plan))
+        forms.setdefault(plan.tensor, set()).add(_integers_of(plan))
     return [
-        f"weight '{name}' is '{source}' transposed; both are stored, for their codes differ or one "
+        f"weight '{name}' is '{source}' transposed; both are stored, for their integers differ or "
+        "one "
         "of them stays in float."
         for name, source in twins.items()
         if forms.get(name, set()) != forms.get(source, set())
@@ -104,7 +105,7 @@ def notes_on_twins(plans: Iterable[DynamicWeightPlan], twins: Mapping[str, str])
 
 
 def notes_on_both_parts(static: AbstractSet[str], dynamic: Iterable[QuantizeDynamic]) -> list[str]:
-    """One note per weight that static and dynamic nodes read: each part stores its own codes.
+    """One note per weight that static and dynamic nodes read: each part stores its own integers.
 
     Args:
         static: names of the weights of nodes that are quantized statically.
@@ -113,7 +114,7 @@ def notes_on_both_parts(static: AbstractSet[str], dynamic: Iterable[QuantizeDyna
     both = {w.tensor for decision in dynamic for w in decision.weights if w.tensor in static}
     return [
         f"weight '{name}' is read by nodes that are quantized statically and by others that are "
-        "quantized dynamically; each part stores codes of its own."
+        "quantized dynamically; each part stores integers of its own."
         for name in sorted(both)
     ]
 
@@ -153,7 +154,7 @@ def _stored_as(plan: DynamicWeightPlan, node: ir.Node) -> tuple[object, ...]:
     """Key on which two readers share one tensor of the file."""
     blocks = plan.qparams is not None and isinstance(plan.qparams.granularity, PerBlock)
     perm = None if can_turn(plan.qparams) else plan.perm
-    return (_codes_of(plan), perm, node.graph if blocks else None)
+    return (_integers_of(plan), perm, node.graph if blocks else None)
 
 
 def _words(plan: DynamicWeightPlan) -> str:
@@ -161,7 +162,7 @@ def _words(plan: DynamicWeightPlan) -> str:
     if plan.qparams is None:
         return "float16"
     granularity = unpermuted(plan.qparams, plan.perm).granularity
-    limit = "" if plan.code_limit is None else f" within +-{plan.code_limit}"
+    limit = "" if plan.integer_limit is None else f" within +-{plan.integer_limit}"
     if isinstance(granularity, PerBlock):
         where = f" in blocks of {granularity.size} along axis {granularity.axis}"
     elif isinstance(granularity, PerChannel):
@@ -171,15 +172,15 @@ def _words(plan: DynamicWeightPlan) -> str:
     return f"{plan.qparams.dtype}{limit}{where}"
 
 
-def _codes_of(plan: DynamicWeightPlan) -> tuple[object, ...]:
-    """Key to codes, but for the order of axes."""
+def _integers_of(plan: DynamicWeightPlan) -> tuple[object, ...]:
+    """Key to integers, but for the order of axes."""
     qparams = plan.qparams
     if qparams is None:
         return ("float16",)
     scale, zero_point = qparams.scale, qparams.zero_point
-    # Gather has no kernel for blocks of int8: it writes uint8 codes, which no product shares
+    # Gather has no kernel for blocks of int8: it writes uint8 integers, which no product shares
     if isinstance(qparams.granularity, PerBlock) and qparams.dtype != INT8:
         axis = qparams.granularity.axis
         scale, zero_point = np.moveaxis(scale, axis, 0), np.moveaxis(zero_point, axis, 0)
     numbers = (np.ravel(scale).tobytes(), np.ravel(zero_point).tobytes())
-    return (qparams.dtype, type(qparams.granularity), plan.code_limit, *numbers)
+    return (qparams.dtype, type(qparams.granularity), plan.integer_limit, *numbers)

@@ -91,7 +91,7 @@ def hardtanh(
 ) -> QTensor:
     """min(max(x, min_val), max_val), with the input's qparams; ONNX Clip.
 
-    The bounds are rounded to the nearest codes.
+    The bounds are rounded to the nearest integers.
 
     Args:
         input: any shape and integer type.
@@ -170,7 +170,7 @@ def celu(input: QTensor, scale: float, zero_point: int, alpha: float = 1.0) -> Q
 def threshold(input: QTensor, threshold: float, value: float) -> QTensor:
     """The input where it is above the threshold, else value, with the input's qparams.
 
-    The value is rounded to a code.
+    The value is rounded to an integer.
 
     Args:
         input: any shape and integer type.

@@ -168,9 +168,9 @@ def linear(
             f"linear: input {x.shape}, weight {w.shape}; wanted (..., in) and (out, in)."
         )
     rows = QTensor(x.int_repr().reshape(-1, x.shape[-1]), x.qparams)
-    bias_codes = _integer_bias("linear", bias, x, w)
+    bias_integers = _integer_bias("linear", bias, x, w)
     output = result_qparams(x, scale, zero_point)
-    y = call("Gemm", [rows, w, bias_codes], output, {"transB": 1})
+    y = call("Gemm", [rows, w, bias_integers], output, {"transB": 1})
     return y.view(*x.shape[:-1], w.shape[0])
 
 

@@ -166,13 +166,13 @@ def _adaptive(
         attributes: dict[str, AttributeValue] = {"kernel_shape": kernel, "strides": kernel}
         y = call("AveragePool", [batched], x.qparams, attributes)
         return y.view(*x.shape[:-rank], *out)
-    codes = np.empty((*batched.shape[:2], *out), x.dtype.storage)
+    integers = np.empty((*batched.shape[:2], *out), x.dtype.storage)
     windows = [enumerate(_parts(size, n)) for size, n in zip(spatial, out, strict=True)]
     for cell in itertools.product(*windows):
         at, parts = zip(*cell, strict=True)
         mean = call("GlobalAveragePool", [batched[(slice(None), slice(None), *parts)]], x.qparams)
-        codes[(slice(None), slice(None), *at)] = mean.int_repr().reshape(codes.shape[:2])
-    return QTensor(codes.reshape(*x.shape[:-rank], *out), x.qparams)
+        integers[(slice(None), slice(None), *at)] = mean.int_repr().reshape(integers.shape[:2])
+    return QTensor(integers.reshape(*x.shape[:-rank], *out), x.qparams)
 
 
 def _check_bits(op: str, x: QTensor) -> None:

@@ -38,9 +38,9 @@ def check_quantizable(model: ir.Model) -> None:
             f"{where} is quantized already: its metadata say that onnxq wrote it in format "
             f"'{model.metadata_props[FORMAT_KEY]}'. {_REMEDY}"
         )
-    on_codes = [node for node, _ in scoped_nodes(model) if catalog.is_on_codes(node)]
-    if on_codes and not all(map(_only_reads_codes, on_codes)):
-        node = on_codes[0]
+    on_integers = [node for node, _ in scoped_nodes(model) if catalog.is_on_integers(node)]
+    if on_integers and not all(map(_only_reads_integers, on_integers)):
+        node = on_integers[0]
         raise ModelError(
             f"{where} is quantized already: node '{node.name or node.outputs[0].name}' is a "
             f"{node.op_type}. {_REMEDY}"
@@ -54,12 +54,13 @@ def weights_alone(model: ir.Model) -> bool:
     Weights may be stored as integers or float16; a DequantizeLinear of them computes in float.
     """
     return model.metadata_props.get(FORMAT_KEY) == "dynamic" and not any(
-        catalog.is_on_codes(node) and not _only_reads_codes(node) for node, _ in scoped_nodes(model)
+        catalog.is_on_integers(node) and not _only_reads_integers(node)
+        for node, _ in scoped_nodes(model)
     )
 
 
-def _only_reads_codes(node: ir.Node) -> bool:
-    """Whether it makes floats of codes: of weights, or of an input, that are stored as integers."""
+def _only_reads_integers(node: ir.Node) -> bool:
+    """Whether it makes floats of integers: of weights, or of an input, that are stored as integers."""
     return node.op_type == "DequantizeLinear"
 
 

@@ -2,8 +2,8 @@
 
     q = clip(round(k / s), -127, 127)    s = max |k| / 127, per channel of each head
 
-GroupQueryAttention quantizes what it adds to the cache, and reads the codes as they are. Its other
-inputs and outputs stay in float.
+GroupQueryAttention quantizes what it adds to the cache, and reads the integers as they are. Its
+other inputs and outputs stay in float.
 """
 
 from __future__ import annotations

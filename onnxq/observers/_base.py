@@ -49,11 +49,11 @@ class Observer(ABC):
     processes.
 
     Args:
-        dtype: type of the codes; a QDType or its name.
+        dtype: type of the integers; a QDType or its name.
         qscheme: affine or symmetric; a QScheme or its name.
-        reduce_range: use half of the codes (quint8 0..127, qint8 -64..63).
-        quant_min: smallest code; with quant_max, or the type's.
-        quant_max: largest code.
+        reduce_range: use half of the integers (quint8 0..127, qint8 -64..63).
+        quant_min: smallest integer; with quant_max, or the type's.
+        quant_max: largest integer.
         eps: smallest scale.
 
     Attributes:

@@ -2,7 +2,7 @@
 
 PyTorch's search starts at the whole range and leaves out 1e-5 of the values at a time, on the side
 where that moves the end over more bins; it stops when the squared error rises for the first time.
-Its grid has no integer zero point: as many equal cells as there are codes, between the two ends.
+Its grid has no integer zero point: as many equal cells as there are integers, between the two ends.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def documented_range(
     Args:
         histogram: not empty.
         moments: the histogram's.
-        cells: number of codes.
+        cells: number of integers.
     """
     low, high = float(histogram.minimum), float(histogram.maximum)
     width = (high - low) / _BINS

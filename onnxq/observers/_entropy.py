@@ -19,7 +19,7 @@ def least_divergent_threshold(folded: ZeroAnchoredHistogram, levels: int) -> flo
 
     Args:
         folded: histogram of absolute values, not all zero.
-        levels: number of codes for [0, T].
+        levels: number of integers for [0, T].
     """
     first, counts = folded.dense()
     places = np.zeros(first + counts.size + 2, np.float64)

@@ -23,8 +23,8 @@ mean is E, and what is counted in full has no variance. The rest of a batch has
   most: the deviation is at most sqrt((k - 1) / (4 m)) of E, whatever the distribution.
 - *Rounding* to a grid of step s makes errors that are spread evenly over +-s/2. Squared, they have
   a mean square of 9/5 of their square mean: a deviation of sqrt(9/5 / n) of E, n being the values
-  that are counted and that are no codes themselves. With LEAST = 8,192 of them that is 1.5%, with
-  half of them zeros 2.1%. Grids that differ little err on the same values, so that their order
+  that are counted and that are no integers themselves. With LEAST = 8,192 of them that is 1.5%,
+  with half of them zeros 2.1%. Grids that differ little err on the same values, so that their order
   hardly changes: one batch costs 0.1 dB at most in tests/observers/test_every_kth.py.
 - *A share* p of the values, of which a percentile is the inverse, is exact within what is counted
   in full, and else has a deviation of sqrt((1 - p) / (p n)) of itself.

@@ -1,9 +1,9 @@
 """The search for each row's scale and zero_point of least squared error, on the values themselves.
 
 Candidates for all rows at once: ends of the range drawn inwards, then finer steps around the best,
-then the scale that fits the codes best in the sense of least squares,
+then the scale that fits the integers best in the sense of least squares,
 
-    scale = sum x c / sum c^2,  c = code - zero_point,
+    scale = sum x c / sum c^2,  c = q - zero_point,
 
 as long as that lowers the error. A candidate counts only if it is better than what there is.
 """
@@ -30,13 +30,13 @@ _FITS = 4  # rounds of least squares; more change nothing in the fourth digit
 
 
 def search_scales(
-    rows: Singles, codes: QuantRange, scale: npt.ArrayLike, zero_point: npt.ArrayLike
+    rows: Singles, integers: QuantRange, scale: npt.ArrayLike, zero_point: npt.ArrayLike
 ) -> tuple[Singles, I64Array]:
     """(scale, zero_point) per row, of least error as far as the candidates reach.
 
     Args:
         rows: float32 (rows, values), finite.
-        codes: range of the codes, and whether the zero point is fixed.
+        integers: range of the integers, and whether the zero point is fixed.
         scale: float32 (rows,), positive: the first candidate.
         zero_point: (rows,), the same.
 
@@ -48,7 +48,7 @@ def search_scales(
     step = max(1, _CHUNK // max(1, rows.shape[1]))
     for start in range(0, len(rows), step):
         part = slice(start, start + step)
-        search = _Search(rows[part], codes, scales[part], zeros[part])
+        search = _Search(rows[part], integers, scales[part], zeros[part])
         scales[part], zeros[part] = search.run()
     return scales, zeros
 
@@ -56,23 +56,25 @@ def search_scales(
 class _Search:
     """The best grid of each row so far."""
 
-    def __init__(self, x: Singles, codes: QuantRange, scale: Singles, zero_point: I64Array) -> None:
-        self.x, self.codes = x, codes
+    def __init__(
+        self, x: Singles, integers: QuantRange, scale: Singles, zero_point: I64Array
+    ) -> None:
+        self.x, self.integers = x, integers
         self.scale, self.zero = scale.copy(), zero_point.copy()
         self.error = self._error(self.scale, self.zero)
 
     def run(self) -> tuple[Singles, I64Array]:
         """All stages."""
-        if self.codes.qscheme.symmetric:
-            below, above = -self.codes.quant_min, self.codes.quant_max
-            if not self.codes.dtype.signed:
-                below, above = self.codes.middle, self.codes.quant_max - self.codes.middle
+        if self.integers.qscheme.symmetric:
+            below, above = -self.integers.quant_min, self.integers.quant_max
+            if not self.integers.dtype.signed:
+                below, above = self.integers.middle, self.integers.quant_max - self.integers.middle
             widest = (below + above) / 2 / min(below, above)  # nothing is clipped on either side
             self._try(self.scale, self.zero, widest * _SHARES, (0,))
         else:
             self._ends()
         for _ in range(2):
-            shifts = (0,) if self.codes.qscheme.symmetric else _SHIFTS
+            shifts = (0,) if self.integers.qscheme.symmetric else _SHIFTS
             self._try(self.scale.copy(), self.zero.copy(), _FINE, shifts)
         for _ in range(_FITS):
             self._fit()
@@ -90,13 +92,13 @@ class _Search:
         high = np.maximum(self.x.max(axis=1), 0).astype(np.float64)
         for below in _END_SHARES:
             for above in _END_SHARES:
-                scale = ((high * above - low * below) / self.codes.steps).astype(np.float32)
-                scale = np.maximum(scale, np.float32(self.codes.eps))
+                scale = ((high * above - low * below) / self.integers.steps).astype(np.float32)
+                scale = np.maximum(scale, np.float32(self.integers.eps))
                 shift = np.rint(low * below / scale).astype(np.int64)
-                self._take(scale, self.codes.quant_min - shift)
+                self._take(scale, self.integers.quant_min - shift)
 
     def _fit(self) -> None:
-        """The scale that suits the present codes, where it is better."""
+        """The scale that suits the present integers, where it is better."""
         c = self._centred(self.scale, self.zero).astype(np.float64)
         weight = np.einsum("rn,rn->r", c, c)
         fitted = np.einsum("rn,rn->r", self.x.astype(np.float64), c) / np.maximum(weight, 1)
@@ -105,18 +107,18 @@ class _Search:
 
     def _take(self, scale: Singles, zero: I64Array) -> None:
         """Keeps the candidate in the rows where it is better."""
-        scale = np.maximum(scale, np.float32(self.codes.eps))
-        zero = np.clip(zero, self.codes.quant_min, self.codes.quant_max)
+        scale = np.maximum(scale, np.float32(self.integers.eps))
+        zero = np.clip(zero, self.integers.quant_min, self.integers.quant_max)
         error = self._error(scale, zero)
         better = error < self.error
         self.scale[better], self.zero[better] = scale[better], zero[better]
         self.error[better] = error[better]
 
     def _centred(self, scale: Singles, zero: I64Array) -> Singles:
-        """Codes less their zero point, as `quantize` gives it."""
+        """Integers less their zero point, as `quantize` gives it."""
         q = self.x / scale[:, None]
-        low = (self.codes.quant_min - zero).astype(np.float32)[:, None]
-        high = (self.codes.quant_max - zero).astype(np.float32)[:, None]
+        low = (self.integers.quant_min - zero).astype(np.float32)[:, None]
+        high = (self.integers.quant_max - zero).astype(np.float32)[:, None]
         np.clip(q, low, high, out=q)
         return np.asarray(np.rint(q, out=q))
 

@@ -1,7 +1,7 @@
 """The search for the scale and integer zero_point of least squared error, on a histogram.
 
-Zeros cost nothing on any grid, since 0 is always a code; the grid that is searched is the one that
-QuantizeLinear has, with its integer zero point. (PyTorch's search moves the ends of a range by
+Zeros cost nothing on any grid, since 0 is always an integer; the grid that is searched is the one
+that QuantizeLinear has, with its integer zero point. (PyTorch's search moves the ends of a range by
 mass, counts zeros as if spread over their bin, and rounds the zero point afterwards.)
 
 Of the grids between PyTorch's and the best one, the answer is the first whose error is within
@@ -71,26 +71,28 @@ _STAGES_ONE_SIDED = (
 )
 
 
-def search_qparams(histogram: ZeroAnchoredHistogram, codes: QuantRange) -> QParams:
+def search_qparams(histogram: ZeroAnchoredHistogram, integers: QuantRange) -> QParams:
     """The qparams of nearly the least squared error on what the histogram counted (not empty)."""
-    widest = codes.qparams(histogram.minimum, histogram.maximum)
+    widest = integers.qparams(histogram.minimum, histogram.maximum)
     nothing = histogram.minimum == histogram.maximum == 0
-    if nothing or codes.steps > MAX_STEPS or float(widest.scale) <= codes.eps:
+    if nothing or integers.steps > MAX_STEPS or float(widest.scale) <= integers.eps:
         return widest
     moments = Moments(histogram)
     scale = float(widest.scale) / histogram.width
     if _on_qparams(moments, scale):
         return widest
-    lattice = _lattice(moments, codes)
+    lattice = _lattice(moments, integers)
     if lattice is not None:
-        return per_tensor(max(lattice[0] * histogram.width, codes.eps), lattice[1], codes.dtype)
-    best = _least_error(moments, codes, scale, int(widest.zero_point))
+        return per_tensor(
+            max(lattice[0] * histogram.width, integers.eps), lattice[1], integers.dtype
+        )
+    best = _least_error(moments, integers, scale, int(widest.zero_point))
     if best[0] < _CLIPS * scale:
-        low, high = documented_range(histogram, moments, codes.steps + 1)
-        documented = codes.qparams(low, high)
+        low, high = documented_range(histogram, moments, integers.steps + 1)
+        documented = integers.qparams(low, high)
         first = float(documented.scale) / histogram.width, int(documented.zero_point)
-        best = _first_good(moments, codes, first, best)
-    return per_tensor(max(best[0] * histogram.width, codes.eps), best[1], codes.dtype)
+        best = _first_good(moments, integers, first, best)
+    return per_tensor(max(best[0] * histogram.width, integers.eps), best[1], integers.dtype)
 
 
 def _on_qparams(moments: Moments, scale: float) -> bool:
@@ -107,56 +109,56 @@ def _on_qparams(moments: Moments, scale: float) -> bool:
     return bool((off_edge <= 0.5).all() and (off_bin <= 1.0).all())
 
 
-def _lattice(moments: Moments, codes: QuantRange) -> tuple[float, int] | None:
+def _lattice(moments: Moments, integers: QuantRange) -> tuple[float, int] | None:
     """(scale, zero_point) that represents every value exactly, if all are multiples of one number.
 
-    The scale is that number, or a whole fraction of it; codes left over go to both sides alike, as
-    the values that calibration did not meet may.
+    The scale is that number, or a whole fraction of it; integers left over go to both sides alike,
+    as the values that calibration did not meet may.
     """
     edges, bins = moments.occupied()
     if bins.size or not edges.any():
         return None
     divisor = int(np.gcd.reduce(np.abs(edges)))
     low, high = min(int(edges[0]), 0) // divisor, max(int(edges[-1]), 0) // divisor
-    if codes.qscheme.symmetric:
-        above, below = codes.quant_max - codes.middle, codes.middle - codes.quant_min
+    if integers.qscheme.symmetric:
+        above, below = integers.quant_max - integers.middle, integers.middle - integers.quant_min
         fraction = min(above // high if high else above, below // -low if low else below)
-        return (divisor / fraction, codes.middle) if fraction else None
-    fraction = codes.steps // (high - low)
+        return (divisor / fraction, integers.middle) if fraction else None
+    fraction = integers.steps // (high - low)
     if fraction < 1:
         return None
-    spare = codes.steps - (high - low) * fraction
+    spare = integers.steps - (high - low) * fraction
     below = 0 if low == 0 else spare if high == 0 else spare // 2
-    return divisor / fraction, codes.quant_min - low * fraction + below
+    return divisor / fraction, integers.quant_min - low * fraction + below
 
 
 def _least_error(
-    moments: Moments, codes: QuantRange, widest: float, zero_point: int
+    moments: Moments, integers: QuantRange, widest: float, zero_point: int
 ) -> tuple[float, int]:
     """(scale, zero_point) of least error; scales in widths of a bin."""
-    scale, zero = _first_qparams(moments, codes, widest, zero_point)
-    tried = [(scale, zero, _errors(moments, codes, scale, zero))]
-    for stage in _STAGES_ONE_SIDED if _fixed_zero(moments, codes) else _STAGES:
+    scale, zero = _first_qparams(moments, integers, widest, zero_point)
+    tried = [(scale, zero, _errors(moments, integers, scale, zero))]
+    for stage in _STAGES_ONE_SIDED if _fixed_zero(moments, integers) else _STAGES:
         chosen = _best_apart(*tried[-1], stage.keep)
         scale = tried[-1][0][chosen][:, None, None] * stage.scales[None, :, None]
         zero = tried[-1][1][chosen][:, None, None] + stage.shifts[None, None, :]
         scale, zero = (np.ascontiguousarray(a).ravel() for a in np.broadcast_arrays(scale, zero))
-        zero = np.clip(zero, codes.quant_min, codes.quant_max)
-        tried.append((scale, zero, _errors(moments, codes, scale, zero)))
+        zero = np.clip(zero, integers.quant_min, integers.quant_max)
+        tried.append((scale, zero, _errors(moments, integers, scale, zero)))
     scale, zero, error = (np.concatenate(column) for column in zip(*tried, strict=True))
     best = int(np.argmin(error))
     return float(scale[best]), int(zero[best])
 
 
 def _first_good(
-    moments: Moments, codes: QuantRange, first: tuple[float, int], best: tuple[float, int]
+    moments: Moments, integers: QuantRange, first: tuple[float, int], best: tuple[float, int]
 ) -> tuple[float, int]:
     """The first grid on the way from `first` to `best` with an error near that of the best."""
-    scale, zero = _between(codes, first, best)
-    if _fixed_zero(moments, codes):
+    scale, zero = _between(integers, first, best)
+    if _fixed_zero(moments, integers):
         scale, zero = first[0] * (best[0] / first[0]) ** _WAY, np.full(_WAY.shape, best[1])
     scale[-1], zero[-1] = best
-    error = _errors(moments, codes, scale, zero)
+    error = _errors(moments, integers, scale, zero)
     good = error <= (1 + _tolerance(moments.total)) * error[-1]
     if moments.one_sided:
         good &= _WAY >= _ONE_SIDED_WAY
@@ -170,41 +172,44 @@ def _tolerance(values: int) -> float:
 
 
 def _between(
-    codes: QuantRange, first: tuple[float, int], best: tuple[float, int]
+    integers: QuantRange, first: tuple[float, int], best: tuple[float, int]
 ) -> tuple[Reals, I64Array]:
     """Grids whose ends move evenly from those of the first to those of the best."""
     (low, high), (best_low, best_high) = (
-        ((codes.quant_min - zero) * scale, (codes.quant_max - zero) * scale)
+        ((integers.quant_min - zero) * scale, (integers.quant_max - zero) * scale)
         for scale, zero in (first, best)
     )
     lows, highs = low + (best_low - low) * _WAY, high + (best_high - high) * _WAY
-    scale = (highs - lows) / codes.steps
-    zero = codes.quant_min - np.rint(lows / scale).astype(np.int64)
-    return scale, np.clip(zero, codes.quant_min, codes.quant_max)
+    scale = (highs - lows) / integers.steps
+    zero = integers.quant_min - np.rint(lows / scale).astype(np.int64)
+    return scale, np.clip(zero, integers.quant_min, integers.quant_max)
 
 
-def _fixed_zero(moments: Moments, codes: QuantRange) -> bool:
+def _fixed_zero(moments: Moments, integers: QuantRange) -> bool:
     """Whether only the scale is free: in symmetric schemes, and for values of one sign."""
-    return codes.qscheme.symmetric or moments.one_sided
+    return integers.qscheme.symmetric or moments.one_sided
 
 
 def _first_qparams(
-    moments: Moments, codes: QuantRange, widest: float, zero_point: int
+    moments: Moments, integers: QuantRange, widest: float, zero_point: int
 ) -> tuple[Reals, I64Array]:
     """Grids that keep a share of the range: of both ends where the zero point is free to move."""
-    if _fixed_zero(moments, codes):
+    if _fixed_zero(moments, integers):
         scale = widest * _COARSE_ONE_SIDED
         return scale, np.full(scale.shape, zero_point, np.int64)
-    low, high = (zero_point - codes.quant_min) * widest, (codes.quant_max - zero_point) * widest
+    low, high = (
+        (zero_point - integers.quant_min) * widest,
+        (integers.quant_max - zero_point) * widest,
+    )
     lows, highs = (a.ravel() for a in np.meshgrid(low * _COARSE, high * _COARSE))
-    scale = (lows + highs) / codes.steps
-    zero = codes.quant_min + np.rint(lows / scale).astype(np.int64)
+    scale = (lows + highs) / integers.steps
+    zero = integers.quant_min + np.rint(lows / scale).astype(np.int64)
     # the whole range itself comes first, with its exact scale
-    return scale, np.clip(zero, codes.quant_min, codes.quant_max)
+    return scale, np.clip(zero, integers.quant_min, integers.quant_max)
 
 
-def _errors(moments: Moments, codes: QuantRange, scale: Reals, zero: I64Array) -> Reals:
-    return moments.squared_error(scale, codes.quant_min - zero, codes.quant_max - zero)
+def _errors(moments: Moments, integers: QuantRange, scale: Reals, zero: I64Array) -> Reals:
+    return moments.squared_error(scale, integers.quant_min - zero, integers.quant_max - zero)
 
 
 def _best_apart(scale: Reals, zero: I64Array, error: Reals, keep: int) -> I64Array:

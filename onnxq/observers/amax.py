@@ -39,21 +39,21 @@ class AmaxObserver(Observer):
 
     amax is given, or the largest absolute value ("max"), or, per tensor, the percentile of the
     absolute values, the amax of least squared error ("mse") or least divergence ("entropy") on
-    HistogramObserver's histogram; quant_max is the number of codes above 0, also of unsigned types.
-    A channel gets at least eps times the largest channel's scale.
+    HistogramObserver's histogram; quant_max is the number of integers above 0, also of unsigned
+    types. A channel gets at least eps times the largest channel's scale.
 
     Args:
-        quant_max: largest code, less that of 0; -quant_max is the smallest of signed types.
+        quant_max: largest integer, less that of 0; -quant_max is the smallest of signed types.
         ch_axis: axis of the channels; None for one scale.
-        dtype: type of the codes.
+        dtype: type of the integers.
         method: "max", "percentile", "mse" or "entropy".
         percentile: share of the values to keep, in percent; in (0, 100].
         amax: fixed, a number or numbers between spaces, one per channel; None: calibrated.
         scale_amax: factor on amax, > 0.
         eps: smallest scale, relative to the largest channel's.
         bins: of the histogram, as HistogramObserver.
-        middle: code of 0: 0, or 2^(bits-1) of an unsigned type, for values of both signs. ONNX
-            Runtime runs such codes in integers wherever it runs int8, and in more places.
+        middle: integer of 0: 0, or 2^(bits-1) of an unsigned type, for values of both signs. ONNX
+            Runtime runs such integers in integers wherever it runs int8, and in more places.
 
     State: NarrowRangeObserver's for "max" and a fixed amax, else HistogramObserver's.
 
@@ -76,9 +76,11 @@ class AmaxObserver(Observer):
     ) -> None:
         found = dtypes.find(dtype)
         if middle not in ((0,) if found.signed else (0, 1 << (found.bits - 1))):
-            raise QConfigError(f"middle: got {middle} with {found}; wanted 0, or the middle code.")
+            raise QConfigError(
+                f"middle: got {middle} with {found}; wanted 0, or the middle integer."
+            )
         both = found.signed or middle > 0
-        # around a middle, the one code more below 0 is used: cutting it off costs a node
+        # around a middle, the one integer more below 0 is used: cutting it off costs a node
         ends = middle - (quant_max + (middle > 0) if both else 0), quant_max + middle
         # of symmetric schemes, unsigned types have a middle of their own
         scheme = _scheme(ch_axis, found.signed)
@@ -96,9 +98,9 @@ class AmaxObserver(Observer):
     def _watching(
         self, method: str, percentile: float, bins: int
     ) -> NarrowRangeObserver | HistogramObserver:
-        """The observer that finds amax: its codes reach from -bound to bound."""
+        """The observer that finds amax: its integers reach from -bound to bound."""
         if method == MAX or self.fixed is not None:
-            # int32: holds the codes of every type
+            # int32: holds the integers of every type
             return NarrowRangeObserver(self.bound, self.ch_axis, dtypes.INT32, self.eps)
         if method not in _HISTOGRAMS:
             known = [MAX, *_HISTOGRAMS]
@@ -127,7 +129,7 @@ class AmaxObserver(Observer):
         """Takes x into account.
 
         Raises:
-            CalibrationError: as Observer; a negative value, and codes without sign.
+            CalibrationError: as Observer; a negative value, and integers without sign.
         """
         if x.size == 0:
             return
@@ -135,7 +137,7 @@ class AmaxObserver(Observer):
             low, _ = range_of(x, None, index)
             if low < 0:
                 raise CalibrationError(
-                    f"batch {index}: values down to {low:.6g}, and codes of {self.dtype} from 0 "
+                    f"batch {index}: values down to {low:.6g}, and integers of {self.dtype} from 0 "
                     "on; use a signed type for this tensor."
                 )
         self.watching.observe(x, index)

@@ -19,7 +19,7 @@ class EntropyObserver(HistogramObserver):
         minimise over T   sum_i P_i log(P_i / Q_i)
 
     P is the distribution of |x| below T, with all that is above T in its last bin; Q is P's part
-    below T averaged over as many groups of bins as there are codes (Migacz, 8-bit inference with
+    below T averaged over as many groups of bins as there are integers (Migacz, 8-bit inference with
     TensorRT, 2017). Exact zeros are left out, as every grid holds them. Arguments and state are
     HistogramObserver's.
     """

@@ -68,12 +68,12 @@ class Moments:
 
             sum_c int (x - c s)^2 = S2 - 2 s sum_c c M1_c + s^2 sum_c c^2 M0_c
 
-        Both sums telescope over the boundaries (c + 1/2) s between the codes c and c + 1.
+        Both sums telescope over the boundaries (c + 1/2) s between the integers c and c + 1.
 
         Args:
             scale: float64 (grids,), in widths of a bin.
-            low: int64 (grids,), smallest code less zero_point; high - low is the same for all.
-            high: int64 (grids,), largest code less zero_point.
+            low: int64 (grids,), smallest integer less zero_point; high - low is the same for all.
+            high: int64 (grids,), largest integer less zero_point.
         """
         steps = int(high[0] - low[0])
         code = low[:, None] + np.arange(steps, dtype=np.int64)

@@ -41,8 +41,8 @@ class HistogramObserver(Observer):
     _every_kth says how little that changes.
 
     The histogram has a fixed size, and merges exactly in any order (see _bins), so torch's
-    upsampling of a histogram whose range grows has no counterpart. Codes of more than 12 bits take
-    the whole range.
+    upsampling of a histogram whose range grows has no counterpart. Integers of more than 12 bits
+    take the whole range.
 
     Args:
         bins: bins for each sign, rounded up to a power of two; 32 bytes each. Between half and all

@@ -32,8 +32,8 @@ class LeastErrorObserver(Observer):
     For weights, of few bits above all: it looks at the values themselves, which it keeps, not at a
     histogram. The search begins with the grid that PerChannelMinMaxObserver gives and only takes
     what is better: on rows of 32 normal values, the error is 0.73 (8 bits), 0.83 (4) and 0.61 (2)
-    times that one's, on rows of 768 it is 0.97, 0.68 and 0.37 times. int8 codes keep to -127..127:
-    sums with -128 wrap on ARM.
+    times that one's, on rows of 768 it is 0.97, 0.68 and 0.37 times. int8 integers keep to
+    -127..127: sums with -128 wrap on ARM.
 
     Args:
         ch_axis: axis of the channels in x.

@@ -1,4 +1,4 @@
-"""NarrowRangeObserver: onnxq's own default for weights, codes symmetric around 0."""
+"""NarrowRangeObserver: onnxq's own default for weights, integers symmetric around 0."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ if TYPE_CHECKING:
 
 
 class NarrowRangeObserver(Observer):
-    """Scale = absmax / quant_max, zero_point 0: codes lie in [-quant_max, quant_max].
+    """Scale = absmax / quant_max, zero_point 0: integers lie in [-quant_max, quant_max].
 
-    The smallest code, -128 of int8, stays unused: ARM kernels add two products in int16, which
-    wraps where weights of -128 meet activation codes of 0 (uint8) or -128 (int8); and absmax is
+    The smallest integer, -128 of int8, stays unused: ARM kernels add two products in int16, which
+    wraps where weights of -128 meet activation integers of 0 (uint8) or -128 (int8); and absmax is
     exact. quant_max 64 keeps sums of two products with uint8 within int16, for x86 CPUs without
     VNNI, which saturate there. A channel gets at least eps times the largest channel's scale, so
     that one whose weights are all zero neither has scale 0 nor one so small that its bias overflows
     at once; a tensor of zeros gets eps.
 
     Args:
-        quant_max: largest code; 127 or 64 for int8.
+        quant_max: largest integer; 127 or 64 for int8.
         ch_axis: axis of the channels; None for one scale.
-        dtype: signed type of the codes.
+        dtype: signed type of the integers.
         eps: smallest scale, relative to the largest channel's.
 
     State: absmax: float32, shape (), or (channels,).

@@ -26,7 +26,7 @@ class RecordingObserver(Observer):
     """Keeps a copy of what passes; it computes no qparams.
 
     Args:
-        dtype: type of the codes; recorded only, as documented.
+        dtype: type of the integers; recorded only, as documented.
         byte_limit: largest size of all batches together, in bytes; more is an error.
 
     State: index: int64 (batches,); "batch 0", "batch 1"...: the batches, in the order of index, and

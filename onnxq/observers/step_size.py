@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 class StepSizeObserver(Observer):
     """Scale = 2 mean|x| / sqrt(quant_max), zero_point 0 (LSQ, Esser et al. 2020, section 2.1).
 
-    Codes lie in [-quant_max, quant_max], as NarrowRangeObserver's. It is a start for few bits: at 8
-    bits it reaches 14 deviations of normal values, three times as far as there are any.
+    Integers lie in [-quant_max, quant_max], as NarrowRangeObserver's. It is a start for few bits:
+    at 8 bits it reaches 14 deviations of normal values, three times as far as there are any.
 
     Args:
-        quant_max: largest code; 7 for 4 bits.
+        quant_max: largest integer; 7 for 4 bits.
         ch_axis: axis of the channels; None for one scale.
-        dtype: signed type of the codes.
+        dtype: signed type of the integers.
         eps: smallest scale.
 
     State: count: int64 (), values per scale; sums: exact sums of magnitudes.

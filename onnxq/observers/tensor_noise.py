@@ -30,26 +30,26 @@ if TYPE_CHECKING:
     from onnxq.observers._base import Observer
     from onnxq.qparams import QParams
 
-MOST_BITS = 16  # the sums below go over every code
+MOST_BITS = 16  # the sums below go over every integer
 NO_NOISE_DB = 200.0  # beyond what float32 can say
 
 
 @dataclass(frozen=True, slots=True)
 class TensorNoise:
-    """Powers per value of a tensor, and of the error that codes leave in it.
+    """Powers per value of a tensor, and of the error that integers leave in it.
 
     Attributes:
         signal: mean of x^2; None where the observer kept only the ends of the range.
-        rounding: mean of the squared error of values that the codes reach; without a signal, step^2
-            / 12, which is that of values spread over many codes.
-        clipping: mean of the squared error of values beyond the first or the last code.
-        codes: effective number of codes in use, 2^entropy; without a signal, all of them.
+        rounding: mean of the squared error of values that the integers reach; without a signal,
+            step^2 / 12, which is that of values spread over many integers.
+        clipping: mean of the squared error of values beyond the first or the last integer.
+        integers: effective number of integers in use, 2^entropy; without a signal, all of them.
     """
 
     signal: float | None
     rounding: float
     clipping: float
-    codes: float
+    integers: float
 
     @property
     def power(self) -> float:
@@ -94,7 +94,7 @@ def decibels(signal: float, noise: float) -> float:
 
 
 def predicted_noise(observer: Observer, qparams: QParams) -> TensorNoise | None:
-    """TensorNoise of the observed tensor in these codes; None where nothing can be said.
+    """TensorNoise of the observed tensor in these integers; None where nothing can be said.
 
     Args:
         observer: of any kind; one that is no HistogramObserver tells the range alone.
@@ -104,8 +104,8 @@ def predicted_noise(observer: Observer, qparams: QParams) -> TensorNoise | None:
         return None
     if not isinstance(observer, HistogramObserver):
         scale = float(qparams.scale)
-        codes = qparams.dtype.qmax - qparams.dtype.qmin + 1
-        return TensorNoise(None, scale * scale / 12, 0.0, float(codes))
+        integers = qparams.dtype.qmax - qparams.dtype.qmin + 1
+        return TensorNoise(None, scale * scale / 12, 0.0, float(integers))
     histogram = observer.histogram
     if histogram.minimum > histogram.maximum:
         return None
@@ -117,13 +117,13 @@ def predicted_noise(observer: Observer, qparams: QParams) -> TensorNoise | None:
     clipping = min(_beyond(moments, scale, low, high), error)
     crowded = _crowded(moments)
     unit = width * width / max(moments.total, 1)
-    # all of them have the code 0 where half an LSB covers the bin
+    # all of them have the integer 0 where half an LSB covers the bin
     rounding = error - clipping - (crowded if scale > 2 else 0.0)
     return TensorNoise(
         max(moments.square - crowded, 0.0) * unit,
         max(rounding, 0.0) * unit,
         clipping * unit,
-        _codes(moments, scale, low, high),
+        _integers(moments, scale, low, high),
     )
 
 
@@ -162,8 +162,8 @@ def _tail(k: Reals, moments: Moments, start: float, end: float, upwards: int = 1
     return float((moments.inside * spread + moments.edges * points).sum())
 
 
-def _codes(moments: Moments, scale: float, low: int, high: int) -> float:
-    """2^entropy of the codes."""
+def _integers(moments: Moments, scale: float, low: int, high: int) -> float:
+    """2^entropy of the integers."""
     bounds = (np.arange(low, high, dtype=np.float64) + 0.5) * scale
     mass = np.concatenate([[0.0], moments.below(bounds)[0], [moments.total]])
     share = np.diff(mass) / moments.total

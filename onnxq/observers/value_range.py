@@ -3,7 +3,7 @@
     affine     scale = max((mx - mn) / (qmax - qmin), eps)
                zero_point = clip(qmin - rint(mn / scale))
     symmetric  scale = max(max(-mn, mx) / ((qmax - qmin) / 2), eps)
-               zero_point = the middle code
+               zero_point = the middle integer
 
 with mn = min(0, smallest) and mx = max(0, largest), all in float32. qint8 symmetric has scale =
 absmax / 127.5, so that absmax itself saturates half an LSB below; onnxq's own NarrowRangeObserver
@@ -32,20 +32,23 @@ if TYPE_CHECKING:
 _PER_TENSOR = PerTensor()
 EPS = 2.0**-23  # torch.finfo(torch.float32).eps
 FINE_EPS = 2.0**-60
-"""For ranges below 3e-5, where EPS leaves no codes; a product of two scales is a normal float32."""
+"""For ranges below 3e-5, where EPS leaves no integers.
+
+A product of two scales is a normal float32.
+"""
 _HALF = float(np.finfo(np.float32).max) / 2
 _CHUNK = 1 << 17  # 512 KiB of float32: the second look at a chunk finds it in the cache
 
 
 @dataclass(frozen=True, slots=True)
 class QuantRange:
-    """The codes that an observer may use, and the formulas that map a range of values onto them.
+    """The integers that an observer may use, and the formulas that map a range of values onto them.
 
     Attributes:
-        dtype: type of the codes.
+        dtype: type of the integers.
         qscheme: affine or symmetric.
-        quant_min: smallest code.
-        quant_max: largest code.
+        quant_min: smallest integer.
+        quant_max: largest integer.
         middle: zero point of the symmetric schemes.
         eps: smallest scale.
     """
@@ -59,7 +62,7 @@ class QuantRange:
 
     @property
     def steps(self) -> int:
-        """Distance of the largest from the smallest code."""
+        """Distance of the largest from the smallest integer."""
         return self.quant_max - self.quant_min
 
     def qparams(
@@ -150,7 +153,8 @@ def resolve_range(
 
     Raises:
         QConfigError: one end without the other, ends that do not enclose 0 or leave the type, an
-            eps that is not positive, or reduce_range with symmetric unsigned codes, whose middle is
+            eps that is not positive, or reduce_range with symmetric unsigned integers, whose middle
+            is
             128.
     """
     low, high = _ends(dtype, quant_min, quant_max)

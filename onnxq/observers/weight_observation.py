@@ -1,4 +1,4 @@
-"""qparams of a weight, its codes kept within a limit."""
+"""qparams of a weight, its integers kept within a limit."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CHUNK_ELEMENTS = 1 << 22  # weights are looked at in pieces: a model may be larg
 
 @dataclass(frozen=True, slots=True)
 class WeightKey:
-    """Key to the codes of a weight: nodes that agree in it share one integer tensor."""
+    """Key to the integers of a weight: nodes that agree in it share one integer tensor."""
 
     tensor: str
     axis: int
@@ -38,11 +38,11 @@ def observe_weight(weight: npt.NDArray[np.float32], key: WeightKey) -> tuple[QPa
 
     Args:
         weight: float32; weight.shape[key.axis] channels where the observer has some.
-        key: names the tensor, its channel axis, the code limit and the observer.
+        key: names the tensor, its channel axis, the integer limit and the observer.
 
     Raises:
         ModelError: the weight holds NaN or Inf.
-        QConfigError: the observer gives codes that the target cannot run exactly.
+        QConfigError: the observer gives integers that the target cannot run exactly.
     """
     observer = limited_to(key.observer, key.limit, key.axis % weight.ndim)()
     try:
@@ -54,15 +54,15 @@ def observe_weight(weight: npt.NDArray[np.float32], key: WeightKey) -> tuple[QPa
             ) from error
         raise ModelError(f"weight '{key.tensor}': {error}") from error
     qparams = observer.calculate_qparams()
-    # a symmetric range inside the limit gives codes inside it; others are counted
+    # a symmetric range inside the limit gives integers inside it; others are counted
     inside = -key.limit <= observer.quant_min and observer.quant_max <= key.limit
     counted = qparams.dtype == INT8 and not (observer.qscheme.symmetric and inside)
-    notes = notes_on_codes_outside(weight, qparams, key) if counted else []
+    notes = notes_on_integers_outside(weight, qparams, key) if counted else []
     return qparams, notes + _notes_on_least_scale(weight, qparams, key, observer)
 
 
 def limited_to(spec: ObserverSpec, limit: int, ch_axis: int) -> ObserverSpec:
-    """The observer of a weight whose int8 codes are to lie in [-limit, limit].
+    """The observer of a weight whose int8 integers are to lie in [-limit, limit].
 
     Args:
         spec: as the qconfig has it.
@@ -80,9 +80,9 @@ def limited_to(spec: ObserverSpec, limit: int, ch_axis: int) -> ObserverSpec:
 def _notes_on_least_scale(
     weight: npt.NDArray[np.float32], qparams: QParams, key: WeightKey, observer: Observer
 ) -> list[str]:
-    """One note where the observer's least scale costs a weight a bit of its codes, or all of them.
+    """One note where the observer's least scale costs a weight a bit of its integers, or all of them.
 
-    Torch's is 2^-23, whatever the weights: a tensor of 1e-8 has no code but 0.
+    Torch's is 2^-23, whatever the weights: a tensor of 1e-8 has no integer but 0.
     """
     scale = float(qparams.scale.max(initial=0.0))
     if scale > observer.eps:
@@ -93,7 +93,7 @@ def _notes_on_least_scale(
         return []
     return [
         f"weight '{key.tensor}': its magnitudes, up to {largest:g}, are small beside the least "
-        f"scale of {key.observer.name}, {scale:g}: codes reach {np.rint(largest / scale):g} of "
+        f"scale of {key.observer.name}, {scale:g}: integers reach {np.rint(largest / scale):g} of "
         f"{int(half)}. Use NarrowRangeObserver, or a smaller eps."
     ]
 
@@ -109,13 +109,13 @@ def _limited(spec: ObserverSpec, observer: Observer, limit: int) -> ObserverSpec
     return spec.with_args(reduce_range=False) if spec.accepts("reduce_range") else spec
 
 
-def notes_on_codes_outside(
+def notes_on_integers_outside(
     weight: npt.NDArray[np.float32], qparams: QParams, key: WeightKey
 ) -> list[str]:
-    """One note on int8 codes outside the key's limit, if there are any.
+    """One note on int8 integers outside the key's limit, if there are any.
 
     Raises:
-        QConfigError: the limit is below 127, where products of such codes would saturate.
+        QConfigError: the limit is below 127, where products of such integers would saturate.
     """
     outside = sum(
         int(np.count_nonzero(np.abs(quantize(piece, p).astype(np.int16)) > key.limit))
@@ -125,12 +125,12 @@ def notes_on_codes_outside(
         return []
     if key.limit < INT8.qmax:
         raise QConfigError(
-            f"weight '{key.tensor}': {key.observer.name} gives {outside} codes outside "
+            f"weight '{key.tensor}': {key.observer.name} gives {outside} integers outside "
             f"[-{key.limit}, {key.limit}], which the target does not run exactly. Use a symmetric "
             "observer with quant_max, reduce_range=True, or a target such as 'x86-vnni'."
         )
     return [
-        f"weight '{key.tensor}': {outside} of {weight.size} codes of -128 were clipped to -127; "
+        f"weight '{key.tensor}': {outside} of {weight.size} integers of -128 were clipped to -127; "
         "sums with -128 wrap on ARM"
     ]
 

@@ -4,7 +4,7 @@
     reasons        OperatorLimit, InfiniteOperand: why a node stays in float
     contract       Operator, IntegerOperator, and the registers of both
     call           Call: what a kernel computes with
-    integer_call   IntegerCall: the same, for kernels of operators on codes
+    integer_call   IntegerCall: the same, for kernels of operators on integers
     site           Site, DynamicSite: where a lowering writes its nodes
     unfolded       Unfolded: a node with a weight as a product of matrices
     node_plan      NodePlan, DynamicNodePlan: the qparams of one node

@@ -1,7 +1,7 @@
 """One run of an operator's kernel as a value: its arrays, its numbers, its attributes.
 
     NodeCall                 op_type, inputs, attributes; every reader below raises ShapeError
-    ├── Call                 + plan: codes and qparams, for the kernels of float operators
+    ├── Call                 + plan: integers and qparams, for the kernels of float operators
     └── IntegerCall          scales and zero points among the inputs: integer_call.py
 
 A kernel reads its slots and attributes through these methods, so that each refusal names the
@@ -149,7 +149,7 @@ class Call(NodeCall):
 
     plan: NodePlan
 
-    def codes(self, slot: int) -> IntArray:
+    def integers(self, slot: int) -> IntArray:
         """The integers in an input slot.
 
         Raises:
@@ -158,7 +158,7 @@ class Call(NodeCall):
         x = self.inputs[slot] if slot < len(self.inputs) else None
         qparams = self.plan.inputs[slot] if slot < len(self.plan.inputs) else None
         if x is None or qparams is None:
-            raise self.shape_error(f"input {slot} has no codes or no qparams; give both.")
+            raise self.shape_error(f"input {slot} has no integers or no qparams; give both.")
         if x.dtype != qparams.dtype.storage:
             raise self.shape_error(
                 f"input {slot} has dtype {x.dtype}; its qparams say {qparams.dtype}."
@@ -185,7 +185,7 @@ class Call(NodeCall):
         """The qparams that the inputs in `slots` and all outputs have in common.
 
         Raises:
-            ShapeError: they differ: codes can be copied only between tensors of equal qparams.
+            ShapeError: they differ: integers can be copied only between tensors of equal qparams.
         """
         return self.plan.shared(self.op_type, slots)
 

@@ -3,8 +3,8 @@
 An `Operator` is one of the float model. It states as data (`Rule`) which of its tensors are
 quantized and how these depend on each other. Placement, planning and the QDQ rewrite read the rule;
 the one operator that they look for by name is the Add of a bias behind a MatMul, which ONNX Runtime
-fuses. An `IntegerOperator` is one that ONNX Runtime runs on codes (QLinearConv): only a kernel that
-reproduces it, and cases.
+fuses. An `IntegerOperator` is one that ONNX Runtime runs on integers (QLinearConv): only a kernel
+that reproduces it, and cases.
 """
 
 from __future__ import annotations
@@ -56,10 +56,10 @@ class Operator(ABC):
         return ()
 
     @property
-    def saved_on_codes(self) -> float:
-        """Nanoseconds per element that codes save over the float operator; 0: not measured.
+    def saved_on_integers(self) -> float:
+        """Nanoseconds per element that integers save over the float operator; 0: not measured.
 
-        Between nodes on codes, on the machine of `targets` that has a throughput.
+        Between nodes on integers, on the machine of `targets` that has a throughput.
         """
         return 0.0
 
@@ -103,7 +103,7 @@ class Operator(ABC):
         """Small examples, the nasty ones included."""
 
     def lower(self, site: Site) -> Sequence[ir.Value]:
-        """Outputs of the integer form (QLinear*, com.microsoft, plain op on codes), written.
+        """Outputs of the integer form (QLinear*, com.microsoft, plain op on integers), written.
 
         Raises:
             NotImplementedError: this operator has no lowering (see `has_lowering`).
@@ -129,13 +129,13 @@ class Operator(ABC):
         return ""
 
     def agrees(self, call: Call) -> bool:
-        """Whether machines that round sums and products of codes otherwise give the same codes.
+        """Whether machines that round sums and products of integers otherwise give the same integers.
 
         For every input. Where they do not, other scales may: `plan` looks for some next to these.
         Operators that write a QLinearAdd or QLinearMul ask Add or Mul.
 
         Args:
-            call: of no inputs but constants that are no codes: plan and attributes say the rest.
+            call: of no inputs but constants that are no integers: plan and attributes say the rest.
         """
         return True
 
@@ -182,7 +182,7 @@ class Operator(ABC):
 
 
 class IntegerOperator(ABC):
-    """An operator that ONNX Runtime runs on codes, scales and zero points being inputs of the node.
+    """An operator that ONNX Runtime runs on integers, scales and zero points being inputs of the node.
 
     Attributes:
         op_type: "QLinearConv".
@@ -215,7 +215,7 @@ class IntegerOperator(ABC):
                 weights are taken to be constant.
             accumulator: what such sums become.
         """
-        # operators without products of codes compute the same on every machine
+        # operators without products of integers compute the same on every machine
         return self.kernel(call)
 
     def risks(self, call: IntegerCall, saturation_mode: SaturationMode) -> Overflows | None:
@@ -246,7 +246,7 @@ class IntegerOperator(ABC):
 
     def bound_on(self, call: IntegerCall, accumulator: Accumulator) -> Array | None:
         """Largest difference of `kernel_on` from ONNX Runtime on that machine, as `bound`."""
-        # that of other sums of codes is the same, unless their size is in it
+        # that of other sums of integers is the same, unless their size is in it
         return self.bound(call)
 
 
@@ -254,7 +254,7 @@ registry: dict[tuple[str, str], Operator] = {}
 """(domain, op_type) -> operator; filled by `enter`, read through onnxq.catalog."""
 
 integer_registry: dict[tuple[str, str], IntegerOperator] = {}
-"""(domain, op_type) -> operator on codes; filled by `register_integer`."""
+"""(domain, op_type) -> operator on integers; filled by `register_integer`."""
 
 
 def enter(operator: Operator) -> None:
@@ -278,7 +278,7 @@ IntegerClass = TypeVar("IntegerClass", bound=type[IntegerOperator])
 
 
 def register_integer(cls: IntegerClass) -> IntegerClass:
-    """Class decorator: makes the operator on codes known in each of its domains."""
+    """Class decorator: makes the operator on integers known in each of its domains."""
     operator = cls()
     for domain in cls.domains:
         key = (domain, cls.op_type)

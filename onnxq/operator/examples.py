@@ -16,7 +16,7 @@ def ints(*values: int) -> npt.NDArray[np.int64]:
     return np.array(values, np.int64)
 
 
-def codes(*shape: int, dtype: str = "uint8", seed: int = 0) -> npt.NDArray[np.integer]:
+def integers(*shape: int, dtype: str = "uint8", seed: int = 0) -> npt.NDArray[np.integer]:
     """Uniform over the whole integer type, both ends included."""
     limits = np.iinfo(dtype)
     random = np.random.default_rng(seed)

@@ -1,4 +1,4 @@
-"""One run of an operator on codes as a value: the arrays of its inputs become QParams."""
+"""One run of an operator on integers as a value: the arrays of its inputs become QParams."""
 
 from __future__ import annotations
 
@@ -37,16 +37,19 @@ QDTYPES: dict[np.dtype[np.generic], QDType] = {
     )
 }
 """dtype of a tensor of that ONNX type -> QDType. onnx hands over types below 8 bits as arrays of
-ml_dtypes, one code per element; kernels take and return these, and compute in QDType.storage."""
+ml_dtypes, one integer per element; kernels take and return these, and compute in QDType.storage."""
 
 
 def stored(x: Array) -> IntArray:
-    """The codes in their QDType's storage: int4 of ml_dtypes becomes int8; others as they are."""
+    """The integers in their QDType's storage: int4 of ml_dtypes becomes int8.
+
+    Others as they are.
+    """
     return np.asarray(x, QDTYPES[x.dtype].storage)
 
 
 def as_tensor(q: IntArray, dtype: np.dtype[np.generic]) -> Array:
-    """Codes in their QDType's storage as the array that onnx has for them; undoes `stored`."""
+    """Integers in their QDType's storage as the array that onnx has for them; undoes `stored`."""
     return np.asarray(q, dtype)
 
 
@@ -66,7 +69,7 @@ class IntegerCall(NodeCall):
         return x
 
     def qdtype(self, x: Array, name: str, allowed: Sequence[str] = ("uint8", "int8")) -> QDType:
-        """The QDType of codes.
+        """The QDType of integers.
 
         Raises:
             ShapeError: a dtype that the operator does not take.
@@ -105,7 +108,7 @@ class IntegerCall(NodeCall):
         """
         if scale.dtype != np.float32:
             raise self.shape_error(f"{name}_scale has dtype {scale.dtype}; wanted float32.")
-        zeros = self.zero_codes(name, scale, zero_point, qdtype)
+        zeros = self.zero_integers(name, scale, zero_point, qdtype)
         per_tensor = scale.size == 1 and scale.ndim <= 1 and zeros.size == 1
         if not per_tensor and (
             axis is None or scale.ndim != 1 or zeros.size not in (1, scale.size)
@@ -123,7 +126,7 @@ class IntegerCall(NodeCall):
         except ShapeError as error:
             raise self.shape_error(f"{name}: {error}") from error
 
-    def zero_codes(
+    def zero_integers(
         self, name: str, scale: Array, zero_point: Array | None, qdtype: QDType
     ) -> IntArray:
         """The zero point in the type's storage; 0 in the scale's shape where it is absent.

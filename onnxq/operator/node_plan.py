@@ -48,13 +48,13 @@ class NodePlan:
         """The qparams that the inputs in `slots` and all outputs have in common.
 
         Raises:
-            ShapeError: they differ: codes can be copied only between tensors of equal qparams.
+            ShapeError: they differ: integers can be copied only between tensors of equal qparams.
         """
         first = self.per_tensor_in(op_type, slots[0])
         others = [*(self.inputs[slot] for slot in slots), *self.outputs]
         if any(qparams is not None and qparams != first for qparams in others):
             raise ShapeError(
-                f"{op_type}: it copies codes, so inputs and outputs must have equal qparams."
+                f"{op_type}: it copies integers, so inputs and outputs must have equal qparams."
             )
         return first
 
@@ -73,8 +73,8 @@ class DynamicNodePlan:
 
     Attributes:
         precision: one of the rule's.
-        qparams: one entry per weight of the rule, in the layout in which its codes are stored; None
-            for Precision.WEIGHT_ONLY_FLOAT16.
+        qparams: one entry per weight of the rule, in the layout in which its integers are stored;
+            None for Precision.WEIGHT_ONLY_FLOAT16.
     """
 
     precision: Precision

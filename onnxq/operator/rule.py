@@ -29,9 +29,9 @@ class OpCategory(enum.Enum):
     """Cheap per element (Add, Sigmoid, GlobalAveragePool): quantized when an input is in integers
     already."""
     MOVEMENT = "movement"
-    """Copies or selects codes (Reshape, MaxPool): outputs share the qparams of what they copy."""
+    """Copies or selects integers (Reshape, MaxPool): outputs share the qparams of what they copy."""
     CLAMP = "clamp"
-    """Bounds its input (Relu, Clip): folded into the Q before it, else a Clip on the codes."""
+    """Bounds its input (Relu, Clip): folded into the Q before it, else a Clip on the integers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,24 +51,24 @@ class Rule:
         activations: input slots that hold activations.
         weight: the constant weight, where the operator has one.
         bias: input slot whose constant becomes int32 at scale x_scale * w_scale, zero point 0.
-        outputs: output slots that hold results in float32 (or codes, in integers).
+        outputs: output slots that hold results in float32 (or integers, in integers).
         shares_qparams: outputs have the qparams of the activation inputs (one group for all).
         needs_output: ONNX Runtime has the integer kernel only with a Q behind it (Conv); without
             it, a result that no integer node reads is left in float32 (Gemm).
-        output_range: real interval for 8-bit codes of a result that is bounded whatever the input
-            is (Sigmoid: 0 to 1); None, or wider codes: it is observed.
+        output_range: real interval for 8-bit integers of a result that is bounded whatever the
+            input is (Sigmoid: 0 to 1); None, or wider integers: it is observed.
         clamp: for Role.CLAMP, the real bounds; -inf or inf for none.
         precision: INT8; or FLOAT_BETWEEN_QDQ where ONNX Runtime leaves DQ -> op -> Q as it is.
         lowered: `lower` writes the nodes: ONNX Runtime has an integer kernel and does not fuse.
-        saturating_pairs: products of two codes are summed in pairs in int16 on x86 without VNNI, so
-            that weights beyond +-64 can saturate (depthwise convolutions are exempt).
+        saturating_pairs: products of two integers are summed in pairs in int16 on x86 without VNNI,
+            so that weights beyond +-64 can saturate (depthwise convolutions are exempt).
         pair_axes: axes of the weight, all but its channels', in the order in which the products of
             a sum are added, the fastest last; neighbours (2k, 2k + 1) are a pair. Empty: any two
             weights of a channel may be one.
         channelwise: each row of the weight sees one channel of the input, in order (a depthwise
             convolution): a factor on a channel can be undone in the rows that see it.
-        shrinks: it gives fewer elements than it reads: behind float nodes it stays float, and codes
-            are made of its result.
+        shrinks: it gives fewer elements than it reads: behind float nodes it stays float, and
+            integers are made of its result.
         named_only: why it stays float unless the qconfig names it; empty: it need not be named.
         selects: it takes the largest or the smallest of several numbers: the data beside the
             infinities, which are there for that.
@@ -119,7 +119,7 @@ class DynamicWeight:
     Attributes:
         slot: of the node.
         axis: w.shape[axis] has one scale per entry, in the float model's layout; None: one scale.
-        perm: axes of the float weight in the order in which the codes are stored (np.transpose);
+        perm: axes of the float weight in the order in which the integers are stored (np.transpose);
             None: as they are.
         few_rows: its product has few rows at a time, whatever the input's shape (a step of a
             recurrence), so that a scale per column costs time; objective "speed" may give it one.
@@ -143,7 +143,7 @@ class DynamicRule:
         not_rows: axes of the activation, counted from behind, along which no rows of a product lie:
             the one that is summed over, and the steps of a recurrence, which are products of
             their own.
-        min_bits: of the narrowest codes that `lower_dynamic` can write.
+        min_bits: of the narrowest integers that `lower_dynamic` can write.
         no_float_kernel: ONNX Runtime does not run the float node, so that nothing is slower.
         measured_as: op type under which a target keeps the gains of such a node; empty: its own.
     """

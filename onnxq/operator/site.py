@@ -52,7 +52,7 @@ class NodeSite:
         return self.tape.initializer(ir.tensor(array), name=f"{self.node.name}_{suffix}")
 
     def initializer(self, suffix: str, array: Array, qdtype: QDType) -> ir.Value:
-        """Codes as an initializer named `<node>_<suffix>`."""
+        """Integers as an initializer named `<node>_<suffix>`."""
         tensor = ir.tensor(array, dtype=ir.DataType[qdtype.onnx])
         return self.tape.initializer(tensor, name=f"{self.node.name}_{suffix}")
 
@@ -94,7 +94,7 @@ class DynamicSite(NodeSite):
     """A float node whose weights are stored as integers; the results stay float.
 
     Attributes:
-        inputs: for a weight of `dynamic_rule`, the initializer of its codes (float16 for
+        inputs: for a weight of `dynamic_rule`, the initializer of its integers (float16 for
             Precision.WEIGHT_ONLY_FLOAT16) in its stored layout; else the value as it is.
         plan: form, and qparams of the weights.
     """
@@ -133,7 +133,7 @@ class Site(NodeSite):
         """The qparams that the inputs in `slots` and all outputs have in common.
 
         Raises:
-            ShapeError: they differ: codes can be copied only between tensors of equal qparams.
+            ShapeError: they differ: integers can be copied only between tensors of equal qparams.
         """
         return self.plan.shared(self.node.op_type, slots)
 
@@ -168,17 +168,17 @@ class Site(NodeSite):
             value.type = ir.TensorType(ir.DataType[qparams.dtype.onnx]) if qparams else old.type
         return list(outputs)
 
-    def on_codes(self) -> list[ir.Value]:
-        """The same operator, with the same attributes, on codes in place of reals.
+    def on_integers(self) -> list[ir.Value]:
+        """The same operator, with the same attributes, on integers in place of reals.
 
         Raises:
-            ShapeError: qparams differ, so that codes cannot be copied.
+            ShapeError: qparams differ, so that integers cannot be copied.
         """
         self.shared([i for i, qparams in enumerate(self.plan.inputs) if qparams is not None])
         return self.emit(self.inputs)
 
     def qlinear(self, op_type: str, attributes: Mapping[str, ir.Attr | int]) -> list[ir.Value]:
-        """A com.microsoft QLinear operator: codes, scale, zero point per operand, the result's.
+        """A com.microsoft QLinear operator: integers, scale, zero point per operand, the result's.
 
         Raises:
             UnsupportedError: operands and result are not all uint8 or all int8.

@@ -56,7 +56,7 @@ def write_max(model: ir.Model) -> None:
 
 
 def _hiding(model: ir.Model) -> Iterator[ir.Node]:
-    """Each Relu and Clip that is all that reads a product of codes, and is read in float."""
+    """Each Relu and Clip that is all that reads a product of integers, and is read in float."""
     for product in all_nodes(model):
         if product.op_type not in PRODUCTS or product.domain not in ONNX_DOMAINS:
             continue

@@ -39,8 +39,8 @@ class Rounding(enum.Enum):
 class Conversion(enum.Enum):
     """Kinds of numbers between which an operator converts."""
 
-    TO_CODES = "to codes"
-    FROM_CODES = "from codes"
+    TO_INTEGERS = "to integers"
+    FROM_INTEGERS = "from integers"
     TYPES = "types"
 
 
@@ -50,20 +50,20 @@ class Fact:
 
     Attributes:
         op_type: of ai.onnx or com.microsoft.
-        fuses: DQ -> op -> Q becomes an operator on codes.
+        fuses: DQ -> op -> Q becomes an operator on integers.
         without_q: DQ -> op becomes one already.
-        takes_int8: it does so for int8 codes that cannot become uint8, too.
+        takes_int8: it does so for int8 integers that cannot become uint8, too.
         rounds_constants: DQ -> op(x, float constants) -> Q has its constants quantized.
         moved_past: a Q behind it goes ahead of it, and a DQ ahead of it goes behind it.
         removed: it vanishes where it changes nothing, so that Q and DQ around it are neighbours.
-        swallowed: it vanishes ahead of a Q whose codes end where its results do.
-        slowdown: time on codes over time on floats, where a Q is moved ahead of it behind a node
+        swallowed: it vanishes ahead of a Q whose integers end where its results do.
+        slowdown: time on integers over time on floats, where a Q is moved ahead of it behind a node
             whose results are not channels last.
-        lacks: types of codes that its ONNX schema allows and ONNX Runtime has no kernel for.
+        lacks: types of integers that its ONNX schema allows and ONNX Runtime has no kernel for.
         rounding: of its float results.
         results: type of its first result, where its schema has one only, or none but float32 runs
             on a CPU; None: that of an input.
-        on_codes: it is defined on codes, and computes in integers.
+        on_integers: it is defined on integers, and computes in integers.
         on_data: it reads the numbers of its inputs itself; not sizes alone, nor through a body.
         converts: between which kinds of numbers.
         since: the first version that this holds for, the oldest supported one at least.
@@ -83,7 +83,7 @@ class Fact:
     lacks: frozenset[ir.DataType] = frozenset()
     rounding: Rounding = Rounding.OWN
     results: ir.DataType | None = None
-    on_codes: bool = False
+    on_integers: bool = False
     on_data: bool = True
     converts: Conversion | None = None
     since: Version = OLDEST
@@ -100,9 +100,9 @@ class Fact:
         return self.moved_past or self.removed
 
     @property
-    def converts_codes(self) -> bool:
-        """Whether it makes codes of numbers, or numbers of codes."""
-        return self.converts in (Conversion.TO_CODES, Conversion.FROM_CODES)
+    def converts_integers(self) -> bool:
+        """Whether it makes integers of numbers, or numbers of integers."""
+        return self.converts in (Conversion.TO_INTEGERS, Conversion.FROM_INTEGERS)
 
     def holds(self, version: Version) -> bool:
         """Whether this is so in that version."""
@@ -183,7 +183,7 @@ FACTS = (
     Fact("Identity", removed=True, rounding=_NONE),
     Fact("Clip", swallowed=True, rounding=_NONE),
     Fact("Relu", swallowed=True, rounding=_NONE),
-    # nothing of that; some lack kernels on codes
+    # nothing of that; some lack kernels on integers
     Fact("Max", rounding=_NONE),
     Fact("Min", rounding=_NONE),
     Fact("NonZero", lacks=_INT8, results=ir.DataType.INT64),
@@ -257,16 +257,16 @@ FACTS = (
         Fact(name, results=ir.DataType.FLOAT)
         for name in ("NGramRepeatBlock", "TfIdfVectorizer", "WordConvEmbedding")
     ),
-    # on codes by definition
-    Fact("QuantizeLinear", rounding=_NONE, converts=Conversion.TO_CODES),
-    Fact("DequantizeLinear", rounding=_NONE, converts=Conversion.FROM_CODES),
-    Fact("DynamicQuantizeLinear", converts=Conversion.TO_CODES, results=UINT8),
+    # on integers by definition
+    Fact("QuantizeLinear", rounding=_NONE, converts=Conversion.TO_INTEGERS),
+    Fact("DequantizeLinear", rounding=_NONE, converts=Conversion.FROM_INTEGERS),
+    Fact("DynamicQuantizeLinear", converts=Conversion.TO_INTEGERS, results=UINT8),
     *(
-        Fact(name, on_codes=True, rounding=_NONE, results=ir.DataType.INT32)
+        Fact(name, on_integers=True, rounding=_NONE, results=ir.DataType.INT32)
         for name in ("ConvInteger", "MatMulInteger", "MatMulInteger16")
     ),
     *(
-        Fact(name, on_codes=True, rounding=_NONE)
+        Fact(name, on_integers=True, rounding=_NONE)
         for name in (
             "QGemm",
             "QLinearAdd",
@@ -284,11 +284,11 @@ FACTS = (
         )
     ),
     *(
-        Fact(name, on_codes=True)
+        Fact(name, on_integers=True)
         for name in ("DynamicQuantizeLSTM", "DynamicQuantizeMatMul", "MatMulNBits")
     ),
     *(
-        Fact(name, on_codes=True, results=ir.DataType.FLOAT)
+        Fact(name, on_integers=True, results=ir.DataType.FLOAT)
         for name in ("MatMulIntegerToFloat", "QAttention", "QEmbedLayerNormalization")
     ),
 )

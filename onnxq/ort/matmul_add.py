@@ -4,7 +4,7 @@
 
 Its MatMulAddFusion, on these terms: B is a matrix, C a vector with one number per column of B; A is
 a matrix, or all its sizes are known. Beside a matrix, C may have other shapes that Gemm takes. It
-comes before everything else that ONNX Runtime does with codes: the Gemm's float constants are
+comes before everything else that ONNX Runtime does with integers: the Gemm's float constants are
 quantized, and the Gemm is fused where a QuantizeLinear follows it.
 """
 

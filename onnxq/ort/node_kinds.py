@@ -29,7 +29,7 @@ class NodeKind(enum.Enum):
     """Kind of values that a node of an optimized graph works on."""
 
     INTEGER = "integer"
-    """Computes on, or moves, codes of a quantized tensor."""
+    """Computes on, or moves, integers of a quantized tensor."""
     FLOAT = "float"
     """Computes on, or moves, floating-point numbers."""
     CONVERSION = "conversion"
@@ -58,17 +58,17 @@ class NodeUse:
     def rounds(self) -> bool:
         """Whether it computes floats whose last bits may be the machine's own."""
         fact = facts.named(self.op_type)
-        computes = self.kind is NodeKind.FLOAT or fact.on_codes
+        computes = self.kind is NodeKind.FLOAT or fact.on_integers
         return computes and fact.rounding is not Rounding.NONE
 
     @property
-    def has_codes(self) -> bool:
-        """Whether it computes or moves codes, or makes them."""
-        makes = facts.named(self.op_type).converts is Conversion.TO_CODES
+    def has_integers(self) -> bool:
+        """Whether it computes or moves integers, or makes them."""
+        makes = facts.named(self.op_type).converts is Conversion.TO_INTEGERS
         return makes or self.kind is NodeKind.INTEGER
 
 
-CODE_TYPES = {
+INTEGER_TYPES = {
     ir.DataType.UINT8,
     ir.DataType.INT8,
     ir.DataType.UINT16,
@@ -110,7 +110,7 @@ def rounding(floats: Mapping[str, int], integers: Mapping[str, int]) -> dict[str
     """
     counts = {op: n for op, n in floats.items() if _rounds(op)}
     for op, n in integers.items():
-        if facts.named(op).on_codes and _rounds(op):
+        if facts.named(op).on_integers and _rounds(op):
             counts[op] = counts.get(op, 0) + n
     return counts
 
@@ -169,10 +169,10 @@ def _kind(node: ir.Node, types: set[ir.DataType]) -> NodeKind:
     if node.op_type == PRODUCT_OF_BLOCKS:
         level = node.attributes.get_int("accuracy_level", 0)
         return NodeKind.INTEGER if level == INT8_ACTIVATIONS else NodeKind.FLOAT
-    if fact.on_codes:
+    if fact.on_integers:
         return NodeKind.INTEGER
     if not fact.on_data:  # bodies are listed by themselves
         return NodeKind.OTHER
     if any(dtype.is_floating_point() for dtype in types):
         return NodeKind.FLOAT
-    return NodeKind.INTEGER if types & CODE_TYPES else NodeKind.OTHER
+    return NodeKind.INTEGER if types & INTEGER_TYPES else NodeKind.OTHER

@@ -11,7 +11,8 @@ Version = tuple[int, int]
 
 OLDEST: Version = (1, 29)
 """The oldest ONNX Runtime that a written file has to run on: pyproject.toml's floor. 1.28 and older
-compute other int8 codes in a wide QLinearSoftmax than later ones do (scripts/test_versions.md)."""
+compute other int8 integers in a wide QLinearSoftmax than later ones do
+(scripts/test_versions.md)."""
 
 PACKAGES = ("onnxruntime", "onnxruntime-gpu", "onnxruntime-openvino", "onnxruntime-directml")
 """Distributions that bring the module `onnxruntime`."""

@@ -37,8 +37,8 @@ class Chart:
 
     Attributes:
         bars: path of what is counted or measured.
-        band: start and length of the range that codes reach, along the chart's wide side.
-        reach: path of the ranges that codes reach, where each bar has its own.
+        band: start and length of the range that integers reach, along the chart's wide side.
+        reach: path of the ranges that integers reach, where each bar has its own.
         steps: path of the lines of a grid; empty: they would lie too close.
         ticks: of the axis.
         words: what is seen, for those who do not see it.
@@ -53,7 +53,7 @@ class Chart:
 
 
 def histogram_chart(histogram: Histogram, qparams: TensorQParams | None) -> Chart:
-    """The float values of a tensor, with the range and the grid of its codes.
+    """The float values of a tensor, with the range and the grid of its integers.
 
     Heights are square roots of counts, so that tails are seen.
     """
@@ -75,7 +75,7 @@ def histogram_chart(histogram: Histogram, qparams: TensorQParams | None) -> Char
         return Chart("".join(drawn), ticks, f"float values {ends}; it has no grid")
     start, end = at(qparams.low - qparams.scale / 2), at(qparams.high + qparams.scale / 2)
     words = (
-        f"float values {ends}; {qparams.dtype} codes reach from {number(qparams.low)} to "
+        f"float values {ends}; {qparams.dtype} integers reach from {number(qparams.low)} to "
         f"{number(qparams.high)} in steps of {number(qparams.scale)}"
     )
     return Chart(
@@ -104,7 +104,7 @@ def _ticks(low: float, high: float) -> tuple[Tick, ...]:
 
 
 def channels_chart(weight: WeightPart) -> Chart:
-    """The range of each channel's weights, with what its codes reach around it."""
+    """The range of each channel's weights, with what its integers reach around it."""
     lows, highs, reaches = (
         _gathered(values, choose)
         for values, choose in ((weight.lows, min), (weight.highs, max), (weight.reaches, max))
@@ -122,7 +122,7 @@ def channels_chart(weight: WeightPart) -> Chart:
     reach = "".join(bar(i, -r, r, 0.9) for i, r in enumerate(reaches))
     narrow, wide = min(weight.reaches, default=0.0), max(weight.reaches, default=0.0)
     words = (
-        f"{counting(len(weight.lows), 'channel')}; their codes reach from ±{number(narrow)} to "
+        f"{counting(len(weight.lows), 'channel')}; their integers reach from ±{number(narrow)} to "
         f"±{number(wide)}"
     )
     ends = (Tick(0.0, "1"), Tick(WIDE, str(len(weight.lows))))

@@ -89,13 +89,13 @@ class Histogram:
 
 @dataclass(frozen=True, slots=True)
 class TensorQParams:
-    """Grid that a tensor's codes lie on.
+    """Grid that a tensor's integers lie on.
 
     Attributes:
-        dtype: of the codes.
+        dtype: of the integers.
         scale: one step.
-        zero_point: code of 0.
-        low, high: reals that the lowest and the highest code stand for.
+        zero_point: integer of 0.
+        low, high: reals that the lowest and the highest integer stand for.
     """
 
     dtype: str
@@ -116,12 +116,12 @@ class TensorPart:
         local_db: SQNR of the node alone, both models given the same inputs.
         accumulated_db: SQNR of what came in with the inputs.
         max_lsb: largest error in steps of its grid.
-        saturated_share: of its float values, beyond what its codes reach.
-        qparams: of its codes; None: it has none.
+        saturated_share: of its float values, beyond what its integers reach.
+        qparams: of its integers; None: it has none.
         histogram: of its float values.
         is_output: whether it is an output of the model.
         sampled_db: SQNR on the few samples that local and accumulated errors are of.
-        channel_share: of the range of its codes that the median channel reaches.
+        channel_share: of the range of its integers that the median channel reaches.
     """
 
     name: str
@@ -140,15 +140,15 @@ class TensorPart:
 
 @dataclass(frozen=True, slots=True)
 class WeightPart:
-    """A weight that is stored as codes.
+    """A weight that is stored as integers.
 
     Attributes:
         name: of the tensor.
         node: place of the node that reads it; None: not known.
-        dtype: of the codes.
+        dtype: of the integers.
         granularity: how many scales it has, in words.
         lows, highs: smallest and largest real of each channel.
-        reaches: largest real that a channel's codes reach.
+        reaches: largest real that a channel's integers reach.
     """
 
     name: str
@@ -248,7 +248,7 @@ class Page:
         head: verdict and origin.
         nodes: of the float model, in the order in which they run.
         tensors: that were compared, in graph order; outputs among them.
-        weights: stored as codes.
+        weights: stored as integers.
         edges: between nodes.
         unmatched: tensors that could not be compared, and why.
         unassigned: microseconds of both models that belong to no node, by operator: (name, float,

@@ -72,7 +72,7 @@ def _tensor(tensor: TensorPart) -> Json:
     qparams = tensor.qparams
     if qparams is not None:
         facts += [
-            ("codes", f"{qparams.dtype}, zero point {qparams.zero_point}"),
+            ("integers", f"{qparams.dtype}, zero point {qparams.zero_point}"),
             ("step", number(qparams.scale)),
             ("range", f"{number(qparams.low)} to {number(qparams.high)}"),
         ]
@@ -82,7 +82,7 @@ def _tensor(tensor: TensorPart) -> Json:
 
 
 def _weight(weight: WeightPart) -> Json:
-    facts = [("codes", weight.dtype), ("scales", weight.granularity)]
+    facts = [("integers", weight.dtype), ("scales", weight.granularity)]
     chart = _chart(channels_chart(weight)) if weight.lows else None
     return {"name": weight.name, "node": weight.node, "facts": facts, "chart": chart}
 

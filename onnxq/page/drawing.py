@@ -177,7 +177,7 @@ def form_words(form: str) -> str:
 FORMS = {
     "int8": "integers",
     "int8_float_output": "integers, float out",
-    "dynamic_int8": "codes of weights alone",
+    "dynamic_int8": "integers of weights alone",
     "weight_only": "stored as integers",
     "weight_only_groupwise": "stored as integers in groups",
     "weight_only_float16": "stored as float16",

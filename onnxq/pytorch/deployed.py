@@ -1,6 +1,6 @@
-"""Holds a trained module's codes against those of ONNX Runtime, tensor by tensor.
+"""Holds a trained module's integers against those of ONNX Runtime, tensor by tensor.
 
-See exporting.agreement for what is fed to the module, and why codes may differ by one LSB.
+See exporting.agreement for what is fed to the module, and why integers may differ by one LSB.
 """
 
 from __future__ import annotations

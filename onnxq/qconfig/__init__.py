@@ -41,7 +41,7 @@ from onnxq.qconfig._values import (
     QConfigDynamic,
     ScaleRule,
 )
-from onnxq.qconfig.input_codes import InputCodes, Pixels
+from onnxq.qconfig.quantized_input import Pixels, QuantizedInput
 
 __all__ = [
     "NOT_SET",
@@ -49,13 +49,13 @@ __all__ = [
     "Choice",
     "Entry",
     "FakeQuantSpec",
-    "InputCodes",
     "NotSet",
     "Part",
     "Pixels",
     "QConfig",
     "QConfigDynamic",
     "QConfigMapping",
+    "QuantizedInput",
     "ScaleRule",
     "blocks_4bit_qat_qconfig",
     "default_choice",

@@ -1,9 +1,9 @@
 """Products by stored weights that ONNX Runtime computes by MatMulNBits: its own rules.
 
-    W (codes) -> DQ -> MatMul or Gemm    becomes    MatMulNBits
+    W (integers) -> DQ -> MatMul or Gemm    becomes    MatMulNBits
 
-where, of the product, what stands around it, and the codes, each function below says yes. All else
-is dequantized and multiplied in float. The rules are those of DQMatMulNodeGroupSelector
+where, of the product, what stands around it, and the integers, each function below says yes. All
+else is dequantized and multiplied in float. The rules are those of DQMatMulNodeGroupSelector
 (core/optimizer/qdq_transformer/selectors_actions/qdq_selectors.cc) and of what runs before it:
 MatMulAddFusion, GemmTransposeFusion, and the elimination of equal and of empty nodes. Measured on
 ONNX Runtime 1.31.1; `tests/qdq/test_block_products.py` asks the installed one.
@@ -26,7 +26,7 @@ from onnxq.targets.speedups import PRODUCT_OPS
 
 MIN_BLOCK, MAX_BLOCK = 16, 256
 LOOSE_BLOCK = 32  # session.qdq_matmulnbits_block_size, for weights that have no blocks
-WIDTHS = (2, 4, 8)  # bits of codes
+WIDTHS = (2, 4, 8)  # bits of integers
 MATRIX = 2
 TURN = [1, 0]
 CLIPS = ("Relu", "Clip")
@@ -42,14 +42,14 @@ class BlockProduct:
     """A product that becomes MatMulNBits.
 
     Attributes:
-        dequantize: the node that reads the codes.
-        codes: (inputs, outputs).
-        qparams: of the codes: in blocks along axis 0, one per output, or one for all.
+        dequantize: the node that reads the integers.
+        integers: (inputs, outputs).
+        qparams: of the integers: in blocks along axis 0, one per output, or one for all.
         block: inputs that share a scale.
     """
 
     dequantize: ir.Node
-    codes: ir.TensorProtocol
+    integers: ir.TensorProtocol
     qparams: QParams
     block: int
 
@@ -72,17 +72,17 @@ def block_product(node: ir.Node) -> BlockProduct | None:
         return None
     source = dequantizer(node.inputs[1])
     assert source is not None, "reads_stored_matrix looked"
-    codes = folded(source.inputs[0])
+    integers = folded(source.inputs[0])
     qparams = qparams_of(source)
-    if codes is None or len(codes.shape) != MATRIX or isinstance(qparams, Unread):
+    if integers is None or len(integers.shape) != MATRIX or isinstance(qparams, Unread):
         return None
-    columns = codes.shape.numpy()[1]
+    columns = integers.shape.numpy()[1]
     alone = _reads(source.outputs[0]) == [node] and not _has_twin(source)
     if not alone or not _is_plain(node, columns) or not _ends_in_floats(node, columns):
         return None
     block = _block(source, qparams, columns)
-    fits = block is not None and codes.dtype.bitwidth in WIDTHS
-    return BlockProduct(source, codes, qparams, block) if fits and block is not None else None
+    fits = block is not None and integers.dtype.bitwidth in WIDTHS
+    return BlockProduct(source, integers, qparams, block) if fits and block is not None else None
 
 
 def folded(value: ir.Value | None) -> ir.TensorProtocol | None:
@@ -97,11 +97,11 @@ def folded(value: ir.Value | None) -> ir.TensorProtocol | None:
     return ir.tensor(np.ascontiguousarray(tensor.numpy().transpose(order)), dtype=tensor.dtype)
 
 
-# --- the codes
+# --- the integers
 
 
 def _block(source: ir.Node, qparams: QParams, columns: int) -> int | None:
-    """Inputs that share a scale in MatMulNBits; None: such codes stay."""
+    """Inputs that share a scale in MatMulNBits; None: such integers stay."""
     scale, zero = array_of(source, SCALE), zero_point_value(source)
     tensor = constant(zero)
     assert scale is not None, "it has qparams"
@@ -118,14 +118,14 @@ def _block(source: ir.Node, qparams: QParams, columns: int) -> int | None:
 
 def _has_twin(source: ir.Node) -> bool:
     """Whether another DQ of its graph computes the same; ONNX Runtime takes the two for one."""
-    codes = source.inputs[0]
-    assert codes is not None
+    integers = source.inputs[0]
+    assert integers is not None
     return any(
         reader is not source
         and reader.graph is source.graph
         and reader.op_type == source.op_type
         and [*reader.inputs] == [*source.inputs]
-        for reader, _ in codes.uses()
+        for reader, _ in integers.uses()
     )
 
 

@@ -1,7 +1,7 @@
 """The same integer model in fewer bytes: constants and names that quantization has brought.
 
     scale, zero point, bound        equal ones of a graph (value, type, shape) are one initializer
-    DQ(bias codes, scale, zeros)    DQ(bias codes, scale)
+    DQ(bias integers, scale, zeros)    DQ(bias integers, scale)
     "/encoder/.../MatMul_output_0_dequantized"   "~..." and its last characters
 
 Other zero points stay, shared: ONNX Runtime leaves a Gemm in float whose weight has none, or until
@@ -22,7 +22,7 @@ from onnxq.operator.nodes import tensor_of
 from onnxq.qdq.read import (
     ZERO_POINT,
     array_of,
-    code_type,
+    integer_type,
     is_constant,
     is_dequantize,
     is_quantize,
@@ -32,8 +32,8 @@ from onnxq.qdq.read import (
 if TYPE_CHECKING:
     from collections.abc import Container, Hashable
 
-CODES_SUFFIX = "_quantized"
-"""End of the name of a tensor's codes, by which they are compared with the float tensor."""
+INTEGERS_SUFFIX = "_quantized"
+"""End of the name of a tensor's integers, by which they are compared with the float tensor."""
 BIAS_TYPE = ir.DataType.INT32
 SHARED_BYTES = 1 << 16
 """Larger constants are weights; these are shared where they are made."""
@@ -55,7 +55,7 @@ def compact(model: ir.Model, known: Container[str]) -> None:
         known: names of the float model, which are the user's; their constants stay, too.
     """
     _drop_zero_points(model)
-    named = _named_after_codes(model)
+    named = _named_after_integers(model)
     for graph in model.graphs():
         _share_equal(graph, known, named)
     _shorten(model, known, named)
@@ -63,7 +63,7 @@ def compact(model: ir.Model, known: Container[str]) -> None:
 
 def _drop_zero_points(model: ir.Model) -> None:
     for node in all_nodes(model):
-        if not (is_dequantize(node) and is_constant(node) and code_type(node) == BIAS_TYPE):
+        if not (is_dequantize(node) and is_constant(node) and integer_type(node) == BIAS_TYPE):
             continue
         zero_point, zeros = zero_point_of(node), array_of(node, ZERO_POINT)
         if zero_point is not None and zeros is not None and not zeros.any():
@@ -71,18 +71,18 @@ def _drop_zero_points(model: ir.Model) -> None:
             _forget_unread(zero_point)
 
 
-def _named_after_codes(model: ir.Model) -> frozenset[str]:
-    """Names of scales and zero points that alone tell what codes stand for.
+def _named_after_integers(model: ir.Model) -> frozenset[str]:
+    """Names of scales and zero points that alone tell what integers stand for.
 
-    Codes between two nodes on codes have neither Q nor DQ beside them.
+    Integers between two nodes on integers have neither Q nor DQ beside them.
     """
     found = set()
     for node in all_nodes(model):
         for value in node.outputs:
             name = value.name or ""
             beside = is_quantize(node) or any(is_dequantize(use.node) for use in value.uses())
-            if name.endswith(CODES_SUFFIX) and not beside:
-                stem = name.removesuffix(CODES_SUFFIX)
+            if name.endswith(INTEGERS_SUFFIX) and not beside:
+                stem = name.removesuffix(INTEGERS_SUFFIX)
                 found |= {f"{stem}_scale", f"{stem}_zero_point"}
     return frozenset(found)
 
@@ -118,7 +118,7 @@ def _forget_unread(value: ir.Value) -> None:
 
 
 def _shorten(model: ir.Model, known: Container[str], named: Container[str]) -> None:
-    """Keeps the last characters of long names, which say most; names of codes stay whole."""
+    """Keeps the last characters of long names, which say most; names of integers stay whole."""
     pool = NamePool(names_in(model))
 
     def is_long(name: str | None) -> bool:
@@ -129,7 +129,7 @@ def _shorten(model: ir.Model, known: Container[str], named: Container[str]) -> N
 
     for graph in model.graphs():
         for value in list(all_values(graph)):
-            if is_long(value.name) and not str(value.name).endswith(CODES_SUFFIX):
+            if is_long(value.name) and not str(value.name).endswith(INTEGERS_SUFFIX):
                 value.name = short(value.name)
     for node in all_nodes(model):
         if is_long(node.name):

@@ -1,8 +1,8 @@
-"""Ends of a quantized graph on codes: no QuantizeLinear behind an input, no DQ ahead of an output.
+"""Ends of a quantized graph on integers: no QuantizeLinear behind an input, no DQ ahead of an output.
 
-x -> Q -> codes -> ...      becomes   codes (an input) -> ...; who reads x, reads DQ(codes)
-... -> codes -> DQ -> y     becomes   ... -> codes (an output)
-c -> DQ -> Q -> codes       becomes   c -> ..., where both have one grid: Q(DQ(c)) = c
+x -> Q -> integers -> ...      becomes   integers (an input) -> ...; who reads x, reads DQ(integers)
+... -> integers -> DQ -> y     becomes   ... -> integers (an output)
+c -> DQ -> Q -> integers       becomes   c -> ..., where both have one grid: Q(DQ(c)) = c
 """
 
 from __future__ import annotations
@@ -12,8 +12,15 @@ from typing import TYPE_CHECKING
 import onnx_ir as ir
 
 from onnxq.errors import QConfigError
-from onnxq.graph.coded import INPUTS_KEY, OUTPUTS_KEY, Coded, Meaning, read_coded, write_coded
 from onnxq.graph.edit import FreeNames, all_nodes, graph_of, insert_behind
+from onnxq.graph.quantized import (
+    INPUTS_KEY,
+    OUTPUTS_KEY,
+    Meaning,
+    QuantizedIO,
+    read_quantized_io,
+    write_quantized_io,
+)
 from onnxq.qdq.read import dequantizer, is_quantize, one_scale
 from onnxq.qdq.write import graph_qparams_of
 
@@ -24,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def cancel_round_trips(model: ir.Model) -> None:
-    """Takes out each Q that gives the codes that a DQ right ahead of it has read.
+    """Takes out each Q that gives the integers that a DQ right ahead of it has read.
 
     (c - z) s is rounded to float32, so that its quotient by s is within 2^-22 of c - z: rounding
     gives c.
@@ -47,32 +54,33 @@ def _is_one_qparams(a: QParams, b: QParams) -> bool:
     return a.dtype == b.dtype and float(a.scale) == float(b.scale) and points[0] == points[1]
 
 
-def take_codes(model: ir.Model, inputs: Iterable[str]) -> None:
-    """Makes these inputs the codes of their quantizers; the metadata say what they mean.
+def take_integers(model: ir.Model, inputs: Iterable[str]) -> None:
+    """Makes these inputs the integers of their quantizers; the metadata say what they mean.
 
     Raises:
         QConfigError: an input that no quantizer reads, or several of different scales.
     """
-    coded = read_coded(model, INPUTS_KEY)
+    quantized = read_quantized_io(model, INPUTS_KEY)
     for value in [v for v in model.graph.inputs if v.name in set(inputs)]:
-        coded[str(value.name)] = _take(value, FreeNames(model))
-    write_coded(model, INPUTS_KEY, coded)
+        quantized[str(value.name)] = _take(value, FreeNames(model))
+    write_quantized_io(model, INPUTS_KEY, quantized)
 
 
-def _take(value: ir.Value, names: FreeNames) -> Coded:
+def _take(value: ir.Value, names: FreeNames) -> QuantizedIO:
     quantizers = [use.node for use in value.uses() if is_quantize(use.node)]
     all_qparams = [one_scale(node) for node in quantizers]
     if not all_qparams or all_qparams[0] is None:
         readers = ", ".join(f"{use.node.op_type} '{use.node.name}'" for use in value.uses())
         raise QConfigError(
-            f"input_codes: no quantizer with one scale reads input '{value.name}', so that it has "
-            f"no codes; it is read by {readers or 'no node'}. Have that node in integers (--set "
+            f"quantized_input: no quantizer with one scale reads input '{value.name}', so that it "
+            "has "
+            f"no integers; it is read by {readers or 'no node'}. Have that node in integers (--set "
             "node:NAME=int8), or leave the input out; of an image ask for 'pixels', which need "
             "no quantizer."
         )
     if any(other is None or not _is_one_qparams(all_qparams[0], other) for other in all_qparams):
         raise QConfigError(
-            f"input_codes: {len(all_qparams)} quantizers of different scales read input "
+            f"quantized_input: {len(all_qparams)} quantizers of different scales read input "
             f"'{value.name}'. "
             "Leave it out."
         )
@@ -81,56 +89,58 @@ def _take(value: ir.Value, names: FreeNames) -> Coded:
     for node in quantizers:
         node.outputs[0].replace_all_uses_with(value, replace_graph_outputs=True)
         graph_of(node).remove(node, safe=True)
-    value.type = ir.TensorType(graph_qparams.codes)
+    value.type = ir.TensorType(graph_qparams.integers)
     if floats:
         name = f"{value.name}_numbers"
         made = graph_qparams.dequantize(value, names.node(name), names.value(name))
         for node, slot in floats:
             node.replace_input_with(slot, made.outputs[0])
         insert_behind(value, made, graph)
-    return _coded(all_qparams[0])
+    return _quantized(all_qparams[0])
 
 
-def give_codes(model: ir.Model, outputs: Iterable[str]) -> None:
-    """Makes these outputs the codes of their tensors; the metadata say what they mean.
+def give_integers(model: ir.Model, outputs: Iterable[str]) -> None:
+    """Makes these outputs the integers of their tensors; the metadata say what they mean.
 
     Raises:
-        QConfigError: an output whose numbers are no codes before.
+        QConfigError: an output whose numbers are no integers before.
     """
-    coded: dict[str, Coded] = {}
+    quantized: dict[str, QuantizedIO] = {}
     for name in outputs:
         (at,) = [i for i, value in enumerate(model.graph.outputs) if value.name == name]
-        coded[name] = _give(model, at, name)
-    write_coded(model, OUTPUTS_KEY, coded)
+        quantized[name] = _give(model, at, name)
+    write_quantized_io(model, OUTPUTS_KEY, quantized)
 
 
-def _give(model: ir.Model, at: int, name: str) -> Coded:
+def _give(model: ir.Model, at: int, name: str) -> QuantizedIO:
     value = model.graph.outputs[at]
     source = dequantizer(value)
     graph_qparams = one_scale(source)
-    codes = None if source is None else source.inputs[0]
-    if graph_qparams is None or codes is None or source is None:
+    integers = None if source is None else source.inputs[0]
+    if graph_qparams is None or integers is None or source is None:
         producer = value.producer()
         made = "it is an input" if producer is None else f"{producer.op_type} '{producer.name}'"
         raise QConfigError(
-            f"output_codes: output '{name}' has no codes: {made} makes its numbers in float. Have "
+            f"quantized_output: output '{name}' has no integers: {made} makes its numbers in "
+            "float. Have "
             "that node in integers (--set node:NAME=int8), or leave the output out."
         )
-    if codes.is_graph_input() or codes.is_initializer() or codes.is_graph_output():
+    if integers.is_graph_input() or integers.is_initializer() or integers.is_graph_output():
         raise QConfigError(
-            f"output_codes: output '{name}' is another end of the model, '{codes.name}', which "
+            f"quantized_output: output '{name}' is another end of the model, '{integers.name}', "
+            "which "
             "keeps its name. Leave it out."
         )
-    model.graph.outputs[at] = codes
+    model.graph.outputs[at] = integers
     names = FreeNames(model)
-    value.name, codes.name = names.value(f"{name}_numbers"), name
+    value.name, integers.name = names.value(f"{name}_numbers"), name
     if not value.uses():
         graph_of(source).remove(source, safe=True)
-    return _coded(graph_qparams)
+    return _quantized(graph_qparams)
 
 
-def _coded(graph_qparams: QParams) -> Coded:
+def _quantized(graph_qparams: QParams) -> QuantizedIO:
     dtype = graph_qparams.dtype.storage.name
-    return Coded(
-        Meaning.CODES, dtype, (float(graph_qparams.scale),), (float(graph_qparams.zero_point),)
+    return QuantizedIO(
+        Meaning.INTEGERS, dtype, (float(graph_qparams.scale),), (float(graph_qparams.zero_point),)
     )

@@ -1,4 +1,4 @@
-"""The constants of the integer model: codes, scales and zero points, each made once."""
+"""The constants of the integer model: integers, scales and zero points, each made once."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from onnxq.targets.bias_preserving import BiasPreservingRounding
 
 
-_Codes = tuple[
+_Integers = tuple[
     ir.Value,
     QParams | None,
     int | None,
@@ -32,7 +32,7 @@ _Codes = tuple[
     "BiasPreservingRounding | None",
     ir.Graph,
 ]
-"""Key to tensors of codes: constant, qparams, code limit, gain, order of axes,
+"""Key to tensors of integers: constant, qparams, integer limit, gain, order of axes,
 sums that are kept, and the graph that holds them."""
 
 _SHARED_BYTES = 1024  # of weights that a lowering has made; scales and biases are not looked at
@@ -50,7 +50,7 @@ class Initializers:
 
     def __init__(self, used: set[str]) -> None:
         self._names = NamePool(used)
-        self._codes: dict[_Codes, tuple[ir.Value, str]] = {}
+        self._integers: dict[_Integers, tuple[ir.Value, str]] = {}
         self._qparams: dict[tuple[str, ir.Graph], GraphQParams] = {}
         self._adopted: dict[tuple[ir.Graph, ir.DataType, bytes], ir.Value] = {}
         self.replaced: dict[ir.Value, None] = {}
@@ -58,7 +58,7 @@ class Initializers:
     @property
     def quantized(self) -> tuple[ir.Value, ...]:
         """The integer twins, among them those that a lowering has rearranged and reads no more."""
-        return tuple(value for value, _ in self._codes.values())
+        return tuple(value for value, _ in self._integers.values())
 
     def unique(self, name: str) -> str:
         """`name` if it is free, else name_1, name_2 ...; given out once."""
@@ -88,11 +88,11 @@ class Initializers:
         value.name = self.unique(value_name(value))
         graph.register_initializer(value)
 
-    def codes(
+    def integers(
         self,
         value: ir.Value,
         qparams: QParams,
-        code_limit: int | None = None,
+        integer_limit: int | None = None,
         channel_scale: tuple[float, ...] | None = None,
         perm: tuple[int, ...] | None = None,
         graph: ir.Graph | None = None,
@@ -102,38 +102,39 @@ class Initializers:
 
         Args:
             value: the float initializer.
-            qparams: of the codes, in the layout in which they are stored.
-            code_limit: codes are clipped to [-code_limit, code_limit]; None: not clipped.
+            qparams: of the integers, in the layout in which they are stored.
+            integer_limit: integers are clipped to [-integer_limit, integer_limit]; None: not
+                clipped.
             channel_scale: one factor per row that the constant is multiplied by first; None: none.
-            perm: order of the constant's axes in which the codes are stored; None: as it is.
+            perm: order of the constant's axes in which the integers are stored; None: as it is.
             graph: that holds them; None: the constant's.
             bias_preserving: how they are rounded, in the stored layout; None: to the nearest.
         """
         home = _owner(value) if graph is None else graph
-        key = (value, qparams, code_limit, channel_scale, perm, bias_preserving, home)
-        if key not in self._codes:
+        key = (value, qparams, integer_limit, channel_scale, perm, bias_preserving, home)
+        if key not in self._integers:
             stem = value_name(value)
             if f"{stem}_quantized" in self._names:  # a second layout of a tied weight
                 stem = self.unique(f"{stem}_again")
             name = self.unique(f"{stem}_quantized")
             source = transposed(tensor_of(value), perm)
             tensor = integer_tensor(
-                source, qparams, code_limit, channel_scale, name, bias_preserving
+                source, qparams, integer_limit, channel_scale, name, bias_preserving
             )
-            self._codes[key] = (self._beside(value, tensor, name, home), stem)
-        return self._codes[key]
+            self._integers[key] = (self._beside(value, tensor, name, home), stem)
+        return self._integers[key]
 
     def half(
         self, value: ir.Value, perm: tuple[int, ...] | None = None, graph: ir.Graph | None = None
     ) -> ir.Value:
-        """The float16 initializer, its axes in the order of perm; the rest as in `codes`."""
+        """The float16 initializer, its axes in the order of perm; the rest as in `integers`."""
         home = _owner(value) if graph is None else graph
         key = (value, None, None, None, perm, None, home)
-        if key not in self._codes:
+        if key not in self._integers:
             name = self.unique(f"{value_name(value)}_half")
             tensor = half_tensor(transposed(tensor_of(value), perm), name)
-            self._codes[key] = (self._beside(value, tensor, name, home), name)
-        return self._codes[key][0]
+            self._integers[key] = (self._beside(value, tensor, name, home), name)
+        return self._integers[key][0]
 
     def _beside(
         self,

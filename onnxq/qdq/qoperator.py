@@ -1,4 +1,4 @@
-"""The QOperator form: nodes that compute on codes, made of the QDQ form by `fuse`.
+"""The QOperator form: nodes that compute on integers, made of the QDQ form by `fuse`.
 
 What has no integer kernel stays between DequantizeLinear and QuantizeLinear, and is named in the
 model's metadata, so that it can be reported later too. So do the guards of nodes left in float:
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from onnxq.errors import QConfigError, listed, nearest
-from onnxq.qdq.fuse import Int8Codes, fuse
+from onnxq.qdq.fuse import Int8Activations, fuse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
 KEPT_KEY = "onnxq.kept_qdq"
 """Metadata: JSON object, name of a node that stays between DQ and Q -> why."""
 TABLES_KEY = "onnxq.tables"
-"""Metadata: JSON list, names of nodes that are a table of all codes here, and float in QDQ form."""
+"""Metadata: JSON list, names of nodes that are a table of all integers here, and float in QDQ form."""
 
 
 @dataclass(frozen=True, slots=True)
 class Remains:
-    """Rest of a QOperator model, which breaks the rule that every node computes on codes.
+    """Rest of a QOperator model, which breaks the rule that every node computes on integers.
 
     Attributes:
         kept: name of a node between DequantizeLinear and QuantizeLinear -> why.
-        tables: names of nodes that are tables, whose codes may differ from the QDQ form's.
+        tables: names of nodes that are tables, whose integers may differ from the QDQ form's.
     """
 
     kept: Mapping[str, str] = field(default_factory=dict)
@@ -48,12 +48,13 @@ class Remains:
         ]
         if self.tables:
             found.append(
-                f"a table of all codes, float between codes in QDQ form: {listed(self.tables)}."
+                "a table of all integers, float between Q/DQ nodes in QDQ form: "
+                f"{listed(self.tables)}."
             )
         return found
 
 
-def write_qoperator(qdq: ir.Model, int8: Int8Codes = Int8Codes.SHIFTED) -> ir.Model:
+def write_qoperator(qdq: ir.Model, int8: Int8Activations = Int8Activations.SHIFTED) -> ir.Model:
     """The QOperator form of a model in QDQ form, with what remains of that in its metadata.
 
     Args:
@@ -72,12 +73,12 @@ def remains(model: ir.Model) -> Remains:
     return Remains(kept, tuple(json.loads(model.metadata_props.get(TABLES_KEY, "[]"))))
 
 
-def _as_it_is(qdq: ir.Model, int8: Int8Codes) -> ir.Model:
+def _as_it_is(qdq: ir.Model, int8: Int8Activations) -> ir.Model:
     del int8  # ONNX Runtime decides when it loads the model
     return qdq
 
 
-FORMATS: dict[str, Callable[[ir.Model, Int8Codes], ir.Model]] = {
+FORMATS: dict[str, Callable[[ir.Model, Int8Activations], ir.Model]] = {
     "qdq": _as_it_is,
     "qoperator": write_qoperator,
 }

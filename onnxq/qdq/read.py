@@ -4,7 +4,7 @@
     scale           one number, of shape () or (1,): per tensor, whatever the axis says
                     a vector: per channel of `axis`, 1 by default
                     with block_size: per block along `axis`
-    type of codes   Q: the zero point's, else output_dtype, else uint8; DQ: that of its codes
+    type of integers   Q: the zero point's, else output_dtype, else uint8; DQ: that of its integers
     domain          "", "ai.onnx" or com.microsoft; the arithmetic is the same
 
 ONNX Runtime reads them so (tests/qdq/test_read.py asks it).
@@ -35,9 +35,9 @@ SCALE, ZERO_POINT = 1, 2
 WEIGHT, BIAS = 1, 2
 """Slots of Conv, ConvTranspose and Gemm."""
 DEFAULT_AXIS = 1
-# reversed: a registered type may be stored as int8, but int8 codes are int8
+# reversed: a registered type may be stored as int8, but int8 integers are int8
 STORED = {t.onnx: t for t in reversed(dtypes.all_qdtypes()) if t.is_integer}
-"""ONNX's name of a type of codes -> the type."""
+"""ONNX's name of a type of integers -> the type."""
 SCALE_TYPES = (ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
 """Types of scales that float32 holds exactly."""
 
@@ -72,9 +72,9 @@ def from_dequantize(value: ir.Value, reader: ir.Node) -> bool:
 
 
 def is_constant(dequantizer: ir.Node | None) -> bool:
-    """Whether its codes are an initializer."""
-    codes = None if dequantizer is None else dequantizer.inputs[0]
-    return codes is not None and codes.is_initializer()
+    """Whether its integers are an initializer."""
+    integers = None if dequantizer is None else dequantizer.inputs[0]
+    return integers is not None and integers.is_initializer()
 
 
 def zero_point_of(node: ir.Node) -> ir.Value | None:
@@ -88,15 +88,15 @@ def array_of(node: ir.Node, slot: int) -> npt.NDArray[Any] | None:
     return None if tensor is None else tensor.numpy()
 
 
-def code_type(node: ir.Node) -> ir.DataType | None:
-    """Type of the codes of a Q or DQ; None: that of a DQ whose inputs have no types."""
+def integer_type(node: ir.Node) -> ir.DataType | None:
+    """Type of the integers of a Q or DQ; None: that of a DQ whose inputs have no types."""
     of_zero_point = _type_of(zero_point_of(node))
     if of_zero_point is not None:
         return of_zero_point
     if node.op_type == DEQUANTIZE:
-        codes = node.inputs[0]
-        source = None if codes is None else codes.producer()
-        return _type_of(codes) or (code_type(source) if is_quantize(source) else None)
+        integers = node.inputs[0]
+        source = None if integers is None else integers.producer()
+        return _type_of(integers) or (integer_type(source) if is_quantize(source) else None)
     named = node.attributes.get_int("output_dtype", 0)
     return ir.DataType(named) if named else ir.DataType.UINT8
 
@@ -104,18 +104,18 @@ def code_type(node: ir.Node) -> ir.DataType | None:
 def qparams_of(node: ir.Node) -> QParams | Unread:
     """QParams of a Q or DQ whose scale and zero point are constants.
 
-    A float16 scale is widened: codes are those of the node; real values are rounded to float16
+    A float16 scale is widened: integers are those of the node; real values are rounded to float16
     behind its DQ.
     """
     axis = node.attributes.get_int("axis", DEFAULT_AXIS)
     size = node.attributes.get_int("block_size", 0)
-    return qparams_from(node.inputs[SCALE], zero_point_of(node), code_type(node), axis, size)
+    return qparams_from(node.inputs[SCALE], zero_point_of(node), integer_type(node), axis, size)
 
 
 def qparams_from(
     scale: ir.Value | None,
     zero_point: ir.Value | None,
-    codes: ir.DataType | None,
+    integers: ir.DataType | None,
     axis: int = DEFAULT_AXIS,
     block_size: int = 0,
 ) -> QParams | Unread:
@@ -124,7 +124,7 @@ def qparams_from(
     Args:
         scale: one number, one per channel, or one per block.
         zero_point: as many numbers, or as many in another shape; None: 0.
-        codes: their type; None: not known.
+        integers: their type; None: not known.
         axis: of the channels or blocks.
         block_size: elements of a block; 0: no blocks.
     """
@@ -133,10 +133,10 @@ def qparams_from(
         return Unread("its scale or zero point is computed at run time")
     if scale_tensor.dtype not in SCALE_TYPES:
         return Unread(f"its scale is {scale_tensor.dtype.name.lower()}")
-    dtype = None if codes is None else STORED.get(codes.name)
+    dtype = None if integers is None else STORED.get(integers.name)
     if dtype is None:
-        kind = "of no known type" if codes is None else codes.name.lower()
-        return Unread(f"its codes are {kind}")
+        kind = "of no known type" if integers is None else integers.name.lower()
+        return Unread(f"its integers are {kind}")
     numbers = scale_tensor.numpy().astype(np.float32)
     zeros = np.zeros(numbers.shape, np.int64) if zero_tensor is None else zero_tensor.numpy()
     if zeros.size != numbers.size:

@@ -1,9 +1,10 @@
-"""Scales of sums and products for which every machine computes the same codes.
+"""Scales of sums and products for which every machine computes the same integers.
 
-x86 adds tensors of codes (QLinearAdd, which Add, Sub and HardSigmoid become) in float32, with fused
-multiply-adds from AVX2 on and without them before; ARM adds in fixed point; WebAssembly divides,
-and does so where it multiplies (QLinearMul), too. For nearly all codes they round to the same; near
-ties they may not: with any scales, 0 to 3 of all 65,536 pairs of codes differ on ARM
+x86 adds tensors of integers (QLinearAdd, which Add, Sub and HardSigmoid become) in float32, with
+fused multiply-adds from AVX2 on and without them before; ARM adds in fixed point; WebAssembly
+divides, and does so where it multiplies (QLinearMul), too. For nearly all integers they round to
+the same; near
+ties they may not: with any scales, 0 to 3 of all 65,536 pairs of integers differ on ARM
 (operators/_machine_sums.py and _divided.py have the counts of others), with scales that are powers
 of two up to a quarter of them. Whether a pair differs depends on the last bits of the scales. So
 the scale of the result is raised to the first that makes all pairs agree: usually by 1 in a
@@ -37,11 +38,11 @@ ROUNDS = 4  # a result may be an operand of another sum, or share its scale with
 FINEST, COARSEST = -22, -10  # powers of two that a scale is raised by, relative to itself
 MULTIPLES = (1, 3, 5, 7)
 LARGEST = MULTIPLES[-1] * 2.0 ** (COARSEST - 1)
-"""Largest raise of a scale by one sum, relative to itself: 0.35 %, 0.9 codes in 255."""
+"""Largest raise of a scale by one sum, relative to itself: 0.35 %, 0.9 integers in 255."""
 
 
 class Among(enum.Enum):
-    """Computations that have to give a node's codes alike."""
+    """Computations that have to give a node's integers alike."""
 
     MACHINES = "machines"
     """All machines' kernels."""
@@ -51,13 +52,13 @@ class Among(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Sum:
-    """A sum or product whose codes may depend on the machine, unless its scales are chosen.
+    """A sum or product whose integers may depend on the machine, unless its scales are chosen.
 
     Attributes:
         name: of the node, for messages.
         op_type: of the float node, such as Add.
         domain: of the float node.
-        inputs: per slot the name of the tensor of codes; None: not one.
+        inputs: per slot the name of the tensor of integers; None: not one.
         outputs: per slot likewise.
         attributes: of the float node.
         constants: by slot, of inputs that are not quantized.
@@ -75,13 +76,14 @@ class Sum:
 
     @property
     def tensors(self) -> tuple[str, ...]:
-        """Names of its tensors of codes, on whose qparams alone it depends whether it agrees."""
+        """Names of its tensors of integers, on whose qparams alone it depends whether it agrees."""
         return tuple(name for name in (*self.inputs, *self.outputs) if name is not None)
 
     def agrees(self, tensors: Mapping[str, QParams]) -> bool:
-        """Whether the node computes the same codes, with these qparams, among what has to agree.
+        """Whether the node computes the same integers, with these qparams, among what has to agree.
 
-        Codes of int8 are asked about as uint8 too: ONNX Runtime on x86 shifts them by 128 when it
+        Integers of int8 are asked about as uint8 too: ONNX Runtime on x86 shifts them by 128 when
+            it
         loads the model, and floats round otherwise there.
         """
         operator = catalog.find(self.op_type, self.domain)

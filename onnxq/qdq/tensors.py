@@ -18,26 +18,26 @@ if TYPE_CHECKING:
     from onnxq.qparams import FloatArray, IntArray
     from onnxq.targets.bias_preserving import BiasPreservingRounding
 
-LAZY_BYTES = 1 << 20  # below it, codes are made at once; above, each time they are asked for
+LAZY_BYTES = 1 << 20  # below it, integers are made at once; above, each time they are asked for
 
 
 def integer_tensor(
     source: ir.TensorProtocol,
     qparams: QParams,
-    code_limit: int | None,
+    integer_limit: int | None,
     channel_scale: tuple[float, ...] | None,
     name: str,
     bias_preserving: BiasPreservingRounding | None = None,
 ) -> ir.TensorProtocol:
-    """The codes of a float constant, as a tensor for the ONNX file.
+    """The integers of a float constant, as a tensor for the ONNX file.
 
     Args:
         source: float tensor; large ones are read only when the result is written.
-        qparams: of the codes.
-        code_limit: codes are clipped to [-code_limit, code_limit]; None: not clipped.
+        qparams: of the integers.
+        integer_limit: integers are clipped to [-integer_limit, integer_limit]; None: not clipped.
         channel_scale: one factor per row that the constant is multiplied by first; None: none.
         name: of the tensor.
-        bias_preserving: how int8 codes are rounded; None: to the nearest.
+        bias_preserving: how int8 integers are rounded; None: to the nearest.
     """
     vector = _becomes_vector(source, qparams)
     shape = qparams.scale.shape if vector else tuple(source.shape.numpy())
@@ -47,29 +47,29 @@ def integer_tensor(
         x = np.broadcast_to(x, shape)  # a bias of one element
         if channel_scale is not None:
             x = x * np.array(channel_scale, np.float32).reshape(-1, *[1] * (x.ndim - 1))
-        codes = rounded_codes(x, qparams, code_limit, bias_preserving)
-        return ir.Tensor(stored_codes(codes, qparams.dtype), name=name)
+        integers = rounded_integers(x, qparams, integer_limit, bias_preserving)
+        return ir.Tensor(stored_integers(integers, qparams.dtype), name=name)
 
     if source.nbytes < LAZY_BYTES:
         return make()
     return ir.LazyTensor(make, ir.DataType[qparams.dtype.onnx], ir.Shape(shape), name=name)
 
 
-def rounded_codes(
+def rounded_integers(
     x: FloatArray,
     qparams: QParams,
-    code_limit: int | None,
+    integer_limit: int | None,
     bias_preserving: BiasPreservingRounding | None,
 ) -> IntArray:
-    """Codes of a constant, with its gain in it; arguments as of `integer_tensor`."""
+    """Integers of a constant, with its gain in it; arguments as of `integer_tensor`."""
     if bias_preserving is not None:
-        return bias_preserving.codes(
-            x, qparams, qparams.dtype.qmax if code_limit is None else code_limit
+        return bias_preserving.integers(
+            x, qparams, qparams.dtype.qmax if integer_limit is None else integer_limit
         )
-    codes = quantize(x, qparams)
-    if code_limit is not None:
-        np.clip(codes, -code_limit, code_limit, out=codes)
-    return codes
+    integers = quantize(x, qparams)
+    if integer_limit is not None:
+        np.clip(integers, -integer_limit, integer_limit, out=integers)
+    return integers
 
 
 def half_tensor(source: ir.TensorProtocol, name: str) -> ir.TensorProtocol:
@@ -90,10 +90,10 @@ def transposed(source: ir.TensorProtocol, perm: tuple[int, ...] | None) -> ir.Te
     return derived(lambda: np.transpose(source.numpy(), perm), source.dtype, shape, source.name)
 
 
-def stored_codes(codes: npt.NDArray[np.integer], dtype: QDType) -> npt.NDArray[np.generic]:
-    """Codes in the NumPy dtype that onnx_ir packs (int4 and narrower)."""
+def stored_integers(integers: npt.NDArray[np.integer], dtype: QDType) -> npt.NDArray[np.generic]:
+    """Integers in the NumPy dtype that onnx_ir packs (int4 and narrower)."""
     narrow = getattr(ml_dtypes, dtype.name, None) if dtype.bits < 8 else None
-    return codes if narrow is None else codes.astype(narrow)
+    return integers if narrow is None else integers.astype(narrow)
 
 
 def _becomes_vector(source: ir.TensorProtocol, qparams: QParams) -> bool:

@@ -1,11 +1,12 @@
 """QuantizeLinear and DequantizeLinear (Q, DQ), written: every pass on graphs makes them here.
 
-    x -> Q -> codes -> DQ -> readers     Grid, quantize_behind
-    constant codes -> DQ -> a slot       new_codes
-    Q -> Clip on codes                   clip_codes
-    int8 codes as uint8 codes            shifted_constant
+    x -> Q -> integers -> DQ -> readers     Grid, quantize_behind
+    constant integers -> DQ -> a slot       new_integers
+    Q -> Clip on integers                   clip_integers
+    int8 integers as uint8 integers            shifted_constant
 
-Only the forms of an operator on codes, which its file under operators/ lowers to, bring their own.
+Only the forms of an operator on integers, which its file under operators/ lowers to, bring their
+own.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import onnx_ir as ir
 from onnxq.graph.edit import graph_of, new_constant, new_initializer
 from onnxq.operator import Array
 from onnxq.qdq.read import DEQUANTIZE, QUANTIZE, SCALE, zero_point_of
-from onnxq.qdq.tensors import stored_codes
+from onnxq.qdq.tensors import stored_integers
 from onnxq.qparams import PerBlock, PerChannel, PerTensor, shifted
 
 if TYPE_CHECKING:
@@ -41,28 +42,28 @@ class GraphQParams:
     Attributes:
         scale: its value.
         zero_point: its value; None: 0.
-        codes: type of the codes.
+        integers: type of the integers.
         attributes: axis and block_size, where there are several scales.
         domain: of the nodes.
     """
 
     scale: ir.Value
     zero_point: ir.Value | None
-    codes: ir.DataType
+    integers: ir.DataType
     attributes: Mapping[str, int] = field(default_factory=dict)
     domain: str = ""
 
     def quantize(self, x: ir.Value, name: str, result: str | None = None) -> ir.Node:
-        """A QuantizeLinear of x, not in a graph yet; `result` names its codes."""
+        """A QuantizeLinear of x, not in a graph yet; `result` names its integers."""
         attributes = dict(self.attributes)
-        if self.zero_point is None and self.codes != ir.DataType.UINT8:
-            attributes["output_dtype"] = self.codes.value
-        return self._node(QUANTIZE, x, attributes, (name, result), self.codes)
+        if self.zero_point is None and self.integers != ir.DataType.UINT8:
+            attributes["output_dtype"] = self.integers.value
+        return self._node(QUANTIZE, x, attributes, (name, result), self.integers)
 
-    def dequantize(self, codes: ir.Value, name: str, result: str | None = None) -> ir.Node:
-        """A DequantizeLinear of codes, not in a graph yet; `result` names its real values."""
+    def dequantize(self, integers: ir.Value, name: str, result: str | None = None) -> ir.Node:
+        """A DequantizeLinear of integers, not in a graph yet; `result` names its real values."""
         real = self.scale.dtype or ir.DataType.FLOAT
-        return self._node(DEQUANTIZE, codes, self.attributes, (name, result), real)
+        return self._node(DEQUANTIZE, integers, self.attributes, (name, result), real)
 
     def _node(
         self,
@@ -82,22 +83,22 @@ class GraphQParams:
 def graph_qparams_of(node: ir.Node, qparams: QParams) -> GraphQParams:
     """The grid of a Q or DQ that has these qparams.
 
-    Of a DQ without zero point, Q takes the type of codes from output_dtype; below opset 21, it
+    Of a DQ without zero point, Q takes the type of integers from output_dtype; below opset 21, it
     gives uint8, also where ONNX Runtime writes it behind a DQ of int8.
     """
     scale, zero_point = node.inputs[SCALE], zero_point_of(node)
     assert scale is not None, "it has qparams"
-    codes = ir.DataType[qparams.dtype.onnx]
+    integers = ir.DataType[qparams.dtype.onnx]
     is_old = node.version is not None and node.version < OUTPUT_DTYPE_OPSET
     if zero_point is None and is_old:
-        codes = ir.DataType.UINT8
-    return GraphQParams(scale, zero_point, codes, granularity_attributes(qparams), node.domain)
+        integers = ir.DataType.UINT8
+    return GraphQParams(scale, zero_point, integers, granularity_attributes(qparams), node.domain)
 
 
 def qparams_from(scale: ir.Value, zero_point: ir.Value, qparams: QParams) -> GraphQParams:
     """The grid of these qparams, which the two values hold."""
-    codes = ir.DataType[qparams.dtype.onnx]
-    return GraphQParams(scale, zero_point, codes, granularity_attributes(qparams))
+    integers = ir.DataType[qparams.dtype.onnx]
+    return GraphQParams(scale, zero_point, integers, granularity_attributes(qparams))
 
 
 NewConstant = Callable[[str, Array], ir.Value]
@@ -115,15 +116,15 @@ def new_graph_qparams(new: NewConstant, stem: str, qparams: QParams) -> GraphQPa
     Those per tensor have rank 0: QLinearAdd refuses rank 1.
     """
     scale = new(f"{stem}_scale", qparams.scale)
-    zeros = stored_codes(qparams.zero_point, qparams.dtype)
+    zeros = stored_integers(qparams.zero_point, qparams.dtype)
     return qparams_from(scale, new(f"{stem}_zero_point", zeros), qparams)
 
 
-def new_codes(
-    new: NewConstant, stem: str, codes: Array, qparams: QParams
+def new_integers(
+    new: NewConstant, stem: str, integers: Array, qparams: QParams
 ) -> tuple[ir.Value, GraphQParams]:
-    """New constant codes, `<stem>_quantized`, and their grid."""
-    value = new(f"{stem}_quantized", codes)
+    """New constant integers, `<stem>_quantized`, and their grid."""
+    value = new(f"{stem}_quantized", integers)
     return value, new_graph_qparams(new, stem, qparams)
 
 
@@ -168,19 +169,19 @@ def quantize_behind(
     return real
 
 
-def clip_codes(
-    codes: ir.Value,
+def clip_integers(
+    integers: ir.Value,
     dtype: QDType,
     bounds: tuple[int, int],
     stem: str,
     new: NewConstant,
 ) -> ir.Node:
-    """A Clip on codes, not in a graph yet, and without names.
+    """A Clip on integers, not in a graph yet, and without names.
 
     Args:
-        codes: of a Q, or of another node on codes.
-        dtype: of the codes.
-        bounds: lowest and largest code.
+        integers: of a Q, or of another node on integers.
+        dtype: of the integers.
+        bounds: lowest and largest integer.
         stem: of the names of the bounds.
         new: makes them.
     """
@@ -188,14 +189,14 @@ def clip_codes(
         new(f"{stem}_{end}", np.array(code, dtype.storage))
         for end, code in zip(("min", "max"), bounds, strict=True)
     ]
-    node = ir.node("Clip", [codes, *ends])
+    node = ir.node("Clip", [integers, *ends])
     result = node.outputs[0]
-    result.type, result.shape = ir.TensorType(ir.DataType[dtype.onnx]), codes.shape
+    result.type, result.shape = ir.TensorType(ir.DataType[dtype.onnx]), integers.shape
     return node
 
 
 def shifted_constant(value: ir.Value, names: FreeNames) -> ir.Value:
-    """An int8 constant as the uint8 codes of the same numbers, `<name>_uint8`, in its graph."""
+    """An int8 constant as the uint8 integers of the same numbers, `<name>_uint8`, in its graph."""
     graph, tensor = value.graph, ir.convenience.get_const_tensor(value)
     assert isinstance(graph, ir.Graph)
     assert tensor is not None, "it is a constant"

@@ -27,7 +27,7 @@ FloatArray = npt.NDArray[np.floating]
 IntArray = npt.NDArray[np.integer]
 
 MIN_SCALE = np.float32(2**-126)  # smallest normal float32: an all-zero tensor must not give scale 0
-MAX_BIAS_CODE = 2**30  # int32 sums wrap; half of their range is left for the products
+MAX_BIAS_INTEGER = 2**30  # int32 sums wrap; half of their range is left for the products
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,12 +84,12 @@ per_channel_symmetric = QScheme.PER_CHANNEL_SYMMETRIC
 
 @dataclass(frozen=True, slots=True, eq=False)
 class QParams:
-    """How real values map to codes.
+    """How real values map to integers.
 
     Attributes:
         scale: float32, positive, finite; shape () | (channels,) | blocked (see the granularity).
-        zero_point: codes of dtype.storage, same shape as scale, inside [qmin, qmax].
-        dtype: type of the codes.
+        zero_point: integers of dtype.storage, same shape as scale, inside [qmin, qmax].
+        dtype: type of the integers.
         granularity: what one scale covers.
 
     The arrays are copied and read-only.
@@ -225,7 +225,7 @@ def product_scale(
 
 
 def sum_scale(x: QParams, w: QParams) -> npt.NDArray[np.float32]:
-    """Scale of sums of products of codes, and of a bias added to them; see `product_scale`.
+    """Scale of sums of products of integers, and of a bias added to them; see `product_scale`.
 
     Args:
         x: per tensor, of the activation.
@@ -242,7 +242,7 @@ def raised_scale(
 ) -> npt.NDArray[np.float32]:
     """Scales of a weight, larger in channels whose bias would leave the int32 accumulator.
 
-    max(w_scale, |bias| / (x_scale * MAX_BIAS_CODE)), so that |bias / (x_scale * w_scale)| fits.
+    max(w_scale, |bias| / (x_scale * MAX_BIAS_INTEGER)), so that |bias / (x_scale * w_scale)| fits.
 
     Args:
         w_scale: (), or (channels,); groups of a transposed convolution share scales: channel o has
@@ -253,7 +253,7 @@ def raised_scale(
     Returns:
         Shape of w_scale.
     """
-    needed = np.abs(bias.astype(np.float64)) / (x_scale.astype(np.float64) * MAX_BIAS_CODE)
+    needed = np.abs(bias.astype(np.float64)) / (x_scale.astype(np.float64) * MAX_BIAS_INTEGER)
     if w_scale.ndim == 0:
         needed = needed.max(initial=0.0)
     else:
@@ -292,16 +292,16 @@ def check_shape(shape: tuple[int, ...], p: QParams) -> None:
 
 
 SHIFT = 128
-"""From an int8 code to the uint8 code of the same number."""
+"""From an int8 integer to the uint8 integer of the same number."""
 
 
-def shifted(codes: npt.NDArray[np.integer]) -> npt.NDArray[np.uint8]:
-    """The uint8 codes of the numbers that int8 codes stand for, beside a zero point shifted too."""
-    return (codes.astype(np.int16) + SHIFT).astype(np.uint8)
+def shifted(integers: npt.NDArray[np.integer]) -> npt.NDArray[np.uint8]:
+    """The uint8 integers of the numbers that int8 integers stand for, beside a zero point shifted too."""
+    return (integers.astype(np.int16) + SHIFT).astype(np.uint8)
 
 
 def stored_as(qparams: QParams, dtype: QDType) -> QParams:
-    """The qparams with codes of that type, for the same numbers.
+    """The qparams with integers of that type, for the same numbers.
 
     Args:
         qparams: of any type.

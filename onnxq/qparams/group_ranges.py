@@ -6,7 +6,7 @@
 A range that holds every weight is too wide for the many that lie in its middle. So narrower ones
 are tried, each with the two whole zero points around its centre, or with the centre itself where
 zero points are real; symmetric ones with scales of both signs. Of the best one, the scale becomes
-that of least squares for its codes, and so does a real zero point; then these are rounded again.
+that of least squares for its integers, and so does a real zero point; then these are rounded again.
 
 Inputs that are alike, as the pixels of a patch, add the errors of their weights up before they are
 squared: that is what `a` counts.
@@ -21,7 +21,7 @@ import numpy as np
 
 from onnxq.qparams import MIN_SCALE
 from onnxq.qparams.group_spec import Scheme
-from onnxq.qparams.groups import GroupCodes
+from onnxq.qparams.groups import GroupIntegers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 SHARES = {
     2: np.linspace(0.35, 1.0, 9, dtype=np.float32),
     4: np.linspace(0.64, 1.0, 7, dtype=np.float32),
-    8: np.ones(1, np.float32),  # 256 codes hold the largest weight for next to nothing
+    8: np.ones(1, np.float32),  # 256 integers hold the largest weight for next to nothing
 }
 """Parts of the whole range that are tried, by bits."""
 NEAR = {
@@ -49,7 +49,7 @@ SHIFTS = {
 }
 """Distances from the best zero point that are tried with them."""
 FITS = 2
-"""Times that the scale is fitted and codes are rounded again; the error never grows."""
+"""Times that the scale is fitted and integers are rounded again; the error never grows."""
 CHUNK = 1 << 15
 """Weights that are looked at together: the arrays of a try stay in a core's cache."""
 
@@ -57,11 +57,11 @@ CHUNK = 1 << 15
 def search_ranges(
     weight: Singles, spec: GroupSpec, importance: Singles | None = None, alike: float = 0.0
 ) -> tuple[Singles, Points]:
-    """(scale, zero point) of each group, float32 and as in `GroupCodes` (rows, groups).
+    """(scale, zero point) of each group, float32 and as in `GroupIntegers` (rows, groups).
 
     Args:
         weight: float32 (rows, inputs).
-        spec: form of the codes.
+        spec: form of the integers.
         importance: float32 (inputs,), p above; None: 1.
         alike: a above, for inputs that are much the same.
     """
@@ -80,17 +80,19 @@ def search_ranges(
     return scale, point
 
 
-def rounded(weight: Singles, spec: GroupSpec, scale: Singles, point: Points) -> GroupCodes:
-    """Codes nearest to a weight (rows, inputs) in given ranges."""
+def rounded(weight: Singles, spec: GroupSpec, scale: Singles, point: Points) -> GroupIntegers:
+    """Integers nearest to a weight (rows, inputs) in given ranges."""
     group_of = np.arange(weight.shape[1]) // spec.group_size
     steps, zero = weight / scale[:, group_of], point[:, group_of]
     # whole zero points are added behind the rounding, as QuantizeLinear has it
     raw = np.rint(steps + zero) if spec.scheme is Scheme.REAL else np.rint(steps) + zero
-    return GroupCodes(spec, np.clip(raw, 0, spec.most).astype(np.uint8), scale, point)
+    return GroupIntegers(spec, np.clip(raw, 0, spec.most).astype(np.uint8), scale, point)
 
 
-def unshrunk(weight: Singles, codes: GroupCodes, importance: Singles | None = None) -> GroupCodes:
-    """The same codes with the scales of each row raised, so that its errors are none of its own.
+def unshrunk(
+    weight: Singles, integers: GroupIntegers, importance: Singles | None = None
+) -> GroupIntegers:
+    """The same integers with the scales of each row raised, so that its errors are none of its own.
 
         f = sum_i p_i w_i^2 / sum_i p_i w_i v_i        v_i the number of code i; then v_i f
 
@@ -99,16 +101,16 @@ def unshrunk(weight: Singles, codes: GroupCodes, importance: Singles | None = No
     smaller do not, and 2 bits lose a tenth in each.
 
     Args:
-        weight: float32 (rows, inputs) that the codes are of.
-        codes: in ranges of least squares.
+        weight: float32 (rows, inputs) that the integers are of.
+        integers: in ranges of least squares.
         importance: float32 (inputs,), p above; None: 1.
     """
-    w, v = weight.astype(np.float64), codes.reals
+    w, v = weight.astype(np.float64), integers.reals
     weighted = w if importance is None else w * importance
     over, under = (np.einsum("ri,ri->r", weighted, x) for x in (w, v))
     factor = np.divide(over, under, out=np.ones_like(over), where=(under > 0) & (over > 0))
-    scale = np.asarray(codes.scale * factor[:, np.newaxis], np.float32)
-    return replace(codes, scale=scale)
+    scale = np.asarray(integers.scale * factor[:, np.newaxis], np.float32)
+    return replace(integers, scale=scale)
 
 
 def in_groups(weight: Singles, size: int) -> Singles:
@@ -134,7 +136,7 @@ class _Best:
     Args:
         w: float32 (rows, groups, group).
         p: what errors count, broadcasts to w; None: all the same.
-        spec: form of the codes.
+        spec: form of the integers.
         alike: what the square of a group's summed errors counts.
     """
 
@@ -146,8 +148,8 @@ class _Best:
         self.scale = np.ones_like(self.error)
         self.point = np.zeros_like(self.error)
 
-    def codes(self, scale: Singles, point: Singles) -> Singles:
-        """Centred codes, q - z; overwritten by the next call."""
+    def integers(self, scale: Singles, point: Singles) -> Singles:
+        """Centred integers, q - z; overwritten by the next call."""
         work = self._work
         np.multiply(self._w, np.float32(1) / scale, out=work)
         work += point
@@ -158,7 +160,7 @@ class _Best:
 
     def offer(self, scale: Singles, point: Singles) -> None:
         """Takes the range where it is better."""
-        left = self.codes(scale, point)
+        left = self.integers(scale, point)
         left *= scale
         left -= self._w
         weighted = left if self._p is None else left * self._p
@@ -172,11 +174,11 @@ class _Best:
         np.copyto(self.point, point, where=better)
 
     def fit(self) -> None:
-        """Offers the ranges of least squares for the codes of the best ones."""
+        """Offers the ranges of least squares for the integers of the best ones."""
         if self._is_real:
             self._fit_both()
             return
-        q = self.codes(self.scale, self.point)
+        q = self.integers(self.scale, self.point)
         weighted = q if self._p is None else q * self._p
         over = np.einsum("rbi,rbi->rb", weighted, self._w)[..., np.newaxis]
         under = np.einsum("rbi,rbi->rb", weighted, q)[..., np.newaxis]
@@ -186,7 +188,7 @@ class _Best:
 
     def _fit_both(self) -> None:
         """Offers scales and zero points: the line of least squares, w = scale q - offset."""
-        q = self.codes(self.scale, self.point) + self.point
+        q = self.integers(self.scale, self.point) + self.point
         p = np.ones_like(q) if self._p is None else np.broadcast_to(self._p, q.shape)
         total = np.maximum(p.sum(-1, keepdims=True), MIN_SCALE)
         middle, centre = (
@@ -205,7 +207,7 @@ def _searched(
 ) -> tuple[Singles, Points]:
     best = _Best(w, p, spec, alike)
     low, high = w.min(-1, keepdims=True), w.max(-1, keepdims=True)
-    if spec.scheme is not Scheme.REAL:  # whole zero points lie among the codes
+    if spec.scheme is not Scheme.REAL:  # whole zero points lie among the integers
         low, high = np.minimum(low, 0), np.maximum(high, 0)
     with np.errstate(over="ignore"):
         for share in SHARES[spec.bits]:

@@ -1,4 +1,4 @@
-"""Form of a weight in groups: bits, group size, symmetry; and the methods that find codes."""
+"""Form of a weight in groups: bits, group size, symmetry; and the methods that find integers."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ GROUP_SIZES = (16, 32, 64, 128)
 ODD_BITS = (3, 5, 6, 7)
 """Widths between those that ONNX Runtime's products have kernels for."""
 TYPES = {2: (UINT2, INT2), 4: (UINT4, INT4), 8: (UINT8, INT8)}
-"""Bits -> types of affine and of symmetric codes."""
+"""Bits -> types of affine and of symmetric integers."""
 POINT_BITS = 8  # rows of zero points end on a byte
 SCALE_BYTES = 4  # float32
-TWO_BITS, CODES_IN_A_BYTE = 2, 4
+TWO_BITS, INTEGERS_IN_A_BYTE = 2, 4
 
 
 class Scheme(enum.Enum):
-    """Zero points of codes."""
+    """Zero points of integers."""
 
     AFFINE = "affine"
-    """Each group has its own, a whole number that is packed like the codes."""
+    """Each group has its own, a whole number that is packed like the integers."""
     SYMMETRIC = "symmetric"
-    """All lie in the middle of the codes, and are not stored."""
+    """All lie in the middle of the integers, and are not stored."""
     REAL = "real"
     """Each group has its own, any float32: nearer, larger, and computed in float32."""
 
 
 class Method(enum.Enum):
-    """How codes are found."""
+    """How integers are found."""
 
     RTN = "rtn"
     """Round to nearest, in the range with the least error."""
@@ -52,13 +52,13 @@ class GroupSpec:
     """Form of a weight in groups.
 
     Attributes:
-        bits: 2, 4 or 8 per code.
+        bits: 2, 4 or 8 per integer.
         group_size: inputs that share a scale: 16, 32, 64 or 128. The last group of a row is filled
             up where the inputs do not divide.
-        scheme: of zero points. Symmetric ones are 2^(bits - 1); -2^(bits - 1) is a code as any
+        scheme: of zero points. Symmetric ones are 2^(bits - 1); -2^(bits - 1) is an integer as any
             other.
-        signed: whether scales of symmetric codes may be negative. The lowest code lies one step
-            further from zero than the highest; so it is the weight of largest magnitude, be it
+        signed: whether scales of symmetric integers may be negative. The lowest integer lies one
+            step further from zero than the highest; so it is the weight of largest magnitude, be it
             above or below zero. DequantizeLinear wants positive scales.
 
     Raises:
@@ -75,7 +75,7 @@ class GroupSpec:
     def __post_init__(self) -> None:
         if self.bits in ODD_BITS:
             raise UnsupportedError(
-                f"bits: got {self.bits}. ONNX Runtime packs whole codes into bytes: its "
+                f"bits: got {self.bits}. ONNX Runtime packs whole integers into bytes: its "
                 "MatMulNBits takes 2, 4 or 8 bits ('Only 2b, 4b and 8b quantization is "
                 "supported'). Ask for 2, 4 or 8."
             )
@@ -112,17 +112,17 @@ class GroupSpec:
 
     @property
     def dtype(self) -> QDType:
-        """Type of the codes where they have one of their own (DequantizeLinear)."""
+        """Type of the integers where they have one of their own (DequantizeLinear)."""
         return TYPES[self.bits][self.symmetric]
 
     @property
     def most(self) -> int:
-        """The largest unsigned code."""
+        """The largest unsigned integer."""
         return (1 << self.bits) - 1
 
     @property
     def middle(self) -> int:
-        """The zero point of symmetric codes."""
+        """The zero point of symmetric integers."""
         return 1 << (self.bits - 1)
 
     def groups(self, inputs: int) -> int:
@@ -137,8 +137,8 @@ class GroupSpec:
             Scheme.SYMMETRIC: 0,
             Scheme.REAL: rows * count * SCALE_BYTES,
         }
-        codes = rows * count * (self.group_size * self.bits // POINT_BITS + SCALE_BYTES)
-        return codes + points[self.scheme]
+        integers = rows * count * (self.group_size * self.bits // POINT_BITS + SCALE_BYTES)
+        return integers + points[self.scheme]
 
 
 def _nearest_size(size: object) -> str:
@@ -149,9 +149,9 @@ def _nearest_size(size: object) -> str:
 
 
 def is_scrambled(bits: int, outputs: int) -> bool:
-    """Whether ONNX Runtime misreads DequantizeLinear's codes of a (inputs, outputs) matrix.
+    """Whether ONNX Runtime misreads DequantizeLinear's integers of a (inputs, outputs) matrix.
 
     It turns the matrix over for MatMulNBits; 2-bit rows that do not end with a byte come out wrong
     (1.31.1: results are off by more than their largest, and change from session to session).
     """
-    return bits == TWO_BITS and outputs % CODES_IN_A_BYTE != 0
+    return bits == TWO_BITS and outputs % INTEGERS_IN_A_BYTE != 0

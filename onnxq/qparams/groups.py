@@ -1,6 +1,6 @@
-"""A weight in groups: codes, scales and zero points, and the bytes that ONNX Runtime reads.
+"""A weight in groups: integers, scales and zero points, and the bytes that ONNX Runtime reads.
 
-w[o, i] = (codes[o, i] - zero_point[o, b]) * scale[o, b]        b = i // group
+w[o, i] = (integers[o, i] - zero_point[o, b]) * scale[o, b]        b = i // group
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from onnxq.core.arrays import Singles
     from onnxq.qparams.group_spec import GroupSpec
 
-CODES, SCALES, POINTS = "codes", "scales", "zero_points"
+INTEGERS, SCALES, POINTS = "integers", "scales", "zero_points"
 """Names of the arrays of `PackedGroups`."""
 
 Bytes = npt.NDArray[np.uint8]
@@ -33,30 +33,30 @@ class PackedGroups:
     """Arrays of a com.microsoft MatMulNBits.
 
     Attributes:
-        codes: uint8 (outputs, groups, group * bits / 8), the first code in the low bits.
+        integers: uint8 (outputs, groups, group * bits / 8), the first integer in the low bits.
         scales: float32 (outputs * groups,).
-        zero_points: uint8, packed like the codes, each row to whole bytes; float32
+        zero_points: uint8, packed like the integers, each row to whole bytes; float32
             (outputs * groups,) of scheme real; None: 2^(bits - 1).
     """
 
-    codes: Bytes
+    integers: Bytes
     scales: Singles
     zero_points: Points | None
 
     @property
     def arrays(self) -> dict[str, npt.NDArray[np.generic]]:
         """Name -> array, of those that there are."""
-        found: dict[str, npt.NDArray[np.generic]] = {CODES: self.codes, SCALES: self.scales}
+        found: dict[str, npt.NDArray[np.generic]] = {INTEGERS: self.integers, SCALES: self.scales}
         return found if self.zero_points is None else found | {POINTS: self.zero_points}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class GroupCodes:
-    """Codes of a weight (outputs, inputs), and what they stand for.
+class GroupIntegers:
+    """Integers of a weight (outputs, inputs), and what they stand for.
 
     Attributes:
         spec: their form.
-        codes: uint8 (outputs, inputs), unsigned whatever the spec.
+        integers: uint8 (outputs, inputs), unsigned whatever the spec.
         scale: float32 (outputs, groups), not 0; positive, but where the spec is signed.
         zero_point: uint8 (outputs, groups); float32 of scheme real.
 
@@ -65,16 +65,17 @@ class GroupCodes:
     """
 
     spec: GroupSpec
-    codes: Bytes
+    integers: Bytes
     scale: Singles
     zero_point: Points
 
     def __post_init__(self) -> None:
-        rows, inputs = self.codes.shape
+        rows, inputs = self.integers.shape
         wanted = (rows, self.spec.groups(inputs))
         if self.scale.shape != wanted or self.zero_point.shape != wanted:
             raise ShapeError(
-                f"codes {self.codes.shape} in groups of {self.spec.group_size} want scales and "
+                f"integers {self.integers.shape} in groups of {self.spec.group_size} want scales "
+                "and "
                 "zero "
                 f"points of shape {wanted}; got {self.scale.shape} and {self.zero_point.shape}."
             )
@@ -82,32 +83,32 @@ class GroupCodes:
     @property
     def reals(self) -> Singles:
         """float32 (outputs, inputs): the weight that they stand for."""
-        group_of = np.arange(self.codes.shape[1]) // self.spec.group_size
-        centred = self.codes.astype(np.float32) - self.zero_point.astype(np.float32)[:, group_of]
+        group_of = np.arange(self.integers.shape[1]) // self.spec.group_size
+        centred = self.integers.astype(np.float32) - self.zero_point.astype(np.float32)[:, group_of]
         return np.asarray(centred * self.scale[:, group_of], np.float32)
 
     def packed(self) -> PackedGroups:
         """The arrays that MatMulNBits reads; a short last group is filled up with zero points."""
-        spec, (rows, inputs) = self.spec, self.codes.shape
+        spec, (rows, inputs) = self.spec, self.integers.shape
         count = spec.groups(inputs)
         nearest = np.clip(np.rint(self.zero_point), 0, spec.most).astype(np.uint8)
         padded = np.repeat(nearest, spec.group_size, axis=1)
-        padded[:, :inputs] = self.codes
-        codes = packed_rows(padded, spec.bits).reshape(rows, count, -1)
+        padded[:, :inputs] = self.integers
+        integers = packed_rows(padded, spec.bits).reshape(rows, count, -1)
         points: dict[Scheme, Points | None] = {
             Scheme.AFFINE: packed_rows(nearest, spec.bits).reshape(-1),
             Scheme.SYMMETRIC: None,
             Scheme.REAL: np.asarray(self.zero_point, np.float32).reshape(-1),
         }
         scales = np.ascontiguousarray(self.scale).reshape(-1)
-        return PackedGroups(codes, scales, points[spec.scheme])
+        return PackedGroups(integers, scales, points[spec.scheme])
 
 
-def beside(parts: Sequence[GroupCodes]) -> GroupCodes:
-    """The codes of rows from those of parts of their inputs, which end with a group."""
-    return GroupCodes(
+def beside(parts: Sequence[GroupIntegers]) -> GroupIntegers:
+    """The integers of rows from those of parts of their inputs, which end with a group."""
+    return GroupIntegers(
         parts[0].spec,
-        np.concatenate([part.codes for part in parts], axis=1),
+        np.concatenate([part.integers for part in parts], axis=1),
         np.concatenate([part.scale for part in parts], axis=1),
         np.concatenate([part.zero_point for part in parts], axis=1),
     )

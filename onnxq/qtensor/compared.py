@@ -32,7 +32,7 @@ class Ordered(NamedTuple, Generic[Values]):
 class ComparedTensor(StoredTensor):
     """Tensors in comparisons, element by element, and in order.
 
-    Scales are positive, so that codes and real values are in the same order.
+    Scales are positive, so that integers and real values are in the same order.
     """
 
     __slots__ = ()
@@ -81,7 +81,7 @@ class ComparedTensor(StoredTensor):
         return (
             isinstance(other, StoredTensor)
             and self._qparams == other.qparams
-            and np.array_equal(self._codes, other.int_repr())
+            and np.array_equal(self._integers, other.int_repr())
         )
 
     @overload
@@ -125,9 +125,9 @@ class ComparedTensor(StoredTensor):
     def _index(
         self, op: str, find: Callable[..., Indices], dim: int | None, keepdim: bool
     ) -> Indices:
-        codes = self._nonempty(op, dim)
+        integers = self._nonempty(op, dim)
         axis = None if dim is None else self._axis(op, dim)
-        found = np.asarray(find(codes.reshape(codes.shape or 1), axis=axis), np.int64)
+        found = np.asarray(find(integers.reshape(integers.shape or 1), axis=axis), np.int64)
         if not keepdim:
             return found
         return found.reshape(
@@ -141,7 +141,7 @@ class ComparedTensor(StoredTensor):
         if not self.ndim:
             return Ordered(self.clone(), indices)
         axis = self._axis(op, dim)
-        values = np.take_along_axis(self._codes, indices, axis)
+        values = np.take_along_axis(self._integers, indices, axis)
         if keepdim:
             return Ordered(self._with(values), indices)
         return Ordered(self._with(values.squeeze(axis)), indices.squeeze(axis))
@@ -153,7 +153,7 @@ class ComparedTensor(StoredTensor):
         )
         if 0 in sizes:
             raise ShapeError(f"{op}: no elements to reduce: shape {self.shape}, dim {dim}.")
-        return self._codes
+        return self._integers
 
     def argsort(self, dim: int = -1, descending: bool = False) -> Indices:
         """Indices that sort along dim, int64, the tensor's shape; equals stay in order.
@@ -164,7 +164,7 @@ class ComparedTensor(StoredTensor):
         """
         need_per_tensor("argsort", self._qparams)
         axis = self._axis("argsort", dim)
-        keys = ~self._codes if descending else self._codes  # ~ turns the order round
+        keys = ~self._integers if descending else self._integers  # ~ turns the order round
         order = np.argsort(keys.reshape(keys.shape or 1), axis=axis, kind="stable")
         return order.reshape(self.shape).astype(np.int64)
 
@@ -199,4 +199,4 @@ class ComparedTensor(StoredTensor):
     def _in_order(self, order: Indices, axis: int) -> Ordered[Self]:
         if not self.ndim:
             return Ordered(self.clone(), order)
-        return Ordered(self._with(np.take_along_axis(self._codes, order, axis)), order)
+        return Ordered(self._with(np.take_along_axis(self._integers, order, axis)), order)

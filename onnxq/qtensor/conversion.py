@@ -25,7 +25,7 @@ from onnxq.qdq.read import (
     is_dequantize,
     qparams_of,
 )
-from onnxq.qdq.tensors import stored_codes
+from onnxq.qdq.tensors import stored_integers
 from onnxq.qdq.write import qparams_from
 from onnxq.qparams import PerChannel, PerTensor, QParams
 from onnxq.qtensor.tensor import QTensor, check_tensor
@@ -48,10 +48,10 @@ def to_ir(tensor: QTensor, name: str) -> ir.Node:
         ShapeError: tensor is no QTensor.
     """
     p = check_tensor("to_ir", tensor, "tensor").qparams
-    codes = _constant(f"{name}_quantized", stored_codes(tensor.int_repr(), p.dtype))
+    integers = _constant(f"{name}_quantized", stored_integers(tensor.int_repr(), p.dtype))
     scale = _constant(f"{name}_scale", p.scale)
-    zero_point = _constant(f"{name}_zero_point", stored_codes(p.zero_point, p.dtype))
-    return qparams_from(scale, zero_point, p).dequantize(codes, f"{name}_dequantize", name)
+    zero_point = _constant(f"{name}_zero_point", stored_integers(p.zero_point, p.dtype))
+    return qparams_from(scale, zero_point, p).dequantize(integers, f"{name}_dequantize", name)
 
 
 def from_ir(node: ir.Node) -> QTensor:
@@ -59,37 +59,41 @@ def from_ir(node: ir.Node) -> QTensor:
 
     Raises:
         ModelError: another operator, or an input that is computed at run time or absent.
-        UnsupportedError: codes or a scale of a type that onnxq has no qparams for.
+        UnsupportedError: integers or a scale of a type that onnxq has no qparams for.
         ShapeError: shapes or values that do not fit together.
     """
     if not is_dequantize(node):
         raise ModelError(f"from_ir: node '{node.name}' is a {node.op_type}; wanted {DEQUANTIZE}.")
     where = f"from_ir: {DEQUANTIZE} '{node.name}'"
-    codes, scale, _ = (_array(node, slot) for slot in (0, SCALE, ZERO_POINT))
-    if codes is None or scale is None:
-        raise ModelError(f"{where} has no codes or no scale.")
+    integers, scale, _ = (_array(node, slot) for slot in (0, SCALE, ZERO_POINT))
+    if integers is None or scale is None:
+        raise ModelError(f"{where} has no integers or no scale.")
     if scale.dtype != np.float32:
         raise UnsupportedError(
             f"{where} has a scale of {scale.dtype}; wanted float32. "
-            "Cast the scale, or work on the codes."
+            "Cast the scale, or work on the integers."
         )
-    if ir.DataType.from_numpy(codes.dtype).name not in STORED:
+    if ir.DataType.from_numpy(integers.dtype).name not in STORED:
         known = ", ".join(str(qdtype) for qdtype in STORED.values())
-        raise UnsupportedError(f"{where} has codes of {codes.dtype}; onnxq has {known}.")
+        raise UnsupportedError(f"{where} has integers of {integers.dtype}; onnxq has {known}.")
     found = qparams_of(node)
     if isinstance(found, Unread):
         raise ShapeError(f"{where}: {found.reason}.")
-    return QTensor(codes.astype(found.dtype.storage), _with_channel(node, codes, scale, found))
+    return QTensor(
+        integers.astype(found.dtype.storage), _with_channel(node, integers, scale, found)
+    )
 
 
-def _with_channel(node: ir.Node, codes: Array, scale: Array, found: QParams) -> QParams:
+def _with_channel(node: ir.Node, integers: Array, scale: Array, found: QParams) -> QParams:
     """Per channel, where one channel has the one scale: such a tensor comes back as it was.
 
     ONNX Runtime calls it per tensor, as `found` does; the numbers are the same.
     """
     axis = node.attributes.get_int("axis", DEFAULT_AXIS)
-    inside = -codes.ndim <= axis < codes.ndim
-    if found.granularity != PerTensor() or not (scale.ndim and inside and codes.shape[axis] == 1):
+    inside = -integers.ndim <= axis < integers.ndim
+    if found.granularity != PerTensor() or not (
+        scale.ndim and inside and integers.shape[axis] == 1
+    ):
         return found
     scales, zeros = found.scale.reshape(1), found.zero_point.reshape(1)
     return QParams(scales, zeros, found.dtype, PerChannel(axis))
@@ -111,7 +115,7 @@ def from_onnx(node: onnx.NodeProto, initializers: Iterable[onnx.TensorProto]) ->
         initializers: of the graph; those that the node names are read.
     Raises:
         ModelError: another operator, or an input that is no initializer.
-        UnsupportedError: codes or a scale of a type that onnxq has no qparams for.
+        UnsupportedError: integers or a scale of a type that onnxq has no qparams for.
         ShapeError: shapes or values that do not fit together.
     """
     wanted = {proto.name: proto for proto in initializers if proto.name in node.input}
@@ -139,6 +143,6 @@ def _array(node: ir.Node, slot: int) -> Array | None:
     if value is not None and array is None:
         raise ModelError(
             f"from_ir: {DEQUANTIZE} '{node.name}': input '{value.name}' is no initializer; "
-            "only constants have codes before the model runs."
+            "only constants have integers before the model runs."
         )
     return array

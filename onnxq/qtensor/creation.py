@@ -90,7 +90,7 @@ def _empty_affine_quantized(
 ) -> QTensor:
     """A tensor of that size for `out=`: it says which scale, zero point and dtype a result gets.
 
-    Its elements are 0 (every code is zero_point), where PyTorch's are whatever was in memory.
+    Its elements are 0 (every integer is zero_point), where PyTorch's are whatever was in memory.
 
     Args:
         size: default: no elements; `out=` gives it the result's size.
@@ -113,7 +113,7 @@ def _empty_per_channel_affine_quantized(
     axis: int,
     dtype: QDType | str,
 ) -> QTensor:
-    """Empty tensor with a scale and zero point per index along axis; its codes are not set.
+    """Empty tensor with a scale and zero point per index along axis; its integers are not set.
 
     Raises:
         ShapeError: as `quantize_per_channel`.

@@ -1,6 +1,6 @@
-"""Quantized tensors on disk: an npz of the codes and their qparams, a quarter of the float size.
+"""Quantized tensors on disk: an npz of the integers and their qparams, a quarter of the float size.
 
-    "codes"    dtype.storage, the tensor's shape
+    "integers"    dtype.storage, the tensor's shape
     "qparams"  the JSON of QParams.to_dict, as bytes
 
 Not compressed, so that the size can be told ahead; never pickled.
@@ -31,9 +31,9 @@ def save(tensor: QTensor, path: str | Path) -> None:
         OutputError: the file cannot be written; an old one stays, and nothing is left behind.
     """
     check_tensor("save", tensor, "tensor")
-    codes = tensor.int_repr()
+    integers = tensor.int_repr()
     qparams = np.frombuffer(json.dumps(tensor.qparams.to_dict()).encode(), np.uint8)
-    write_atomically(path, lambda file: np.savez(file, codes=codes, qparams=qparams))
+    write_atomically(path, lambda file: np.savez(file, integers=integers, qparams=qparams))
 
 
 def load(path: str | Path) -> QTensor:
@@ -45,7 +45,7 @@ def load(path: str | Path) -> QTensor:
     try:
         with Path(path).open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             qparams = QParams.from_dict(json.loads(arrays["qparams"].tobytes()))
-            return QTensor(arrays["codes"], qparams)
+            return QTensor(arrays["integers"], qparams)
     except DAMAGED as error:
         raise ModelError(
             f"load: '{path}' cannot be read as a quantized tensor ({type(error).__name__}: "

@@ -1,4 +1,4 @@
-"""Codes in memory with their qparams, and what can be read off them."""
+"""Integers in memory with their qparams, and what can be read off them."""
 
 from __future__ import annotations
 
@@ -29,26 +29,26 @@ Indices: TypeAlias = npt.NDArray[np.int64]
 
 
 class StoredTensor:
-    """Codes and qparams; the ground that QTensor's views, comparisons and copies stand on.
+    """Integers and qparams; the ground that QTensor's views, comparisons and copies stand on.
 
     Args:
-        codes: qparams.dtype.storage, any shape that suits qparams.granularity; copied.
-        qparams: of the codes.
+        integers: qparams.dtype.storage, any shape that suits qparams.granularity; copied.
+        qparams: of the integers.
 
     Raises:
-        ShapeError: codes of another dtype, beyond the range of a type narrower than its storage,
+        ShapeError: integers of another dtype, beyond the range of a type narrower than its storage,
             or whose channels or blocks are not those of the qparams.
     """
 
-    __slots__ = ("_codes", "_qparams", "_storage")
+    __slots__ = ("_integers", "_qparams", "_storage")
 
-    def __init__(self, codes: IntArray, qparams: QParams) -> None:
+    def __init__(self, integers: IntArray, qparams: QParams) -> None:
         if not isinstance(qparams, QParams):
             raise ShapeError(f"QTensor: qparams is {kind_of(qparams)}; wanted QParams.")
-        codes = np.array(codes, order="C")
-        _check_codes(codes, qparams)
-        self._codes: IntArray = codes
-        self._storage: IntArray = codes.reshape(-1)
+        integers = np.array(integers, order="C")
+        _check_integers(integers, qparams)
+        self._integers: IntArray = integers
+        self._storage: IntArray = integers.reshape(-1)
         self._qparams = qparams
 
     @property
@@ -58,18 +58,18 @@ class StoredTensor:
 
     @property
     def dtype(self) -> QDType:
-        """Type of the codes: quint8, ..."""
+        """Type of the integers: quint8, ..."""
         return self._qparams.dtype
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Sizes along all axes."""
-        return self._codes.shape
+        return self._integers.shape
 
     @property
     def ndim(self) -> int:
         """Number of axes."""
-        return self._codes.ndim
+        return self._integers.ndim
 
     @overload
     def size(self) -> tuple[int, ...]: ...
@@ -84,23 +84,23 @@ class StoredTensor:
 
     def numel(self) -> int:
         """Number of elements."""
-        return self._codes.size
+        return self._integers.size
 
     def stride(self) -> tuple[int, ...]:
         """Elements from one index to the next along each axis, in memory."""
-        return tuple(step // self._codes.itemsize for step in self._codes.strides)
+        return tuple(step // self._integers.itemsize for step in self._integers.strides)
 
     def is_contiguous(self) -> bool:
-        """Whether the codes lie in memory in the order of their indices."""
-        return self._codes.flags.c_contiguous
+        """Whether the integers lie in memory in the order of their indices."""
+        return self._integers.flags.c_contiguous
 
     def int_repr(self) -> IntArray:
-        """The codes: dtype.storage, the tensor's shape; a copy."""
-        return self._codes.copy(order="C")
+        """The integers: dtype.storage, the tensor's shape; a copy."""
+        return self._integers.copy(order="C")
 
     def dequantize(self) -> npt.NDArray[np.float32]:
-        """(codes - zero_point) * scale, float32, the tensor's shape."""
-        return dequantize(self._codes, self._qparams)
+        """(integers - zero_point) * scale, float32, the tensor's shape."""
+        return dequantize(self._integers, self._qparams)
 
     def item(self) -> float:
         """The real value of the only element. Raises ShapeError where there are more, or none."""
@@ -124,7 +124,7 @@ class StoredTensor:
         return float(self._qparams.scale)
 
     def q_zero_point(self) -> int:
-        """The code of 0. Raises UnsupportedError where there are several."""
+        """The integer of 0. Raises UnsupportedError where there are several."""
         need_per_tensor("q_zero_point", self._qparams)
         return int(self._qparams.zero_point)
 
@@ -167,14 +167,14 @@ class StoredTensor:
 
     def clone(self) -> Self:
         """A contiguous copy that shares nothing."""
-        return self._with(self._codes.copy(order="C"))
+        return self._with(self._integers.copy(order="C"))
 
-    def _with(self, codes: IntArray) -> Self:
-        """A tensor of those codes and the same qparams; it shares memory where they do."""
+    def _with(self, integers: IntArray) -> Self:
+        """A tensor of those integers and the same qparams; it shares memory where they do."""
         new = object.__new__(type(self))
-        new._codes, new._qparams = codes, self._qparams
-        shared = np.may_share_memory(codes, self._storage)
-        new._storage = self._storage if shared else codes.ravel(order="K")
+        new._integers, new._qparams = integers, self._qparams
+        shared = np.may_share_memory(integers, self._storage)
+        new._storage = self._storage if shared else integers.ravel(order="K")
         return new
 
     def _axis(self, op: str, dim: int) -> int:
@@ -187,18 +187,23 @@ class StoredTensor:
         return dim % rank
 
 
-def _check_codes(codes: IntArray, qparams: QParams) -> None:
-    """Raises ShapeError for a dtype, codes or a shape that qparams do not fit."""
+def _check_integers(integers: IntArray, qparams: QParams) -> None:
+    """Raises ShapeError for a dtype, integers or a shape that qparams do not fit."""
     dtype = qparams.dtype
-    if codes.dtype != dtype.storage:
+    if integers.dtype != dtype.storage:
         raise ShapeError(
-            f"QTensor: codes have dtype {codes.dtype}; {dtype} wants {dtype.storage}. "
+            f"QTensor: integers have dtype {integers.dtype}; {dtype} wants {dtype.storage}. "
             "Call quantize_per_tensor for float values."
         )
     narrow = dtype.bits < 8 * dtype.storage.itemsize  # others hold what their storage holds
-    if narrow and codes.size and not dtype.qmin <= codes.min() <= codes.max() <= dtype.qmax:
+    if (
+        narrow
+        and integers.size
+        and not dtype.qmin <= integers.min() <= integers.max() <= dtype.qmax
+    ):
         raise ShapeError(
-            f"QTensor: codes are {codes.min()} to {codes.max()}; {dtype} holds {dtype.qmin} to "
+            f"QTensor: integers are {integers.min()} to {integers.max()}; {dtype} holds "
+            f"{dtype.qmin} to "
             f"{dtype.qmax}."
         )
-    check_shape(codes.shape, qparams)
+    check_shape(integers.shape, qparams)

@@ -1,4 +1,4 @@
-"""Views by sizes and strides: one flat array of codes that several tensors share."""
+"""Views by sizes and strides: one flat array of integers that several tensors share."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from onnxq.qparams import IntArray
 
 
-def offset_of(codes: IntArray, storage: IntArray) -> int:
-    """Elements of the flat `storage` before the first one of its view `codes`."""
-    if not codes.size:
+def offset_of(integers: IntArray, storage: IntArray) -> int:
+    """Elements of the flat `storage` before the first one of its view `integers`."""
+    if not integers.size:
         return 0
-    start, first = (array.__array_interface__["data"][0] for array in (storage, codes))
+    start, first = (array.__array_interface__["data"][0] for array in (storage, integers))
     return int(first - start) // storage.itemsize
 
 

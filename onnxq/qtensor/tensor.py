@@ -24,19 +24,19 @@ if TYPE_CHECKING:
 class QTensor(ViewedTensor, ComparedTensor):
     """Integers and the qparams that say which real numbers they stand for.
 
-        real = (code - zero_point) * scale
+        real = (q - zero_point) * scale
 
     What changes a tensor ends in an underscore, or is given it as `out=`. Views (`view`,
-    `transpose`, `x[0]`, ...) share their codes with the tensor they are taken of, as PyTorch's do,
-    but each has its own qparams. `==` compares element by element, like `eq`, and a tensor is
+    `transpose`, `x[0]`, ...) share their integers with the tensor they are taken of, as PyTorch's
+    do, but each has its own qparams. `==` compares element by element, like `eq`, and a tensor is
     hashed by identity; whether two are the same is `equal`.
 
     Args:
-        codes: qparams.dtype.storage, any shape that suits qparams.granularity; copied.
-        qparams: of the codes.
+        integers: qparams.dtype.storage, any shape that suits qparams.granularity; copied.
+        qparams: of the integers.
 
     Raises:
-        ShapeError: codes of another dtype, beyond the range of a type narrower than its storage,
+        ShapeError: integers of another dtype, beyond the range of a type narrower than its storage,
             or whose channels or blocks are not those of the qparams.
     """
 
@@ -65,14 +65,16 @@ class QTensor(ViewedTensor, ComparedTensor):
             raise ShapeError(f"copy_: from shape {x.shape} to {self.shape}; wanted the same.")
         return self._overwrite(quantize(x, self._qparams), self._qparams)
 
-    def _overwrite(self, codes: IntArray, qparams: QParams) -> Self:
-        if codes.shape != self.shape:
-            raise ShapeError(f"copy_: from shape {codes.shape} to {self.shape}; wanted the same.")
-        if not self._codes.flags.writeable:
+    def _overwrite(self, integers: IntArray, qparams: QParams) -> Self:
+        if integers.shape != self.shape:
+            raise ShapeError(
+                f"copy_: from shape {integers.shape} to {self.shape}; wanted the same."
+            )
+        if not self._integers.flags.writeable:
             raise UnsupportedError(
                 "copy_: several elements of this tensor are one in memory. Call clone() first."
             )
-        np.copyto(self._codes, codes)
+        np.copyto(self._integers, integers)
         self._qparams = qparams
         return self
 
@@ -89,12 +91,12 @@ class QTensor(ViewedTensor, ComparedTensor):
         shape = sizes_of("resize_", sizes)
         if min(shape, default=0) < 0:
             raise ShapeError(f"resize_: got {shape}; wanted no negative numbers.")
-        start = offset_of(self._codes, self._storage)
+        start = offset_of(self._integers, self._storage)
         end = start + math.prod(shape)
         if end > self._storage.size:
             new = np.full(end - self._storage.size, self._qparams.zero_point, self._storage.dtype)
             self._storage = np.concatenate([self._storage, new])
-        self._codes = self._storage[start:end].reshape(shape)
+        self._integers = self._storage[start:end].reshape(shape)
         return self
 
     def mean(
@@ -104,7 +106,7 @@ class QTensor(ViewedTensor, ComparedTensor):
         *,
         out: QTensor | None = None,
     ) -> QTensor:
-        """The mean of all elements, or along dim: saturate(rint(sum (code - zp) * m) + out_zp).
+        """The mean of all elements, or along dim: saturate(rint(sum (q - zp) * m) + out_zp).
 
         m = scale / (out_scale * count) in float32, which is com.microsoft QLinearGlobalAveragePool.
 
@@ -128,12 +130,14 @@ class QTensor(ViewedTensor, ComparedTensor):
             )
         p = self._qparams
         q = p if out is None else output_qparams("mean", self, out)
-        total = self._codes.sum(axis=axes if self.ndim else None, keepdims=keepdim, dtype=np.int64)
+        total = self._integers.sum(
+            axis=axes if self.ndim else None, keepdims=keepdim, dtype=np.int64
+        )
         centred = np.asarray(total) - count * p.zero_point.astype(np.int64)
         # sums beyond int32 are no different: requantize goes on in float
         acc = cast("npt.NDArray[np.int32]", centred)
-        codes = requantize(acc, np.asarray(p.scale / (q.scale * np.float32(count))), q)
-        return QTensor(codes, q) if out is None else write_out("mean", codes, out)
+        integers = requantize(acc, np.asarray(p.scale / (q.scale * np.float32(count))), q)
+        return QTensor(integers, q) if out is None else write_out("mean", integers, out)
 
 
 def check_tensor(op: str, x: object, name: str = "input") -> QTensor:
@@ -146,18 +150,20 @@ def check_tensor(op: str, x: object, name: str = "input") -> QTensor:
     )
 
 
-def write_out(op: str, codes: IntArray, out: QTensor) -> QTensor:
-    """Puts codes into `out`, whose qparams they have; one without elements gets their shape.
+def write_out(op: str, integers: IntArray, out: QTensor) -> QTensor:
+    """Puts integers into `out`, whose qparams they have; one without elements gets their shape.
 
     Raises:
         ShapeError: out has another shape.
         UnsupportedError: out cannot be written.
     """
     if not out.numel():
-        out.resize_(codes.shape)
-    if codes.shape != out.shape:
-        raise ShapeError(f"{op}: out has shape {out.shape}; wanted {codes.shape}, or no elements.")
-    return out.copy_(QTensor(codes, out.qparams))
+        out.resize_(integers.shape)
+    if integers.shape != out.shape:
+        raise ShapeError(
+            f"{op}: out has shape {out.shape}; wanted {integers.shape}, or no elements."
+        )
+    return out.copy_(QTensor(integers, out.qparams))
 
 
 def output_qparams(op: str, operand: QTensor, out: object) -> QParams:

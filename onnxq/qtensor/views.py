@@ -1,4 +1,4 @@
-"""Views of a tensor's codes, of per-tensor quantized tensors, as PyTorch documents."""
+"""Views of a tensor's integers, of per-tensor quantized tensors, as PyTorch documents."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class ViewedTensor(StoredTensor):
-    """Tensors that share their codes with the one they are taken of, each with its own qparams."""
+    """Tensors that share their integers with the one they are taken of, each with its own qparams."""
 
     __slots__ = ()
 
@@ -38,24 +38,26 @@ class ViewedTensor(StoredTensor):
         return (self.select(0, i) for i in range(len(self)))
 
     def view(self, *shape: int | Sequence[int]) -> Self:
-        """The same codes in another shape, one size of which may be -1.
+        """The same integers in another shape, one size of which may be -1.
 
         Raises:
             UnsupportedError: per-channel.
-            ShapeError: another number of elements, or the codes' place in memory does not allow it.
+            ShapeError: another number of elements, or the integers' place in memory does not allow
+                it.
         """
         need_per_tensor("view", self._qparams)
         sizes = sizes_of("view", shape)
         if min(sizes, default=0) < -1:
             raise ShapeError(f"view: got {sizes}; wanted sizes, or -1 once for what is left.")
         with shape_errors(f"view{sizes}", self.shape):
-            codes = self._codes.reshape(sizes)
-        if codes.size and not np.may_share_memory(codes, self._storage):
+            integers = self._integers.reshape(sizes)
+        if integers.size and not np.may_share_memory(integers, self._storage):
             raise ShapeError(
-                f"view: codes of shape {self.shape} and strides {self.stride()} cannot be seen as "
+                f"view: integers of shape {self.shape} and strides {self.stride()} cannot be seen "
+                "as "
                 f"{sizes} where they are. Call contiguous() first, which copies them."
             )
-        return self._with(codes)
+        return self._with(integers)
 
     def as_strided(
         self, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None
@@ -73,7 +75,7 @@ class ViewedTensor(StoredTensor):
         need_per_tensor("as_strided", self._qparams)
         sizes, strides = wholes("as_strided", "size", size), wholes("as_strided", "stride", stride)
         if storage_offset is None:
-            offset = offset_of(self._codes, self._storage)
+            offset = offset_of(self._integers, self._storage)
             return self._with(strided(self._storage, sizes, strides, offset))
         offset = whole("as_strided", "storage_offset", storage_offset)
         return self._with(strided(self._storage, sizes, strides, offset))
@@ -87,7 +89,7 @@ class ViewedTensor(StoredTensor):
         """
         need_per_tensor("expand", self._qparams)
         shape = expanded(self.shape, sizes_of("expand", sizes))
-        return self._with(np.broadcast_to(self._codes, shape))
+        return self._with(np.broadcast_to(self._integers, shape))
 
     def flatten(self, start_dim: int = 0, end_dim: int = -1) -> Self:
         """Axes start_dim to end_dim as one; a view where that needs no copy.
@@ -98,7 +100,7 @@ class ViewedTensor(StoredTensor):
         """
         need_per_tensor("flatten", self._qparams)
         if not self.ndim:
-            return self._with(self._codes.reshape(1))
+            return self._with(self._integers.reshape(1))
         start, end = self._axis("flatten", start_dim), self._axis("flatten", end_dim)
         if start > end:
             raise ShapeError(
@@ -106,7 +108,9 @@ class ViewedTensor(StoredTensor):
                 "exchange them."
             )
         middle = math.prod(self.shape[start : end + 1])
-        return self._with(self._codes.reshape(*self.shape[:start], middle, *self.shape[end + 1 :]))
+        return self._with(
+            self._integers.reshape(*self.shape[:start], middle, *self.shape[end + 1 :])
+        )
 
     def select(self, dim: int, index: int) -> Self:
         """The slice at index along dim, which goes; a view.
@@ -122,7 +126,7 @@ class ViewedTensor(StoredTensor):
                 f"select: index {index} along dim {dim} of {self.shape}; wanted "
                 f"{-self.shape[axis]} to {self.shape[axis] - 1}."
             )
-        return self._with(self._codes[(slice(None),) * axis + (index, ...)])
+        return self._with(self._integers[(slice(None),) * axis + (index, ...)])
 
     def __getitem__(self, index: Index | tuple[Index, ...]) -> Self:
         """Python's indexing; a view for numbers and slices, a copy for arrays of indices or masks.
@@ -139,7 +143,7 @@ class ViewedTensor(StoredTensor):
         with shape_errors("indexing", self.shape):
             # the ellipsis makes the result of numbers alone an array of rank 0, and so a view
             rest = () if any(part is ... for part in parts) else (...,)
-            return self._with(self._codes[(*parts, *rest)])
+            return self._with(self._integers[(*parts, *rest)])
 
     def transpose(self, dim0: int = 0, dim1: int = 1) -> Self:
         """Two axes exchanged; a view.
@@ -150,7 +154,7 @@ class ViewedTensor(StoredTensor):
         """
         need_per_tensor("transpose", self._qparams)
         first, second = self._axis("transpose", dim0), self._axis("transpose", dim1)
-        return self._with(self._codes.swapaxes(first, second))
+        return self._with(self._integers.swapaxes(first, second))
 
     def permute(self, *dims: int | Sequence[int]) -> Self:
         """The axes in another order; a view.
@@ -162,8 +166,8 @@ class ViewedTensor(StoredTensor):
         need_per_tensor("permute", self._qparams)
         order = sizes_of("permute", dims)
         with shape_errors(f"permute{order}", self.shape):
-            return self._with(self._codes.transpose(order))
+            return self._with(self._integers.transpose(order))
 
     def contiguous(self) -> Self:
-        """Itself where the codes lie in order, else a copy where they do."""
-        return self if self.is_contiguous() else self._with(self._codes.copy(order="C"))
+        """Itself where the integers lie in order, else a copy where they do."""
+        return self if self.is_contiguous() else self._with(self._integers.copy(order="C"))

@@ -114,7 +114,7 @@ class Collapse:
         if not self.spoilt_by:
             return f"{place}Try it in float, or with another observer"
         return (
-            f"{place}It is spoilt by what it reads: codes of {listed(self.spoilt_by)} are too "
+            f"{place}It is spoilt by what it reads: integers of {listed(self.spoilt_by)} are too "
             "coarse for it, or end too early. Leave these and itself in float, all together; or "
             "calibrate on samples like these"
         )

@@ -16,7 +16,7 @@ from onnxq.reference.elsewhere import FloatNodes, RunNode
 from onnxq.reference.evaluation import Evaluator, bodies_run_by, run_node
 from onnxq.reference.node_runner import node_runner
 from onnxq.reference.ops import (
-    CODE_DTYPES,
+    INTEGER_DTYPES,
     Hear,
     KernelOp,
     kernel,
@@ -28,7 +28,7 @@ from onnxq.reference.ops import (
 from onnxq.reference.session import evaluator, integer_evaluator, integer_form
 
 __all__ = [
-    "CODE_DTYPES",
+    "INTEGER_DTYPES",
     "Beside",
     "Evaluator",
     "Evaluators",

@@ -55,7 +55,7 @@ class Evaluators:
     """Evaluators of one model, the exact one and those of other machines.
 
     Args:
-        integer: a model on codes (onnxq.reference.integer_form).
+        integer: a model on integers (onnxq.reference.integer_form).
         machines: to be run beside.
         threads: that convolutions and matrix products use.
         float_nodes: as `onnxq.reference.evaluator` takes it.

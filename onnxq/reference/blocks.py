@@ -1,6 +1,6 @@
 """Products by stored weights, as ONNX Runtime runs them: MatMulNBits with int8 activations.
 
-    W (codes) -> DQ -> MatMul or Gemm    becomes    MatMulNBits, accuracy level 4
+    W (integers) -> DQ -> MatMul or Gemm    becomes    MatMulNBits, accuracy level 4
 
 That is the form in which ONNX Runtime executes such a product: each block of a row of activations
 is rounded to int8. On floats, the result would differ by what that rounding does. Which products
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from onnxq.qdq.block_products import BlockProduct
 
-    Codes = npt.NDArray[np.uint8]
+    Integers = npt.NDArray[np.uint8]
 
 MICROSOFT = "com.microsoft"
 INT8_ACCURACY = 4  # session.qdq_matmulnbits_accuracy_level, ONNX Runtime's default
@@ -54,8 +54,8 @@ def _replace(model: ir.Model, node: ir.Node, product: BlockProduct, names: FreeN
     ]
     if len(node.inputs) > MATRIX and node.inputs[MATRIX] is not None:
         slots += [None, node.inputs[MATRIX]]
-    inner, columns = product.codes.shape.numpy()
-    bits = product.codes.dtype.bitwidth
+    inner, columns = product.integers.shape.numpy()
+    bits = product.integers.dtype.bitwidth
     attributes = {"K": inner, "N": columns, "bits": bits, "block_size": product.block}
     made = ir.node(
         PRODUCT_OF_BLOCKS,
@@ -77,14 +77,14 @@ def _replace(model: ir.Model, node: ir.Node, product: BlockProduct, names: FreeN
 
 
 def _arrays(product: BlockProduct) -> dict[str, npt.NDArray[np.generic]]:
-    """Packed codes, scales and zero points, in MatMulNBits' own layout."""
-    codes, qparams, size = product.codes, product.qparams, product.block
-    bits = codes.dtype.bitwidth
-    offset = 1 << (bits - 1) if codes.dtype.is_signed() else 0
-    inner, columns = codes.shape.numpy()
+    """Packed integers, scales and zero points, in MatMulNBits' own layout."""
+    integers, qparams, size = product.integers, product.qparams, product.block
+    bits = integers.dtype.bitwidth
+    offset = 1 << (bits - 1) if integers.dtype.is_signed() else 0
+    inner, columns = integers.shape.numpy()
     blocks = -(-inner // size)
     padded = np.full((columns, blocks * size), offset, np.uint8)
-    padded[:, :inner] = (codes.numpy().astype(np.int16) + offset).T
+    padded[:, :inner] = (integers.numpy().astype(np.int16) + offset).T
     scales = np.broadcast_to(qparams.scale, (blocks, columns))
     points = np.broadcast_to(qparams.zero_point.astype(np.int16) + offset, (blocks, columns))
     return {

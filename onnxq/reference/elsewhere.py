@@ -13,7 +13,7 @@ import onnx
 from onnx.reference.op_run import OpRun
 
 from onnxq.operator import Array
-from onnxq.reference.ops import CODE_DTYPES, KernelOp, PlainOp
+from onnxq.reference.ops import INTEGER_DTYPES, KernelOp, PlainOp
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -23,7 +23,7 @@ RunNode = Callable[[Sequence[Array | None]], Sequence[Array]]
 FloatNodes = Callable[[onnx.NodeProto, Mapping[str, int]], RunNode]
 """(node, {domain: opset}) -> what runs it. Nodes that hold graphs (If, Loop) are not among them."""
 FLOATS = frozenset({"float16", "float32", "float64"})
-QUANTIZED = CODE_DTYPES - {"int32"}
+QUANTIZED = INTEGER_DTYPES - {"int32"}
 """Dtypes of tensors that make a node one on integers; int32 is the type of indices too."""
 
 
@@ -47,7 +47,7 @@ class _Elsewhere(OpRun):
         return tuple(next(named) if name else np.empty(0) for name in self.onnx_node.output)
 
     def _is_float(self, inputs: Sequence[Any]) -> bool:
-        """Whether floats go in, no codes, tensors only, and no exact kernel serves them."""
+        """Whether floats go in, no integers, tensors only, and no exact kernel serves them."""
         given = [x for x in inputs if x is not None]
         if not all(isinstance(x, np.ndarray) for x in given):
             return False
@@ -63,7 +63,7 @@ def float_classes(
     """A class for each operator of the model that may compute in float.
 
     Args:
-        model: on codes.
+        model: on integers.
         float_nodes: what runs its float nodes.
         classes: (domain, op_type) -> what runs the others.
     """

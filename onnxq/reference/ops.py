@@ -1,7 +1,7 @@
 """The kernels as OpRun classes, the extension point of onnx.reference.
 
-An operator on codes (QLinearConv) has its kernel alone. An operator that the float model has too
-(MaxPool) runs on its kernel where it moves or bounds codes, else on onnx's own implementation.
+An operator on integers (QLinearConv) has its kernel alone. An operator that the float model has too
+(MaxPool) runs on its kernel where it moves or bounds integers, else on onnx's own implementation.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from onnxq import catalog
 from onnxq.errors import OnnxqError, UnsupportedError
 from onnxq.operator import IntegerCall
 from onnxq.operator.nodes import ONNX_DOMAINS
-from onnxq.ort.node_kinds import CODE_TYPES
+from onnxq.ort.node_kinds import INTEGER_TYPES
 from onnxq.reference.float_ops import FLOAT_OPS, MICROSOFT, OLD_OPS, PLAIN_OPS
 from onnxq.reference.loops import LOOPS
 from onnxq.reference.old_schemas import NOTHING, move_of
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 Hear = Callable[[onnx.NodeProto, Overflows], None]
 """Hears which pairs of a node's products left int16."""
 
-CODE_DTYPES = frozenset(dtype.name.lower() for dtype in CODE_TYPES)
-"""Names of the NumPy (and ml_dtypes) types that codes have."""
+INTEGER_DTYPES = frozenset(dtype.name.lower() for dtype in INTEGER_TYPES)
+"""Names of the NumPy (and ml_dtypes) types that integers have."""
 
 ADDING = frozenset({"Attention", "GRU", "RNN"})
 """Operators whose kernels of onnxq compute floats too, by sums."""
@@ -81,7 +81,7 @@ class KernelOp(OpRun):
     def adds_floats(self, inputs: Sequence[Array | None]) -> bool:
         """Whether that kernel is right to rounding alone: it adds floats in an order of its own."""
         given = [x for x in inputs if x is not None]
-        return self.op_type in ADDING and all(x.dtype.name not in CODE_DTYPES for x in given)
+        return self.op_type in ADDING and all(x.dtype.name not in INTEGER_DTYPES for x in given)
 
     def bound(self, inputs: Sequence[Array | None]) -> Array | None:
         """`IntegerOperator.bound` of this node."""
@@ -230,7 +230,7 @@ def on_machine(
     hear: Hear | None = None,
     effect: SaturationEffect = SaturationEffect.APPLIED,
 ) -> Mapping[tuple[str, str], type[OpRun]]:
-    """Operators by name, as `by_name`, with the products of codes as a machine adds them."""
+    """Operators by name, as `by_name`, with the products of integers as a machine adds them."""
     made = dict(by_name())
     if saturation_mode is SaturationMode.EXACT:
         return made
@@ -254,8 +254,8 @@ def _classes(
     plain: tuple[tuple[tuple[str, str], Operator], ...],
 ) -> Mapping[tuple[str, str], type[OpRun]]:
     """The classes; made anew when operators were registered since."""
-    on_codes = {key: catalog.find_integer(op.op_type, op.domain) for key, op in plain}
-    served = {key: op for key, op in on_codes.items() if op is not None} | dict(operators)
+    on_integers = {key: catalog.find_integer(op.op_type, op.domain) for key, op in plain}
+    served = {key: op for key, op in on_integers.items() if op is not None} | dict(operators)
     made = {(cls.op_domain, cls.__name__): cls for cls in (*FLOAT_OPS, *LOOPS)}
     for op_type in OLD_OPS:
         made["", op_type] = type(op_type, (PlainOp,), {"__module__": __name__})
@@ -278,12 +278,12 @@ def op_class(op_type: str, domain: str = "") -> type[OpRun]:
 
 
 def kernel(op_type: str, domain: str | None = None) -> Kernel:
-    """The kernel of one operator on codes, as a function of arrays.
+    """The kernel of one operator on integers, as a function of arrays.
 
         (y,) = kernel("QLinearConv")([x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero], {})
 
     Args:
-        op_type: "QLinearConv", or of the float model what runs on codes as it is ("MaxPool").
+        op_type: "QLinearConv", or of the float model what runs on integers as it is ("MaxPool").
         domain: "" for ai.onnx; None: ai.onnx, or else com.microsoft.
     Returns:
         (inputs, attributes) -> all outputs; absent inputs are None. It raises ModelError where

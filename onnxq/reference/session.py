@@ -11,7 +11,7 @@ from onnx.reference.ops import load_op
 from onnxq.errors import UnsupportedError, listed
 from onnxq.graph.io import load
 from onnxq.graph.passes.inline import InlineFunctions
-from onnxq.qdq.fuse import Int8Codes, fuse_as_loaded
+from onnxq.qdq.fuse import Int8Activations, fuse_as_loaded
 from onnxq.reference.blocks import write_block_products
 from onnxq.reference.elsewhere import FloatNodes, float_classes
 from onnxq.reference.evaluation import Evaluator
@@ -53,7 +53,7 @@ def evaluator(
         threads: that convolutions and matrix products use.
         float_nodes: runs the float nodes that onnxq has no kernel for, in place of onnx's own
             implementation; see onnxq.reference.elsewhere.
-        saturation_mode: how the machine adds products of codes; a Target says its own.
+        saturation_mode: how the machine adds products of integers; a Target says its own.
         hear: is called with each node and the pairs of its products that left int16, from the
             threads that compute them.
         effect: whether results are the machine's, or exact.
@@ -115,7 +115,7 @@ def integer_form(
     if model.functions:
         model = model.clone()
         InlineFunctions()(model)
-    int8 = Int8Codes.KEPT if saturation_mode.fixed_point else Int8Codes.SHIFTED
+    int8 = Int8Activations.KEPT if saturation_mode.fixed_point else Int8Activations.SHIFTED
     fused = fuse_as_loaded(model, int8).model
     write_block_products(fused)
     return fused

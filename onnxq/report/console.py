@@ -170,7 +170,7 @@ def _print_counts(console: Console, summary: Summary) -> None:
 
 
 def _stored_as(summary: Summary) -> str:
-    """Heading of the nodes whose weights alone are codes in the file: the forms that they have."""
+    """Heading of the nodes whose weights alone are integers in the file: the forms that they have."""
     forms = {node.precision.value for node in summary.nodes if node.dynamic}
     return " or ".join(sorted(forms)) or "dynamic"
 

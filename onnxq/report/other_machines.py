@@ -36,7 +36,7 @@ def on_other_machines(made: Plan, execution: Execution) -> list[str]:
     }
     if told := [_told(nodes, what) for what, nodes in kinds.items() if nodes]:
         notes.append(
-            f"{'; '.join(told)}. Their last bits may differ between machines, and codes made of "
+            f"{'; '.join(told)}. Their last bits may differ between machines, and integers made of "
             "them by one LSB"
         )
     if PRODUCT_OF_BLOCKS in execution.integer_nodes:

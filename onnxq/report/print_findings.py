@@ -37,7 +37,7 @@ def print_findings(
         max_lsb: bound; rows above it are marked.
     """
     _print_outputs(console, findings.outputs)
-    if findings.tensors:  # models quantized dynamically have no codes of a fixed scale
+    if findings.tensors:  # models quantized dynamically have no integers of a fixed scale
         _print_tensors(console, findings.tensors, min_sqnr_db, max_lsb)
     if findings.unmatched:
         missing = [(u.name, u.reason) for u in findings.unmatched]
@@ -97,7 +97,7 @@ def _print_tensors(
         )
         for number, t in shown
     ]
-    header = ("tensor", "node", "#", "codes", "scale", "SQNR dB", "max LSB", "saturated")
+    header = ("tensor", "node", "#", "integers", "scale", "SQNR dB", "max LSB", "saturated")
     marked = [place for place in sorted(bad) if place < len(shown)]
     title = "tensors, worst first (#: place in graph order)"
     print_table(console, title, header, rows, (2, 4, 5, 6, 7), marked)

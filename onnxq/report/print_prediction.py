@@ -52,16 +52,18 @@ def _print_floats(console: Console, prediction: Prediction) -> None:
     behind = prediction.behind_floats
     if behind:
         console.print(
-            "codes computed from them may differ by one LSB, which is not predicted; integers are "
-            f"compared for equal codes. {len(behind)} node(s) have such codes: {listed(behind)}"
+            "integers computed from them may differ by one LSB, which is not predicted; integers "
+            "are "
+            f"compared for equal integers. {len(behind)} node(s) have such integers: "
+            f"{listed(behind)}"
         )
         if prediction.batches:
             console.print(
-                f"of {prediction.decided:,} codes that they decide on these samples, "
+                f"of {prediction.decided:,} integers that they decide on these samples, "
                 f"{prediction.near_ties:,} lie so near to a tie that last bits may tip them"
             )
     else:
-        console.print("no codes are computed from them")
+        console.print("no integers are computed from them")
     if prediction.float_outputs:
         console.print(f"outputs computed from them: {', '.join(prediction.float_outputs)}")
     if PRODUCT_OF_BLOCKS in prediction.floats:
@@ -69,28 +71,26 @@ def _print_floats(console: Console, prediction: Prediction) -> None:
 
 
 def _verdict(machine: MachinePrediction, prediction: Prediction) -> str:
-    """Verdict on integers, in words; where floats decide codes, none is called exact."""
+    """Verdict on integers, in words; where floats decide integers, none is called exact."""
     if machine.differs:
         return "differ"
     if prediction.behind_floats:
         on = " on the samples" if prediction.batches else ""
-        risky = f"equal where codes are{on}, can differ"
+        risky = f"equal where integers are{on}, can differ"
         return risky if machine.may_differ else _equal(prediction)
     if not machine.layers:
-        return "no products or sums of codes"
+        return "no products or sums of integers"
     if not machine.may_differ:
         return "exact, whatever the input"
     return "exact on the samples, can differ" if prediction.batches else "can differ"
 
 
 def _equal(prediction: Prediction) -> str:
-    """Claim on integers behind floats: equal as long as the codes are."""
+    """Claim on integers behind floats: equal as long as the integers are."""
     if not prediction.batches:
-        return (
-            f"equal where codes are; floats decide codes of {len(prediction.behind_floats)} nodes"
-        )
+        return f"equal where integers are; floats decide integers of {len(prediction.behind_floats)} nodes"
     return (
-        f"equal where codes are; floats decide {prediction.decided:,}, of which "
+        f"equal where integers are; floats decide {prediction.decided:,}, of which "
         f"{prediction.near_ties:,} lie next to a tie"
     )
 
@@ -121,7 +121,7 @@ def _print_layers(console: Console, machine: MachinePrediction, batches: int) ->
             "channels",
             "integers differ",
             "largest",
-            "channel: places of weights (or codes), times",
+            "channel: places of weights (or integers), times",
         )
         rows = [
             (
@@ -145,7 +145,7 @@ def _print_layers(console: Console, machine: MachinePrediction, batches: int) ->
         title = f"{', '.join(machine.targets)}: where sums can differ"
         if layers:
             title = f"{', '.join(machine.targets)}: where others can, on other samples"
-        names = ("layer", "op", "pairs of weights or codes", "channels")
+        names = ("layer", "op", "pairs of weights or integers", "channels")
         print_table(console, title, names, possible, numbers=(2, 3))
 
 

@@ -1,4 +1,4 @@
-"""Looks at a quantized model, whoever wrote it: ends, what is stored as codes, what runs of it."""
+"""Looks at a quantized model, whoever wrote it: ends, what is stored as integers, what runs of it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from onnxq.checking.inventory import inventory
 from onnxq.core.brief import size_text
 from onnxq.errors import ModelError, counted
 from onnxq.graph.checks import FORMAT_KEY
-from onnxq.graph.coded import INPUTS_KEY, OUTPUTS_KEY, read_coded
+from onnxq.graph.quantized import INPUTS_KEY, OUTPUTS_KEY, read_quantized_io
 from onnxq.graph.saving import saved_bytes
 from onnxq.language.decoder import Decoder
 from onnxq.ort import runtime
@@ -47,7 +47,7 @@ class End:
         kind: "input" or "output".
         name: of the value.
         type: and shape.
-        meaning: numbers that its codes or pixels stand for; empty where it holds numbers.
+        meaning: numbers that its integers or pixels stand for; empty where it holds numbers.
     """
 
     kind: str
@@ -65,7 +65,7 @@ class QuantizedFile:
         target: machine that onnxq wrote it for; None: not known.
         size_bytes: of the model in one file.
         ends: inputs, then outputs.
-        inventory: what is stored as codes.
+        inventory: what is stored as integers.
         execution: what ONNX Runtime runs on this machine; None: it does not run the model.
         float_nodes: (name, op type) of nodes that it runs in float.
         problem: why it does not run the model; empty where it does.
@@ -92,7 +92,7 @@ class QuantizedFile:
             (w.name, w.op_type, w.dtype, w.granularity, size_text(w.size_bytes))
             for w in self.inventory.weights
         )
-        header = ("weight", "read by", "codes", "scales", "size")
+        header = ("weight", "read by", "integers", "scales", "size")
         said = (self.problem,) if self.problem else ()
         return card(repr(self), said, (), (Table(header, weights),))
 
@@ -170,11 +170,11 @@ def ends_of(model: ir.Model) -> list[End]:
         ("input", model.graph.inputs, INPUTS_KEY),
         ("output", model.graph.outputs, OUTPUTS_KEY),
     ):
-        coded = read_coded(model, key)
+        quantized = read_quantized_io(model, key)
         for value in values:
             name = str(value.name)
             shape = "" if value.shape is None else f" {value.shape}"
-            meaning = str(coded[name]) if name in coded else ""
+            meaning = str(quantized[name]) if name in quantized else ""
             ends.append(End(kind, name, f"{value.dtype}{shape}".lower(), meaning))
     return ends
 
@@ -191,13 +191,13 @@ def print_quantized(console: Console, file: QuantizedFile) -> None:
     ends = file.ends if is_whole() else _gathered(file.ends)
     rows = [(end.kind, end.name, end.type, end.meaning) for end in ends]
     print_table(console, "", ("end", "name", "type", "numbers"), rows)
-    on_codes = ", ".join(f"{op} {count}" for op, count in found.nodes_on_codes.items())
-    console.print(f"nodes of the file on codes: {on_codes or 'none'}\n")
+    on_integers = ", ".join(f"{op} {count}" for op, count in found.nodes_on_integers.items())
+    console.print(f"nodes of the file on integers: {on_integers or 'none'}\n")
     if found.weights:
         _print_weights(console, found.weights)
     if found.activations:
         rows_of = [(qparams, str(count)) for qparams, count in found.activations.items()]
-        print_table(console, "", ("activations become codes", "places"), rows_of, numbers=(1,))
+        print_table(console, "", ("activations become integers", "places"), rows_of, numbers=(1,))
     stored = [(t, str(n), size_text(size)) for t, (n, size) in found.stored.items()]
     print_table(console, "constants", ("type", "tensors", "size"), stored, numbers=(1, 2))
     if file.execution is None:
@@ -225,13 +225,13 @@ def _gathered(ends: Sequence[End]) -> list[End]:
 def _print_weights(console: Console, weights: tuple[StoredWeight, ...]) -> None:
     """A row for each kind; where all is asked for, one for each weight."""
     if is_whole():
-        header = ("weight", "read by", "op", "codes", "shape", "scales", "size")
+        header = ("weight", "read by", "op", "integers", "shape", "scales", "size")
         rows = [
             (w.name, w.node, w.op_type, w.dtype, f"{list(w.shape)}", w.granularity, size)
             for w in weights
             for size in [size_text(w.size_bytes)]
         ]
-        print_table(console, "weights that are codes", header, rows, numbers=(6,))
+        print_table(console, "weights that are integers", header, rows, numbers=(6,))
         return
     kinds: dict[tuple[str, str, str], list[StoredWeight]] = {}
     for w in weights:
@@ -242,8 +242,8 @@ def _print_weights(console: Console, weights: tuple[StoredWeight, ...]) -> None:
         (*kind, str(len(those)), size_text(sum(w.size_bytes for w in those)))
         for kind, those in ordered
     ]
-    columns = ("read by", "codes", "scales", "weights", "size")
-    print_table(console, "weights that are codes", columns, by_kind, numbers=(3, 4))
+    columns = ("read by", "integers", "scales", "weights", "size")
+    print_table(console, "weights that are integers", columns, by_kind, numbers=(3, 4))
 
 
 def _print_floats(console: Console, nodes: tuple[tuple[str, str], ...]) -> None:

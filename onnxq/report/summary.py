@@ -29,7 +29,7 @@ class NodeDecision:
     """One node, and how it is quantized or why it stays in float.
 
     Attributes:
-        in_integers: static quantization runs it on codes.
+        in_integers: static quantization runs it on integers.
         dynamic: dynamic quantization stores its weights as integers or float16.
         precision: that it has.
         why: it has that form.

@@ -26,7 +26,7 @@ The batch size is the model's static batch where it has one, else 1. The last ba
 when the batch is dynamic; when it is static, left-over samples are an error. Files are read batch
 by batch, npz members too, compressed or not, and at most 1 GiB at a time. Only regular files are
 opened. Nothing is converted: another dtype, NaN or Inf is an error. But where a model's input is
-codes, samples may be the numbers that these stand for.
+integers, samples may be the numbers that these stand for.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ import numpy as np
 
 from onnxq.errors import CalibrationError, UnsupportedError, first_line
 from onnxq.page.card import card_of
-from onnxq.qconfig.input_codes import PIXEL_SCALE, Pixels
+from onnxq.qconfig.quantized_input import PIXEL_SCALE, Pixels
 from onnxq.samples.inputs import InputSpec, only_input
 
 if TYPE_CHECKING:

@@ -10,13 +10,13 @@ import onnx_ir as ir
 
 from onnxq.core.arrays import Array
 from onnxq.errors import CalibrationError, nearest
-from onnxq.graph.coded import INPUTS_KEY, read_coded
+from onnxq.graph.quantized import INPUTS_KEY, read_quantized_io
 from onnxq.page.card import card_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from onnxq.graph.coded import Coded
+    from onnxq.graph.quantized import QuantizedIO
 
 Batch = dict[str, Array]
 
@@ -30,8 +30,8 @@ class InputSpec:
         dtype: NumPy's.
         shape: an int per static dimension, a name or None per dynamic one; None: unknown rank.
         optional: samples may leave it out (state that a model feeds back into itself).
-        coded: numbers that its codes stand for, which samples may hold in their place; of a float
-            model, the codes of the quantized one. None: neither.
+        quantized: numbers that its integers stand for, which samples may hold in their place; of a
+            float model, the integers of the quantized one. None: neither.
         is_tensor: whether it is one; False: a sequence or an optional.
     """
 
@@ -39,7 +39,7 @@ class InputSpec:
     dtype: np.dtype[np.generic]
     shape: tuple[int | str | None, ...] | None
     optional: bool = False
-    coded: Coded | None = None
+    quantized: QuantizedIO | None = None
     is_tensor: bool = True
 
     _repr_html_ = card_of
@@ -60,20 +60,20 @@ class InputSpec:
 def input_specs(
     model: ir.Model,
     optional: Collection[str] = (),
-    coded: Mapping[str, Coded] | None = None,
+    quantized: Mapping[str, QuantizedIO] | None = None,
 ) -> tuple[InputSpec, ...]:
     """The inputs of a model; initializers that are listed as inputs too are none.
 
     Args:
         model: float or quantized.
         optional: names of inputs that samples may leave out.
-        coded: of a float model, the inputs that are codes in the quantized one; None: what the
-            model's own metadata say.
+        quantized: of a float model, the inputs that are integers in the quantized one; None: what
+            the model's own metadata say.
 
     Raises:
         ModelError: the metadata were altered.
     """
-    known = read_coded(model, INPUTS_KEY) if coded is None else coded
+    known = read_quantized_io(model, INPUTS_KEY) if quantized is None else quantized
     return tuple(
         InputSpec(
             value.name or "",
@@ -156,7 +156,7 @@ def check_dtype(dtype: np.dtype[np.generic], spec: InputSpec, where: str) -> Non
     """
     if dtype == spec.dtype or (spec.dtype.hasobject and dtype.kind in "OU"):  # texts
         return
-    if spec.coded is not None and (dtype.kind == "f" or dtype.name == spec.coded.dtype):
+    if spec.quantized is not None and (dtype.kind == "f" or dtype.name == spec.quantized.dtype):
         return
     floats = np.issubdtype(spec.dtype, np.floating)
     if floats and dtype.kind in "iub":
@@ -165,7 +165,7 @@ def check_dtype(dtype: np.dtype[np.generic], spec: InputSpec, where: str) -> Non
             f".astype(numpy.{spec.dtype})."
         )
         if dtype == np.uint8:
-            remedy += f" Or make a model that takes bytes: --input-codes {spec.name}=pixels."
+            remedy += f" Or make a model that takes bytes: --quantized-input {spec.name}=pixels."
     else:
         remedy = f"Convert them with .astype(numpy.{spec.dtype})."
     if (dtype.name, spec.dtype.name) == ("float16", "float32"):
@@ -233,10 +233,10 @@ def check_finite(array: Array, where: str, first: int) -> None:
 
 
 def as_taken(batch: Mapping[str, Array], inputs: Sequence[InputSpec]) -> Batch:
-    """The batch as a model takes it: numbers of coded inputs as codes, or the other way round.
+    """The batch as a model takes it: numbers of quantized inputs as integers, or the other way round.
 
     Args:
-        batch: input name -> codes, or the numbers that they stand for.
+        batch: input name -> integers, or the numbers that they stand for.
         inputs: of the model.
 
     Raises:
@@ -245,12 +245,12 @@ def as_taken(batch: Mapping[str, Array], inputs: Sequence[InputSpec]) -> Batch:
     made = dict(batch)
     for spec in inputs:
         array = made.get(spec.name)
-        if spec.coded is None or array is None or array.dtype == spec.dtype:
+        if spec.quantized is None or array is None or array.dtype == spec.dtype:
             continue
         if spec.dtype.kind == "f":
-            made[spec.name] = spec.coded.decode(array).astype(spec.dtype)
+            made[spec.name] = spec.quantized.decode(array).astype(spec.dtype)
         else:
-            made[spec.name] = spec.coded.encode(array, f"samples, input '{spec.name}'")
+            made[spec.name] = spec.quantized.encode(array, f"samples, input '{spec.name}'")
     return made
 
 

@@ -26,7 +26,7 @@ SHARE = 0.1
 
 
 def random_batch(inputs: Iterable[InputSpec], batch_size: int | None = None) -> Batch:
-    """Normal floats, any codes, zeros elsewhere; dynamic axes are 1, the first is batch_size.
+    """Normal floats, any integers, zeros elsewhere; dynamic axes are 1, the first is batch_size.
 
     Raises:
         UnsupportedError: batch_size differs from a static batch; an input that is no tensor of
@@ -152,8 +152,8 @@ def _random(rng: np.random.Generator, spec: InputSpec, shape: tuple[int, ...]) -
         return _texts(shape)
     if dtype.kind not in "fiub":
         raise UnsupportedError(f"input '{spec.name}' is of type {dtype}; give samples.")
-    if spec.coded is not None and dtype.kind in "iu":
-        ends = np.iinfo(spec.coded.dtype)
+    if spec.quantized is not None and dtype.kind in "iu":
+        ends = np.iinfo(spec.quantized.dtype)
         return rng.integers(ends.min, ends.max, shape, endpoint=True).astype(dtype)
     values = rng.standard_normal(shape) if dtype.kind == "f" else np.zeros(shape)
     return np.asarray(values.astype(dtype))

@@ -36,7 +36,7 @@ OF_STATISTICS = frozenset(["header", "batches", "checks", "counts"])
 def open_samples(samples: object, inputs: Sequence[InputSpec]) -> Batches:
     """Batches for a model, from Samples or a source alone; Batches stay as they are.
 
-    Inputs that are codes may come as the numbers that these stand for, and numbers as codes.
+    Inputs that are integers may come as the numbers that these stand for, and numbers as integers.
 
     Names, dtypes and shapes in files are checked now, values as they are read. A one-shot generator
     can be gone through once.
@@ -55,7 +55,7 @@ def open_samples(samples: object, inputs: Sequence[InputSpec]) -> Batches:
         return given.source
     check_tensors(inputs, "samples")
     opened = _open(given, inputs)
-    if all(spec.coded is None for spec in inputs):
+    if all(spec.quantized is None for spec in inputs):
         return opened
     return _taken(opened, inputs)
 

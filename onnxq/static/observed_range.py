@@ -77,7 +77,7 @@ def plan_observed(
 
     Raises:
         CalibrationError: unusable statistics or samples.
-        QConfigError: a weight observer gives codes that the target cannot run exactly.
+        QConfigError: a weight observer gives integers that the target cannot run exactly.
         UnsupportedError: as `plan`, or operators that the reference cannot run.
     """
     saturated: Channels = {}

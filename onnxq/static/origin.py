@@ -12,7 +12,7 @@ from onnxq.graph.hashing import Seal
 from onnxq.graph.io import load, model_hash
 from onnxq.graph.passes.pad_channels import PadDepthwise
 from onnxq.graph.passes.pool_to_conv import PoolToConv
-from onnxq.graph.pixels import coded_pixels, take_pixels
+from onnxq.graph.pixels import quantized_pixels, take_pixels
 from onnxq.ort.types_by_run import types_by_run
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
-    from onnxq.qconfig.input_codes import InputCodes, Pixels
+    from onnxq.qconfig.quantized_input import Pixels, QuantizedInput
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Origin:
 def read_again(
     path: Path,
     wanted_hash: str,
-    input_codes: Mapping[str, InputCodes | Pixels],
+    quantized_input: Mapping[str, QuantizedInput | Pixels],
     op_types: Collection[str],
 ) -> ir.Model:
     """The model of a Prepared, from its file.
@@ -56,14 +56,14 @@ def read_again(
     Args:
         path: of the file.
         wanted_hash: of the canonical model.
-        input_codes: inputs that are pixels or codes.
+        quantized_input: inputs that are pixels or integers.
         op_types: that the qconfig names.
 
     Raises:
         ModelError: it cannot be read, or is another model now.
     """
     model = canonicalize(load(path), types_by_run).model
-    take_pixels(model, coded_pixels(model, input_codes))
+    take_pixels(model, quantized_pixels(model, quantized_input))
     found = model_hash(model)
     if found != wanted_hash:
         raise ModelError(

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
-from onnxq.affine import code_bounds
+from onnxq.affine import integer_bounds
 from onnxq.core.brief import brief
 from onnxq.core.collector import without_collector
 from onnxq.core.saved import Saved
@@ -74,9 +74,10 @@ class Plan(Saved):
         target: name of the target.
         decisions: node name -> Quantize or Float(reason).
         tensors: activation tensor -> qparams (constants in activation slots included).
-        code_bounds: tensor -> codes that a folded Relu or Clip bounds it to, where its qparams
-            reach further.
-        channel_scales: tensor -> one factor per channel that its codes carry (see channel_scales).
+        integer_bounds: tensor -> integers that a folded Relu or Clip bounds it to, where its
+            qparams reach further.
+        channel_scales: tensor -> one factor per channel that its integers carry (see
+            channel_scales).
         weights: node name -> PlannedWeight.
         biases: node name -> PlannedBias.
         notes: what a user should know.
@@ -99,7 +100,7 @@ class Plan(Saved):
     target: str
     decisions: Mapping[str, Decision]
     tensors: Mapping[str, QParams]
-    code_bounds: Mapping[str, tuple[int, int]]
+    integer_bounds: Mapping[str, tuple[int, int]]
     channel_scales: Mapping[str, tuple[float, ...]]
     weights: Mapping[str, PlannedWeight]
     biases: Mapping[str, PlannedBias]
@@ -169,8 +170,8 @@ def plan(
         CalibrationError: the statistics are of another model, or lack a tensor that is observed; or
             nobody says which channels saturated.
         ModelError: a weight or a bias holds NaN or Inf.
-        QConfigError: a weight observer gives codes that the target cannot run exactly.
-        UnsupportedError: a Relu or Clip needs a Clip on codes of 16 bits.
+        QConfigError: a weight observer gives integers that the target cannot run exactly.
+        UnsupportedError: a Relu or Clip needs a Clip on integers of 16 bits.
     """
     check_prepared(prepared, "plan")
     check_statistics(statistics, "plan")
@@ -200,7 +201,7 @@ def plan(
         prepared.target.name,
         decisions,
         tensors,
-        _code_bounds(_clamps(prepared, channel_scales), tensors),
+        _integer_bounds(_clamps(prepared, channel_scales), tensors),
         {tensor: tuple(channel_scale.tolist()) for tensor, channel_scale in channel_scales.items()},
         constants.weights,
         constants.biases,
@@ -255,11 +256,14 @@ def _channel_scales(
 
 
 def _clamps(prepared: Prepared, channel_scales: Container[str]) -> dict[str, tuple[float, float]]:
-    """Real bounds of the codes; a factor per channel keeps 0, and has the upper one within it."""
+    """Real bounds of the integers.
+
+    A factor per channel keeps 0, and has the upper one within it.
+    """
     return {k: (0.0, math.inf) if k in channel_scales else c for k, c in prepared.clamps.items()}
 
 
-def _code_bounds(
+def _integer_bounds(
     clamps: Mapping[str, tuple[float, float]], tensors: Mapping[str, QParams]
 ) -> dict[str, tuple[int, int]]:
     bounds = {}
@@ -267,12 +271,13 @@ def _code_bounds(
         if tensor not in tensors:
             continue
         p = tensors[tensor]
-        low, high = code_bounds(interval, p)
+        low, high = integer_bounds(interval, p)
         if (low, high) == (p.dtype.qmin, p.dtype.qmax):
             continue
         if p.dtype.bits > CLIPPED_BITS:
             raise UnsupportedError(
-                f"tensor '{tensor}': its Relu or Clip needs a Clip of {p.dtype} codes to {low} .. "
+                f"tensor '{tensor}': its Relu or Clip needs a Clip of {p.dtype} integers to {low} "
+                ".. "
                 f"{high}, which ONNX Runtime lacks. Use 8 bits for it, or leave the Relu or Clip "
                 "float in the qconfig."
             )

@@ -12,13 +12,13 @@ from onnxq.core.collector import without_collector
 from onnxq.graph.canonical import Canonical, canonicalize
 from onnxq.graph.edit import divider_name
 from onnxq.graph.io import load, model_hash
-from onnxq.graph.pixels import coded_pixels, take_pixels
+from onnxq.graph.pixels import quantized_pixels, take_pixels
 from onnxq.graph.walk import tensor_names, walk
 from onnxq.ort.types_by_run import types_by_run
 from onnxq.qconfig import Choice, QConfigMapping, default_qconfig_mapping
 from onnxq.qconfig.absent import absent_op_types
 from onnxq.qconfig.excluded import excluding
-from onnxq.qconfig.input_codes import as_input_codes, as_output_codes, check_end
+from onnxq.qconfig.quantized_input import as_quantized_input, as_quantized_output, check_end
 from onnxq.samples.state import check_feedback
 from onnxq.static.arguments import check_costs, mapping_from
 from onnxq.static.choosing.carried import carried
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
-    from onnxq.qconfig.input_codes import Asked, InputCodes, Pixels
+    from onnxq.qconfig.quantized_input import Asked, Pixels, QuantizedInput
     from onnxq.quantized.outcome import Outcome
     from onnxq.static.placing.groups import TensorGroup
     from onnxq.targets import Target
@@ -56,8 +56,8 @@ def prepare(
     target: str | Target | None = None,
     feedback: Mapping[str, str] | None = None,
     *,
-    input_codes: Mapping[str, Asked] | None = None,
-    output_codes: Sequence[str] = (),
+    quantized_input: Mapping[str, Asked] | None = None,
+    quantized_output: Sequence[str] = (),
     costs: Costs | None = None,
     exclude: Collection[str] = (),
 ) -> Prepared:
@@ -71,9 +71,9 @@ def prepare(
             PyTorch documents for that backend.
         target: name or value; None: `targets.get_default()`, which is "portable" unless set.
         feedback: {output name: input name} of state that each batch hands to the next one.
-        input_codes: {input name: "pixels", Pixels(mean, std, scale), or "codes"} of inputs that
-            the quantized model takes as uint8; see onnxq.qconfig.input_codes.
-        output_codes: names of outputs that it gives as codes.
+        quantized_input: {input name: "pixels", Pixels(mean, std, scale), or "integers"} of inputs
+            that the quantized model takes as uint8; see onnxq.qconfig.quantized_input.
+        quantized_output: names of outputs that it gives as integers.
         costs: times of nodes on a machine of the target, which decide where integers pay; None:
             the target's own table (onnxq.times.costs_of), where it has one.
         exclude: names or globs of nodes that stay in float, whatever the qconfig says.
@@ -92,22 +92,25 @@ def prepare(
         costs.check_target(chosen.name)
     mapping = given if given is not None else default_qconfig_mapping(backend_of(target))
     mapping = excluding(mapping, exclude)
-    wishes, codes_out = as_input_codes(input_codes), as_output_codes(output_codes)
+    wishes, integers_out = (
+        as_quantized_input(quantized_input),
+        as_quantized_output(quantized_output),
+    )
     canonical = _canonical(model)
-    for name in codes_out:
+    for name in integers_out:
         check_end("output", name, [str(value.name) for value in canonical.model.graph.outputs])
-    on_pixels = take_pixels(canonical.model, coded_pixels(canonical.model, wishes))
+    on_pixels = take_pixels(canonical.model, quantized_pixels(canonical.model, wishes))
     _check_names(canonical.model, mapping)
     check_feedback(canonical.model, feedback or {})
     source_hash = model_hash(canonical.model)  # of what `verify` has of the same model
     if not canonical.trains:  # modules have pools there, and channels of their own
         suit_kernels(canonical.model, mapping.op_types)
-    asked = _Request(mapping, chosen, wishes, codes_out, costs, dict(feedback or {}))
+    asked = _Request(mapping, chosen, wishes, integers_out, costs, dict(feedback or {}))
     notes = (*canonical.notes, *on_pixels)
     made = _decided(canonical.model, source_hash, asked, notes)
     quantized = sum(isinstance(decision, Quantize) for decision in made.decisions.values())
     LOG.info(
-        "prepared for %s: %d of %d nodes on codes", chosen.name, quantized, len(made.decisions)
+        "prepared for %s: %d of %d nodes on integers", chosen.name, quantized, len(made.decisions)
     )
     return made.read_from(model) if isinstance(model, str | Path) else made
 
@@ -163,8 +166,8 @@ class _Request:
 
     mapping: QConfigMapping
     target: Target
-    input_codes: Mapping[str, InputCodes | Pixels]
-    output_codes: tuple[str, ...]
+    quantized_input: Mapping[str, QuantizedInput | Pixels]
+    quantized_output: tuple[str, ...]
     costs: Costs | None
     feedback: Mapping[str, str]
 
@@ -174,8 +177,8 @@ def _request_of(prepared: Prepared, mapping: QConfigMapping) -> _Request:
     return _Request(
         mapping,
         prepared.target,
-        prepared.input_codes,
-        prepared.output_codes,
+        prepared.quantized_input,
+        prepared.quantized_output,
         prepared.costs,
         prepared.feedback,
     )
@@ -197,16 +200,16 @@ def _decided(
         notes: on the model alone.
         begun: with all forms open; None: it is made where it is needed.
     """
-    mapping, chosen, codes_out = asked.mapping, asked.target, asked.output_codes
+    mapping, chosen, integers_out = asked.mapping, asked.target, asked.quantized_output
     named = NamedForms(mapping)
     if mapping.choice is Choice.BEST:
         named = _ruled(model, mapping, asked)
-    made = placed(model, named.mapping, chosen, codes_out)
+    made = placed(model, named.mapping, chosen, integers_out)
     found, open_forms = with_reasons(made, named.reasons), mapping.without_forms()
     if begun is not None:
         every = begun.in_integers
     elif open_forms != named.mapping:
-        every = placed(model, open_forms, chosen, codes_out).groups
+        every = placed(model, open_forms, chosen, integers_out).groups
     else:
         every = made.groups
     groups = found.groups
@@ -227,8 +230,8 @@ def _decided(
         in_integers=every,
         feedback=asked.feedback,
         notes=(*notes, *found.notes, *absent),
-        input_codes=asked.input_codes,
-        output_codes=codes_out,
+        quantized_input=asked.quantized_input,
+        quantized_output=integers_out,
         costs=asked.costs,
         model_notes=len(notes),
     )
@@ -246,14 +249,14 @@ def _observed(
         every: groups with every node in integers that can be.
     """
     rules = _ruled(model, open_forms, asked).mapping
-    ruled = placed(model, rules, asked.target, asked.output_codes)
+    ruled = placed(model, rules, asked.target, asked.quantized_output)
     return {*observers_of(every), *observers_of(ruled.groups)}
 
 
 def _ruled(model: ir.Model, mapping: QConfigMapping, asked: _Request) -> NamedForms:
     """The mapping with the forms that are chosen without data."""
     state = NamedForms(mapping).naming(carried(model, mapping, asked.feedback))
-    return by_rules(model, mapping, asked.target, asked.output_codes, state)
+    return by_rules(model, mapping, asked.target, asked.quantized_output, state)
 
 
 def _canonical(model: ModelSource | Canonical) -> Canonical:
@@ -270,7 +273,7 @@ def named_again(prepared: Prepared, named: NamedForms) -> Prepared:
         prepared: of the same model and request.
         named: forms that the data have a say in.
     """
-    made = placed(prepared.model, named.mapping, prepared.target, prepared.output_codes)
+    made = placed(prepared.model, named.mapping, prepared.target, prepared.quantized_output)
     found = with_reasons(made, named.reasons)
     return replace(
         prepared,

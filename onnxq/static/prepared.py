@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from onnxq.observers import ObserverSpec
     from onnxq.operator import Float
     from onnxq.qconfig import QConfigMapping
-    from onnxq.qconfig.input_codes import InputCodes, Pixels
+    from onnxq.qconfig.quantized_input import Pixels, QuantizedInput
     from onnxq.quantized.outcome import Outcome
     from onnxq.static.choosing.named_forms import NamedForms
     from onnxq.static.placing.channel_scales import ChannelScale
@@ -67,9 +67,9 @@ class Prepared:
             may speak for. They are observed too.
         feedback: output name -> input name, for models whose state goes round.
         notes: what canonicalization did, and types and entries that a user should know of.
-        input_codes: inputs of the quantized model that are pixels or codes; pixels are uint8 in
-            `model` already.
-        output_codes: outputs of the quantized model that are codes.
+        quantized_input: inputs of the quantized model that are pixels or integers; pixels are uint8
+            in `model` already.
+        quantized_output: outputs of the quantized model that are integers.
         costs: times of nodes, which `plan` weighs; None: the target's table, where it has one.
         left: nodes that stay in float whatever is chosen, and why.
         source_hash: names the float model as it was given, which `verify` compares with; another
@@ -93,8 +93,8 @@ class Prepared:
     in_integers: tuple[TensorGroup, ...]
     feedback: Mapping[str, str]
     notes: tuple[str, ...]
-    input_codes: Mapping[str, InputCodes | Pixels] = field(default_factory=dict)
-    output_codes: tuple[str, ...] = ()
+    quantized_input: Mapping[str, QuantizedInput | Pixels] = field(default_factory=dict)
+    quantized_output: tuple[str, ...] = ()
     costs: Costs | None = field(default=None, repr=False)
     left: Mapping[str, Float] = field(default_factory=dict)
     source_hash: str = ""
@@ -216,7 +216,7 @@ def _read_again(path: Path, others: dict[str, Any], begun: list[Statistics]) -> 
         ModelError: the file is not there, or holds another model by now.
     """
     op_types = others["qconfig"].op_types
-    model = read_again(path, others["model_hash"], others["input_codes"], op_types)
+    model = read_again(path, others["model_hash"], others["quantized_input"], op_types)
     return _with_begun(Prepared(model, origin=Origin.of(path, model), **others), begun)
 
 

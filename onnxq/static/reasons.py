@@ -53,7 +53,7 @@ class NoIntegerForm(Reason):
     @property
     def words(self) -> str:
         """The reason as a user reads it."""
-        ends = f": codes would take {conversions(self.floats)}" if self.floats else ""
+        ends = f": integers would take {conversions(self.floats)}" if self.floats else ""
         return f"onnxq has no integer form of {self.label}{ends}"
 
 
@@ -84,7 +84,7 @@ class NotATensor(Reason):
 class NotFloat32(Reason):
     """The node computes in another type; nodes of one type are one group of a report."""
 
-    WORDS = "it computes in {dtype}: codes stand for float32"
+    WORDS = "it computes in {dtype}: integers stand for float32"
     dtype: str
 
 
@@ -148,7 +148,7 @@ class SlowInIntegers(Reason):
 
 @dataclass(frozen=True)
 class ConversionsAlone(Reason):
-    """ONNX Runtime computes the node in float between codes: only conversions would be added."""
+    """ONNX Runtime computes the node in float between Q/DQ nodes: only conversions would be added."""
 
     count: int
 
@@ -156,14 +156,15 @@ class ConversionsAlone(Reason):
     def words(self) -> str:
         """The reason as a user reads it."""
         return (
-            f"no integer kernel in ONNX Runtime: codes would take {conversions(self.count)}; name "
+            f"no integer kernel in ONNX Runtime: integers would take {conversions(self.count)}; "
+            "name "
             "it in the qconfig to have them anyway"
         )
 
 
 @dataclass(frozen=True)
 class BoundsOutsideRange(Reason):
-    """A Clip of its own reads codes whose range need not reach its bounds."""
+    """A Clip of its own reads integers whose range need not reach its bounds."""
 
     WORDS = "its bounds {low:g} and {high:g} may both lie outside the range of its input"
     low: float
@@ -208,7 +209,9 @@ class InputsInFloat(_Conversions):
 class ReadInFloat(_Conversions):
     """Only float nodes read the result of a cheap node."""
 
-    WORDS = "no integer node reads its result: codes would round it once more, and take {counted}"
+    WORDS = (
+        "no integer node reads its result: integers would round it once more, and take {counted}"
+    )
 
 
 @dataclass(frozen=True)
@@ -222,7 +225,7 @@ class MovesDataOnly(_Conversions):
 class MovesUnreadData(_Conversions):
     """The node moves data that only float nodes read."""
 
-    WORDS = "it only moves data that no integer node reads: codes would take {counted}"
+    WORDS = "it only moves data that no integer node reads: integers would take {counted}"
 
 
 @dataclass(frozen=True)
@@ -242,40 +245,42 @@ class IntegerKernel(Reason):
     Attributes:
         weight: type of the weight; empty: there is none.
         within: largest magnitude of an int8 weight; None: the weight is of another type.
-        gives_codes: whether the result is quantized.
+        gives_integers: whether the result is quantized.
     """
 
     weight: str
     within: int | None
-    gives_codes: bool
+    gives_integers: bool
 
     @property
     def words(self) -> str:
         """The reason as a user reads it."""
         within = "" if self.within is None else f" within +-{self.within}"
         weight = [f"{self.weight} weight{within}"] if self.weight else []
-        return ", ".join(["codes in", *weight, "codes out" if self.gives_codes else "float32 out"])
+        return ", ".join(
+            ["integers in", *weight, "integers out" if self.gives_integers else "float32 out"]
+        )
 
 
 @dataclass(frozen=True)
-class ClampOnCodes(Reason):
-    """A Relu or Clip bounds codes."""
+class ClampOnIntegers(Reason):
+    """A Relu or Clip bounds integers."""
 
-    WORDS = "bounds on the codes"
+    WORDS = "bounds on the integers"
 
 
 @dataclass(frozen=True)
-class FloatBetweenCodes(Reason):
+class FloatBetweenIntegers(Reason):
     """ONNX Runtime dequantizes, computes and quantizes."""
 
-    WORDS = "computed in float32, codes in and out"
+    WORDS = "computed in float32, integers in and out"
 
 
 @dataclass(frozen=True)
-class MovesCodes(Reason):
-    """The node copies codes."""
+class MovesIntegers(Reason):
+    """The node copies integers."""
 
-    WORDS = "moves codes, qparams shared"
+    WORDS = "moves integers, qparams shared"
 
 
 @dataclass(frozen=True)
@@ -313,7 +318,7 @@ class SmallerWeights(Reason):
 
 @dataclass(frozen=True)
 class FewerConversions(Reason):
-    """A float node between codes would convert."""
+    """A float node between integers would convert."""
 
     WORDS = "in float it would need {count} conversions"
     count: int
@@ -335,7 +340,7 @@ class FloatReadersOfResult(Reason):
     """Float nodes read the result of a product."""
 
     WORDS = (
-        "float nodes read its result: codes cost a ViT that was measured 5.7 dB and 0.12 of its "
+        "float nodes read its result: integers cost a ViT that was measured 5.7 dB and 0.12 of its "
         "time"
     )
 
@@ -345,7 +350,8 @@ class ProductOfActivations(Reason):
     """The node multiplies two activations."""
 
     WORDS = (
-        "a product of two activations: codes cost a ViT that was measured 4.5 dB and 0.07 of its "
+        "a product of two activations: integers cost a ViT that was measured 4.5 dB and 0.07 of "
+        "its "
         "time"
     )
 
@@ -355,7 +361,7 @@ class SumWithFloat(Reason):
     """The node adds a float operand, for float readers."""
 
     WORDS = (
-        "one of its operands is float, and no integer node reads the sum: codes would take 2 "
+        "one of its operands is float, and no integer node reads the sum: integers would take 2 "
         "conversions in place of 1"
     )
 
@@ -364,7 +370,9 @@ class SumWithFloat(Reason):
 class NobodyReads(Reason):
     """No integer node reads what the node moves or bounds."""
 
-    WORDS = "no integer node reads what it gives: codes would take 1 conversion, and save at most 1"
+    WORDS = (
+        "no integer node reads what it gives: integers would take 1 conversion, and save at most 1"
+    )
 
 
 @dataclass(frozen=True)
@@ -392,7 +400,7 @@ class LookupForFloats(Reason):
 class CarriesState(Reason):
     """The node carries state from batch to batch without a product."""
 
-    WORDS = "it carries state '{state}' from batch to batch, where what codes round off adds up"
+    WORDS = "it carries state '{state}' from batch to batch, where what integers round off adds up"
     state: str
 
 
@@ -405,7 +413,7 @@ class BelowSqnr(Reason):
 
     Attributes:
         tensor: its name.
-        sqnr_db: of the tensor in codes; None: not known.
+        sqnr_db: of the tensor in integers; None: not known.
         behind_db: of what the node `behind` gives; None: the tensor itself is worse.
         behind: the node that magnifies the error, in words.
         channels: how far its widest channels stick out, in words; empty: they do not.
@@ -496,7 +504,7 @@ class TooLittleSaved(Reason):
     """All quantized nodes together save less than their roundings are worth."""
 
     WORDS = (
-        "all {count} nodes that the table of times leaves on codes would change the model's "
+        "all {count} nodes that the table of times leaves on integers would change the model's "
         "{float_us:g} us in float by {change_us:+g}: too little for what they round "
         "(times measured on {target})"
     )
@@ -508,10 +516,10 @@ class TooLittleSaved(Reason):
 
 @dataclass(frozen=True)
 class NoisyStem(Reason):
-    """Codes at the start of a stream of float sums cost more accuracy than they save time."""
+    """Integers at the start of a stream of float sums cost more accuracy than they save time."""
 
     WORDS = (
-        "codes of {sqnr_db:.1f} dB would begin a stream of float sums, and save {saved_us:g} of "
+        "integers of {sqnr_db:.1f} dB would begin a stream of float sums, and save {saved_us:g} of "
         "the {float_us:g} us that the model takes in float (times measured on {target})"
     )
     sqnr_db: float

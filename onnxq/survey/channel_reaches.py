@@ -1,8 +1,9 @@
 """Reaches of the channels of activations beside the range that they share.
 
 A tensor of activations has one grid. Where one of its channels is far wider than the others, that
-channel takes the range of all, and the rest are left with few codes. The error that this makes is
-small beside the widest channel, and so no SQNR shows it; nodes behind may weigh channels otherwise.
+channel takes the range of all, and the rest are left with few integers. The error that this makes
+is small beside the widest channel, and so no SQNR shows it; nodes behind may weigh channels
+otherwise.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ def reaches_of(values: Reals, axis: int) -> Reals:
 def median_share(reaches: Reals, qparams: QParams) -> float | None:
     """Share of the range that the median channel reaches; None: fewer than two have a value.
 
-        median over channels of max |T| / max |what the codes reach|, at most 1
+        median over channels of max |T| / max |what the integers reach|, at most 1
 
     Args:
         reaches: of the channels; those that are 0 throughout lose nothing, and do not count.

@@ -1,8 +1,9 @@
 """Forms of nodes as a quantized file shows them, whoever wrote it, and as a plan names them.
 
-reads codes, gives codes     int8                reads floats, weights are codes    dynamic_int8
-reads codes, gives floats    int8_float_output   reads floats, weights dequantized  weight_only
-between codes of 16 bits     float_between_qdq   not in the file any more           inside another
+reads integers, gives integers     int8                reads floats, weights are integers
+dynamic_int8 reads integers, gives floats    int8_float_output   reads floats, weights dequantized
+weight_only between integers of 16 bits     float_between_qdq   not in the file any more
+inside another
 """
 
 from __future__ import annotations
@@ -27,14 +28,14 @@ if TYPE_CHECKING:
 
 LEAST_RANK = 2
 """Rank of a weight, at least; scales and zero points have less."""
-CODES = (ir.DataType.UINT8, ir.DataType.INT8, ir.DataType.UINT16, ir.DataType.INT16)
+INTEGERS = (ir.DataType.UINT8, ir.DataType.INT8, ir.DataType.UINT16, ir.DataType.INT16)
 LONG = (ir.DataType.UINT16, ir.DataType.INT16)
 WORDS = {
-    Precision.INT8: "the file has it between codes",
-    Precision.INT8_FLOAT_OUTPUT: "in the file it reads codes and gives floats",
-    Precision.DYNAMIC_INT8: "in the file its weights are codes, and its inputs are not",
-    Precision.WEIGHT_ONLY: "the file holds its weights as codes, and dequantizes them ahead of it",
-    Precision.FLOAT_BETWEEN_QDQ: "the file has it between codes of 16 bits",
+    Precision.INT8: "the file has it between integers",
+    Precision.INT8_FLOAT_OUTPUT: "in the file it reads integers and gives floats",
+    Precision.DYNAMIC_INT8: "in the file its weights are integers, and its inputs are not",
+    Precision.WEIGHT_ONLY: "the file holds its weights as integers, and dequantizes them ahead of it",
+    Precision.FLOAT_BETWEEN_QDQ: "the file has it between integers of 16 bits",
     Precision.FLOAT: "the file has it in float",
     None: "the file has no node of its name: it is computed with a neighbour",
 }
@@ -125,16 +126,16 @@ def _form(nodes: list[ir.Node]) -> Precision:
     within = {value for node in nodes for value in node.outputs}
     read = [v for node in nodes for v in node.inputs if v is not None and v not in within]
     varying = [v for v in read if not v.is_initializer() and not is_constant(dequantizer(v))]
-    codes = [c for v in varying if (c := _codes_of(v)) is not None]
-    if codes:
-        if codes[0].dtype in LONG:
+    integers = [c for v in varying if (c := _integers_of(v)) is not None]
+    if integers:
+        if integers[0].dtype in LONG:
             return Precision.FLOAT_BETWEEN_QDQ
         results = [v for node in nodes for v in node.outputs if set(_readers(v)) - set(nodes)]
-        if results and all(v.dtype in CODES or _is_quantized(v) for v in results):
+        if results and all(v.dtype in INTEGERS or _is_quantized(v) for v in results):
             return Precision.INT8
-        computes_on_codes = any(c in read for c in codes) or any(map(_is_stored, read))
-        # else, as a Softmax of dequantized codes
-        return Precision.INT8_FLOAT_OUTPUT if computes_on_codes else Precision.FLOAT
+        computes_on_integers = any(c in read for c in integers) or any(map(_is_stored, read))
+        # else, as a Softmax of dequantized integers
+        return Precision.INT8_FLOAT_OUTPUT if computes_on_integers else Precision.FLOAT
     if any(v.is_initializer() and _is_weight(v) for v in read):
         return Precision.DYNAMIC_INT8
     return Precision.WEIGHT_ONLY if any(map(_is_stored, read)) else Precision.FLOAT
@@ -146,13 +147,13 @@ def _is_stored(value: ir.Value) -> bool:
     return source is not None and is_constant(source) and _is_weight(source.inputs[0])
 
 
-def _codes_of(value: ir.Value) -> ir.Value | None:
-    """The codes that a value is, or stands for; None: it is neither."""
+def _integers_of(value: ir.Value) -> ir.Value | None:
+    """The integers that a value is, or stands for; None: it is neither."""
     source = dequantizer(value)
     if source is not None:
         return source.inputs[0]
     producer = value.producer()
-    return value if value.dtype in CODES or is_quantize(producer) else None
+    return value if value.dtype in INTEGERS or is_quantize(producer) else None
 
 
 def _is_weight(value: ir.Value | None) -> bool:

@@ -1,6 +1,6 @@
 """Local errors of tensors: what a node adds, when both models give it the same inputs.
 
-    T_f     the float node on inputs that are rounded to the codes' grids
+    T_f     the float node on inputs that are rounded to the integers' grids
     T_q     the quantized node on the very same inputs
     local   T_q - T_f;  accumulated: the rest of what T differs by in a whole run
 
@@ -77,7 +77,7 @@ class TensorErrors:
         """SQNR of what came in: the power that the local error leaves of the whole one.
 
         -inf: inputs that are rounded take the float node itself to infinity or NaN, as a Log whose
-        codes reach 0.
+        integers reach 0.
         """
         local, whole = self._local_db, self.whole.compared.sqnr_db
         if local is None or math.isnan(whole):
@@ -115,7 +115,7 @@ def errors_of(
 
 
 class _Run:
-    """Four sessions: both models as they are, and both cut at their codes.
+    """Four sessions: both models as they are, and both cut at their integers.
 
     Args:
         sides: the models.
@@ -212,15 +212,15 @@ class _Cut:
         """Adds the local errors of a batch, whose whole runs gave x and y."""
         ours, theirs = dict(feeds[0]), dict(feeds[1])
         for pair, name_x, name_y in self.at:
-            codes, reals = _rounded(pair, x[name_x], y[name_y])
+            integers, reals = _rounded(pair, x[name_x], y[name_y])
             ours[self.models[0].given[pair.source]] = reals
-            theirs[self.models[1].given[pair.target]] = codes
+            theirs[self.models[1].given[pair.target]] = integers
         floats = self._run(0, ours, [*(p.source for p, _, _ in self.at)])
-        codes_of = self._run(1, theirs, [*(p.target for p, _, _ in self.at)])
+        integers_of = self._run(1, theirs, [*(p.target for p, _, _ in self.at)])
         for pair in (*(p for p, _, _ in self.at), *self.outputs):
             one = found[pair.name]
             one.local = one.local or Sums()
-            one.local.add(pair.compared(floats[pair.source], codes_of[pair.target]))
+            one.local.add(pair.compared(floats[pair.source], integers_of[pair.target]))
 
     def _run(
         self, side: int, feeds: Mapping[str, Array], tensors: Sequence[str]
@@ -240,18 +240,21 @@ def _fits(pair: Pair, x: Array, y: Array) -> bool:
 
 
 def _rounded(pair: Pair, x: Array, y: Array) -> tuple[Array, Array]:
-    """(codes of float values, in the shape of y; the reals that they stand for, in that of x)."""
-    codes, reals = pair.rounded(x)
+    """(integers of float values, in the shape of y.
+
+    The reals that they stand for, in that of x).
+    """
+    integers, reals = pair.rounded(x)
     assert pair.qparams is not None
-    if codes.shape != y.shape:  # channels of zeros behind
-        padded = np.full(y.shape, int(pair.qparams.zero_point), codes.dtype)
-        padded[:, : codes.shape[CHANNEL_AXIS]] = codes
-        codes = padded
-    return codes.astype(y.dtype, copy=False), reals
+    if integers.shape != y.shape:  # channels of zeros behind
+        padded = np.full(y.shape, int(pair.qparams.zero_point), integers.dtype)
+        padded[:, : integers.shape[CHANNEL_AXIS]] = integers
+        integers = padded
+    return integers.astype(y.dtype, copy=False), reals
 
 
 def _count(one: TensorErrors, x: Array, pair: Pair, axis: int | None) -> None:
-    """Counts float values in bins; the first batch and the codes' range say where these lie."""
+    """Counts float values in bins; the first batch and the integers' range say where these lie."""
     if x.dtype.kind != "f" or not x.size:
         return
     carried = np.multiply(x, pair.channel_scale_of(x), dtype=np.float64)

@@ -1,4 +1,4 @@
-"""Ranges of weights that are stored as codes, channel by channel or row by row of blocks."""
+"""Ranges of weights that are stored as integers, channel by channel or row by row of blocks."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from onnxq import catalog
-from onnxq.checking.codes import SUFFIX
+from onnxq.checking.integers import SUFFIX
 from onnxq.graph.walk import walk
 from onnxq.page.content import WeightPart
 from onnxq.qdq.read import Unread, is_constant, is_dequantize, qparams_from, qparams_of
 from onnxq.qparams import PerBlock, PerChannel, groups
 from onnxq.survey.block_ranges import (
-    CODES,
     DEFAULT_BITS,
+    INTEGERS,
     RowsInBlocks,
     rows_of_node,
     rows_of_qparams,
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from onnxq.qparams import QParams
 
 LEAST_RANK, MOST_BITS = 2, 8
-IN_BLOCKS = f"_{groups.CODES}"
-"""End of the name of codes in blocks."""
+IN_BLOCKS = f"_{groups.INTEGERS}"
+"""End of the name of integers in blocks."""
 
 
 def stored_ranges(target: ir.Model, places: Mapping[str, int]) -> tuple[WeightPart, ...]:
@@ -42,7 +42,7 @@ def stored_ranges(target: ir.Model, places: Mapping[str, int]) -> tuple[WeightPa
     """
     found: dict[str, WeightPart] = {}
     for node, _ in walk(target.graph):
-        if node.op_type in CODES:
+        if node.op_type in INTEGERS:
             part = _of_blocks(node, _place(node, places))
             found.setdefault(part.name, part)
             continue
@@ -54,13 +54,13 @@ def stored_ranges(target: ir.Model, places: Mapping[str, int]) -> tuple[WeightPa
 
 
 def _weights_of(node: ir.Node) -> Iterator[tuple[ir.Value, QParams | Unread, ir.Node]]:
-    """(codes, their grid, the node that reads them)."""
+    """(integers, their grid, the node that reads them)."""
     if is_dequantize(node):
-        codes = node.inputs[0]
-        if codes is not None and is_constant(node) and _is_weight(codes):
-            yield codes, qparams_of(node), next(iter(node.outputs[0].consumers()), node)
+        integers = node.inputs[0]
+        if integers is not None and is_constant(node) and _is_weight(integers):
+            yield integers, qparams_of(node), next(iter(node.outputs[0].consumers()), node)
         return
-    if not catalog.is_on_codes(node):
+    if not catalog.is_on_integers(node):
         return
     for slot, value in enumerate(node.inputs):
         if value is not None and value.is_initializer() and _is_weight(value):
@@ -105,12 +105,12 @@ def _part(value: ir.Value, qparams: QParams | Unread, node: int | None) -> Weigh
         axis, size = qparams.granularity.axis, qparams.granularity.size
         rows = rows_of_qparams(value.const_value.numpy(), qparams, axis, size)
         return _of_rows(name.removesuffix(IN_BLOCKS), node, dtype, rows)
-    codes, scale, axis = value.const_value.numpy(), qparams.scale, 0
+    integers, scale, axis = value.const_value.numpy(), qparams.scale, 0
     words = "one for all"
     if isinstance(qparams.granularity, PerChannel):
-        axis = qparams.granularity.axis % codes.ndim
+        axis = qparams.granularity.axis % integers.ndim
         words = f"{scale.size} channels of axis {axis}"
-    lows, highs = _ends(codes, axis)
+    lows, highs = _ends(integers, axis)
     zero = np.broadcast_to(qparams.zero_point.astype(np.float64), lows.shape)
     scales = np.broadcast_to(scale.astype(np.float64), lows.shape)
     reach = np.maximum(qparams.dtype.qmax - zero, zero - qparams.dtype.qmin - 1) * scales
@@ -127,8 +127,8 @@ def _part(value: ir.Value, qparams: QParams | Unread, node: int | None) -> Weigh
 
 def _of_blocks(node: ir.Node, place: int | None) -> WeightPart:
     """The weight of an operator on blocks."""
-    codes = node.inputs[CODES[node.op_type]]
-    name = "" if codes is None else str(codes.name).removesuffix(IN_BLOCKS)
+    integers = node.inputs[INTEGERS[node.op_type]]
+    name = "" if integers is None else str(integers.name).removesuffix(IN_BLOCKS)
     dtype = f"{node.attributes.get_int('bits', DEFAULT_BITS)} bits"
     rows = rows_of_node(node)
     if rows is None:
@@ -141,9 +141,9 @@ def _of_rows(name: str, place: int | None, dtype: str, rows: RowsInBlocks) -> We
     return WeightPart(name, place, dtype, rows.words, _floats(lows), _floats(highs), _floats(reach))
 
 
-def _ends(codes: Array, axis: int) -> tuple[Reals, Reals]:
-    """Least and largest code of each channel."""
-    rows = np.moveaxis(codes, axis, 0).reshape(codes.shape[axis], -1).astype(np.float64)
+def _ends(integers: Array, axis: int) -> tuple[Reals, Reals]:
+    """Least and largest integer of each channel."""
+    rows = np.moveaxis(integers, axis, 0).reshape(integers.shape[axis], -1).astype(np.float64)
     return (rows.min(1), rows.max(1)) if rows.size else (np.zeros(0), np.zeros(0))
 
 

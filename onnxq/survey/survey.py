@@ -137,7 +137,7 @@ def _tensors(
     errors: Mapping[str, TensorErrors],
     makers: Mapping[str, int],
 ) -> list[TensorPart]:
-    """Tensors in graph order, then the outputs that are no tensors with codes."""
+    """Tensors in graph order, then the outputs that are no tensors with integers."""
     all_qparams = {pair.name: pair.qparams for pair in sides.tensors}
     nothing = TensorErrors()
     parts = []

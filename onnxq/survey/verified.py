@@ -109,12 +109,13 @@ def verify(
         findings.check(min_sqnr_db=20)
         findings.report("report.html")
 
-    Inputs that are pixels or codes in the quantized model may come as such, or as the numbers that
-    the float model takes; outputs that are codes are compared as the numbers they stand for.
+    Inputs that are pixels or integers in the quantized model may come as such, or as the numbers
+    that the float model takes; outputs that are integers are compared as the numbers they stand
+    for.
 
     Args:
         model: the float model; path, ModelProto or onnx_ir.Model.
-        quantized: what `rewrite` made of it, or another tool's file, QDQ or operators on codes,
+        quantized: what `rewrite` made of it, or another tool's file, QDQ or operators on integers,
             that kept the float model's names of tensors.
         samples: as `calibrate` takes them; with feedback, each model gets its own state.
         only: globs; tensors and outputs to compare.

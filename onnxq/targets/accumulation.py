@@ -1,20 +1,20 @@
-"""Accumulation: what becomes of two products of 8-bit codes that a machine adds in int16.
+"""Accumulation: what becomes of two products of 8-bit integers that a machine adds in int16.
 
     EXACT              products are added in int32: x86 with VNNI
-    UNFUSED            the same; but tensors of codes are added without fused multiply-adds: x86
+    UNFUSED            the same; but tensors of integers are added without fused multiply-adds: x86
                        without AVX2
-    DIVIDES            the same; but tensors of codes are added and multiplied by one division:
+    DIVIDES            the same; but tensors of integers are added and multiplied by one division:
                        WebAssembly
     SATURATES          a pair beyond int16 becomes 32767 or -32768: AVX2, AVX512 without VNNI
     WRAPS_DEPTHWISE    (-128) (-128) + (-128) (-128) = 2^15 becomes -2^15, in depthwise
                        convolutions: ARM with dot products or i8mm
     WRAPS              the same, in matrix products and dense convolutions too: ARM, plain NEON
 
-Which codes make a pair, and which kernels add pairs at all, is in onnxq.operators._pairs, as
-measured. One thing more differs: two tensors of codes are added (QLinearAdd) in fixed point on ARM,
-and without fused multiply-adds on x86 without AVX2 (onnxq.operators._machine_sums); in WebAssembly
-they are added and multiplied (QLinearMul) by a division (onnxq.operators._divided). These round
-otherwise. All other integers are the same on every machine.
+Which integers make a pair, and which kernels add pairs at all, is in onnxq.operators._pairs, as
+measured. One thing more differs: two tensors of integers are added (QLinearAdd) in fixed point on
+ARM, and without fused multiply-adds on x86 without AVX2 (onnxq.operators._machine_sums); in
+WebAssembly they are added and multiplied (QLinearMul) by a division (onnxq.operators._divided).
+These round otherwise. All other integers are the same on every machine.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ Counts = npt.NDArray[np.int64]
 
 
 class SaturationMode(enum.Enum):
-    """How a machine adds two products of codes."""
+    """How a machine adds two products of integers."""
 
     EXACT = "exact"
     """In int32."""
-    UNFUSED = "exact, sums of codes unfused"
+    UNFUSED = "exact, sums of integers unfused"
     """In int32; QLinearAdd without fused multiply-adds."""
-    DIVIDES = "exact, sums and products of codes divided"
+    DIVIDES = "exact, sums and products of integers divided"
     """In int32; QLinearAdd and QLinearMul divide by the scale of the result."""
     SATURATES = "saturates"
     """uint8 by int8, neighbours (2k, 2k + 1): in int16, which saturates."""
@@ -47,11 +47,11 @@ class SaturationMode(enum.Enum):
 
     @property
     def fixed_point(self) -> bool:
-        """Whether it is ARM's, which adds tensors of codes in fixed point."""
+        """Whether it is ARM's, which adds tensors of integers in fixed point."""
         return self in (SaturationMode.WRAPS, SaturationMode.WRAPS_DEPTHWISE)
 
     @property
-    def adds_codes_otherwise(self) -> bool:
+    def adds_integers_otherwise(self) -> bool:
         """Whether QLinearAdd may round otherwise than with fused multiply-adds."""
         return self.fixed_point or self.divides or self is SaturationMode.UNFUSED
 
@@ -69,7 +69,7 @@ class Overflows:
     """Pairs of one part of a kernel's work whose sums left int16; one entry each.
 
     A pair and channel may have several entries, of several parts. Of QLinearAdd and QLinearMul:
-    pairs of codes of A and B whose results are rounded otherwise; channel 0.
+    pairs of integers of A and B whose results are rounded otherwise; channel 0.
 
     Attributes:
         first: places of the first weight of the pair in the weights of that channel, int64 (n,);

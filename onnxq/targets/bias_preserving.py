@@ -1,4 +1,4 @@
-"""BiasPreservingRounding: int8 codes of a weight whose errors of rounding cancel in each channel's results.
+"""BiasPreservingRounding: int8 integers of a weight whose errors of rounding cancel in each channel's results.
 
 A result is off by the sum of d_i a_i, where d_i = w_i / s - q_i. With activations of means m_i and
 variances v_i that are independent of each other, its mean square is
@@ -8,7 +8,7 @@ variances v_i that are independent of each other, its mean square is
 Rounding to the nearest makes the first sum least, where all v_i are alike, and leaves the second to
 chance. Behind a Relu, m^2 is about half of v; pixels and tokens that resemble their neighbours add
 to it, and an average over these takes the first sum away, but not the second. So some weights are
-rounded to the other of their two nearest codes. Turning one changes both terms by
+rounded to the other of their two nearest integers. Turning one changes both terms by
 
     v_i (1 - 2 |d_i|)  and  (S - |m_i|)^2 - S^2,   S = |sum m_i d_i|
 
@@ -39,14 +39,18 @@ if TYPE_CHECKING:
 
     from onnxq.qparams import FloatArray, QParams
 
-Codes = npt.NDArray[np.int8]
+Integers = npt.NDArray[np.int8]
 Turned = npt.NDArray[np.int16]
 Whole = npt.NDArray[np.int64]
 Wide = npt.NDArray[np.int16] | npt.NDArray[np.int64]  # int8 sums would wrap
 
-LARGEST_SUM = 128  # of two codes of one sign: 255 * 128 = 32640, and 255 * 129 = 32895 is too much
+LARGEST_SUM = (
+    128  # of two integers of one sign: 255 * 128 = 32640, and 255 * 129 = 32895 is too much
+)
 CHUNK_ELEMENTS = 1 << 16  # pieces that stay in the cache: 20 to 40 ns a weight, twice that else
-STEP = 1 << 16  # a code's distance in the units of d: sums of whole numbers are exact in any order
+STEP = (
+    1 << 16
+)  # an integer's distance in the units of d: sums of whole numbers are exact in any order
 MEAN = 1 << 15  # the largest mean in its units
 VARIANCE = 1 << 10  # the square of that mean in the units of variances
 LARGEST_VARIANCE = 1 << 30  # beside it, no turn is worth its cost
@@ -82,7 +86,7 @@ class InputMeans:
 
 @dataclass(frozen=True, slots=True)
 class BiasPreservingRounding:
-    """Channels of a weight that keep their sums, and which of their codes are neighbours.
+    """Channels of a weight that keep their sums, and which of their integers are neighbours.
 
     Attributes:
         axes: of the weight, all but its channels', in the order in which products are added, the
@@ -95,22 +99,24 @@ class BiasPreservingRounding:
     channels: tuple[int, ...] | None = None
     inputs: InputMeans | None = None
 
-    def codes(self, x: FloatArray, qparams: QParams, limit: int) -> Codes:
-        """Codes of the weight, rounded so that the sums are kept; otherwise as `quantize` rounds.
+    def integers(self, x: FloatArray, qparams: QParams, limit: int) -> Integers:
+        """Integers of the weight, rounded so that the sums are kept.
+
+        Otherwise as `quantize` rounds.
 
         Args:
             x: float32, the weight.
             qparams: int8, with zero points 0; per tensor, or per channel along the axis not in
                 `axes`.
-            limit: codes are clipped to [-limit, limit].
+            limit: integers are clipped to [-limit, limit].
 
         Returns:
             int8, x's shape. Pairs that keep LARGEST_SUM as `quantize` rounds them keep it here.
         """
         (axis,) = set(range(x.ndim)) - {a % x.ndim for a in self.axes}
         order = (axis, *self.axes)
-        codes = np.clip(quantize(x, qparams), -limit, limit)
-        rows = np.array(np.transpose(codes, order), np.int8, order="C")
+        integers = np.clip(quantize(x, qparams), -limit, limit)
+        rows = np.array(np.transpose(integers, order), np.int8, order="C")
         flat = rows.reshape(len(rows), math.prod(rows.shape[1:]))
         weights = np.transpose(x, order)
         scale = np.broadcast_to(qparams.scale, len(rows))
@@ -121,7 +127,7 @@ class BiasPreservingRounding:
         for start in range(0, len(channels), step):
             some = list(channels[start : start + step])
             part = np.asarray(weights[some], np.float32).reshape(len(some), -1)
-            with np.errstate(over="ignore"):  # far beyond the codes: clipped
+            with np.errstate(over="ignore"):  # far beyond the integers: clipped
                 steps = part / scale[some, np.newaxis]
             error = _distances(steps, flat[some])
             flat[some] = _turned(error, flat[some], limit, mean[group[some]], variance[group[some]])
@@ -148,35 +154,35 @@ class BiasPreservingRounding:
 
 
 def leave_int16(one: Wide, other: Wide) -> npt.NDArray[np.bool_]:
-    """Which pairs of int8 codes, of one shape, some uint8 codes beside them take beyond int16."""
+    """Which pairs of int8 integers, of one shape, some uint8 integers beside them take beyond int16."""
     above = np.maximum(one, 0) + np.maximum(other, 0)
     below = np.minimum(one, 0) + np.minimum(other, 0)
     return np.asarray((above > LARGEST_SUM) | (below < -LARGEST_SUM))
 
 
-def _distances(steps: npt.NDArray[np.float32], codes: Codes) -> Whole:
+def _distances(steps: npt.NDArray[np.float32], integers: Integers) -> Whole:
     """Errors w / s - q in units of 1 / STEP; 0 for clipped weights, which nothing makes up for."""
-    distance = np.rint((steps - codes) * np.float32(STEP))
+    distance = np.rint((steps - integers) * np.float32(STEP))
     distance[np.abs(distance) > STEP // 2] = 0
     return np.asarray(distance, np.int64)
 
 
-def _turned(error: Whole, codes: Codes, limit: int, mean: Whole, variance: Whole) -> Codes:
-    """Codes with those of a row turned that make its error least.
+def _turned(error: Whole, integers: Integers, limit: int, mean: Whole, variance: Whole) -> Integers:
+    """Integers with those of a row turned that make its error least.
 
     Args:
         error: int64 (channels, places), in units of 1 / STEP.
-        codes: int8, rounded and clipped, the same shape.
-        limit: of codes.
+        integers: int8, rounded and clipped, the same shape.
+        limit: of integers.
         mean: int64 (channels, places), up to MEAN.
         variance: int64 (channels, places), up to LARGEST_VARIANCE.
     """
-    turned: Turned = np.asarray(codes + np.sign(error), np.int16)
-    may_turn = (error != 0) & (np.abs(turned) <= limit) & _pairs_fit(codes, turned)
+    turned: Turned = np.asarray(integers + np.sign(error), np.int16)
+    may_turn = (error != 0) & (np.abs(turned) <= limit) & _pairs_fit(integers, turned)
     gain = np.sign(error) * mean * STEP
     cost = variance * (STEP - 2 * np.abs(error))
     missing = (error * mean).sum(axis=1, dtype=np.int64)
-    found = codes.copy()
+    found = integers.copy()
     for _ in range(ROUNDS):
         turns = _turns(missing, np.where(may_turn, gain, 0), cost)
         if not turns.any():
@@ -227,11 +233,11 @@ def _as_squares(cost: Whole) -> npt.NDArray[np.float64]:
     return np.asarray(cost / (VARIANCE * STEP))
 
 
-def _pairs_fit(codes: Codes, turned: Turned) -> npt.NDArray[np.bool_]:
-    """Codes whose pair fits int16 whichever of the two turn."""
-    fits = np.ones(codes.shape, np.bool_)
-    even = codes.shape[1] // 2 * 2
-    most, least = np.maximum(codes, turned), np.minimum(codes, turned)
+def _pairs_fit(integers: Integers, turned: Turned) -> npt.NDArray[np.bool_]:
+    """Integers whose pair fits int16 whichever of the two turn."""
+    fits = np.ones(integers.shape, np.bool_)
+    even = integers.shape[1] // 2 * 2
+    most, least = np.maximum(integers, turned), np.minimum(integers, turned)
     pairs = [~leave_int16(ends[:, 0:even:2], ends[:, 1:even:2]) for ends in (most, least)]
     fits[:, 0:even:2] = fits[:, 1:even:2] = pairs[0] & pairs[1]
     return fits

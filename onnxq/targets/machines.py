@@ -1,14 +1,14 @@
 """Target of each instruction set: what it computes exactly, and what is fast there.
 
-    x86-sse      SSE2                     exact products; sums of codes without fused multiply-adds
-    x86-avx2     AVX2                     two u8*s8 products are summed in int16 and SATURATE
-    x86-avx512   AVX512BW without VNNI    as x86-avx2
+    x86-sse      SSE2                     exact products; sums of integers without fused
+    multiply-adds x86-avx2     AVX2                     two u8*s8 products are summed in int16 and
+    SATURATE x86-avx512   AVX512BW without VNNI    as x86-avx2
     x86-avxvnni  AVX-VNNI                 exact
     x86-vnni     AVX512-VNNI              exact
     arm64        NEON                     two (-128)*(-128) products WRAP in int16, in any layer
     arm64-dot    NEON with dot product    as arm64, in depthwise convolutions only
     arm64-i8mm   NEON with i8mm           as arm64-dot
-    wasm         WebAssembly's SIMD       exact products; sums and products of codes divided
+    wasm         WebAssembly's SIMD       exact products; sums and products of integers divided
     portable     all of the above: the bounds that are exact everywhere (the default)
     auto         whichever of them this machine is (see `detect`)
 
@@ -23,8 +23,8 @@ bit for bit with exact integer arithmetic.
     in [-64, 64] never saturate, since 255 * 64 * 2 = 32640 is below 2^15, nor do larger ones whose
     neighbours are small (onnxq.targets.reduce_range). Depthwise convolutions do not use it.
 
-    Wrap: 2 * (-128 * -128) = 2^15. u8 activations are flipped to s8, so the code 0 counts as -128.
-    Weights in [-127, 127] never wrap; no weight of -128 is emitted, whatever the target.
+    Wrap: 2 * (-128 * -128) = 2^15. u8 activations are flipped to s8, so the integer 0 counts as
+    -128. Weights in [-127, 127] never wrap; no weight of -128 is emitted, whatever the target.
 
     Sums: QLinearAdd rounds otherwise on ARM, in fixed point, and on x86-sse, without fused
     multiply-adds; in WebAssembly QLinearAdd and QLinearMul divide. Rarely, see

@@ -1,4 +1,4 @@
-"""Where weights give up range, so that two products of codes that are added in int16 fit it.
+"""Where weights give up range, so that two products of integers that are added in int16 fit it.
 
 On x86 without VNNI, uint8 by int8 products are added in pairs in int16, which saturates; see
 onnxq.targets.accumulation. Only pairs of large weights of one sign get there:
@@ -24,7 +24,7 @@ class ReduceRange(enum.Enum):
     """Which weights are held back so that pairs of products fit int16."""
 
     EVERYWHERE = "everywhere"
-    """All of operators that add pairs: codes within +-64."""
+    """All of operators that add pairs: integers within +-64."""
     WORST_CASE = "worst-case"
     """Channels with pairs that some activations take beyond int16."""
     OBSERVED = "observed"

@@ -60,7 +60,7 @@ class DynamicSpeedup:
     Attributes:
         op_type: of the float node.
         precision: a Precision's value: "dynamic_int8", "weight_only", ...
-        bits: of the weight's codes.
+        bits: of the weight's integers.
         k: numbers that are summed per result; of an LSTM, GRU or RNN, the hidden size.
         n: results per row: columns of the weight.
         m: rows of the activation: batch times sequence.

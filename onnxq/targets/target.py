@@ -28,7 +28,7 @@ _PAIRS: tuple[TypePair, ...] = (("uint8", "int8"), ("uint8", "uint8"), ("int8", 
 
 # Printed by benchmarks/elementwise.py (a test compares). Faster in integers were Add, Mul,
 # Concat, Sigmoid, LeakyRelu, GlobalAveragePool, MaxPool, Transpose, DepthToSpace, and of what
-# onnxq writes on codes Neg, Sub, Div, Pow, Tanh, HardSigmoid, PRelu, Elu, Selu, Celu, Softplus,
+# onnxq writes on integers Neg, Sub, Div, Pow, Tanh, HardSigmoid, PRelu, Elu, Selu, Celu, Softplus,
 # Mish, Log, Sin, Cos, Sign; as fast was Abs.
 SLOW_IN_INTEGERS: Mapping[str, float] = {
     "Softmax": 0.57,
@@ -45,20 +45,22 @@ UNPROVEN = 0.98
 
 
 FIXED_POINT = (
-    "sums of codes round in fixed point: where scales were not chosen for that (imported models, "
+    "sums of integers round in fixed point: where scales were not chosen for that (imported "
+    "models, "
     "other targets) they may be one LSB off near ties"
 )
 
 
 DIVIDED_PAIRS = (
-    "sums and products of codes are divided by the scale of the result: where scales were not "
+    "sums and products of integers are divided by the scale of the result: where scales were not "
     "chosen for that (imported and trained models, other targets) they may be one LSB off near "
     "ties"
 )
 
 
 UNFUSED_SUMS = (
-    "sums of codes are rounded without fused multiply-adds: where scales were not chosen for that "
+    "sums of integers are rounded without fused multiply-adds: where scales were not chosen for "
+    "that "
     "(imported models, other targets) they may be one LSB off near ties"
 )
 
@@ -79,7 +81,7 @@ class Throughput:
     Attributes:
         uint8_int8: activations by weights.
         uint8_uint8: the same.
-        int8_int8: the same, in operators on codes; in QDQ graphs x86 runs them as uint8 by int8.
+        int8_int8: the same, in operators on integers; in QDQ graphs x86 runs them as uint8 by int8.
         float32: for comparison.
         source: machine and shapes.
     """
@@ -111,7 +113,7 @@ class Target:
         dynamic_speedups: measured speedups of dynamically quantized nodes.
         reduce_range: where weights give up range so that pairs of products fit int16.
         throughput: None: not measured.
-        agreeing_sums: scales of sums and products of codes (QLinearAdd, QLinearMul) are raised
+        agreeing_sums: scales of sums and products of integers (QLinearAdd, QLinearMul) are raised
             until fixed point (ARM), separate multiplications and additions (x86-sse) and divisions
             (wasm) round as fused multiply-adds do.
         int8_activations: QDQ graphs with int8 activations run in integers as they are; elsewhere
@@ -199,7 +201,7 @@ class Target:
         Args:
             op_type: of the float node.
             precision: a Precision's value.
-            bits: of the weight's codes.
+            bits: of the weight's integers.
             k: numbers that are summed per result, at least 1.
             n: results per row, at least 1.
             m: rows of the activation; None: not known before the model runs.

@@ -45,7 +45,7 @@ def is_absorbed(node: ir.Node, form: Precision, form_of: FormOf) -> bool:
 
 
 def _gives(form: Precision | None) -> Precision | None:
-    """Form of a node that goes on with the numbers which this one leaves: codes, or floats."""
+    """Form of a node that goes on with the numbers which this one leaves: integers, or floats."""
     return Precision.FLOAT if form is Precision.INT8_FLOAT_OUTPUT else form
 
 

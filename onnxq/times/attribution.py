@@ -4,8 +4,8 @@ It renames what it fuses and moves: a node is found by its name in the file, els
 it is named after or gives, else by the node whose lowering it is of ("gelu" of "gelu_table").
 Conversions and changes of layout belong to the node that needs them:
 
-    float node -> QuantizeLinear -> integer node       the reader, which wants codes
-    integer node -> DequantizeLinear -> float node     the producer, which gives codes
+    float node -> QuantizeLinear -> integer node       the reader, which wants integers
+    integer node -> DequantizeLinear -> float node     the producer, which gives integers
     in between where both have form INTEGER            the one of the two that computes in float
     ReorderInput, ReorderOutput, Transpose of layouts  the convolution beside it
 
@@ -25,7 +25,7 @@ from onnxq.operator import Precision
 from onnxq.ort.layouts import CHANGES_LAYOUT, CONVOLUTION
 from onnxq.ort.node_kinds import original_name
 from onnxq.qdq.read import DEQUANTIZE, QUANTIZE
-from onnxq.times.time_model import READS_CODES
+from onnxq.times.time_model import READS_INTEGERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -154,11 +154,11 @@ class _Attribution:
         readers = list(self._beside(node, _readers))
         if node.op_type == QUANTIZE:
             if producers and self._form(producers[0]) is Precision.INT8:
-                # it computed in float, between codes
+                # it computed in float, between integers
                 return TimeOwner(producers[0], TimePart.KERNEL)
             needing = [*readers, *producers]
         elif node.op_type == DEQUANTIZE:
-            if readers and self._form(readers[0]) in READS_CODES:
+            if readers and self._form(readers[0]) in READS_INTEGERS:
                 return TimeOwner(readers[0], TimePart.KERNEL)
             needing = [*producers, *readers]
         elif node.op_type in CHANGES_LAYOUT:

@@ -9,7 +9,7 @@ import numpy as np
 from onnxq.ort.layouts import INTO_BLOCKS, OUT_OF_BLOCKS, QUANTIZES_AT_RUN, REORDERED
 from onnxq.qdq.read import DEQUANTIZE, QUANTIZE
 from onnxq.times import Change
-from onnxq.times.microbenchmarks.parts import BLOCKS, Parts, codes, numbers
+from onnxq.times.microbenchmarks.parts import BLOCKS, Parts, integers, numbers
 from onnxq.times.model_times import ChangeTime
 from onnxq.times.timed_runs import profiled
 
@@ -39,7 +39,7 @@ def _timed(shape: tuple[int, ...]) -> dict[str, float]:
     """
     _, channels, size, _ = shape
     parts = Parts()
-    feeds = {"x": numbers(*shape), "q": codes(*shape), "t": codes(1, size, size, channels)}
+    feeds = {"x": numbers(*shape), "q": integers(*shape), "t": integers(1, size, size, channels)}
     names = {change.value: build(parts, channels) for change, build in _BUILDS.items()}
     (run,) = profiled([parts.model(feeds, list(names.values()))], feeds, SECONDS)
     return {change: run.ns.get(name, 0.0) for change, name in names.items()}

@@ -136,8 +136,8 @@ def form_ahead(node: ir.Node, form_of: FormOf) -> Precision:
     """Form of the first node ahead that computes in integers; FLOAT where none does."""
     makers = (value.producer() for value in moving(node))
     found = (form_of(maker) for maker in makers if maker is not None)
-    coded = (form for form in found if form is not None and form not in IN_FLOAT)
-    return next(coded, Precision.FLOAT)
+    quantized = (form for form in found if form is not None and form not in IN_FLOAT)
+    return next(quantized, Precision.FLOAT)
 
 
 class TimeModel:
@@ -187,7 +187,7 @@ class TimeModel:
     def of_node(
         self, node: ir.Node, form: Precision, form_of: FormOf, sizes: Mapping[str, Sizes]
     ) -> tuple[Estimate, ...] | None:
-        """Time in that form, else in float with conversions on both sides, where it reads codes.
+        """Time in that form, else in float with conversions on both sides, where it reads integers.
 
         Args:
             node: of the main graph.

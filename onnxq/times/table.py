@@ -45,7 +45,7 @@ SHARED = {
     Precision.FLOAT_BETWEEN_QDQ: Precision.FLOAT,
 }
 """Forms that run the kernel of another one where they were not measured: stored weights become
-floats when a session is made, and between 16-bit codes ONNX Runtime computes in float."""
+floats when a session is made, and between 16-bit integers ONNX Runtime computes in float."""
 EVERYWHERE = "portable"
 """The target that may take any table: its files run on every machine, measured or not."""
 SHOWN_BY = {EVERYWHERE: "x86-vnni"}
@@ -57,15 +57,15 @@ class Change(enum.Enum):
     """Change of a tensor between two nodes whose forms differ."""
 
     QUANTIZE = "quantize"
-    """Float32 to codes."""
+    """Float32 to integers."""
     DEQUANTIZE = "dequantize"
-    """Codes to float32."""
+    """Integers to float32."""
     QUANTIZE_AT_RUN = "quantize at run"
-    """Float32 to codes whose scale is found first."""
+    """Float32 to integers whose scale is found first."""
     CHANNELS_LAST = "channels last"
-    """Codes (N, C, H, W) to (N, H, W, C), as integer convolutions run."""
+    """Integers (N, C, H, W) to (N, H, W, C), as integer convolutions run."""
     CHANNELS_FIRST = "channels first"
-    """Codes (N, H, W, C) to (N, C, H, W)."""
+    """Integers (N, H, W, C) to (N, C, H, W)."""
     BLOCKED = "blocked"
     """Floats (N, C, H, W) to blocks of channels, as float convolutions run."""
     UNBLOCKED = "unblocked"
@@ -101,7 +101,7 @@ class Timing:
 
     Attributes:
         work: of the node.
-        form: that it took; FLOAT for changes of layout in float, INTEGER for those of codes.
+        form: that it took; FLOAT for changes of layout in float, INTEGER for those of integers.
         ns: its time among its like, one thread.
     """
 
@@ -174,7 +174,7 @@ class Costs:
     ) -> tuple[Estimate, ...] | None:
         """Times of what a node runs in that form; None: not known.
 
-        A node that another one computes takes what it adds to that. Between codes, an operator
+        A node that another one computes takes what it adds to that. Between integers, an operator
         without integer kernel converts on both sides.
 
         Args:

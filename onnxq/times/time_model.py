@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 Forms = Mapping[str, Precision | None]
 """Name of a node -> its form; FLOAT where it is not named; None: the node ahead computes it too."""
-READS_CODES = frozenset([Precision.INT8, Precision.INT8_FLOAT_OUTPUT])
-"""Forms that read codes."""
+READS_INTEGERS = frozenset([Precision.INT8, Precision.INT8_FLOAT_OUTPUT])
+"""Forms that read integers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,15 +33,15 @@ class TensorState:
     """Kind of numbers of a tensor, and their layout.
 
     Attributes:
-        has_codes: whether it is of codes, else of floats.
+        has_integers: whether it is of integers, else of floats.
         layout: of them.
     """
 
-    has_codes: bool
+    has_integers: bool
     layout: Layout
 
 
-FLOATS = TensorState(has_codes=False, layout=Layout.PLAIN)
+FLOATS = TensorState(has_integers=False, layout=Layout.PLAIN)
 """Inputs and outputs of a model."""
 
 
@@ -174,7 +174,7 @@ def step_of(
     layouts = [states.get(value, FLOATS).layout for value in moving(node)]
     reads, writes = layout_of(node, form, layouts, sizes)
     return Step(
-        TensorState(form in READS_CODES, reads),
+        TensorState(form in READS_INTEGERS, reads),
         TensorState(form is Precision.INT8, writes),
         times.of_node(node, form, form_of, sizes),
     )
@@ -252,28 +252,31 @@ def changing(
 
 
 def changes_between(state: TensorState, needs: set[TensorState]) -> list[Change]:
-    """Changes of one tensor until all readers have theirs; each happens once, layouts on codes."""
-    wants_codes = {need.layout for need in needs if need.has_codes}
-    wants_floats = {need.layout for need in needs if not need.has_codes}
+    """Changes of one tensor until all readers have theirs.
+
+    Each happens once, layouts on integers.
+    """
+    wants_integers = {need.layout for need in needs if need.has_integers}
+    wants_floats = {need.layout for need in needs if not need.has_integers}
     changes = []
-    if state.has_codes:
+    if state.has_integers:
         if wants_floats:
             changes.append(Change.DEQUANTIZE)
-        if Layout.CHANNELS_LAST in wants_codes and state.layout is not Layout.CHANNELS_LAST:
+        if Layout.CHANNELS_LAST in wants_integers and state.layout is not Layout.CHANNELS_LAST:
             changes.append(Change.CHANNELS_LAST)
-        plain = wants_floats or Layout.PLAIN in wants_codes
+        plain = wants_floats or Layout.PLAIN in wants_integers
         if plain and state.layout is Layout.CHANNELS_LAST:
             changes.append(Change.CHANNELS_FIRST)
         if Layout.BLOCKED in wants_floats:
             changes.append(Change.BLOCKED)
         return changes
-    if state.layout is Layout.BLOCKED and (wants_codes or wants_floats - {Layout.BLOCKED}):
+    if state.layout is Layout.BLOCKED and (wants_integers or wants_floats - {Layout.BLOCKED}):
         changes.append(Change.UNBLOCKED)
     if state.layout is not Layout.BLOCKED and Layout.BLOCKED in wants_floats:
         changes.append(Change.BLOCKED)
-    if wants_codes:
+    if wants_integers:
         changes.append(Change.QUANTIZE)
-    if Layout.CHANNELS_LAST in wants_codes:
+    if Layout.CHANNELS_LAST in wants_integers:
         changes.append(Change.CHANNELS_LAST)
     return changes
 

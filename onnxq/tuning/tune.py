@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from onnxq.qconfig import QConfigMapping
-    from onnxq.qconfig.input_codes import Asked
+    from onnxq.qconfig.quantized_input import Asked
     from onnxq.quantized.quantized_model import QuantizedModel
     from onnxq.static.prepared import ModelSource
     from onnxq.targets import Target
@@ -72,8 +72,8 @@ def tune(
     format: str = "qdq",
     check: object = HELD_APART,
     improve: Sequence[str] = IMPROVE,
-    input_codes: Mapping[str, Asked] | None = None,
-    output_codes: Sequence[str] = (),
+    quantized_input: Mapping[str, Asked] | None = None,
+    quantized_output: Sequence[str] = (),
     costs: Costs | None = None,
     journal: str | Path | None = None,
     executor: Executor | None = None,
@@ -95,8 +95,8 @@ def tune(
         format: "qdq" or "qoperator".
         check: samples that the goal is checked on; or onnxq.Check(hold_apart=n), for one batch of
             `samples` in so many, which chooses nothing.
-        input_codes: as of `quantize`.
-        output_codes: as of `quantize`.
+        quantized_input: as of `quantize`.
+        quantized_output: as of `quantize`.
         improve: improvements of weights that the search may use (see onnxq.weights).
         costs: times of nodes, from `onnxq costs`; None: they are measured on this machine.
         journal: file that keeps what was measured, from which a search that was stopped goes on.
@@ -115,7 +115,7 @@ def tune(
     """
     given = Samples.of(samples)
     checked_on = _check_of_goal(check, given)
-    wishes = Wishes(target, given.feedback, input_codes, output_codes, costs, format)
+    wishes = Wishes(target, given.feedback, quantized_input, quantized_output, costs, format)
     by = as_metric(metric)
     _check_goal(goal, by)
     named = mapping_from(qconfig, backend_of(target))

@@ -1,7 +1,7 @@
 """Noise that each product brings to the outputs, by the bits of its weight: measured and predicted.
 
-    carried(n)    noise of the outputs where product n alone has codes of REFERENCE bits, measured
-    own(n, b)     tr((W - Q) H (W - Q)'), noise at the product itself, from the Hessian H
+    carried(n)    noise of the outputs where product n alone has integers of REFERENCE bits,
+    measured own(n, b)     tr((W - Q) H (W - Q)'), noise at the product itself, from the Hessian H
     noise(n, b)   carried(n) * own(n, b) / own(n, REFERENCE)
 
 One walk measures `carried` of all products: each has a cache of its own, which leaves the float
@@ -22,9 +22,9 @@ from onnxq.core.threads import workers
 from onnxq.graph.walk import node_name, value_name, walk
 from onnxq.qparams.group_spec import BITS, Method
 from onnxq.weights.activation_cache import ActivationCache, SpilledArrays, opened
-from onnxq.weights.codes_file import CodesFile
-from onnxq.weights.find_codes import find_codes, parts_of
+from onnxq.weights.find_integers import find_integers, parts_of
 from onnxq.weights.hessian import noise_in
+from onnxq.weights.quantized_weights_file import QuantizedWeightsFile
 from onnxq.weights.rtn import Nearest
 from onnxq.weights.sequential import SequentialPipeline, last_reads, stages_of
 from onnxq.weights.subgraphs import cut
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from onnxq.weights.plan_weights import Groupwise, WeightPlan
     from onnxq.weights.subgraphs import Subgraph
 
-    Codes = Mapping[str, Mapping[str, ir.TensorProtocol]]
+    Integers = Mapping[str, Mapping[str, ir.TensorProtocol]]
 
 REFERENCE = 4
 """Bits whose noise is measured: enough to stand out of rounding, too few to be lost in it."""
@@ -108,8 +108,8 @@ def _own(node: ir.Node, decision: Groupwise, hessians: PartHessians | None) -> d
         for part in parts_of(node, decision):
             signal += _power(part.rows, hessians)
             for bits in BITS:
-                codes = solve(part.rows, part.spec.at(bits))
-                noise[bits] += _power(part.rows - codes.reals, hessians)
+                integers = solve(part.rows, part.spec.at(bits))
+                noise[bits] += _power(part.rows - integers.reals, hessians)
     return {bits: each / signal if signal else 0.0 for bits, each in noise.items()}
 
 
@@ -131,7 +131,7 @@ def output_noise(
         model: canonical float model.
         plan: names the products.
         batches: to be run.
-        variants: product -> spec of its codes, rounded to nearest; all others stay in float.
+        variants: product -> spec of its integers, rounded to nearest; all others stay in float.
     """
     with contextlib.ExitStack() as stack:
         stack.enter_context(workers(1))
@@ -208,12 +208,14 @@ class _Variants:
             name: replace(self.plan.quantized[name], spec=spec, method=Method.RTN)
             for name, spec in specs.items()
         }
-        codes = find_codes(self.model, replace(self.plan, decisions=decisions), (), CodesFile())
+        integers = find_integers(
+            self.model, replace(self.plan, decisions=decisions), (), QuantizedWeightsFile()
+        )
         part = cut(self.model, self.nodes, subgraph, gives)
         writer = ProductWriter(part, FLOAT_ACCURACY)
         for node, _ in list(walk(part.graph)):
-            if (name := node_name(node)) in codes:
-                writer.write(node, codes[name], decisions[name])
+            if (name := node_name(node)) in integers:
+                writer.write(node, integers[name], decisions[name])
         return part
 
     def _drop(self, tensor: str) -> None:

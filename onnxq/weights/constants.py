@@ -32,7 +32,7 @@ class NewConstants:
 
     Attributes:
         weight: float32, the weight's shape, on the grid of qparams; None: as it is.
-        qparams: of the new weight's codes; None: there is none.
+        qparams: of the new weight's integers; None: there is none.
         bias: float64 (groups, outputs); None: as it is.
     """
 
@@ -76,7 +76,7 @@ class Constants:
             new: what takes the place of its constants.
         """
         weight = layer.plan
-        if new.qparams is not None:  # codes of other weights have no sums to keep
+        if new.qparams is not None:  # integers of other weights have no sums to keep
             weight = dataclasses.replace(weight, qparams=new.qparams, bias_preserving=None)
         bias = layer.bias if new.bias is None else new.bias
         made = self._gain_of_result(layer)
@@ -98,7 +98,7 @@ class Constants:
         return ""
 
     def _gain_of_result(self, layer: Layer) -> Singles | None:
-        """Factors per channel that the codes of the layer's result carry; None: none."""
+        """Factors per channel that the integers of the layer's result carry; None: none."""
         decision = self.plan.decisions[layer.name]
         assert isinstance(decision, Quantize), "a layer has a quantized weight"
         tensors = [t for t in decision.results if t in self.plan.channel_scales]

@@ -1,9 +1,9 @@
 """Embeddings, which Gather takes rows of, and products whose weight is one of them.
 
-    E = Gather(T, ids)        Y = X T'        codes of T's rows serve both
+    E = Gather(T, ids)        Y = X T'        integers of T's rows serve both
 
 A tied head multiplies with the embedding, transposed or not, so that its outputs are its rows:
-blocks run along the same axis, and one set of codes is stored.
+blocks run along the same axis, and one set of integers is stored.
 """
 
 from __future__ import annotations

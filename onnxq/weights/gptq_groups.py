@@ -9,7 +9,8 @@ and an error D of it costs D (H + r I) D'. Three steps, each of which lowers tha
 
 1. ranges of groups, searched with the diagonal of H as what errors count;
 2. GPTQ: columns of large diagonal of H first, each error made up for in those still to come;
-3. in turns, codes that lower the cost one by one, all others held, and the scales of least squares;
+3. in turns, integers that lower the cost one by one, all others held, and the scales of least
+squares;
    so are real zero points.
 """
 
@@ -23,7 +24,7 @@ import numpy as np
 from onnxq.qparams import MIN_SCALE
 from onnxq.qparams.group_ranges import search_ranges
 from onnxq.qparams.group_spec import Scheme
-from onnxq.qparams.groups import GroupCodes
+from onnxq.qparams.groups import GroupIntegers
 from onnxq.weights.gptq import BLOCK_SIZE, gptq, inverse_factor
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ LEAST_DAMPING = 1e-30
 STRIPE = 512
 """Rows of H that are divided together: what is in between is no larger than they are."""
 ROUNDS = 4
-"""Turns of codes and scales; each is as dear as GPTQ."""
+"""Turns of integers and scales; each is as dear as GPTQ."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -75,8 +76,8 @@ class GroupwiseGPTQ:
         np.fill_diagonal(damped, (np.diagonal(hessian) + damping).astype(np.float32))
         return cls(damped, factor.act_order, upper, towards)
 
-    def __call__(self, rows: Singles, spec: GroupSpec) -> GroupCodes:
-        """Codes of float32 (rows, inputs)."""
+    def __call__(self, rows: Singles, spec: GroupSpec) -> GroupIntegers:
+        """Integers of float32 (rows, inputs)."""
         target = rows if self.towards is None else rows + rows @ self.towards
         diagonal = np.diagonal(self.hessian)
         scale, point = search_ranges(target, spec, diagonal / diagonal.max())
@@ -86,12 +87,12 @@ class GroupwiseGPTQ:
             work.fit_scales(self.hessian)
             if spec.scheme is Scheme.REAL:
                 work.fit_points(self.hessian)
-            work.improve_codes(self.hessian, self.act_order)
-        return work.codes
+            work.improve_integers(self.hessian, self.act_order)
+        return work.integers
 
 
 class _Work:
-    """Rows while they are solved: what they aim at, centred codes, and scales."""
+    """Rows while they are solved: what they aim at, centred integers, and scales."""
 
     def __init__(self, target: Singles, spec: GroupSpec, scale: Singles, point: Singles) -> None:
         self._target, self._spec = target, spec
@@ -100,11 +101,11 @@ class _Work:
         self._centred = np.zeros_like(target)
 
     @property
-    def codes(self) -> GroupCodes:
-        codes = np.rint(self._centred + self._point[:, self._group_of]).astype(np.uint8)
+    def integers(self) -> GroupIntegers:
+        integers = np.rint(self._centred + self._point[:, self._group_of]).astype(np.uint8)
         is_real = self._spec.scheme is Scheme.REAL
         point = self._point if is_real else self._point.astype(np.uint8)
-        return GroupCodes(self._spec, codes, self._scale, point)
+        return GroupIntegers(self._spec, integers, self._scale, point)
 
     def compensate(self, act_order: Places, upper: Singles) -> None:
         """GPTQ on the ranges as they are."""
@@ -118,13 +119,13 @@ class _Work:
         gptq(self._target, act_order, upper, round_column)
 
     def _nearest(self, column: Singles, group: int) -> Singles:
-        """Centred codes of a column."""
+        """Centred integers of a column."""
         point = self._point[:, group]
         raw = np.rint(column / self._scale[:, group] + point)
         return np.asarray(np.clip(raw, 0, self._spec.most) - point, np.float32)
 
-    def improve_codes(self, hessian: Singles, act_order: Places) -> None:
-        """One code after the other, at the least cost with all others held.
+    def improve_integers(self, hessian: Singles, act_order: Places) -> None:
+        """One integer after the other, at the least cost with all others held.
 
         The gradient G = (W* - Q) H says by how much: column j of W* - Q becomes G_j / H_jj less.
         """
@@ -167,7 +168,7 @@ class _Work:
             self._scale[:, group] = new
 
     def fit_points(self, hessian: Singles) -> None:
-        """Real zero points of least squares, group after group, with codes and scales held."""
+        """Real zero points of least squares, group after group, with integers and scales held."""
         spec = self._spec
         gradient = (self._target - self._centred * self._scale[:, self._group_of]) @ hessian
         for group in range(self._scale.shape[1]):

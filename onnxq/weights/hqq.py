@@ -1,4 +1,4 @@
-"""Codes from what the model alone tells: errors count by what norms make of inputs; no data.
+"""Integers from what the model alone tells: errors count by what norms make of inputs; no data.
 
     least over s, z of    sum_i p_i e_i^2        e_i = w_i - (q_i - z) s,   p_i of `known_inputs`
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from onnxq.core.arrays import Singles
     from onnxq.dynamic.known_inputs import Known
     from onnxq.qparams.group_spec import GroupSpec
-    from onnxq.qparams.groups import GroupCodes, Points
+    from onnxq.qparams.groups import GroupIntegers, Points
 
 POWER = 0.7
 STRENGTH, GROWTH = 10.0, 1.01
@@ -50,8 +50,8 @@ class HalfQuadratic:
 
     known: Known = UNKNOWN
 
-    def __call__(self, rows: Singles, spec: GroupSpec) -> GroupCodes:
-        """Codes of float32 (rows, inputs)."""
+    def __call__(self, rows: Singles, spec: GroupSpec) -> GroupIntegers:
+        """Integers of float32 (rows, inputs)."""
         power, alike = self.known.power, self.known.alike
         scale, point = search_ranges(rows, spec, power, alike)
         if spec.scheme is Scheme.REAL and not alike:
@@ -70,7 +70,7 @@ class _Groups:
         w: float32 (rows, groups, group).
         p: float32 (1, groups, group), what errors count; 0 where groups are filled up.
         scale: float32 (rows, groups, 1).
-        most: the largest code.
+        most: the largest integer.
     """
 
     w: Singles
@@ -85,20 +85,20 @@ class _Groups:
         total = np.maximum(self.p.sum(-1, keepdims=True), MIN_SCALE)
         strength = STRENGTH
         for _ in range(ITERATIONS):
-            q = self._codes(z)
+            q = self._integers(z)
             allowed = _shrink((self.w - (q - z) * self.scale) / unit, strength) * unit
             z = (self.p * (q - (self.w - allowed) / self.scale)).sum(-1, keepdims=True) / total
             strength *= GROWTH
         better = self._cost(z) < self._cost(point)
         return np.asarray(np.where(better, z, point)[..., 0], np.float32)
 
-    def _codes(self, point: Points) -> Singles:
+    def _integers(self, point: Points) -> Singles:
         raw = np.rint(self.w / self.scale + point)
         return np.asarray(np.clip(raw, 0, self.most), np.float32)
 
     def _cost(self, point: Points) -> Singles:
         """Sum of powers of the errors of each group, (rows, groups, 1)."""
-        left = np.abs(self.w - (self._codes(point) - point) * self.scale)
+        left = np.abs(self.w - (self._integers(point) - point) * self.scale)
         weighted = self.p ** np.float32(POWER / 2) * left ** np.float32(POWER)
         return np.asarray(weighted.sum(-1, keepdims=True), np.float32)
 

@@ -48,7 +48,7 @@ class Improved:
 
     Attributes:
         prepared: its constants are those that `rewrite` is to write.
-        plan: made for it; quantizing the constants by it gives the improved codes.
+        plan: made for it; quantizing the constants by it gives the improved integers.
     """
 
     prepared: Prepared

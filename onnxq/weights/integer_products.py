@@ -32,12 +32,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class IntegerProduct:
-    """A node whose kernel multiplies codes by codes of a constant weight.
+    """A node whose kernel multiplies integers by integers of a constant weight.
 
     Attributes:
         node: of the canonical model.
         slot: of the weight.
-        rounded: a weight of its shape as its codes would have it.
+        rounded: a weight of its shape as its integers would have it.
         observer: of its input; None: each run takes the range of what it sees.
         has_bias: whether there is a bias that `bias` and `round` correct, or one can be added.
     """
@@ -73,7 +73,7 @@ def integer_products(
 
 
 def at_run_time(x: Singles) -> Singles:
-    """The tensor as DynamicQuantizeLinear has it: uint8 codes of its own range."""
+    """The tensor as DynamicQuantizeLinear has it: uint8 integers of its own range."""
     observer = MinMaxObserver()
     observer.observe(x, 0)
     return fake_quantize(x, observer.calculate_qparams())
@@ -106,7 +106,7 @@ def _observer(node: ir.Node, prepared: Prepared) -> ObserverSpec:
 def _dynamic_product(
     node: ir.Node, decision: QuantizeDynamic, prepared: Prepared
 ) -> IntegerProduct | None:
-    """The product; None: not one of a matrix and codes."""
+    """The product; None: not one of a matrix and integers."""
     operator = catalog.find(node.op_type, node.domain)
     rule = None if operator is None else operator.dynamic_rule(node)
     if decision.precision is not Precision.DYNAMIC_INT8 or not isinstance(rule, DynamicRule):
@@ -120,7 +120,7 @@ def _dynamic_product(
     spec = named if isinstance(named, ObserverSpec) else entry.weight_observer
     has_one = planned.qparams is not None and isinstance(planned.qparams.granularity, PerTensor)
     key = StorageKey(planned.tensor, None if has_one else weight.axis, None, spec)
-    limit = prepared.target.weight_qmax if planned.code_limit is None else planned.code_limit
+    limit = prepared.target.weight_qmax if planned.integer_limit is None else planned.integer_limit
 
     def rounded(array: Singles) -> Singles:
         return fake_quantize(array, observe_stored(array, key, limit)[0])

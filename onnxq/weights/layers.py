@@ -15,7 +15,7 @@ from onnxq.graph.weights import constant_array, is_private
 from onnxq.operator import Rule
 from onnxq.operator.nodes import find_input, has_input, input_at
 from onnxq.ort.matmul_add import biased_product
-from onnxq.qdq.tensors import rounded_codes
+from onnxq.qdq.tensors import rounded_integers
 from onnxq.qparams import PerBlock
 from onnxq.static.placing.decision import Quantize, weight_observer, weight_of
 
@@ -60,8 +60,8 @@ class Layer:
         x: the tensor that it reads.
         y: its result with the bias, before any Relu or Clip that is folded into it.
         plan: how the weight is stored.
-        span: smallest and largest code that its observer gives.
-        channel_scale: factor per channel of x, on its axis 1, that codes of x carry; None: none.
+        span: smallest and largest integer that its observer gives.
+        channel_scale: factor per channel of x, on its axis 1, that integers of x carry; None: none.
         bias_slot: where its bias is, or can be added for nothing; None: nowhere.
         clamp: real bounds of the Relu or Clip that alone reads y; None: there is none.
     """
@@ -89,7 +89,7 @@ class Layer:
 
     @property
     def written(self) -> Singles:
-        """float32: the weight as it is rounded, times the factors that its codes carry."""
+        """float32: the weight as it is rounded, times the factors that its integers carry."""
         if self.plan.channel_scale is None:
             return self.weight
         return np.asarray(self.weight * self._rows(np.array(self.plan.channel_scale, np.float32)))
@@ -100,17 +100,17 @@ class Layer:
         return is_private(weight_of(self.node, self.rule))
 
     @property
-    def codes(self) -> Ints:
+    def integers(self) -> Ints:
         """Integers (groups, outputs, inputs), less the zero point."""
         p = self.plan
-        codes = rounded_codes(self.written, p.qparams, p.code_limit, p.bias_preserving)
-        zero = np.broadcast_to(self._along(p.qparams.zero_point), codes.shape)
-        matrix = self.unfolded.matrix(codes.astype(np.int32) - zero.astype(np.int32))
+        integers = rounded_integers(self.written, p.qparams, p.integer_limit, p.bias_preserving)
+        zero = np.broadcast_to(self._along(p.qparams.zero_point), integers.shape)
+        matrix = self.unfolded.matrix(integers.astype(np.int32) - zero.astype(np.int32))
         return np.ascontiguousarray(matrix)
 
     @property
     def scale(self) -> Reals:
-        """float64 (groups, outputs, 1): of the codes, in the float model's numbers."""
+        """float64 (groups, outputs, 1): of the integers, in the float model's numbers."""
         scale = self._along(self.plan.qparams.scale).astype(np.float64)
         if self.plan.channel_scale is not None:
             scale = scale / self._rows(np.array(self.plan.channel_scale, np.float64))
@@ -129,8 +129,8 @@ class Layer:
 
     @property
     def ends(self) -> tuple[Ints, Ints]:
-        """int32 (groups, outputs): smallest and largest code, less the zero point."""
-        p, limit = self.plan.qparams, self.plan.code_limit
+        """int32 (groups, outputs): smallest and largest integer, less the zero point."""
+        p, limit = self.plan.qparams, self.plan.integer_limit
         low, high = self.span
         low, high = (low, high) if limit is None else (max(low, -limit), min(high, limit))
         zero = np.broadcast_to(self._along(p.zero_point).astype(np.int32), self.weight.shape)
@@ -160,8 +160,8 @@ class Layer:
 
     @property
     def stored(self) -> Reals:
-        """float64 (groups, outputs, inputs): the numbers that the codes stand for."""
-        return np.asarray(self.codes * self.scale, np.float64)
+        """float64 (groups, outputs, inputs): the numbers that the integers stand for."""
+        return np.asarray(self.integers * self.scale, np.float64)
 
     @property
     def bias(self) -> Reals:
@@ -175,19 +175,19 @@ class Layer:
 
     def seen(self, x: Singles, plan: Plan) -> Singles:
         """The tensor x as the integer kernel sees it, in the float model's numbers."""
-        codes = fake_quantize(np.asarray(x, np.float32), plan.tensors[self.x])
+        integers = fake_quantize(np.asarray(x, np.float32), plan.tensors[self.x])
         if self.channel_scale is None:
-            return codes
-        return codes / self.channel_scale.reshape(1, -1, *[1] * (x.ndim - 2))
+            return integers
+        return integers / self.channel_scale.reshape(1, -1, *[1] * (x.ndim - 2))
 
-    def on_qparams(self, codes: Ints, qparams: QParams) -> Singles:
-        """The float weight that quantizes to these codes.
+    def on_qparams(self, integers: Ints, qparams: QParams) -> Singles:
+        """The float weight that quantizes to these integers.
 
         Args:
-            codes: int32 (groups, outputs, inputs), less the zero point.
+            integers: int32 (groups, outputs, inputs), less the zero point.
             qparams: of the weight.
         """
-        array = self.unfolded.weight(codes) + self._along(qparams.zero_point).astype(np.int32)
+        array = self.unfolded.weight(integers) + self._along(qparams.zero_point).astype(np.int32)
         weight = dequantize(array.astype(qparams.dtype.storage), qparams)
         if self.plan.channel_scale is None:
             return weight
@@ -272,7 +272,7 @@ def layer_of(node: ir.Node, plan: Plan) -> Layer | None:
 
 
 def _span_of(node: ir.Node, rule: Rule, plan: Plan) -> tuple[int, int]:
-    """Codes that the observer of a weight gives; those of its type, where none is known."""
+    """Integers that the observer of a weight gives; those of its type, where none is known."""
     dtype = plan.weights[node_name(node)].qparams.dtype
     if plan.asked is None:
         return dtype.qmin, dtype.qmax
@@ -288,8 +288,8 @@ def bias_of(
         return BiasSlot(node, rule.bias), node.outputs[0]
     found = biased_product(node)
     behind = None if found is None else decisions[node_name(found.add)]
-    on_codes = isinstance(behind, Quantize) and behind.folded_into != node_name(node)
-    if found is not None and found.adds_vector and not on_codes:
+    on_integers = isinstance(behind, Quantize) and behind.folded_into != node_name(node)
+    if found is not None and found.adds_vector and not on_integers:
         return BiasSlot(found.add, found.slot), found.add.outputs[0]
     return None, node.outputs[0]
 

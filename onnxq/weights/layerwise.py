@@ -250,7 +250,7 @@ class _Walk:
 
     def _compared(self) -> Iterator[Compared]:
         """Outputs of the batches held back: of the float model, as planned, and as improved."""
-        plain = dataclasses.replace(self.prepared, input_codes={}, output_codes=())
+        plain = dataclasses.replace(self.prepared, quantized_input={}, quantized_output=())
         floats, improved = self.caches
         with runtime.open_session(rewrite(plain, self.planned), threads=1) as session:
             for batch in filter(is_held_back, range(len(self.batches))):

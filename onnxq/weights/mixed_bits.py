@@ -45,7 +45,7 @@ class SizeAim:
     """Size that is asked for; one of the two is given.
 
     Attributes:
-        bits_average: bits of a code, on the average of all weights of products.
+        bits_average: bits of an integer, on the average of all weights of products.
         size: of the file, over that of the float model.
 
     Raises:
@@ -88,7 +88,7 @@ class BitBudget:
     """Most that products may take; one of the two is given.
 
     Attributes:
-        average: bits of a code, on the average of all weights of products; scales come on top.
+        average: bits of an integer, on the average of all weights of products; scales come on top.
         size_bytes: of all weights of products in the file, scales among them.
 
     Raises:
@@ -139,7 +139,7 @@ class Mix:
 
     @property
     def sqnr_db(self) -> float:
-        """Predicted, of codes that are rounded to nearest."""
+        """Predicted, of integers that are rounded to nearest."""
         return math.inf if self.noise <= 0 else -10 * math.log10(self.noise)
 
     @property

@@ -1,8 +1,8 @@
 """The plan of weights in groups: a decision for every node that reads a constant matrix.
 
 Each node alone, bodies of If, Loop and Scan included. A weight that is, transposed or not, the
-embedding too, stays in float with it unless embeddings are asked for: its codes would stand
-in the file beside the float embedding. Codes of an embedding come before any sample has gone
+embedding too, stays in float with it unless embeddings are asked for: its integers would stand
+in the file beside the float embedding. Integers of an embedding come before any sample has gone
 through the model, so that they are found without; a product that shares them has the embedding's
 form.
 """
@@ -62,7 +62,7 @@ class WeightRequest:
     """Wishes of the user for all products of a model.
 
     Attributes:
-        spec: form of the codes.
+        spec: form of the integers.
         method: how they are found.
         exclude: names or globs of nodes that stay in float.
         embeddings: form of embeddings, and of products that are one; None: they stay in float.
@@ -79,15 +79,15 @@ class Groupwise:
     """A product, or a lookup, whose weight is stored in groups.
 
     Attributes:
-        spec: form of its codes.
+        spec: form of its integers.
         method: how they are found.
         slot: of the weight.
         tensor: name of the float initializer.
         inputs_first: the initializer is (inputs, outputs); else (outputs, inputs).
         outputs: rows of the weight as it is stored.
         inputs: numbers that are summed; of a lookup, those of a row.
-        embedding: name of the embedding whose codes these are; empty: the weight has its own.
-        tied: whether a product and a lookup share the codes.
+        embedding: name of the embedding whose integers these are; empty: the weight has its own.
+        tied: whether a product and a lookup share the integers.
     """
 
     spec: GroupSpec
@@ -102,7 +102,7 @@ class Groupwise:
 
     @property
     def stored_as(self) -> str:
-        """Key of the codes: nodes that agree in it read the same ones."""
+        """Key of the integers: nodes that agree in it read the same ones."""
         side = "inputs first" if self.inputs_first and not self.embedding else "outputs first"
         return f"{self.embedding or self.tensor}, {side}: {self.spec.words}, {self.method.value}"
 
@@ -153,7 +153,7 @@ class WeightPlan:
 
     @property
     def products(self) -> WeightPlan:
-        """The plan without embeddings, whose codes are not chosen by what products see."""
+        """The plan without embeddings, whose integers are not chosen by what products see."""
         left: dict[str, WeightDecision] = {
             name: Float(IsEmbedding()) if isinstance(d, Groupwise) and d.embedding else d
             for name, d in self.decisions.items()
@@ -306,7 +306,7 @@ def _float_embeddings(
 def _shared(
     decisions: Mapping[str, WeightDecision], kept: Mapping[str, str]
 ) -> dict[str, WeightDecision]:
-    """Decisions that change as others read the same embedding: codes for all, or float for all."""
+    """Decisions that change as others read the same embedding: integers for all, or float for all."""
     found: dict[str, WeightDecision] = {}
     embeddings = {n: d for n, d in decisions.items() if isinstance(d, Groupwise) and d.embedding}
     tied = {d.embedding for d in embeddings.values() if d.tied}
@@ -365,7 +365,7 @@ def _notes_on_hidden(hidden: Collection[str], request: WeightRequest) -> list[st
         return []
     return [
         f"{listed(list(hidden))}: in the body of a Loop, Scan or If, whose inputs are not seen; "
-        f"codes are found by hqq in place of {request.method.value}"
+        f"integers are found by hqq in place of {request.method.value}"
     ]
 
 

@@ -62,7 +62,7 @@ class EmbeddingsNotAsked(Reason):
 
 @dataclass(frozen=True)
 class IsEmbedding(Reason):
-    """The node looks rows up: its codes are not chosen by what products see."""
+    """The node looks rows up: its integers are not chosen by what products see."""
 
     WORDS = "it is an embedding"
 
@@ -88,7 +88,8 @@ class MisreadByRuntime(Reason):
     """ONNX Runtime computes such a product wrongly in that form."""
 
     WORDS = (
-        "ONNX Runtime misreads {bits}-bit codes of {outputs} outputs, which 4 does not divide; ask "
+        "ONNX Runtime misreads {bits}-bit integers of {outputs} outputs, which 4 does not divide; "
+        "ask "
         "for 4 bits, or for form 'matmulnbits'"
     )
     bits: int

@@ -21,7 +21,7 @@ square is
 Every term is of the size of the error, so that sums of float32 products are enough.
 
 The damping stands between samples and what they are drawn from: without any, W* fits the samples.
-It is chosen by the error on samples held back, as is each channel's scale where codes are few: a
+It is chosen by the error on samples held back, as is each channel's scale where integers are few: a
 narrower grid that clips the largest weights, or the plan's own.
 """
 
@@ -58,7 +58,7 @@ PERCDAMPS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
 .3 at 4."""
 FEW_BITS = 4
 FACTORS = (1.0, 0.92, 0.85, 0.78, 0.71, 0.64)
-"""Scales that are tried where codes have FEW_BITS or fewer, as multiples of the plan's."""
+"""Scales that are tried where integers have FEW_BITS or fewer, as multiples of the plan's."""
 MOST_INPUTS = 8192
 """Inputs of a layer, at most: its Hessian takes 512 MiB then, its inverse a minute."""
 LEAST_PLACES = 4
@@ -90,8 +90,8 @@ class Round(WeightImprovement):
             if not summed_in_pairs or layer.plan.qparams.dtype != INT8:
                 return _Rounding(layer, batches, None)
             if target.reduce_range is ReduceRange.OBSERVED:
-                return "which of its products saturate is known of the codes that it has alone"
-            if layer.partners is None and layer.plan.code_limit != target.weight_qmax_saturating:
+                return "which of its products saturate is known of the integers that it has alone"
+            if layer.partners is None and layer.plan.integer_limit != target.weight_qmax_saturating:
                 return "any two of its products may be added in int16"
             return _Rounding(layer, batches, layer.partners)
 
@@ -139,7 +139,7 @@ class _Rounding:
         return Proposal(self._constants(made), before, after)
 
     def _rounded(self, seen: LayerMeans, percdamp: float) -> _Rounded:
-        """Codes that this damping gives, each row with the scale that suits it best."""
+        """Integers that this damping gives, each row with the scale that suits it best."""
         centred = seen if self._layer.bias_slot is None else seen.centred
         weight = self._layer.matrix
         cross = centred.rx + (self._stored - weight) @ centred.hessian
@@ -148,12 +148,12 @@ class _Rounding:
         hessian = centred.hessian + damping * np.eye(weight.shape[-1])
         inverse = inverse_factor(hessian)
         target = weight + inverse.divided(cross)
-        codes, factors = _with_scales(target, hessian, inverse, self._qparams, self._factors())
-        change = codes * (self._qparams.scale * factors) - self._stored
+        integers, factors = _with_scales(target, hessian, inverse, self._qparams, self._factors())
+        change = integers * (self._qparams.scale * factors) - self._stored
         shift = np.zeros(change.shape[:-1])
         if self._layer.bias_slot is not None:
             shift = seen.missing(change)
-        return _Rounded(codes, factors, change, shift)
+        return _Rounded(integers, factors, change, shift)
 
     def _factors(self) -> tuple[float, ...]:
         qparams = self._layer.plan.qparams
@@ -167,7 +167,7 @@ class _Rounding:
         if qparams.scale.size == made.factors.size:
             scale = qparams.scale * made.factors.reshape(qparams.scale.shape)
             qparams = dataclasses.replace(qparams, scale=scale.astype(np.float32))
-        weight = layer.on_qparams(made.codes, qparams)
+        weight = layer.on_qparams(made.integers, qparams)
         bias = None if layer.bias_slot is None else layer.bias + made.shift
         return NewConstants(weight, qparams, bias)
 
@@ -263,16 +263,16 @@ class LayerSums:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Rounded:
-    """Codes of a layer, and what they change.
+    """Integers of a layer, and what they change.
 
     Attributes:
-        codes: int32 (groups, outputs, inputs).
+        integers: int32 (groups, outputs, inputs).
         factors: float64 (groups, outputs, 1), of the plan's scales.
         change: float64 (groups, outputs, inputs), of the weight.
         shift: float64 (groups, outputs), of the bias.
     """
 
-    codes: Ints
+    integers: Ints
     factors: Reals
     change: Reals
     shift: Reals
@@ -338,7 +338,7 @@ def _with_scales(
     graph_qparams: IntegerRows,
     factors: tuple[float, ...],
 ) -> tuple[Ints, Reals]:
-    """(codes, factor of each row's scale) with the least error of the rows' products.
+    """(integers, factor of each row's scale) with the least error of the rows' products.
 
     All factors are tried in one run: rows are rounded apart from each other.
     """
@@ -347,10 +347,10 @@ def _with_scales(
     every_scale = [np.broadcast_to(graph_qparams.scale * f, (groups, outputs, 1)) for f in factors]
     scale = np.concatenate(every_scale, axis=1)
     low, high = (np.tile(end, (1, len(factors))) for end in (graph_qparams.low, graph_qparams.high))
-    codes = IntegerRows(scale, low, high, graph_qparams.partner).by_gptq(wide, inverse)
-    errors = error_of(wide - codes * scale, hessian).reshape(groups, len(factors), outputs)
+    integers = IntegerRows(scale, low, high, graph_qparams.partner).by_gptq(wide, inverse)
+    errors = error_of(wide - integers * scale, hessian).reshape(groups, len(factors), outputs)
     best = errors.argmin(axis=1)  # the first among equals: the plan's own scale
-    every = codes.reshape(groups, len(factors), outputs, inputs)
+    every = integers.reshape(groups, len(factors), outputs, inputs)
     index = best[:, np.newaxis, :, np.newaxis]
     chosen = np.take_along_axis(every, index, 1)[:, 0]
     return chosen, np.array(factors)[best][..., np.newaxis]

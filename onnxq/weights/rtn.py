@@ -13,7 +13,7 @@ from onnxq.qparams.group_ranges import rounded, search_ranges, unshrunk
 if TYPE_CHECKING:
     from onnxq.core.arrays import Singles
     from onnxq.qparams.group_spec import GroupSpec
-    from onnxq.qparams.groups import GroupCodes
+    from onnxq.qparams.groups import GroupIntegers
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -28,7 +28,7 @@ class Nearest:
     power: Singles | None = None
     alike: float = 0.0
 
-    def __call__(self, rows: Singles, spec: GroupSpec) -> GroupCodes:
-        """Codes of float32 (rows, inputs)."""
+    def __call__(self, rows: Singles, spec: GroupSpec) -> GroupIntegers:
+        """Integers of float32 (rows, inputs)."""
         made = rounded(rows, spec, *search_ranges(rows, spec, self.power, self.alike))
         return unshrunk(rows, made, self.power)

@@ -1,18 +1,19 @@
 """Sequential pipeline: Hessians of the inputs of a model's layers, in memory of a few layers.
 
     float model        subgraph k  ->  x of group k         x in float
-    quantized model    subgraph k  ->  xq of group k        what the codes found so far make of it
+    quantized model    subgraph k  ->  xq of group k        what the integers found so far make of
+    it
 
 Both run batch by batch on weights that are mapped from disk. Behind each group, whoever walks adds
-its codes, and the next subgraph of the quantized model runs with them.
+its integers, and the next subgraph of the quantized model runs with them.
 
 Stages are nodes up to the next tensor that products read, then these products:
 
     nodes ahead of group 1 | products of group 1 ... nodes up to group 2 | products of group 2 ...
 
 Products of one tensor are a group: they see the same inputs, and are quantized together as soon as
-these are known. A stage's nodes hold products of earlier groups alone, whose codes are final; each
-node runs once, so that the work is linear in the model.
+these are known. A stage's nodes hold products of earlier groups alone, whose integers are final;
+each node runs once, so that the work is linear in the model.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     from onnxq.weights.hessian import Hessian
     from onnxq.weights.plan_weights import Groupwise, WeightPlan
 
-    Codes = Mapping[str, Mapping[str, ir.TensorProtocol]]
+    Integers = Mapping[str, Mapping[str, ir.TensorProtocol]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,14 +146,14 @@ class SequentialPipeline:
         model: canonical float model.
         plan: names the products.
         batches: of samples, read once; none: no group has Hessians.
-        codes: product -> tensors of its codes, which grow while the walk goes on. None: the float
-            model alone is walked through.
+        integers: product -> tensors of its integers, which grow while the walk goes on. None: the
+            float model alone is walked through.
     """
 
     model: ir.Model
     plan: WeightPlan
     batches: Iterable[Batch]
-    codes: Codes | None = None
+    integers: Integers | None = None
 
     def groups(self, seen: Sequence[str]) -> Iterator[tuple[LayersOfInput, InputHessians | None]]:
         """Every group in order, with what is seen of its inputs.
@@ -214,7 +215,7 @@ class _Run:
                 feeds.add(tensor, array)
         self.floats = stack.enter_context(ActivationCache(feeds, self.batches))
         self.quantized = None
-        if walked.codes is not None:
+        if walked.integers is not None:
             self.quantized = stack.enter_context(ActivationCache(feeds, self.batches))
 
     def seen_at(self, index: int) -> InputHessians | None:
@@ -246,16 +247,16 @@ class _Run:
         part = cut(self.walked.model, self.nodes, subgraph, gives)
         self.floats.advance(part)
         if self.quantized is not None:
-            self._write_codes(part)
+            self._write_integers(part)
             self.quantized.advance(part)
 
-    def _write_codes(self, part: ir.Model) -> None:
-        """Gives the products of a part the codes that were found."""
-        writer, codes = ProductWriter(part, FLOAT_ACCURACY), self.walked.codes or {}
+    def _write_integers(self, part: ir.Model) -> None:
+        """Gives the products of a part the integers that were found."""
+        writer, integers = ProductWriter(part, FLOAT_ACCURACY), self.walked.integers or {}
         for node, _ in list(walk(part.graph)):
             name = node_name(node)
-            if name in codes:
-                writer.write(node, codes[name], self.walked.plan.quantized[name])
+            if name in integers:
+                writer.write(node, integers[name], self.walked.plan.quantized[name])
 
     def _summed(self, group: LayersOfInput, part: slice) -> Hessian:
         inputs = group.inputs
@@ -275,10 +276,11 @@ class _Run:
 
     def _spoilt(self, tensor: str) -> str:
         """The remedy for a tensor that is finite in the float model alone."""
-        ahead = products_ahead(self.walked.model, tensor, self.walked.codes or {})
+        ahead = products_ahead(self.walked.model, tensor, self.walked.integers or {})
         return (
             f"tensor '{tensor}', which products read, is finite in the float model, and NaN, Inf "
-            f"or huge behind the codes of {listed(ahead)}: a function between them, such as Log, "
+            f"or huge behind the integers of {listed(ahead)}: a function between them, such as "
+            "Log, "
             "takes no rounded weights. Leave them in float: "
             f"{' '.join(f'--exclude {name}' for name in ahead)}"
         )

@@ -145,7 +145,7 @@ class _Ruling:
 
 
 def _left_by_data(prepared: Prepared, plain: ScaleTrial, choices: Sequence[SiteChoice]) -> Naming:
-    """Forms of products that the data leave in float: their own input is what codes cannot hold.
+    """Forms of products that the data leave in float: their own input is what integers cannot hold.
 
     Smoothing other tensors does not make it fit, though it stands out less among what is left, or
     more: so they stay where they are until their own input is smoothed.

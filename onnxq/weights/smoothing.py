@@ -2,7 +2,7 @@
 
     Y = X W = (X diag(1/s)) (diag(s) W),      s[j] = max|X[:, j]|^a / max|W[j, :]|^(1 - a)
 
-One scale holds all channels of X, so that a few large ones leave the others few codes; W has a
+One scale holds all channels of X, so that a few large ones leave the others few integers; W has a
 scale per column, which a large row widens. With a = 1 all channels of X get one range, with a = 0
 all rows of W. (Xiao et al. 2022, "SmoothQuant", equation 4.) Which a is best depends on both
 distributions: what activations gain, weights pay for (scripts/bench_smooth.md). So each is tried
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
 
 Rounding = Callable[[Singles], Singles]
-"""Gives an array as its codes would have it."""
+"""Gives an array as its integers would have it."""
 Noise = Callable[[Singles, Singles], float]
 """Error of rows, beside what was wanted."""
 
@@ -77,7 +77,7 @@ class Product:
     Attributes:
         weight: float32, as its node has it.
         undone: factors of the weight, which broadcast, that undo those that X is divided by.
-        rounded: the weight as its codes would have it.
+        rounded: the weight as its integers would have it.
         rows: X in matrices (groups, places, inputs).
         matrix: the weight in matrices (groups, outputs, inputs).
         noise: of its results.
@@ -154,7 +154,7 @@ def product_noise(
     Args:
         x: with its channels on the last axis.
         factors: s, (channels,).
-        rounded: X / s as its codes would have it.
+        rounded: X / s as its integers would have it.
         products: that read X.
     """
     x_rounded = rounded((x / factors).astype(np.float32))

@@ -199,7 +199,7 @@ def _site(x: ir.Value, nodes: Sequence[ir.Node], prepared: Prepared) -> Site | N
     named = carried is not None and any(_is_named(v, prepared) for v in carried.tensors)
     if carried is not None and not named and undoing(x, factor, users) is not None:
         return Site(value_name(x), names, True)
-    if _is_coded(x, prepared.decisions):
+    if _is_quantized(x, prepared.decisions):
         return None
     return Site(value_name(x), names, False)
 
@@ -226,8 +226,8 @@ def _probe(x: ir.Value) -> Reals:
     return along(np.linspace(1, 2, size), len(x.shape))
 
 
-def _is_coded(x: ir.Value, decisions: Mapping[str, Decision]) -> bool:
-    """Whether there are codes of the tensor in any case, so that a Mul behind it helps nothing."""
+def _is_quantized(x: ir.Value, decisions: Mapping[str, Decision]) -> bool:
+    """Whether there are integers of the tensor in any case, so that a Mul behind it helps nothing."""
     producer = x.producer()
     decision = None if producer is None else decisions[node_name(producer)]
     return isinstance(decision, Quantize) and value_name(x) in decision.results

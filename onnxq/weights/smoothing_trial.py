@@ -126,7 +126,7 @@ def validation_of(flow: Flow, factors: Mapping[Site, Reals], naming: Naming) -> 
         made = prepared_again(prepared, with_factors(prepared.model, factors))
     if naming:
         made = chosen_again(made, naming)
-    made = replace(made, input_codes={}, output_codes=())
+    made = replace(made, quantized_input={}, quantized_output=())
     some, held = ([b for i, b in enumerate(batches) if is_held_back(i) is k] for k in (False, True))
     unseen = calibrate(made, some, threads=1)
     seen = calibrate(made, held, statistics=unseen, threads=1)

@@ -1,4 +1,4 @@
-"""Codes of a weight by a method: `prepared` once per input, then row by row in any order.
+"""Integers of a weight by a method: `prepared` once per input, then row by row in any order.
 
 Rows are solved apart from each other, so that they may be cut into parts for workers or for memory.
 """
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
     from onnxq.core.arrays import Singles
     from onnxq.dynamic.known_inputs import Known
     from onnxq.qparams.group_spec import GroupSpec
-    from onnxq.qparams.groups import GroupCodes
+    from onnxq.qparams.groups import GroupIntegers
     from onnxq.weights.hessian import InputHessians
 
 
 class RowSolver(Protocol):
     """Solver of rows of a weight; it can be pickled, and sent to workers."""
 
-    def __call__(self, rows: Singles, spec: GroupSpec) -> GroupCodes:
-        """Codes of float32 (rows, inputs)."""
+    def __call__(self, rows: Singles, spec: GroupSpec) -> GroupIntegers:
+        """Integers of float32 (rows, inputs)."""
         ...
 
 
@@ -46,8 +46,8 @@ class InParts:
 
     solvers: Sequence[tuple[slice, RowSolver]]
 
-    def __call__(self, rows: Singles, spec: GroupSpec) -> GroupCodes:
-        """Codes of float32 (rows, inputs)."""
+    def __call__(self, rows: Singles, spec: GroupSpec) -> GroupIntegers:
+        """Integers of float32 (rows, inputs)."""
         return beside(
             [solver(np.ascontiguousarray(rows[:, part]), spec) for part, solver in self.solvers]
         )
@@ -63,7 +63,7 @@ def prepared(
     """The solver of all weights that read one input.
 
     Args:
-        method: how codes are found.
+        method: how integers are found.
         inputs: Hessians that samples show; None: nothing was seen of them.
         known: of the input, without samples.
 

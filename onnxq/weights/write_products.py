@@ -1,18 +1,18 @@
 """Writes nodes that read weights in groups: com.microsoft MatMulNBits and GatherBlockQuantized.
 
-    Y = X W         ->  MatMulNBits(X, codes, scales, zero_points)
+    Y = X W         ->  MatMulNBits(X, integers, scales, zero_points)
     Y = W X         ->  Transpose(MatMulNBits(Transpose(X), ...))
     Y = A' B' + beta C   ->  Add(MatMulNBits(A', ...), Mul(C, beta))
 
-    Y = Gather(T, ids)   ->  GatherBlockQuantized(Reshape(codes), ids, scales, zero_points)
+    Y = Gather(T, ids)   ->  GatherBlockQuantized(Reshape(integers), ids, scales, zero_points)
 
-The two read codes in the same order, in groups of a product and in rows of a lookup: a Reshape lets
-one embedding serve both. ONNX Runtime folds it when it loads the model. Codes of an embedding that
-no product reads are stored as rows.
+The two read integers in the same order, in groups of a product and in rows of a lookup: a Reshape
+lets one embedding serve both. ONNX Runtime folds it when it loads the model. Integers of an
+embedding that no product reads are stored as rows.
 
 A constant C of one number per output is the bias of MatMulNBits; alpha is 1 in canonical graphs.
-No weight is read: codes come from whoever has them, in memory or on disk. ONNX Runtime looks for
-the codes in the graph of the product alone, so that they are initializers of that graph.
+No weight is read: integers come from whoever has them, in memory or on disk. ONNX Runtime looks for
+the integers in the graph of the product alone, so that they are initializers of that graph.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from onnxq.graph.weights import derived, renamed
 from onnxq.operator.nodes import find_input, input_at, shape
 from onnxq.operator.site import MICROSOFT
 from onnxq.ort.node_kinds import PRODUCT_OF_BLOCKS, ROWS_OF_BLOCKS
-from onnxq.qparams.groups import CODES
+from onnxq.qparams.groups import INTEGERS
 from onnxq.weights.embeddings import is_lookup
 
 if TYPE_CHECKING:
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from onnxq.weights.plan_weights import Groupwise
 
 
-class StoredCodes:
-    """Initializers of codes, scales and zero points, by graph and by what they are of."""
+class StoredIntegers:
+    """Initializers of integers, scales and zero points, by graph and by what they are of."""
 
     def __init__(self) -> None:
         self._made: dict[tuple[ir.Graph, str], Sequence[ir.Value]] = {}
@@ -75,7 +75,7 @@ ACCURACIES = (FLOAT_ACCURACY, INT8_ACCURACY)
 
 
 class ProductWriter:
-    """Writer of one model's products; nodes that read one weight in one graph share its codes.
+    """Writer of one model's products; nodes that read one weight in one graph share its integers.
 
     Args:
         model: changed in place.
@@ -86,7 +86,7 @@ class ProductWriter:
         self._model = model
         self._names = FreeNames(model)
         self._accuracy = accuracy
-        self._stored = StoredCodes()
+        self._stored = StoredIntegers()
 
     def write(
         self, node: ir.Node, tensors: Mapping[str, ir.TensorProtocol], decision: Groupwise
@@ -111,7 +111,7 @@ class ProductWriter:
     def _add(
         self, graph: ir.Graph, tensors: Mapping[str, ir.TensorProtocol], decision: Groupwise
     ) -> list[ir.Value]:
-        """New initializers that hold the codes."""
+        """New initializers that hold the integers."""
         made = []
         for kind, tensor in tensors.items():
             name = self._names.value(f"{decision.embedding or decision.tensor}_{kind}")
@@ -121,22 +121,25 @@ class ProductWriter:
         return made
 
     def _rows(self, node: ir.Node, stored: Sequence[ir.Value], decision: Groupwise) -> ir.Node:
-        """The node that takes rows of an embedding; codes that a product shares have its shape."""
-        codes, *others = stored
+        """The node that takes rows of an embedding.
+
+        Integers that a product shares have its shape.
+        """
+        integers, *others = stored
         if decision.tied:
             shape = np.array([decision.outputs, -1], np.int64)
             name = self._names.value(f"{decision.embedding}_rows")
-            codes = self._inserted(
-                node, ir.node("Reshape", [codes, new_constant(node, name, shape)])
+            integers = self._inserted(
+                node, ir.node("Reshape", [integers, new_constant(node, name, shape)])
             )
-            codes.type = ir.TensorType(ir.DataType.UINT8)
+            integers.type = ir.TensorType(ir.DataType.UINT8)
         attributes = {
             "bits": decision.spec.bits,
             "block_size": decision.spec.group_size,
             "gather_axis": 0,
             "quantize_axis": 1,
         }
-        slots = [codes, input_at(node, 1), *others]
+        slots = [integers, input_at(node, 1), *others]
         return ir.node(ROWS_OF_BLOCKS, slots, attributes, domain=MICROSOFT)
 
     def _product(self, node: ir.Node, stored: Sequence[ir.Value], decision: Groupwise) -> ir.Node:
@@ -191,7 +194,7 @@ def _shape_of_embedding(
     kind: str, tensor: ir.TensorProtocol, decision: Groupwise
 ) -> tuple[int, ...] | None:
     """Shape in which a lookup, too, reads an array; None: as it is."""
-    if kind == CODES and decision.tied:
+    if kind == INTEGERS and decision.tied:
         return None
     return (decision.outputs, tensor.size // decision.outputs)
 

@@ -1,11 +1,11 @@
-"""Carries out a plan of weights in groups: each product reads its codes, and no float weight.
+"""Carries out a plan of weights in groups: each product reads its integers, and no float weight.
 
 `ProductWriter` writes com.microsoft MatMulNBits; `DequantizeWriter` is for any runtime:
 DequantizeLinear ahead of the product, opset 21.
 
-    Y = X W    ->    MatMul(X, DequantizeLinear(codes, scales, zero_points; axis, block_size))
+    Y = X W    ->    MatMul(X, DequantizeLinear(integers, scales, zero_points; axis, block_size))
 
-Codes have types of their own (uint4, int4 ...), which opset 21 has, and opset 25 of 2 bits. ONNX
+Integers have types of their own (uint4, int4 ...), which opset 21 has, and opset 25 of 2 bits. ONNX
 Runtime makes MatMulNBits of some of these when it loads the model, at accuracy level 4
 (`qdq.block_products` says of which); it dequantizes the others in every run.
 """
@@ -20,7 +20,7 @@ import onnx_ir as ir
 
 from onnxq.core.collector import without_collector
 from onnxq.core.packing import unpacked_rows
-from onnxq.dynamic.tied_codes import float_matrices, store_tied_codes_once
+from onnxq.dynamic.tied_integers import float_matrices, store_tied_integers_once
 from onnxq.graph.canonical import upgrade_opset
 from onnxq.graph.checks import FORMAT_KEY
 from onnxq.graph.edit import FreeNames, graph_of, new_initializer
@@ -31,10 +31,10 @@ from onnxq.operator import Float
 from onnxq.operator.nodes import input_at
 from onnxq.qdq.compact import compact, names_in
 from onnxq.qparams.group_spec import is_scrambled
-from onnxq.qparams.groups import CODES, SCALES
+from onnxq.qparams.groups import INTEGERS, SCALES
 from onnxq.quantized.quantized_model import QuantizedModel
 from onnxq.weights.reasons import MisreadByRuntime
-from onnxq.weights.write_products import ProductWriter, StoredCodes, drop_if_unread
+from onnxq.weights.write_products import ProductWriter, StoredIntegers, drop_if_unread
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -53,20 +53,20 @@ def misread(plan: WeightPlan) -> dict[str, Float]:
 
 
 class DequantizeWriter:
-    """Writer of one model's weights; nodes that read one weight in one graph share its codes.
+    """Writer of one model's weights; nodes that read one weight in one graph share its integers.
 
     Args:
-        model: changed in place; its opset has to have the types of the codes.
+        model: changed in place; its opset has to have the types of the integers.
     """
 
     def __init__(self, model: ir.Model) -> None:
         self._names = FreeNames(model)
-        self._stored = StoredCodes()
+        self._stored = StoredIntegers()
 
     def write(
         self, node: ir.Node, tensors: Mapping[str, ir.TensorProtocol], decision: Groupwise
     ) -> None:
-        """Lets a node read its weight from codes.
+        """Lets a node read its weight from integers.
 
         Args:
             node: MatMul or Gemm of the model.
@@ -92,7 +92,7 @@ class DequantizeWriter:
     def _add(
         self, graph: ir.Graph, tensors: Mapping[str, ir.TensorProtocol], decision: Groupwise
     ) -> list[ir.Value]:
-        """New initializers that hold the codes."""
+        """New initializers that hold the integers."""
         return [
             new_initializer(graph, name, _laid_out(kind, tensor, decision, name))
             for kind, tensor in tensors.items()
@@ -103,9 +103,12 @@ class DequantizeWriter:
 def _laid_out(
     kind: str, tensor: ir.TensorProtocol, decision: Groupwise, name: str
 ) -> ir.TensorProtocol:
-    """Codes, scales or zero points in the layout of the float weight; computed when it is read."""
+    """Integers, scales or zero points in the layout of the float weight.
+
+    Computed when it is read.
+    """
     spec = decision.spec
-    width = decision.inputs if kind == CODES else spec.groups(decision.inputs)
+    width = decision.inputs if kind == INTEGERS else spec.groups(decision.inputs)
     shape = (decision.outputs, width)
     dtype = ir.DataType.FLOAT if kind == SCALES else ir.DataType[spec.dtype.onnx]
 
@@ -141,7 +144,7 @@ BLOCKS_OPSET = 21
 def write_weights(
     model: ir.Model,
     plan: WeightPlan,
-    codes: Mapping[str, Mapping[str, ir.TensorProtocol]],
+    integers: Mapping[str, Mapping[str, ir.TensorProtocol]],
     accuracy: int,
     form: ProductForm = ProductForm.MATMULNBITS,
 ) -> QuantizedModel:
@@ -150,12 +153,12 @@ def write_weights(
     Args:
         model: the canonical float model that the plan was made of.
         plan: which products, and in which form.
-        codes: product -> arrays of `PackedGroups` by name, in memory or on disk.
+        integers: product -> arrays of `PackedGroups` by name, in memory or on disk.
         accuracy: accuracy_level of MatMulNBits.
         form: how products are written.
 
     Raises:
-        UnsupportedError: the opset cannot be raised as far as the types of codes need.
+        UnsupportedError: the opset cannot be raised as far as the types of integers need.
     """
     written = model.clone()
     writer: ProductWriter | DequantizeWriter
@@ -168,8 +171,8 @@ def write_weights(
     for node, _ in list(walk(written.graph)):
         decision = plan.quantized.get(node_name(node))
         if decision is not None:
-            writer.write(node, codes[node_name(node)], decision)
-    store_tied_codes_once(float_matrices(written))
+            writer.write(node, integers[node_name(node)], decision)
+    store_tied_integers_once(float_matrices(written))
     compact(written, names_in(model))
     written.metadata_props.update(
         {"onnxq.float_model_hash": model_hash(model), "onnxq.target": "any", FORMAT_KEY: FORMAT}

@@ -1,4 +1,4 @@
-"""36 architectures in plain PyTorch, laid out as their papers and well-known code have them.
+"""36 architectures in plain PyTorch, laid out as their papers and well-known integer have them.
 
 Weights are random and inputs are made up: they show what runs, how fast, and which tool leaves less
 error; they show no accuracy. `build` gives the same weights in every process.

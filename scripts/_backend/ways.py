@@ -157,8 +157,8 @@ def _judged(
 
 
 def _is_quantized(made: ir.Model) -> bool:
-    """Whether a node computes with codes, or reads a table that is stored as such."""
-    return any(map(catalog.is_on_codes, made.graph.all_nodes())) or any(
+    """Whether a node computes with integers, or reads a table that is stored as such."""
+    return any(map(catalog.is_on_integers, made.graph.all_nodes())) or any(
         weight.dtype in STORED for weight in made.graph.initializers.values()
     )
 

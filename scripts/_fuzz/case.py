@@ -107,7 +107,7 @@ class MakeCase(Protocol):
 
 
 class ExitError(Exception):
-    """A command ended with another code than 0.
+    """A command ended with another integer than 0.
 
     Attributes:
         code: its exit code.

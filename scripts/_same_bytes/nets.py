@@ -58,7 +58,7 @@ MODELS = {
 }
 RECURRENT = {"digits_lstm", "digits_gru"}
 CHECKPOINTS = {"mobilenetv2_qat4": 7, "mobilenetv2_qat8": 127}
-"""Name -> largest code of the weights."""
+"""Name -> largest integer of the weights."""
 
 
 def architectures() -> list[str]:

@@ -9,7 +9,7 @@ often as a node reads it: nodes in graph order, bodies behind the node that hold
 order. Names, attributes, node types and what no node reads are not in it. A constant is an
 initializer or the tensor of a Constant node. It counts where one of these holds:
 
-    its type is an integer of at most 32 bits (codes, zero points, biases, tables), float8 or
+    its type is an integer of at most 32 bits (integers, zero points, biases, tables), float8 or
         float16 (weights stored so); int64 and bool are shapes, axes and masks
     the reader's schema names a zero point among its inputs (scales, biases)
     the reader is a Mul (dynamic quantization multiplies scales that are constants)
@@ -43,7 +43,7 @@ SOURCE = {
 }
 """Keys of metadata that names source code."""
 
-CODE_TYPES = {
+INTEGER_TYPES = {
     *(TensorProto.INT4, TensorProto.INT8, TensorProto.INT16, TensorProto.INT32),
     *(TensorProto.UINT4, TensorProto.UINT8, TensorProto.UINT16, TensorProto.UINT32),
     *(TensorProto.FLOAT8E4M3FN, TensorProto.FLOAT8E5M2, TensorProto.FLOAT16),
@@ -119,14 +119,14 @@ def _numbers_of(
 
 
 def _counts(tensor: TensorProto, reader: NodeProto) -> bool:
-    if tensor.data_type in CODE_TYPES:
+    if tensor.data_type in INTEGER_TYPES:
         return True
     is_float = tensor.data_type == TensorProto.FLOAT
     return is_float and (reader.op_type == "Mul" or reader.op_type in _with_zero_points())
 
 
 def _says_nothing(tensor: TensorProto, reader: NodeProto, slot: int) -> bool:
-    """Whether it is the zero point of a DequantizeLinear, whose codes say its type, and only 0."""
+    """Whether it is the zero point of a DequantizeLinear, whose integers say its type, and only 0."""
     is_zero_point = reader.op_type == "DequantizeLinear" and slot == ZERO_POINT
     return is_zero_point and not numpy_helper.to_array(tensor).any()
 

@@ -107,7 +107,7 @@ def cache_of(commit: str) -> Path:
         files = [path] if path.is_file() else sorted(path.rglob("*"))
         for file in files:
             if file.suffix == ".py":
-                key.update(_code(file.read_text("utf-8")))
+                key.update(_integer(file.read_text("utf-8")))
             elif file.suffix in WEIGHTS:
                 key.update(file.read_bytes())
     parent = Path(common.stdout.strip()).parent
@@ -116,7 +116,7 @@ def cache_of(commit: str) -> Path:
     return folder
 
 
-def _code(text: str) -> bytes:
+def _integer(text: str) -> bytes:
     """Code that a module runs: without comments, docstrings and line numbers."""
     tree = ast.parse(text)
     for node in ast.walk(tree):

@@ -47,7 +47,7 @@ KNOWN: tuple[tuple[str, str, Cause], ...] = (
     (
         _FUSE,
         "*fuse_module_train",
-        Cause("wants the error of torch.batch_norm of codes; here it is refused before", False),
+        Cause("wants the error of torch.batch_norm of integers; here it is refused before", False),
     ),
     (_FUSE, "*conv_with_bias", Cause("nn.Identity as observer of weights in training", False)),
     (_PTQ, "TestQuantizeEagerOps.test_conv*", _REFERENCE),
@@ -106,12 +106,16 @@ KNOWN: tuple[tuple[str, str, Cause], ...] = (
     (
         _OPS,
         "*for_activations",
-        Cause("a layer without QuantStub in front is refused, as it could not run in codes", True),
+        Cause(
+            "a layer without QuantStub in front is refused, as it could not run in integers", True
+        ),
     ),
     (
         _OPS,
         "*with_amp",
-        Cause("a layer without QuantStub in front is refused, as it could not run in codes", True),
+        Cause(
+            "a layer without QuantStub in front is refused, as it could not run in integers", True
+        ),
     ),
     (
         _OPS,

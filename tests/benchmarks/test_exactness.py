@@ -35,7 +35,7 @@ def test_a_float_operator_has_a_row_per_pair_of_types() -> None:
 
 
 @adds_exactly
-def test_an_operator_on_codes_runs_in_its_domain() -> None:
+def test_an_operator_on_integers_runs_in_its_domain() -> None:
     conv = catalog.find_integer("QLinearConv", "com.microsoft")
     assert conv is not None
     rows = rows_of(conv, "com.microsoft", 1000)
@@ -64,7 +64,7 @@ def test_exact_cases_are_not_excused_by_cases_that_round_in_float() -> None:
 
 
 class WrongRelu(Relu):
-    """One code of the result is off by one LSB."""
+    """One integer of the result is off by one LSB."""
 
     def kernel(self, call: Call) -> tuple[Array, ...]:
         (y,) = super().kernel(call)
@@ -73,7 +73,7 @@ class WrongRelu(Relu):
         return (wrong,)
 
 
-def test_one_wrong_code_breaks_the_bound() -> None:
+def test_one_wrong_integer_breaks_the_bound() -> None:
     row = rows_of(WrongRelu(), "", 1000)[0]
     assert not row.good
     assert (row.largest, row.mismatches) == (1.0, row.beyond), row.first

@@ -23,12 +23,12 @@ def test_what_moves_or_bounds_floats_changes_nothing() -> None:
     assert found(body) == BehindFloats({}, (), ())
 
 
-def test_outputs_behind_floats_leave_the_codes_before_them_alone() -> None:
+def test_outputs_behind_floats_leave_the_integers_before_them_alone() -> None:
     body = "q = QuantizeLinear(x, s, z) d = DequantizeLinear(q, s, z) y = Softmax(d)"
     assert found(body) == BehindFloats({"Softmax": 1}, (), ("y",))
 
 
-def test_codes_behind_floats_are_named() -> None:
+def test_integers_behind_floats_are_named() -> None:
     body = "[a] t = Tanh(x) [b] q = QuantizeLinear(t, s, z) [c] m = Identity(q) "
     body += "[d] y = DequantizeLinear(m, s, z)"
     assert found(body) == BehindFloats({"Tanh": 1}, ("b", "c"), ("y",))
@@ -47,7 +47,7 @@ def test_a_body_counts_as_a_whole() -> None:
     body = f"[if] y = If(yes) <then_branch = {branches[0]}, else_branch = {branches[1]}>"
     made = found(body)
     assert made.floats == {"Exp": 2}
-    assert made.codes == ("inner", "inner")
+    assert made.integers == ("inner", "inner")
     assert made.outputs == ("y",)
 
 

@@ -23,18 +23,18 @@ def test_decibels_are_those_of_both_runs_and_sizes_those_of_a_token() -> None:
     made = onnxq.quantize_cache(source, as_samples(source, TEXTS))
     found = cache_verdict(source, made, as_samples(source, TEXTS))
     with TokenRun(source, threads=1) as one, TokenRun(made, threads=1) as other:
-        exact, coded = (
+        exact, quantized = (
             np.concatenate([run.whole(TEXTS[i : i + 1]) for i in range(3)]).astype(np.float64)
             for run in (one, other)
         )
-    lost = np.square(exact).sum() / np.square(coded - exact).sum()
+    lost = np.square(exact).sum() / np.square(quantized - exact).sum()
     assert found.batches == 3
     assert found.logits.sqnr_db == pytest.approx(10 * np.log10(lost), rel=1e-6)
     heads, size = Decoder.of(source).cache
     assert (found.float_bytes, found.int8_bytes) == (4 * heads * size * 4, 4 * heads * size)
 
 
-def test_keys_and_values_of_samples_are_taken_as_codes() -> None:
+def test_keys_and_values_of_samples_are_taken_as_integers() -> None:
     source = tiny_decoder()
     decoder, first = Decoder.of(source), TEXTS[:1]
     with open_session(source, threads=1) as session:

@@ -17,7 +17,7 @@ from tests.this_machine import TARGET
 WIDTH = 64
 
 
-def test_codes_made_at_run_time_are_compared_by_what_they_give() -> None:
+def test_integers_made_at_run_time_are_compared_by_what_they_give() -> None:
     """One scale for a row leaves all but its outlier 0, and the second product drops that one."""
     first, second = weights(1, WIDTH, WIDTH), weights(3, WIDTH, WIDTH)
     second[0] = 0
@@ -46,7 +46,7 @@ def test_where_no_inner_tensor_is_low_no_place_is_named() -> None:
 
 
 def test_what_the_node_reads_is_named_where_its_rounding_alone_spoils_it() -> None:
-    """The square's codes are too coarse for a Log: in float it gives as little, until they go."""
+    """The square's integers are too coarse for a Log: in float it gives as little, until they go."""
     nodes = [
         helper.make_node("Conv", ["x", "w"], ["c"], "conv"),
         helper.make_node("Mul", ["c", "c"], ["s"], "square"),
@@ -70,6 +70,6 @@ def test_what_the_node_reads_is_named_where_its_rounding_alone_spoils_it() -> No
     spoilt = found[()]
     assert spoilt is not None
     assert (spoilt.node, spoilt.spoilt_by) == ("log", ("shift", "square"))
-    assert "codes of 'shift', 'square' are too coarse for it" in str(spoilt)
+    assert "integers of 'shift', 'square' are too coarse for it" in str(spoilt)
     assert found["log",] == spoilt  # the advice is the same, and names what is left to do
     assert found["log", "shift", "square"] is None

@@ -107,18 +107,18 @@ def test_an_empty_batch_adds_nothing() -> None:
 
 
 @pytest.mark.parametrize("p", [per_tensor(0.1, 100, UINT8), per_tensor(0.02, -3, INT8)])
-def test_codes_are_dequantized(p: object) -> None:
+def test_integers_are_dequantized(p: object) -> None:
     from onnxq.qparams import QParams
 
     assert isinstance(p, QParams)
     x = normal(0, 2, CHUNK_ELEMENTS + 5)
-    codes = quantize(x, p)
+    integers = quantize(x, p)
     got = Comparison()
-    got.update(x, codes, p)
-    assert got.max_error == compared((x, dequantize(codes, p))).max_error
+    got.update(x, integers, p)
+    assert got.max_error == compared((x, dequantize(integers, p))).max_error
 
 
-def test_saturated_counts_what_lies_half_a_step_beyond_the_codes() -> None:
+def test_saturated_counts_what_lies_half_a_step_beyond_the_integers() -> None:
     p = per_tensor(1.0, 0, UINT8)
     x = np.array([-0.6, -0.4, 0.0, 255.0, 255.4, 255.6], np.float32)
     got = Comparison()
@@ -128,9 +128,9 @@ def test_saturated_counts_what_lies_half_a_step_beyond_the_codes() -> None:
 
 def test_memory_does_not_grow_with_the_array() -> None:
     x = normal(0, 100 * CHUNK_ELEMENTS)
-    codes = quantize(x, per_tensor(0.1, 0, UINT8))
+    integers = quantize(x, per_tensor(0.1, 0, UINT8))
     tracemalloc.start()
-    Comparison().update(x, codes, per_tensor(0.1, 0, UINT8))
+    Comparison().update(x, integers, per_tensor(0.1, 0, UINT8))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 10 * 8 * CHUNK_ELEMENTS  # some float64 copies of one piece; the array has 100

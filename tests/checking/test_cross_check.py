@@ -160,7 +160,7 @@ def test_qoperator_models_agree() -> None:
     x = np.random.default_rng(0).integers(0, 255, (4, 3, 8, 8), np.uint8)
     findings = cross_check(proto, {"x": x})
     findings.check()
-    assert findings.outputs[0].unit == "codes"
+    assert findings.outputs[0].unit == "integers"
 
 
 def around_float(*nodes: onnx.NodeProto, opset: int = 18) -> onnx.ModelProto:
@@ -198,7 +198,7 @@ def around_float(*nodes: onnx.NodeProto, opset: int = 18) -> onnx.ModelProto:
     ids=lambda nodes: nodes[0].op_type,
 )
 def test_float_nodes_round_as_onnx_runtime_does(nodes: list[onnx.NodeProto]) -> None:
-    """onnx's own implementation is ulps away, which makes other codes of ties."""
+    """onnx's own implementation is ulps away, which makes other integers of ties."""
     findings = cross_check(
         around_float(*nodes), onnxq.Samples({"x": 3 * weights(0, 64, 64, 8)}, batch_size=16)
     )
@@ -244,7 +244,7 @@ def test_digits_behind_float_nodes_do_not_hide_an_integer_that_differs(
 
 
 def test_float16_outputs_have_no_rounding() -> None:
-    """16 of its ulps are more than a code of 8 bits."""
+    """16 of its ulps are more than an integer of 8 bits."""
     nodes = [
         make("QuantizeLinear", ["x", "s", "z"], ["q"], "q"),
         make("DequantizeLinear", ["q", "s", "z"], ["f"], "dq"),
@@ -427,7 +427,7 @@ def branch(name: str, pads: int, zero: str) -> onnx.GraphProto:
     )
 
 
-CODES: dict[str, Array] = {
+INTEGERS: dict[str, Array] = {
     "s": np.array(0.05, np.float32),
     "z": np.array(9, np.uint8),
     "w": np.arange(-54, 54, dtype=np.int8).reshape(4, 3, 3, 3),
@@ -450,7 +450,7 @@ def branches() -> onnx.ModelProto:
             else_branch=branch("else", 0, "z"),
         ),
     ]
-    return model(nodes, CODES, {"x": [1, 3, 8, 8]}, {"y": TensorProto.UINT8}, opset=21)
+    return model(nodes, INTEGERS, {"x": [1, 3, 8, 8]}, {"y": TensorProto.UINT8}, opset=21)
 
 
 def test_nodes_in_branches_are_compared_when_their_branch_runs() -> None:
@@ -479,7 +479,7 @@ def test_integer_nodes_in_a_loop_are_compared() -> None:
         [kind("i", 7, []), kind("go", 9, []), kind("a", 2, [4])],
         [kind("again", 9, []), kind("b", 2, [4])],
     )
-    constants = {**CODES, "n": np.array(3, np.int64), "true": np.array(True)}
+    constants = {**INTEGERS, "n": np.array(3, np.int64), "true": np.array(True)}
     nodes = [
         make("QuantizeLinear", ["x", "s", "z"], ["q"], "q"),
         make("Loop", ["n", "true", "q"], ["y"], "loop", body=body),
@@ -498,7 +498,7 @@ def test_integer_nodes_in_a_loop_are_compared() -> None:
 def test_a_recurrent_net_that_computes_in_float_runs_on_onnx_runtime_itself(
     op_type: str, gates: int
 ) -> None:
-    """So a product behind it gets the same codes: no last digit of onnxq's sums tips one."""
+    """So a product behind it gets the same integers: no last digit of onnxq's sums tips one."""
     text = f"""m (float[5,N,8] x) => (float[5,N,8] y) {{
       one = Constant<value = int64[1] {{1}}>()
       all = {op_type}<hidden_size = 16>(x, w, r)

@@ -21,8 +21,8 @@ from onnxq.errors import CalibrationError, QConfigError, VerificationError
 if TYPE_CHECKING:
     from pathlib import Path
 
-NODE = NodeFinding("c", "QLinearConv", "", "onnxq", 100, 0, 0, "codes", "")
-OUTPUT = OutputAgreement("y", 10, 0, 0, "codes", "")
+NODE = NodeFinding("c", "QLinearConv", "", "onnxq", 100, 0, 0, "integers", "")
+OUTPUT = OutputAgreement("y", 10, 0, 0, "integers", "")
 GOOD = CrossFindings(
     "hash", 2, (NODE,), (), (FloatNode("s", "Softmax", ""),), (), (OUTPUT,), "", ""
 )
@@ -41,7 +41,7 @@ def test_equal_integers_pass() -> None:
 
 def test_one_element_that_differs_fails_and_is_named() -> None:
     findings = with_node(differing=1, largest=2)
-    with pytest.raises(VerificationError, match=r"QLinearConv 'c': 1 of 100 .* up to 2 codes"):
+    with pytest.raises(VerificationError, match=r"QLinearConv 'c': 1 of 100 .* up to 2 integers"):
         findings.check()
 
 

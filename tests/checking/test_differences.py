@@ -4,7 +4,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from onnxq.checking.differences import BEYOND, CODES, SCALES, ULPS, Differences
+from onnxq.checking.differences import BEYOND, INTEGERS, SCALES, ULPS, Differences
 
 
 def of(got: object, wanted: np.ndarray, **options: np.ndarray) -> Differences:
@@ -13,9 +13,9 @@ def of(got: object, wanted: np.ndarray, **options: np.ndarray) -> Differences:
     return sums
 
 
-def test_codes_differ_in_steps_of_one() -> None:
+def test_integers_differ_in_steps_of_one() -> None:
     sums = of(np.array([0, 255, 7], np.uint8), np.array([255, 255, 8], np.uint8))
-    assert (sums.unit, sums.elements, sums.differing, sums.largest) == (CODES, 3, 2, 255)
+    assert (sums.unit, sums.elements, sums.differing, sums.largest) == (INTEGERS, 3, 2, 255)
 
 
 def test_counts_add_up_over_batches() -> None:

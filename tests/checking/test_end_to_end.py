@@ -63,16 +63,16 @@ def test_float_outputs_differ_in_ulps() -> None:
 
 def test_the_first_node_in_the_order_of_the_other_graph_is_named() -> None:
     whole = EndToEnd(as_ir(quantized_matmul(np.array(3, np.uint8))), 1, SATURATION_MODE)
-    codes = np.zeros((3, 8), np.uint8)
-    results = {("x_q", "x_quantized"): codes, ("matmul", "product_quantized"): codes}
+    integers = np.zeros((3, 8), np.uint8)
+    results = {("x_q", "x_quantized"): integers, ("matmul", "product_quantized"): integers}
     whole.explain(feeds(), wanted(), results)
     assert whole.counts.first_difference == "x_q"
 
 
 def test_nodes_are_matched_by_name_where_values_are_called_otherwise() -> None:
     whole = EndToEnd(as_ir(quantized_matmul(np.array(3, np.uint8))), 1, SATURATION_MODE)
-    codes = np.zeros((3, 8), np.uint8)
-    whole.explain(feeds(), wanted(), {("matmul_token_4", "else"): codes})
+    integers = np.zeros((3, 8), np.uint8)
+    whole.explain(feeds(), wanted(), {("matmul_token_4", "else"): integers})
     assert whole.counts.first_difference == "matmul_token_4"
 
 

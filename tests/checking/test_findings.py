@@ -97,7 +97,7 @@ def test_nan_keeps_no_bound(bounds: dict[str, float]) -> None:
 def test_no_calibration_is_advised_where_there_is_none() -> None:
     with pytest.raises(VerificationError) as error:
         dataclasses.replace(FINDINGS, tensors=()).check(min_sqnr_db=1000)
-    assert "No tensor has codes of a fixed scale" in str(error.value)
+    assert "No tensor has integers of a fixed scale" in str(error.value)
     assert "calibrate" not in str(error.value)
 
 

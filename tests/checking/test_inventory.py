@@ -1,4 +1,4 @@
-"""Weights that are codes, in each form that tools write, and the number of their scales."""
+"""Weights that are integers, in each form that tools write, and the number of their scales."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_qdq_names_the_operator_that_reads_the_weight_and_its_qparams() -> None:
         (np.full(4, -0.5, np.float32), "scale computed behind it"),  # a bias
     ],
 )
-def test_an_operator_on_codes_has_its_scales_behind_them(scales: Array, words: str) -> None:
+def test_an_operator_on_integers_has_its_scales_behind_them(scales: Array, words: str) -> None:
     node = helper.make_node("DynamicQuantizeMatMul", ["x", "w", "s"], ["y"], domain="com.microsoft")
     (weight,) = of(node, {"w": W, "s": np.asarray(scales)}).weights
     assert (weight.granularity, weight.shape, weight.size_bytes) == (words, (8, 4), 32)
@@ -89,7 +89,7 @@ def test_weights_in_blocks_say_their_scheme_and_level(zeros: type, scheme: str) 
 
 def test_the_value_prints_in_a_line() -> None:
     found = inventory(ir.from_proto(quantized_matmul(np.array(3, np.uint8))))
-    assert repr(found).startswith("Inventory(1 weights as codes")
+    assert repr(found).startswith("Inventory(1 weights as integers")
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,7 @@ def portable() -> ir.Model:
 
 
 def lowest_weights() -> onnx.ModelProto:
-    """QLinearConv, depthwise, 16 channels: all weights are -128, all codes of x 0."""
+    """QLinearConv, depthwise, 16 channels: all weights are -128, all integers of x 0."""
     constants: dict[str, Array] = {
         "s": np.float32(1) * np.ones((), np.float32),
         "xz": np.zeros((), np.uint8),
@@ -123,7 +123,7 @@ def test_lowest_weights_wrap_in_depthwise_convolutions_on_arm() -> None:
 
 
 def test_sums_without_fused_multiply_adds_are_predicted() -> None:
-    """Scales for which 931 of 65,536 pairs of codes are rounded otherwise."""
+    """Scales for which 931 of 65,536 pairs of integers are rounded otherwise."""
     constants: dict[str, Array] = {
         **{n: np.float32(s) * np.ones((), np.float32) for n, s in
            (("as", 0.0481), ("bs", 0.0845), ("cs", 0.0468))},
@@ -141,7 +141,7 @@ def test_sums_without_fused_multiply_adds_are_predicted() -> None:
     )
     assert found.differing == ("x86-sse",)
     (layer,) = found.on("x86-sse").layers
-    assert (layer.overflows, layer.largest, layer.pairs_of) == (931, 1, "codes")
+    assert (layer.overflows, layer.largest, layer.pairs_of) == (931, 1, "integers")
 
 
 def test_weights_that_are_no_constants_are_not_known() -> None:
@@ -287,8 +287,8 @@ def test_int8_activations_stay_int8_on_arm_and_become_uint8_on_x86() -> None:
     assert not found.on("arm64").may_differ
 
 
-def test_codes_that_floats_decide_are_counted_and_those_next_to_a_tie() -> None:
-    """At scale 1/2, Softmax of four equal numbers is 1/4: a tie of codes 0 and 1."""
+def test_integers_that_floats_decide_are_counted_and_those_next_to_a_tie() -> None:
+    """At scale 1/2, Softmax of four equal numbers is 1/4: a tie of integers 0 and 1."""
     nodes = [
         helper.make_node("Softmax", ["x"], ["p"], "softmax"),
         helper.make_node("QuantizeLinear", ["p", "s", "z"], ["y"], "q"),

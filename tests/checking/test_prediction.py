@@ -22,7 +22,7 @@ CAUSE = LayerPrediction(
 
 
 def machine(*layers: LayerPrediction, differing: int = 0) -> MachinePrediction:
-    output = OutputPrediction("y", 10, differing, min(differing, 1), "codes")
+    output = OutputPrediction("y", 10, differing, min(differing, 1), "integers")
     return MachinePrediction(("a", "b"), "saturates", layers, (output,))
 
 

@@ -95,7 +95,7 @@ def test_a_layer_that_is_wrong_by_a_thousandth_is_not(
 
 
 def around_softmax() -> onnx.ModelProto:
-    """DQ -> Softmax, in float -> Q -> DQ, with codes of 16 bits."""
+    """DQ -> Softmax, in float -> Q -> DQ, with integers of 16 bits."""
     constants: dict[str, Array] = {
         "s": np.array(1e-4, np.float32),
         "z": np.array(1 << 15, np.uint16),
@@ -112,7 +112,7 @@ def around_softmax() -> onnx.ModelProto:
     return model(nodes, constants, {"x": ["N", 64]}, opset=21)
 
 
-def test_codes_next_to_a_tie_may_tip_and_everything_behind_them_agrees(
+def test_integers_next_to_a_tie_may_tip_and_everything_behind_them_agrees(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     scale(monkeypatch, "node", 1 + 2**-22)
@@ -124,7 +124,7 @@ def test_codes_next_to_a_tie_may_tip_and_everything_behind_them_agrees(
     assert found.is_rounding(output)
 
 
-def test_codes_that_rounding_does_not_reach_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_integers_that_rounding_does_not_reach_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     scale(monkeypatch, "node", 1 + 2**-12)
     found = cross_check(around_softmax(), onnxq.Samples({"x": weights(0, 64, 64)}, batch_size=64))
     assert found.first_difference == "gq"
@@ -156,8 +156,8 @@ def test_channels_last_are_put_into_our_order() -> None:
 
 
 @pytest.mark.parametrize("dtype", ["uint16", "int16"])
-def test_a_float_conv_behind_codes_of_16_bits_is_no_failure(dtype: str) -> None:
-    """ONNX Runtime has no integer kernel for these codes, and fuses Conv with Relu in float."""
+def test_a_float_conv_behind_integers_of_16_bits_is_no_failure(dtype: str) -> None:
+    """ONNX Runtime has no integer kernel for these integers, and fuses Conv with Relu in float."""
     kind = np.dtype(dtype)
     constants: dict[str, Array] = {
         "s": np.array(1e-4, np.float32),

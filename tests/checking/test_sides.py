@@ -84,6 +84,6 @@ def test_every_tensor_of_a_file_of_quantize_static_is_compared(
     found = onnxq.verify(tmp_path / "float.onnx", tmp_path / "q.onnx", [{"x": images(4)}])
     assert [t.name for t in found.tensors] == ["x", "r1", "c2", "a", "m", "g", "f", "y"]
     assert found.unmatched == ()
-    # a Relu that is dropped, or codes of another tensor, would leave less than 10 dB
+    # a Relu that is dropped, or integers of another tensor, would leave less than 10 dB
     found.check(min_sqnr_db=30)
     assert all(o.max_error_lsb is not None for o in found.outputs)

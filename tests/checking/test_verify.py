@@ -10,8 +10,8 @@ import pytest
 from onnx import helper
 
 import onnxq
-from onnxq.checking.codes import find_codes
 from onnxq.checking.cross_check import cross_check
+from onnxq.checking.integers import find_integers
 from onnxq.errors import CalibrationError, ModelError, QConfigError, VerificationError
 from onnxq.samples.excerpt import MOST_BATCHES
 from onnxq.static.calibrate import calibrate
@@ -39,7 +39,7 @@ def pair() -> tuple[ir.Model, ir.Model]:
 def test_every_quantized_tensor_and_output_is_compared(pair: tuple[ir.Model, ir.Model]) -> None:
     findings = verify(*pair, {"x": images(8)})
     assert [t.name for t in findings.tensors][:4] == ["x", "r1", "c2", "a"]
-    assert [t.name for t in findings.tensors] == [c.tensor for c in find_codes(pair[1])]
+    assert [t.name for t in findings.tensors] == [c.tensor for c in find_integers(pair[1])]
     assert [o.name for o in findings.outputs] == ["y"]
     assert findings.unmatched == ()
     assert findings.batches == 8
@@ -87,7 +87,7 @@ def test_result_does_not_depend_on_the_batch_size(pair: tuple[ir.Model, ir.Model
     )
     assert (one.batches, all_at_once.batches) == (6, 1)
     for a, b in zip(one.tensors, all_at_once.tensors, strict=True):
-        # float kernels may add in another order: a code flips now and then
+        # float kernels may add in another order: an integer flips now and then
         assert a.sqnr_db == pytest.approx(b.sqnr_db, abs=0.1)
 
 
@@ -311,7 +311,7 @@ TWO_BRANCHES = """
   >
 }}
 """
-RELU_ON_CODES = """
+RELU_ON_INTEGERS = """
   s = Constant<value = float {0.02}>()
   z = Constant<value = int8 {0}>()
   f = Relu(x) q = QuantizeLinear(f, s, z) r = DequantizeLinear(q, s, z)
@@ -321,7 +321,7 @@ RELU_ON_CODES = """
 def test_branches_of_another_tools_file_are_compared_each_with_its_own() -> None:
     # no value has a type, and both branches name theirs alike
     source = onnx.parser.parse_model(TWO_BRANCHES.format(relu="f = Relu(x) r = Identity(f)"))
-    quantized = onnx.parser.parse_model(TWO_BRANCHES.format(relu=RELU_ON_CODES))
+    quantized = onnx.parser.parse_model(TWO_BRANCHES.format(relu=RELU_ON_INTEGERS))
     x = np.linspace(-1, 1, 8, dtype=np.float32).reshape(2, 4)
     samples = [{"x": x, "c": np.array(True)}, {"x": x / 2, "c": np.array(False)}]
     findings = verify(source, quantized, samples)

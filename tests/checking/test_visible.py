@@ -23,15 +23,15 @@ ODD = {
 }
 
 
-def there_and_back(kind: str, *, codes_out: bool = False) -> ir.Model:
-    """x -> Q -> q -> DQ -> y, with codes of that type."""
+def there_and_back(kind: str, *, integers_out: bool = False) -> ir.Model:
+    """x -> Q -> q -> DQ -> y, with integers of that type."""
     parameters = ["s", "z"]
     nodes = [
         helper.make_node("QuantizeLinear", ["x", *parameters], ["q"], "quantize"),
         helper.make_node("DequantizeLinear", ["q", *parameters], ["y"], "dequantize"),
     ]
     dtype, zero = ODD[kind]
-    outputs = {"y": 1, "q": dtype} if codes_out else {"y": 1}
+    outputs = {"y": 1, "q": dtype} if integers_out else {"y": 1}
     proto = model(nodes, {"s": np.array(0.1, np.float32)}, {"x": ["N", 8]}, outputs, opset=21)
     proto.graph.initializer.append(helper.make_tensor("z", dtype, [], [zero]))
     return as_ir(proto)
@@ -46,9 +46,9 @@ def test_types_that_numpy_lacks_come_as_ml_dtypes(kind: str) -> None:
     visible = opened(there_and_back(kind))
     with visible.session:
         outputs, inner = visible.run({"x": weights(0, 2, 8)})
-    codes = np.asarray(inner["q"])
-    assert codes.dtype.name == kind
-    assert codes.shape == (2, 8)
+    integers = np.asarray(inner["q"])
+    assert integers.dtype.name == kind
+    assert integers.shape == (2, 8)
     np.testing.assert_array_equal(outputs["y"], inner["y"])
     assert "q" not in outputs
 
@@ -62,12 +62,12 @@ def test_nodes_on_such_types_are_compared(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ["int4", "uint4"])
 def test_outputs_of_such_types_are_compared(kind: str) -> None:
-    findings = cross_check(there_and_back(kind, codes_out=True), {"x": weights(0, 4, 8)})
+    findings = cross_check(there_and_back(kind, integers_out=True), {"x": weights(0, 4, 8)})
     assert {o.name: o.elements for o in findings.outputs} == {"y": 32, "q": 32}
     findings.check()
 
 
 def test_types_are_named_as_onnx_runtime_names_them() -> None:
-    with runtime.open_session(there_and_back("int4", codes_out=True)) as session:
+    with runtime.open_session(there_and_back("int4", integers_out=True)) as session:
         assert type_name(session, "q") == "int4"
         assert handed_out(session) == ["y"]

@@ -116,7 +116,7 @@ def test_the_plan_says_why_they_are_in_float() -> None:
 
 
 def test_a_dynamic_part_that_is_to_blame_is_left_in_float(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No such model is known: the session refuses what has the node's codes."""
+    """No such model is known: the session refuses what has the node's integers."""
     from onnxq.checking import runnable, validation
 
     def refuse(made: onnxq.QuantizedModel) -> bool:

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from tests.cli.conftest import Run
 
 
-def _flipped(codes: Array) -> Array:
-    return np.asarray(codes.astype(np.uint8) ^ np.uint8(1))
+def _flipped(integers: Array) -> Array:
+    return np.asarray(integers.astype(np.uint8) ^ np.uint8(1))
 
 
 def test_every_integer_is_compared_and_no_float_model_is_needed(
@@ -47,7 +47,7 @@ def test_a_difference_to_the_reference_is_exit_code_8_unless_it_is_allowed(
     monkeypatch.setattr(operator, "kernel", lambda *given: (_flipped(kernel(*given)[0]),))
     result = run("cross-check", *integers)
     assert result.exit_code == 8
-    assert "elements differ, by up to 1 codes" in result.stderr
+    assert "elements differ, by up to 1 integers" in result.stderr
     assert run("cross-check", *integers, "--max-lsb", 1).exit_code == 0
     assert run("cross-check", *integers, "--max-differing", 0.5).exit_code == 8
     assert run("cross-check", *integers, "--max-differing", 1).exit_code == 0

@@ -24,7 +24,7 @@ def test_pixels_go_through_every_command(run: Run, model_path: Path, tmp_path: P
     mean, std = (np.array(n.split(","), np.float64).reshape(3, 1, 1) for n in IMAGENET[1::2])
     np.savez(tmp_path / "p.npz", x=pixels)
     np.savez(tmp_path / "f.npz", x=((pixels / 255 - mean) / std).astype(np.float32))
-    wishes = ("--input-codes", "x=pixels", *IMAGENET, "--output-codes", "y")
+    wishes = ("--quantized-input", "x=pixels", *IMAGENET, "--quantized-output", "y")
     checked = ("--check", tmp_path / "p.npz", "--min-sqnr", "15")
     stats, made = tmp_path / "x.stats", tmp_path / "q.onnx"
     for command in (
@@ -44,17 +44,23 @@ def test_pixels_go_through_every_command(run: Run, model_path: Path, tmp_path: P
     assert "uint8 pixels q, for (q - (123.675, 116.28, 103.53))" in shown
     ends = json.loads(run("inspect", made, "--json").stdout)["ends"]
     assert [(end["name"], end["type"][:5]) for end in ends] == [("x", "uint8"), ("y", "uint8")]
-    assert "uint8 codes q" in ends[1]["meaning"]
+    assert "uint8 integers q" in ends[1]["meaning"]
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         (IMAGENET[:2], "--pixels-mean has no meaning without"),
-        (("--input-codes", "x=codes", "--pixels-scale", "1"), "--pixels-scale has no meaning"),
-        (("--input-codes", "x"), "wanted NAME=pixels|codes"),
-        (("--input-codes", "x=pixels", "--pixels-mean", "a"), "wanted numbers, as in 0.5,1/255"),
-        (("--input-codes", "x=pixels", "--pixels-scale", "1,2"), "got 2 numbers; wanted one"),
+        (
+            ("--quantized-input", "x=integers", "--pixels-scale", "1"),
+            "--pixels-scale has no meaning",
+        ),
+        (("--quantized-input", "x"), "wanted NAME=pixels|integers"),
+        (
+            ("--quantized-input", "x=pixels", "--pixels-mean", "a"),
+            "wanted numbers, as in 0.5,1/255",
+        ),
+        (("--quantized-input", "x=pixels", "--pixels-scale", "1,2"), "got 2 numbers; wanted one"),
     ],
 )
 def test_options_that_say_nothing_are_refused(

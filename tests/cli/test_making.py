@@ -94,7 +94,7 @@ def test_quantize_writes_nothing_beside_what_was_asked(
     assert len(Statistics.load(tmp_path / "q.stats").batches) == 8
 
 
-def test_quantize_writes_operators_on_codes_on_request(
+def test_quantize_writes_operators_on_integers_on_request(
     run: Run, model_path: Path, samples_path: Path, tmp_path: Path
 ) -> None:
     output = tmp_path / "q.onnx"

@@ -71,7 +71,7 @@ def run(model: Path, out: Path, *options: str) -> str:
 
 
 def test_a_journal_is_gone_on_from_to_the_same_file(model: Path) -> None:
-    journal, out = model.with_name("codes"), model.with_name("out.onnx")
+    journal, out = model.with_name("integers"), model.with_name("out.onnx")
     run(model, out)
     assert sorted(path.name for path in model.parent.iterdir()) == [
         "model.onnx",

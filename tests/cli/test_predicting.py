@@ -17,7 +17,7 @@ def test_it_says_where_integers_would_differ_and_fails_with_its_own_code(
     result = run("predict", fast_path, samples_path)
     assert result.exit_code == 10
     assert "x86-avx2, x86-avx512: where sums differ" in result.stdout
-    assert "equal where codes are; floats decide" in " ".join(result.stdout.split())
+    assert "equal where integers are; floats decide" in " ".join(result.stdout.split())
     assert "lie so near to a tie" in " ".join(result.stdout.split())
     assert "conv2" in result.stdout
     assert "x86-avx2, x86-avx512: 'conv" in result.stderr

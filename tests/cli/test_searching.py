@@ -37,7 +37,7 @@ def test_tune_writes_what_quantize_writes_with_its_qconfig(
     command = ["tune", folder / "m.onnx", folder / "x.npz", "-o", tmp_path / "q.onnx"]
     more = ["--min-sqnr", 35, "--front", front, "--save-qconfig", tmp_path / "q.yaml"]
     more += ["--target", "x86-vnni", "--costs", folder / "costs.csv"]
-    more += ["--output-codes", "y", "--annotations", "kept"]
+    more += ["--quantized-output", "y", "--annotations", "kept"]
     result = run(*command, *more, "--journal", tmp_path / "journal")
     assert result.exit_code == 0, result.output
     assert "held apart" in result.stdout or "every 4th" in result.stdout
@@ -145,7 +145,7 @@ def test_again_has_every_option_that_the_bytes_follow_from(
     np.savez(tmp_path / "p.npz", x=pixels)
     command = ["tune", folder / "m.onnx", tmp_path / "p.npz", "-o", made, "--save-qconfig", saved]
     more = ["--costs", folder / "costs.csv", "--max-runs", 2, "--objective", "size"]
-    ends = ["--input-codes", "x=pixels", "--pixels-mean", "0.5", "--output-codes", "y"]
+    ends = ["--quantized-input", "x=pixels", "--pixels-mean", "0.5", "--quantized-output", "y"]
     result = run(*command, *more, *ends, "--annotations", "kept")
     assert result.exit_code == 0, result.output
     words = shlex.split(result.stdout.splitlines()[-1].removeprefix("again: onnxq "))

@@ -1,4 +1,4 @@
-"""Form `blocks` of quantize-dynamic has the codes, scales and zero points of quantize-weights."""
+"""Form `blocks` of quantize-dynamic has the integers, scales and zero points of quantize-weights."""
 
 from __future__ import annotations
 
@@ -38,7 +38,10 @@ def in_blocks(bits: int, scheme: str) -> QConfigMapping:
 
 
 def arrays(model: ir.Model, op_type: str) -> list[bytes]:
-    """Codes, scales and zero points of the first such node, outputs last; points of 0 left out."""
+    """Integers, scales and zero points of the first such node, outputs last.
+
+    Points of 0 left out.
+    """
     node = next(node for node in model.graph if node.op_type == op_type)
     stored = op_type == "DequantizeLinear"
     tensors = [v.const_value for v in node.inputs[1 - stored : 4 - stored] if v is not None]
@@ -54,7 +57,7 @@ def model(text: str) -> onnx.ModelProto:
 
 
 @pytest.mark.parametrize(
-    ("bits", "scheme"),  # 8 bits, symmetric: int8 codes of quantize-dynamic keep to -127..127
+    ("bits", "scheme"),  # 8 bits, symmetric: int8 integers of quantize-dynamic keep to -127..127
     [(2, "affine"), (2, "symmetric"), (4, "affine"), (4, "symmetric"), (8, "affine")],
 )
 @pytest.mark.parametrize("text", [ONE, BEHIND, TURNED])

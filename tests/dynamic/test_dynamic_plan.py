@@ -79,23 +79,23 @@ def test_a_weight_gets_a_scale_per_column() -> None:
 
 
 @pytest.mark.parametrize(("target", "limit"), [("portable", 64), ("x86-vnni", 127), ("arm64", 127)])
-def test_integer_products_keep_to_the_codes_that_the_target_sums_exactly(
+def test_integer_products_keep_to_the_integers_that_the_target_sums_exactly(
     target: str, limit: int
 ) -> None:
     entry = QConfigDynamic(onnxq_default_dynamic_qconfig.weight, Precision.DYNAMIC_INT8)
     made = quantized(product(), entry, target=target)
-    codes = made.graph.initializers["w_quantized"].const_value
-    assert codes is not None
-    assert np.abs(codes.numpy().astype(int)).max() == limit
+    integers = made.graph.initializers["w_quantized"].const_value
+    assert integers is not None
+    assert np.abs(integers.numpy().astype(int)).max() == limit
     decision = decided(product(), "product", entry, target=target)
     assert isinstance(decision, QuantizeDynamic)
     assert f"within +-{limit}" in decision.how.words
 
 
-def test_weights_that_are_computed_with_in_float_have_all_codes_but_the_smallest() -> None:
+def test_weights_that_are_computed_with_in_float_have_all_integers_but_the_smallest() -> None:
     entry = QConfigDynamic(onnxq_default_dynamic_qconfig.weight, Precision.WEIGHT_ONLY)
     (weight,) = chosen(product(), "product", entry).weights
-    assert weight.code_limit == 127
+    assert weight.integer_limit == 127
 
 
 def test_the_documented_default_has_one_scale() -> None:
@@ -104,15 +104,15 @@ def test_the_documented_default_has_one_scale() -> None:
     assert weight.qparams.granularity == PerTensor()
 
 
-def test_an_observer_of_wide_codes_is_cut_to_the_target() -> None:
+def test_an_observer_of_wide_integers_is_cut_to_the_target() -> None:
     entry = QConfigDynamic(
         PerChannelMinMaxObserver.with_args(dtype="qint8", qscheme="per_channel_symmetric")
     )
     (weight,) = chosen(product(), "product", entry).weights
-    assert weight.code_limit == 64
+    assert weight.integer_limit == 64
 
 
-def test_readers_of_one_weight_share_its_narrowest_codes() -> None:
+def test_readers_of_one_weight_share_its_narrowest_integers() -> None:
     source = model(
         [
             helper.make_node("MatMul", ["x", "w"], ["p"], "first"),

@@ -55,7 +55,7 @@ def planned(
     return plan.qparams
 
 
-def test_a_scale_per_channel_is_the_largest_weight_over_the_largest_code() -> None:
+def test_a_scale_per_channel_is_the_largest_weight_over_the_largest_integer() -> None:
     w = weights(0, 5, 7)
     qparams = planned(w, 1)
     assert qparams.granularity == PerChannel(1)
@@ -91,18 +91,18 @@ def test_an_observer_of_one_scale_has_none_for_blocks() -> None:
     st.permutations((0, 1, 2)),
     st.sampled_from([None, 0, 1, 2]),
 )
-def test_qparams_follow_their_codes_when_these_are_transposed(
+def test_qparams_follow_their_integers_when_these_are_transposed(
     perm: tuple[int, ...], axis: int | None
 ) -> None:
     w = weights(0, 3, 4, 5)
     plain, turned = planned(w, axis), planned(w, axis, None, tuple(perm))
-    codes = np.transpose(quantize(w, plain), perm)
-    np.testing.assert_array_equal(quantize(np.transpose(w, perm), turned), codes)
+    integers = np.transpose(quantize(w, plain), perm)
+    np.testing.assert_array_equal(quantize(np.transpose(w, perm), turned), integers)
     assert unpermuted(turned, tuple(perm)) == plain
 
 
 @pytest.mark.parametrize("axis", [0, 1])
-def test_blocks_follow_their_codes_too(axis: int) -> None:
+def test_blocks_follow_their_integers_too(axis: int) -> None:
     w = weights(0, 8, 12)
     plain, turned = planned(w, axis, 4), planned(w, axis, 4, (1, 0))
     np.testing.assert_array_equal(quantize(w.T, turned), quantize(w, plain).T)
@@ -181,5 +181,5 @@ def test_ranges_of_the_least_error_are_those_of_quantize_weights(
 
 def test_narrower_ranges_are_the_observer_s_own() -> None:
     narrow = LeastErrorObserver.with_args(dtype="int8", qscheme="per_channel_symmetric")
-    assert searched_as(narrow, 32) is None  # -128 is no code of its
+    assert searched_as(narrow, 32) is None  # -128 is no integer of its
     assert searched_as(NarrowRangeObserver.with_args(dtype="int4", quant_max=7), 32) is None

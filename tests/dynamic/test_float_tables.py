@@ -60,7 +60,7 @@ def test_a_float_table_and_its_transpose_are_stored_once() -> None:
     np.testing.assert_allclose(run(made, {"i": ids}), expected, rtol=1e-4, atol=1e-5)
 
 
-def test_codes_that_a_product_stores_are_the_tables_too() -> None:
+def test_integers_that_a_product_stores_are_the_tables_too() -> None:
     _, plan = planned(tied())
     assert list(plan.quantized) == ["words", "head"]
 

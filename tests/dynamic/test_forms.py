@@ -95,7 +95,7 @@ def test_as_fast_as_float_is_fast_enough() -> None:
     assert choose(target=with_channel_scales(weight_only=1.0)) is S
 
 
-def test_narrow_codes_have_no_integer_products() -> None:
+def test_narrow_integers_have_no_integer_products() -> None:
     assert choose(dtype=INT4, target=with_channel_scales()) is B
 
 
@@ -130,7 +130,7 @@ def test_forms_and_types_that_exclude_each_other_are_refused(
         choose(form, dtype)
 
 
-def test_the_type_of_the_codes_is_the_observers() -> None:
+def test_the_type_of_the_integers_is_the_observers() -> None:
     assert stored_type([NarrowRangeObserver.with_args()]) == INT8
     assert stored_type([NarrowRangeObserver.with_args(dtype="int4", quant_max=7)]) == INT4
     assert stored_type([NoopObserver.with_args(dtype="float16")]) is None
@@ -143,19 +143,19 @@ def test_weights_of_one_node_have_one_type() -> None:
     assert "different types: float16, int8" in verdict.reason.words
 
 
-def test_wide_codes_are_refused() -> None:
+def test_wide_integers_are_refused() -> None:
     with pytest.raises(QConfigError, match="8 bits or fewer"):
         stored_type([MinMaxObserver.with_args(dtype="int16")])
 
 
 @pytest.mark.parametrize("named", [None, S, B])
-def test_codes_that_are_too_narrow_for_an_operator_leave_the_node_in_float(
+def test_integers_that_are_too_narrow_for_an_operator_leave_the_node_in_float(
     named: Precision | None,
 ) -> None:
     rule = DynamicRule(RULE.weights, (S, B), min_bits=8)
     verdict = choose(named, INT4, rule=rule)
     assert isinstance(verdict, Float)
-    assert verdict.reason.words == "it takes codes of 8 bits or more, the qconfig asks for int4"
+    assert verdict.reason.words == "it takes integers of 8 bits or more, the qconfig asks for int4"
     assert choose(S, rule=rule) is S
 
 

@@ -76,7 +76,7 @@ def test_large_channels_have_smaller_errors_by_hqq_and_not_by_rtn() -> None:
     assert hqq < 0.9 * rtn
 
 
-def test_codes_of_a_model_heed_its_norms() -> None:
+def test_integers_of_a_model_heed_its_norms() -> None:
     generator = np.random.default_rng(0)
     w = generator.standard_normal((64, 16)).astype(np.float32)
     gain = np.where(np.arange(64) % 4, 0.1, 2.0).astype(np.float32)

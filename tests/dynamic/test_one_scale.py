@@ -30,13 +30,13 @@ def test_columns_of_like_size_get_the_largest_scale(smallest: float) -> None:
 @pytest.mark.parametrize(
     "kept",
     [
-        weight([1.0, 0.25]),  # 127 / 4 codes would be left
+        weight([1.0, 0.25]),  # 127 / 4 integers would be left
         weight([1.0, 0.49], limit=64),
         weight([1.0, 1.0], zero_point=3),
         DynamicWeightPlan(1, "w", None, per_tensor(1.0, 0, INT8), 127),
         DynamicWeightPlan(1, "w", None, None),
     ],
-    ids=["small column", "few codes", "zero point", "one scale", "half"],
+    ids=["small column", "few integers", "zero point", "one scale", "half"],
 )
 def test_others_stay(kept: DynamicWeightPlan) -> None:
     assert with_one_scale(kept) is kept

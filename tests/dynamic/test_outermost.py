@@ -106,7 +106,7 @@ def test_steps_that_are_written_out_share_the_numbers() -> None:
     assert np.abs(run(made, feeds) - run(source, feeds)).max() < 0.5
 
 
-def test_the_codes_of_a_recurrence_are_cut_in_front_of_the_loop_around_it() -> None:
+def test_the_integers_of_a_recurrence_are_cut_in_front_of_the_loop_around_it() -> None:
     gru = "s, last = GRU<hidden_size = 8>(h, w, r) axes = Constant<value = int64[1] {1}>()"
     source = parsed(
         f"""m (float[5,2,8] x) => (float[5,2,8] y) {{
@@ -147,8 +147,8 @@ def test_what_reads_an_activation_or_a_graph_input_is_not_constant() -> None:
     graph = ir.Graph([x, default], [], nodes=[], name="main")
     graph.register_initializer(default)
     tape = Tape()
-    codes = tape.initializer(ir.tensor(W, name="codes"))
-    first, second = tape.op("Cast", [codes], {"to": 1}), tape.op("Mul", [default, codes])
+    integers = tape.initializer(ir.tensor(W, name="integers"))
+    first, second = tape.op("Cast", [integers], {"to": 1}), tape.op("Mul", [default, integers])
     third = tape.op("Mul", [first, x])
     result = tape.op("Neg", [first])
     found = Outermost(graph).constant_nodes(tape.nodes, [result])
@@ -158,13 +158,13 @@ def test_what_reads_an_activation_or_a_graph_input_is_not_constant() -> None:
 
 
 def test_equal_nodes_are_taken_once() -> None:
-    codes = ir.Value(name="codes", const_value=ir.tensor(W, name="codes"))
-    graph = ir.Graph([], [], nodes=[ir.node("Identity", [codes])], name="main")
+    integers = ir.Value(name="integers", const_value=ir.tensor(W, name="integers"))
+    graph = ir.Graph([], [], nodes=[ir.node("Identity", [integers])], name="main")
     outermost = Outermost(graph)
-    nodes = [ir.node("Cast", [codes], {"to": to}) for to in (1, 1, 10)]
+    nodes = [ir.node("Cast", [integers], {"to": to}) for to in (1, 1, 10)]
     reader = ir.node("Neg", [nodes[1].outputs[0]])
     taken = [outermost.take(node) for node in nodes]
     assert taken == [nodes[0], nodes[0], nodes[2]]
     assert reader.inputs[0] is nodes[0].outputs[0]
     assert [node.op_type for node in graph] == ["Cast", "Cast", "Identity"]
-    assert len(codes.uses()) == 3
+    assert len(integers.uses()) == 3

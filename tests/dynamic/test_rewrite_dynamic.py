@@ -104,7 +104,7 @@ def test_every_form_is_a_valid_model_that_runs(form: str, tmp_path: Path) -> Non
 # --- weights that several nodes share
 
 
-def test_two_gemms_with_a_turned_square_weight_share_its_codes() -> None:
+def test_two_gemms_with_a_turned_square_weight_share_its_integers() -> None:
     """ONNX Runtime's tool transposes the weight in place, once per reader."""
     gemm = helper.make_node
     source = model(
@@ -207,13 +207,13 @@ def test_blocks_that_several_products_read_are_not_dequantized_in_every_run(dtyp
     made = quantized(source, QConfigDynamic(weight, Precision.WEIGHT_ONLY_GROUPWISE, 16))
     assert op_types(made).count("MatMulNBits") == 5
     assert "DequantizeLinear" not in op_types(runtime.optimized_graph(made))
-    codes = [name for graph in made.graphs() for name in graph.initializers if "packed" in name]
-    assert len(codes) == 3  # in the main graph in two layouts, in the body in one
+    integers = [name for graph in made.graphs() for name in graph.initializers if "packed" in name]
+    assert len(integers) == 3  # in the main graph in two layouts, in the body in one
     assert not any("quantized" in name for name in stored(made))
     got, wanted = run(made, {"x": X}), run(source, {"x": X})
     assert np.abs(got - wanted).max() < (0.05 if dtype == "int8" else 0.8)
     ours = this_machine.evaluator(made).run(None, {"x": X})[0]
-    assert np.abs(got - ours).max() <= 0.02  # a last digit tips a code of MatMulNBits
+    assert np.abs(got - ours).max() <= 0.02  # a last digit tips an integer of MatMulNBits
 
 
 # --- where weights are
@@ -251,8 +251,8 @@ def test_branches_of_if_are_quantized_with_weights_from_outside(taken: bool) -> 
 
 
 @pytest.mark.parametrize("taken", [True, False])
-def test_blocks_in_a_body_have_their_codes_there(taken: bool) -> None:
-    """ONNX Runtime refuses a model whose MatMulNBits would read codes from outside."""
+def test_blocks_in_a_body_have_their_integers_there(taken: bool) -> None:
+    """ONNX Runtime refuses a model whose MatMulNBits would read integers from outside."""
     text = BRANCHES.replace("q = MatMul(x, v)", "q = Gemm<transB = 1>(x, w)")
     source = parsed(text, {"w": W})
     entry = QConfigDynamic(

@@ -51,7 +51,7 @@ def readers(matrices: Weights, *, bias: bool) -> onnx.ModelProto:
 
 @EITHER
 @pytest.mark.parametrize("bias", [True, False])
-def test_readers_of_one_tensor_share_its_codes(
+def test_readers_of_one_tensor_share_its_integers(
     weight: ObserverSpec, bias: bool, tmp_path: Path
 ) -> None:
     model = quantized(readers(weights(), bias=bias), Precision.DYNAMIC_INT8, weight)

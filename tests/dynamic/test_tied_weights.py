@@ -73,7 +73,7 @@ def test_a_twin_is_a_transpose_and_nothing_like_it() -> None:
 
 
 @pytest.mark.parametrize("target", ["portable", "x86-vnni"])
-def test_codes_of_a_tied_table_are_stored_once(target: str) -> None:
+def test_integers_of_a_tied_table_are_stored_once(target: str) -> None:
     model = quantized(tied(TABLE.T), objective="size", target=target)
     names = [name for name in model.graph.initializers if name.endswith("_quantized")]
     assert names == ["table_quantized"]
@@ -81,7 +81,7 @@ def test_codes_of_a_tied_table_are_stored_once(target: str) -> None:
         sizes(model) <= 0.4 * TABLE.nbytes
     )  # rows of 32: scales, one set per reader, weigh 2 in 10
     wanted = TABLE[IDS] @ TABLE.T
-    # both factors within one LSB of 64 (portable) or 127 codes a side, activations of 255
+    # both factors within one LSB of 64 (portable) or 127 integers a side, activations of 255
     assert np.abs(run(model) - wanted).max() < 0.05 * np.abs(wanted).max()
 
 
@@ -119,15 +119,15 @@ def test_a_tie_in_blocks_is_noted_where_it_breaks(dtype: str, quant_max: int, co
     observer = NarrowRangeObserver.with_args(dtype=dtype, quant_max=quant_max)
     entry = QConfigDynamic(observer, Precision.WEIGHT_ONLY_GROUPWISE, block_size=16)
     model, plan = quantized(tied(TABLE.T), entry), planned(tied(TABLE.T), entry)[1]
-    codes = {v.name for v in model.graph.initializers.values() if v.const_value is not None}
-    assert len([n for n in codes if str(n).endswith(("_quantized", "_unsigned"))]) == count
+    integers = {v.name for v in model.graph.initializers.values() if v.const_value is not None}
+    assert len([n for n in integers if str(n).endswith(("_quantized", "_unsigned"))]) == count
     assert len(plan.notes) == count - 1
 
 
 def test_two_bits_quantize_the_product_and_leave_the_table_in_float() -> None:
     entry = QConfigDynamic(NarrowRangeObserver.with_args(dtype="int2", quant_max=1))
     _, plan = planned(tied(TABLE.T), entry)
-    assert "takes codes of 4 bits or more" in str(plan.decisions["embedding"])
+    assert "takes integers of 4 bits or more" in str(plan.decisions["embedding"])
     assert list(plan.quantized) == ["output"]
     assert "head_quantized" in quantized(tied(TABLE.T), entry).graph.initializers
 
@@ -161,7 +161,7 @@ def shared(second: str = "Gemm", **attributes: Any) -> onnx.ModelProto:
     return example(nodes, {"w": normal(SIZE, SIZE)}, {"x": ["N", SIZE]})
 
 
-def codes_in(model: ir.Model) -> int:
+def integers_in(model: ir.Model) -> int:
     """How often w stands in the file."""
     return len([n for n in model.graph.initializers if "scale" not in n and "zero" not in n])
 
@@ -173,16 +173,16 @@ def test_a_weight_with_channels_on_two_axes_is_noted() -> None:
         "weight 'w' is in the file 2 times: int8 within +-64 with a scale per index of axis 1 for "
         "'first'; int8 within +-64 with a scale per index of axis 0 for 'second'",
     )
-    assert codes_in(quantized(source)) == 2
+    assert integers_in(quantized(source)) == 2
 
 
 def test_a_weight_that_all_readers_share_needs_no_note() -> None:
     source = shared("MatMul")
     assert planned(source)[1].notes == ()
-    assert codes_in(quantized(source)) == 1
+    assert integers_in(quantized(source)) == 1
     entry = QConfigDynamic(NarrowRangeObserver.with_args(ch_axis=None))
     assert planned(shared(transB=1), entry)[1].notes == ()
-    assert codes_in(quantized(shared(transB=1), entry)) == 1
+    assert integers_in(quantized(shared(transB=1), entry)) == 1
 
 
 @pytest.mark.parametrize(
@@ -206,4 +206,4 @@ def test_a_weight_of_two_forms_is_noted(entry: QConfigDynamic | None, words: str
     (note,) = planned(shared("MatMul"), spec)[1].notes
     first = "int8 within +-64 with a scale per index of axis 1 for 'first'"
     assert note == f"weight 'w' is in the file 2 times: {first}; {words}"
-    assert codes_in(quantized(shared("MatMul"), spec)) == 2
+    assert integers_in(quantized(shared("MatMul"), spec)) == 2

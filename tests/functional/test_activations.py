@@ -42,7 +42,7 @@ def test_clamps_keep_qparams_and_take_every_type(dtype: dtypes.QDType) -> None:
     assert np.array_equal(hardtanh(q).dequantize(), np.clip(real, low, high))
 
 
-def test_bounds_are_rounded_to_codes() -> None:
+def test_bounds_are_rounded_to_integers() -> None:
     assert hardtanh(quantized(), -0.3, 0.6).max().item() == 0.5
     assert hardtanh(quantized(), 0, 0).max().item() == 0
     with pytest.raises(ShapeError, match=r"min_val 1\.0 is above max_val -1\.0"):
@@ -52,7 +52,7 @@ def test_bounds_are_rounded_to_codes() -> None:
 def test_a_threshold_replaces_what_is_not_above_it() -> None:
     x = quantized().dequantize()
     found = threshold(quantized(), 0.5, -1.1).dequantize()
-    assert np.array_equal(found, np.where(x > 0.5, x, -1.0))  # the nearest code of -1.1
+    assert np.array_equal(found, np.where(x > 0.5, x, -1.0))  # the nearest integer of -1.1
     assert clamp(quantized(), -0.5, 1).equal(hardtanh(quantized(), -0.5, 1))
 
 

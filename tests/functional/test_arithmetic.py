@@ -35,7 +35,7 @@ def test_integers_are_those_of_onnxs_operator() -> None:
     """Functions add as com.microsoft QLinearAdd does in a deployed model."""
     operator = catalog.find_integer("QLinearAdd", "com.microsoft")
     if operator is None:
-        pytest.skip("QLinearAdd on codes is not there")
+        pytest.skip("QLinearAdd on integers is not there")
     out = per_tensor(0.1, 128, A.dtype)
     operands = [
         part for x in (A, B) for part in (x.int_repr(), x.qparams.scale, x.qparams.zero_point)

@@ -22,7 +22,7 @@ W: Any = quantize_per_tensor(X[:, :, :2, :2], 0.05, 0, "qint8")
 NAN = float("nan")
 
 WRONG: dict[str, Callable[[], object]] = {
-    "QTensor, codes": lambda: T.QTensor([1, 2], Q.qparams),
+    "QTensor, integers": lambda: T.QTensor([1, 2], Q.qparams),
     "QTensor, qparams": lambda: T.QTensor(Q.int_repr(), None),
     "scale": lambda: T.quantize_per_tensor(X, "a", 0, "quint8"),
     "zero point": lambda: T.quantize_per_tensor(X, 0.1, None, "quint8"),

@@ -30,7 +30,7 @@ BIAS = normal(6)
 
 
 def flat(*tensors: QTensor) -> list[npt.NDArray[Any]]:
-    """Codes, scale and zero point of each, as QLinear operators take them."""
+    """Integers, scale and zero point of each, as QLinear operators take them."""
     return [a for x in tensors for a in (x.int_repr(), x.qparams.scale, x.qparams.zero_point)]
 
 

@@ -265,7 +265,7 @@ CONVOLUTIONS: dict[str, tuple[Callable[[Any, Operands], Any], bool]] = {
     "linear, activations": (lambda f, o: f.linear(o.s, o.w[:, 0, 0]), True),
     "linear, rank": (lambda f, o: f.linear(o.q[0, 0, 0], o.w[:, 0, 0]), True),
     "linear, bias": (lambda f, o: f.linear(o.q[..., :3], o.w[:, 0, 0], o.b[:2]), True),
-    # PyTorch 2.13 with qnnpack reads beyond the weight, and takes a code that is none
+    # PyTorch 2.13 with qnnpack reads beyond the weight, and takes an integer that is none
     "linear, features": (lambda f, o: f.linear(o.q[..., :4], o.w[:, 0, 0]), False),
     "zero point": (lambda f, o: f.conv2d(o.q, o.w, o.b, zero_point=300), False),
 }

@@ -38,9 +38,9 @@ def test_the_stride_is_the_kernel_by_default() -> None:
 
 
 def test_maxima_take_every_type() -> None:
-    codes = X.int_repr().astype(np.int32) * 1_000_003
-    y = max_pool2d(QTensor(codes, per_tensor(1.0, 0, qint32)), (7, 6))
-    assert np.array_equal(y.int_repr()[:, :, 0, 0], codes.max((2, 3)))
+    integers = X.int_repr().astype(np.int32) * 1_000_003
+    y = max_pool2d(QTensor(integers, per_tensor(1.0, 0, qint32)), (7, 6))
+    assert np.array_equal(y.int_repr()[:, :, 0, 0], integers.max((2, 3)))
 
 
 def test_padding_counts_unless_it_is_told_not_to() -> None:
@@ -64,10 +64,10 @@ def test_depth_is_a_third_axis() -> None:
 
 def test_adaptive_windows_are_the_documented_ones() -> None:
     y = adaptive_avg_pool2d(X, (3, 4))
-    codes = X.int_repr().astype(np.float64)
+    integers = X.int_repr().astype(np.float64)
     for i, rows in enumerate([slice(0, 3), slice(2, 5), slice(4, 7)]):
         for j, columns in enumerate([slice(0, 2), slice(1, 3), slice(3, 5), slice(4, 6)]):
-            mean = codes[:, :, rows, columns].mean((2, 3))
+            mean = integers[:, :, rows, columns].mean((2, 3))
             # exact but for ties in float32
             assert np.abs(y.int_repr()[:, :, i, j] - mean).max() <= 0.5 + 1e-4
 

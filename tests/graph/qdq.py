@@ -41,7 +41,7 @@ class Graph:
         self.nodes.append(made)
 
     def q(self, x: str, scale: float = 0.05, zero_point: int = 131) -> str:
-        """Codes of x; zero_point is that of uint8 codes."""
+        """Integers of x; zero_point is that of uint8 integers."""
         shift = 0 if self.dtype == np.uint8 else 128
         self.constant(f"{x}_scale", scale, np.float32)
         self.constant(f"{x}_zero_point", zero_point - shift, self.dtype)
@@ -58,7 +58,7 @@ class Graph:
         return self.dq(x)
 
     def weight(self, shape: tuple[int, ...], axis: int = 0, zero_point: bool = True) -> str:
-        """Output of a DequantizeLinear of int8 codes, one scale per channel."""
+        """Output of a DequantizeLinear of int8 integers, one scale per channel."""
         number = sum(node.op_type == "DequantizeLinear" for node in self.nodes)
         random, name = np.random.default_rng(number), f"w{number}"
         self.constant(f"{name}_quantized", random.integers(-127, 128, shape), np.int8)

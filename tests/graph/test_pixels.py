@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from onnxq.errors import QConfigError
-from onnxq.graph.pixels import coded_pixels
-from onnxq.qconfig import InputCodes, Pixels
+from onnxq.graph.pixels import quantized_pixels
+from onnxq.qconfig import Pixels, QuantizedInput
 
 if TYPE_CHECKING:
     from tests.graph.conftest import Parse
@@ -16,7 +16,7 @@ RGB = Pixels((0.1, 0.2, 0.3))
 
 def test_channels_are_axis_1_or_the_last(parse: Parse) -> None:
     model = parse("g (float[1,3,8,8] a, float[N,8,8,3] b) => (float[n,c,h,w] y) { y = Add(a, b) }")
-    found = coded_pixels(model, {"a": RGB, "b": RGB})
+    found = quantized_pixels(model, {"a": RGB, "b": RGB})
     assert (found["a"].axis, found["b"].axis) == (1, 3)
 
 
@@ -24,7 +24,7 @@ def test_channels_are_axis_1_or_the_last(parse: Parse) -> None:
     ("asked", "message"),
     [
         ({"imgae": RGB}, "no input 'imgae'; it has .*Did you mean 'image'"),
-        ({"image": InputCodes.PIXELS}, "does not normalize it.*--pixels-mean"),
+        ({"image": QuantizedInput.PIXELS}, "does not normalize it.*--pixels-mean"),
         ({"ids": RGB}, "'ids' is no image: it is int64"),
         ({"row": RGB}, "'row' is no image: .*at least 3 axes"),
         ({"bytes": RGB}, "'bytes' is uint8 already"),
@@ -32,16 +32,16 @@ def test_channels_are_axis_1_or_the_last(parse: Parse) -> None:
     ],
 )
 def test_inputs_that_cannot_be_pixels_are_refused(
-    asked: dict[str, InputCodes | Pixels], message: str, parse: Parse
+    asked: dict[str, QuantizedInput | Pixels], message: str, parse: Parse
 ) -> None:
     model = parse(
         "g (float[N,3,8,8] image, int64[N,1,8,8] ids, float[N,8] row, uint8[N,3,8,8] bytes, "
         "float[N,1,8,8] gray) => (float[n,c,h,w] y) { y = Relu(image) }"
     )
     with pytest.raises(QConfigError, match=message):
-        coded_pixels(model, asked)
+        quantized_pixels(model, asked)
 
 
-def test_codes_are_no_pixels(parse: Parse) -> None:
+def test_integers_are_no_pixels(parse: Parse) -> None:
     model = parse("g (float[N,8] x) => (float[N,8] y) { y = Relu(x) }")
-    assert coded_pixels(model, {"x": InputCodes.CODES}) == {}
+    assert quantized_pixels(model, {"x": QuantizedInput.INTEGERS}) == {}

@@ -51,7 +51,7 @@ class Machine:
 
     @property
     def saturation_mode(self) -> SaturationMode:
-        """How it adds products of codes, as its Target says."""
+        """How it adds products of integers, as its Target says."""
         return targets.find(self.target).saturation_mode
 
     def command(self, folder: Path) -> list[str]:

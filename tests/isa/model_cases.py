@@ -1,4 +1,4 @@
-"""ResNet-20 and MobileNetV2, quantized, over real images, with the codes of every layer as outputs.
+"""ResNet-20 and MobileNetV2, quantized, over real images, with the integers of every layer as outputs.
 
 Of each, three: for x86-vnni; portable; and "clipped", as other tools may write it: weights half as
 large again, so that a part of them is clipped, at -128 and 127. Its weights and the zeros behind
@@ -84,14 +84,14 @@ def model_cases(folder: Path, calibration: Singles, images: Singles) -> Iterator
             # float nodes, which the default has where they are faster, round as machines do
             samples = {"image": calibration}
             model = onnxq.quantize(source.path, samples, qconfig=ALL_INTEGERS, target=target)
-            yield ModelCase(f"{source.name}-{target}", model, with_codes(model), images)
+            yield ModelCase(f"{source.name}-{target}", model, with_integers(model), images)
             if target == TARGETS[0]:
                 wide = clipped(model)
-                yield ModelCase(f"{source.name}-{CLIPPED}", wide, with_codes(wide), images)
+                yield ModelCase(f"{source.name}-{CLIPPED}", wide, with_integers(wide), images)
 
 
-def with_codes(model: ir.Model) -> ir.Model:
-    """A copy that gives the codes of every layer too, after its own outputs."""
+def with_integers(model: ir.Model) -> ir.Model:
+    """A copy that gives the integers of every layer too, after its own outputs."""
     names = [str(node.outputs[0].name) for node in model.graph if node.op_type == "QuantizeLinear"]
     return expose(model, names).model
 

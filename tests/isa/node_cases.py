@@ -126,11 +126,11 @@ def _foreign(y: Array) -> bool:
 
 
 def node_cases(fills: Sequence[str] = FILLS, seed: int = 0) -> Iterator[NodeCase]:
-    """The operators' own cases, with other codes too; and `products`.
+    """The operators' own cases, with other integers too; and `products`.
 
     Args:
         fills: of `products`, see there.
-        seed: of the random codes.
+        seed: of the random integers.
     """
     for operator in catalog.all_integer_operators():
         for domain in operator.domains:
@@ -149,7 +149,7 @@ def _own(operator: IntegerOperator, domain: str, case: Case, seed: int) -> Itera
     schema = schema_inputs(operator.op_type, domain)
     for fill in FILLS if operator.has_products() else FILLS[:1]:
         inputs = tuple(
-            draw.codes(x.shape, x.dtype.name, fill)
+            draw.integers(x.shape, x.dtype.name, fill)
             if x is not None and x.dtype in (np.uint8, np.int8) and is_drawn(schema, i, x)
             else x
             for i, x in enumerate(case.inputs)

@@ -1,4 +1,4 @@
-"""Nodes that multiply codes, as nasty as they get for machines that add pairs in int16.
+"""Nodes that multiply integers, as nasty as they get for machines that add pairs in int16.
 
 Sizes around the blocks of the kernels (odd, 8 and 16 more or less, beyond 2^16), every padding,
 stride, dilation, group and channel multiplier, zero points per tensor and per channel.
@@ -64,13 +64,13 @@ CONVOLUTIONS = (  # channels, outputs, group, kernel, image, attributes
 
 
 class Draw:
-    """Random codes of every kind that a kernel may trip over."""
+    """Random integers of every kind that a kernel may trip over."""
 
     def __init__(self, seed: int) -> None:
         self.random = np.random.default_rng(seed)
 
-    def codes(self, shape: tuple[int, ...], dtype: str, fill: str) -> Array:
-        """Codes of that type.
+    def integers(self, shape: tuple[int, ...], dtype: str, fill: str) -> Array:
+        """Integers of that type.
 
         Args:
             shape: of the result.
@@ -104,7 +104,7 @@ def real(value: float) -> Array:
 
 
 def products(seed: int, fill: str) -> Iterator[tuple[str, str, Case]]:
-    """(op_type, domain, case) of every operator that multiplies codes."""
+    """(op_type, domain, case) of every operator that multiplies integers."""
     draw = Draw(seed)
     for at, bt in PAIRS:
         for m, k, n in SHAPES:
@@ -122,8 +122,8 @@ def _plain(
 ) -> Iterator[tuple[str, str, Case]]:
     m, k, n = shape
     label = f"{at}-{bt}-{m}-{k}-{n}"
-    a, b = draw.codes((m, k), at, fill), draw.codes((k, n), bt, fill)
-    zero, zero_b = draw.codes((), at, "uniform"), draw.codes((), bt, "uniform")
+    a, b = draw.integers((m, k), at, fill), draw.integers((k, n), bt, fill)
+    zero, zero_b = draw.integers((), at, "uniform"), draw.integers((), bt, "uniform")
     for constants in ((1, 2, 3), (2, 3)):  # a weight, or two activations
         yield (
             "MatMulInteger",
@@ -146,11 +146,11 @@ def _plain(
 def _per_column(draw: Draw, at: str, bt: str, fill: str) -> Iterator[tuple[str, str, Case]]:
     """Zero points of their own in every column, and batches."""
     label = f"{at}-{bt}"
-    a, b = draw.codes((7, 41), at, fill), draw.codes((41, 19), bt, fill)
-    zero, zeros = draw.codes((), at, "uniform"), draw.codes((19,), bt, "uniform")
+    a, b = draw.integers((7, 41), at, fill), draw.integers((41, 19), bt, fill)
+    zero, zeros = draw.integers((), at, "uniform"), draw.integers((19,), bt, "uniform")
     points = draw.case(f"{label}-columns", (a, b, zero, zeros), (1, 2, 3))
     yield "MatMulInteger", "", points
-    left, right = draw.codes((2, 5, 40), at, fill), draw.codes((2, 40, 19), bt, fill)
+    left, right = draw.integers((2, 5, 40), at, fill), draw.integers((2, 40, 19), bt, fill)
     for constants in ((), (1,)):
         name = f"{label}-batches-{len(constants)}"
         yield "MatMulInteger", "", draw.case(name, (left, right, None, None), constants)
@@ -176,8 +176,8 @@ def _convolutions(
     fill: str,
 ) -> Iterator[tuple[str, str, Case]]:
     channels, outputs, group, kernel, image, extra = shape
-    x = draw.codes((1 if channels > 1000 else 2, channels, *image), at, fill)
-    w = draw.codes((outputs, channels // group, *kernel), bt, fill)
+    x = draw.integers((1 if channels > 1000 else 2, channels, *image), at, fill)
+    w = draw.integers((outputs, channels // group, *kernel), bt, fill)
     both = np.array((*kernel, *kernel))
     pads = np.minimum(draw.random.integers(0, 3, 2 * len(kernel)), both - 1)
     attributes: dict[str, AttributeValue] = {"group": group, "pads": pads.tolist()}
@@ -204,22 +204,22 @@ def _dynamic(draw: Draw, bt: str, fill: str) -> Iterator[tuple[str, str, Case]]:
     """Activations in float: what saturates then is half of them at either end."""
     for m, k, n in SHAPES[2:]:
         a = _reals(draw, (m, k), fill)
-        b, scale = draw.codes((k, n), bt, fill), np.full(n, 0.02, np.float32)
-        for points in (np.zeros(n, bt), draw.codes((n,), bt, "uniform")):
+        b, scale = draw.integers((k, n), bt, fill), np.full(n, 0.02, np.float32)
+        for points in (np.zeros(n, bt), draw.integers((n,), bt, "uniform")):
             name = f"{bt}-{m}-{k}-{n}-{int(points.any())}"
             inputs = (a, b, scale, points)
             yield "DynamicQuantizeMatMul", "com.microsoft", draw.case(name, inputs, (1, 2, 3))
     hidden, size = 19, 21
-    w = draw.codes((1, size, 4 * hidden), bt, fill)
-    r = draw.codes((1, hidden, 4 * hidden), bt, fill)
+    w = draw.integers((1, size, 4 * hidden), bt, fill)
+    r = draw.integers((1, hidden, 4 * hidden), bt, fill)
     scales, points = np.full(1, 0.005, np.float32), np.zeros(1, bt)
     lstm = (_reals(draw, (4, 3, size), fill), w, r, *(None,) * 5, scales, points, scales, points)
     attributes: dict[str, AttributeValue] = {"hidden_size": hidden}
     case = draw.case(bt, lstm, (1, 2, 8, 9, 10, 11), attributes, 3)
     yield "DynamicQuantizeLSTM", "com.microsoft", case
     for rows in (1, 7):
-        x, weight = draw.codes((2, rows, 41), "uint8", fill), draw.codes((41, 48), bt, fill)
-        column, zeros = np.full(48, 0.001, np.float32), draw.codes((48,), bt, "uniform")
+        x, weight = draw.integers((2, rows, 41), "uint8", fill), draw.integers((41, 48), bt, fill)
+        column, zeros = np.full(48, 0.001, np.float32), draw.integers((48,), bt, "uniform")
         bias = np.zeros(48, np.float32)
         attention = (x, weight, bias, real(0.01), column, None, np.array(9, np.uint8), zeros)
         label = f"{bt}-{rows}"
@@ -235,7 +235,7 @@ def _reals(draw: Draw, shape: tuple[int, ...], fill: str) -> Array:
 def _long(draw: Draw, fill: str) -> Iterator[tuple[str, str, Case]]:
     """K beyond 2^16."""
     for at, bt in KERNELLED:
-        a, b = draw.codes((2, LONG), at, fill), draw.codes((LONG, 3), bt, fill)
+        a, b = draw.integers((2, LONG), at, fill), draw.integers((LONG, 3), bt, fill)
         zero, point = np.array(0, at), np.array(0, bt)
         yield "MatMulInteger", "", draw.case(f"{at}-{bt}-long", (a, b, zero, point), (1, 2, 3))
         rest = (real(0.02), zero, b, real(0.02), point, real(100), np.array(9, at))

@@ -58,7 +58,7 @@ def folder(models: dict[str, ModelCase], tmp_path_factory: pytest.TempPathFactor
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("machine", BY_MACHINE)
-def test_every_code_of_every_layer_is_as_predicted(
+def test_every_integer_of_every_layer_is_as_predicted(
     machine: Machine,
     name: str,
     models: dict[str, ModelCase],
@@ -95,17 +95,17 @@ def test_layers_differ_on_avx2_as_predict_says(
     samples = {"image": case.images}
     prediction = predict(case.model, onnxq.Samples(samples, batch_size=IMAGES), AVX2.target)
     (machine,) = prediction.machines
-    codes = code_tensors(case.model)
-    layers = {codes[layer.name]: layer.differing for layer in machine.layers if layer.differing}
+    integers = integer_tensors(case.model)
+    layers = {integers[layer.name]: layer.differing for layer in machine.layers if layer.differing}
     assert layers
     assert layers == {name: on_avx2.get(name, 0) for name in layers}
-    named = {codes[layer.name] for layer in machine.layers}
+    named = {integers[layer.name] for layer in machine.layers}
     assert named & set(on_avx2) == set(layers)
     assert prediction.differing == (AVX2.target,)
 
 
-def code_tensors(model: ir.Model) -> dict[str, str]:
-    """Name of a node -> the tensor of its codes, behind its QuantizeLinear; or of its floats."""
+def integer_tensors(model: ir.Model) -> dict[str, str]:
+    """Name of a node -> the tensor of its integers, behind its QuantizeLinear; or of its floats."""
     found = {}
     for node in model.graph:
         value = node.outputs[0]

@@ -30,7 +30,7 @@ SEEDS = 2
 CONTROL = "control"
 KINDS: dict[str, dict[str, Any]] = {
     "worst-case": {"target": "portable"},
-    "on codes": {"target": "portable", "format": "qoperator"},
+    "on integers": {"target": "portable", "format": "qoperator"},
     "everywhere": {"target": "portable", "reduce_range": "everywhere"},
     CONTROL: {"target": "x86-vnni"},
 }
@@ -85,7 +85,7 @@ def one_node(node: onnx.NodeProto, weight: Singles, channels: int) -> onnx.Model
 
 
 def inputs(seed: int, shape: tuple[int, ...]) -> Singles:
-    """The largest code everywhere, the smallest, both at random, and everything between."""
+    """The largest integer everywhere, the smallest, both at random, and everything between."""
     rng = np.random.default_rng(seed)
     ends = np.where(rng.random((6, *shape)) < 0.7, 9, -9)
     between = rng.uniform(-1, 1, (6, *shape))

@@ -77,5 +77,5 @@ def test_the_chosen_forms_are_exact_and_give_the_same_bytes_named(
         mapping = plan.qconfig
     assert files[0].to_bytes() == files[1].to_bytes()
     opposite = [{k: -x for k, x in samples[0].items()}] if name == BRANCHES else []
-    if any(map(catalog.is_on_codes, files[0].graph.all_nodes())):
+    if any(map(catalog.is_on_integers, files[0].graph.all_nodes())):
         onnxq.cross_check(files[0], [samples[0], *opposite]).check()

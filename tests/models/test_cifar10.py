@@ -28,8 +28,8 @@ def test_samples_are_images_with_labels_of_every_class(name: str, count: int) ->
     assert images.shape == (count, 3, 32, 32)
     assert images.dtype == np.float32
     assert set(labels.tolist()) == set(range(10))
-    codes = images * 64 + 128  # exact: quantizing the input at 1/64 loses nothing
-    np.testing.assert_array_equal(codes, np.clip(np.rint(codes), 0, 255))
+    integers = images * 64 + 128  # exact: quantizing the input at 1/64 loses nothing
+    np.testing.assert_array_equal(integers, np.clip(np.rint(integers), 0, 255))
 
 
 def test_jpegs_of_a_split_are_read_in_order(tmp_path: Path) -> None:

@@ -98,7 +98,7 @@ def test_for_an_older_target_it_is_at_most_6_images_behind(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_codes_scales_and_zero_points_take_less_than_a_third(name: str) -> None:
+def test_integers_scales_and_zero_points_take_less_than_a_third(name: str) -> None:
     before = constants(canonicalize(load(exported(name)), types_by_run).model)
     after = constants(quantized(name))
     gone = sum(size for name, size in before.items() if name not in after)

@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 MODELS = Path(__file__).resolve().parent.parent.parent / "models"
 EQUAL = 0.998
 LEAST_TOP1 = {8: 860, 4: 860}  # of 1,000; float: 865
-LARGEST_CODE = {8: 127, 4: 7}
+LARGEST_INTEGER = {8: 127, 4: 7}
 
 pytestmark = [
     pytest.mark.parametrize("bits", BITS),
     pytest.mark.skipif(
-        targets.detect().weight_qmax_saturating < LARGEST_CODE[8],
+        targets.detect().weight_qmax_saturating < LARGEST_INTEGER[8],
         reason="8-bit weights saturate on this CPU",
     ),
 ]
@@ -52,7 +52,7 @@ def images() -> torch.Tensor:
 
 
 @pytest.mark.nightly
-def test_layer_by_layer_the_codes_are_those_of_onnx_runtime(bits: int) -> None:
+def test_layer_by_layer_the_integers_are_those_of_onnx_runtime(bits: int) -> None:
     found = compare(*model(bits), [images()[:50]], Feeding.LAYER_BY_LAYER)
     assert len(found.tensors) == 39
     assert min(one.share for one in found.tensors.values()) >= EQUAL
@@ -82,11 +82,11 @@ def test_every_convolution_runs_in_integers(bits: int) -> None:
     assert not ops["Conv"] + ops["FusedConv"] + ops["Gemm"] + ops["Clip"]
 
 
-def test_weights_have_no_other_codes(bits: int) -> None:
-    codes = [b for name, b in model(bits)[0].named_buffers() if name.endswith("weight_codes")]
-    assert len(codes) == 32
-    assert all(c.dtype == torch.int8 for c in codes)
-    assert max(int(c.abs().max()) for c in codes) == LARGEST_CODE[bits]
+def test_weights_have_no_other_integers(bits: int) -> None:
+    integers = [b for name, b in model(bits)[0].named_buffers() if name.endswith("weight_integers")]
+    assert len(integers) == 32
+    assert all(c.dtype == torch.int8 for c in integers)
+    assert max(int(c.abs().max()) for c in integers) == LARGEST_INTEGER[bits]
 
 
 @pytest.mark.nightly

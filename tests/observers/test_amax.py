@@ -50,7 +50,7 @@ def test_histogram_methods_are_the_observers_of_that_criterion(
 
 @pytest.mark.parametrize("method", ["max", "percentile", "mse", "entropy"])
 @pytest.mark.parametrize(("dtype", "quant_max"), [("uint8", 255), ("uint8", 15), ("uint16", 65535)])
-def test_unsigned_codes_have_zero_point_0(method: str, dtype: str, quant_max: int) -> None:
+def test_unsigned_integers_have_zero_point_0(method: str, dtype: str, quant_max: int) -> None:
     observer = AmaxObserver(quant_max, dtype=dtype, method=method)
     qparams = seen(observer, np.abs(X)).calculate_qparams()
     assert qparams.dtype.name == dtype
@@ -58,7 +58,7 @@ def test_unsigned_codes_have_zero_point_0(method: str, dtype: str, quant_max: in
     assert 0.3 * X.max() / quant_max < qparams.scale < 1.05 * np.abs(X).max() / quant_max
 
 
-def test_unsigned_codes_refuse_negative_values_and_name_the_batch() -> None:
+def test_unsigned_integers_refuse_negative_values_and_name_the_batch() -> None:
     observer = AmaxObserver(255, dtype="uint8")
     with pytest.raises(CalibrationError, match=r"batch 9: values down to -.*signed type"):
         observer.observe(X, 9)

@@ -45,7 +45,7 @@ def test_exact_zeros_do_not_count() -> None:
     assert results[0] == results[1]
 
 
-def test_threshold_is_the_maximum_where_bins_are_no_more_than_codes() -> None:
+def test_threshold_is_the_maximum_where_bins_are_no_more_than_integers() -> None:
     histogram = ZeroAnchoredHistogram(64)
     histogram.add(np.abs(X), np.abs(X).min(), np.abs(X).max())
     assert least_divergent_threshold(histogram, 128) == np.abs(X).max()

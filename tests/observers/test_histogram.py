@@ -120,7 +120,7 @@ def test_pixels_that_miss_both_ends_are_lossless(arguments: dict[str, object]) -
     np.testing.assert_array_equal(fake_quantize(x, p), x)
 
 
-def test_the_bound_of_relu6_is_a_code() -> None:
+def test_the_bound_of_relu6_is_a_integer() -> None:
     p = qparams(SHAPES["relu6"])
     assert fake_quantize(np.asarray([6.0], np.float32), p)[0] == pytest.approx(
         6, abs=1e-3 * float(p.scale)
@@ -147,14 +147,14 @@ def test_constants_are_as_min_max_has_them(value: float) -> None:
     assert qparams(x) == seen(x, MinMaxObserver()).calculate_qparams()
 
 
-def test_types_of_many_codes_take_the_whole_range() -> None:
+def test_types_of_many_integers_take_the_whole_range() -> None:
     x = SHAPES["one outlier"]
     expected = seen(x, MinMaxObserver(dtype="uint16")).calculate_qparams()
     assert qparams(x, dtype="uint16") == expected
 
 
 @pytest.mark.parametrize("dtype", ["uint4", "int4", "uint2"])
-def test_types_of_few_codes_are_searched(dtype: str) -> None:
+def test_types_of_few_integers_are_searched(dtype: str) -> None:
     x = SHAPES["normal"]
     widest = seen(x, MinMaxObserver(dtype=dtype)).calculate_qparams()
     assert error(x, qparams(x, dtype=dtype)) < 0.7 * error(x, widest)
@@ -197,9 +197,9 @@ def test_observing_and_searching_are_fast() -> None:
 def test_the_search_is_done_once_for_what_was_observed(monkeypatch: pytest.MonkeyPatch) -> None:
     searched = []
 
-    def counted(histogram: ZeroAnchoredHistogram, codes: QuantRange) -> QParams:
+    def counted(histogram: ZeroAnchoredHistogram, integers: QuantRange) -> QParams:
         searched.append(histogram.maximum)
-        return search_qparams(histogram, codes)
+        return search_qparams(histogram, integers)
 
     monkeypatch.setattr("onnxq.observers.histogram.search_qparams", counted)
     observer = HistogramObserver()

@@ -33,9 +33,11 @@ def qparams(observer: Observer, x: npt.NDArray[np.float32] = ROWS) -> QParams:
 
 
 def errors(x: npt.NDArray[np.float32], p: QParams) -> npt.NDArray[np.float64]:
-    codes = quantize(x, p)
-    np.maximum(codes, -127 if codes.dtype == np.int8 else 0, out=codes)  # as weights are written
-    difference = dequantize(codes, p).astype(np.float64) - x
+    integers = quantize(x, p)
+    np.maximum(
+        integers, -127 if integers.dtype == np.int8 else 0, out=integers
+    )  # as weights are written
+    difference = dequantize(integers, p).astype(np.float64) - x
     return np.asarray((difference**2).sum(axis=1))
 
 
@@ -94,7 +96,7 @@ def test_channels_of_zeros_have_a_scale() -> None:
     assert not quantize(x, p)[3].any()
 
 
-def test_int8_is_searched_for_codes_from_minus_127() -> None:
+def test_int8_is_searched_for_integers_from_minus_127() -> None:
     assert LeastErrorObserver().quant_min == -127
     assert LeastErrorObserver(dtype="int4").quant_min == -8
 

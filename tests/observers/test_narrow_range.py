@@ -13,14 +13,14 @@ W = np.random.default_rng(1).normal(size=(8, 4, 3, 3)).astype(np.float32)
 
 @pytest.mark.parametrize("quant_max", [127, 64])
 @pytest.mark.parametrize("axis", [0, 1, -1, None])
-def test_absmax_lands_on_quant_max_and_no_code_beyond(quant_max: int, axis: int | None) -> None:
+def test_absmax_lands_on_quant_max_and_no_integer_beyond(quant_max: int, axis: int | None) -> None:
     observer = NarrowRangeObserver(quant_max=quant_max, ch_axis=axis)
     observer.observe(W, 0)
     p = observer.calculate_qparams()
     assert p.granularity == (PerTensor() if axis is None else PerChannel(axis))
     assert (p.zero_point == 0).all()
-    codes = quantize(W, p)
-    assert np.abs(codes.astype(int)).max() == quant_max
+    integers = quantize(W, p)
+    assert np.abs(integers.astype(int)).max() == quant_max
 
 
 def test_dead_channels_get_a_floor_relative_to_the_largest() -> None:
@@ -55,7 +55,7 @@ def test_axis_outside_the_rank_is_named() -> None:
         NarrowRangeObserver(ch_axis=4).observe(W, 0)
 
 
-def test_unsigned_types_and_too_large_codes_are_refused() -> None:
+def test_unsigned_types_and_too_large_integers_are_refused() -> None:
     with pytest.raises(QConfigError, match="inside uint8"):
         NarrowRangeObserver(dtype="uint8")
     with pytest.raises(QConfigError, match="inside int8"):

@@ -8,7 +8,7 @@ from onnxq.observers import StepSizeObserver
 
 
 @pytest.mark.parametrize(("quant_max", "axis"), [(7, 0), (7, -1), (127, 1), (3, None)])
-def test_the_scale_is_twice_the_mean_magnitude_over_the_root_of_the_largest_code(
+def test_the_scale_is_twice_the_mean_magnitude_over_the_root_of_the_largest_integer(
     quant_max: int, axis: int | None
 ) -> None:
     x = np.random.default_rng(0).normal(size=(6, 3, 4)).astype(np.float32)
@@ -28,7 +28,7 @@ def test_channels_of_zeros_get_the_smallest_scale() -> None:
     assert (observer.calculate_qparams().scale == 2.0**-20).all()
 
 
-def test_unsigned_codes_and_other_channels_are_refused() -> None:
+def test_unsigned_integers_and_other_channels_are_refused() -> None:
     with pytest.raises(QConfigError, match="wanted a range that encloses 0 and lies inside uint8"):
         StepSizeObserver(dtype="uint8")
     observer = StepSizeObserver()

@@ -39,7 +39,7 @@ WITHIN_DB = 0.6  # a step over the bins beside zero, where the spectrum's few la
 
 
 def measured(x: npt.NDArray[np.float32], p: QParams) -> tuple[float, float]:
-    """(SQNR in dB, share of the error beyond the codes)."""
+    """(SQNR in dB, share of the error beyond the integers)."""
     error = np.square(x - dequantize(quantize(x, p), p).astype(np.float64))
     zero, scale = int(p.zero_point), float(p.scale)
     beyond = (x > (255.5 - zero) * scale) | (x < (-0.5 - zero) * scale)
@@ -73,18 +73,18 @@ def test_zeros_and_what_the_qparams_holds_have_no_error() -> None:
     # float32 scales: 255 steps of 1 / 255 are 1 to 1e-7
     assert noise.sqnr_db is not None
     assert noise.sqnr_db > 120
-    assert noise.codes == pytest.approx(2, abs=0.01)
+    assert noise.integers == pytest.approx(2, abs=0.01)
 
 
-def test_codes_in_use_are_counted_by_their_entropy() -> None:
+def test_integers_in_use_are_counted_by_their_entropy() -> None:
     seen = HistogramObserver()
     seen.observe(np.linspace(0, 1, COUNT, dtype=np.float32), 0)
     noise = predicted_noise(seen, seen.calculate_qparams())
     assert noise is not None
-    assert noise.codes == pytest.approx(256, rel=0.01)
+    assert noise.integers == pytest.approx(256, rel=0.01)
 
 
-def test_a_range_alone_gives_the_noise_of_many_codes_and_no_signal() -> None:
+def test_a_range_alone_gives_the_noise_of_many_integers_and_no_signal() -> None:
     seen = MinMaxObserver()
     seen.observe(NORMAL.astype(np.float32), 0)
     qparams = seen.calculate_qparams()

@@ -27,7 +27,7 @@ NAMES = [
     "PerChannelMinMaxObserver",
     "MovingAveragePerChannelMinMaxObserver",
 ]
-CODES: list[dict[str, Any]] = [
+INTEGERS: list[dict[str, Any]] = [
     {"dtype": "quint8"},
     {"dtype": "quint8", "reduce_range": True},
     {"dtype": "qint8"},
@@ -61,13 +61,13 @@ def _torch_warnings() -> Iterator[None]:
         yield
 
 
-def pair(name: str, scheme: str, codes: dict[str, Any], **extra: Any) -> tuple[Any, Any]:
+def pair(name: str, scheme: str, integers: dict[str, Any], **extra: Any) -> tuple[Any, Any]:
     """(onnxq's observer, torch's) of the same arguments."""
     kind = "channel" if "PerChannel" in name else "tensor"
-    arguments = {**codes, **extra, "qscheme": f"per_{kind}_{scheme}"}
+    arguments = {**integers, **extra, "qscheme": f"per_{kind}_{scheme}"}
     native = {
         **arguments,
-        "dtype": getattr(torch, codes["dtype"]),
+        "dtype": getattr(torch, integers["dtype"]),
         "qscheme": getattr(torch, arguments["qscheme"]),
     }
     return getattr(ours, name)(**arguments), getattr(torch_observers, name)(**native)
@@ -99,20 +99,20 @@ def random_tensors(rng: np.random.Generator, count: int) -> list[F32]:
 
 @pytest.mark.oracle
 @pytest.mark.parametrize("scheme", ["affine", "symmetric"])
-@pytest.mark.parametrize("codes", CODES, ids=str)
+@pytest.mark.parametrize("integers", INTEGERS, ids=str)
 @pytest.mark.parametrize("name", NAMES)
-def test_equals_torch_over_random_batches(name: str, codes: dict[str, Any], scheme: str) -> None:
-    if scheme == "symmetric" and codes["dtype"] == "quint8" and codes.get("reduce_range"):
+def test_equals_torch_over_random_batches(name: str, integers: dict[str, Any], scheme: str) -> None:
+    if scheme == "symmetric" and integers["dtype"] == "quint8" and integers.get("reduce_range"):
         with pytest.raises(QConfigError):
-            pair(name, scheme, codes)
+            pair(name, scheme, integers)
         return
-    rng = np.random.default_rng([NAMES.index(name), CODES.index(codes), len(scheme)])
+    rng = np.random.default_rng([NAMES.index(name), INTEGERS.index(integers), len(scheme)])
     extra: dict[str, Any] = {"ch_axis": 1} if "PerChannel" in name else {}
     compared = 0
     for _ in range(40):
         if "Moving" in name:
             extra["averaging_constant"] = float(rng.choice([0.01, 0.1, 0.5, 1.0]))
-        own, reference = pair(name, scheme, codes, **extra)
+        own, reference = pair(name, scheme, integers, **extra)
         for index, x in enumerate(random_tensors(rng, int(rng.integers(1, 5)))):
             own.observe(x, index)
             reference(torch.from_numpy(x))
@@ -125,7 +125,7 @@ def test_equals_torch_over_random_batches(name: str, codes: dict[str, Any], sche
                 reference.calculate_qparams()
             continue
         if scheme == "affine" and torch_overflows(qparams, reference.min_val.numpy()):
-            assert codes["dtype"] == "qint32"
+            assert integers["dtype"] == "qint32"
             continue
         compared += 1
         assert_equal_bits(qparams, reference.calculate_qparams())
@@ -134,18 +134,18 @@ def test_equals_torch_over_random_batches(name: str, codes: dict[str, Any], sche
 
 @pytest.mark.oracle
 @pytest.mark.parametrize("corner", CORNERS)
-@pytest.mark.parametrize("codes", CODES, ids=str)
+@pytest.mark.parametrize("integers", INTEGERS, ids=str)
 @pytest.mark.parametrize("name", NAMES)
-def test_equals_torch_in_corner_cases(name: str, codes: dict[str, Any], corner: str) -> None:
+def test_equals_torch_in_corner_cases(name: str, integers: dict[str, Any], corner: str) -> None:
     for scheme in ("affine", "symmetric"):
-        if scheme == "symmetric" and codes["dtype"] == "quint8" and codes.get("reduce_range"):
+        if scheme == "symmetric" and integers["dtype"] == "quint8" and integers.get("reduce_range"):
             continue
-        own, reference = pair(name, scheme, codes)
+        own, reference = pair(name, scheme, integers)
         own.observe(CORNERS[corner], 0)
         reference(torch.from_numpy(CORNERS[corner]))
         qparams = own.calculate_qparams()
         if scheme == "affine" and torch_overflows(qparams, reference.min_val.numpy()):
-            assert codes["dtype"] == "qint32"
+            assert integers["dtype"] == "qint32"
             continue
         assert_equal_bits(qparams, reference.calculate_qparams())
 

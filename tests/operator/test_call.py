@@ -18,25 +18,25 @@ CHANNELS = QParams(np.ones(3, np.float32), np.zeros(3, np.int8), INT8, PerChanne
 X = np.array([1, 2], np.uint8)
 
 
-def test_codes_are_those_in_the_slot() -> None:
-    np.testing.assert_array_equal(Call("Op", [X], NodePlan((P,), ())).codes(0), X)
+def test_integers_are_those_in_the_slot() -> None:
+    np.testing.assert_array_equal(Call("Op", [X], NodePlan((P,), ())).integers(0), X)
 
 
 @pytest.mark.parametrize(
     ("inputs", "plan", "words"),
     [
-        ([], NodePlan((P,), ()), "input 0 has no codes or no qparams"),
-        ([None], NodePlan((P,), ()), "input 0 has no codes or no qparams"),
-        ([X], NodePlan((None,), ()), "input 0 has no codes or no qparams"),
-        ([X], NodePlan((), ()), "input 0 has no codes or no qparams"),
+        ([], NodePlan((P,), ()), "input 0 has no integers or no qparams"),
+        ([None], NodePlan((P,), ()), "input 0 has no integers or no qparams"),
+        ([X], NodePlan((None,), ()), "input 0 has no integers or no qparams"),
+        ([X], NodePlan((), ()), "input 0 has no integers or no qparams"),
         ([X.astype(np.int8)], NodePlan((P,), ()), "dtype int8; its qparams say uint8"),
     ],
 )
-def test_codes_that_do_not_suit_their_qparams_are_refused(
+def test_integers_that_do_not_suit_their_qparams_are_refused(
     inputs: list[np.ndarray | None], plan: NodePlan, words: str
 ) -> None:
     with pytest.raises(ShapeError, match=words):
-        Call("Op", inputs, plan).codes(0)
+        Call("Op", inputs, plan).integers(0)
 
 
 def test_an_absent_plain_input_is_refused() -> None:
@@ -77,11 +77,11 @@ def test_a_negative_channel_axis_counts_from_behind() -> None:
     assert Call("Op", [], plan).weight_qparams(0, np.zeros((3, 2), np.int8), 1) is last
 
 
-def test_codes_are_copied_between_equal_qparams_only() -> None:
+def test_integers_are_copied_between_equal_qparams_only() -> None:
     assert Call("Op", [], NodePlan((P, None, P), (P,))).shared((0, 2)) == P
-    with pytest.raises(ShapeError, match="it copies codes"):
+    with pytest.raises(ShapeError, match="it copies integers"):
         Call("Op", [], NodePlan((P,), (OTHER,))).shared()
-    with pytest.raises(ShapeError, match="it copies codes"):
+    with pytest.raises(ShapeError, match="it copies integers"):
         Call("Op", [], NodePlan((P, OTHER), (P,))).shared((0, 1))
 
 

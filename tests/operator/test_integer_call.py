@@ -6,7 +6,7 @@ import pytest
 
 from onnxq.dtypes import INT4, INT8, INT32, UINT8
 from onnxq.errors import ShapeError
-from onnxq.operator.examples import codes, ints32, scales, zero
+from onnxq.operator.examples import integers, ints32, scales, zero
 from onnxq.operator.integer_call import QDTYPES, IntegerCall, as_tensor, stored
 from onnxq.qparams import PerChannel, per_tensor
 
@@ -14,7 +14,7 @@ CALL = IntegerCall("Op", [])
 
 
 @pytest.mark.parametrize("dtype", list(QDTYPES), ids=str)
-def test_codes_survive_storage_and_back(dtype: np.dtype[np.generic]) -> None:
+def test_integers_survive_storage_and_back(dtype: np.dtype[np.generic]) -> None:
     qdtype = QDTYPES[dtype]
     ends = np.array([qdtype.qmin, 0, qdtype.qmax], np.int64).astype(dtype)
     kept = stored(ends)
@@ -34,7 +34,7 @@ def test_an_absent_operand_is_named() -> None:
 
 def test_a_dtype_that_is_not_taken_is_named() -> None:
     with pytest.raises(ShapeError, match="Op: x has dtype int16; wanted uint8 or int8"):
-        CALL.qdtype(codes(3, dtype="int16"), "x")
+        CALL.qdtype(integers(3, dtype="int16"), "x")
     assert CALL.qdtype(np.zeros(2, ml_dtypes.int4), "x", ("int4",)) == INT4
 
 

@@ -24,12 +24,12 @@ def float_node() -> ir.Node:
     return node
 
 
-CODES = ir.val("c", ir.DataType.UINT8, ["N", 2])
+INTEGERS = ir.val("c", ir.DataType.UINT8, ["N", 2])
 
 
 def site_of(plan: NodePlan) -> Site:
-    """The pool on codes."""
-    return Site(Tape(), float_node(), [CODES], plan)
+    """The pool on integers."""
+    return Site(Tape(), float_node(), [INTEGERS], plan)
 
 
 def test_named_attributes_are_those_that_the_node_has() -> None:
@@ -48,23 +48,23 @@ def test_scale_and_zero_point_are_named_after_the_node() -> None:
 
 def test_results_have_the_type_of_their_qparams_else_the_float_nodes() -> None:
     tape = Tape()
-    y, i = Site(tape, float_node(), [], NodePlan((U,), (U, None))).emit([CODES])
+    y, i = Site(tape, float_node(), [], NodePlan((U,), (U, None))).emit([INTEGERS])
     assert (y.dtype, i.dtype) == (ir.DataType.UINT8, ir.DataType.INT64)
     assert str(y.shape) == str(i.shape) == "[N,2]"
     (node,) = tape.nodes
     assert (node.op_type, node.name, set(node.attributes)) == ("Pool", "pool", {"axis", "keep"})
 
 
-def test_codes_are_copied_between_equal_qparams_only() -> None:
-    site_of(NodePlan((U,), (U, None))).on_codes()
-    with pytest.raises(ShapeError, match="copies codes"):
-        site_of(NodePlan((U,), (per_tensor(1, 3, UINT8), None))).on_codes()
+def test_integers_are_copied_between_equal_qparams_only() -> None:
+    site_of(NodePlan((U,), (U, None))).on_integers()
+    with pytest.raises(ShapeError, match="copies integers"):
+        site_of(NodePlan((U,), (per_tensor(1, 3, UINT8), None))).on_integers()
 
 
-def test_qlinear_takes_codes_scale_and_zero_point_of_each_operand_then_the_results() -> None:
+def test_qlinear_takes_integers_scale_and_zero_point_of_each_operand_then_the_results() -> None:
     tape = Tape()
     node = ir.node("Add", [ir.val("a"), ir.val("b")], name="add")
-    Site(tape, node, [CODES, CODES], NodePlan((U, U), (U,))).qlinear("QLinearAdd", {})
+    Site(tape, node, [INTEGERS, INTEGERS], NodePlan((U, U), (U,))).qlinear("QLinearAdd", {})
     (made,) = tape.nodes
     assert (made.op_type, made.domain) == ("QLinearAdd", "com.microsoft")
     assert [value and value.name for value in made.inputs] == [
@@ -104,7 +104,7 @@ def test_elementwise_kernels_take_one_type() -> None:
 
 def test_the_float_node_is_written_with_its_attributes_types_and_shapes() -> None:
     site = site_of(NodePlan((U,), (U, None)))
-    y, i = site.float_node([CODES])
+    y, i = site.float_node([INTEGERS])
     assert (y.dtype, i.dtype) == (ir.DataType.FLOAT, ir.DataType.INT64)
     assert str(y.shape) == "[N,2]"
     (made,) = site.tape.nodes

@@ -1,6 +1,6 @@
 """Builds the small models that the operator tests run: float, QDQ and lowered forms of a Case.
 
-Over 300 lines, because the three forms share names, plan and codes.
+Over 300 lines, because the three forms share names, plan and integers.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 IR_VERSION = 10
-Codes = npt.NDArray[np.generic]
+Integers = npt.NDArray[np.generic]
 MICROSOFT = "com.microsoft"
 FLOAT = onnx.TensorProto.FLOAT
 
@@ -243,19 +243,19 @@ def _bias(inputs: list[QParams | None], rule: Rule, bias: Array) -> QParams:
     return QParams(scale, np.zeros(scale.shape, np.int32), INT32, granularity)
 
 
-def codes_of(case: Case, plan: NodePlan) -> list[Array | None]:
-    """The case's inputs, as codes where the plan has qparams."""
+def integers_of(case: Case, plan: NodePlan) -> list[Array | None]:
+    """The case's inputs, as integers where the plan has qparams."""
     return [
         x if x is None or p is None else quantize(np.asarray(x, np.float32), p)
         for x, p in zip(case.inputs, plan.inputs, strict=True)
     ]
 
 
-def reals_of(codes: Sequence[Array | None], plan: NodePlan) -> tuple[Array | None, ...]:
-    """Real numbers that the codes stand for."""
+def reals_of(integers: Sequence[Array | None], plan: NodePlan) -> tuple[Array | None, ...]:
+    """Real numbers that the integers stand for."""
     return tuple(
         x if x is None or p is None else dequantize(np.asarray(x), p)
-        for x, p in zip(codes, plan.inputs, strict=True)
+        for x, p in zip(integers, plan.inputs, strict=True)
     )
 
 
@@ -263,7 +263,7 @@ def lowered_model(
     operator: Operator,
     case: Case,
     plan: NodePlan,
-    codes: Sequence[Array | None],
+    integers: Sequence[Array | None],
     behind: Sequence[Array] = (),
 ) -> ir.Model:
     """The operator's own lowering, its constants in the model.
@@ -272,13 +272,13 @@ def lowered_model(
         operator: that lowers the case's node.
         case: the node.
         plan: of its inputs and results.
-        codes: its inputs.
+        integers: its inputs.
         behind: constants that the site has behind them.
     """
     node = node_of(operator, case)
     tape = Tape()
     values: list[ir.Value | None] = []
-    for i, (name, x) in enumerate(zip(names(case), codes, strict=True)):
+    for i, (name, x) in enumerate(zip(names(case), integers, strict=True)):
         if x is None:
             values.append(None)
         elif i in case.constants:
@@ -304,7 +304,7 @@ def qdq_model(
     operator: Operator,
     case: Case,
     plan: NodePlan,
-    codes: Sequence[Array | None],
+    integers: Sequence[Array | None],
     oldest: int = 13,  # the first opset whose DQ has an axis
 ) -> onnx.ModelProto:
     """DQ on every quantized input, Q on every quantized output.
@@ -315,7 +315,7 @@ def qdq_model(
     del model.graph.value_info[:]
     nodes, inits = [], []
     node = model.graph.node[0]
-    for i, (p, x) in enumerate(zip(plan.inputs, codes, strict=True)):
+    for i, (p, x) in enumerate(zip(plan.inputs, integers, strict=True)):
         if p is None or x is None:
             continue
         inits += _parameters(f"in{i}", p)
@@ -422,7 +422,7 @@ def copied(
     )
 
 
-def codes(*shape: int) -> npt.NDArray[np.uint8]:
+def integers(*shape: int) -> npt.NDArray[np.uint8]:
     """0, 1, 2 ... in that shape."""
     return np.arange(np.prod(shape), dtype=np.uint8).reshape(shape)
 

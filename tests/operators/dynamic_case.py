@@ -54,7 +54,7 @@ def stored(x: Array, weight: DynamicWeight) -> tuple[Singles, int | None]:
     return np.ascontiguousarray(np.transpose(values, weight.perm)), axis
 
 
-def plan_and_codes(
+def plan_and_integers(
     operator: Operator, case: Case, form: Precision, qparams: Sequence[QParams] | None
 ) -> tuple[DynamicNodePlan, dict[int, Array]]:
     """The plan, and by slot what takes the place of the weights.
@@ -72,18 +72,18 @@ def plan_and_codes(
         plan = DynamicNodePlan(form, (None,) * len(weights))
         return plan, {weight.slot: half for weight, half in zip(weights, halves, strict=True)}
     found = tuple(qparams or (fitted(w, axis) for w, axis in arrays))
-    codes = [quantize(w, p) for (w, _), p in zip(arrays, found, strict=True)]
+    integers = [quantize(w, p) for (w, _), p in zip(arrays, found, strict=True)]
     return DynamicNodePlan(form, found), {
-        weight.slot: q for weight, q in zip(weights, codes, strict=True)
+        weight.slot: q for weight, q in zip(weights, integers, strict=True)
     }
 
 
 def dynamic_model(
     operator: Operator, case: Case, form: Precision, qparams: Sequence[QParams] | None = None
 ) -> ir.Model:
-    """The case in that form; arguments as `plan_and_codes`."""
+    """The case in that form; arguments as `plan_and_integers`."""
     node, tape = node_of(operator, case), Tape()
-    plan, weights = plan_and_codes(operator, case, form, qparams)
+    plan, weights = plan_and_integers(operator, case, form, qparams)
     values: list[ir.Value | None] = []
     for slot, (name, x) in enumerate(zip(names(case), case.inputs, strict=True)):
         if x is None:

@@ -31,7 +31,7 @@ def product_error(x: Reals, error: Reals | float, w: Reals, scale: Reals) -> Rea
         x: (N, K).
         error: how far the quantizer's input may be from x.
         w: (K, M).
-        scale: (M,), of the codes of w.
+        scale: (M,), of the integers of w.
     """
     known = np.broadcast_to(np.asarray(error, np.float64), x.shape)
     reach = max(x.max(initial=0), 0) - min(x.min(initial=0), 0) + 2 * known.max(initial=0)

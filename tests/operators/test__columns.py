@@ -5,16 +5,16 @@ import pytest
 
 from onnxq.errors import ShapeError
 from onnxq.operator import IntegerCall
-from onnxq.operator.examples import codes, scales, zero
+from onnxq.operator.examples import integers, scales, zero
 from onnxq.operators._columns import columns, late_columns
 
-B = codes(5, 4, dtype="int8")
-STACK = codes(2, 5, 4, dtype="int8")
+B = integers(5, 4, dtype="int8")
+STACK = integers(2, 5, 4, dtype="int8")
 COLUMN = scales(1, 2, 3, 4)
 POINTS = np.array([1, 2, 3, 4], np.int8)
 
 
-def test_one_zero_point_is_subtracted_from_every_code() -> None:
+def test_one_zero_point_is_subtracted_from_every_integer() -> None:
     found = columns(IntegerCall("Op", ()), "b", B, scales(0.5), zero(-128, "int8"))
     assert np.array_equal(found.values, B.astype(np.float32) + 128)
     assert found.scale.shape == ()

@@ -5,19 +5,19 @@ import pytest
 
 from onnxq.dtypes import UINT8
 from onnxq.operators._divided import divided_product, divided_sum
-from onnxq.operators._tables import all_codes
-from onnxq.operators.add import add_codes
-from onnxq.operators.mul import multiply_codes
+from onnxq.operators._tables import all_integers
+from onnxq.operators.add import add_integers
+from onnxq.operators.mul import multiply_integers
 from onnxq.qparams import QParams, per_tensor
 
-A, B = all_codes(UINT8)[:, None], all_codes(UINT8)[None, :]
+A, B = all_integers(UINT8)[:, None], all_integers(UINT8)[None, :]
 
 
 def all_qparams(scales: tuple[float, float, float], zeros: tuple[int, int, int]) -> list[QParams]:
     return [per_tensor(s, z, UINT8) for s, z in zip(scales, zeros, strict=True)]
 
 
-# codes that onnxruntime-web 1.30 gave, and x86, where they differ
+# integers that onnxruntime-web 1.30 gave, and x86, where they differ
 @pytest.mark.parametrize(
     ("scales", "zeros", "ab", "wasm", "x86"),
     [
@@ -35,7 +35,7 @@ def test_sums_next_to_a_tie_are_as_measured(
     p, q, out = all_qparams(scales, zeros)
     a, b = (np.array([code], np.int32) for code in ab)
     assert divided_sum(a, b, p, q, out).tolist() == [wasm]
-    assert add_codes(a, b, p, q, out).tolist() == [x86]
+    assert add_integers(a, b, p, q, out).tolist() == [x86]
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_products_next_to_a_tie_are_as_measured(
 ) -> None:
     p, q, out = all_qparams(scales, zeros)
     a, b = (np.array([code], np.int32) for code in ab)
-    assert multiply_codes(a, b, p, q, out) - divided_product(a, b, p, q, out) == 1
+    assert multiply_integers(a, b, p, q, out) - divided_product(a, b, p, q, out) == 1
 
 
 @pytest.mark.parametrize("function", [divided_sum, divided_product])

@@ -82,7 +82,7 @@ QUANTIZED = {
 
 @pytest.mark.parametrize("form", ["qdq", "qoperator"])
 @pytest.mark.parametrize("op", QUANTIZED)
-def test_operators_on_codes_are_quantized_by_default(op: str, form: str) -> None:
+def test_operators_on_integers_are_quantized_by_default(op: str, form: str) -> None:
     model = network(op)
     integer = onnxq.quantize(model, data(), target=TARGET, format=form)
     found = between_convolutions(integer) - {"QuantizeLinear", "DequantizeLinear"}
@@ -103,7 +103,7 @@ def test_operators_around_float_stay_float_by_default(op: str) -> None:
     assert kinds[at + 1] == "QuantizeLinear"
 
 
-def test_a_power_that_the_qconfig_names_runs_on_codes() -> None:
+def test_a_power_that_the_qconfig_names_runs_on_integers() -> None:
     qconfig = default_qconfig_mapping().set_op_type("Pow", default_qconfig)
     integer = onnxq.quantize(network("Pow(c, two)"), data(), qconfig=qconfig, target=TARGET)
     assert "QLinearMul" in between_convolutions(integer)
@@ -124,7 +124,7 @@ def test_a_relu_behind_a_table_is_kept() -> None:
     assert np.abs(got - wanted).max() < 0.05 * np.ptp(wanted)  # as above
 
 
-def test_signed_unit_gives_codes_to_minus_one_zero_and_one() -> None:
+def test_signed_unit_gives_integers_to_minus_one_zero_and_one() -> None:
     observer = onnxq.observers.MinMaxObserver()
     observer.observe(np.array(SIGNED_UNIT, np.float32), 0)
     q = observer.calculate_qparams()
@@ -132,7 +132,7 @@ def test_signed_unit_gives_codes_to_minus_one_zero_and_one() -> None:
     assert q.scale * 127 == pytest.approx(1)
 
 
-def test_wide_codes_are_computed_one_by_one() -> None:
+def test_wide_integers_are_computed_one_by_one() -> None:
     p, q = per_tensor(0.01, 0, UINT16), per_tensor(0.001, 5, INT16)
     x = np.array([[400, 100], [0, 400]], np.uint16)
     got = table_kernel(Call("Sqrt", [x], NodePlan((p,), (q,))), np.sqrt)
@@ -140,7 +140,7 @@ def test_wide_codes_are_computed_one_by_one() -> None:
 
 
 @pytest.mark.parametrize("op_type", ["Sqrt", "Elu"])
-def test_wide_codes_are_lowered_around_float(op_type: str) -> None:
+def test_wide_integers_are_lowered_around_float(op_type: str) -> None:
     operator = builder.operator(op_type)
     x, wide = np.arange(8, dtype=np.uint16), per_tensor(0.01, 0, UINT16)
     case, plan = Case("", (x.astype(np.float32),)), NodePlan((wide,), (wide,))
@@ -149,7 +149,7 @@ def test_wide_codes_are_lowered_around_float(op_type: str) -> None:
 
 
 @pytest.mark.parametrize("op_type", ["Asin", "Acosh", "Atanh"])
-def test_wide_codes_beyond_the_ends_have_the_result_of_the_ends(op_type: str) -> None:
+def test_wide_integers_beyond_the_ends_have_the_result_of_the_ends(op_type: str) -> None:
     operator = builder.operator(op_type)
     x, wide = np.array([0, 300, 1000, 1001], np.uint16), per_tensor(0.004, 500, UINT16)
     case, plan = Case("", (x.astype(np.float32),)), NodePlan((wide,), (wide,))
@@ -158,7 +158,7 @@ def test_wide_codes_beyond_the_ends_have_the_result_of_the_ends(op_type: str) ->
     assert got[0] == operator.kernel(Call(op_type, [x[:1] + np.uint16(250)], plan))[0][0]
 
 
-def test_operands_may_be_codes_or_reals() -> None:
+def test_operands_may_be_integers_or_reals() -> None:
     plan = NodePlan((P, None), (P,))
     got = around_kernel(Call("Div", [u8([9]), np.array(2, np.float32)], plan), np.divide)
     assert got.tolist() == [8]

@@ -70,7 +70,7 @@ def test_products_of_codes_are_exact_whatever_is_subtracted(
     assert np.array_equal(got, exact.astype(np.int32))
 
 
-def test_codes_stand_around_their_middle_where_sums_are_long() -> None:
+def test_integers_stand_around_their_middle_where_sums_are_long() -> None:
     p = per_tensor(1.0, 3, UINT8)
     assert origin(p, 128, 520) == 3
     assert origin(p, 128, 521) == 128

@@ -7,10 +7,10 @@ import pytest
 
 from onnxq.dtypes import INT8, UINT8, QDType
 from onnxq.operator import IntegerCall
-from onnxq.operator.examples import codes, scales, zero
+from onnxq.operator.examples import integers, scales, zero
 from onnxq.operators._machine_sums import fixed_sum, unfused_sum, unfused_sum_of_scalar
-from onnxq.operators._tables import all_codes
-from onnxq.operators.add import add_codes
+from onnxq.operators._tables import all_integers
+from onnxq.operators.add import add_integers
 from onnxq.operators.qlinear_add import QLinearAdd
 from onnxq.qparams import PerTensor, QParams, per_tensor
 from onnxq.targets.accumulation import Accumulator, Overflows, SaturationEffect, SaturationMode
@@ -25,9 +25,9 @@ def qparams(scale: float, zero: int) -> QParams:
     return QParams(np.array(scale, np.float32), np.array(zero, np.uint8), UINT8, PerTensor())
 
 
-# scales for which 931 of 65,536 pairs of codes are rounded otherwise
+# scales for which 931 of 65,536 pairs of integers are rounded otherwise
 P, Q, OUT = qparams(0.0481, 79), qparams(0.0845, 164), qparams(0.0468, 140)
-A, B = all_codes(UINT8)[:, None], all_codes(UINT8)[None, :]
+A, B = all_integers(UINT8)[:, None], all_integers(UINT8)[None, :]
 
 
 def given(a: np.ndarray, b: np.ndarray) -> list[np.ndarray | None]:
@@ -61,7 +61,7 @@ def test_what_differs_is_among_the_risks() -> None:
     )
     assert np.array_equal(got, unfused_sum(A, B, P, Q, OUT))
     (heard,) = notes
-    assert heard.count.sum() == np.count_nonzero(got != add_codes(A, B, P, Q, OUT)) > 0
+    assert heard.count.sum() == np.count_nonzero(got != add_integers(A, B, P, Q, OUT)) > 0
     risks = QLinearAdd().risks(
         IntegerCall("QLinearAdd", given(a[:0], b[:0])), SaturationMode.UNFUSED
     )
@@ -119,12 +119,12 @@ def test_results_next_to_a_tie_are_as_measured(
     p, q, out = (per_tensor(s, z, qdtype) for s, z in zip(scale, zeros, strict=True))
     a, b = (np.array([code], np.int32) for code in ab)
     assert fixed_sum(a, b, p, q, out).tolist() == [arm]
-    assert add_codes(a, b, p, q, out).tolist() == [x86]
+    assert add_integers(a, b, p, q, out).tolist() == [x86]
 
 
 @pytest.mark.parametrize("saturation_mode", ARM)
 def test_what_differs_is_noted_and_is_among_the_risks(saturation_mode: SaturationMode) -> None:
-    given = inputs(codes(4000), codes(4000, seed=1), (0.25, 0.5, 1))
+    given = inputs(integers(4000), integers(4000, seed=1), (0.25, 0.5, 1))
     heard: list[Overflows] = []
     (arm,) = QLinearAdd().kernel_on(
         IntegerCall("QLinearAdd", given), Accumulator(saturation_mode, heard.append)
@@ -140,14 +140,14 @@ def test_what_differs_is_noted_and_is_among_the_risks(saturation_mode: Saturatio
 
 
 def test_what_is_only_noted_changes_nothing() -> None:
-    given = inputs(codes(400), codes(400, seed=1), (0.25, 0.5, 1))
+    given = inputs(integers(400), integers(400, seed=1), (0.25, 0.5, 1))
     accumulator = Accumulator(SaturationMode.WRAPS, effect=SaturationEffect.NOTED)
     (noted,) = QLinearAdd().kernel_on(IntegerCall("QLinearAdd", given), accumulator)
     np.testing.assert_array_equal(noted, QLinearAdd().kernel(IntegerCall("QLinearAdd", given))[0])
 
 
 def test_scales_without_ties_have_no_risk_and_scales_not_known_have() -> None:
-    given = inputs(codes(4), codes(4), (0.05606395, 0.09554173, 0.02297436))
+    given = inputs(integers(4), integers(4), (0.05606395, 0.09554173, 0.02297436))
     assert QLinearAdd().risks(IntegerCall("QLinearAdd", given), SaturationMode.WRAPS) is None
     assert QLinearAdd().risks(IntegerCall("QLinearAdd", given), SaturationMode.SATURATES) is None
     given[1] = np.zeros(0, np.float32)

@@ -56,7 +56,7 @@ def test_axes_count_from_either_end_and_exist() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_normalization_computes_in_float_and_only_its_data_are_codes(name: str) -> None:
+def test_a_normalization_computes_in_float_and_only_its_data_are_integers(name: str) -> None:
     operator = builder.operator(name)
     for case in operator.cases():
         rule = builder.rule_of(operator, case)

@@ -7,20 +7,20 @@ from onnxq.affine import dequantize
 from onnxq.dtypes import INT8, UINT8, QDType
 from onnxq.errors import ShapeError
 from onnxq.operator import Call, NodePlan
-from onnxq.operators._number import is_scale, number_kernel, one_code
+from onnxq.operators._number import as_integer, is_scale, number_kernel
 from onnxq.qparams import per_tensor
 
 
 @pytest.mark.parametrize("dtype", [UINT8, INT8])
 @pytest.mark.parametrize("number", [1.0, -1.0, 0.1, -3e30, 0.0])
-def test_one_code_stands_for_the_number(number: float, dtype: QDType) -> None:
-    code, qparams = one_code(number, dtype)
-    assert dequantize(code, qparams) == np.float32(number)
+def test_one_integer_stands_for_the_number(number: float, dtype: QDType) -> None:
+    integer, qparams = as_integer(number, dtype)
+    assert dequantize(integer, qparams) == np.float32(number)
 
 
-def test_infinity_has_no_code() -> None:
+def test_infinity_has_no_integer() -> None:
     with pytest.raises(ShapeError, match="finite"):
-        one_code(float("inf"), UINT8)
+        as_integer(float("inf"), UINT8)
 
 
 @pytest.mark.parametrize(

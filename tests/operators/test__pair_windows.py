@@ -12,7 +12,7 @@ from onnxq.operators._pairs import depthwise_places
 from onnxq.operators._windows import geometry
 from onnxq.qparams import PerTensor, QParams
 from onnxq.targets.accumulation import Accumulator, Overflows, SaturationMode, joined
-from tests.operators.test__pairs import codes, saturating, wrapping
+from tests.operators.test__pairs import integers, saturating, wrapping
 
 SAT, WRAPS = SaturationMode.SATURATES, SaturationMode.WRAPS
 DEPTHWISE = SaturationMode.WRAPS_DEPTHWISE
@@ -37,8 +37,8 @@ def test_channels_are_innermost_and_padding_takes_part(
     group: int, channels: int, saturation_mode: SaturationMode
 ) -> None:
     x, w = (
-        codes(1, (2, channels, 7, 6), "uint8", 0.5),
-        codes(2, (4, channels // group, 3, 2), "int8", 0.5),
+        integers(1, (2, channels, 7, 6), "uint8", 0.5),
+        integers(2, (4, channels // group, 3, 2), "int8", 0.5),
     )
     windows = geometry(NodeCall("Conv", (), attributes=PADS), (7, 6), (3, 2))
     points = (qparams("uint8", 200), qparams("int8", 0))
@@ -80,7 +80,10 @@ def test_notes_name_weights_in_their_own_layout(monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize("dtype", ["uint8", "int8"])
 @pytest.mark.parametrize("channels", [12, 16, 24])
 def test_depthwise_taps_wrap_on_arm(dtype: str, channels: int) -> None:
-    x, w = codes(1, (2, channels, 7, 6), dtype, 0.5), codes(2, (channels, 1, 3, 3), "int8", 0.5)
+    x, w = (
+        integers(1, (2, channels, 7, 6), dtype, 0.5),
+        integers(2, (channels, 1, 3, 3), "int8", 0.5),
+    )
     zero = 9
     windows = geometry(NodeCall("Conv", (), attributes=PADS), (7, 6), (3, 3))
     points = (qparams(dtype, zero), qparams("int8", 0))
@@ -100,7 +103,7 @@ def test_depthwise_taps_wrap_on_arm(dtype: str, channels: int) -> None:
 
 @pytest.mark.parametrize(("x_dtype", "w_dtype"), [("int8", "uint8"), ("int8", "int8")])
 def test_conv_integer_multiplies_the_weight_by_the_image(x_dtype: str, w_dtype: str) -> None:
-    x, w = codes(1, (2, 6, 7, 6), x_dtype, 0.5), codes(2, (4, 3, 3, 2), w_dtype, 0.5)
+    x, w = integers(1, (2, 6, 7, 6), x_dtype, 0.5), integers(2, (4, 3, 3, 2), w_dtype, 0.5)
     windows = geometry(NodeCall("ConvInteger", (), attributes=PADS), (7, 6), (3, 2))
     saturation_mode = SAT if w_dtype == "uint8" else WRAPS
     found = conv_integer_correction(x, 3, w, 2, windows, Accumulator(saturation_mode))

@@ -18,8 +18,10 @@ Ints = npt.NDArray[np.int64]
 SAT, WRAPS = SaturationMode.SATURATES, SaturationMode.WRAPS
 
 
-def codes(seed: int, shape: tuple[int, ...], dtype: str, lowest: float = 0) -> npt.NDArray[np.int8]:
-    """Random codes of the full range; a share of them is the lowest code."""
+def integers(
+    seed: int, shape: tuple[int, ...], dtype: str, lowest: float = 0
+) -> npt.NDArray[np.int8]:
+    """Random integers of the full range; a share of them is the lowest integer."""
     rng, info = np.random.default_rng(seed), np.iinfo(dtype)
     x = rng.integers(info.min, info.max + 1, shape).astype(dtype)
     x[rng.random(shape) < lowest] = info.min
@@ -53,7 +55,7 @@ def wrapping(a: npt.NDArray[np.generic], b: npt.NDArray[np.generic]) -> Ints:
 @pytest.mark.parametrize("inner", [1, 2, 5, 17, 40, 257])
 @pytest.mark.parametrize("lowest", [0, 0.5])
 def test_saturation_is_the_sum_over_neighbours(inner: int, lowest: float) -> None:
-    a, b = codes(1, (9, inner), "uint8", lowest), codes(2, (inner, 7), "int8", lowest)
+    a, b = integers(1, (9, inner), "uint8", lowest), integers(2, (inner, 7), "int8", lowest)
     found = product_correction(a, b, Accumulator(SAT))
     wanted = saturating(a, b)
     assert np.array_equal(0 if found is None else found, wanted if found is not None else 0)
@@ -63,14 +65,14 @@ def test_saturation_is_the_sum_over_neighbours(inner: int, lowest: float) -> Non
 @pytest.mark.parametrize("inner", [1, 9, 17, 40, 257])
 @pytest.mark.parametrize("dtype", ["uint8", "int8"])
 def test_wrapping_is_the_sum_over_k_and_k_plus_8(inner: int, dtype: str) -> None:
-    a, b = codes(1, (9, inner), dtype, 0.5), codes(2, (inner, 7), "int8", 0.5)
+    a, b = integers(1, (9, inner), dtype, 0.5), integers(2, (inner, 7), "int8", 0.5)
     found = product_correction(a, b, Accumulator(WRAPS))
     wanted = wrapping(a, b)
     assert np.array_equal(np.zeros_like(wanted) if found is None else found, wanted)
 
 
 def test_sums_are_of_any_length() -> None:
-    a, b = codes(1, (2, 70001), "uint8"), codes(2, (70001, 3), "int8")
+    a, b = integers(1, (2, 70001), "uint8"), integers(2, (70001, 3), "int8")
     found = product_correction(a, b, Accumulator(SAT))
     assert found is not None
     assert np.array_equal(found, saturating(a, b).astype(np.int32))
@@ -83,7 +85,7 @@ def test_many_and_few_products_of_a_pair_give_the_same(
 ) -> None:
     monkeypatch.setattr(_pairs, "MANY", many)
     monkeypatch.setattr(_pairs, "TRIPLES", triples)
-    a, b = codes(1, (30, 33), "uint8"), codes(2, (33, 11), "int8")
+    a, b = integers(1, (30, 33), "uint8"), integers(2, (33, 11), "int8")
     notes: list[Overflows] = []
     found = product_correction(a, b, Accumulator(SAT, notes.append))
     assert found is not None
@@ -107,7 +109,7 @@ def test_many_and_few_products_of_a_pair_give_the_same(
     ("left", "right"), [((4, 3, 33), (33, 5)), ((4, 3, 33), (4, 33, 5)), ((33,), (33, 5))]
 )
 def test_shapes_are_those_of_matmul(left: tuple[int, ...], right: tuple[int, ...]) -> None:
-    a, b = codes(1, left, "uint8"), codes(2, right, "int8")
+    a, b = integers(1, left, "uint8"), integers(2, right, "int8")
     found = product_correction(a, b, Accumulator(SAT))
     assert found is not None
     assert found.shape == np.matmul(a, b).shape
@@ -118,14 +120,14 @@ def test_shapes_are_those_of_matmul(left: tuple[int, ...], right: tuple[int, ...
 
 
 def test_column_vectors_have_one_column() -> None:
-    a, b = codes(1, (60, 133), "uint8"), codes(2, (133,), "int8")
+    a, b = integers(1, (60, 133), "uint8"), integers(2, (133,), "int8")
     found = product_correction(a, b, Accumulator(SAT))
     assert found is not None
     assert np.array_equal(found, saturating(a, b[:, None])[:, 0])
 
 
 def test_noted_overflows_change_nothing() -> None:
-    a, b = codes(1, (6, 33), "uint8"), codes(2, (33, 5), "int8")
+    a, b = integers(1, (6, 33), "uint8"), integers(2, (33, 5), "int8")
     notes: list[Overflows] = []
     assert product_correction(a, b, Accumulator(SAT, notes.append, SaturationEffect.NOTED)) is None
     assert notes

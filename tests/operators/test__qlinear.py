@@ -5,13 +5,13 @@ import pytest
 
 from onnxq.errors import ShapeError
 from onnxq.operator import IntegerCall
-from onnxq.operator.examples import codes, scales, zero
+from onnxq.operator.examples import integers, scales, zero
 from onnxq.operators._qlinear import channels_first, channels_last, unary
 
 
 def test_the_plan_holds_what_the_inputs_say() -> None:
     x, plan = unary(
-        IntegerCall("QLinearSigmoid", (codes(3), scales(0.5), zero(7), scales(0.25), None))
+        IntegerCall("QLinearSigmoid", (integers(3), scales(0.5), zero(7), scales(0.25), None))
     )
     (p,), (q,) = plan.inputs, plan.outputs
     assert p is not None
@@ -23,11 +23,11 @@ def test_the_plan_holds_what_the_inputs_say() -> None:
 
 def test_several_scales_are_refused() -> None:
     with pytest.raises(ShapeError, match=r"X_scale has shape .2,.*wanted one number"):
-        unary(IntegerCall("QLinearSigmoid", (codes(3), scales(0.5, 0.25), None, scales(0.25))))
+        unary(IntegerCall("QLinearSigmoid", (integers(3), scales(0.5, 0.25), None, scales(0.25))))
 
 
 def test_layouts_are_turned_only_where_the_node_says_so() -> None:
-    x = codes(2, 5, 6, 3)
+    x = integers(2, 5, 6, 3)
     assert channels_first(IntegerCall("Op", ()), x) is x
     turned = channels_first(IntegerCall("Op", (), attributes={"channels_last": 1}), x)
     assert turned.shape == (2, 3, 5, 6)

@@ -202,7 +202,7 @@ def test_every_activation_is_that_of_onnx_runtime(operator: Operator, name: str)
         assert distance(y, z) < FLOAT_NOISE
     results = this_machine.run_exactly(dynamic_model(operator, case, INTEGER), feeds(case))
     for y, z in zip(results, wanted, strict=True):
-        # a code more or less at the step of ThresholdedRelu jumps by alpha
+        # an integer more or less at the step of ThresholdedRelu jumps by alpha
         assert distance(y, z) < (0.25 if name == "ThresholdedRelu" else 0.03)
 
 

@@ -11,13 +11,13 @@ from onnxq.errors import ShapeError, UnsupportedError
 from onnxq.operator import Ints, NodeCall, NodePlan, Site
 from onnxq.operators._tables import (
     DIRECT,
-    all_codes,
+    all_integers,
     is_tabulable,
     look_up,
     look_up_each,
     look_up_pairs,
     lower_table,
-    requantize_codes,
+    requantize_integers,
     rounded,
     tabulate,
 )
@@ -26,8 +26,8 @@ from tests.operators import builder
 
 
 @pytest.mark.parametrize(("dtype", "low"), [(UINT8, 0), (INT8, -128)])
-def test_every_code_is_looked_up_at_its_place(dtype: QDType, low: int) -> None:
-    every = all_codes(dtype)
+def test_every_integer_is_looked_up_at_its_place(dtype: QDType, low: int) -> None:
+    every = all_integers(dtype)
     assert (every[0], every[-1], len(every)) == (low, low + 255, 256)
     x = every.astype(dtype.storage).reshape(16, 16)
     np.testing.assert_array_equal(look_up(every * 2, x, dtype), x.astype(np.int32) * 2)
@@ -35,7 +35,7 @@ def test_every_code_is_looked_up_at_its_place(dtype: QDType, low: int) -> None:
 
 def test_wide_types_are_refused_with_the_remedy() -> None:
     with pytest.raises(UnsupportedError, match="choose uint8 or int8"):
-        all_codes(INT16)
+        all_integers(INT16)
 
 
 def difference(a: Ints, b: Ints) -> np.ndarray:
@@ -65,14 +65,14 @@ def test_large_arrays_of_pairs_give_what_small_ones_do(size: int) -> None:
     assert np.array_equal(got, a.astype(np.int32) - b)
 
 
-def test_codes_are_the_same_array_where_qparams_are_equal() -> None:
+def test_integers_are_the_same_array_where_qparams_are_equal() -> None:
     x = np.array([0, 7, 255], np.uint8)
     p, q = per_tensor(0.5, 7, UINT8), per_tensor(1.0, 0, UINT8)
-    assert requantize_codes(x, p, p) is x
-    assert requantize_codes(x, p, q).tolist() == [0, 0, 124]
+    assert requantize_integers(x, p, p) is x
+    assert requantize_integers(x, p, q).tolist() == [0, 0, 124]
 
 
-def test_nan_and_infinity_have_codes() -> None:
+def test_nan_and_infinity_have_integers() -> None:
     p = per_tensor(1.0, 1, UINT8)
     with np.errstate(all="raise"):
         table = tabulate(np.log, p, p)
@@ -103,11 +103,11 @@ def looked_up(
     qparams = per_tensor(1.0, 0, dtype)
     reals = ir.val("real", ir.DataType.FLOAT, sizes)
     node = ir.node("Elu", [reals], name="n")
-    tape, codes = Tape(), ir.val("x", ir.DataType[dtype.onnx], sizes)
-    (y,) = lower_table(Site(tape, node, [codes], NodePlan((qparams,), (qparams,))), table)
+    tape, integers = Tape(), ir.val("x", ir.DataType[dtype.onnx], sizes)
+    (y,) = lower_table(Site(tape, node, [integers], NodePlan((qparams,), (qparams,))), table)
     y.name = "y"
     graph = ir.Graph(
-        [codes], [y], nodes=tape.nodes, initializers=tape.initializers, opset_imports={"": 13}
+        [integers], [y], nodes=tape.nodes, initializers=tape.initializers, opset_imports={"": 13}
     )
     session = builder.session(ir.Model(graph, ir_version=builder.IR_VERSION))
     return np.asarray(session.run(None, {"x": x})[0])
@@ -117,7 +117,7 @@ def looked_up(
 @pytest.mark.parametrize(
     "sizes", [[2, 128], ["N", 128], ["N", "M"], [2, "M"]], ids=lambda s: str(s)
 )
-def test_every_code_finds_its_entry_whatever_is_known_of_the_shape(
+def test_every_integer_finds_its_entry_whatever_is_known_of_the_shape(
     sizes: Sizes, dtype: QDType
 ) -> None:
     table = np.random.default_rng(0).permutation(256).astype(np.uint8).view(dtype.storage)

@@ -11,7 +11,7 @@ from onnxq.operator import Call, Case, Float, Linear, NodePlan, Reals
 from onnxq.operators.add import Add
 from onnxq.qparams import per_tensor
 from tests.operators import builder
-from tests.operators.builder import codes
+from tests.operators.builder import integers
 
 OP = Add()
 
@@ -60,7 +60,7 @@ def test_mixed_types_are_not_lowered() -> None:
     x = np.zeros(2, np.float32)
     plan = NodePlan((P, per_tensor(0.1, 0, INT8)), (OUT,))
     with pytest.raises(UnsupportedError, match="int8, uint8"):
-        builder.lowered_model(OP, Case("", (x, x)), plan, [codes(2), codes(2)])
+        builder.lowered_model(OP, Case("", (x, x)), plan, [integers(2), integers(2)])
 
 
 @pytest.mark.parametrize(

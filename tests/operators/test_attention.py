@@ -16,7 +16,7 @@ OP = Attention()
 CASES = {case.name: case for case in OP.cases()}
 
 
-def test_queries_keys_and_values_are_codes_and_it_computes_in_float() -> None:
+def test_queries_keys_and_values_are_integers_and_it_computes_in_float() -> None:
     for case in CASES.values():
         rule = builder.rule_of(OP, case)
         assert rule.precision is Precision.FLOAT_BETWEEN_QDQ
@@ -38,13 +38,13 @@ def test_lengths_of_keys_leave_it_in_float() -> None:
     assert "lengths" in verdict.reason.words
 
 
-def test_present_keys_are_the_past_and_what_the_codes_stand_for() -> None:
+def test_present_keys_are_the_past_and_what_the_integers_stand_for() -> None:
     case = CASES["past"]
     plan = builder.plan_of(OP, case, Types())
-    codes = builder.codes_of(case, plan)
-    _, keys, values = OP.kernel(Call(OP.op_type, codes, plan))
+    integers = builder.integers_of(case, plan)
+    _, keys, values = OP.kernel(Call(OP.op_type, integers, plan))
     for got, slot in ((keys, 1), (values, 2)):
-        p, x, past = plan.inputs[slot], codes[slot], case.inputs[slot + 3]
+        p, x, past = plan.inputs[slot], integers[slot], case.inputs[slot + 3]
         assert p is not None
         assert x is not None
         assert past is not None
@@ -63,13 +63,13 @@ def test_heads_that_do_not_fit_are_named(name: str, attributes: dict[str, int], 
     case = CASES[name]
     plan = builder.plan_of(OP, case, Types())
     with pytest.raises(ShapeError, match=match):
-        OP.kernel(Call(OP.op_type, builder.codes_of(case, plan), plan, attributes=attributes))
+        OP.kernel(Call(OP.op_type, builder.integers_of(case, plan), plan, attributes=attributes))
 
 
 def test_a_mask_that_does_not_broadcast_is_refused() -> None:
     case = CASES["float mask"]
     plan = builder.plan_of(OP, case, Types())
-    codes = builder.codes_of(case, plan)
-    codes[3] = np.zeros((5, 4), np.float32)
+    integers = builder.integers_of(case, plan)
+    integers[3] = np.zeros((5, 4), np.float32)
     with pytest.raises(ShapeError, match="Attention"):
-        OP.kernel(Call(OP.op_type, codes, plan))
+        OP.kernel(Call(OP.op_type, integers, plan))

@@ -17,7 +17,7 @@ from onnxq.qconfig import QConfigMapping, onnxq_default_qconfig
 from onnxq.qparams import per_tensor
 from tests.examples import as_ir, model
 from tests.operators import builder
-from tests.operators.builder import codes, copied
+from tests.operators.builder import copied, integers
 
 OP = AveragePool()
 
@@ -60,7 +60,7 @@ def test_scales_that_the_kernel_for_one_window_over_all_refuses_are_a_misfit() -
     plan = NodePlan((per_tensor(256.0, 0, UINT8),), (per_tensor(1.0, 0, UINT8),))
     assert "steps of 256" in OP.misfit(Call(OP.op_type, (), plan))
     with pytest.raises(UnsupportedError, match="less than 256"):
-        OP.kernel(Call(OP.op_type, [codes(1, 1, 1)], plan, attributes={"kernel_shape": [1]}))
+        OP.kernel(Call(OP.op_type, [integers(1, 1, 1)], plan, attributes={"kernel_shape": [1]}))
 
 
 def test_a_mean_that_was_0_in_all_samples_stays_float() -> None:

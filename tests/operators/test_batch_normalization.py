@@ -18,7 +18,7 @@ CASES = {case.name: case for case in OP.cases()}
 def convolution(case: Case) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(weight, its scale, bias) of the lowered form."""
     plan = builder.plan_of(OP, case, Types())
-    graph = builder.lowered_model(OP, case, plan, builder.codes_of(case, plan)).graph
+    graph = builder.lowered_model(OP, case, plan, builder.integers_of(case, plan)).graph
     (node,) = graph
     assert node.op_type == "QLinearConv"
     slots = [node.inputs[slot] for slot in (3, 4, 8)]
@@ -91,7 +91,7 @@ def test_a_variance_below_zero_stays_float_and_marks_its_result() -> None:
 def test_kernel_names_parameters_of_another_length() -> None:
     case = CASES["plain"]
     plan = builder.plan_of(OP, case, Types())
-    codes = builder.codes_of(case, plan)
-    codes[3] = np.zeros(5, np.float32)
+    integers = builder.integers_of(case, plan)
+    integers[3] = np.zeros(5, np.float32)
     with pytest.raises(ShapeError, match=r"\(5,\)"):
-        OP.kernel(Call(OP.op_type, codes, plan))
+        OP.kernel(Call(OP.op_type, integers, plan))

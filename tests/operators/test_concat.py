@@ -10,7 +10,7 @@ from onnxq.operator.examples import normal
 from onnxq.operators.concat import Concat
 from onnxq.qparams import per_tensor
 from tests.operators import builder
-from tests.operators.builder import SHARED, codes
+from tests.operators.builder import SHARED, integers
 
 OP = Concat()
 
@@ -45,6 +45,9 @@ def test_kernel_refuses_parts_of_another_type() -> None:
     with pytest.raises(ShapeError, match="int8"):
         OP.kernel(
             Call(
-                OP.op_type, [codes(2, 3), codes(2, 3).astype(np.int8)], plan, attributes={"axis": 0}
+                OP.op_type,
+                [integers(2, 3), integers(2, 3).astype(np.int8)],
+                plan,
+                attributes={"axis": 0},
             )
         )

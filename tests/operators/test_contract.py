@@ -69,16 +69,19 @@ COPYING_TYPES = (Types(), Types(x=INT8, zero_point="high", power_of_two=True))
 
 
 def types_for(operator: Operator, case: Case) -> tuple[Types, ...]:
-    """Fewer for operators that copy codes or have no weight; none that ONNX Runtime lacks here."""
+    """Fewer for operators that copy integers or have no weight.
+
+    None that ONNX Runtime lacks here.
+    """
     rule = builder.rule_of(operator, case)
     all_types = COPYING_TYPES if rule.category in (OpCategory.MOVEMENT, OpCategory.CLAMP) else TYPES
     known = (types for types in all_types if is_known(operator, types.x))
     return tuple(types for types in known if rule.category is OpCategory.COMPUTE or types.w == INT8)
 
 
-def is_known(operator: Operator, codes: QDType) -> bool:
-    """Whether the installed ONNX Runtime has a kernel of it on such codes."""
-    return ir.DataType[codes.onnx] not in facts.named(operator.op_type).lacks
+def is_known(operator: Operator, integers: QDType) -> bool:
+    """Whether the installed ONNX Runtime has a kernel of it on such integers."""
+    return ir.DataType[integers.onnx] not in facts.named(operator.op_type).lacks
 
 
 Says = Callable[[Operator, Case], bool]
@@ -168,9 +171,9 @@ def test_rule_is_consistent(operator: Operator, case: Case) -> None:
 @pytest.mark.parametrize("types", [Types(), Types(x=INT8)], ids=str)
 def test_qdq_form_is_within_a_step_of_float(operator: Operator, case: Case, types: Types) -> None:
     plan = builder.plan_of(operator, case, types)
-    codes = builder.codes_of(case, plan)
-    got = builder.run_exactly(builder.qdq_model(operator, case, plan, codes), case, codes)
-    assert_close_to_float(operator, case, plan, codes, got)
+    integers = builder.integers_of(case, plan)
+    got = builder.run_exactly(builder.qdq_model(operator, case, plan, integers), case, integers)
+    assert_close_to_float(operator, case, plan, integers, got)
 
 
 # a bound is fused where it is redundant, which depends on the data
@@ -179,8 +182,8 @@ def test_onnx_runtime_fuses_the_qdq_form_and_only_that(
     operator: Operator, case: Case, tmp_path: Path
 ) -> None:
     plan = builder.plan_of(operator, case, Types())
-    codes = builder.codes_of(case, plan)
-    found = builder.optimized_ops(builder.qdq_model(operator, case, plan, codes), tmp_path)
+    integers = builder.integers_of(case, plan)
+    found = builder.optimized_ops(builder.qdq_model(operator, case, plan, integers), tmp_path)
     rule = builder.rule_of(operator, case)
     fused = not {"QuantizeLinear", "DequantizeLinear"} & set(found)
     assert fused == (rule.is_fused), found
@@ -189,15 +192,15 @@ def test_onnx_runtime_fuses_the_qdq_form_and_only_that(
 @each_case(lambda op, _: op.has_lowering())
 def test_lowered_form_is_within_a_step_of_float(operator: Operator, case: Case) -> None:
     plan = builder.plan_of(operator, case, Types())
-    codes = builder.codes_of(case, plan)
-    got = builder.run_exactly(builder.lowered_model(operator, case, plan, codes), case, codes)
-    assert_close_to_float(operator, case, plan, codes, got)
+    integers = builder.integers_of(case, plan)
+    got = builder.run_exactly(builder.lowered_model(operator, case, plan, integers), case, integers)
+    assert_close_to_float(operator, case, plan, integers, got)
 
 
 def assert_close_to_float(
-    operator: Operator, case: Case, plan: NodePlan, codes: list[Array | None], got: list[Array]
+    operator: Operator, case: Case, plan: NodePlan, integers: list[Array | None], got: list[Array]
 ) -> None:
-    reals = dataclasses.replace(case, inputs=builder.reals_of(codes, plan))
+    reals = dataclasses.replace(case, inputs=builder.reals_of(integers, plan))
     for y, p, wanted in zip(got, plan.outputs, builder.run_float(operator, reals), strict=True):
         assert y.shape == wanted.shape
         if p is None:
@@ -220,21 +223,23 @@ def assert_close_to_float(
     ],
 )
 def test_kernel_equals_onnx_runtime(operator: Operator, case: Case, types: Types) -> None:
-    assert_kernel_equals(operator, case, types, case_codes=None, output=True)
+    assert_kernel_equals(operator, case, types, case_integers=None, output=True)
     if not builder.rule_of(operator, case).needs_output:
-        assert_kernel_equals(operator, case, types, case_codes=None, output=False)
+        assert_kernel_equals(operator, case, types, case_integers=None, output=False)
 
 
 def assert_kernel_equals(
-    operator: Operator, case: Case, types: Types, case_codes: int | None, *, output: bool
+    operator: Operator, case: Case, types: Types, case_integers: int | None, *, output: bool
 ) -> None:
-    """case_codes: seed of random codes in place of the case's own data."""
+    """case_integers: seed of random integers in place of the case's own data."""
     plan = builder.plan_of(operator, case, types, output=output)
-    codes = builder.codes_of(case, plan)
-    if case_codes is not None:
-        codes = randomized(codes, plan, case_codes)
-    wanted = builder.run_exactly(builder.lowered_model(operator, case, plan, codes), case, codes)
-    got = operator.kernel(Call(operator.op_type, codes, plan, attributes=case.attributes or {}))
+    integers = builder.integers_of(case, plan)
+    if case_integers is not None:
+        integers = randomized(integers, plan, case_integers)
+    wanted = builder.run_exactly(
+        builder.lowered_model(operator, case, plan, integers), case, integers
+    )
+    got = operator.kernel(Call(operator.op_type, integers, plan, attributes=case.attributes or {}))
     assert len(got) == len(wanted)
     exact = builder.rule_of(operator, case).precision is not Precision.FLOAT_BETWEEN_QDQ
     for y, ort in zip(got, wanted, strict=True):
@@ -248,14 +253,14 @@ def assert_kernel_equals(
         assert np.count_nonzero(steps) <= 1 + FLOAT_SHARE * steps.size
 
 
-def randomized(codes: list[Array | None], plan: NodePlan, seed: int) -> list[Array | None]:
-    """Uniform codes over the whole type, ends included; biases and weights' -128 stay out."""
+def randomized(integers: list[Array | None], plan: NodePlan, seed: int) -> list[Array | None]:
+    """Uniform integers over the whole type, ends included; biases and weights' -128 stay out."""
     random = np.random.default_rng(seed)
     return [
         x
         if x is None or p is None or p.dtype == INT32
         else random.integers(p.dtype.qmin, p.dtype.qmax + 1, x.shape).astype(p.dtype.storage)
-        for x, p in zip(codes, plan.inputs, strict=True)
+        for x, p in zip(integers, plan.inputs, strict=True)
     ]
 
 
@@ -267,7 +272,9 @@ def randomized(codes: list[Array | None], plan: NodePlan, seed: int) -> list[Arr
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(data=st.data())
-def test_kernel_equals_onnx_runtime_over_all_codes(operator: Operator, data: st.DataObject) -> None:
+def test_kernel_equals_onnx_runtime_over_all_integers(
+    operator: Operator, data: st.DataObject
+) -> None:
     case = data.draw(st.sampled_from(quantized_cases(operator)))
     in_floats = builder.rule_of(operator, case).precision is Precision.FLOAT_BETWEEN_QDQ
     types = Types(
@@ -287,21 +294,25 @@ def test_kernel_equals_onnx_runtime_over_all_codes(operator: Operator, data: st.
 def test_kernel_refuses_a_wrong_dtype(operator: Operator) -> None:
     for case in quantized_cases(operator):
         plan = builder.plan_of(operator, case, Types())
-        codes = builder.codes_of(case, plan)
+        integers = builder.integers_of(case, plan)
         slot = builder.rule_of(operator, case).activations[0]
-        codes[slot] = np.asarray(codes[slot], np.int16)
+        integers[slot] = np.asarray(integers[slot], np.int16)
         with pytest.raises(ShapeError, match="int16"):
-            operator.kernel(Call(operator.op_type, codes, plan, attributes=case.attributes or {}))
+            operator.kernel(
+                Call(operator.op_type, integers, plan, attributes=case.attributes or {})
+            )
 
 
 @each_operator(lambda op, _: op.has_kernel())
 def test_kernel_refuses_missing_qparams(operator: Operator) -> None:
     for case in quantized_cases(operator):
         plan = builder.plan_of(operator, case, Types())
-        codes = builder.codes_of(case, plan)
+        integers = builder.integers_of(case, plan)
         bare = NodePlan((None,) * len(plan.inputs), plan.outputs)
         with pytest.raises(ShapeError, match="qparams"):
-            operator.kernel(Call(operator.op_type, codes, bare, attributes=case.attributes or {}))
+            operator.kernel(
+                Call(operator.op_type, integers, bare, attributes=case.attributes or {})
+            )
 
 
 @each_operator(lambda op, case: builder.rule_of(op, case).weight is not None)
@@ -316,9 +327,11 @@ def test_kernel_refuses_scales_of_the_wrong_length(operator: Operator) -> None:
         scales, points = np.ones(count, np.float32), np.zeros(count, p.dtype.storage)
         longer = QParams(scales, points, p.dtype, PerChannel(weight.axis))
         inputs = tuple(longer if i == weight.slot else q for i, q in enumerate(plan.inputs))
-        wrong, codes = dataclasses.replace(plan, inputs=inputs), builder.codes_of(case, plan)
+        wrong, integers = dataclasses.replace(plan, inputs=inputs), builder.integers_of(case, plan)
         with pytest.raises(ShapeError, match=f"has {count} scales"):
-            operator.kernel(Call(operator.op_type, codes, wrong, attributes=case.attributes or {}))
+            operator.kernel(
+                Call(operator.op_type, integers, wrong, attributes=case.attributes or {})
+            )
 
 
 @each_operator(has_axis)
@@ -327,13 +340,13 @@ def test_kernel_refuses_an_axis_out_of_range(operator: Operator) -> None:
         if not has_axis(operator, case):
             continue
         plan = builder.plan_of(operator, case, Types())
-        codes = builder.codes_of(case, plan)
+        integers = builder.integers_of(case, plan)
         for axis in (9, -9):
             with pytest.raises(ShapeError, match=f"{operator.op_type}.*{axis}"):
                 operator.kernel(
                     Call(
                         operator.op_type,
-                        codes,
+                        integers,
                         plan,
                         attributes={**(case.attributes or {}), "axis": axis},
                     )
@@ -344,7 +357,7 @@ def test_kernel_refuses_an_axis_out_of_range(operator: Operator) -> None:
 def test_kernel_computes_or_refuses_in_words_whatever_the_shapes(operator: Operator) -> None:
     for case in quantized_cases(operator):
         plan = builder.plan_of(operator, case, Types())
-        for inputs in builder.misshapen(builder.codes_of(case, plan)):
+        for inputs in builder.misshapen(builder.integers_of(case, plan)):
             with contextlib.suppress(OnnxqError):  # anything else, or a warning, fails
                 operator.kernel(
                     Call(operator.op_type, inputs, plan, attributes=case.attributes or {})
@@ -355,11 +368,11 @@ def test_kernel_computes_or_refuses_in_words_whatever_the_shapes(operator: Opera
 def test_kernel_leaves_its_inputs_untouched(operator: Operator) -> None:
     for case in quantized_cases(operator):
         plan = builder.plan_of(operator, case, Types())
-        codes = builder.codes_of(case, plan)
-        for x in codes:
+        integers = builder.integers_of(case, plan)
+        for x in integers:
             if x is not None:
                 x.setflags(write=False)
-        operator.kernel(Call(operator.op_type, codes, plan, attributes=case.attributes or {}))
+        operator.kernel(Call(operator.op_type, integers, plan, attributes=case.attributes or {}))
 
 
 def test_rules_lowerings_and_kernels_still_missing_are_exactly_those_listed() -> None:

@@ -12,7 +12,7 @@ from onnxq.operators.conv import Conv
 from onnxq.qparams import PerChannel, QParams, per_tensor
 from tests import this_machine
 from tests.operators import builder
-from tests.operators.builder import SHARED, codes, copied
+from tests.operators.builder import SHARED, copied, integers
 
 OP = Conv()
 
@@ -137,7 +137,7 @@ def test_kernel_equals_onnx_runtime_for_any_geometry(
 
 
 def test_images_unfolded_in_parts_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    x, w = codes(5, 2, 3, 3), codes(2, 2, 2, 2)
+    x, w = integers(5, 2, 3, 3), integers(2, 2, 2, 2)
     whole = copied(OP, x, w)
     monkeypatch.setattr("onnxq.operators.conv.COLUMN_ELEMENTS", 1)
     assert np.array_equal(copied(OP, x, w)[0], whole[0])
@@ -146,7 +146,9 @@ def test_images_unfolded_in_parts_give_the_same(monkeypatch: pytest.MonkeyPatch)
 def test_kernel_refuses_a_bias_of_another_length() -> None:
     plan = NodePlan((SHARED, SHARED, per_tensor(0.25, 0, INT32)), (SHARED,))
     with pytest.raises(ShapeError, match="bias"):
-        OP.kernel(Call(OP.op_type, [codes(1, 1, 3), codes(2, 1, 2), np.zeros(3, np.int32)], plan))
+        OP.kernel(
+            Call(OP.op_type, [integers(1, 1, 3), integers(2, 1, 2), np.zeros(3, np.int32)], plan)
+        )
 
 
 def test_kernel_refuses_scales_along_another_axis() -> None:
@@ -154,6 +156,8 @@ def test_kernel_refuses_scales_along_another_axis() -> None:
     with pytest.raises(ShapeError, match="along axis 0"):
         OP.kernel(
             Call(
-                OP.op_type, [codes(1, 2, 3), codes(2, 2, 2)], NodePlan((SHARED, weight), (SHARED,))
+                OP.op_type,
+                [integers(1, 2, 3), integers(2, 2, 2)],
+                NodePlan((SHARED, weight), (SHARED,)),
             )
         )

@@ -5,10 +5,10 @@ import pytest
 
 from onnxq.errors import ShapeError
 from onnxq.operator import IntegerCall
-from onnxq.operator.examples import codes, zero
+from onnxq.operator.examples import integers, zero
 from onnxq.operators.conv_integer import ConvInteger
 
-X, W = codes(1, 4, 5, 5), codes(6, 2, 3, 3, dtype="int8")
+X, W = integers(1, 4, 5, 5), integers(6, 2, 3, 3, dtype="int8")
 
 
 def test_padding_counts_as_the_zero_point() -> None:

@@ -28,7 +28,7 @@ GROUPED = Case(
 
 def lowered(case: Case) -> ir.Model:
     plan = builder.plan_of(OP, case, Types())
-    return builder.lowered_model(OP, case, plan, builder.codes_of(case, plan))
+    return builder.lowered_model(OP, case, plan, builder.integers_of(case, plan))
 
 
 def ops(case: Case) -> list[str]:
@@ -56,7 +56,7 @@ def test_phases_take_the_fewest_taps_and_cut_off_the_overhang() -> None:
 def test_taps_that_a_phase_lacks_are_zero_points() -> None:
     case = dataclasses.replace(CASES["k3 s2 p1, output_padding"], constants=(1, 2))
     plan = builder.plan_of(OP, case, Types(w=UINT8))
-    graph = builder.lowered_model(OP, case, plan, builder.codes_of(case, plan)).graph
+    graph = builder.lowered_model(OP, case, plan, builder.integers_of(case, plan)).graph
     weight = next(node for node in graph if node.op_type == "QLinearConv").inputs[3]
     assert weight is not None
     assert weight.const_value is not None
@@ -67,17 +67,17 @@ def test_taps_that_a_phase_lacks_are_zero_points() -> None:
 def test_spatial_sizes_need_not_be_known(name: str) -> None:
     case = CASES[name]
     plan = builder.plan_of(OP, case, Types())
-    codes = builder.codes_of(case, plan)
+    integers = builder.integers_of(case, plan)
     node = builder.node_of(OP, case)
     x = node.inputs[0]
     assert x is not None
     x.shape = None
     tape = Tape()
     values = [
-        ir.val("in0", ir.DataType.UINT8, [None] * np.asarray(codes[0]).ndim),
+        ir.val("in0", ir.DataType.UINT8, [None] * np.asarray(integers[0]).ndim),
         *(
             tape.initializer(ir.tensor(np.asarray(c)), name=f"in{i}")
-            for i, c in enumerate(codes)
+            for i, c in enumerate(integers)
             if i
         ),
     ]
@@ -91,8 +91,8 @@ def test_spatial_sizes_need_not_be_known(name: str) -> None:
         opset_imports={"": 21, MICROSOFT: 1},
         name="unknown",
     )
-    (got,) = builder.run_exactly(ir.Model(graph, ir_version=builder.IR_VERSION), case, codes)
-    (wanted,) = OP.kernel(Call(OP.op_type, codes, plan, attributes=case.attributes or {}))
+    (got,) = builder.run_exactly(ir.Model(graph, ir_version=builder.IR_VERSION), case, integers)
+    (wanted,) = OP.kernel(Call(OP.op_type, integers, plan, attributes=case.attributes or {}))
     assert np.array_equal(got, wanted)
 
 
@@ -138,16 +138,18 @@ def test_kernel_equals_onnx_runtime_with_one_scale_for_the_weight() -> None:
     w = QParams(w.scale[0], w.zero_point[0], w.dtype, PerTensor())
     b = QParams(b.scale[0], b.zero_point[0], b.dtype, PerTensor())
     plan = dataclasses.replace(plan, inputs=(plan.inputs[0], w, b))
-    codes = builder.codes_of(GROUPED, plan)
-    (wanted,) = builder.run_exactly(builder.lowered_model(OP, GROUPED, plan, codes), GROUPED, codes)
+    integers = builder.integers_of(GROUPED, plan)
+    (wanted,) = builder.run_exactly(
+        builder.lowered_model(OP, GROUPED, plan, integers), GROUPED, integers
+    )
     assert np.array_equal(
-        OP.kernel(Call(OP.op_type, codes, plan, attributes=GROUPED.attributes or {}))[0], wanted
+        OP.kernel(Call(OP.op_type, integers, plan, attributes=GROUPED.attributes or {}))[0], wanted
     )
 
 
 def test_kernel_names_the_shapes_that_do_not_fit() -> None:
     plan = builder.plan_of(OP, GROUPED, Types())
-    x, w, b = builder.codes_of(GROUPED, plan)
+    x, w, b = builder.integers_of(GROUPED, plan)
     assert x is not None
     assert w is not None
     attributes = GROUPED.attributes or {}
@@ -176,6 +178,6 @@ def test_kernel_refuses_scales_along_the_wrong_axis() -> None:
     scale = np.ones(4, np.float32)
     wrong = QParams(scale, np.zeros(4, np.int8), w.dtype, PerChannel(0))
     plan = dataclasses.replace(plan, inputs=(plan.inputs[0], wrong, plan.inputs[2]))
-    codes = builder.codes_of(GROUPED, builder.plan_of(OP, GROUPED, Types()))
+    integers = builder.integers_of(GROUPED, builder.plan_of(OP, GROUPED, Types()))
     with pytest.raises(ShapeError, match="along axis 1"):
-        OP.kernel(Call(OP.op_type, codes, plan, attributes=GROUPED.attributes or {}))
+        OP.kernel(Call(OP.op_type, integers, plan, attributes=GROUPED.attributes or {}))

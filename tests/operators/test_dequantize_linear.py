@@ -8,12 +8,12 @@ import pytest
 from onnxq import catalog
 from onnxq.errors import ShapeError
 from onnxq.operator import Case, IntegerCall
-from onnxq.operator.examples import codes, ints32, scales, zero
+from onnxq.operator.examples import integers, ints32, scales, zero
 from onnxq.operators.dequantize_linear import DequantizeLinear, onnx_only_cases
 from tests.operators import builder
 from tests.operators.test_integer_contract import assert_equals_onnx_runtime
 
-X = codes(3, 5)
+X = integers(3, 5)
 ONE = scales(1)
 
 
@@ -29,7 +29,7 @@ def test_it_is_known_in_both_domains() -> None:
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "int8"])
-def test_every_code_and_zero_point_equals_onnx_runtime(dtype: str) -> None:
+def test_every_integer_and_zero_point_equals_onnx_runtime(dtype: str) -> None:
     every = np.arange(256).astype(np.uint8).view(dtype)
     x = np.broadcast_to(every, (256, 256))
     scale = np.geomspace(1e-6, 1e6, 256).astype(np.float32)
@@ -38,7 +38,7 @@ def test_every_code_and_zero_point_equals_onnx_runtime(dtype: str) -> None:
 
 
 def test_float16_results_are_rounded_from_float32_and_may_overflow() -> None:
-    inputs = (codes(100, dtype="int16"), np.array(3.7, np.float16), zero(-32768, "int16"))
+    inputs = (integers(100, dtype="int16"), np.array(3.7, np.float16), zero(-32768, "int16"))
     assert_equals_onnx_runtime(DequantizeLinear(), "", Case("half", inputs, (1, 2)))
     (y,) = DequantizeLinear().kernel(IntegerCall("DequantizeLinear", inputs))
     assert y.dtype == np.float16

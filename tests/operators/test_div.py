@@ -31,7 +31,7 @@ def test_only_what_varies_is_quantized() -> None:
 
 
 @pytest.mark.parametrize("divisor", [3, -1e30])
-def test_a_number_is_a_factor_on_codes(divisor: float) -> None:
+def test_a_number_is_a_factor_on_integers(divisor: float) -> None:
     found = rule(X, np.array(divisor), 1)
     assert isinstance(found, Rule)
     assert found.lowered
@@ -51,7 +51,7 @@ def test_a_constant_zero_leaves_no_scale_for_the_result() -> None:
 
 
 @pytest.mark.parametrize("divisor", [3.0, -0.7])
-def test_codes_by_a_number_are_those_of_the_float_quotient(divisor: float) -> None:
+def test_integers_by_a_number_are_those_of_the_float_quotient(divisor: float) -> None:
     p, q = per_tensor(0.05, 100, UINT8), per_tensor(0.031, 60, UINT8)
     x = np.arange(256, dtype=np.uint8)
     (y,) = OP.kernel(

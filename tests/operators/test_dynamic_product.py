@@ -138,19 +138,19 @@ def lower(plan: DynamicNodePlan) -> None:
 @pytest.mark.parametrize("form", [Precision.DYNAMIC_INT8, Precision.WEIGHT_ONLY_GROUPWISE])
 def test_transposed_input_of_unknown_shape_is_transposed(form: Precision) -> None:
     node = builder.node_of(*RIGHT[7])
-    codes, x = ir.val("w_quantized", const_value=ir.tensor(B.astype(np.int8))), ir.val("x")
+    integers, x = ir.val("w_quantized", const_value=ir.tensor(B.astype(np.int8))), ir.val("x")
     node.replace_input_with(0, x)
     ones = np.ones((2, N), np.float32)
     blocks = QParams(ones, ones.astype(np.int8), INT8, PerBlock(0, 32))
     columns = QParams(ones[0], np.zeros(N, np.int8), INT8, PerChannel(1))
     plan = DynamicNodePlan(form, (columns if form is Precision.DYNAMIC_INT8 else blocks,))
     tape = Tape()
-    Gemm().lower_dynamic(DynamicSite(tape, node, [x, codes, node.inputs[2]], plan))
+    Gemm().lower_dynamic(DynamicSite(tape, node, [x, integers, node.inputs[2]], plan))
     assert [n.op_type for n in tape.nodes].count("Transpose") == 1
 
 
 DTYPES = ["int8", "uint8", "int4", "uint4", "int2", "uint2"]
-# of the largest result: half an LSB of the codes, and int8 activations per block
+# of the largest result: half an LSB of the integers, and int8 activations per block
 SHARES = {"8": 0.05, "4": 0.3, "2": 1.5}
 
 
@@ -167,7 +167,7 @@ class TestBlocks:
     @pytest.mark.parametrize("dtype", DTYPES)
     @pytest.mark.parametrize("size", [16, 32, 64, 128, 256])
     @pytest.mark.parametrize("columns", [4, 5, 6, 7])
-    def test_is_what_the_codes_say(self, dtype: str, size: int, columns: int) -> None:
+    def test_is_what_the_integers_say(self, dtype: str, size: int, columns: int) -> None:
         case = Case("", (A, normal(K, columns)), (1,))
         model = quantized_case(MatMul(), case, Precision.WEIGHT_ONLY_GROUPWISE, affine(dtype), size)
         findings = cross_check(model, [samples(case)])
@@ -176,7 +176,7 @@ class TestBlocks:
         largest_error(MatMul(), case, model, SHARES[dtype[-1]])
 
     @pytest.mark.parametrize("dtype", ["int8", "int4", "int2"])
-    def test_symmetric_codes_need_no_zero_point(self, dtype: str) -> None:
+    def test_symmetric_integers_need_no_zero_point(self, dtype: str) -> None:
         spec = LeastErrorObserver.with_args(dtype=dtype)
         model = quantized_case(
             MatMul(), Case("", (A, B), (1,)), Precision.WEIGHT_ONLY_GROUPWISE, spec, 32

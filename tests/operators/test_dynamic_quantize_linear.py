@@ -15,7 +15,7 @@ def test_zeros_have_scale_1() -> None:
     assert (y.tolist(), scale.item(), zero_point.item()) == ([0, 0, 0], 1.0, 0)
 
 
-def test_0_is_always_a_code() -> None:
+def test_0_is_always_a_integer() -> None:
     y, _, zero_point = DynamicQuantizeLinear().kernel(
         IntegerCall("DynamicQuantizeLinear", (np.array([3, 4, 5], np.float32),))
     )

@@ -5,12 +5,12 @@ import pytest
 
 from onnxq.errors import UnsupportedError
 from onnxq.operator import IntegerCall
-from onnxq.operator.examples import codes, normal, scales
+from onnxq.operator.examples import integers, normal, scales
 from onnxq.operators.dynamic_quantize_linear import DynamicQuantizeLinear
 from onnxq.operators.dynamic_quantize_mat_mul import DynamicQuantizeMatMul
 from onnxq.operators.mat_mul_integer_to_float import MatMulIntegerToFloat
 
-A, B = normal(3, 5), codes(5, 4, dtype="int8", seed=1)
+A, B = normal(3, 5), integers(5, 4, dtype="int8", seed=1)
 
 
 def test_it_is_dynamic_quantize_linear_and_mat_mul_integer_to_float() -> None:

@@ -189,14 +189,14 @@ def test_a_table_in_blocks(dtype: str, tmp_path: Path) -> None:
     ("case", "dtype"), [(GATHERS[0], "int2"), (GATHERS[1], "int4"), (GATHERS[2], "int4")]
 )
 def test_a_table_of_codes_that_nothing_picks_stays_float(case: Case, dtype: str) -> None:
-    with pytest.raises(ModelError, match=rf"takes codes of . bits or more, .* asks for {dtype}"):
+    with pytest.raises(ModelError, match=rf"takes integers of . bits or more, .* asks for {dtype}"):
         quantized_case(Gather(), case, Precision.WEIGHT_ONLY, affine(dtype))
 
 
 @pytest.mark.parametrize(
     ("case", "bits"), [(GATHERS[0], 4), (GATHERS[1], 8), (GATHERS[2], 8), (GATHERS[6], 8)]
 )
-def test_the_plan_knows_the_narrowest_codes_that_are_picked(case: Case, bits: int) -> None:
+def test_the_plan_knows_the_narrowest_integers_that_are_picked(case: Case, bits: int) -> None:
     rule = rule_of(Gather(), case)
     assert isinstance(rule, DynamicRule)
     assert rule.min_bits == bits

@@ -11,7 +11,7 @@ from onnxq.operator import Case, DynamicNodePlan, DynamicSite, Precision
 from onnxq.operators.gather import Gather
 from onnxq.qparams import PerBlock, QParams
 from tests.operators import builder
-from tests.operators.builder import codes, copied
+from tests.operators.builder import copied, integers
 
 OP = Gather()
 
@@ -23,7 +23,7 @@ def test_constants_that_stand_for_infinity_stay_float(value: float) -> None:
 
 
 def test_negative_indices_count_from_the_end() -> None:
-    assert copied(OP, codes(3, 1), np.array([-1]))[0].tolist() == [[2]]
+    assert copied(OP, integers(3, 1), np.array([-1]))[0].tolist() == [[2]]
 
 
 @pytest.mark.parametrize("size", [7, 8, 24])

@@ -19,7 +19,7 @@ SCALES = np.full((5, 3), 0.5, np.float32)
 SIZES: dict[str, AttributeValue] = {"block_size": 16, "quantize_axis": 1}
 
 
-def test_two_codes_of_a_byte_are_low_first_around_8() -> None:
+def test_two_integers_of_a_byte_are_low_first_around_8() -> None:
     table = np.full((1, 8), 0x9A, np.uint8)
     (got,) = OP.kernel(
         IntegerCall(

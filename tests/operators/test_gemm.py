@@ -9,7 +9,7 @@ from onnxq.operator import Call, Case, Float, NodePlan, Rule, WeightSlot
 from onnxq.operators.gemm import Gemm
 from onnxq.qparams import per_tensor
 from tests.operators import builder
-from tests.operators.builder import SHARED, Codes, codes
+from tests.operators.builder import SHARED, Integers, integers
 
 OP = Gemm()
 
@@ -61,7 +61,7 @@ def test_accumulators_wrap_as_in_onnx_runtime() -> None:
     p = per_tensor(1.0, 0, UINT8)
     w = per_tensor(1.0, 0, INT8)
     plan = NodePlan((p, w, per_tensor(1.0, 0, INT32)), (None,))
-    inputs: list[Codes] = [
+    inputs: list[Integers] = [
         np.full((1, 3), 255, np.uint8),
         np.full((3, 4), 127, np.int8),
         np.full(4, 2**31 - 1, np.int32),
@@ -74,4 +74,4 @@ def test_accumulators_wrap_as_in_onnx_runtime() -> None:
 def test_kernel_refuses_a_bias_that_does_not_broadcast() -> None:
     plan = NodePlan((SHARED, SHARED, per_tensor(0.25, 0, INT32)), (SHARED,))
     with pytest.raises(ShapeError, match="bias"):
-        OP.kernel(Call(OP.op_type, [codes(2, 3), codes(3, 4), np.zeros(3, np.int32)], plan))
+        OP.kernel(Call(OP.op_type, [integers(2, 3), integers(3, 4), np.zeros(3, np.int32)], plan))

@@ -13,7 +13,7 @@ from onnxq.operators.global_average_pool import GlobalAveragePool
 from onnxq.ort import runtime
 from onnxq.qparams import per_tensor
 from tests.examples import as_ir, model
-from tests.operators.builder import codes, copied, u8
+from tests.operators.builder import copied, integers, u8
 
 OP = GlobalAveragePool()
 
@@ -30,9 +30,9 @@ def test_scales_that_onnx_runtime_refuses_when_it_runs_are_a_misfit() -> None:
     )
     assert OP.misfit(Call(OP.op_type, (), below)) == ""
     assert "steps of 256" in OP.misfit(Call(OP.op_type, (), beyond))
-    OP.kernel(Call(OP.op_type, [codes(1, 1, 1)], below))
+    OP.kernel(Call(OP.op_type, [integers(1, 1, 1)], below))
     with pytest.raises(UnsupportedError, match="less than 256"):
-        OP.kernel(Call(OP.op_type, [codes(1, 1, 1)], beyond))
+        OP.kernel(Call(OP.op_type, [integers(1, 1, 1)], beyond))
 
 
 def test_a_mean_that_was_0_in_all_samples_stays_float() -> None:

@@ -15,10 +15,10 @@ CASES = {case.name: case for case in OP.cases()}
 def test_a_group_per_channel_is_instance_normalization() -> None:
     case = CASES["a group per channel"]
     plan = builder.plan_of(OP, case, Types())
-    codes = builder.codes_of(case, plan)
-    (y,) = OP.kernel(Call(OP.op_type, codes, plan, attributes=case.attributes or {}))
+    integers = builder.integers_of(case, plan)
+    (y,) = OP.kernel(Call(OP.op_type, integers, plan, attributes=case.attributes or {}))
     (wanted,) = builder.operator("InstanceNormalization").kernel(
-        Call("InstanceNormalization", codes, plan)
+        Call("InstanceNormalization", integers, plan)
     )
     assert np.array_equal(y, wanted)
 
@@ -28,5 +28,5 @@ def test_channels_that_do_not_divide_into_groups_are_named() -> None:
     plan = builder.plan_of(OP, case, Types())
     with pytest.raises(ShapeError, match="num_groups 4"):
         OP.kernel(
-            Call(OP.op_type, builder.codes_of(case, plan), plan, attributes={"num_groups": 4})
+            Call(OP.op_type, builder.integers_of(case, plan), plan, attributes={"num_groups": 4})
         )

@@ -61,15 +61,15 @@ def test_it_is_off_by_what_rounding_the_gate_makes_of_three(seed: int) -> None:
 
 @pytest.mark.parametrize("kind", [UINT8, INT8], ids=str)
 @pytest.mark.parametrize("scale", [0.01, 1 / 32, 0.0625, 0.07, 0.3])
-def test_every_machine_gives_the_same_codes(scale: float, kind: QDType) -> None:
+def test_every_machine_gives_the_same_integers(scale: float, kind: QDType) -> None:
     p = per_tensor(scale, kind.qmin + 90, kind)
-    codes = np.arange(kind.qmin, kind.qmax + 1).astype(kind.storage)
-    model = builder.lowered_model(OP, CASE, NodePlan((p,), (p,)), [codes])
-    shift = 0 if kind == UINT8 else 128  # of codes and zero points, as ONNX Runtime stores int8
+    integers = np.arange(kind.qmin, kind.qmax + 1).astype(kind.storage)
+    model = builder.lowered_model(OP, CASE, NodePlan((p,), (p,)), [integers])
+    shift = 0 if kind == UINT8 else 128  # of integers and zero points, as ONNX Runtime stores int8
     for offset, dtype in ((0, kind.storage), (shift, np.dtype(np.uint8))):
         add = [
             x if x.dtype == np.float32 else (x.astype(np.int32) + offset).astype(dtype)
-            for x in [codes, *(input_array(model, slot) for slot in range(1, 8))]
+            for x in [integers, *(input_array(model, slot) for slot in range(1, 8))]
         ]
         call = IntegerCall("QLinearAdd", add)
         (wanted,) = QLinearAdd().kernel(call)

@@ -14,7 +14,7 @@ CASES = {case.name: case for case in OP.cases()}
 def test_planes_of_one_value_give_the_bias() -> None:
     case = CASES["constant planes"]
     plan = builder.plan_of(OP, case, Types())
-    (y,) = OP.kernel(Call(OP.op_type, builder.codes_of(case, plan), plan))
+    (y,) = OP.kernel(Call(OP.op_type, builder.integers_of(case, plan), plan))
     (q,) = plan.outputs
     assert q is not None
     wanted = quantize(np.asarray(case.inputs[2], np.float32), q)

@@ -1,4 +1,4 @@
-"""One contract for every operator on codes: its kernel against ONNX Runtime, and its refusals."""
+"""One contract for every operator on integers: its kernel against ONNX Runtime, and its refusals."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def onnx_schema(op_type: str, domain: str) -> list[str]:
 
 
 ANY_SCALE = {"DequantizeLinear", "GatherBlockQuantized", "MatMulNBits"}
-"""Operators that multiply by any finite scale in ONNX Runtime: one below 0 gives the lowest code to
+"""Operators that multiply by any finite scale in ONNX Runtime: one below 0 gives the lowest integer to
 a block's maximum, 0 stands for a block of zeros."""
 WITH_SCALES = [
     pytest.param(op, id=op.op_type)
@@ -96,7 +96,7 @@ def test_kernel_equals_onnx_runtime(operator: IntegerOperator, domain: str, case
 
 
 def randomized(case: Case, seed: int) -> Case:
-    """Other codes of 8 bits and other reals; scales, zero points, biases and indices stay."""
+    """Other integers of 8 bits and other reals; scales, zero points, biases and indices stay."""
     random = np.random.default_rng(seed)
 
     def other(i: int, x: Array | None) -> Array | None:
@@ -116,7 +116,7 @@ def randomized(case: Case, seed: int) -> Case:
 @pytest.mark.parametrize("operator", BY_OPERATOR)
 @settings(max_examples=12, deadline=None, derandomize=True)
 @given(data=st.data())
-def test_kernel_equals_onnx_runtime_over_all_codes(
+def test_kernel_equals_onnx_runtime_over_all_integers(
     operator: IntegerOperator, data: st.DataObject
 ) -> None:
     case = data.draw(st.sampled_from(list(operator.cases())))

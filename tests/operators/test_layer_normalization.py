@@ -23,7 +23,7 @@ def test_mean_and_deviation_that_are_read_leave_it_in_float() -> None:
 def test_constant_rows_give_the_bias() -> None:
     case = CASES["constant rows"]
     plan = builder.plan_of(OP, case, Types())
-    (y,) = OP.kernel(Call(OP.op_type, builder.codes_of(case, plan), plan))
+    (y,) = OP.kernel(Call(OP.op_type, builder.integers_of(case, plan), plan))
     (q,) = plan.outputs
     assert q is not None
     wanted = quantize(np.asarray(case.inputs[2], np.float32), q)

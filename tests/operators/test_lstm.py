@@ -100,7 +100,7 @@ def test_the_integer_form_equals_the_kernel_bit_for_bit(name: str) -> None:
         assert np.array_equal(y, ort)
 
 
-def test_stored_weights_are_those_of_the_codes() -> None:
+def test_stored_weights_are_those_of_the_integers() -> None:
     case = CASES["all inputs"]
     known = {}
     for slot in (1, 2):
@@ -213,7 +213,7 @@ def net(magnitude: float, seed: int) -> Case:
 
 
 def bounds(case: Case) -> list[Reals]:
-    """How far Y[t] may be from float: the errors of codes, carried through the recurrence.
+    """How far Y[t] may be from float: the errors of integers, carried through the recurrence.
 
     |Z' - Z| <= x_step/2 |W|1 + |x'| w_step/2 1 + (the same of h and R) + |R| |h' - h|, where
     h_step <= 2 / 255. sigmoid has slope <= 1/4, tanh <= 1; all gates lie in [-1, 1].

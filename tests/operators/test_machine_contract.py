@@ -1,4 +1,4 @@
-"""Machines differ in the pairs of weights or codes that are named, and nowhere else."""
+"""Machines differ in the pairs of weights or integers that are named, and nowhere else."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ CASES = [
     for case in op.cases()
 ]
 MACHINES = [kind for kind in SaturationMode if kind is not SaturationMode.EXACT]
-SHARE = 0.4  # of codes that are the lowest one of their type; as many are the highest
+SHARE = 0.4  # of integers that are the lowest one of their type; as many are the highest
 
 
 def nasty(operator: IntegerOperator, case: Case) -> list[Array | None]:
-    """The inputs, with most codes at the ends of their type."""
+    """The inputs, with most integers at the ends of their type."""
     rng = np.random.default_rng(0)
     inputs = [None if x is None else np.array(x) for x in case.inputs]
     for slot in {0, *operator.weights}:

@@ -11,7 +11,7 @@ from onnxq.operator import Call, Case, NodePlan, Weighted, WeightSlot
 from onnxq.operators.mat_mul import MatMul
 from onnxq.qparams import PerChannel, QParams, per_tensor
 from tests.operators import builder
-from tests.operators.builder import SHARED, Codes, codes, i16
+from tests.operators.builder import SHARED, Integers, i16, integers
 
 OP = MatMul()
 
@@ -27,7 +27,7 @@ def test_constant_matrix_is_a_weight_per_column() -> None:
 
 
 @pytest.mark.parametrize("b", [B[:, 0], np.zeros((2, 3, 4), np.float32)], ids=["rank 1", "rank 3"])
-def test_other_constants_are_quantized_per_tensor(b: Codes) -> None:
+def test_other_constants_are_quantized_per_tensor(b: Integers) -> None:
     rule = builder.rule_of(OP, Case("", (A, b), (1,)))
     assert rule.weight is None
     assert rule.activations == (0, 1)
@@ -45,7 +45,7 @@ def test_other_constants_are_quantized_per_tensor(b: Codes) -> None:
     ids=["matrix on the left", "row on the left", "batches on the left", "column", "batches"],
 )
 def test_constants_that_are_no_weight_say_how_errors_are_summed(
-    a: Codes, b: Codes, constant: int, rows: tuple[int, ...]
+    a: Integers, b: Integers, constant: int, rows: tuple[int, ...]
 ) -> None:
     (response,) = OP.responses(builder.node_of(OP, Case("", (a, b), (constant,))))
     assert isinstance(response, Weighted)
@@ -87,7 +87,7 @@ def test_scales_of_rows_are_refused() -> None:
     rows = QParams(np.ones(4, np.float32), np.zeros(4, np.int8), INT8, PerChannel(0))
     plan = NodePlan((SHARED, rows), (SHARED,))
     with pytest.raises(ShapeError, match="along axis 1"):
-        OP.kernel(Call(OP.op_type, [codes(2, 4), np.zeros((4, 4), np.int8)], plan))
+        OP.kernel(Call(OP.op_type, [integers(2, 4), np.zeros((4, 4), np.int8)], plan))
 
 
 def test_sixteen_bits_are_not_lowered() -> None:

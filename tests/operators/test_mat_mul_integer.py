@@ -7,13 +7,13 @@ import pytest
 
 from onnxq.errors import ShapeError, UnsupportedError
 from onnxq.operator import IntegerCall
-from onnxq.operator.examples import codes, zero
+from onnxq.operator.examples import integers, zero
 from onnxq.operators.mat_mul_integer import MatMulInteger
 
 if TYPE_CHECKING:
     from onnxq.operator import Array
 
-A, B = codes(3, 5), codes(5, 4, dtype="int8", seed=1)
+A, B = integers(3, 5), integers(5, 4, dtype="int8", seed=1)
 
 
 def test_sums_beyond_2_to_the_24_are_exact() -> None:
@@ -27,10 +27,10 @@ def test_sums_beyond_2_to_the_24_are_exact() -> None:
     [
         (A, B, np.zeros(3, np.uint8), None, r"a_zero_point \(3,\)"),
         (A, B, None, np.zeros((1, 1, 4), np.int8), "B_zero_point has shape"),
-        (codes(2, 3, 5), np.stack([B, B]), None, np.zeros(4, np.int8), "B_zero_point has shape"),
+        (integers(2, 3, 5), np.stack([B, B]), None, np.zeros(4, np.int8), "B_zero_point has shape"),
         (A, B, None, zero(3), "B is int8"),
         (A, B[:4], None, None, "5 columns meet 4 rows"),
-        (codes(), B, None, None, "rank 0"),
+        (integers(), B, None, None, "rank 0"),
     ],
 )
 def test_what_does_not_fit_is_refused(

@@ -5,10 +5,10 @@ import pytest
 
 from onnxq.errors import ShapeError, UnsupportedError
 from onnxq.operator import IntegerCall
-from onnxq.operator.examples import codes, normal, scales
+from onnxq.operator.examples import integers, normal, scales
 from onnxq.operators.mat_mul_integer_to_float import MatMulIntegerToFloat
 
-A, B = codes(3, 5), codes(5, 4, dtype="int8", seed=1)
+A, B = integers(3, 5), integers(5, 4, dtype="int8", seed=1)
 HALF = scales(0.5)
 
 

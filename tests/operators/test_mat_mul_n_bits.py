@@ -5,19 +5,19 @@ import pytest
 
 from onnxq.errors import ShapeError, UnsupportedError
 from onnxq.operator import AttributeValue, Case, IntegerCall
-from onnxq.operator.examples import codes, normal
+from onnxq.operator.examples import integers, normal
 from onnxq.operators.mat_mul_n_bits import MatMulNBits
 from tests.operators import builder
 from tests.operators.test_integer_contract import assert_equals_onnx_runtime
 
 SIZES: dict[str, AttributeValue] = {"K": 300, "N": 5, "bits": 4, "block_size": 32}
-A, B = normal(2, 300), codes(5, 10, 16)
+A, B = normal(2, 300), integers(5, 10, 16)
 SCALES = np.abs(normal(50)) + np.float32(0.1)
 
 
 def test_low_bits_come_first() -> None:
     b = np.zeros((1, 1, 8), np.uint8)
-    b[0, 0, 0] = 0xA8  # codes 8, the default zero point, and 10
+    b[0, 0, 0] = 0xA8  # integers 8, the default zero point, and 10
     a = np.eye(2, 16, dtype=np.float32)
     sizes = {"K": 16, "N": 1, "bits": 4, "block_size": 16}
     (y,) = MatMulNBits().kernel(
@@ -89,13 +89,14 @@ def test_what_onnx_runtime_lacks_is_refused() -> None:
         MatMulNBits().kernel(
             IntegerCall("MatMulNBits", (A, B, SCALES, None, groups), attributes=SIZES)
         )
-    wide = (A, codes(5, 10, 32), SCALES, normal(50))
+    wide = (A, integers(5, 10, 32), SCALES, normal(50))
     with pytest.raises(UnsupportedError, match="float32 with 8 bits"):
         MatMulNBits().kernel(IntegerCall("MatMulNBits", wide, attributes={**SIZES, "bits": 8}))
 
 
-def test_weights_near_0_are_bound_by_their_codes() -> None:
-    # a code equal to its zero point: ONNX Runtime subtracts two sums, which leaves rounding errors
+def test_weights_near_0_are_bound_by_their_integers() -> None:
+    # an integer equal to its zero point: ONNX Runtime subtracts two sums, which leaves rounding
+    # errors
     b, points = np.full_like(B, 0x77), np.full(25, 0x77, np.uint8)
     inputs = (A, b, SCALES, points)
     case = Case("near 0", inputs, (1, 2, 3), {**SIZES, "accuracy_level": 4})

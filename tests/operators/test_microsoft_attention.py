@@ -47,7 +47,7 @@ SPLIT = [
 INTEGERS = QConfigMapping().set_global(QConfigDynamic(SYMMETRIC, Precision.DYNAMIC_INT8))
 ULPS = 16 * 2.0**-23  # of the largest number: what cross_check calls rounding
 STEP_AND_SCALE = 1 / 64 + 2 / 255
-"""A code of the weights, up to 64, is off by half of one, as is one of 255 of the activations, and
+"""An integer of the weights, up to 64, is off by half of one, as is one of 255 of the activations, and
 so is its zero point: shares of the largest value, scores by as much of the largest score."""
 
 
@@ -118,12 +118,12 @@ def test_weights_stay_within_what_the_target_sums_exactly() -> None:
     model = builder.float_model(OPERATOR, CASES["plain"])
     for target, limit in (("portable", 64), ("x86-vnni", 127)):
         made = onnxq.quantize_dynamic(model, INTEGERS, target=target)
-        (codes,) = (
+        (integers,) = (
             v.const_value.numpy()
             for v in made.graph.initializers.values()
             if v.const_value is not None and v.dtype == ir.DataType.INT8 and len(v.shape or ()) == 2
         )
-        assert np.abs(codes.astype(np.int32)).max() == limit
+        assert np.abs(integers.astype(np.int32)).max() == limit
 
 
 @pytest.mark.parametrize(
@@ -256,7 +256,7 @@ def test_two_that_read_one_tensor_share_its_quantizer() -> None:
     assert len([v for v in weights if len(v.shape or ()) == 2]) == 1
 
 
-def test_codes_of_four_bits_are_stored() -> None:
+def test_integers_of_four_bits_are_stored() -> None:
     case = CASES["plain"]
     weight = NarrowRangeObserver.with_args(dtype="int4", quant_max=7)
     mapping = QConfigMapping().set_global(QConfigDynamic(weight))

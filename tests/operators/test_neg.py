@@ -11,7 +11,7 @@ from tests.operators.builder import copied, u8
 OP = Neg()
 
 
-def test_codes_are_mirrored_at_the_zero_point() -> None:
+def test_integers_are_mirrored_at_the_zero_point() -> None:
     assert copied(OP, u8([0, 6, 7, 8]))[0].tolist() == [14, 8, 7, 6]
 
 

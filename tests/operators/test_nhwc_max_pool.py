@@ -7,7 +7,7 @@ import pytest
 
 from onnxq.errors import ShapeError
 from onnxq.operator import IntegerCall
-from onnxq.operator.examples import codes
+from onnxq.operator.examples import integers
 from onnxq.operators.max_pool import MaxPool
 from onnxq.operators.nhwc_max_pool import NhwcMaxPool
 from tests.operators.builder import copied
@@ -16,7 +16,7 @@ ATTRIBUTES: dict[str, Any] = {"kernel_shape": [2, 3], "pads": [1, 0, 1, 2], "str
 
 
 def test_it_is_max_pool_transposed() -> None:
-    x = codes(2, 3, 5, 6)
+    x = integers(2, 3, 5, 6)
     (first,) = copied(MaxPool(), x, results=1, **ATTRIBUTES)
     (last,) = NhwcMaxPool().kernel(
         IntegerCall("NhwcMaxPool", (np.moveaxis(x, 1, -1),), attributes=ATTRIBUTES)
@@ -35,5 +35,5 @@ def test_int8_padding_never_wins() -> None:
 def test_rank_2_is_refused() -> None:
     with pytest.raises(ShapeError, match=r"NhwcMaxPool: x .3, 4.; wanted"):
         NhwcMaxPool().kernel(
-            IntegerCall("NhwcMaxPool", (codes(3, 4),), attributes={"kernel_shape": [2]})
+            IntegerCall("NhwcMaxPool", (integers(3, 4),), attributes={"kernel_shape": [2]})
         )

@@ -24,7 +24,7 @@ from onnxruntime.capi import onnxruntime_pybind11_state as ort_state
 
 from onnxq import catalog
 from onnxq.operator import IntegerCall
-from onnxq.operators._plain_on_codes import PlainOnCodes
+from onnxq.operators._plain_on_integers import PlainOnIntegers
 from tests.operators import builder
 
 if TYPE_CHECKING:
@@ -67,10 +67,10 @@ NO_RUNTIME = {
 """Test -> what ONNX Runtime 1.31 lacks; the kernel gives the expected result all the same."""
 
 NO_KERNEL = {
-    "Trilu": "ONNX Runtime has it for float, double, bool, int32 and int64, not on codes",
+    "Trilu": "ONNX Runtime has it for float, double, bool, int32 and int64, not on integers",
     "Unique": "the shape of its result depends on the data, so that nothing behind it has a plan",
 }
-"""Operator of MOVEMENT -> why there is no kernel on codes."""
+"""Operator of MOVEMENT -> why there is no kernel on integers."""
 
 SKIPPED = {
     "test_range_int32_type_negative_delta_expanded": "its Relu works on float: no node on integers",
@@ -294,5 +294,5 @@ def test_the_suite_is_all_there() -> None:
     assert sorted(examples()) == NAMES
     ops = [node.op_type for one in examples().values() for node in one.model.graph.node]
     assert set(ops) >= INTEGER
-    assert isinstance(catalog.find_integer("MaxPool"), PlainOnCodes)
+    assert isinstance(catalog.find_integer("MaxPool"), PlainOnIntegers)
     assert len(RUN) >= 70

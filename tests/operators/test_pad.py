@@ -6,7 +6,7 @@ import pytest
 from onnxq.operator import Case, Float
 from onnxq.operators.pad import Pad
 from tests.operators import builder
-from tests.operators.builder import codes, copied
+from tests.operators.builder import copied, integers
 
 OP = Pad()
 
@@ -16,7 +16,7 @@ PADS = np.array([0, 1, 0, 0])
 
 
 def test_padding_with_nothing_given_is_the_zero_point() -> None:
-    assert copied(OP, codes(1, 2), PADS)[0].tolist() == [[7, 0, 1]]
+    assert copied(OP, integers(1, 2), PADS)[0].tolist() == [[7, 0, 1]]
 
 
 @pytest.mark.parametrize("value", [float("-inf"), -3.4e38, float("nan")])

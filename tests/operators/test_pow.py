@@ -49,7 +49,7 @@ def test_squares_and_roots() -> None:
     assert copied(OP, u8([7, 11]), np.float32(0.5))[0].tolist() == [7, 10]
 
 
-def test_powers_that_are_not_real_get_the_lowest_code() -> None:
+def test_powers_that_are_not_real_get_the_lowest_integer() -> None:
     assert copied(OP, u8([5]), np.float32(0.5))[0].tolist() == [0]
 
 

@@ -15,8 +15,8 @@ X = np.zeros((2, 3, 4), np.float32)
 
 def lowered(slope: np.ndarray) -> list[str]:
     case = Case("", (X, slope.astype(np.float32)), (1,))
-    plan, codes = NodePlan((SHARED, None), (SHARED,)), [X.astype(np.uint8), case.inputs[1]]
-    return [node.op_type for node in builder.lowered_model(OP, case, plan, codes).graph]
+    plan, integers = NodePlan((SHARED, None), (SHARED,)), [X.astype(np.uint8), case.inputs[1]]
+    return [node.op_type for node in builder.lowered_model(OP, case, plan, integers).graph]
 
 
 def test_one_slope_is_a_leaky_relu() -> None:

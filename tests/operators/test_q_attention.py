@@ -8,7 +8,7 @@ import pytest
 
 from onnxq.errors import ShapeError, UnsupportedError
 from onnxq.operator import Array, AttributeValue, Case, IntegerCall
-from onnxq.operator.examples import codes, normal, scales, zero
+from onnxq.operator.examples import integers, normal, scales, zero
 from onnxq.operators.mat_mul_integer_to_float import MatMulIntegerToFloat
 from onnxq.operators.q_attention import QAttention
 from onnxq.targets.accumulation import Accumulator, SaturationMode
@@ -52,7 +52,7 @@ def test_larger_ones_are_within_a_bound_that_says_something(
     length: int, size: int, heads: int
 ) -> None:
     rng = np.random.default_rng(length)
-    x, w = codes(2, length, size), codes(size, 3 * size, dtype="int8", seed=1)
+    x, w = integers(2, length, size), integers(size, 3 * size, dtype="int8", seed=1)
     column = (rng.uniform(0.5, 1, 3 * size) / (127 * np.sqrt(size))).astype(np.float32)
     inputs = (x, w, normal(3 * size), scales(0.02), column, None, zero(120), None)
     case = Case("larger", inputs, (1, 2, 3, 4), {"num_heads": heads}, 2)
@@ -140,9 +140,9 @@ def test_a_machine_whose_sums_saturate_has_a_bound_of_its_own() -> None:
 @pytest.mark.parametrize(
     ("slot", "x", "message"),
     [
-        (0, codes(2, 4, 5, dtype="int8"), "input has dtype int8; wanted uint8"),
-        (0, codes(2, 4), r"input of shape \(2, 4\)"),
-        (1, codes(5, 20, dtype="int8"), "20 columns for 2 heads"),
+        (0, integers(2, 4, 5, dtype="int8"), "input has dtype int8; wanted uint8"),
+        (0, integers(2, 4), r"input of shape \(2, 4\)"),
+        (1, integers(5, 20, dtype="int8"), "20 columns for 2 heads"),
         (2, normal(17), r"bias has shape \(17,\); wanted \(18,\)"),
         (4, scales(*[0.1] * 17), "weight_scale has shape"),
         (4, scales(*[0.1] * 18)[None], "wanted one number or"),
@@ -186,7 +186,9 @@ def test_what_the_cpu_kernel_ignores_is_refused(
 def test_an_empty_batch_that_onnx_runtime_dies_of_is_refused() -> None:
     with pytest.raises(UnsupportedError, match="no batch"):
         OPERATOR.kernel(
-            IntegerCall(OPERATOR.op_type, changed(0, codes(0, 4, 5)), attributes={"num_heads": 2})
+            IntegerCall(
+                OPERATOR.op_type, changed(0, integers(0, 4, 5)), attributes={"num_heads": 2}
+            )
         )
 
 

@@ -5,10 +5,10 @@ import pytest
 
 from onnxq.errors import ShapeError, UnsupportedError
 from onnxq.operator import IntegerCall
-from onnxq.operator.examples import codes, ints32, scales, zero
+from onnxq.operator.examples import integers, ints32, scales, zero
 from onnxq.operators.q_gemm import QGemm
 
-A, B = codes(3, 5), codes(5, 4, dtype="int8", seed=1)
+A, B = integers(3, 5), integers(5, 4, dtype="int8", seed=1)
 LEFT = (scales(0.5), zero(3))
 RIGHT = (scales(0.5), zero(0, "int8"))
 

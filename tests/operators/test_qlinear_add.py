@@ -5,13 +5,13 @@ import pytest
 
 from onnxq.errors import ShapeError
 from onnxq.operator import IntegerCall
-from onnxq.operator.examples import codes, scales, zero
+from onnxq.operator.examples import integers, scales, zero
 from onnxq.operators.qlinear_add import QLinearAdd
 
 P = (scales(0.5), zero(10))
 
 
-def test_codes_stand_for_the_sum() -> None:
+def test_integers_stand_for_the_sum() -> None:
     a, b = np.array([10, 12], np.uint8), np.array([14], np.uint8)
     (c,) = QLinearAdd().kernel(IntegerCall("QLinearAdd", (a, *P, b, *P, *P)))
     assert c.tolist() == [14, 16]
@@ -26,17 +26,17 @@ def test_absent_zero_points_are_0() -> None:
 
 
 def test_operands_of_different_types_are_refused() -> None:
-    inputs = (codes(3), *P, codes(3, dtype="int8"), *P, *P)
+    inputs = (integers(3), *P, integers(3, dtype="int8"), *P, *P)
     with pytest.raises(ShapeError, match="QLinearAdd: B has dtype int8; wanted uint8"):
         QLinearAdd().kernel(IntegerCall("QLinearAdd", inputs))
 
 
 def test_a_result_of_another_type_is_refused() -> None:
-    inputs = (codes(3), *P, codes(3), *P, scales(0.5), zero(1, "int8"))
+    inputs = (integers(3), *P, integers(3), *P, scales(0.5), zero(1, "int8"))
     with pytest.raises(ShapeError, match="C_zero_point has dtype int8, but C is uint8"):
         QLinearAdd().kernel(IntegerCall("QLinearAdd", inputs))
 
 
 def test_shapes_that_do_not_broadcast_are_refused() -> None:
     with pytest.raises(ShapeError, match="shape mismatch"):
-        QLinearAdd().kernel(IntegerCall("QLinearAdd", (codes(3), *P, codes(2), *P, *P)))
+        QLinearAdd().kernel(IntegerCall("QLinearAdd", (integers(3), *P, integers(2), *P, *P)))

@@ -7,15 +7,15 @@ import pytest
 
 from onnxq.errors import ShapeError
 from onnxq.operator import IntegerCall
-from onnxq.operator.examples import codes, scales, zero
+from onnxq.operator.examples import integers, scales, zero
 from onnxq.operators.qlinear_average_pool import QLinearAveragePool
 
 P = (scales(0.5), zero(10))
 ATTRIBUTES: dict[str, Any] = {"kernel_shape": [2, 3], "pads": [1, 0, 1, 2], "strides": [1, 2]}
 
 
-def test_channels_last_gives_the_same_codes_transposed() -> None:
-    x = codes(2, 3, 5, 6)
+def test_channels_last_gives_the_same_integers_transposed() -> None:
+    x = integers(2, 3, 5, 6)
     (first,) = QLinearAveragePool().kernel(
         IntegerCall("QLinearAveragePool", (x, *P, *P), attributes=ATTRIBUTES)
     )
@@ -33,7 +33,7 @@ def test_windows_without_spatial_axes_are_refused(last: int) -> None:
         QLinearAveragePool().kernel(
             IntegerCall(
                 "QLinearAveragePool",
-                (codes(3, 4), *P, *P),
+                (integers(3, 4), *P, *P),
                 attributes={**ATTRIBUTES, "channels_last": last},
             )
         )

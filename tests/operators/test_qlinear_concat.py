@@ -5,7 +5,7 @@ import pytest
 
 from onnxq.errors import ShapeError
 from onnxq.operator import IntegerCall
-from onnxq.operator.examples import codes, scales, zero
+from onnxq.operator.examples import integers, scales, zero
 from onnxq.operators.qlinear_concat import QLinearConcat
 
 Y = (scales(0.5), zero(10))
@@ -20,7 +20,7 @@ def test_parts_are_rescaled_to_the_qparams_of_the_result() -> None:
 
 
 def test_parts_of_another_type_are_refused() -> None:
-    inputs = (*Y, codes(2), *Y, codes(2, dtype="int8"), *Y)
+    inputs = (*Y, integers(2), *Y, integers(2, dtype="int8"), *Y)
     with pytest.raises(ShapeError, match="part 1 has dtype int8; wanted uint8"):
         QLinearConcat().kernel(IntegerCall("QLinearConcat", inputs, attributes={"axis": 0}))
 
@@ -28,12 +28,12 @@ def test_parts_of_another_type_are_refused() -> None:
 def test_a_part_without_qparams_is_refused() -> None:
     with pytest.raises(ShapeError, match="4 inputs; wanted"):
         QLinearConcat().kernel(
-            IntegerCall("QLinearConcat", (*Y, codes(2), scales(0.5)), attributes={"axis": 0})
+            IntegerCall("QLinearConcat", (*Y, integers(2), scales(0.5)), attributes={"axis": 0})
         )
 
 
 def test_an_axis_out_of_range_is_refused() -> None:
     with pytest.raises(ShapeError, match="axis 2 is out of bounds"):
         QLinearConcat().kernel(
-            IntegerCall("QLinearConcat", (*Y, codes(2), *Y), attributes={"axis": 2})
+            IntegerCall("QLinearConcat", (*Y, integers(2), *Y), attributes={"axis": 2})
         )

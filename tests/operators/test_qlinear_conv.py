@@ -12,7 +12,7 @@ from tests.operators import builder
 CASE = next(c for c in QLinearConv().cases() if c.name.startswith("per-channel"))
 
 
-def test_channels_last_gives_the_same_codes_transposed() -> None:
+def test_channels_last_gives_the_same_integers_transposed() -> None:
     attributes = dict(CASE.attributes or {})
     (first,) = QLinearConv().kernel(IntegerCall("QLinearConv", CASE.inputs, attributes=attributes))
     x = np.moveaxis(np.asarray(CASE.inputs[0]), 1, -1)

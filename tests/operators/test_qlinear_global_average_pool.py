@@ -5,14 +5,14 @@ import pytest
 
 from onnxq.errors import ShapeError
 from onnxq.operator import IntegerCall
-from onnxq.operator.examples import codes, scales, zero
+from onnxq.operator.examples import integers, scales, zero
 from onnxq.operators.qlinear_global_average_pool import QLinearGlobalAveragePool
 
 P = (scales(0.5), zero(10))
 
 
-def test_channels_last_gives_the_same_codes_transposed() -> None:
-    x = codes(2, 3, 5, 6)
+def test_channels_last_gives_the_same_integers_transposed() -> None:
+    x = integers(2, 3, 5, 6)
     (first,) = QLinearGlobalAveragePool().kernel(
         IntegerCall("QLinearGlobalAveragePool", (x, *P, *P))
     )
@@ -30,7 +30,7 @@ def test_nothing_to_average_is_refused(last: int) -> None:
         QLinearGlobalAveragePool().kernel(
             IntegerCall(
                 "QLinearGlobalAveragePool",
-                (codes(3, 4), *P, *P),
+                (integers(3, 4), *P, *P),
                 attributes={"channels_last": last},
             )
         )

@@ -5,10 +5,10 @@ import pytest
 
 from onnxq.errors import ShapeError, UnsupportedError
 from onnxq.operator import IntegerCall
-from onnxq.operator.examples import codes, scales, zero
+from onnxq.operator.examples import integers, scales, zero
 from onnxq.operators.qlinear_mat_mul import QLinearMatMul
 
-A, B = codes(3, 5), codes(5, 4, seed=1)
+A, B = integers(3, 5), integers(5, 4, seed=1)
 HALF, ZERO = scales(0.5), zero(0)
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from onnxq.errors import ShapeError
 from onnxq.operator import IntegerCall
-from onnxq.operator.examples import codes, scales, zero
+from onnxq.operator.examples import integers, scales, zero
 from onnxq.operators.qlinear_where import QLinearWhere
 
 Z = (scales(0.5), zero(10))
@@ -21,12 +21,12 @@ def test_each_operand_is_rescaled_to_the_qparams_of_the_result() -> None:
 
 
 def test_a_condition_of_another_type_is_refused() -> None:
-    inputs = (codes(2), codes(2), *Z, codes(2), *Z, *Z)
+    inputs = (integers(2), integers(2), *Z, integers(2), *Z, *Z)
     with pytest.raises(ShapeError, match="the condition has dtype uint8; wanted bool"):
         QLinearWhere().kernel(IntegerCall("QLinearWhere", inputs))
 
 
 def test_operands_of_different_types_are_refused() -> None:
-    inputs = (np.ones(2, np.bool_), codes(2), *Z, codes(2, dtype="int8"), *Z, *Z)
+    inputs = (np.ones(2, np.bool_), integers(2), *Z, integers(2, dtype="int8"), *Z, *Z)
     with pytest.raises(ShapeError, match="y has dtype int8; wanted uint8"):
         QLinearWhere().kernel(IntegerCall("QLinearWhere", inputs))

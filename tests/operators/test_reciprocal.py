@@ -5,7 +5,7 @@ from tests.operators.builder import copied, operator, u8
 OP = operator("Reciprocal")
 
 
-def test_zero_gives_the_highest_code() -> None:
+def test_zero_gives_the_highest_integer() -> None:
     assert copied(OP, u8([7]))[0].tolist() == [255]
 
 

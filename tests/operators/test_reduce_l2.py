@@ -7,7 +7,7 @@ import pytest
 
 from onnxq.errors import ShapeError
 from onnxq.operator import Case, Float, Linear, Precision
-from onnxq.operator.examples import codes, ints
+from onnxq.operator.examples import integers, ints
 from tests.operators import builder
 from tests.operators.builder import copied, operator, u8
 
@@ -39,7 +39,7 @@ def test_axes_computed_at_run_time_stay_float() -> None:
 @pytest.mark.parametrize("axes", [(2,), (-3,), (0, 0), (0, -2)])
 def test_axes_that_do_not_fit_are_refused(axes: Any) -> None:
     with pytest.raises(ShapeError, match="ReduceL2: axes"):
-        copied(OP, codes(2, 3), ints(*axes))
+        copied(OP, integers(2, 3), ints(*axes))
 
 
 def test_an_error_of_one_summand_comes_out_as_it_is() -> None:

@@ -8,7 +8,7 @@ import pytest
 from onnxq.dtypes import UINT8, UINT16
 from onnxq.errors import ShapeError
 from onnxq.operator import Call, Case, Float, NodePlan, Summed
-from onnxq.operator.examples import codes, ints
+from onnxq.operator.examples import integers, ints
 from onnxq.operators.reduce_mean import ReduceMean, pool_layout
 from onnxq.qparams import per_tensor
 from tests.operators import builder
@@ -37,7 +37,7 @@ def test_axes_computed_at_run_time_stay_float() -> None:
     assert "axes" in rule.reason.words
 
 
-def test_wide_codes_are_averaged_in_float() -> None:
+def test_wide_integers_are_averaged_in_float() -> None:
     case = Case("", (X, ints(1)), (1,))
     wide = NodePlan((per_tensor(0.01, 9, UINT16), None), (per_tensor(0.005, 7, UINT16),))
     x = np.arange(24).reshape(X.shape).astype(np.uint16) * 2000
@@ -53,18 +53,18 @@ def test_wide_codes_are_averaged_in_float() -> None:
 def test_tokens_are_pooled_by_one_integer_node() -> None:
     case = Case("", (X, ints(1)), (1,))
     plan = NodePlan((per_tensor(0.01, 9, UINT8), None), (per_tensor(0.005, 7, UINT8),))
-    model = builder.lowered_model(OP, case, plan, [codes(2, 3, 4), ints(1)])
+    model = builder.lowered_model(OP, case, plan, [integers(2, 3, 4), ints(1)])
     assert [node.op_type for node in model.graph] == ["QLinearGlobalAveragePool"]
 
 
 def test_nothing_to_average_is_refused() -> None:
     with pytest.raises(ShapeError, match="no elements"):
-        copied(OP, codes(2, 0), ints(1))
+        copied(OP, integers(2, 0), ints(1))
 
 
 def test_axes_that_do_not_fit_are_refused() -> None:
     with pytest.raises(ShapeError, match="ReduceMean: axes"):
-        copied(OP, codes(2, 3), ints(2))
+        copied(OP, integers(2, 3), ints(2))
 
 
 def test_errors_of_all_that_it_adds_come_out() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from onnxq.errors import ShapeError
 from onnxq.operator import Case, Float, Precision, Summed
-from onnxq.operator.examples import codes, ints
+from onnxq.operator.examples import integers, ints
 from onnxq.operators.reduce_sum import ReduceSum
 from tests.operators import builder
 from tests.operators.builder import copied
@@ -37,7 +37,7 @@ def test_sums_count_from_the_zero_point() -> None:
 @pytest.mark.parametrize("axes", [(2,), (-3,), (0, 0), (0, -2)])
 def test_axes_that_do_not_fit_are_refused(axes: Any) -> None:
     with pytest.raises(ShapeError, match="ReduceSum: axes"):
-        copied(OP, codes(2, 3), ints(*axes))
+        copied(OP, integers(2, 3), ints(*axes))
 
 
 def test_errors_of_all_that_it_adds_come_out() -> None:

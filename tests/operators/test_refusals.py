@@ -31,7 +31,7 @@ MATRICES = (A[:, :3], S, Z, A, S, Z, S, Z)
         ("QLinearConv", CONV, {"group": "x"}, "group is 'x'; wanted an int"),
         ("QLinearMatMul", (*MATRICES[:2], 3, *MATRICES[3:]), {}, "zero_point has dtype int64"),
         ("MaxPool", (X,), {"kernel_shape": [2, 2], "pads": [-1] * 4}, "pads .*from 0"),
-        ("Clip", (A, np.int8(5)), {}, "a bound or value is int8, the codes are uint8"),
+        ("Clip", (A, np.int8(5)), {}, "a bound or value is int8, the integers are uint8"),
         ("Pad", (A, np.array([9] * 4)), {"mode": "reflect"}, "9 elements beside an axis of 3"),
         ("Tile", (A, np.array([-1, 2])), {}, "wanted one per axis, from 0"),
     ],

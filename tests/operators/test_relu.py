@@ -12,7 +12,7 @@ from tests.operators.builder import copied, u8
 OP = Relu()
 
 
-def test_codes_below_the_zero_point_go_up_to_it() -> None:
+def test_integers_below_the_zero_point_go_up_to_it() -> None:
     assert copied(OP, u8([0, 7, 9]))[0].tolist() == [7, 7, 9]
 
 
@@ -22,7 +22,7 @@ def test_it_clamps_to_zero_and_above() -> None:
     assert rule.category is OpCategory.CLAMP
 
 
-def test_between_two_qparams_the_result_has_its_own_codes() -> None:
+def test_between_two_qparams_the_result_has_its_own_integers() -> None:
     plan = NodePlan((per_tensor(0.25, 128, UINT8),), (per_tensor(0.5, 0, UINT8),))
     x = np.array([[0, 127, 128, 130, 255]], np.uint8)
     (found,) = OP.kernel(Call(OP.op_type, [x], plan))

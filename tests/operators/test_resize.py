@@ -22,9 +22,9 @@ from onnxq.operator import (
     OpCategory,
     Precision,
 )
-from onnxq.operator.examples import codes, ints
+from onnxq.operator.examples import integers, ints
 from onnxq.operators._resample import ROUNDINGS, TRANSFORMATIONS, Axis
-from onnxq.operators.resize import Resize, antialiased_codes, linear_codes
+from onnxq.operators.resize import Resize, antialiased_integers, linear_integers
 from onnxq.qparams import per_tensor
 from tests.operators import builder
 from tests.operators.builder import SHARED, copied
@@ -42,10 +42,10 @@ def test_interpolation_is_computed_in_float_with_qparams_of_its_own(mode: str) -
     assert not rule.shares_qparams
 
 
-def test_equal_qparams_do_not_make_onnx_runtime_interpolate_codes(tmp_path: Any) -> None:
+def test_equal_qparams_do_not_make_onnx_runtime_interpolate_integers(tmp_path: Any) -> None:
     case = Case("", (X, None, SCALES), (2,), {"mode": "linear"})
     plan = NodePlan((SHARED, None, None), (SHARED,))
-    model = builder.qdq_model(OP, case, plan, builder.codes_of(case, plan))
+    model = builder.qdq_model(OP, case, plan, builder.integers_of(case, plan))
     found = builder.optimized_ops(model, tmp_path)
     assert found == ["DequantizeLinear", "QuantizeLinear", "Resize"]
 
@@ -57,7 +57,7 @@ def test_cropping_stays_float() -> None:
     assert isinstance(rule, Float)
 
 
-def test_nearest_copies_codes() -> None:
+def test_nearest_copies_integers() -> None:
     rule = builder.rule_of(OP, Case("", (X, None, SCALES), (2,)))
     assert rule.category is OpCategory.MOVEMENT
     assert rule.is_fused
@@ -65,7 +65,7 @@ def test_nearest_copies_codes() -> None:
 
 @pytest.mark.parametrize(("transformation", "rounding"), list(product(TRANSFORMATIONS, ROUNDINGS)))
 def test_nearest_is_that_of_onnx_runtime_in_every_mode(transformation: str, rounding: str) -> None:
-    x = codes(2, 29, 12)
+    x = integers(2, 29, 12)
     attributes: dict[str, AttributeValue] = {
         "coordinate_transformation_mode": transformation,
         "nearest_mode": rounding,
@@ -99,7 +99,7 @@ MODES = st.fixed_dictionaries(
 def test_interpolation_equals_onnx_runtime(
     attributes: dict[str, Any], height: float, width: float, seed: int
 ) -> None:
-    x = codes(2, 3, 7, 6, seed=seed)
+    x = integers(2, 3, 7, 6, seed=seed)
     scales = np.array([1, 1, height, width], np.float32)
     plan = NodePlan((per_tensor(0.05, 99, UINT8), None, None), (per_tensor(0.02, 70, UINT8),))
     case = Case("", (x.astype(np.float32), None, scales), (2,), attributes)
@@ -118,45 +118,45 @@ def test_interpolation_equals_onnx_runtime(
     seed=st.integers(0, 99),
 )
 @settings(max_examples=60, deadline=None)
-def test_interpolation_of_plain_codes_is_that_of_onnx_runtime(
+def test_interpolation_of_plain_integers_is_that_of_onnx_runtime(
     attributes: dict[str, Any], scales: tuple[float, ...], dtype: str, seed: int
 ) -> None:
-    inputs = (codes(2, 5, 7, 6, dtype=dtype, seed=seed), None, np.array(scales, np.float32))
+    inputs = (integers(2, 5, 7, 6, dtype=dtype, seed=seed), None, np.array(scales, np.float32))
     if attributes["antialias"] and dtype == "int8":
         return  # refused; see below
-    (wanted,) = run_on_codes(Case("", inputs, (2,), attributes))
-    assert np.array_equal(on_codes(inputs, attributes), wanted)
+    (wanted,) = run_on_integers(Case("", inputs, (2,), attributes))
+    assert np.array_equal(on_integers(inputs, attributes), wanted)
 
 
-def run_on_codes(case: Case) -> list[Any]:
+def run_on_integers(case: Case) -> list[Any]:
     return builder.run(builder.float_model(OP, case), case, case.inputs)
 
 
-def on_codes(inputs: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
+def on_integers(inputs: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
     operator = catalog.find_integer("Resize")
     assert operator is not None
     (y,) = operator.kernel(IntegerCall(operator.op_type, inputs, attributes=attributes))
     return y
 
 
-def test_interpolated_codes_are_truncated_and_not_rounded() -> None:
+def test_interpolated_integers_are_truncated_and_not_rounded() -> None:
     x = np.array([[0, 3]], np.uint8)
     scales = np.array([1, 2], np.float32)
-    assert on_codes((x, None, scales), {"mode": "linear"}).tolist() == [[0, 0, 2, 3]]
+    assert on_integers((x, None, scales), {"mode": "linear"}).tolist() == [[0, 0, 2, 3]]
 
 
-def test_nearest_of_plain_codes_is_copied() -> None:
-    y = on_codes((codes(1, 3), None, np.array([1, 2], np.float32)), {})
-    assert np.array_equal(y, codes(1, 3).repeat(2, axis=1))
+def test_nearest_of_plain_integers_is_copied() -> None:
+    y = on_integers((integers(1, 3), None, np.array([1, 2], np.float32)), {})
+    assert np.array_equal(y, integers(1, 3).repeat(2, axis=1))
 
 
 @pytest.mark.parametrize("mode", ["half_pixel", "asymmetric", "align_corners"])
 def test_cubic_of_codes_with_channels_last_is_the_filter_of_antialiasing(mode: str) -> None:
     attributes = {"mode": "cubic", "coordinate_transformation_mode": mode}
-    inputs = (codes(2, 6, 5, 4), None, np.array([1, 1.5, 2, 1], np.float32))
+    inputs = (integers(2, 6, 5, 4), None, np.array([1, 1.5, 2, 1], np.float32))
     case = Case(mode, inputs, (2,), attributes)
     (wanted,) = builder.run(builder.float_model(OP, case), case, inputs)
-    assert np.array_equal(on_codes(inputs, attributes), wanted)
+    assert np.array_equal(on_integers(inputs, attributes), wanted)
 
 
 @pytest.mark.parametrize(
@@ -167,12 +167,12 @@ def test_cubic_of_codes_with_channels_last_is_the_filter_of_antialiasing(mode: s
         ("int32", {"mode": "linear"}, "for 8 bits"),
     ],
 )
-def test_what_onnx_runtime_gets_wrong_on_codes_is_refused(
+def test_what_onnx_runtime_gets_wrong_on_integers_is_refused(
     dtype: str, attributes: dict[str, Any], words: str
 ) -> None:
-    x = codes(4, 5).astype(dtype)
+    x = integers(4, 5).astype(dtype)
     with pytest.raises(UnsupportedError, match=words):
-        on_codes((x, None, np.array([2, 2], np.float32)), attributes)
+        on_integers((x, None, np.array([2, 2], np.float32)), attributes)
 
 
 @pytest.mark.parametrize(
@@ -193,7 +193,7 @@ def test_kernel_refuses_what_does_not_fit(
     inputs: tuple[Any, Any], attributes: dict[str, Any], words: str
 ) -> None:
     with pytest.raises(ShapeError, match=words):
-        copied(OP, codes(1, 1, 2, 2), None, *inputs, **attributes)
+        copied(OP, integers(1, 1, 2, 2), None, *inputs, **attributes)
 
 
 @pytest.mark.parametrize(
@@ -203,7 +203,7 @@ def test_ranks_that_onnx_runtime_does_not_interpolate_are_refused(
     shape: tuple[int, ...], scales: list[float]
 ) -> None:
     with pytest.raises(UnsupportedError, match="spatial axes"):
-        copied(OP, codes(*shape), None, np.array(scales, np.float32), mode="linear")
+        copied(OP, integers(*shape), None, np.array(scales, np.float32), mode="linear")
 
 
 DOUBLED = Axis(2, 4, np.float32(2))
@@ -211,21 +211,21 @@ DOUBLED = Axis(2, 4, np.float32(2))
 
 def test_truncation_is_toward_0() -> None:
     x = np.array([[-3, 0]], np.int8)
-    assert linear_codes(NodeCall("Op", ()), x, {1: DOUBLED}).tolist() == [[-3, -2, 0, 0]]
+    assert linear_integers(NodeCall("Op", ()), x, {1: DOUBLED}).tolist() == [[-3, -2, 0, 0]]
 
 
 def test_channels_last_count_in_steps_of_1024() -> None:
     x = np.array([-3, 0], np.int8).reshape(1, 1, 2, 1)
     axes = {1: Axis(1, 1, np.float32(1)), 2: DOUBLED}
-    assert linear_codes(NodeCall("Op", ()), x, axes).ravel().tolist() == [-3, -2, 0, 0]
+    assert linear_integers(NodeCall("Op", ()), x, axes).ravel().tolist() == [-3, -2, 0, 0]
 
 
 def test_the_filter_rounds() -> None:
     x = np.array([[1, 2]], np.uint8)
     halved = Axis(2, 1, np.float32(0.5))
-    assert antialiased_codes(NodeCall("Op", ()), x, {1: halved}, "linear").tolist() == [[2]]
+    assert antialiased_integers(NodeCall("Op", ()), x, {1: halved}, "linear").tolist() == [[2]]
 
 
 def test_int8_is_refused_with_the_reason() -> None:
     with pytest.raises(UnsupportedError, match="as if they were uint8"):
-        antialiased_codes(NodeCall("Op", ()), np.zeros((1, 2), np.int8), {1: DOUBLED}, "linear")
+        antialiased_integers(NodeCall("Op", ()), np.zeros((1, 2), np.int8), {1: DOUBLED}, "linear")

@@ -11,7 +11,7 @@ CASES = {case.name: case for case in OP.cases()}
 def test_rows_of_zeros_stay_zero() -> None:
     case = CASES["rows of zeros"]
     plan = builder.plan_of(OP, case, Types())
-    (y,) = OP.kernel(Call(OP.op_type, builder.codes_of(case, plan), plan))
+    (y,) = OP.kernel(Call(OP.op_type, builder.integers_of(case, plan), plan))
     (q,) = plan.outputs
     assert q is not None
     assert (y[0] == q.zero_point).all()

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from onnxq.operator import Call, Case, NodePlan
 from tests.operators import builder
-from tests.operators.builder import SHARED, codes
+from tests.operators.builder import SHARED, integers
 
 OP = builder.operator("Slice")
 
@@ -24,6 +24,6 @@ def test_kernel_equals_onnx_runtime_for_any_range(
     parameters = (np.array([n]) for n in (start, end, 0, step))
     case = Case("range", (np.zeros((size, 2), np.float32), *parameters), (1, 2, 3, 4))
     plan = NodePlan((SHARED, None, None, None, None), (SHARED,))
-    inputs = [codes(size, 2), *case.inputs[1:]]
+    inputs = [integers(size, 2), *case.inputs[1:]]
     (wanted,) = builder.run(builder.lowered_model(OP, case, plan, inputs), case, inputs)
     assert np.array_equal(OP.kernel(Call(OP.op_type, inputs, plan))[0], wanted)

@@ -10,7 +10,7 @@ from onnxq.operator import Call, Case, Float, NodePlan
 from onnxq.operators.softmax import Softmax
 from onnxq.qparams import per_tensor
 from tests.operators import builder
-from tests.operators.builder import codes, copied
+from tests.operators.builder import copied, integers
 
 OP = Softmax()
 
@@ -40,8 +40,8 @@ def test_its_range_gives_eight_bits_the_scale_one_over_256() -> None:
 def test_scales_that_overflow_in_onnx_runtime_are_refused() -> None:
     p, q = per_tensor(0.1, 0, UINT8), per_tensor(0.003, 0, UINT8)
     with pytest.raises(UnsupportedError, match="overflows"):
-        OP.kernel(Call(OP.op_type, [codes(1, 2)], NodePlan((p,), (q,))))
+        OP.kernel(Call(OP.op_type, [integers(1, 2)], NodePlan((p,), (q,))))
 
 
 def test_empty_batch_stays_empty() -> None:
-    assert copied(OP, codes(0, 30))[0].shape == (0, 30)
+    assert copied(OP, integers(0, 30))[0].shape == (0, 30)

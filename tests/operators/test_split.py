@@ -5,7 +5,7 @@ import numpy as np
 from onnxq.operator import Case
 from onnxq.operators.split import Split
 from tests.operators import builder
-from tests.operators.builder import codes, copied
+from tests.operators.builder import copied, integers
 
 OP = Split()
 
@@ -18,4 +18,4 @@ def test_every_output_shares_the_qparams_of_the_input() -> None:
 
 
 def test_last_part_is_the_smaller_one() -> None:
-    assert [y.shape for y in copied(OP, codes(5, 1), results=3)] == [(2, 1), (2, 1), (1, 1)]
+    assert [y.shape for y in copied(OP, integers(5, 1), results=3)] == [(2, 1), (2, 1), (1, 1)]

@@ -10,7 +10,7 @@ from onnxq.operator import Call, Case, Float, Linear, NodePlan
 from onnxq.operators.sub import Sub, mirrored
 from onnxq.qparams import per_tensor
 from tests.operators import builder
-from tests.operators.builder import codes
+from tests.operators.builder import integers
 
 OP = Sub()
 
@@ -19,7 +19,7 @@ OUT = per_tensor(0.04, 77, UINT8)
 
 
 @pytest.mark.parametrize("dtype", [UINT8, INT8])
-def test_mirrored_codes_stand_for_the_negative_numbers(dtype: QDType) -> None:
+def test_mirrored_integers_stand_for_the_negative_numbers(dtype: QDType) -> None:
     q = per_tensor(0.3, dtype.qmin + 9, dtype)
     x = np.arange(dtype.qmin, dtype.qmax + 1).astype(dtype.storage)
     assert np.array_equal(dequantize(x[::-1], mirrored(q)), -dequantize(x, q))
@@ -44,10 +44,10 @@ def test_mixed_types_are_not_lowered() -> None:
     x = np.zeros(2, np.float32)
     plan = NodePlan((P, per_tensor(0.1, 0, INT8)), (OUT,))
     with pytest.raises(UnsupportedError, match="int8, uint8"):
-        builder.lowered_model(OP, Case("", (x, x)), plan, [codes(2), codes(2)])
+        builder.lowered_model(OP, Case("", (x, x)), plan, [integers(2), integers(2)])
 
 
-def test_wide_codes_go_around_float() -> None:
+def test_wide_integers_go_around_float() -> None:
     x, wide = np.zeros(2, np.float32), per_tensor(0.1, 0, UINT16)
     model = builder.lowered_model(OP, Case("", (x, x)), NodePlan((wide, wide), (wide,)), [x, x])
     assert [node.op_type for node in model.graph if node.op_type == "Sub"] == ["Sub"]

@@ -39,7 +39,7 @@ def test_other_qparams_get_a_table(q: QParams) -> None:
     assert ("GatherElements" in lowered(q)) == (lowered(q) != ["QLinearSigmoid"])
 
 
-def test_codes_are_those_of_the_rounded_function() -> None:
+def test_integers_are_those_of_the_rounded_function() -> None:
     q = per_tensor(1 / 128, 128, UINT8)
     for scale in (0.001, 0.0173, 0.03125, 0.4):
         p = per_tensor(scale, 131, UINT8)

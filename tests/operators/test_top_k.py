@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from onnxq.errors import ShapeError, UnsupportedError
 from onnxq.operator import Call, Case, Float, IntegerCall, NodePlan
-from onnxq.operator.examples import codes, ints
-from onnxq.operators._plain_on_codes import PlainOnCodes
+from onnxq.operator.examples import integers, ints
+from onnxq.operators._plain_on_integers import PlainOnIntegers
 from onnxq.operators.top_k import TopK
 from tests.operators import builder
 from tests.operators.builder import SHARED, copied
@@ -32,10 +32,12 @@ def test_unsorted_results_stay_float() -> None:
     assert "sorted" in rule.reason.words
 
 
-def test_unsorted_codes_are_refused() -> None:
+def test_unsorted_integers_are_refused() -> None:
     with pytest.raises(UnsupportedError, match="TopK"):
-        PlainOnCodes(OP).kernel(
-            IntegerCall(PlainOnCodes(OP).op_type, (codes(4), ints(2)), attributes={"sorted": 0})
+        PlainOnIntegers(OP).kernel(
+            IntegerCall(
+                PlainOnIntegers(OP).op_type, (integers(4), ints(2)), attributes={"sorted": 0}
+            )
         )
 
 
@@ -64,11 +66,11 @@ def test_kernel_equals_onnx_runtime_for_any_k(
 @pytest.mark.parametrize(
     ("inputs", "attributes"),
     [
-        ((codes(3), ints(4)), {}),
-        ((codes(3), ints(-1)), {}),
-        ((codes(3), ints(1, 2)), {}),
-        ((codes(3), ints(1)), {"axis": 1}),
-        ((codes(3), None), {}),
+        ((integers(3), ints(4)), {}),
+        ((integers(3), ints(-1)), {}),
+        ((integers(3), ints(1, 2)), {}),
+        ((integers(3), ints(1)), {"axis": 1}),
+        ((integers(3), None), {}),
     ],
 )
 def test_kernel_refuses_what_does_not_fit(inputs: Any, attributes: dict[str, Any]) -> None:

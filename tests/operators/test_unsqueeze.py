@@ -4,13 +4,13 @@ import numpy as np
 
 from onnxq import reference
 from tests.operators import builder
-from tests.operators.builder import codes, copied
+from tests.operators.builder import copied, integers
 
 OP = builder.operator("Unsqueeze")
 
 
 def test_axes_count_in_the_result() -> None:
-    assert copied(OP, codes(2, 3), [0, 3])[0].shape == (1, 2, 3, 1)
+    assert copied(OP, integers(2, 3), [0, 3])[0].shape == (1, 2, 3, 1)
 
 
 def test_one_axis_may_be_a_number() -> None:  # ONNX Runtime takes it; in Squeeze it does not

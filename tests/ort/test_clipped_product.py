@@ -62,12 +62,12 @@ def test_onnx_runtime_leaves_it_in_float_without(
 
 @pytest.mark.parametrize("clip", [RELU, CLIP, CAP])
 def test_the_floats_are_the_same(clip: str) -> None:
-    coded = """<ir_version: 10, opset_import: ["": 21]>
+    quantized = """<ir_version: 10, opset_import: ["": 21]>
         graph (uint8[4,32] x, int8[32,32] w) => (float[4,32] y)
         <float s = {0.05}, float zero = {0.0}, float six = {2.5}> {
             a = DequantizeLinear (x, s) b = DequantizeLinear (w, s) p = MatMul (a, b) CLIP
             y = Neg (r) }""".replace("CLIP", clip)
-    before, after = (ir.from_proto(onnx.parser.parse_model(coded)) for _ in range(2))
+    before, after = (ir.from_proto(onnx.parser.parse_model(quantized)) for _ in range(2))
     write_max(after)
     assert {"Max", "Min"} & set(op_types(after))
     rng = np.random.default_rng(5)

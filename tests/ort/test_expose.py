@@ -122,7 +122,7 @@ def test_a_tensor_in_a_loop_body_is_refused() -> None:
         expose(ir.serde.deserialize_model(onnx.parser.parse_model(text)), ["inner"])
 
 
-CODES_IN_A_BRANCH = """
+INTEGERS_IN_A_BRANCH = """
 <ir_version: 8, opset_import: ["" : 17, "com.microsoft" : 1]>
 g (float[n,3] x, bool outer) => (float[n,3] y) <float s = {{0.1}}, {kind} z = {{{zero}}}> {{
   y = If (outer) <
@@ -138,15 +138,15 @@ g (float[n,3] x, bool outer) => (float[n,3] y) <float s = {{0.1}}, {kind} z = {{
 
 
 @pytest.mark.parametrize(("kind", "zero"), [("int8", 0), ("uint8", 128)])
-def test_codes_of_a_branch_go_out_in_their_type_though_the_file_does_not_say_it(
+def test_integers_of_a_branch_go_out_in_their_type_though_the_file_does_not_say_it(
     kind: str, zero: int
 ) -> None:
-    text = CODES_IN_A_BRANCH.format(kind=kind, zero=zero)
+    text = INTEGERS_IN_A_BRANCH.format(kind=kind, zero=zero)
     loaded = ir.serde.deserialize_model(onnx.parser.parse_model(text))
     exposed = expose(loaded, ["q", "sum"])  # onnx knows no type of what com.microsoft computes
-    codes = (np.rint(X * 10) + zero).astype(kind)
+    integers = (np.rint(X * 10) + zero).astype(kind)
     ran = _run(exposed.model, outer=True)
-    np.testing.assert_array_equal(ran[exposed.outputs["q"]], codes)
+    np.testing.assert_array_equal(ran[exposed.outputs["q"]], integers)
     assert ran[exposed.outputs["sum"]].dtype == kind
     assert ran[exposed.outputs["sum"]].shape == X.shape
     assert not _run(exposed.model, outer=False)[exposed.outputs["sum"]].size

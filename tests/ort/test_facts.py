@@ -46,14 +46,14 @@ class Around(enum.Enum):
     BETWEEN = "DQ -> op -> Q"
     OPEN = "DQ -> op"
     CONSTANTS = "DQ -> op(x, float constants) -> Q"
-    INT8 = "DQ -> op -> Q on int8 codes that somebody else reads, too"
+    INT8 = "DQ -> op -> Q on int8 integers that somebody else reads, too"
     BEHIND = "Sign -> op -> Q"
     AHEAD = "DQ -> op -> Sign"
     ALONE = "Sign -> op -> Sign"
-    BOUND = "Sign -> op -> Q whose codes end at 0 and 6"
+    BOUND = "Sign -> op -> Q whose integers end at 0 and 6"
 
 
-CODED = {Around.BETWEEN, Around.OPEN, Around.CONSTANTS, Around.INT8, Around.AHEAD}
+QUANTIZED = {Around.BETWEEN, Around.OPEN, Around.CONSTANTS, Around.INT8, Around.AHEAD}
 ROUNDED = {Around.BETWEEN, Around.CONSTANTS, Around.INT8, Around.BEHIND, Around.BOUND}
 ZERO_POINTS = {Around.INT8: "z_int8", Around.BOUND: "z_low"}
 PARAMETERS = {
@@ -89,12 +89,12 @@ class Branch:
             self.constants.append(numpy_helper.from_array(array, name))
             return name
         self.inputs.append(helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, array.shape))
-        if self.around not in CODED:
+        if self.around not in QUANTIZED:
             return self._node(STOP, [name])
-        codes = self._node(Q, [name, *self._parameters()])
+        integers = self._node(Q, [name, *self._parameters()])
         if self.around is Around.INT8:
-            self.sides.append(self._node(DQ, [codes, *self._parameters()], "_side"))
-        return self._node(DQ, [codes, *self._parameters()])
+            self.sides.append(self._node(DQ, [integers, *self._parameters()], "_side"))
+        return self._node(DQ, [integers, *self._parameters()])
 
     def _result(self, name: str) -> str:
         if self.around in ROUNDED:
@@ -133,14 +133,14 @@ class Seen:
         return {node.op_type for node in self.nodes}
 
     def is_fused(self) -> bool:
-        """Whether an operator computes from codes, and nothing in it from what a DQ gives.
+        """Whether an operator computes from integers, and nothing in it from what a DQ gives.
 
-        An Identity hands codes out where Q, DQ and the node have vanished.
+        An Identity hands integers out where Q, DQ and the node have vanished.
         """
         return {Q} < self.op_types - {"Identity"} and DQ not in self.op_types
 
     def rounds_constants(self) -> bool:
-        """Whether it reads constant codes, of which it was given none."""
+        """Whether it reads constant integers, of which it was given none."""
         own = {*PARAMETERS, *(str(tensor.name) for tensor in self.branch.constants)}
         constants = [
             value.const_value
@@ -156,7 +156,7 @@ class Seen:
         return self.op_types <= {STOP, Q} and own not in {node.name for node in self.nodes}
 
     def q_moved_ahead(self) -> bool:
-        """Whether a node on codes makes each result."""
+        """Whether a node on integers makes each result."""
         makers = [end.producer() for end in self.ends]
         return all(node is not None and node.op_type != Q for node in makers)
 
@@ -261,7 +261,7 @@ def test_every_operator_is_asked_or_says_why_not() -> None:
 
 
 PAIRED: Version = (1, 31)
-"""Earlier versions spoil a graph in which they remove DQ -> Q of int8 codes with another DQ."""
+"""Earlier versions spoil a graph in which they remove DQ -> Q of int8 integers with another DQ."""
 
 
 @pytest.mark.nightly
@@ -332,8 +332,8 @@ def test_operators_that_round_once_give_what_ieee_754_says(op_type: str) -> None
             np.testing.assert_array_equal(results[0], formulas[op_type](*arrays))
 
 
-def _on_codes(example: Example, kind: type[np.generic]) -> Example | None:
-    """The example with codes in each slot that may have them; None: not the first of floats."""
+def _on_integers(example: Example, kind: type[np.generic]) -> Example | None:
+    """The example with integers in each slot that may have them; None: not the first of floats."""
     schema = schemas()[example.domain, example.op_type]
     slots = [schema.inputs[min(i, len(schema.inputs) - 1)] for i in range(len(example.inputs))]
     allowed = [f"tensor({np.dtype(kind).name})" in typed(schema, slot) for slot in slots]
@@ -349,11 +349,11 @@ def _on_codes(example: Example, kind: type[np.generic]) -> Example | None:
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("kind", [np.uint8, np.int8])
-def test_operators_lack_the_kernels_on_codes_that_the_facts_say(kind: type[np.generic]) -> None:
+def test_operators_lack_the_kernels_on_integers_that_the_facts_say(kind: type[np.generic]) -> None:
     lacking = set()
     for (domain, op_type), (example, *_) in examples()[0].items():
-        coded = _on_codes(example, kind) if domain == "" else None
-        if coded is not None and "NOT_IMPLEMENTED" in refusal(coded):
+        quantized = _on_integers(example, kind) if domain == "" else None
+        if quantized is not None and "NOT_IMPLEMENTED" in refusal(quantized):
             lacking.add(op_type)
     dtype = ir.DataType.from_numpy(np.dtype(kind))
     compare(lacking, claimed(lambda fact: dtype in fact.lacks))

@@ -67,8 +67,8 @@ def test_small_and_packed_weights_in_external_files_run(
     kind: ir.DataType, size: int, tmp_path: Path
 ) -> None:
     model = parsed("g (float[1] x) => (float[n] y) { d = DequantizeLinear(w, s) y = Mul(x, d) }")
-    codes = np.resize(np.array([1, 7]), size).astype(kind.numpy())
-    for name, array in (("w", codes), ("s", np.array(0.5, np.float32))):
+    integers = np.resize(np.array([1, 7]), size).astype(kind.numpy())
+    for name, array in (("w", integers), ("s", np.array(0.5, np.float32))):
         value = model.graph[0].inputs[0 if name == "w" else 1]
         assert value is not None
         value.const_value = ir.tensor(array, name=name)

@@ -143,7 +143,7 @@ def test_a_closed_session_says_so() -> None:
 
 def _quantized() -> ir.Model:
     """DQ -> MatMul -> Q, which ONNX Runtime fuses."""
-    codes = np.arange(-64, 64, dtype=np.int8).reshape(16, 8)
+    integers = np.arange(-64, 64, dtype=np.int8).reshape(16, 8)
     nodes = [
         helper.make_node("QuantizeLinear", ["x", "s", "z"], ["xq"]),
         helper.make_node("DequantizeLinear", ["xq", "s", "z"], ["xd"]),
@@ -152,7 +152,7 @@ def _quantized() -> ir.Model:
         helper.make_node("QuantizeLinear", ["m", "s", "z"], ["mq"]),
         helper.make_node("DequantizeLinear", ["mq", "s", "z"], ["y"]),
     ]
-    constants = {"s": np.float32(0.1), "z": np.uint8(128), "zw": np.int8(0), "w": codes}
+    constants = {"s": np.float32(0.1), "z": np.uint8(128), "zw": np.int8(0), "w": integers}
     graph = helper.make_graph(
         nodes,
         "quantized",

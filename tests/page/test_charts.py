@@ -23,7 +23,7 @@ def test_bars_reach_from_the_axis_to_the_top() -> None:
     assert chart.band is None
 
 
-def test_the_band_is_the_range_of_the_codes() -> None:
+def test_the_band_is_the_range_of_the_integers() -> None:
     qparams = TensorQParams("uint8", 0.1, 0, 0.0, 0.5)
     chart = histogram_chart(Histogram(-1.0, 1.0, (1, 2)), qparams)
     assert chart.band is not None

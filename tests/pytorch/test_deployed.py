@@ -1,4 +1,4 @@
-"""compare: the codes of a traced module against those of ONNX Runtime."""
+"""compare: the integers of a traced module against those of ONNX Runtime."""
 
 from __future__ import annotations
 

@@ -33,12 +33,12 @@ def stored(
     kind: str = "int4",
     layout: Mapping[str, int] = BLOCKED,
 ) -> ir.Model:
-    """A model in ONNX's words behind w = DequantizeLinear(codes), with biases of every shape."""
-    codes = np.random.default_rng(0).integers(-7, 8, (K, N)).astype(np.int8)
+    """A model in ONNX's words behind w = DequantizeLinear(integers), with biases of every shape."""
+    integers = np.random.default_rng(0).integers(-7, 8, (K, N)).astype(np.int8)
     types = {"int4": TensorProto.INT4, "int8": TensorProto.INT8}
     arrays = {"s": np.full(scale, 0.1, np.float32)}
     arrays |= {n: np.ones(size, np.float32) for n, size in SIZES.items()}
-    constants = [helper.make_tensor("c", types[kind], (K, N), codes.reshape(-1).tolist())]
+    constants = [helper.make_tensor("c", types[kind], (K, N), integers.reshape(-1).tolist())]
     constants += [
         helper.make_tensor(n, TensorProto.FLOAT, a.shape, a.reshape(-1).tolist())
         for n, a in arrays.items()
@@ -145,7 +145,7 @@ def test_turned_rows_of_a_gemm_stay(product: str, made: bool) -> None:
         ((K,), {"axis": 0}, False),
     ],
 )
-def test_only_codes_in_these_layouts_are_taken(
+def test_only_integers_in_these_layouts_are_taken(
     kind: str, scale: tuple[int, ...], layout: dict[str, int], made: bool
 ) -> None:
     model = stored("y = MatMul(x, w)", scale=scale, kind=kind, layout=layout)

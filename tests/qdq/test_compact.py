@@ -4,13 +4,13 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from onnxq.checking.codes import find_codes
+from onnxq.checking.integers import find_integers
 from onnxq.errors import CalibrationError
 from onnxq.graph.edit import new_initializer
 from onnxq.operator.nodes import tensor_of
 from onnxq.ort import runtime
 from onnxq.ort.version import installed
-from onnxq.qdq.compact import CODES_SUFFIX, NAME_CHARACTERS, compact, names_in
+from onnxq.qdq.compact import INTEGERS_SUFFIX, NAME_CHARACTERS, compact, names_in
 from onnxq.qdq.read import ZERO_POINT, is_constant, is_dequantize, zero_point_of
 from onnxq.static.calibrate import calibrate
 from onnxq.static.plan import plan
@@ -43,10 +43,10 @@ def with_zero_points(model: ir.Model) -> ir.Model:
     full = model.clone()
     for node in list(full.graph):
         if is_dequantize(node) and is_constant(node) and zero_point_of(node) is None:
-            codes, scale = node.inputs[0], node.inputs[1]
-            assert codes is not None
+            integers, scale = node.inputs[0], node.inputs[1]
+            assert integers is not None
             assert scale is not None
-            zeros = np.zeros(tensor_of(scale).shape.numpy(), tensor_of(codes).numpy().dtype)
+            zeros = np.zeros(tensor_of(scale).shape.numpy(), tensor_of(integers).numpy().dtype)
             name = f"{node.name}_zeros"
             zero_point = new_initializer(full.graph, name, ir.Tensor(zeros, name=name))
             node.resize_inputs(ZERO_POINT + 1)
@@ -93,14 +93,14 @@ def test_onnxruntime_needs_the_zero_point_of_a_gemms_weight() -> None:
 
 @pytest.mark.parametrize("form", ["qdq", "qoperator"])
 @pytest.mark.parametrize("body", sorted(BODIES))
-def test_no_constant_is_stored_twice_and_every_code_is_still_known(body: str, form: str) -> None:
+def test_no_constant_is_stored_twice_and_every_integer_is_still_known(body: str, form: str) -> None:
     model = quantized(BODIES[body], form)
-    codes = find_codes(model)
-    assert codes
-    assert not [found.name for found in codes if found.qparams is None]
+    integers = find_integers(model)
+    assert integers
+    assert not [found.name for found in integers if found.qparams is None]
     told = {
-        f"{found.tensor}_{part}" for found in codes for part in ("scale", "zero_point")
-    }  # in QOperator form these names say what codes stand for
+        f"{found.tensor}_{part}" for found in integers for part in ("scale", "zero_point")
+    }  # in QOperator form these names say what integers stand for
     contents = [
         (tensor.dtype, tuple(tensor.shape.numpy()), tensor.tobytes())
         for name, value in model.graph.initializers.items()
@@ -115,8 +115,8 @@ def test_names_that_quantization_brings_are_short_but_those_of_codes() -> None:
     prepared = prepare(source, None, "x86-vnni")
     model = rewrite(prepared, plan(prepared, calibrate(prepared, data())))
     brought = names_in(model) - names_in(prepared.model)
-    assert f"{LONG}/out{CODES_SUFFIX}" in brought
-    others = [name for name in brought if not name.endswith(CODES_SUFFIX)]
+    assert f"{LONG}/out{INTEGERS_SUFFIX}" in brought
+    others = [name for name in brought if not name.endswith(INTEGERS_SUFFIX)]
     assert max(map(len, others)) == NAME_CHARACTERS
     assert any(name.startswith("~") and name.endswith("out_dequantized") for name in others)
 

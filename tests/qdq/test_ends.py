@@ -40,8 +40,8 @@ def quantize(pixels: Pixels, *, form: str = "qdq", **ends: object) -> QuantizedM
     return onnxq.quantize(network(), {"x": x}, format=form, check=onnxq.Check.NONE, **ends)  # type: ignore[arg-type]
 
 
-def codes_of(quantized: ir.Model, feeds: dict[str, Array]) -> dict[str, Array]:
-    """Every tensor of codes behind the input."""
+def integers_of(quantized: ir.Model, feeds: dict[str, Array]) -> dict[str, Array]:
+    """Every tensor of integers behind the input."""
     names = [v.name for n in quantized.graph for v in n.outputs if v.dtype == ir.DataType.UINT8]
     exposed = expose(quantized, [str(name) for name in names if not str(name).startswith("x")])
     with runtime.open_session(exposed.model, threads=1) as session:
@@ -49,27 +49,27 @@ def codes_of(quantized: ir.Model, feeds: dict[str, Array]) -> dict[str, Array]:
     return {tensor: got[output] for tensor, output in exposed.outputs.items()}
 
 
-@pytest.mark.parametrize("kind", ["pixels", "codes"])
+@pytest.mark.parametrize("kind", ["pixels", "integers"])
 @pytest.mark.parametrize("form", ["qdq", "qoperator"])
 def test_integers_behind_the_input_are_those_of_the_model_on_numbers(form: str, kind: str) -> None:
     """mean / scale is a whole number, and calibration sees 0 and 255: the two have one grid."""
-    wish = HALF if kind == "pixels" else "codes"
+    wish = HALF if kind == "pixels" else "integers"
     on_numbers = quantize(HALF, form=form)
-    on_codes = quantize(HALF, form=form, input_codes={"x": wish})
-    before = codes_of(on_numbers, {"x": normalized(P, HALF)})
-    after = codes_of(on_codes, {"x": P})
+    on_integers = quantize(HALF, form=form, quantized_input={"x": wish})
+    before = integers_of(on_numbers, {"x": normalized(P, HALF)})
+    after = integers_of(on_integers, {"x": P})
     assert before.keys() == after.keys()
     assert len(before) > 3
-    for name, codes in before.items():
-        assert (codes == after[name]).all(), name
-    (image,) = on_codes.graph.inputs
+    for name, integers in before.items():
+        assert (integers == after[name]).all(), name
+    (image,) = on_integers.graph.inputs
     assert (image.name, image.dtype) == ("x", ir.DataType.UINT8)
 
 
 @pytest.mark.parametrize("pixels", [HALF, IMAGENET], ids=["one zero", "three zeros"])
 @pytest.mark.parametrize("form", ["qdq", "qoperator"])
 def test_model_on_pixels_is_as_near_float_as_the_one_on_numbers(pixels: Pixels, form: str) -> None:
-    on_pixels = quantize(pixels, form=form, input_codes={"x": pixels})
+    on_pixels = quantize(pixels, form=form, quantized_input={"x": pixels})
     of_numbers, of_pixels = (
         verify(network(), made, {"x": normalized(P, pixels)}).outputs[0].sqnr_db
         for made in (quantize(pixels, form=form), on_pixels)
@@ -83,7 +83,7 @@ def test_model_on_pixels_is_as_near_float_as_the_one_on_numbers(pixels: Pixels, 
 
 def test_float_first_layer_reads_the_pixels_by_a_dequantize_linear() -> None:
     mapping = onnxq.qconfig.default_qconfig_mapping().set_node("conv1", None)
-    made = quantize(IMAGENET, input_codes={"x": IMAGENET}, qconfig=mapping)
+    made = quantize(IMAGENET, quantized_input={"x": IMAGENET}, qconfig=mapping)
     assert made.graph.inputs[0].dtype == ir.DataType.UINT8
     assert verify(network(), made, {"x": P}).outputs[0].sqnr_db > 20
 
@@ -99,13 +99,15 @@ def test_pool_ahead_of_the_first_conv_runs_on_the_pixels() -> None:
         {"x": ["N", 3, 8, 8]},
     )
     samples = {"x": normalized(P, HALF)}
-    made = onnxq.quantize(pooled, samples, format="qoperator", input_codes={"x": HALF})
+    made = onnxq.quantize(pooled, samples, format="qoperator", quantized_input={"x": HALF})
     assert made.graph[0].op_type == "MaxPool"
     assert verify(pooled, made, samples).outputs[0].sqnr_db > 20
 
 
-def test_verdict_compares_pixels_and_codes_with_the_float_model() -> None:
-    made = onnxq.quantize(network(), {"x": P}, input_codes={"x": IMAGENET}, output_codes=["y"])
+def test_verdict_compares_pixels_and_integers_with_the_float_model() -> None:
+    made = onnxq.quantize(
+        network(), {"x": P}, quantized_input={"x": IMAGENET}, quantized_output=["y"]
+    )
     assert made.verdict is not None
     assert (made.verdict.outputs[0].sqnr_db or 0) > 20
     assert made.graph.outputs[0].dtype == ir.DataType.UINT8
@@ -116,21 +118,21 @@ def test_verdict_compares_pixels_and_codes_with_the_float_model() -> None:
 
 def test_samples_that_are_no_pixels_are_refused() -> None:
     with pytest.raises(CalibrationError, match=r"stand for pixels from .*wanted 0 to 255"):
-        onnxq.quantize(network(), {"x": normalized(P, IMAGENET)}, input_codes={"x": HALF})
+        onnxq.quantize(network(), {"x": normalized(P, IMAGENET)}, quantized_input={"x": HALF})
 
 
-def test_ends_without_codes_are_refused() -> None:
+def test_ends_without_integers_are_refused() -> None:
     floats = QConfigMapping(None)
     for ends, message in (
-        ({"input_codes": {"x": "codes"}}, "no quantizer .* reads input 'x'.*Conv 'conv1'"),
-        ({"output_codes": ["y"]}, "output 'y' has no codes: Gemm 'gemm'"),
-        ({"output_codes": ["z"]}, "no output 'z'; it has y"),
+        ({"quantized_input": {"x": "integers"}}, "no quantizer .* reads input 'x'.*Conv 'conv1'"),
+        ({"quantized_output": ["y"]}, "output 'y' has no integers: Gemm 'gemm'"),
+        ({"quantized_output": ["z"]}, "no output 'z'; it has y"),
     ):
         with pytest.raises(QConfigError, match=message):
             quantize(HALF, qconfig=floats, **ends)
 
 
-def test_float_reader_of_a_coded_input_gets_its_numbers() -> None:
+def test_float_reader_of_a_quantized_input_gets_its_numbers() -> None:
     node = helper.make_node
     two = model(
         [node("Conv", ["x", "w"], ["c"], "conv"), node("Erf", ["x"], ["e"], "erf")],
@@ -139,7 +141,7 @@ def test_float_reader_of_a_coded_input_gets_its_numbers() -> None:
         {"c": onnx.TensorProto.FLOAT, "e": onnx.TensorProto.FLOAT},
     )
     x = normalized(P, HALF)
-    made = onnxq.quantize(two, {"x": x}, input_codes={"x": "codes"})
+    made = onnxq.quantize(two, {"x": x}, quantized_input={"x": "integers"})
     assert [o.sqnr_db > 20 for o in verify(two, made, {"x": x}).outputs] == [True, True]
 
 

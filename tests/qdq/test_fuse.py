@@ -263,7 +263,7 @@ def test_fused_graph_has_the_integers_and_the_kernels_of_onnx_runtime(
     assert fused.kept.keys() == kept.keys()
     assert all(words in fused.kept[name] for name, words in kept.items())
     assert_same_integers(model, fused)
-    if pattern is not pad:  # ONNX Runtime has a kernel for codes and does not use it
+    if pattern is not pad:  # ONNX Runtime has a kernel for integers and does not use it
         assert kernels(fused.model) == kernels(model)
 
 
@@ -387,7 +387,7 @@ def test_gemm_takes_a_bias_of_any_scale_as_onnx_runtime_does(factor: float) -> N
     np.testing.assert_array_equal(y, run(model, (4, 6))[0])
 
 
-@pytest.mark.parametrize("tail", ["codes", "relu", "floats"])
+@pytest.mark.parametrize("tail", ["integers", "relu", "floats"])
 @pytest.mark.parametrize("shape", [(), (1,), (5,), (1, 1), (1, 5), (4, 1), (4, 5)], ids=str)
 @pytest.mark.parametrize("batches", [(), (2,)], ids=["matrix", "batches"])
 def test_an_int32_bias_that_is_added_behind_matmul_is_taken_as_onnx_runtime_does(
@@ -541,12 +541,12 @@ def test_every_operator_gives_the_integers_of_its_qdq_form(operator: Operator, c
 
 def assert_operator_fuses(operator: Operator, case: Case, types: Types, *, output: bool) -> None:
     plan = builder.plan_of(operator, case, types, output=output)
-    codes = randomized(builder.codes_of(case, plan), plan, 3)
-    qdq = builder.qdq_model(operator, case, plan, codes)
+    integers = randomized(builder.integers_of(case, plan), plan, 3)
+    qdq = builder.qdq_model(operator, case, plan, integers)
     fused = fuse(ir.from_proto(qdq))
-    got = builder.run(fused.model, case, codes)
+    got = builder.run(fused.model, case, integers)
     assert all(
-        np.array_equal(a, b) for a, b in zip(builder.run(qdq, case, codes), got, strict=True)
+        np.array_equal(a, b) for a, b in zip(builder.run(qdq, case, integers), got, strict=True)
     )
     assert not fused.tables
 

@@ -28,32 +28,32 @@ def test_the_set_of_names_that_came_in_stays_as_it_is() -> None:
     assert used == {"w"}
 
 
-def test_codes_of_a_tied_weight_are_made_once() -> None:
+def test_integers_of_a_tied_weight_are_made_once() -> None:
     graph, weight = graph_with_weight()
     new = Initializers({"x", "w"})
-    codes, stem = new.codes(weight, FINE, None)
-    assert (stem, codes.name) == ("w", "w_quantized")
-    assert tensor_of(codes).numpy().tolist() == [4, -4]
-    assert new.codes(weight, FINE, None) == (codes, "w")
+    integers, stem = new.integers(weight, FINE, None)
+    assert (stem, integers.name) == ("w", "w_quantized")
+    assert tensor_of(integers).numpy().tolist() == [4, -4]
+    assert new.integers(weight, FINE, None) == (integers, "w")
     assert list(new.replaced) == [weight]
     assert set(graph.initializers) == {"w", "w_quantized"}
 
 
-def test_readers_that_differ_in_qparams_get_codes_of_their_own() -> None:
+def test_readers_that_differ_in_qparams_get_integers_of_their_own() -> None:
     _, weight = graph_with_weight()
     new = Initializers({"x", "w"})
-    new.codes(weight, FINE, None)
-    codes, stem = new.codes(weight, COARSE, None)
-    assert (stem, codes.name) == ("w_again", "w_again_quantized")
-    assert tensor_of(codes).numpy().tolist() == [2, -2]
+    new.integers(weight, FINE, None)
+    integers, stem = new.integers(weight, COARSE, None)
+    assert (stem, integers.name) == ("w_again", "w_again_quantized")
+    assert tensor_of(integers).numpy().tolist() == [2, -2]
 
 
-def test_readers_that_differ_in_their_code_limit_get_codes_of_their_own() -> None:
+def test_readers_that_differ_in_their_integer_limit_get_integers_of_their_own() -> None:
     _, weight = graph_with_weight()
     new = Initializers({"x", "w"})
-    new.codes(weight, FINE, 3)
-    codes, _ = new.codes(weight, FINE, 2)
-    assert tensor_of(codes).numpy().tolist() == [2, -2]
+    new.integers(weight, FINE, 3)
+    integers, _ = new.integers(weight, FINE, 2)
+    assert tensor_of(integers).numpy().tolist() == [2, -2]
 
 
 def test_scale_and_zero_point_are_made_once_per_tensor_and_graph() -> None:
@@ -84,8 +84,8 @@ def test_layouts_of_a_weight_are_told_apart() -> None:
     weight = ir.Value(name="w", const_value=ir.tensor(np.array([[1, 2, 3]], np.float32)))
     graph = ir.Graph([], [], nodes=[], initializers=[weight])
     new = Initializers({"w"})
-    plain, _ = new.codes(weight, COARSE)
-    turned, _ = new.codes(weight, COARSE, perm=(1, 0))
+    plain, _ = new.integers(weight, COARSE)
+    turned, _ = new.integers(weight, COARSE, perm=(1, 0))
     assert tensor_of(plain).numpy().tolist() == [[2, 4, 6]]
     assert tensor_of(turned).numpy().tolist() == [[2], [4], [6]]
     assert set(graph.initializers) == {"w", "w_quantized", "w_again_quantized"}

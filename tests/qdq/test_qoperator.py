@@ -10,8 +10,8 @@ import pytest
 
 import onnxq
 from onnxq import catalog
-from onnxq.checking.codes import find_codes
 from onnxq.checking.execution import execution, meant_in_integers
+from onnxq.checking.integers import find_integers
 from onnxq.errors import ModelError, QConfigError
 from onnxq.graph.io import load, save
 from onnxq.operator import Float
@@ -49,16 +49,16 @@ def both(
     return rewrite(prepared, made), rewrite(prepared, made, "qoperator"), made, prepared
 
 
-def codes_names(model: ir.Model) -> list[str]:
-    return [found.name for found in find_codes(model) if found.qparams is not None]
+def integers_names(model: ir.Model) -> list[str]:
+    return [found.name for found in find_integers(model) if found.qparams is not None]
 
 
 def assert_same_integers(
     qdq: ir.Model, qoperator: ir.Model, batch: Mapping[str, npt.NDArray[np.generic]]
 ) -> int:
-    """Elements compared: outputs of the models as they are, and all codes of both."""
-    names = codes_names(qdq)
-    assert set(names) <= set(codes_names(qoperator))
+    """Elements compared: outputs of the models as they are, and all integers of both."""
+    names = integers_names(qdq)
+    assert set(names) <= set(integers_names(qoperator))
     compared = 0
     for wanted, got in (
         (qdq, qoperator),
@@ -98,7 +98,9 @@ def test_what_is_left_float_is_left_float_in_both(name: str) -> None:
     if middle == "Conv":
         return
     qdq, qoperator, _, _ = both("", without(model, middle), model)
-    if middle != "Pad":  # on codes it gives the same, and ONNX Runtime does not do that by itself
+    if (
+        middle != "Pad"
+    ):  # on integers it gives the same, and ONNX Runtime does not do that by itself
         assert kernels(qdq) == kernels(qoperator)
     assert_same_integers(qdq, qoperator, data(9)[-1])
 
@@ -163,7 +165,7 @@ def test_saved_model_is_verified_and_says_the_same(tmp_path: Path) -> None:
     findings = onnxq.verify(model, path, iter(data(2)))
     assert {t.name for t in findings.tensors} >= {"x", "c", "p", "t", "u", "y"}
     assert not findings.unmatched
-    assert codes_names(load(path)) == codes_names(integer)
+    assert integers_names(load(path)) == integers_names(integer)
     assert not execution(path).fallbacks
     assert execution(path).integer_nodes["QLinearConv"] == 2
 

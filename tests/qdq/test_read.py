@@ -18,7 +18,7 @@ from onnxq.qdq.read import (
     DEQUANTIZE,
     QUANTIZE,
     Unread,
-    code_type,
+    integer_type,
     is_dequantize,
     is_quantize,
     one_scale,
@@ -55,7 +55,7 @@ class Legal:
         return "block_size" in self.attributes
 
     def numbers(self) -> Array:
-        """Reals around the ends of the codes, or codes; the same ones for the same node."""
+        """Reals around the ends of the integers, or integers; the same ones for the same node."""
         rng = np.random.default_rng(7)
         if self.op_type == QUANTIZE:
             reals = rng.normal(0, 40, self.shape)
@@ -64,7 +64,7 @@ class Legal:
         return stored(rng.integers(max(self.dtype.qmin, -1000), top + 1, self.shape), self.dtype)
 
     def model(self) -> ir.Model:
-        """The node, named as onnxq names it, and a Cast that shows narrow codes."""
+        """The node, named as onnxq names it, and a Cast that shows narrow integers."""
         constants = {"x_scale": self.scale, "x_zero_point": self.zero_point}
         name = "x" if self.op_type == QUANTIZE else "x_quantized"
         if self.op_type == DEQUANTIZE:
@@ -99,9 +99,9 @@ class Legal:
         return ir.Model(graph, ir_version=10)
 
 
-def stored(codes: Array, dtype: QDType) -> Array:
+def stored(integers: Array, dtype: QDType) -> Array:
     narrow = getattr(ml_dtypes, dtype.name, None) if dtype.bits < 8 else None
-    return codes.astype(dtype.storage if narrow is None else narrow)
+    return integers.astype(dtype.storage if narrow is None else narrow)
 
 
 @st.composite
@@ -143,10 +143,10 @@ def legal(draw: st.DrawFn) -> Legal:
         attributes |= {"output_dtype": ir.DataType[dtype.onnx].value}
     elif must or draw(st.booleans()):
         top = 0 if dtype == INT32 else min(dtype.qmax, 100)
-        codes = np.arange(scale.size) % (top + 1)
+        integers = np.arange(scale.size) % (top + 1)
         if scale.size == 1 and "block_size" not in attributes:
             sizes = draw(st.sampled_from([(), (1,)]))
-        zeros = stored(codes.reshape(sizes), dtype)
+        zeros = stored(integers.reshape(sizes), dtype)
     return Legal(op_type, domain, opset, dtype, shape, scale, zeros, attributes)
 
 
@@ -157,7 +157,7 @@ def ran(case: Legal) -> Array:
 
 
 def stood_for(case: Legal, qparams: QParams) -> Array:
-    """Codes of a Q, or real values of a DQ, as the node shows them."""
+    """Integers of a Q, or real values of a DQ, as the node shows them."""
     x = case.numbers()
     if case.op_type == QUANTIZE:
         return np.asarray(quantize(x.astype(np.float32), qparams), np.int32)
@@ -217,10 +217,10 @@ def test_a_scale_that_is_not_positive_and_finite_is_not_read(scale: float) -> No
     assert "wanted positive, finite" in found.reason
 
 
-def test_codes_of_float8_have_no_qparams() -> None:
+def test_integers_of_float8_have_no_qparams() -> None:
     zero_point = constant(np.zeros((), ml_dtypes.float8_e4m3fn), "z")
     node = ir.node(QUANTIZE, [X, constant(np.array(0.5, np.float32), "s"), zero_point])
-    assert qparams_of(node) == Unread("its codes are float8e4m3fn")
+    assert qparams_of(node) == Unread("its integers are float8e4m3fn")
 
 
 def test_other_domains_have_operators_of_their_own() -> None:
@@ -231,10 +231,10 @@ def test_other_domains_have_operators_of_their_own() -> None:
     assert not is_quantize(None)
 
 
-def test_codes_of_no_zero_point_have_the_type_of_what_a_dequantize_linear_reads() -> None:
+def test_integers_of_no_zero_point_have_the_type_of_what_a_dequantize_linear_reads() -> None:
     inputs = [ir.val("q", ir.DataType.INT8, [2]), constant(np.array(0.5, np.float32), "s")]
     node = ir.node(DEQUANTIZE, inputs)
     assert qparams_of(node) == per_tensor(0.5, 0, INT8)
-    assert code_type(ir.node(DEQUANTIZE, [ir.val("q"), inputs[1]])) is None
+    assert integer_type(ir.node(DEQUANTIZE, [ir.val("q"), inputs[1]])) is None
     untyped = ir.node(QUANTIZE, [X, inputs[1]], {"output_dtype": ir.DataType.INT8}).outputs[0]
-    assert code_type(ir.node(DEQUANTIZE, [untyped, inputs[1]])) == ir.DataType.INT8
+    assert integer_type(ir.node(DEQUANTIZE, [untyped, inputs[1]])) == ir.DataType.INT8

@@ -20,7 +20,7 @@ COUNT = 40
 
 
 def chain() -> tuple[list[Sum], dict[str, QParams]]:
-    """Sums s0 = a0 + a1, s1 = s0 + a2 ... of codes with scales that make ties."""
+    """Sums s0 = a0 + a1, s1 = s0 + a2 ... of integers with scales that make ties."""
     tensors = {f"a{i}": per_tensor(0.5 + i / 64, 128, UINT8) for i in range(COUNT + 1)}
     tensors |= {f"s{i}": per_tensor(1.0 + i / 16, 128, UINT8) for i in range(COUNT)}
     sums = []

@@ -15,10 +15,10 @@ from onnxq.qdq.tensors import (
 from onnxq.qparams import PerChannel, QParams, per_tensor
 
 
-def test_codes_are_clipped_to_the_limit() -> None:
+def test_integers_are_clipped_to_the_limit() -> None:
     w = ir.Tensor(np.array([-1.0, 1.0], np.float32))
-    codes = integer_tensor(w, per_tensor(1 / 128, 0, INT8), 127, None, "w")
-    assert codes.numpy().tolist() == [-127, 127]
+    integers = integer_tensor(w, per_tensor(1 / 128, 0, INT8), 127, None, "w")
+    assert integers.numpy().tolist() == [-127, 127]
 
 
 def test_large_weight_is_quantized_only_when_asked_for() -> None:
@@ -29,29 +29,29 @@ def test_large_weight_is_quantized_only_when_asked_for() -> None:
         return ir.Tensor(np.ones(LAZY_BYTES, np.float32))
 
     w = ir.LazyTensor(make, ir.DataType.FLOAT, ir.Shape([LAZY_BYTES]), name="w")
-    codes = integer_tensor(w, per_tensor(1 / 64, 0, INT8), 127, None, "w_quantized")
+    integers = integer_tensor(w, per_tensor(1 / 64, 0, INT8), 127, None, "w_quantized")
     assert not asked
-    assert (codes.dtype, codes.shape.numpy(), codes.name) == (
+    assert (integers.dtype, integers.shape.numpy(), integers.name) == (
         ir.DataType.INT8,
         (LAZY_BYTES,),
         "w_quantized",
     )
-    assert (codes.numpy() == 64).all()
+    assert (integers.numpy() == 64).all()
     assert len(asked) == 1
 
 
-def test_int4_codes_are_packed_two_to_a_byte() -> None:
+def test_int4_integers_are_packed_two_to_a_byte() -> None:
     w = ir.Tensor(np.arange(-8, 8).astype(np.float32))
-    codes = integer_tensor(w, per_tensor(1, 0, INT4), None, None, "w")
-    assert codes.dtype == ir.DataType.INT4
-    assert len(codes.tobytes()) == 8
-    assert codes.numpy().astype(int).tolist() == list(range(-8, 8))
+    integers = integer_tensor(w, per_tensor(1, 0, INT4), None, None, "w")
+    assert integers.dtype == ir.DataType.INT4
+    assert len(integers.tobytes()) == 8
+    assert integers.numpy().astype(int).tolist() == list(range(-8, 8))
 
 
 def test_bias_of_one_element_is_repeated_for_per_channel_scales() -> None:
     p = QParams(np.array([0.5, 0.25], np.float32), np.zeros(2, np.int32), INT32, PerChannel(0))
-    codes = integer_tensor(ir.Tensor(np.array([3.0], np.float32)), p, None, None, "b")
-    assert codes.numpy().tolist() == [6, 12]
+    integers = integer_tensor(ir.Tensor(np.array([3.0], np.float32)), p, None, None, "b")
+    assert integers.numpy().tolist() == [6, 12]
 
 
 @pytest.mark.parametrize("size", [2, LAZY_BYTES // 4])
@@ -59,16 +59,16 @@ def test_bias_of_shape_1_n_is_declared_and_stored_as_a_vector(size: int) -> None
     scales = np.full(size, 0.5, np.float32)
     p = QParams(scales, np.zeros(size, np.int32), INT32, PerChannel(0))
     bias = ir.Tensor(np.ones((1, size), np.float32))
-    codes = integer_tensor(bias, p, None, (3.0,) * size, "b")
-    assert codes.shape.numpy() == codes.numpy().shape == (size,)
-    assert set(codes.numpy().tolist()) == {6}
+    integers = integer_tensor(bias, p, None, (3.0,) * size, "b")
+    assert integers.shape.numpy() == integers.numpy().shape == (size,)
+    assert set(integers.numpy().tolist()) == {6}
 
 
 def test_bits_are_those_of_quantize() -> None:
     x = np.random.default_rng(0).standard_normal((3, 5)).astype(np.float32)
     p = QParams(np.array([0.01, 0.02, 0.03], np.float32), np.zeros(3, np.int8), INT8, PerChannel(0))
-    codes = integer_tensor(ir.Tensor(x), p, None, None, "w")
-    np.testing.assert_array_equal(codes.numpy(), quantize(x, p))
+    integers = integer_tensor(ir.Tensor(x), p, None, None, "w")
+    np.testing.assert_array_equal(integers.numpy(), quantize(x, p))
 
 
 def test_transposed_weights_have_their_axes_in_the_order_of_perm() -> None:

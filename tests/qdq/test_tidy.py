@@ -49,7 +49,7 @@ def tidied(model: ir.Model) -> ir.Model:
     return copy
 
 
-def test_data_movement_gets_codes_of_its_own() -> None:
+def test_data_movement_gets_integers_of_its_own() -> None:
     model = tidied(
         model_of(
             "p = MaxPool<kernel_shape=[2,2]>(xd)",
@@ -62,12 +62,12 @@ def test_data_movement_gets_codes_of_its_own() -> None:
     assert scale == pytest.approx(0.1)
 
 
-def test_what_only_runs_on_codes_is_written_on_codes() -> None:
+def test_what_only_runs_on_integers_is_written_on_integers() -> None:
     model = tidied(model_of('y = Pad<mode="reflect">(xd, pads)'))
     assert op_types(model) == [Q, DQ, "Pad", DQ] or op_types(model) == [Q, "Pad", DQ]
 
 
-def test_a_clamp_before_q_goes_where_its_range_covers_the_codes() -> None:
+def test_a_clamp_before_q_goes_where_its_range_covers_the_integers() -> None:
     model = tidied(
         model_of(
             "a = Add(xd, xd)",
@@ -79,7 +79,7 @@ def test_a_clamp_before_q_goes_where_its_range_covers_the_codes() -> None:
     assert op_types(model) == [Q, DQ, "Add", Q, DQ]
 
 
-def test_a_clamp_that_cuts_codes_off_becomes_one_on_codes() -> None:
+def test_a_clamp_that_cuts_integers_off_becomes_one_on_integers() -> None:
     model = tidied(
         model_of(
             "a = Add(xd, xd)",
@@ -110,7 +110,7 @@ def test_a_clamp_of_codes_is_one_on_codes() -> None:
     assert op_types(model) == [Q, "Clip", DQ]
 
 
-def test_a_clamp_between_equal_qparams_is_one_clip_on_codes() -> None:
+def test_a_clamp_between_equal_qparams_is_one_clip_on_integers() -> None:
     model = tidied(
         model_of(
             "r = Relu(xd)",
@@ -181,7 +181,7 @@ def test_marks_stay_only_before_what_is_quantized_again() -> None:
     assert "Max" not in op_types(gone)
 
 
-def test_codes_are_named_after_their_tensors_and_qparams_are_counted() -> None:
+def test_integers_are_named_after_their_tensors_and_qparams_are_counted() -> None:
     model = tidied(model_of("y = Relu(xd)"))
     names = {value.name for node in model.graph for value in node.outputs}
     assert "x_quantized" in names

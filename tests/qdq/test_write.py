@@ -13,13 +13,13 @@ from onnxq.ort.runtime import Optimization, open_session
 from onnxq.qdq.fuse import fuse
 from onnxq.qdq.read import qparams_of
 from onnxq.qdq.write import (
-    clip_codes,
+    clip_integers,
     constants_of,
     feed,
     granularity_attributes,
     graph_qparams_of,
-    new_codes,
     new_graph_qparams,
+    new_integers,
     quantize_behind,
     shifted_constant,
 )
@@ -54,11 +54,11 @@ def test_what_is_written_is_read_again(model: ir.Model, qparams: QParams) -> Non
     relu = model.graph.node(0)
     graph_qparams = new_graph_qparams(constants_of(relu, FreeNames(model)), "x", qparams)
     x = model.graph.inputs[0]
-    quantizer = graph_qparams.quantize(x, "q", "codes")
+    quantizer = graph_qparams.quantize(x, "q", "integers")
     back = graph_qparams.dequantize(quantizer.outputs[0], "dq", "real")
     assert qparams_of(quantizer) == qparams_of(back) == qparams
     assert graph_qparams_of(quantizer, qparams) == graph_qparams_of(back, qparams) == graph_qparams
-    assert (quantizer.outputs[0].name, back.outputs[0].name) == ("codes", "real")
+    assert (quantizer.outputs[0].name, back.outputs[0].name) == ("integers", "real")
     assert back.outputs[0].type == x.type
     assert back.outputs[0].shape == x.shape
 
@@ -83,13 +83,13 @@ def test_without_zero_point_the_type_of_codes_is_said_from_opset_21_on(model: ir
     qparams = qparams_of(back)
     assert isinstance(qparams, QParams)
     back.version = 20
-    assert graph_qparams_of(back, qparams).codes == ir.DataType.UINT8
+    assert graph_qparams_of(back, qparams).integers == ir.DataType.UINT8
     back.version = 21
-    assert graph_qparams_of(back, qparams).codes == ir.DataType.INT8
+    assert graph_qparams_of(back, qparams).integers == ir.DataType.INT8
 
 
 @pytest.mark.parametrize("opset", [13, 20, 21, 23])
-def test_what_moves_down_without_zero_point_has_the_codes_that_onnx_runtime_gives(
+def test_what_moves_down_without_zero_point_has_the_integers_that_onnx_runtime_gives(
     opset: int,
 ) -> None:
     """Below opset 21, that of int8 becomes uint8 behind what it moved past: negatives become 0."""
@@ -134,24 +134,26 @@ def test_only_the_uses_that_are_named_read_what_is_quantized(model: ir.Model) ->
     assert model.graph.outputs[0] is relu.outputs[0]
 
 
-def test_constant_codes_feed_a_slot(model: ir.Model) -> None:
+def test_constant_integers_feed_a_slot(model: ir.Model) -> None:
     neg, names = model.graph.node(1), FreeNames(model)
-    codes, graph_qparams = new_codes(
+    integers, graph_qparams = new_integers(
         constants_of(neg, names), "w", np.ones((4, 3), np.int8), CHANNELS
     )
-    feed(neg, 0, graph_qparams.dequantize(codes, "w_dequantize", "w_dequantized"))
+    feed(neg, 0, graph_qparams.dequantize(integers, "w_dequantize", "w_dequantized"))
     assert list(model.graph.initializers) == ["w_quantized", "w_scale", "w_zero_point"]
     assert op_types(model) == ["Relu", "DequantizeLinear", "Neg"]
 
 
-def test_a_clip_on_codes_has_constants_of_their_type_as_bounds(model: ir.Model) -> None:
+def test_a_clip_on_integers_has_constants_of_their_type_as_bounds(model: ir.Model) -> None:
     relu = model.graph.node(0)
-    codes = new_constant(relu, "codes", np.zeros(2, np.uint8))
-    clip = clip_codes(codes, UINT8, (3, 15), "y_code", constants_of(relu, FreeNames(model)))
+    integers = new_constant(relu, "integers", np.zeros(2, np.uint8))
+    clip = clip_integers(
+        integers, UINT8, (3, 15), "y_integer", constants_of(relu, FreeNames(model))
+    )
     low, high = clip.inputs[1:]
     assert low is not None
     assert high is not None
-    assert (low.name, high.name) == ("y_code_min", "y_code_max")
+    assert (low.name, high.name) == ("y_integer_min", "y_integer_max")
     assert tensor_of(high).numpy() == 15
     assert clip.outputs[0].dtype == ir.DataType.UINT8
 

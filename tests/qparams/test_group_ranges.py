@@ -40,20 +40,20 @@ def test_the_error_is_near_the_least_of_all(bits: int, scheme: Scheme) -> None:
     assert error <= SHORT_OF_BEST * sum(least(row.astype(np.float64), spec) for row in w)
 
 
-def test_the_lowest_code_is_used() -> None:
+def test_the_lowest_integer_is_used() -> None:
     w = np.full((1, 16), -1, np.float32)
     w[0, 0] = 0.8
     spec = GroupSpec(4, 16, Scheme.SYMMETRIC)
     found = rounded(w, spec, *search_ranges(w, spec))
-    assert found.codes.min() == 0  # -8
+    assert found.integers.min() == 0  # -8
 
 
 @pytest.mark.parametrize("sign", [-1, 1])
-def test_the_lowest_code_is_the_largest_weight_of_either_sign(sign: int) -> None:
+def test_the_lowest_integer_is_the_largest_weight_of_either_sign(sign: int) -> None:
     w = np.linspace(-0.875, 1, 16, dtype=np.float32)[np.newaxis] * np.float32(sign)
     spec = GroupSpec(4, 16, Scheme.SYMMETRIC)
     made = rounded(w, spec, *search_ranges(w, spec))
-    assert made.codes[0, -1] == 0
+    assert made.integers[0, -1] == 0
     assert np.sign(made.scale[0, 0]) == -sign
 
 
@@ -94,7 +94,7 @@ def test_rounding_makes_no_row_smaller(bits: int) -> None:
     power = np.square(w).sum(1)
     assert ((w * short.reals).sum(1) < power).all()
     np.testing.assert_allclose((w * made.reals).sum(1), power, rtol=1e-5)  # float32 scales
-    np.testing.assert_array_equal(made.codes, short.codes)
+    np.testing.assert_array_equal(made.integers, short.integers)
 
 
 def test_rows_of_zeros_keep_their_scales() -> None:

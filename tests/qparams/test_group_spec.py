@@ -11,7 +11,7 @@ from onnxq.qparams.group_spec import GroupSpec, Method, Scheme
 from tests.weights.block_models import solved, weight
 
 if TYPE_CHECKING:
-    from onnxq.qparams.groups import GroupCodes
+    from onnxq.qparams.groups import GroupIntegers
 
 
 def test_three_bits_are_refused_with_the_reason_that_onnx_runtime_gives() -> None:
@@ -42,6 +42,6 @@ def test_real_zero_points_of_8_bits_are_refused_and_become_whole_in_a_mix() -> N
 @pytest.mark.parametrize(("bits", "scheme"), FORMS)
 def test_size_is_that_of_the_arrays(bits: int, scheme: Scheme) -> None:
     spec = GroupSpec(bits, 16, scheme)
-    codes: GroupCodes = solved(weight(3, 70), spec, Method.RTN)
-    arrays = codes.packed().arrays
+    integers: GroupIntegers = solved(weight(3, 70), spec, Method.RTN)
+    arrays = integers.packed().arrays
     assert sum(a.nbytes for a in arrays.values()) == spec.size_bytes(3, 70)

@@ -24,5 +24,5 @@ def per_channel_quantized() -> QTensor:
     return quantize_per_channel(X, [0.1, 0.2, 0.3], [0, 1, 2], 1, qtensor.qint8)
 
 
-def row(*codes: int) -> QTensor:
-    return QTensor(np.array(codes, np.uint8), per_tensor(0.5, 0, qtensor.quint8))
+def row(*integers: int) -> QTensor:
+    return QTensor(np.array(integers, np.uint8), per_tensor(0.5, 0, qtensor.quint8))

@@ -1,4 +1,4 @@
-"""Comparisons are of real values; order is that of the codes."""
+"""Comparisons are of real values; order is that of the integers."""
 
 from __future__ import annotations
 

@@ -74,9 +74,9 @@ def test_a_tensor_comes_back_as_it_was(name: str) -> None:
 
 
 def test_four_bits_take_half_a_byte() -> None:
-    _, (codes, _, zero_point) = to_onnx(TENSORS["int4"], "w")
-    assert codes.data_type == zero_point.data_type == TensorProto.INT4
-    assert len(codes.raw_data) == 12
+    _, (integers, _, zero_point) = to_onnx(TENSORS["int4"], "w")
+    assert integers.data_type == zero_point.data_type == TensorProto.INT4
+    assert len(integers.raw_data) == 12
 
 
 def test_an_absent_zero_point_is_zero() -> None:
@@ -87,10 +87,10 @@ def test_an_absent_zero_point_is_zero() -> None:
 
 def test_one_scale_in_a_vector_is_per_tensor() -> None:
     """torch's older exporter writes one scale in a vector."""
-    node, (codes, scale, zero_point) = to_onnx(quantize_per_tensor(X, 0.1, 3, "quint8"), "w")
+    node, (integers, scale, zero_point) = to_onnx(quantize_per_tensor(X, 0.1, 3, "quint8"), "w")
     scale.dims.append(1)
     zero_point.dims.append(1)
-    assert from_onnx(node, (codes, scale, zero_point)).q_zero_point() == 3
+    assert from_onnx(node, (integers, scale, zero_point)).q_zero_point() == 3
 
 
 def test_what_is_no_constant_is_refused() -> None:
@@ -99,7 +99,7 @@ def test_what_is_no_constant_is_refused() -> None:
         from_onnx(node, initializers[1:])
     with pytest.raises(ModelError, match="is a Relu; wanted DequantizeLinear"):
         from_ir(ir.node("Relu", [ir.val("x")]))
-    with pytest.raises(ModelError, match="no codes or no scale"):
+    with pytest.raises(ModelError, match="no integers or no scale"):
         from_ir(ir.node("DequantizeLinear", [None, None]))
 
 
@@ -111,5 +111,5 @@ def test_types_without_qparams_are_refused() -> None:
     with pytest.raises(UnsupportedError, match="scale of float16"):
         from_ir(ir.node("DequantizeLinear", half))
     wide = [constant(np.zeros(2, np.int64)), constant(np.array(1, np.float32))]
-    with pytest.raises(UnsupportedError, match="codes of int64"):
+    with pytest.raises(UnsupportedError, match="integers of int64"):
         from_ir(ir.node("DequantizeLinear", wide))

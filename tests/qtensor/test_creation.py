@@ -90,7 +90,7 @@ def test_a_scale_must_be_positive_and_finite(scale: float) -> None:
 
 
 @pytest.mark.parametrize("zero_point", [-1, 256, 0.5])
-def test_a_zero_point_must_be_a_code(zero_point: float) -> None:
+def test_a_zero_point_must_be_a_integer(zero_point: float) -> None:
     with pytest.raises(ShapeError, match="zero_point: got"):
         quantize_per_tensor(X, 0.1, zero_point, "quint8")
 
@@ -108,7 +108,7 @@ def test_channels_and_scales_must_be_as_many() -> None:
         quantize_per_channel(X, [0.1] * 3, [0] * 2, 1, "quint8")
 
 
-def test_a_dtype_must_have_codes() -> None:
+def test_a_dtype_must_have_integers() -> None:
     with pytest.raises(UnsupportedError, match="float16"):
         quantize_per_tensor(X, 0.1, 0, "float16")
     with pytest.raises(QConfigError, match="quint9"):

@@ -33,7 +33,7 @@ def test_the_file_has_a_quarter_of_the_float_size(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", X)
     save(quantize_per_tensor(X, 0.05, 0, qtensor.qint8), tmp_path / "y.npz")
     float_bytes = (tmp_path / "x.npy").stat().st_size
-    # 10,000 codes and about 700 bytes of names and qparams
+    # 10,000 integers and about 700 bytes of names and qparams
     assert (tmp_path / "y.npz").stat().st_size < 0.27 * float_bytes
 
 
@@ -82,11 +82,11 @@ def test_what_is_no_saved_tensor_is_refused(tmp_path: Path) -> None:
         load(path)
 
 
-def test_codes_that_do_not_fit_the_qparams_are_refused(tmp_path: Path) -> None:
+def test_integers_that_do_not_fit_the_qparams_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "y.npz"
     save(quantize_per_tensor(X, 0.05, 0, "int4"), path)
     with np.load(path) as arrays:
         qparams = arrays["qparams"]
-    np.savez(path, codes=np.full((2,), 9, np.int8), qparams=qparams)
+    np.savez(path, integers=np.full((2,), 9, np.int8), qparams=qparams)
     with pytest.raises(ModelError, match="int4 holds -8 to 7"):
         load(path)

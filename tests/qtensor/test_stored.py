@@ -1,4 +1,4 @@
-"""A tensor tells its codes and qparams, and refuses codes that do not fit them."""
+"""A tensor tells its integers and qparams, and refuses integers that do not fit them."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from onnxq.qtensor import (
 from tests.qtensor.examples import INTEGERS, X, per_channel_quantized, per_tensor_quantized, row
 
 
-def test_codes_are_copied() -> None:
-    codes = np.zeros(3, np.uint8)
-    y = QTensor(codes, per_tensor(1.0, 0, qtensor.quint8))
-    codes[0] = 1
+def test_integers_are_copied() -> None:
+    integers = np.zeros(3, np.uint8)
+    y = QTensor(integers, per_tensor(1.0, 0, qtensor.quint8))
+    integers[0] = 1
     y.int_repr()[1] = 1
     assert y.int_repr().tolist() == [0, 0, 0]
 
 
-def test_codes_must_fit_the_qparams() -> None:
-    with pytest.raises(ShapeError, match="codes have dtype int64; uint8 wants uint8"):
+def test_integers_must_fit_the_qparams() -> None:
+    with pytest.raises(ShapeError, match="integers have dtype int64; uint8 wants uint8"):
         QTensor(np.zeros(3, np.int64), per_tensor(1.0, 0, qtensor.quint8))
-    with pytest.raises(ShapeError, match="codes are 0 to 16; uint4 holds 0 to 15"):
+    with pytest.raises(ShapeError, match="integers are 0 to 16; uint4 holds 0 to 15"):
         QTensor(np.array([0, 16], np.uint8), per_tensor(1.0, 0, dtypes.UINT4))
     with pytest.raises(ShapeError, match="has 4 channels; scale has 3"):
         QTensor(np.zeros((2, 4), np.int8), per_channel_quantized().qparams)

@@ -87,10 +87,10 @@ def test_resize_refuses_negative_sizes() -> None:
 @pytest.mark.parametrize("dtype", INTEGERS, ids=str)
 def test_a_mean_is_the_rounded_mean_of_integers(dtype: dtypes.QDType) -> None:
     q = quantize_per_tensor(X, 0.5, 1, dtype)
-    codes = q.int_repr().astype(np.float64)
+    integers = q.int_repr().astype(np.float64)
     for dim in (None, 0, -1, (0, 2), ()):
         axes = None if dim == () else dim
-        expected = np.rint(codes.mean(axes) - 1) + 1  # halves to even before the zero point
+        expected = np.rint(integers.mean(axes) - 1) + 1  # halves to even before the zero point
         y = q.mean(dim)
         assert y.qparams == q.qparams
         assert np.array_equal(y.int_repr(), expected)
@@ -107,8 +107,8 @@ def test_a_mean_takes_the_qparams_of_out() -> None:
 
 
 def test_a_long_sum_does_not_wrap() -> None:
-    codes = np.full(2**23 + 2**20, 255, np.uint8)  # their sum is beyond int32
-    assert QTensor(codes, per_tensor(1.0, 0, qtensor.quint8)).mean().item() == 255
+    integers = np.full(2**23 + 2**20, 255, np.uint8)  # their sum is beyond int32
+    assert QTensor(integers, per_tensor(1.0, 0, qtensor.quint8)).mean().item() == 255
 
 
 def test_a_mean_needs_axes_once_and_a_fitting_out() -> None:

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.reference.on_codes import quantized
+from tests.reference.on_integers import quantized
 
 if TYPE_CHECKING:
     import onnx_ir as ir

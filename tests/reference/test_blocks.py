@@ -70,16 +70,16 @@ def test_blocks_that_two_products_read_are_dequantized() -> None:
 
 
 def test_blocks_that_a_transpose_turns_at_load_are_multiplied_as_others() -> None:
-    """A table and the product with its transpose share their codes where rows are one block."""
+    """A table and the product with its transpose share their integers where rows are one block."""
     text = """m (int64[N] ids) => (float[N,12] y)
       { x = Gather(table, ids) t = Transpose(table) y = MatMul(x, t) }"""
     stored = QConfigDynamic(blocks("int8", SIDE).weight, Precision.WEIGHT_ONLY)
     spec = {"MatMul": blocks("int8", SIDE), "Gather": stored}
     made = quantized(parsed(text, {"table": normal(12, SIDE)}), spec)
     (dequantize,) = (node for node in made.graph if node.op_type == "DequantizeLinear")
-    codes = dequantize.inputs[0]
-    assert codes is not None
-    turned = codes.producer()
+    integers = dequantize.inputs[0]
+    assert integers is not None
+    turned = integers.producer()
     assert turned is not None
     assert turned.op_type == "Transpose"
     assert "MatMulNBits" in op_types(runtime.optimized_graph(made))

@@ -11,13 +11,13 @@ from onnxq import reference
 from onnxq.errors import CalibrationError, UnsupportedError
 from onnxq.ort import runtime
 from tests.examples import model, weights
-from tests.reference.on_codes import (
+from tests.reference.on_integers import (
     CONVOLUTION,
-    codes,
     convolution,
     images,
+    integers,
     make,
-    on_codes,
+    on_integers,
     scales,
 )
 
@@ -88,9 +88,9 @@ def test_all_results_can_be_had_by_name(qdq: ir.Model) -> None:
 
 def test_outputs_can_be_chosen() -> None:
     nodes = [convolution("a", y="y"), convolution("b", y="u", pads=[1] * 4)]
-    session = reference.evaluator(on_codes(nodes, CONVOLUTION, outputs={"y": 2, "u": 2}))
-    both = session.run(None, {"x": codes()})
-    np.testing.assert_array_equal(session.run(["u"], {"x": codes()})[0], both[1])
+    session = reference.evaluator(on_integers(nodes, CONVOLUTION, outputs={"y": 2, "u": 2}))
+    both = session.run(None, {"x": integers()})
+    np.testing.assert_array_equal(session.run(["u"], {"x": integers()})[0], both[1])
 
 
 def test_arrays_are_given_back_when_no_node_needs_them() -> None:
@@ -100,8 +100,8 @@ def test_arrays_are_given_back_when_no_node_needs_them() -> None:
             make("Transpose", [a], [b], f"n{i}", perm=[0, 1, 3, 2])
             for i, (a, b) in enumerate(itertools.pairwise(names))
         ]
-        session = reference.evaluator(on_codes(nodes, {}, shape=(1, 4, 512, 512)))
-        x = codes(shape=(1, 4, 512, 512))
+        session = reference.evaluator(on_integers(nodes, {}, shape=(1, 4, 512, 512)))
+        x = integers(shape=(1, 4, 512, 512))
         session.run(None, {"x": x})
         tracemalloc.start()
         session.run(None, {"x": x})

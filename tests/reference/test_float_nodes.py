@@ -60,14 +60,16 @@ def test_constants_are_those_of_the_model() -> None:
 def test_what_constants_alone_give_is_a_constant_too() -> None:
     """ONNX Runtime dequantizes it at load, and packs it for the kernel that it then runs."""
     nodes = [
-        make("DequantizeLinear", ["codes", "s"], ["w"], "dequantize"),
+        make("DequantizeLinear", ["integers", "s"], ["w"], "dequantize"),
         make("Transpose", ["w"], ["turned"], "turn", perm=[1, 0]),
         make("MatMul", ["x", "turned"], ["y"], "product"),
     ]
-    codes = np.arange(32, dtype=np.int8).reshape(4, 8)
-    target = as_ir(model(nodes, {"codes": codes, "s": np.array(0.1, np.float32)}, {"x": [5, 8]}))
+    integers = np.arange(32, dtype=np.int8).reshape(4, 8)
+    target = as_ir(
+        model(nodes, {"integers": integers, "s": np.array(0.1, np.float32)}, {"x": [5, 8]})
+    )
     run = FloatNodes(target)(nodes[2], OPSETS)
-    w = np.asarray(codes.T * np.float32(0.1))
+    w = np.asarray(integers.T * np.float32(0.1))
     (y,) = run([X, w])
     assert np.array_equal(y, run([X, np.zeros_like(w)])[0])
     assert np.allclose(y.astype(np.float32), X @ w, 1e-5, 1e-5)

@@ -45,20 +45,20 @@ def known() -> list[Known]:
     return [*moving, *(op for op in catalog.all_integer_operators() if "" in op.domains)]
 
 
-def on_codes(operator: Known, case: Case) -> Case:
-    """The case with codes in place of its reals; scales stay what they are."""
+def on_integers(operator: Known, case: Case) -> Case:
+    """The case with integers in place of its reals; scales stay what they are."""
     if isinstance(operator, IntegerOperator):
         return case
     reals = [x for x in case.inputs if x is not None and x.dtype == np.float32]
     moved = reals[:1] if operator.op_type == "Resize" else reals
     top = max((float(np.abs(x).max(initial=0)) for x in moved), default=0.0) or 1.0
-    codes = [
+    integers = [
         np.asarray(np.clip(np.asarray(x, np.float32) / top * 127 + 128, 0, 255), np.uint8)
         if x is not None and any(x is each for each in moved)
         else x
         for x in case.inputs
     ]
-    return dataclasses.replace(case, inputs=tuple(codes))
+    return dataclasses.replace(case, inputs=tuple(integers))
 
 
 def by_reference(model: onnx.ModelProto, case: Case) -> Sequence[Array]:
@@ -68,10 +68,10 @@ def by_reference(model: onnx.ModelProto, case: Case) -> Sequence[Array]:
 
 
 @pytest.mark.parametrize("operator", known(), ids=lambda op: op.op_type)
-def test_on_codes_every_schema_gives_what_onnx_runtime_gives(operator: Known) -> None:
+def test_on_integers_every_schema_gives_what_onnx_runtime_gives(operator: Known) -> None:
     for opset in versions(operator.op_type):
         for old in old_cases(operator, opset):
-            case = on_codes(operator, old)
+            case = on_integers(operator, old)
             model = builder.one_node(operator.op_type, case)
             try:
                 wanted = builder.run(model, case, case.inputs)
@@ -94,7 +94,7 @@ def test_arguments_that_have_moved_since_are_among_them(op_type: str, opset: int
     operator = builder.operator(op_type)
     ran = 0
     for old in old_cases(operator, opset):
-        case = on_codes(operator, old)
+        case = on_integers(operator, old)
         try:
             builder.run(builder.one_node(operator.op_type, case), case, case.inputs)
         except REFUSED:
@@ -194,7 +194,7 @@ def test_split_of_opset_11_cuts_as_its_attribute_says() -> None:
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("operator", catalog.all_operators(), ids=lambda op: op.op_type)
-def test_between_codes_every_schema_is_predicted(operator: Operator) -> None:
+def test_between_integers_every_schema_is_predicted(operator: Operator) -> None:
     for opset in versions(operator.op_type) if not operator.domain else ():
         for case in old_cases(operator, opset):
             if any(x is not None and 0 in x.shape for x in case.inputs):
@@ -205,15 +205,15 @@ def test_between_codes_every_schema_is_predicted(operator: Operator) -> None:
                 plan = builder.plan_of(operator, case, builder.Types())
             except REFUSED:  # of the float model
                 continue
-            codes = builder.codes_of(case, plan)
-            model = builder.qdq_model(operator, case, plan, codes, oldest=opset)
+            integers = builder.integers_of(case, plan)
+            model = builder.qdq_model(operator, case, plan, integers, oldest=opset)
             try:
                 builder.session(model)
             except REFUSED:
                 continue
             feeds = {
                 f"in{i}": x
-                for i, x in enumerate(codes)
+                for i, x in enumerate(integers)
                 if x is not None and i not in case.constants
             }
             found = cross_check(model, [feeds])

@@ -21,15 +21,15 @@ from onnxq.reference.float_nodes import FloatNodes
 from onnxq.targets.accumulation import Overflows, SaturationEffect, SaturationMode
 from tests import this_machine
 from tests.examples import as_ir, model, quantized_matmul, weights
-from tests.reference.on_codes import (
+from tests.reference.on_integers import (
     CONVOLUTION,
     MICROSOFT,
-    codes,
     convolution,
     images,
+    integers,
     integers_only,
     make,
-    on_codes,
+    on_integers,
     scales,
 )
 
@@ -65,13 +65,13 @@ def test_a_qdq_model_is_no_float_simulation(qdq: ir.Model) -> None:
 
 
 def test_a_qoperator_model_runs() -> None:
-    proto = on_codes([convolution(pads=[1] * 4)], CONVOLUTION)
-    assert_equals_onnx_runtime(proto, {"x": codes()})
+    proto = on_integers([convolution(pads=[1] * 4)], CONVOLUTION)
+    assert_equals_onnx_runtime(proto, {"x": integers()})
 
 
 def test_operators_of_com_microsoft_run() -> None:
     add = make("QLinearAdd", ["x", "s", "z", "x", "ws", "z", "ys", "z"], ["y"], domain=MICROSOFT)
-    assert_equals_onnx_runtime(on_codes([add], CONVOLUTION), {"x": codes()})
+    assert_equals_onnx_runtime(on_integers([add], CONVOLUTION), {"x": integers()})
 
 
 def test_the_graph_that_onnx_runtime_optimized_runs(qdq: ir.Model) -> None:
@@ -89,13 +89,13 @@ def test_a_mixed_model_runs() -> None:
         make("DequantizeLinear", ["c", "ys", "z"], ["d"], "dq"),
         make("Relu", ["d"], ["y"], "relu"),
     ]
-    proto = on_codes(nodes, CONVOLUTION, outputs={"y": TensorProto.FLOAT})
-    assert_equals_onnx_runtime(proto, {"x": codes()})
+    proto = on_integers(nodes, CONVOLUTION, outputs={"y": TensorProto.FLOAT})
+    assert_equals_onnx_runtime(proto, {"x": integers()})
 
 
 @pytest.mark.parametrize("kind", ["path", "str", "proto", "ir"])
 def test_every_kind_of_model_is_taken(kind: str, tmp_path: Path) -> None:
-    proto = on_codes([convolution()], CONVOLUTION)
+    proto = on_integers([convolution()], CONVOLUTION)
     onnx.save(proto, tmp_path / "m.onnx")
     source = {
         "path": tmp_path / "m.onnx",
@@ -105,16 +105,16 @@ def test_every_kind_of_model_is_taken(kind: str, tmp_path: Path) -> None:
     }[kind]
     session = reference.evaluator(source)  # type: ignore[arg-type]
     assert isinstance(session, ReferenceEvaluator)
-    assert session.run(None, {"x": codes()})[0].shape == (2, 4, 4, 4)
+    assert session.run(None, {"x": integers()})[0].shape == (2, 4, 4, 4)
 
 
 def test_weights_in_a_file_of_their_own_are_found(tmp_path: Path) -> None:
-    constants = {**CONVOLUTION, "w": codes(1, "int8", (40, 4, 3, 3))}
-    proto = on_codes([convolution()], constants)
+    constants = {**CONVOLUTION, "w": integers(1, "int8", (40, 4, 3, 3))}
+    proto = on_integers([convolution()], constants)
     path = tmp_path / "m.onnx"
     copy = onnx.ModelProto.FromString(proto.SerializeToString())
     onnx.save(copy, path, save_as_external_data=True, location="m.data", size_threshold=0)
-    got, wanted = (reference.evaluator(m).run(None, {"x": codes()})[0] for m in (path, proto))
+    got, wanted = (reference.evaluator(m).run(None, {"x": integers()})[0] for m in (path, proto))
     np.testing.assert_array_equal(got, wanted)
 
 
@@ -130,13 +130,13 @@ def test_the_model_stays_as_it_is(qdq: ir.Model) -> None:
 
 
 def test_functions_of_the_model_run() -> None:
-    proto = on_codes([make("Twice", ["x"], ["y"], "call", domain="own")], {})
+    proto = on_integers([make("Twice", ["x"], ["y"], "call", domain="own")], {})
     body = [make("Transpose", ["a"], ["b"], perm=[0, 2, 3, 1])]
     opsets = [helper.make_opsetid("", 21)]
     proto.functions.append(helper.make_function("own", "Twice", ["a"], ["b"], body, opsets))
     proto.opset_import.append(helper.make_opsetid("own", 1))
-    (y,) = reference.evaluator(proto).run(None, {"x": codes()})
-    np.testing.assert_array_equal(y, codes().transpose(0, 2, 3, 1))
+    (y,) = reference.evaluator(proto).run(None, {"x": integers()})
+    np.testing.assert_array_equal(y, integers().transpose(0, 2, 3, 1))
 
 
 def test_bodies_of_if_run_on_the_kernels() -> None:
@@ -156,8 +156,8 @@ def test_bodies_of_if_run_on_the_kernels() -> None:
         make("Greater", ["top", "hundred"], ["large"]),
         make("If", ["large"], ["y"], "if", **graphs),
     ]
-    proto = on_codes(nodes, {**CONVOLUTION, "hundred": scales(100)})
-    for x in (codes(), codes(limit=90)):
+    proto = on_integers(nodes, {**CONVOLUTION, "hundred": scales(100)})
+    for x in (integers(), integers(limit=90)):
         assert_equals_onnx_runtime(proto, {"x": x})
 
 
@@ -186,10 +186,10 @@ def test_int4_weights_are_read() -> None:
 
 def test_pools_of_codes_run_on_the_kernel_and_of_floats_on_onnx() -> None:
     pool = make("MaxPool", ["x"], ["y"], "pool", kernel_shape=[2, 2], pads=[1] * 4)
-    assert_equals_onnx_runtime(on_codes([pool], {}), {"x": codes()})
-    runner = reference.node_runner(pool, {"": 21}, [codes()])
+    assert_equals_onnx_runtime(on_integers([pool], {}), {"x": integers()})
+    runner = reference.node_runner(pool, {"": 21}, [integers()])
     assert isinstance(runner, reference.KernelOp)
-    assert runner.uses_kernel([codes()])
+    assert runner.uses_kernel([integers()])
     assert not runner.uses_kernel([images(1)])
     (y,) = runner.run(images(1))  # type: ignore[no-untyped-call]
     assert y.dtype == np.float32
@@ -207,8 +207,8 @@ def test_split_knows_how_many_parts_are_wanted(
     kinds = {"y": TensorProto.UINT8, "z": TensorProto.UINT8}
     shape: dict[str, list[int | str]] = {"x": ["N", 4, 6, 6]}
     proto = model([split], constants, shape, kinds, opset=opset, dtype=TensorProto.UINT8)
-    assert_equals_onnx_runtime(proto, {"x": codes()})
-    inputs = [codes().astype(ml_dtypes.int4), *constants.values()]
+    assert_equals_onnx_runtime(proto, {"x": integers()})
+    inputs = [integers().astype(ml_dtypes.int4), *constants.values()]
     parts = reference.node_runner(split, {"": opset}, inputs).run(*inputs)  # type: ignore[no-untyped-call]
     assert [part.dtype for part in parts] == [ml_dtypes.int4] * 2
 
@@ -265,9 +265,9 @@ def test_floats_run_on_the_implementation_of_the_models_opset(opset: int) -> Non
 
 def test_integers_that_nothing_quantizes_run_on_onnx() -> None:
     add = make("Add", ["x", "x"], ["y"], "add")  # wraps
-    runner = reference.node_runner(add, {"": 21}, [codes()] * 2)
-    assert not (isinstance(runner, reference.KernelOp) and runner.uses_kernel([codes()] * 2))
-    assert_equals_onnx_runtime(on_codes([add], {}), {"x": codes()})
+    runner = reference.node_runner(add, {"": 21}, [integers()] * 2)
+    assert not (isinstance(runner, reference.KernelOp) and runner.uses_kernel([integers()] * 2))
+    assert_equals_onnx_runtime(on_integers([add], {}), {"x": integers()})
 
 
 def test_there_is_a_class_per_operator_and_domain() -> None:
@@ -285,12 +285,14 @@ def test_the_classes_serve_an_evaluator_of_ones_own() -> None:
         def _run(self, x: Array) -> tuple[Array, ...]:
             return (np.minimum(x, 127) * np.uint8(2),)
 
-    proto = on_codes([make("Twice", ["x"], ["t"], domain="own"), convolution(x="t")], CONVOLUTION)
+    proto = on_integers(
+        [make("Twice", ["x"], ["t"], domain="own"), convolution(x="t")], CONVOLUTION
+    )
     proto.opset_import.append(helper.make_opsetid("own", 1))
     session = ReferenceEvaluator(proto, new_ops=[*reference.op_classes(), Twice])
-    (y,) = session.run(None, {"x": codes()})
-    (wanted,) = reference.evaluator(on_codes([convolution()], CONVOLUTION)).run(
-        None, {"x": np.minimum(codes(), 127) * np.uint8(2)}
+    (y,) = session.run(None, {"x": integers()})
+    (wanted,) = reference.evaluator(on_integers([convolution()], CONVOLUTION)).run(
+        None, {"x": np.minimum(integers(), 127) * np.uint8(2)}
     )
     np.testing.assert_array_equal(y, wanted)
 
@@ -362,16 +364,16 @@ def test_an_operator_that_is_registered_later_is_found() -> None:
         def cases(self) -> list[Case]:
             return []
 
-    proto = on_codes([make("Halve", ["x"], ["y"], "h", domain="own")], {})
+    proto = on_integers([make("Halve", ["x"], ["y"], "h", domain="own")], {})
     proto.opset_import.append(helper.make_opsetid("own", 1))
     with pytest.raises(UnsupportedError, match=r"own Halve \('h'\)"):
         reference.evaluator(proto)
     register_integer(Halve)
     try:
-        (y,) = reference.evaluator(proto).run(None, {"x": codes()})
+        (y,) = reference.evaluator(proto).run(None, {"x": integers()})
     finally:
         del integer_registry["own", "Halve"]
-    np.testing.assert_array_equal(y, np.asarray(codes()) // 2)
+    np.testing.assert_array_equal(y, np.asarray(integers()) // 2)
 
 
 # --- refusals
@@ -391,10 +393,10 @@ def test_operators_without_implementation_are_all_named() -> None:
 
 
 def test_an_error_of_a_kernel_names_the_node() -> None:
-    proto = on_codes([convolution("layer1/conv")], CONVOLUTION, shape=["N", "C", 6, 6])
+    proto = on_integers([convolution("layer1/conv")], CONVOLUTION, shape=["N", "C", 6, 6])
     session = reference.evaluator(proto)
     with pytest.raises(ShapeError, match=r"node QLinearConv 'layer1/conv': .*channels"):
-        session.run(None, {"x": codes(shape=(1, 3, 6, 6))})
+        session.run(None, {"x": integers(shape=(1, 3, 6, 6))})
 
 
 def test_a_kernel_that_gives_too_few_outputs_is_named() -> None:
@@ -418,15 +420,15 @@ def test_fewer_than_one_thread_is_refused(qdq: ir.Model) -> None:
 
 
 def test_a_kernel_is_a_function_of_arrays() -> None:
-    constants = {**CONVOLUTION, "x": codes()}
+    constants = {**CONVOLUTION, "x": integers()}
     slots = ["x", "s", "z", "w", "ws", "wz", "ys", "z"]
     (y,) = reference.kernel("QLinearConv")([constants[name] for name in slots], {})
-    session = reference.evaluator(on_codes([convolution()], CONVOLUTION))
-    np.testing.assert_array_equal(y, session.run(None, {"x": codes()})[0])
+    session = reference.evaluator(on_integers([convolution()], CONVOLUTION))
+    np.testing.assert_array_equal(y, session.run(None, {"x": integers()})[0])
 
 
 def test_kernels_are_found_in_both_domains() -> None:
-    (y,) = reference.kernel("MaxPool")([codes()], {"kernel_shape": [2, 2]})
+    (y,) = reference.kernel("MaxPool")([integers()], {"kernel_shape": [2, 2]})
     assert y.shape == (2, 4, 5, 5)
     assert reference.kernel("QGemm") == reference.kernel("QGemm", MICROSOFT)
 
@@ -438,7 +440,7 @@ def test_a_kernel_refuses_what_its_operator_does_not_have() -> None:
         quantize([x, scale, zero], {"axs": 1})
     with pytest.raises(ModelError, match="4 inputs for QuantizeLinear, which has 3 at most"):
         quantize([x, scale, zero, zero], {})
-    squeezed = reference.kernel("Squeeze")([codes(shape=(1, 4))], {"axes": [0]})  # of opset 11
+    squeezed = reference.kernel("Squeeze")([integers(shape=(1, 4))], {"axes": [0]})  # of opset 11
     assert squeezed[0].shape == (4,)
 
 
@@ -485,8 +487,8 @@ def test_convolutions_run_in_the_threads(count: int, monkeypatch: pytest.MonkeyP
         return affine.requantize(*given)
 
     monkeypatch.setattr("onnxq.operators.conv.requantize", noting)
-    reference.evaluator(on_codes([convolution()], CONVOLUTION), threads=count).run(
-        None, {"x": codes(shape=(4, 4, 6, 6))}
+    reference.evaluator(on_integers([convolution()], CONVOLUTION), threads=count).run(
+        None, {"x": integers(shape=(4, 4, 6, 6))}
     )
     assert len(names) == count
 
@@ -511,7 +513,7 @@ def saturating() -> tuple[onnx.ModelProto, dict[str, Array]]:
         make("Cast", ["p"], ["f"], "cast", to=TensorProto.FLOAT),
         make("Softmax", ["f"], ["y"], "softmax"),
     ]
-    proto = on_codes(
+    proto = on_integers(
         nodes,
         {"w": np.full((4, 3), 127, np.int8)},
         outputs={"p": TensorProto.INT32, "y": TensorProto.FLOAT},

@@ -16,7 +16,7 @@ SUMMARY = Summary(
             NodeDecision(f"a[{i}]/b", "Softmax", False, OperatorLimit("slow [red]"))
             for i in range(6)
         ),
-        NodeDecision("conv", "Conv", True, OperatorLimit("codes in, codes out")),
+        NodeDecision("conv", "Conv", True, OperatorLimit("integers in, integers out")),
     )
 )
 

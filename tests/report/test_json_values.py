@@ -16,7 +16,7 @@ EXECUTION = Execution({"QLinearConv": 2}, {"Softmax": 1}, {"Cast": 1}, (Fallback
 
 def test_summary_says_how_or_why() -> None:
     nodes = (
-        NodeDecision("c", "Conv", True, OperatorLimit("codes")),
+        NodeDecision("c", "Conv", True, OperatorLimit("integers")),
         NodeDecision("s", "Softmax", False, OperatorLimit("slow")),
     )
     value = json.loads(json_values.to_text(json_values.summary(Summary(nodes))))
@@ -25,7 +25,7 @@ def test_summary_says_how_or_why() -> None:
         "op_type": "Conv",
         "decision": "integers",
         "precision": "float",
-        "how": "codes",
+        "how": "integers",
     }
     assert value["nodes"][1]["reason"] == "slow"
     assert value["counts"]["Conv"] == {"integers": 1, "floats": 0, "dynamic": 0}

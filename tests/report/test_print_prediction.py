@@ -44,17 +44,17 @@ def text(
 
 
 def test_causes_come_with_their_weights_and_what_could_be_comes_after() -> None:
-    outputs = (OutputPrediction("y", 10, 4, 3, "codes"),)
+    outputs = (OutputPrediction("y", 10, 4, 3, "integers"),)
     shown = text(MachinePrediction(("avx2", "avx512"), "saturates", (CAUSE, RISKY), outputs))
     assert "4 of 10" in shown
-    assert "3 codes" in shown
+    assert "3 integers" in shown
     assert "0: 0 9, 7; 1: 0 9, 6; 2: 0 9, 5 ..." in shown
     assert "where others can, on other samples" in shown
     assert "batches: 2; model 0123456789ab" in shown
 
 
 def test_machines_that_agree_say_how_sure_that_is() -> None:
-    outputs = (OutputPrediction("y", 10, 0, 0, "codes"),)
+    outputs = (OutputPrediction("y", 10, 0, 0, "integers"),)
     sure = MachinePrediction(("a",), "exact", (SAFE,), outputs)
     assert "exact, whatever the input" in text(sure)
     can = MachinePrediction(("a",), "wraps", (LATE,), outputs)
@@ -73,26 +73,26 @@ def test_what_is_behind_floats_is_not_claimed() -> None:
     shown = text(sure, floats={"Softmax": 2}, behind=("q1", "conv0"))
     assert "exact" not in shown
     assert "floats decide 1,234, of which 5 lie next to a tie" in " ".join(shown.split())
-    assert "of 1,234 codes that they decide on these samples, 5 lie so near" in shown
+    assert "of 1,234 integers that they decide on these samples, 5 lie so near" in shown
     assert "their last bits may differ: 2 Softmax" in shown
-    assert "2 node(s) have such codes: 'q1', 'conv0'" in shown
+    assert "2 node(s) have such integers: 'q1', 'conv0'" in shown
     assert "outputs computed from them: y" in shown
     shown = text(sure, floats={"MatMulNBits": 1})
     assert "exact, whatever the input" in shown
-    assert "no codes are computed from them" in shown
+    assert "no integers are computed from them" in shown
     assert "differ by 3 % of the largest" in shown
 
 
-def test_without_samples_floats_that_decide_codes_are_in_the_headline_too() -> None:
+def test_without_samples_floats_that_decide_integers_are_in_the_headline_too() -> None:
     sure = MachinePrediction(("a",), "wraps", (SAFE,), ())
     shown = text(sure, batches=0, floats={"Softmax": 2}, behind=("q1", "conv0"))
-    assert "floats decide codes of 2 nodes" in " ".join(shown.split())
+    assert "floats decide integers of 2 nodes" in " ".join(shown.split())
     assert "exact" not in shown
 
 
 def test_a_float_model_has_nothing_that_could_be_exact() -> None:
     shown = text(MachinePrediction(("a",), "exact", (), ()), floats={"Conv": 2})
-    assert "no products or sums of codes" in shown
+    assert "no products or sums of integers" in shown
     assert "whatever" not in shown
 
 

@@ -18,7 +18,7 @@ from tests.examples import network
 
 SUMMARY = Summary(
     (
-        NodeDecision("c", "Conv", True, OperatorLimit("codes in")),
+        NodeDecision("c", "Conv", True, OperatorLimit("integers in")),
         NodeDecision("s", "Softmax", False, OperatorLimit("slow")),
         NodeDecision("d", "Conv", False, OperatorLimit("rare")),
         NodeDecision("t", "Softmax", False, OperatorLimit("slow")),
@@ -41,17 +41,17 @@ def test_groups_have_one_form_and_reason_each_and_floats_come_last() -> None:
     nodes = (
         NodeDecision("s", "Softmax", False, OperatorLimit("slow")),
         NodeDecision("t", "Softmax", False, OperatorLimit("slow")),
-        NodeDecision("c", "Conv", True, OperatorLimit("codes in"), precision=Precision.INT8),
+        NodeDecision("c", "Conv", True, OperatorLimit("integers in"), precision=Precision.INT8),
     )
     assert Summary(nodes).groups == [
-        Group("Conv", Precision.INT8, OperatorLimit("codes in"), ("c",)),
+        Group("Conv", Precision.INT8, OperatorLimit("integers in"), ("c",)),
         Group("Softmax", Precision.FLOAT, OperatorLimit("slow"), ("s", "t")),
     ]
 
 
 def test_groups_of_one_form_and_reason_are_told_together_form_by_form() -> None:
     nodes = (
-        NodeDecision("c", "Conv", True, OperatorLimit("codes in"), precision=Precision.INT8),
+        NodeDecision("c", "Conv", True, OperatorLimit("integers in"), precision=Precision.INT8),
         NodeDecision(
             "m", "MatMul", True, OperatorLimit("float out"), precision=Precision.INT8_FLOAT_OUTPUT
         ),
@@ -71,7 +71,7 @@ def test_groups_of_one_form_and_reason_are_told_together_form_by_form() -> None:
             {"MatMul": 2, "Gemm": 1},
             ("m", "p", "g"),
         ),
-        Like(Precision.INT8, OperatorLimit("codes in"), {"Conv": 1}, ("c",)),
+        Like(Precision.INT8, OperatorLimit("integers in"), {"Conv": 1}, ("c",)),
         Like(Precision.INT8, OperatorLimit("8 bits"), {"Conv": 1}, ("d",)),
         Like(Precision.FLOAT, OperatorLimit("slow"), {"Softmax": 4}, ("s0", "s1", "s2", "s3")),
     ]

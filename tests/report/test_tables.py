@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import pytest
 
 NAME = "/model/encoder/" + "layer/" * 15 + "attention/MatMul"
-WORDS = "codes in, codes out: in float it would need three conversions"
+WORDS = "integers in, integers out: in float it would need three conversions"
 ROWS = [(NAME, "Conv", WORDS, "12345.67"), ("b", "Add", WORDS, "1")]
 HEADER = ("node", "op", "why, or how", "largest difference")
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from onnxq.errors import UnsupportedError
-from onnxq.graph.coded import Coded, Meaning
+from onnxq.graph.quantized import Meaning, QuantizedIO
 from onnxq.samples import InputSpec, made_up
 from onnxq.samples.made_up import batch_of_ones, random_batch
 
@@ -30,9 +30,9 @@ def test_a_static_batch_is_kept() -> None:
         random_batch([InputSpec("x", FLOAT, (2, 3))], 4)
 
 
-def test_coded_inputs_get_any_codes() -> None:
-    coded = Coded(Meaning.PIXELS, "uint8", (1.0,), (0.0,))
-    x = random_batch([InputSpec("x", np.dtype(np.uint8), (1, 3, 50, 50), coded=coded)])["x"]
+def test_quantized_inputs_get_any_integers() -> None:
+    quantized = QuantizedIO(Meaning.PIXELS, "uint8", (1.0,), (0.0,))
+    x = random_batch([InputSpec("x", np.dtype(np.uint8), (1, 3, 50, 50), quantized=quantized)])["x"]
     assert x.dtype == np.uint8
     assert (int(x.min()), int(x.max())) == (0, 255)
 

@@ -5,7 +5,7 @@ from scripts.check_first_sentences import subjectless
 FILE = '''"""What it is for."""
 
 LIMIT = 3
-"""Of codes."""
+"""Of integers."""
 NAME = "x"
 """Name of the thing."""
 
@@ -16,8 +16,8 @@ class Plan:
     size: int
     """Those that count."""
 
-    def codes(self) -> int:
-        """Codes of the plan.
+    def integers(self) -> int:
+        """Integers of the plan.
 
         What follows is not looked at.
         """
@@ -29,7 +29,7 @@ class Plan:
 def test_docstrings_whose_subject_stands_elsewhere_are_found_with_their_lines() -> None:
     assert sorted(subjectless(FILE)) == [
         (1, "What it is for."),
-        (4, "Of codes."),
+        (4, "Of integers."),
         (10, "As Prepared, with numbers."),
         (13, "Those that count."),
     ]

@@ -18,5 +18,5 @@ def test_files_and_headings_that_are_not_there_are_dead(tmp_path: Path) -> None:
     assert list(dead_links(page)) == ["gone.md", "other.md#gone", "#gone"]
 
 
-def test_a_comment_in_a_code_block_is_no_heading() -> None:
+def test_a_comment_in_a_integer_block_is_no_heading() -> None:
     assert anchors("# One\n```\n# two\n```\n## Three\n") == {"one", "three"}

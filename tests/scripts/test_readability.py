@@ -17,6 +17,6 @@ def test_no_sentence_of_the_documentation_is_too_long() -> None:
     assert long == []
 
 
-def test_code_is_a_word_and_tables_are_none() -> None:
+def test_integer_is_a_word_and_tables_are_none() -> None:
     found = counts("# Head\n\nOne `a b` [two](x.md). Three.\n\n| a | b |\n\n- four\n- five\n")
     assert (found.words, found.sentences, found.paragraphs) == (6, 4, 3)

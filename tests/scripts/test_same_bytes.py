@@ -79,7 +79,9 @@ def test_two_processes_write_the_same_files(written: tuple[Path, Path]) -> None:
 def test_a_changed_weight_is_told_with_its_place(verdict: Judge) -> None:
     def edit(model: onnx.ModelProto) -> None:
         name = read_by(model, "DequantizeLinear", 0)
-        change_constant(model, name, lambda codes: np.where(FIRST_OF_ROW_1, np.int8(99), codes))
+        change_constant(
+            model, name, lambda integers: np.where(FIRST_OF_ROW_1, np.int8(99), integers)
+        )
 
     found = verdict(edit)
     assert found.kind == "integers differ"
@@ -99,7 +101,7 @@ def test_a_changed_scale_counts_as_the_integers_do(verdict: Judge) -> None:
     assert "(QuantizeLinear 'x_quantize'), input 1: float32[], 1 of 1" in found.words
 
 
-def test_metadata_that_names_source_code_does_not_count(verdict: Judge) -> None:
+def test_metadata_that_names_source_integer_does_not_count(verdict: Judge) -> None:
     def edit(model: onnx.ModelProto) -> None:
         model.doc_string = model.graph.doc_string = "other.py:3"
         for node in model.graph.node:
@@ -216,10 +218,10 @@ def test_unknown_names_are_refused(
     assert "no such net: no_such_net" in capsys.readouterr().err
 
 
-def test_files_are_kept_while_the_code_that_builds_models_does_the_same() -> None:
-    before = trees._code('"""Doc."""\n\ndef f():\n    """It."""\n    return 1\n')
-    assert trees._code("# why\ndef f():\n    return 1\n") == before
-    assert trees._code("def f():\n    return 2\n") != before
+def test_files_are_kept_while_the_integer_that_builds_models_does_the_same() -> None:
+    before = trees._integer('"""Doc."""\n\ndef f():\n    """It."""\n    return 1\n')
+    assert trees._integer("# why\ndef f():\n    return 1\n") == before
+    assert trees._integer("def f():\n    return 2\n") != before
 
 
 def test_every_net_has_one_name() -> None:

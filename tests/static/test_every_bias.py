@@ -36,7 +36,7 @@ make = helper.make_node
 BATCH = 4
 CHANNELS = 9
 LUCK_DB = 10.0
-"""Where the output is the bias, nine codes are all there is to round.
+"""Where the output is the bias, nine integers are all there is to round.
 
 The noise of two such roundings are sums of nine squares: one in 10,000 pairs differs by more. A
 bias that wraps costs 20 dB and more.
@@ -68,7 +68,7 @@ class Way:
     extra: Mapping[str, Array]
 
     def model(self, weight: Singles, bias: Singles, *, static: bool) -> onnx.ModelProto:
-        """The layer, a Relu, and a reader of its codes."""
+        """The layer, a Relu, and a reader of its integers."""
         nodes = [*self.nodes, make("Relu", ["h"], ["r"]), self.reader]
         constants = {"w": weight, "b": bias, "v": weights(9, *self.weight_of_reader), **self.extra}
         sizes = [5 if size == "T" and static else size for size in self.sizes]

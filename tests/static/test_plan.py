@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 
 
 def pair_sums(made: Plan, prepared: Prepared) -> npt.NDArray[np.int64]:
-    """The largest sum of two neighbouring codes of one sign, in ONNX Runtime's order; (O,)."""
+    """The largest sum of two neighbouring integers of one sign, in ONNX Runtime's order; (O,)."""
     value = prepared.model.graph.initializers["w"].const_value
     assert value is not None
     weight = made.weights[conv_name(made)]
-    codes = quantize(value.numpy(), weight.qparams).astype(np.int64)
-    assert weight.code_limit is not None
-    codes = np.clip(codes, -weight.code_limit, weight.code_limit)
-    rows = codes.transpose(0, 2, 3, 1).reshape(len(codes), -1)
+    integers = quantize(value.numpy(), weight.qparams).astype(np.int64)
+    assert weight.integer_limit is not None
+    integers = np.clip(integers, -weight.integer_limit, weight.integer_limit)
+    rows = integers.transpose(0, 2, 3, 1).reshape(len(integers), -1)
     even = rows[:, : rows.shape[1] // 2 * 2].reshape(len(rows), -1, 2)
     above = np.maximum(even, 0).sum(axis=2).max(axis=1)
     below = np.maximum(-even, 0).sum(axis=2).max(axis=1)
@@ -49,7 +49,7 @@ def test_reducing_everywhere_halves_the_weight_range() -> None:
     name = conv_name(portable)
     ratio = portable.weights[name].qparams.scale / vnni.weights[conv_name(vnni)].qparams.scale
     np.testing.assert_allclose(ratio, 127 / 64, rtol=1e-6)
-    assert portable.weights[name].code_limit == 64
+    assert portable.weights[name].integer_limit == 64
     count = ratio.size
     assert portable.reductions == {name: Reduction(count, count, 127 / 64, 127 / 64)}
 
@@ -104,7 +104,7 @@ def test_activations_are_uint8_and_relu_has_zero_point_0() -> None:
     made, _, _ = planned(model())
     assert {p.dtype for p in made.tensors.values()} == {UINT8}
     assert made.tensors["y"].zero_point == 0
-    assert made.code_bounds == {}
+    assert made.integer_bounds == {}
 
 
 def test_statistics_of_another_model_are_refused() -> None:

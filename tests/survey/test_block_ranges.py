@@ -52,7 +52,7 @@ def test_ranges_of_rows_are_those_of_the_numbers_that_are_multiplied(
 
 
 @pytest.mark.parametrize("bits", [2, 8])
-def test_codes_of_other_widths_are_unpacked(bits: int) -> None:
+def test_integers_of_other_widths_are_unpacked(bits: int) -> None:
     target = onnxq.quantize_weights(SOURCE, bits=bits, method="rtn", accuracy_level=0)
     (part,) = stored_ranges(target, {"m": 0})
     assert part.dtype == f"{bits} bits"

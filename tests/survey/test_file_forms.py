@@ -39,7 +39,7 @@ def test_what_a_search_leaves_in_float_is_not_said_to_be_the_users_wish() -> Non
     assert planned(left)[name].reason == LeftByRequest().words
 
 
-def test_a_weight_that_is_codes_between_floats_is_dynamic() -> None:
+def test_a_weight_that_is_integers_between_floats_is_dynamic() -> None:
     w = np.random.default_rng(0).normal(size=(64, 64)).astype(np.float32)
     source = as_ir(
         model([helper.make_node("MatMul", ["x", "w"], ["y"], "m")], {"w": w}, {"x": ["N", 64]})

@@ -30,7 +30,7 @@ def test_ranges_are_those_of_the_float_weights_to_a_step(form: str) -> None:
         assert isinstance(granularity, PerChannel)
         w = numpy_helper.to_array(floats[part.name])
         rows = np.moveaxis(w, granularity.axis, 0).reshape(len(part.lows), -1)
-        step = 1.01 * np.max(plan.qparams.scale)  # sums decide which way some codes are rounded
+        step = 1.01 * np.max(plan.qparams.scale)  # sums decide which way some integers are rounded
         assert np.abs(rows.min(1) - part.lows).max() <= step
         assert np.abs(rows.max(1) - part.highs).max() <= step
         assert min(part.reaches) > 0

@@ -38,7 +38,7 @@ def test_conversions_belong_to_the_node_that_needs_them() -> None:
     )
 
 
-def test_a_node_that_computes_in_float_between_codes_has_its_conversions() -> None:
+def test_a_node_that_computes_in_float_between_integers_has_its_conversions() -> None:
     evaluator = evaluator_of(encoder_block(), rows(encoder_block()))
     made = evaluator.quantized(ALL_INTEGERS)
     forms = forms_of(made.plan)

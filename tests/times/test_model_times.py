@@ -58,7 +58,7 @@ def test_all_in_float_takes_the_sum_of_all(model_and_names: tuple[TimeModel, lis
     assert model.ratio({}) == 1.0
 
 
-def test_all_in_codes_converts_at_the_ends_alone(
+def test_all_in_integers_converts_at_the_ends_alone(
     model_and_names: tuple[TimeModel, list[str]],
 ) -> None:
     model, names = model_and_names
@@ -110,7 +110,7 @@ def test_forms_of_a_plan_say_what_is_inside_of_another_node() -> None:
     assert forms["relu1"] is None
 
 
-def test_float_behind_codes_takes_the_time_that_it_had_there(
+def test_float_behind_integers_takes_the_time_that_it_had_there(
     network: tuple[ir.Model, Times],
 ) -> None:
     model, times = network

@@ -107,7 +107,7 @@ class Network:
 
 @dataclass(frozen=True)
 class Chain(Network):
-    """Layers between activations that are rounded where a layer on either side is in codes."""
+    """Layers between activations that are rounded where a layer on either side is in integers."""
 
     rounded: tuple[float, ...] = ()
 

@@ -48,7 +48,7 @@ pytestmark = pytest.mark.nightly  # minutes: searches of whole networks
 TARGET = "x86-vnni"
 IN_INTEGERS = {Precision.INT8, Precision.INT8_FLOAT_OUTPUT, Precision.DYNAMIC_INT8}
 MOVED = ("Reshape", "Transpose")
-"""Operators that compute nothing, on codes or on floats."""
+"""Operators that compute nothing, on integers or on floats."""
 ALL_INTEGERS = default_qconfig_mapping().set_choice(Choice.ALL_INTEGERS)
 
 
@@ -156,7 +156,7 @@ def test_recurrent_layers_compute_in_integers_made_at_run_time(tmp_path: Path) -
     assert_faster(found)
 
 
-def test_shuffles_of_channels_changes_codes_and_the_first_convolution_stays_in_float(
+def test_shuffles_of_channels_changes_integers_and_the_first_convolution_stays_in_float(
     tmp_path: Path,
 ) -> None:
     found, subject, forms = searched(architecture("shufflenet", Size.REAL, tmp_path))

@@ -1,4 +1,4 @@
-"""Whole models in WebAssembly, every code of every layer."""
+"""Whole models in WebAssembly, every integer of every layer."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def folder(models: dict[str, ModelCase], tmp_path_factory: pytest.TempPathFactor
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_code_of_every_layer_is_as_predicted(
+def test_every_integer_of_every_layer_is_as_predicted(
     name: str,
     models: dict[str, ModelCase],
     folder: Path,

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.nightly, pytest.mark.usefixtures("modules")]
 
 OPERATORS = [operator.op_type for operator in catalog.all_integer_operators()]
-# A NaN has no code of its own: x86 gives it the lowest one, WebAssembly 0
+# A NaN has no integer of its own: x86 gives it the lowest one, WebAssembly 0
 NOT_A_NUMBER = "NaN, Inf, overflow"
 CHOICES = 60  # of scales
 

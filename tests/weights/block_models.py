@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from onnxq.core.arrays import Singles
     from onnxq.qparams.group_spec import GroupSpec, Method
-    from onnxq.qparams.groups import GroupCodes
+    from onnxq.qparams.groups import GroupIntegers
 
 
 def weight(outputs: int, inputs: int, seed: int = 0) -> Singles:
@@ -37,8 +37,8 @@ def hessian_of(seen: Singles, wanted: Singles | None = None) -> Hessian:
 
 def solved(
     w: Singles, spec: GroupSpec, method: Method, hessian: Hessian | None = None
-) -> GroupCodes:
-    """Codes of a whole weight (outputs, inputs), from the Hessian of its inputs."""
+) -> GroupIntegers:
+    """Integers of a whole weight (outputs, inputs), from the Hessian of its inputs."""
     inputs = None if hessian is None else InputHessians.whole(hessian)
     return prepared(method, inputs)(w, spec)
 

@@ -1,4 +1,4 @@
-"""Noise by bits: measured where a product's codes alone are rounded, in one walk for all."""
+"""Noise by bits: measured where a product's integers alone are rounded, in one walk for all."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from onnxq.graph.walk import node_name
 from onnxq.ort import runtime
 from onnxq.qparams.group_spec import GroupSpec, Method
 from onnxq.weights.bit_noise import bit_noise, judged_outputs, output_noise
-from onnxq.weights.codes_file import CodesFile
-from onnxq.weights.find_codes import find_codes
+from onnxq.weights.find_integers import find_integers
 from onnxq.weights.plan_weights import WeightPlan, WeightRequest, plan_weights
+from onnxq.weights.quantized_weights_file import QuantizedWeightsFile
 from onnxq.weights.write_products import FLOAT_ACCURACY, ProductWriter
 from scripts._decoder import Sizes, decoder, tokens
 
@@ -43,12 +43,12 @@ def test_noise_is_that_of_the_whole_model_with_one_product_in_blocks() -> None:
     source, plan = planned()
     names = ["MatMul_pq0", "MatMul_d0", "MatMul_logits"]
     found = output_noise(source, plan, BATCHES, [{name: GroupSpec()} for name in names])
-    codes = find_codes(source, plan, (), CodesFile())
+    integers = find_integers(source, plan, (), QuantizedWeightsFile())
     wanted = logits(source)
     for name, noise in zip(names, found, strict=True):
         alone = source.clone()
         (node,) = (n for n in alone.graph if node_name(n) == name)
-        ProductWriter(alone, FLOAT_ACCURACY).write(node, codes[name], plan.quantized[name])
+        ProductWriter(alone, FLOAT_ACCURACY).write(node, integers[name], plan.quantized[name])
         left = logits(alone) - wanted
         assert noise == pytest.approx(np.square(left).sum() / np.square(wanted).sum(), rel=1e-3)
 

@@ -36,11 +36,11 @@ def tied(head: str) -> onnx.ModelProto:
     return parsed(graph, {"table": TABLE, **weights})
 
 
-def codes_of(model: object) -> list[Array]:
+def integers_of(model: object) -> list[Array]:
     return [
         v.const_value.numpy()
         for v in model.graph.initializers.values()  # type: ignore[attr-defined]
-        if str(v.dtype) == "UINT8" and "codes" in str(v.name)
+        if str(v.dtype) == "UINT8" and "integers" in str(v.name)
     ]
 
 
@@ -50,7 +50,7 @@ def codes_of(model: object) -> list[Array]:
 def test_one_set_of_codes_serves_lookup_and_head(head: str, bits: int) -> None:
     made = onnxq.quantize_weights(tied(head), embedding_bits=bits, accuracy_level=0)
     assert {"GatherBlockQuantized", "MatMulNBits"} <= set(op_types(made))
-    assert [c.shape for c in codes_of(made)] == [(50, 2, 32 * bits // 8)]
+    assert [c.shape for c in integers_of(made)] == [(50, 2, 32 * bits // 8)]
     (wanted,) = evaluator(made).run(None, {"ids": IDS})
     found = run(made, {"ids": IDS})
     # 64 products of numbers up to 4, in float32: 1e-4 is above 64 ulps of the largest sum
@@ -63,7 +63,7 @@ def test_rows_of_an_embedding_that_no_product_reads_need_no_reshape() -> None:
         parsed(graph, {"table": TABLE, "w": normal(64, 8)}), embedding_bits=4
     )
     assert "Reshape" not in op_types(made)
-    assert (50, 32) in [c.shape for c in codes_of(made)]
+    assert (50, 32) in [c.shape for c in integers_of(made)]
 
 
 def test_a_float_embedding_and_its_transpose_are_stored_once() -> None:
@@ -92,7 +92,7 @@ def test_a_lookup_that_stays_in_float_keeps_its_head_there(width: int, reason: s
     assert sorted(op_types(made)) == ["Gather", "MatMul", "MatMulNBits", "Transpose"]
 
 
-def test_a_product_over_the_rows_of_an_embedding_has_no_part_in_its_codes() -> None:
+def test_a_product_over_the_rows_of_an_embedding_has_no_part_in_its_integers() -> None:
     square = normal(64, 64)
     graph = "g (int64[2] ids) => (float[2, 64] y) { h = Gather(t, ids) y = MatMul(h, t) }"
     made = onnxq.quantize_weights(parsed(graph, {"t": square}), embedding_bits=8)

@@ -33,15 +33,15 @@ def published(weight: Reals, hessian: Reals, on: IntegerRows) -> Ints:
     order = np.argsort(-np.diag(hessian), kind="stable")
     w, h = weight[:, order].copy(), hessian[np.ix_(order, order)]
     inverse = np.linalg.inv(h)
-    codes = np.zeros(w.shape, np.int32)
+    integers = np.zeros(w.shape, np.int32)
     for j in range(w.shape[1]):
-        codes[:, j] = np.clip(np.rint(w[:, j] / on.scale[:, 0]), on.low, on.high)
-        error = (w[:, j] - codes[:, j] * on.scale[:, 0]) / inverse[j, j]
+        integers[:, j] = np.clip(np.rint(w[:, j] / on.scale[:, 0]), on.low, on.high)
+        error = (w[:, j] - integers[:, j] * on.scale[:, 0]) / inverse[j, j]
         w[:, j:] -= error[:, np.newaxis] * inverse[j, j:]
         # optimal brain surgeon's step: the column is fixed, and leaves the inverse
         inverse = inverse - np.outer(inverse[:, j], inverse[j]) / inverse[j, j]
-    made = np.empty_like(codes)
-    made[:, order] = codes
+    made = np.empty_like(integers)
+    made[:, order] = integers
     return made
 
 
@@ -52,7 +52,7 @@ def nearest(weight: Reals, on: IntegerRows) -> Ints:
 
 
 @pytest.mark.parametrize(("columns", "bits"), [(1, 8), (5, 8), (40, 4), (300, 2)])
-def test_codes_are_those_of_the_published_loop(columns: int, bits: int) -> None:
+def test_integers_are_those_of_the_published_loop(columns: int, bits: int) -> None:
     weight = np.random.default_rng(columns).normal(size=(6, columns))
     hessian, on = correlated(columns, columns + 1), qparams(6, bits)
     assert np.array_equal(
@@ -66,7 +66,7 @@ def test_inputs_that_know_nothing_of_each_other_are_rounded_to_the_nearest() -> 
     assert np.array_equal(on.by_gptq(weight, inverse_factor(hessian)), nearest(weight, on))
 
 
-def test_errors_lie_between_those_of_the_best_codes_and_of_the_nearest() -> None:
+def test_errors_lie_between_those_of_the_best_integers_and_of_the_nearest() -> None:
     ours, best, plain = [], [], []
     on = qparams(1, 2, 0.7)
     every = np.array(list(itertools.product((-1, 0, 1), repeat=7)))

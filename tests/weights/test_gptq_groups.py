@@ -1,4 +1,4 @@
-"""GPTQ in groups, against a search of all codes."""
+"""GPTQ in groups, against a search of all integers."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from tests.weights.block_models import hessian_of, solved, weight
 
 if TYPE_CHECKING:
     from onnxq.core.arrays import Singles
-    from onnxq.qparams.groups import GroupCodes
+    from onnxq.qparams.groups import GroupIntegers
     from onnxq.weights.hessian import Hessian
 
 SPEC = GroupSpec(2, 16)
 INPUTS = 6
 SHORT_OF_BEST = 1.35
-"""Codes of 2 bits, of inputs that depend on each other, are the hardest to find one by one."""
+"""Integers of 2 bits, of inputs that depend on each other, are the hardest to find one by one."""
 
 
 def correlated(inputs: int, count: int = 300) -> Singles:
@@ -31,15 +31,15 @@ def correlated(inputs: int, count: int = 300) -> Singles:
 
 
 def least(row: np.ndarray, hessian: np.ndarray, point: int) -> float:
-    """The least cost of one row over all codes, each with its best scale."""
-    codes = np.array(list(itertools.product(range(4), repeat=INPUTS)), np.float64) - point
-    own = np.einsum("ci,ij,cj->c", codes, hessian, codes)
-    cross = codes @ hessian @ row
+    """The least cost of one row over all integers, each with its best scale."""
+    integers = np.array(list(itertools.product(range(4), repeat=INPUTS)), np.float64) - point
+    own = np.einsum("ci,ij,cj->c", integers, hessian, integers)
+    cross = integers @ hessian @ row
     gained = np.where(cross > 0, np.square(cross) / np.maximum(own, 1e-9), 0)
     return float(row @ hessian @ row - gained.max())
 
 
-def test_the_cost_is_near_the_least_of_all_codes() -> None:
+def test_the_cost_is_near_the_least_of_all_integers() -> None:
     hessian = hessian_of(correlated(INPUTS))
     solver = GroupwiseGPTQ.of(hessian)
     found = best = 0.0
@@ -52,8 +52,8 @@ def test_the_cost_is_near_the_least_of_all_codes() -> None:
     assert found <= SHORT_OF_BEST * best
 
 
-def noise(w: Singles, codes: GroupCodes, hessian: Hessian) -> float:
-    return noise_in(np.asarray(w - codes.reals, np.float64), [(slice(None), hessian)])
+def noise(w: Singles, integers: GroupIntegers, hessian: Hessian) -> float:
+    return noise_in(np.asarray(w - integers.reals, np.float64), [(slice(None), hessian)])
 
 
 @pytest.mark.parametrize("bits", [2, 4])
@@ -81,7 +81,7 @@ def test_inputs_that_are_always_zero_do_no_harm() -> None:
     assert np.isfinite(made.reals).all()
 
 
-def test_an_input_that_is_nothing_but_zeros_gives_the_nearest_codes() -> None:
+def test_an_input_that_is_nothing_but_zeros_gives_the_nearest_integers() -> None:
     w, zeros = weight(4, 40), np.zeros((8, 40), np.float32)
     made = solved(w, GroupSpec(8, 16), Method.GPTQ, hessian_of(zeros))
     assert np.abs(made.reals - w).max() < np.abs(w).max() / 100

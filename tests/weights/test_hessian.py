@@ -75,16 +75,16 @@ def hessians(rows: np.ndarray[tuple[int, ...], np.dtype[np.float32]]) -> InputHe
 
 
 @pytest.mark.parametrize("block", [16, 128])
-def test_codes_of_parts_stand_beside_each_other(block: int) -> None:
+def test_integers_of_parts_stand_beside_each_other(block: int) -> None:
     rows, w, spec = normal(300, 192), weight(6, 192), GroupSpec(4, block)
     made = prepared(Method.GPTQ, hessians(rows))(w, spec)
     for part in HALVES:
         alone = InputHessians.whole(hessian_of(rows[:, part]))
         wanted = prepared(Method.GPTQ, alone)(np.ascontiguousarray(w[:, part]), spec)
         blocks = slice(part.start // block, -(-part.stop // block))
-        assert np.array_equal(made.codes[:, part], wanted.codes)
+        assert np.array_equal(made.integers[:, part], wanted.integers)
         assert np.array_equal(made.scale[:, blocks], wanted.scale)
-    assert made.codes.shape == w.shape
+    assert made.integers.shape == w.shape
 
 
 def test_noise_is_the_mean_square_of_what_the_product_loses() -> None:

@@ -1,4 +1,4 @@
-"""Codes from what the model alone tells."""
+"""Integers from what the model alone tells."""
 
 from __future__ import annotations
 
@@ -21,6 +21,6 @@ def test_real_zero_points_are_others_with_a_smaller_sum_of_powers(bits: int, inp
     assert costs[1] < costs[0]
 
 
-def test_symmetric_codes_have_no_zero_point_to_move() -> None:
+def test_symmetric_integers_have_no_zero_point_to_move() -> None:
     w, spec = weight(4, 32), GroupSpec(4, 32, Scheme.SYMMETRIC)
     assert (solved(w, spec, Method.HQQ).zero_point == spec.middle).all()

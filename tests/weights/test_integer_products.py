@@ -75,7 +75,7 @@ def test_a_static_product_with_an_add_behind_has_a_bias_to_correct() -> None:
     assert with_bias(DYNAMIC) == {"first": False, "second": False}
 
 
-def test_codes_made_at_run_time_are_those_of_onnx_runtime() -> None:
+def test_integers_made_at_run_time_are_those_of_onnx_runtime() -> None:
     nodes = [
         helper.make_node("DynamicQuantizeLinear", ["x"], ["q", "s", "z"]),
         helper.make_node("DequantizeLinear", ["q", "s", "z"], ["y"]),

@@ -31,12 +31,12 @@ def test_a_killed_command_goes_on_to_the_same_bytes(tmp_path: Path) -> None:
 
     def command(name: str) -> list[str]:
         files = [str(tmp_path / "model.onnx"), str(samples), "-o", str(tmp_path / f"{name}.onnx")]
-        journal = ["--journal", str(tmp_path / f"{name}.codes"), "--no-verdict"]
+        journal = ["--journal", str(tmp_path / f"{name}.integers"), "--no-verdict"]
         return [sys.executable, "-m", "onnxq", "quantize-weights", *files, *journal]
 
     subprocess.run(command("whole"), check=True, capture_output=True)
-    journal, killed = tmp_path / "again.codes", 0
-    whole = (tmp_path / "whole.codes").read_bytes()
+    journal, killed = tmp_path / "again.integers", 0
+    whole = (tmp_path / "whole.integers").read_bytes()
     for share in (0.1, 0.4, 0.8):
         with subprocess.Popen(command("again"), stdout=subprocess.DEVNULL) as process:
             while process.poll() is None:
@@ -54,5 +54,5 @@ def test_a_killed_command_goes_on_to_the_same_bytes(tmp_path: Path) -> None:
     assert left == {
         "model.onnx",
         "samples",
-        *(f"{name}.{end}" for name in ("whole", "again") for end in ("onnx", "codes")),
+        *(f"{name}.{end}" for name in ("whole", "again") for end in ("onnx", "integers")),
     }

@@ -126,11 +126,11 @@ def test_arrays_come_back_from_memory_and_from_files(monkeypatch: pytest.MonkeyP
     arrays = [np.full((3, 4), i, np.float32) for i in range(5)]
     for array in arrays:
         between.add("t", array)
-        between.add("codes", array.astype(np.uint8)[:0])
+        between.add("integers", array.astype(np.uint8)[:0])
     for i, array in enumerate(arrays):
         assert np.array_equal(between.get("t", i), array)
-        assert between.get("codes", i).shape == (0, 4)
+        assert between.get("integers", i).shape == (0, 4)
     between.drop("t")
     assert "t" not in between
     with between:
-        assert "codes" in between
+        assert "integers" in between

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def asked(bits: int) -> QConfigMapping:
-    """Weights of so many bits; 2 are ternary codes, stored in 4."""
+    """Weights of so many bits; 2 are ternary integers, stored in 4."""
     if bits == 8:
         return ALL_INTEGERS
     observer = f"observer: NarrowRangeObserver, dtype: int4, quant_max: {2 ** (bits - 1) - 1}"
@@ -83,8 +83,8 @@ def test_every_layer_is_rounded_onto_its_own_qparams_and_the_outputs_gain(bits: 
     assert whole.gain_db is not None
     assert whole.gain_db > {8: 0.0, 4: 1.5, 2: 1.0}[bits]
     for layer in layers_of(better.prepared.model, better.plan).values():
-        assert np.abs(layer.codes).max() <= 2 ** (bits - 1) - 1
-        if outcomes[layer.name].kept:  # the weight is what its codes stand for
+        assert np.abs(layer.integers).max() <= 2 ** (bits - 1) - 1
+        if outcomes[layer.name].kept:  # the weight is what its integers stand for
             np.testing.assert_allclose(layer.matrix, layer.stored, rtol=1e-6, atol=0)
 
 
@@ -100,9 +100,9 @@ def test_no_pair_of_products_leaves_int16_where_the_target_adds_in_pairs() -> No
     for layer in layers_of(better.prepared.model, better.plan).values():
         if not layer.rule.saturating_pairs or layer.partners is None:
             continue
-        codes = layer.codes.astype(np.int16)
+        integers = layer.integers.astype(np.int16)
         alone = layer.partners == np.arange(layer.inputs)
-        left = leave_int16(codes, codes[..., layer.partners])
+        left = leave_int16(integers, integers[..., layer.partners])
         assert not left[..., ~alone].any()
         checked += 1
     assert checked >= 4

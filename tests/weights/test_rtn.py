@@ -10,13 +10,13 @@ from onnxq.weights.rtn import Nearest
 from tests.weights.block_models import weight
 
 
-def test_codes_are_nearest_in_the_range_of_least_squares() -> None:
+def test_integers_are_nearest_in_the_range_of_least_squares() -> None:
     w, spec = weight(8, 64), GroupSpec(4, 32)
     scale, point = search_ranges(w, spec)
     made = Nearest()(w, spec)
-    inside = (made.codes > 0) & (made.codes < spec.most)
+    inside = (made.integers > 0) & (made.integers < spec.most)
     steps = np.repeat(scale, 32, axis=1)
-    centred = made.codes.astype(np.float32) - np.repeat(point, 32, axis=1)
+    centred = made.integers.astype(np.float32) - np.repeat(point, 32, axis=1)
     # half an LSB, and what float32 leaves of it
     assert (np.abs(centred * steps - w)[inside] <= 0.5001 * steps[inside]).all()
 

@@ -20,9 +20,9 @@ from onnxq.ort.expose import expose
 from onnxq.qparams.group_spec import GroupSpec, Method
 from onnxq.qparams.groups import SCALES
 from onnxq.weights import activation_cache
-from onnxq.weights.codes_file import CodesFile
-from onnxq.weights.find_codes import find_codes
+from onnxq.weights.find_integers import find_integers
 from onnxq.weights.plan_weights import WeightPlan, WeightRequest, plan_weights
+from onnxq.weights.quantized_weights_file import QuantizedWeightsFile
 from onnxq.weights.sequential import (
     Inputs,
     LayersOfInput,
@@ -99,13 +99,13 @@ def rows(source: ir.Model, names: list[str]) -> dict[str, Singles]:
 def test_hessians_are_those_of_both_models(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(activation_cache, "MOST_IN_MEMORY", 4096)  # the rest goes through files
     source, plan = planned()
-    codes = find_codes(source, plan, (), CodesFile())
+    integers = find_integers(source, plan, (), QuantizedWeightsFile())
     quantized = source.clone()
     writer = ProductWriter(quantized, FLOAT_ACCURACY)
     for node in list(quantized.graph):
-        if (name := node_name(node)) in codes:
-            writer.write(node, codes[name], plan.quantized[name])
-    walk = SequentialPipeline(source, plan, BATCHES, codes)
+        if (name := node_name(node)) in integers:
+            writer.write(node, integers[name], plan.quantized[name])
+    walk = SequentialPipeline(source, plan, BATCHES, integers)
     found = {
         group.inputs.tensor: inputs.of_part(inputs.parts[0])
         for group, inputs in walk.groups([*plan.quantized])
@@ -136,8 +136,8 @@ def test_parts_of_wide_inputs_have_the_hessians_that_the_whole_has_there(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     source, plan = planned()
-    codes = find_codes(source, plan, (), CodesFile())
-    walk = SequentialPipeline(source, plan, BATCHES, codes)
+    integers = find_integers(source, plan, (), QuantizedWeightsFile())
+    walk = SequentialPipeline(source, plan, BATCHES, integers)
     wanted = [inputs and inputs.all() for _, inputs in walk.groups(["MatMul_d0"])]
     halves = (slice(0, 32), slice(32, 64))
     monkeypatch.setattr("onnxq.weights.sequential.parts_of_inputs", lambda _: halves)
@@ -159,7 +159,7 @@ def test_samples_are_not_read_where_nothing_is_to_be_seen() -> None:
     assert all(found is None for _, found in walk.groups([]))
 
 
-def test_what_codes_make_of_a_finite_tensor_names_their_product() -> None:
+def test_what_integers_make_of_a_finite_tensor_names_their_product() -> None:
     generator = np.random.default_rng(0)
     bank = np.abs(generator.standard_normal((32, 32))).astype(np.float32)
     proto = onnx.parser.parse_model("""
@@ -174,11 +174,11 @@ def test_what_codes_make_of_a_finite_tensor_names_their_product() -> None:
         proto.graph.initializer.append(onnx.numpy_helper.from_array(array, name))
     source = canonical(proto)
     plan = plan_weights(source, WeightRequest(method=Method.RTN))
-    codes = find_codes(source, plan, (), CodesFile())
+    integers = find_integers(source, plan, (), QuantizedWeightsFile())
     batch: dict[str, Array] = {"x": np.abs(generator.standard_normal((4, 32))).astype(np.float32)}
     spoilt = {
-        **codes,
-        "mel": {**codes["mel"], SCALES: ir.tensor(-np.asarray(codes["mel"][SCALES]))},
+        **integers,
+        "mel": {**integers["mel"], SCALES: ir.tensor(-np.asarray(integers["mel"][SCALES]))},
     }
     with pytest.raises(CalibrationError, match=r"'level'.*finite in the float.*--exclude mel"):
         list(SequentialPipeline(source, plan, [batch], spoilt).groups(["head"]))

@@ -154,7 +154,7 @@ def test_outputs_gain_three_decibels_on_samples_that_nothing_saw(pre_norm: bool)
 
 @pytest.mark.filterwarnings("ignore:output")  # as above
 @pytest.mark.parametrize("pre_norm", [True, False])
-def test_products_whose_codes_are_made_at_run_time_gain_as_much(pre_norm: bool) -> None:
+def test_products_whose_integers_are_made_at_run_time_gain_as_much(pre_norm: bool) -> None:
     source = encoder(pre_norm=pre_norm)
     prepared = onnxq.prepare(source, DYNAMIC)
     assert {site.tensor: site.folds for site in sites_of(prepared)} == {
@@ -199,9 +199,13 @@ def test_a_product_of_the_models_own_input_is_a_site() -> None:
     assert made.outcomes[0].place == "x"
 
 
-def test_all_integers_smooth_only_what_needs_no_mul_behind_codes() -> None:
+def test_all_integers_smooth_only_what_needs_no_mul_behind_integers() -> None:
     sites = sites_of(onnxq.prepare(encoder(pre_norm=False), ALL_INTEGERS))
-    assert {site.tensor for site in sites} == {"n", "c3", "r"}  # the sum s is there in codes alone
+    assert {site.tensor for site in sites} == {
+        "n",
+        "c3",
+        "r",
+    }  # the sum s is there in integers alone
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Codes of a weight by a method."""
+"""Integers of a weight by a method."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_rows_are_solved_apart_from_each_other(method: Method) -> None:
     solver = pickle.loads(pickle.dumps(prepared(method, InputHessians.whole(hessians()))))
     parts = [solver(w[:3], SPEC), solver(w[3:], SPEC)]
     whole = solved(w, SPEC, method, hessians())
-    assert np.array_equal(np.concatenate([part.codes for part in parts]), whole.codes)
+    assert np.array_equal(np.concatenate([part.integers for part in parts]), whole.integers)
     # BLAS may add the up to 48 terms of a weight's correction otherwise for fewer rows
     rounding = w.shape[1] * np.finfo(np.float32).eps
     scale = np.concatenate([part.scale for part in parts])

@@ -10,9 +10,14 @@ import onnx_ir as ir
 import pytest
 
 from onnxq.qparams.group_spec import GroupSpec, Method, Scheme
-from onnxq.qparams.groups import GroupCodes
+from onnxq.qparams.groups import GroupIntegers
 from onnxq.weights.plan_weights import Groupwise, WeightRequest, plan_weights
-from onnxq.weights.write_products import FLOAT_ACCURACY, ProductWriter, StoredCodes, drop_if_unread
+from onnxq.weights.write_products import (
+    FLOAT_ACCURACY,
+    ProductWriter,
+    StoredIntegers,
+    drop_if_unread,
+)
 from onnxq.weights.write_weights import write_weights
 from tests.dynamic_models import normal, op_types, parsed, run
 from tests.weights.block_models import canonical, hessian_of, solved
@@ -40,7 +45,7 @@ CONSTANTS = {
 }
 
 
-EXACT = GroupCodes(
+EXACT = GroupIntegers(
     GroupSpec(4, 16),
     (ON_GRID + 8).astype(np.uint8),
     np.ones((24, 3), np.float32),
@@ -71,7 +76,7 @@ def test_what_is_written_computes_the_product(case: str) -> None:
 
 @pytest.mark.parametrize("inputs", [64, 72])
 @pytest.mark.parametrize("scheme", [*Scheme])
-def test_onnx_runtime_reads_codes_of_every_scheme(scheme: Scheme, inputs: int) -> None:
+def test_onnx_runtime_reads_integers_of_every_scheme(scheme: Scheme, inputs: int) -> None:
     w = normal(24, inputs)
     text = f"g (float[3, {inputs}] x) => (float[3, 24] y) {{ [p] y = MatMul(x, w) }}"
     source = canonical(parsed(text, {"w": w.T.copy()}))
@@ -96,19 +101,19 @@ def graph() -> ir.Graph:
     ).graph
 
 
-def test_codes_of_one_weight_are_made_once_in_each_graph() -> None:
-    stored, first, second = StoredCodes(), graph(), graph()
+def test_integers_of_one_weight_are_made_once_in_each_graph() -> None:
+    stored, first, second = StoredIntegers(), graph(), graph()
     calls = []
 
     def make() -> list[ir.Value]:
         calls.append(1)
-        return [ir.val("codes", const_value=ir.tensor(np.zeros(2, np.uint8)))]
+        return [ir.val("integers", const_value=ir.tensor(np.zeros(2, np.uint8)))]
 
     others = replace(DECISION, slot=0), replace(DECISION, tensor="v")
-    codes = stored.of(first, DECISION, make)
-    assert stored.of(first, others[0], make) is codes
-    assert stored.of(first, others[1], make) is not codes
-    assert stored.of(second, DECISION, make) is not codes
+    integers = stored.of(first, DECISION, make)
+    assert stored.of(first, others[0], make) is integers
+    assert stored.of(first, others[1], make) is not integers
+    assert stored.of(second, DECISION, make) is not integers
     assert len(calls) == 3
 
 

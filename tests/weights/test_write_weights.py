@@ -10,9 +10,9 @@ from onnxq.errors import ModelError
 from onnxq.ort import runtime
 from onnxq.ort.runtime import Optimization
 from onnxq.qparams.group_spec import GroupSpec, Method, Scheme
-from onnxq.weights.codes_file import CodesFile
-from onnxq.weights.find_codes import find_codes
+from onnxq.weights.find_integers import find_integers
 from onnxq.weights.plan_weights import WeightRequest, plan_weights
+from onnxq.weights.quantized_weights_file import QuantizedWeightsFile
 from onnxq.weights.write_products import FLOAT_ACCURACY
 from onnxq.weights.write_weights import ProductForm, misread, write_weights
 from tests.dynamic_models import normal, op_types, parsed, run
@@ -28,12 +28,14 @@ SHARED = parsed(
 )
 
 
-def test_readers_of_one_weight_share_its_codes() -> None:
+def test_readers_of_one_weight_share_its_integers() -> None:
     model = canonical(SHARED)
     plan = plan_weights(model, WeightRequest())
-    made = write_weights(model, plan, find_codes(model, plan, (), CodesFile()), FLOAT_ACCURACY)
+    made = write_weights(
+        model, plan, find_integers(model, plan, (), QuantizedWeightsFile()), FLOAT_ACCURACY
+    )
     assert op_types(made).count("MatMulNBits") == 2
-    assert sorted(made.graph.initializers) == ["w_codes", "w_scales", "w_zero_points"]
+    assert sorted(made.graph.initializers) == ["w_integers", "w_scales", "w_zero_points"]
     assert "w" in model.graph.initializers, "the float model stays as it is"
     x = normal(3, 32)
     left = run(made, {"x": x}) - run(model, {"x": x})
@@ -41,11 +43,11 @@ def test_readers_of_one_weight_share_its_codes() -> None:
 
 
 @pytest.mark.parametrize("form", ProductForm)
-def test_a_weight_that_is_an_output_too_stays_beside_its_codes(form: ProductForm) -> None:
+def test_a_weight_that_is_an_output_too_stays_beside_its_integers(form: ProductForm) -> None:
     text = "g (float[n, 32] x) => (float[n, 32] y, float[32, 32] w) { y = MatMul(x, w) }"
     source = parsed(text, {"w": normal(32, 32)})
     made = onnxq.quantize_weights(source, method="rtn", form=form)
-    assert {"w", "w_codes"} <= made.graph.initializers.keys()
+    assert {"w", "w_integers"} <= made.graph.initializers.keys()
     x = {"x": normal(3, 32)}
     with runtime.open_session(made, threads=1) as session:
         np.testing.assert_array_equal(session.run(x, ["w"])[0], normal(32, 32))
@@ -66,9 +68,9 @@ TWO = parsed(
 def test_both_forms_stand_for_the_same_weights(bits: int, scheme: Scheme) -> None:
     model = canonical(TWO)
     plan = plan_weights(model, WeightRequest(GroupSpec(bits, 16, scheme), Method.RTN))
-    codes = find_codes(model, plan, (), CodesFile())
-    nbits = write_weights(model, plan, codes, FLOAT_ACCURACY)
-    plain = write_weights(model, plan, codes, FLOAT_ACCURACY, ProductForm.DEQUANTIZE)
+    integers = find_integers(model, plan, (), QuantizedWeightsFile())
+    nbits = write_weights(model, plan, integers, FLOAT_ACCURACY)
+    plain = write_weights(model, plan, integers, FLOAT_ACCURACY, ProductForm.DEQUANTIZE)
     assert op_types(plain).count("DequantizeLinear") == 2
     assert not [node for node in plain.graph.all_nodes() if node.domain]
     x = {"x": normal(5, 40)}
@@ -90,8 +92,8 @@ def test_two_bits_that_onnxruntime_would_misread_stay_float_with_the_reason() ->
     model = canonical(source)
     plan = plan_weights(model, WeightRequest(GroupSpec(2, 16), Method.RTN))
     assert list(misread(plan)) == ["MatMul_y"]
-    codes = find_codes(model, plan, (), CodesFile())
-    spoilt = write_weights(model, plan, codes, FLOAT_ACCURACY, ProductForm.DEQUANTIZE)
+    integers = find_integers(model, plan, (), QuantizedWeightsFile())
+    spoilt = write_weights(model, plan, integers, FLOAT_ACCURACY, ProductForm.DEQUANTIZE)
     x = {"x": normal(5, 32)}
     with runtime.open_session(spoilt, threads=1, optimization=Optimization.NONE) as plain:
         wanted = np.asarray(plain.run(x)[0], np.float32)
@@ -102,5 +104,5 @@ def test_two_bits_that_onnxruntime_would_misread_stay_float_with_the_reason() ->
 def test_a_model_whose_every_product_would_be_misread_is_refused() -> None:
     text = "g (float[n, 32] x) => (float[n, 6] y) { y = MatMul(x, w) }"
     source = parsed(text, {"w": normal(32, 6)})
-    with pytest.raises(ModelError, match=r"'MatMul_y': ONNX Runtime misreads 2-bit codes"):
+    with pytest.raises(ModelError, match=r"'MatMul_y': ONNX Runtime misreads 2-bit integers"):
         onnxq.quantize_weights(source, bits=2, method="rtn", form="dequantize")

@@ -1,4 +1,4 @@
-"""An operator that ONNX Runtime runs on codes: only what it computes, and examples of it."""
+"""An operator that ONNX Runtime runs on integers: only what it computes, and examples of it."""
 
 from __future__ import annotations
 
@@ -33,4 +33,4 @@ class MatMulInteger16(IntegerOperator):
         a, b = (random.integers(-999, 999, s).astype(np.int16) for s in ((3, 5), (5, 4)))
         yield Case("plain", (a, b))
         yield Case("batches", (np.stack([a, -a]), b))
-        yield Case("lowest codes", (np.full((2, 2), -(2**15), np.int16),) * 2)
+        yield Case("lowest integers", (np.full((2, 2), -(2**15), np.int16),) * 2)

@@ -14,8 +14,8 @@ class FuseMish(ir.passes.InPlacePass):
     """x tanh(softplus(x)) = Mish(x).
 
     All graphs, float32 only, and only where nothing else reads a value in between. The opset is
-    raised to 18 where it is lower. ONNX Runtime runs the operator as these three nodes; on codes it
-    is one table in place of three.
+    raised to 18 where it is lower. ONNX Runtime runs the operator as these three nodes; on integers
+    it is one table in place of three.
     """
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:

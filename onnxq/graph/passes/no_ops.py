@@ -2,7 +2,7 @@
 
 ONNX Runtime takes most of them out when it loads a model, and then the DQ and Q that met: which of
 a quantized model's nodes it fuses is foreseen without such nodes. A Softmax over one element, say,
-behind a division by 1: on codes it overflows, and no copy in front would keep it from there.
+behind a division by 1: on integers it overflows, and no copy in front would keep it from there.
 """
 
 from __future__ import annotations

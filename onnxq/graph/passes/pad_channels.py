@@ -1,7 +1,7 @@
 """Channels of zeros beside those of a depthwise convolution, up to a multiple of 16.
 
-ONNX Runtime's depthwise kernel on codes takes 16 channels at a time and the rest one by one. A 3x3
-on 28x28 takes 74 us with 60 channels and 29 with 64, 116 with 116 and 47 with 128 (AVX512-VNNI,
+ONNX Runtime's depthwise kernel on integers takes 16 channels at a time and the rest one by one. A
+3x3 on 28x28 takes 74 us with 60 channels and 29 with 64, 116 with 116 and 47 with 128 (AVX512-VNNI,
 benchmarks/results/mobile.md). In float, ONNX Runtime pads channels itself.
 """
 

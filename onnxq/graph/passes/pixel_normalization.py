@@ -13,7 +13,7 @@ from onnxq.operator.nodes import constant, find_input
 
 if TYPE_CHECKING:
     from onnxq.core.arrays import Array, Reals
-    from onnxq.graph.coded import Coded
+    from onnxq.graph.quantized import QuantizedIO
 
 LARGEST = 255
 NEARLY = 2.0**-12
@@ -77,12 +77,14 @@ class Front:
         return "an output of the model is it" if self.end.is_graph_output() else ""
 
 
-def normalization(image: ir.Value, coded: Coded) -> Front:
-    """The affine nodes behind an input whose pixels `coded` says the meaning of."""
+def normalization(image: ir.Value, quantized: QuantizedIO) -> Front:
+    """The affine nodes behind an input whose pixels `quantized` says the meaning of."""
     assert image.shape is not None, "asked before"
     rank = len(image.shape)
-    scale = coded.spread(coded.scale, rank)
-    front = Front(image, scale, -scale * coded.spread(coded.zero_point, rank), tuple(range(rank)))
+    scale = quantized.spread(quantized.scale, rank)
+    front = Front(
+        image, scale, -scale * quantized.spread(quantized.zero_point, rank), tuple(range(rank))
+    )
     while len(front.end.uses()) == 1 and not front.end.is_graph_output():
         (use,) = front.end.uses()
         node, result = use.node, use.node.outputs[0]

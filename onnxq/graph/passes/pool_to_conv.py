@@ -2,7 +2,7 @@
 
 QLinearAveragePool converts to float tap by tap and runs channels first: 0.14 to 0.5 of the float
 pool's speed (benchmarks/elementwise.py), and whatever stands behind it loses the layout of the
-convolutions. A float AveragePool between codes costs four conversions and two transposes.
+convolutions. A float AveragePool between integers costs four conversions and two transposes.
 The convolution runs channels last and adds exactly: a ShuffleNet takes 0.86 of float's time with
 convolutions, 1.06 with float pools. In float, a convolution takes the time of the pool.
 """

@@ -1,8 +1,8 @@
-"""The maximum over space becomes MaxPool, which ONNX Runtime runs beside convolutions of codes.
+"""The maximum over space becomes MaxPool, which ONNX Runtime runs beside convolutions of integers.
 
-Behind a QLinearConv, codes lie channels last. ONNX Runtime has MaxPool for that, and neither
+Behind a QLinearConv, integers lie channels last. ONNX Runtime has MaxPool for that, and neither
 GlobalMaxPool nor a fast ReduceMax: 64 channels of 32 x 32 take 7 us in place of 42 (ReduceMax on
-codes) or 26 (GlobalMaxPool in float, conversions included). In float both pools take as long.
+integers) or 26 (GlobalMaxPool in float, conversions included). In float both pools take as long.
 """
 
 from __future__ import annotations

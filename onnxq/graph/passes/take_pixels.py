@@ -40,7 +40,7 @@ from onnxq.operator.nodes import constant, input_at
 
 if TYPE_CHECKING:
     from onnxq.core.arrays import Array, Reals
-    from onnxq.graph.coded import Coded
+    from onnxq.graph.quantized import QuantizedIO
 
 
 class TakePixels(ir.passes.InPlacePass):
@@ -48,21 +48,21 @@ class TakePixels(ir.passes.InPlacePass):
 
     Args:
         name: of an input of floats, or of uint8 that a Cast makes floats of.
-        coded: a and b, per channel.
+        quantized: a and b, per channel.
 
     Attributes:
         notes: why the normalization is still a node of its own, where it is.
     """
 
-    def __init__(self, name: str, coded: Coded) -> None:
+    def __init__(self, name: str, quantized: QuantizedIO) -> None:
         super().__init__()
         self.notes: tuple[str, ...] = ()
-        self._name, self._coded = name, coded
+        self._name, self._quantized = name, quantized
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
         """Rewrites the input and what reads it."""
         (image,) = [v for v in model.graph.inputs if v.name == self._name]
-        front = normalization(image, self._coded)
+        front = normalization(image, self._quantized)
         for node in front.nodes:
             made = node.outputs[0]
             before = _skip(node)
@@ -92,24 +92,24 @@ def _skip(node: ir.Node) -> ir.Value:
     return x
 
 
-def _dequantize(codes: ir.Value, qparams: tuple[float, int], names: FreeNames) -> ir.Value:
-    """Inserts codes -> DequantizeLinear -> all readers; what it gives."""
-    graph = codes.graph
+def _dequantize(integers: ir.Value, qparams: tuple[float, int], names: FreeNames) -> ir.Value:
+    """Inserts integers -> DequantizeLinear -> all readers; what it gives."""
+    graph = integers.graph
     assert isinstance(graph, ir.Graph)
     numbers: list[Array] = [np.array(qparams[0], np.float32), np.array(qparams[1], np.uint8)]
     inputs = [
-        _initializer(graph, names.value(f"{codes.name}_{kind}"), number)
+        _initializer(graph, names.value(f"{integers.name}_{kind}"), number)
         for kind, number in zip(("scale", "zero_point"), numbers, strict=True)
     ]
     node = ir.node(
-        "DequantizeLinear", [codes, *inputs], name=names.node(f"{codes.name}_dequantize")
+        "DequantizeLinear", [integers, *inputs], name=names.node(f"{integers.name}_dequantize")
     )
     real = node.outputs[0]
-    real.name, real.shape = names.value(f"{codes.name}_numbers"), codes.shape
+    real.name, real.shape = names.value(f"{integers.name}_numbers"), integers.shape
     real.type = ir.TensorType(ir.DataType.FLOAT)
-    codes.replace_all_uses_with(real)
-    node.replace_input_with(0, codes)
-    insert_behind(codes, node, graph)
+    integers.replace_all_uses_with(real)
+    node.replace_input_with(0, integers)
+    insert_behind(integers, node, graph)
     return real
 
 
@@ -149,8 +149,8 @@ def _fold(image: ir.Value, front: Front, names: FreeNames) -> None:
     above = _further(weights, a / step, beta / step, zero) if padded else 0
     for node in front.convs:
         _rewrite(node, a / step, beta, step * above, names)
-    codes = _with_channel(image, front, zero + above, names) if padded else image
-    _dequantize(codes, (step, zero), names)
+    integers = _with_channel(image, front, zero + above, names) if padded else image
+    _dequantize(integers, (step, zero), names)
 
 
 def _further(weights: list[Array | None], factor: Reals, beta: Reals, zero: int) -> int:

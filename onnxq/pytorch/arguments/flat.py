@@ -33,7 +33,7 @@ HOOKS = (
 """Attributes of a module that hold its hooks on forward."""
 
 # of a GraphModule: torch.export would run its graph, and not forward
-_GRAPH = ("_graph", "_code")
+_GRAPH = ("_graph", "_integer")
 
 
 def is_flat(inputs: BoundInputs, outputs: object) -> bool:

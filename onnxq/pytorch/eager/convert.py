@@ -36,10 +36,10 @@ def convert(
     """The module with quantized modules in place of those that were observed or trained.
 
     A FakeQuantize anywhere becomes `nn.quantized.Requantize`, so that what stands between is
-    computed in float, from codes to codes. Modules that no data reached stay in float, with a
+    computed in float, from integers to integers. Modules that no data reached stay in float, with a
     warning, and are refused where an export reaches them (see onnxq.pytorch.train.never_ran).
-    Scales of sums are raised, by 1 in a million as a rule, to where every machine adds codes to the
-    same (see onnxq.pytorch.train.agreeing_sums).
+    Scales of sums are raised, by 1 in a million as a rule, to where every machine adds integers to
+    the same (see onnxq.pytorch.train.agreeing_sums).
 
     Args:
         module: of `prepare` or `prepare_qat`, after it has seen data.

@@ -10,7 +10,7 @@ from onnxq.pytorch.nn.intrinsic import FUSED
 from onnxq.pytorch.numerics.fake_quantize import FakeQuantize, LearnableFakeQuantize
 from onnxq.pytorch.train.mappings import STATIC_MAPPING
 
-IN_FLOAT_BETWEEN_CODES: tuple[type[nn.Module], ...] = (
+IN_FLOAT_BETWEEN_INTEGERS: tuple[type[nn.Module], ...] = (
     nn.GELU,
     nn.Hardsigmoid,
     nn.Hardtanh,
@@ -26,7 +26,7 @@ IN_FLOAT_BETWEEN_CODES: tuple[type[nn.Module], ...] = (
     nn.Upsample,
     nn.UpsamplingBilinear2d,
 )
-"""Types without a quantized form: the float module computes on codes, and its result is rounded."""
+"""Types without a quantized form: the float module computes on integers, and its result is rounded."""
 
 # FloatFunctional has a place for its observer, the others round by themselves or not at all
 _OBSERVED_OTHERWISE = {DeQuantStub, FakeQuantize, LearnableFakeQuantize, FloatFunctional}
@@ -37,7 +37,7 @@ COMPUTING: tuple[type[nn.Module], ...] = (
         for kind, quantized in STATIC_MAPPING.items()
         if kind not in _OBSERVED_OTHERWISE and not getattr(quantized, "keeps_qparams", False)
     ),
-    *IN_FLOAT_BETWEEN_CODES,
+    *IN_FLOAT_BETWEEN_INTEGERS,
 )
 """Types whose result is observed, or fake-quantized."""
 

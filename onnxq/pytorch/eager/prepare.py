@@ -145,7 +145,7 @@ def prepare_qat(
         qconfig: with `inputs`; names nodes and tensors of the exported model. None: the default.
             Its `improve` names improvements of weights, made from `inputs`: training starts from
             them (see onnxq.pytorch.insertion.improved_start).
-        target: with `inputs`; as for onnxq.prepare: decides which codes weights may use.
+        target: with `inputs`; as for onnxq.prepare: decides which integers weights may use.
 
     Raises:
         ModelError: the model is in eval mode (with `inputs` it may be).
@@ -246,7 +246,7 @@ def _check_qconfigs(root: nn.Module) -> None:
             f"{type(root).__name__}: no module has a qconfig, so that nothing would be quantized. "
             "Give example inputs, inputs=example: quantizers need no stubs then. Or set "
             "model.qconfig = onnxq.qconfig.get_default_qat_qconfig() (get_default_qconfig() for "
-            "prepare), and mark with QuantStub and DeQuantStub where codes begin and end."
+            "prepare), and mark with QuantStub and DeQuantStub where integers begin and end."
         )
 
 

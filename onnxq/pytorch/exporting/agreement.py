@@ -1,4 +1,4 @@
-"""Codes of a module's rounded tensors beside those that ONNX Runtime computed of them.
+"""Integers of a module's rounded tensors beside those that ONNX Runtime computed of them.
 
 Layer by layer, each part of the module is given the tensors that ONNX Runtime really had, so that
 what differs was computed there. Free running, both start from the same input, and a step that
@@ -47,14 +47,14 @@ class Feeding(enum.Enum):
     """Choice of what the parts of the module are given."""
 
     LAYER_BY_LAYER = "layer by layer"
-    """The codes that ONNX Runtime computed ahead of them."""
+    """The integers that ONNX Runtime computed ahead of them."""
     FREE_RUNNING = "free running"
     """Values that the module itself computed ahead of them."""
 
 
 @dataclass(slots=True)
 class TensorAgreement:
-    """How the codes of one tensor compare.
+    """How the integers of one tensor compare.
 
     Attributes:
         node: of the traced module.
@@ -76,7 +76,7 @@ class TensorAgreement:
         return 1 - self.differing / max(self.elements, 1)
 
     def add(self, got: Array, wanted: Array) -> None:
-        """Takes the codes of one batch."""
+        """Takes the integers of one batch."""
         steps = np.abs(got.astype(np.int32) - wanted.astype(np.int32))
         self.elements += steps.size
         self.differing += int(np.count_nonzero(steps))
@@ -98,7 +98,7 @@ class Layers(NamedTuple):
 def layer_by_layer(
     module: fx.GraphModule, model: ir.Model, engine: Engine, bound: BoundInputs
 ) -> Layers:
-    """How a batch compares, each layer given the codes that the engine computed ahead of it.
+    """How a batch compares, each layer given the integers that the engine computed ahead of it.
 
     Raises:
         UnsupportedError: a tensor that the module rounds is not in the model.
@@ -129,7 +129,7 @@ class ModulePair:
 
     Attributes:
         feeding: what the parts of the module are given.
-        tensors: how codes compare so far, by node in graph order.
+        tensors: how integers compare so far, by node in graph order.
     """
 
     def __init__(
@@ -140,7 +140,7 @@ class ModulePair:
         session: Runs,
         feeding: Feeding,
     ) -> None:
-        """Keeps what `beside` opened: codes are the outputs `exposed` of the session."""
+        """Keeps what `beside` opened: integers are the outputs `exposed` of the session."""
         self.feeding = feeding
         self.tensors: dict[str, TensorAgreement] = {}
         self._module = module
@@ -150,7 +150,7 @@ class ModulePair:
         self._outputs = [str(value.name) for value in model.graph.outputs]
 
     def run(self, bound: BoundInputs) -> Layers:
-        """Runs both on a batch and compares their codes.
+        """Runs both on a batch and compares their integers.
 
         Raises:
             UnsupportedError: a tensor that the module rounds is not in the model.
@@ -159,7 +159,7 @@ class ModulePair:
         names = [*self._outputs, *self._qparams]
         asked = [*self._outputs, *(self._exposed[name] for name in self._qparams)]
         arrays = dict(zip(names, self._session.run(feeds, asked), strict=True))
-        runner = _Runner(self._module, self, _Codes(self._qparams, arrays))
+        runner = _Runner(self._module, self, _Integers(self._qparams, arrays))
         result = runner.run(*_ordered(self._module, bound))
         outputs = [arrays[name] for name in self._outputs]
         wanted = [x.numpy() for x in flatten(result)]
@@ -167,12 +167,12 @@ class ModulePair:
 
 
 @dataclass(frozen=True, slots=True)
-class _Codes:
-    """Codes that ONNX Runtime computed of one batch.
+class _Integers:
+    """Integers that ONNX Runtime computed of one batch.
 
     Attributes:
         qparams: tensor -> scale and zero point.
-        arrays: tensor -> codes.
+        arrays: tensor -> integers.
     """
 
     qparams: Mapping[str, tuple[float, int]]
@@ -186,12 +186,15 @@ class _Codes:
 
 
 class _Runner(fx.Interpreter):
-    """Runs the module and compares where it rounds; may go on from there with the model's codes."""
+    """Runs the module and compares where it rounds.
 
-    def __init__(self, module: fx.GraphModule, found: ModulePair, codes: _Codes) -> None:
+    May go on from there with the model's integers.
+    """
+
+    def __init__(self, module: fx.GraphModule, found: ModulePair, integers: _Integers) -> None:
         super().__init__(module)
         self._found = found
-        self._codes = codes
+        self._integers = integers
         self._matched = {one.tensor for one in found.tensors.values()}
         self._from_inputs: set[fx.Node] = set()
 
@@ -201,12 +204,12 @@ class _Runner(fx.Interpreter):
         quantizer = self._quantizer(n)
         if quantizer is None:
             return value
-        codes = quantizer.codes(self.env[n.all_input_nodes[0]]).numpy()
+        integers = quantizer.integers(self.env[n.all_input_nodes[0]]).numpy()
         if n.name not in self._found.tensors:
-            self._match(n, quantizer, codes)
+            self._match(n, quantizer, integers)
         agreement = self._found.tensors[n.name]
-        wanted = self._codes.arrays[agreement.tensor]
-        agreement.add(codes, wanted)
+        wanted = self._integers.arrays[agreement.tensor]
+        agreement.add(integers, wanted)
         if self._found.feeding is Feeding.FREE_RUNNING:
             return value
         scale, zero_point = quantizer.scale.numpy(), int(quantizer.zero_point)
@@ -228,22 +231,23 @@ class _Runner(fx.Interpreter):
             module = module.fake_quant
         if not isinstance(module, FakeQuantize | Requantize):
             return None
-        # of parameters alone, as a table at fixed places: stored as codes
+        # of parameters alone, as a table at fixed places: stored as integers
         return module if node.all_input_nodes[0] in self._from_inputs else None
 
-    def _match(self, node: fx.Node, quantizer: FakeQuantize | Requantize, codes: Array) -> None:
+    def _match(self, node: fx.Node, quantizer: FakeQuantize | Requantize, integers: Array) -> None:
         """Finds the model's tensor by scale, zero point and shape; of several, the nearest one."""
         key = (float(quantizer.scale), int(quantizer.zero_point))
-        fitting = self._codes.fitting(key, codes.shape)
+        fitting = self._integers.fitting(key, integers.shape)
         unused = [name for name in fitting if name not in self._matched] or fitting
         if not unused:
             raise UnsupportedError(
                 f"'{node.name}' rounds to scale {key[0]:.6g}, zero point {key[1]}, shape "
-                f"{codes.shape}; the model has no such tensor. Was it exported from this module, "
+                f"{integers.shape}; the model has no such tensor. Was it exported from this "
+                "module, "
                 "as it is now?"
             )
-        arrays = self._codes.arrays
-        nearest = min(unused, key=lambda name: np.count_nonzero(arrays[name] != codes))
+        arrays = self._integers.arrays
+        nearest = min(unused, key=lambda name: np.count_nonzero(arrays[name] != integers))
         self._found.tensors[node.name] = TensorAgreement(node.name, nearest)
         self._matched.add(nearest)
 
@@ -254,22 +258,22 @@ def _is_raised(found: tuple[float, int], before: tuple[float, int]) -> bool:
 
 
 def _quantized(model: ir.Model) -> dict[str, tuple[float, int]]:
-    """Name of each tensor of codes that is computed -> its scale and zero point."""
+    """Name of each tensor of integers that is computed -> its scale and zero point."""
     found = {}
     for node in model.graph:
         source = node.inputs[0] if node.inputs else None
         qparams = one_scale(node) if is_quantize(node) else None
         if qparams is None or source is None or source.is_initializer():
             continue
-        codes = node.outputs[0]
-        clips = [reader for reader in codes.consumers() if not is_dequantize(reader)]
-        value = clips[0].outputs[0] if clips and clips[0].op_type == "Clip" else codes
+        integers = node.outputs[0]
+        clips = [reader for reader in integers.consumers() if not is_dequantize(reader)]
+        value = clips[0].outputs[0] if clips and clips[0].op_type == "Clip" else integers
         found[str(value.name)] = (float(qparams.scale), int(qparams.zero_point))
     return found | _written_out(model)
 
 
 def _written_out(model: ir.Model) -> dict[str, tuple[float, int]]:
-    """Codes of transposed convolutions, and of what puts them in their places."""
+    """Integers of transposed convolutions, and of what puts them in their places."""
     found = {}
     for node in model.graph:
         if node.op_type != "QLinearConv":

@@ -6,7 +6,7 @@ errors of random sign), and a chain of L layers adds up at most L of these, so t
 
     |exported - module| <= SAFETY * L * sqrt(K) * u * max|module|
 
-per output, where L counts the weights with two or more axes, as floats or codes, and K is the
+per output, where L counts the weights with two or more axes, as floats or integers, and K is the
 largest number of terms that an output element sums over. For ResNet-20 that is 2.5e-4 of the
 largest logit; measured are 5e-7.
 A wrong translation (another GELU, another padding) shows at 1e-3 and above.

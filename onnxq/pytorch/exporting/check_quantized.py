@@ -19,8 +19,8 @@ behind it. Where the bound is exceeded, the movement is therefore measured, on t
 (rounding_noise); it takes the place of sqrt(L / 6), with a warning, as long as it is below the
 spread of the output: what roundings move as far as that cannot be told from anything else.
 
-Then the whole says nothing, and each layer is looked at by itself: given the codes that ONNX
-Runtime computed ahead of it, the module's codes are equal or one LSB apart, at a tie. That is
+Then the whole says nothing, and each layer is looked at by itself: given the integers that ONNX
+Runtime computed ahead of it, the module's integers are equal or one LSB apart, at a tie. That is
 known of modules whose graph is at hand; it is a bound on wrong translations that no gain widens.
 
 A wrong translation shows as far more: another padding or a lost bias moves
@@ -102,7 +102,7 @@ def check_in_lsb(
 
 
 def _check_layers(message: str, by_layer: ByLayer, inputs: BoundInputs) -> int:
-    """Number of tensors that agree within one LSB, each computed from codes of ONNX Runtime.
+    """Number of tensors that agree within one LSB, each computed from integers of ONNX Runtime.
 
     Raises:
         VerificationError: one does not, or an output in float32; the message continues.
@@ -114,12 +114,12 @@ def _check_layers(message: str, by_layer: ByLayer, inputs: BoundInputs) -> int:
     for one in layers.tensors:
         if one.largest > 1:
             raise VerificationError(
-                f"{message} Given the codes that ONNX Runtime computed ahead of it, "
+                f"{message} Given the integers that ONNX Runtime computed ahead of it, "
                 f"'{one.node}' (tensor '{one.tensor}') differs by up to {one.largest} steps, "
                 f"in {one.differing} of {one.elements} elements."
             )
     for index, pair in enumerate(layers.outputs):
-        there = f"{message} Given ONNX Runtime's codes ahead of it, output {index}"
+        there = f"{message} Given ONNX Runtime's integers ahead of it, output {index}"
         found = difference(there, *pair, None)
         if found is not None and not found.is_within(math.sqrt(1 / 6), None):
             raise VerificationError(f"{there} differs by up to {found.largest:.3g} steps.")

@@ -34,7 +34,7 @@ from onnxq.pytorch.numerics.fake_quantize import FakeQuantize
 from onnxq.pytorch.train.agreeing_sums import warn_of_sums
 from onnxq.pytorch.train.conversion import check_prepared, convert_in_place
 from onnxq.qdq.qoperator import check_format
-from onnxq.qdq.tidy import as_format, count_quantizers, holds_codes, tidy_quantized
+from onnxq.qdq.tidy import as_format, count_quantizers, holds_integers, tidy_quantized
 from onnxq.quantized.quantized_model import QuantizedModel
 
 if TYPE_CHECKING:
@@ -104,7 +104,8 @@ def export(
     Raises:
         QConfigError: inputs, names or axes that forward does not have.
         ModelError: parameters in float64; a path that holds no program; forward fails on the
-            example inputs, or in every other batch size; NaN comes to a layer that has codes of it.
+            example inputs, or in every other batch size; NaN comes to a layer that has integers of
+            it.
         UnsupportedError: an opset out of range, a module that cannot be exported, a request
             that the exporter did not fulfil.
         VerificationError: the exported model computes something else than the module.
@@ -148,7 +149,7 @@ def export(
         tidy(model)
         merge_directions(model)
         roundings = count_quantizers(model)
-        is_quantized = bool(roundings) or holds_codes(model)
+        is_quantized = bool(roundings) or holds_integers(model)
         if is_quantized:
             tidy_quantized(model)
             warn_of_sums(module, model)

@@ -1,6 +1,6 @@
 """NaN among the example inputs' results: named, for the model would pass it on in silence.
 
-QuantizeLinear turns NaN into some code (ONNX leaves open which), so that a quantized model gives
+QuantizeLinear turns NaN into some integer (ONNX leaves open which), so that a quantized model gives
 numbers where its module, asked in float, has none.
 """
 
@@ -32,7 +32,7 @@ def run_in_numbers(module: nn.Module, inputs: BoundInputs) -> object:
         module: in eval mode.
         inputs: one batch.
     Raises:
-        ModelError: forward fails on the inputs; NaN comes to a layer that has codes of it.
+        ModelError: forward fails on the inputs; NaN comes to a layer that has integers of it.
     """
     with contextlib.ExitStack() as stack:
         for name, part in module.named_modules():
@@ -53,7 +53,7 @@ def run_in_numbers(module: nn.Module, inputs: BoundInputs) -> object:
 
 
 class _Refusal:
-    """Refuses NaN ahead of a layer that rounds it to codes."""
+    """Refuses NaN ahead of a layer that rounds it to integers."""
 
     def __init__(self, name: str, inputs: BoundInputs) -> None:
         self.name = name
@@ -64,7 +64,8 @@ class _Refusal:
             return
         raise ModelError(
             f"'{self.name}' ({type(part).__name__}) is given NaN with the example inputs"
-            f"{_of_inputs(self.inputs)}: codes cannot say that, and the exported model would give "
+            f"{_of_inputs(self.inputs)}: integers cannot say that, and the exported model would "
+            "give "
             "some number in its place. Give example inputs without, or mend the layer ahead of it."
         )
 

@@ -3,8 +3,8 @@
     rounded(x + u scale),  u uniform in [-1/2, 1/2)
 
 in place of rounded(x), for every quantized tensor. With fractions of x / scale spread evenly the
-codes of the two differ by 1/4 of a squared step, those of two independent roundings by 1/6: what is
-measured is not less than what another order of sums can do, with the module's scales and gains.
+integers of the two differ by 1/4 of a squared step, those of two independent roundings by 1/6: what
+is measured is not less than what another order of sums can do, with the module's scales and gains.
 """
 
 from __future__ import annotations

@@ -142,8 +142,8 @@ def dynamic_table(op: Any) -> dict[Callable[..., object], Callable[..., object]]
         x, w, r, b, initial_h, w_scale, r_scale, kind: str, direction: str
     ):
         reals = [
-            op.Mul(op.Cast(codes, to=onnx.TensorProto.FLOAT), scale)
-            for codes, scale in ((w, w_scale), (r, r_scale))
+            op.Mul(op.Cast(integers, to=onnx.TensorProto.FLOAT), scale)
+            for integers, scale in ((w, w_scale), (r, r_scale))
         ]
         slots = (x, *reals, b, None, initial_h)
         hidden = int(r.shape[2])
@@ -154,10 +154,10 @@ def dynamic_table(op: Any) -> dict[Callable[..., object], Callable[..., object]]
         return op.RNN(*slots, direction=direction, hidden_size=hidden, activations=names)
 
     def matmul_n_bits(  # type: ignore[no-untyped-def]  # onnxscript reads it
-        x, codes, scales, zero_points, bias, inputs: int, bits: int, block: int
+        x, integers, scales, zero_points, bias, inputs: int, bits: int, block: int
     ):
-        sizes = {"K": inputs, "N": int(codes.shape[0]), "bits": bits, "block_size": block}
-        return product(x, codes, scales, zero_points, None, bias, **sizes)
+        sizes = {"K": inputs, "N": int(integers.shape[0]), "bits": bits, "block_size": block}
+        return product(x, integers, scales, zero_points, None, bias, **sizes)
 
     own = torch.ops.onnxq
     return {
@@ -181,26 +181,26 @@ def translation_table(opset: int) -> dict[Callable[..., object], Callable[..., o
     def quantize_linear(x, scale, zero_point, axis: int):  # type: ignore[no-untyped-def]  # onnxscript reads it
         return op.QuantizeLinear(x, scale, zero_point, axis=axis)
 
-    def dequantize_linear(codes, scale, zero_point, axis: int):  # type: ignore[no-untyped-def]  # onnxscript reads it
-        return op.DequantizeLinear(codes, scale, zero_point, axis=axis)
+    def dequantize_linear(integers, scale, zero_point, axis: int):  # type: ignore[no-untyped-def]  # onnxscript reads it
+        return op.DequantizeLinear(integers, scale, zero_point, axis=axis)
 
-    def dequantize_4bits(codes, scale, zero_point, axis: int):  # type: ignore[no-untyped-def]  # onnxscript reads it
+    def dequantize_4bits(integers, scale, zero_point, axis: int):  # type: ignore[no-untyped-def]  # onnxscript reads it
         if opset < dtypes.INT4.min_opset:  # the same numbers in twice the bytes
-            return op.DequantizeLinear(codes, scale, zero_point, axis=axis)
-        stored = dtypes.INT4 if codes.dtype == ir.DataType.INT8 else dtypes.UINT4
+            return op.DequantizeLinear(integers, scale, zero_point, axis=axis)
+        stored = dtypes.INT4 if integers.dtype == ir.DataType.INT8 else dtypes.UINT4
         dtype = onnx.TensorProto.DataType.Value(stored.onnx)
-        narrow = [op.Cast(part, to=dtype) for part in (codes, zero_point)]
+        narrow = [op.Cast(part, to=dtype) for part in (integers, zero_point)]
         return op.DequantizeLinear(narrow[0], scale, narrow[1], axis=axis)
 
     def fake_quantize(x, scale, zero_point, qmin: int, qmax: int, axis: int):  # type: ignore[no-untyped-def]  # onnxscript reads it
         stored = _smallest(qmin, qmax)
         dtype = onnx.TensorProto.DataType.Value(stored.onnx)
         zero_point = op.Cast(zero_point, to=dtype)
-        codes = op.QuantizeLinear(x, scale, zero_point, axis=axis)
+        integers = op.QuantizeLinear(x, scale, zero_point, axis=axis)
         if (stored.qmin, stored.qmax) != (qmin, qmax):
             limits = [op.Cast(op.Constant(value_int=limit), to=dtype) for limit in (qmin, qmax)]
-            codes = op.Clip(codes, *limits)
-        return op.DequantizeLinear(codes, scale, zero_point, axis=axis)
+            integers = op.Clip(integers, *limits)
+        return op.DequantizeLinear(integers, scale, zero_point, axis=axis)
 
     def leave_integers(x):  # type: ignore[no-untyped-def]  # onnxscript reads it
         return op.Max(x)  # onnxq.qdq.tidy.marks.MARK

@@ -21,17 +21,17 @@ STORED = {
     torch.uint8: torch.uint8,
     torch.int8: torch.int8,
 }
-"""Types of activations -> type of their codes."""
+"""Types of activations -> type of their integers."""
 
 
 @dataclass(frozen=True, eq=False)
 class TracedQParams:
-    """Real values that codes stand for: (code - zero_point) * scale.
+    """Real values that integers stand for: (q - zero_point) * scale.
 
     Attributes:
         scale: float32 as a Python number.
-        zero_point: a code.
-        dtype: of the codes, torch.uint8 or torch.int8.
+        zero_point: an integer.
+        dtype: of the integers, torch.uint8 or torch.int8.
         tensors: scale and zero point, rank 0.
     """
 
@@ -42,7 +42,7 @@ class TracedQParams:
 
 
 def stored_type(dtype: torch.dtype, where: str) -> torch.dtype:
-    """The type of the codes of an activation.
+    """The type of the integers of an activation.
 
     Raises:
         UnsupportedError: it has more or fewer than 8 bits.
@@ -89,7 +89,7 @@ class Constants(nn.Module):
     def qparams(
         self, name: str, make: Callable[[], tuple[float, int, torch.dtype]]
     ) -> TracedQParams:
-        """The next qparams, made by the first forward from (scale, zero point, dtype of codes)."""
+        """The next qparams, made by the first forward from (scale, zero point, dtype of integers)."""
         if self.recording:
             scale, zero_point, dtype = make()
             free = f"{name}_{len(self._order)}"

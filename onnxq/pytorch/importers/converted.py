@@ -67,7 +67,7 @@ def _plain(model: nn.Module) -> nn.Module:
     kind = type("GraphModule", (nn.Module,), {"forward": type(model).forward})
     made: nn.Module = kind()
     made.__dict__.update(
-        {name: value for name, value in vars(model).items() if name not in ("_graph", "_code")}
+        {name: value for name, value in vars(model).items() if name not in ("_graph", "_integer")}
     )
     return made
 

@@ -1,11 +1,12 @@
 """Float modules of dynamically quantized torch.ao modules, with their dequantized weights.
 
-    DynamicQuantizedLinear   ->  nn.Linear,  weight = codes * scale, exactly
+    DynamicQuantizedLinear   ->  nn.Linear,  weight = integers * scale, exactly
     DynamicQuantizedLSTM     ->  nn.LSTM     (with two directions: one nn.LSTM for each, because
     DynamicQuantizedGRU      ->  nn.GRU       torch gives each its own scale, and ONNX Runtime's
     ...Cell                  ->  nn....Cell   operator shares them)
 
-Exported and quantized again with the very scales (`dynamic`), they give the codes that torch had.
+Exported and quantized again with the very scales (`dynamic`), they give the integers that torch
+had.
 """
 
 from __future__ import annotations
@@ -31,12 +32,12 @@ FUSED = "torch.ao.nn.intrinsic.quantized.dynamic"
 
 @dataclass(slots=True)
 class Dequantized:
-    """Modules that were put in, and the scales that give the codes back.
+    """Modules that were put in, and the scales that give the integers back.
 
     Attributes:
         paths: module -> whether its weights are int8 (else float16).
         rows: bytes of a float32 row of a weight -> its (scale, zero point).
-        largest: the largest magnitude of a code.
+        largest: the largest magnitude of an integer.
     """
 
     paths: dict[str, bool]
@@ -56,7 +57,7 @@ class Dequantized:
         zeros = np.broadcast_to(read.zero_point.numpy(), len(rows))
         for row, scale, zero in zip(rows, scales, zeros, strict=True):
             self.rows[row.tobytes()] = (float(scale), int(zero))
-        self.largest = max(self.largest, int(read.codes.int().abs().max()))
+        self.largest = max(self.largest, int(read.integers.int().abs().max()))
         return real
 
 

@@ -29,7 +29,7 @@ from onnxq.ort.types_by_run import types_by_run
 from onnxq.pytorch.exporting.dynamic_export import entries_of_nodes
 from onnxq.pytorch.importers.int8_weights import INT8_MAX, within
 from onnxq.qconfig import QConfigDynamic, float16_dynamic_qconfig, onnxq_default_dynamic_qconfig
-from onnxq.qdq.tidy import holds_codes
+from onnxq.qdq.tidy import holds_integers
 from onnxq.qparams import PerChannel, PerTensor, QParams
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def quantize_again(
         model: that was exported, with the dequantized modules in it.
         exported: the ONNX model.
         dequantized: which modules they are, and their scales.
-        limit: codes are brought into [-limit, limit]; None: as torch has them.
+        limit: integers are brought into [-limit, limit]; None: as torch has them.
 
     Raises:
         ModelError: no node of a dequantized module can be quantized.
@@ -61,7 +61,7 @@ def quantize_again(
         for path, integers in dequantized.paths.items()
     }
     canonical = exported  # canonicalizing would fold the DequantizeLinear of static weights
-    if not holds_codes(exported):
+    if not holds_integers(exported):
         canonical = canonicalize_module(exported, types_by_run).model
     mapping = entries_of_nodes(model, canonical, entries)
     found = model_hash(canonical)
@@ -113,4 +113,4 @@ def _with_scale(
     if limit is not None and limit < INT8_MAX:
         _, scale = within(quantize(array, qparams).astype(np.int8), qparams.scale, limit, axis)
         qparams = dataclasses.replace(qparams, scale=scale)
-    return dataclasses.replace(weight, qparams=permuted(qparams, weight.perm), code_limit=limit)
+    return dataclasses.replace(weight, qparams=permuted(qparams, weight.perm), integer_limit=limit)

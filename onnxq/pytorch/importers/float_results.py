@@ -1,4 +1,4 @@
-"""Convolutions of codes whose result a PT2E program leaves in float32, and how they are to run.
+"""Convolutions of integers whose result a PT2E program leaves in float32, and how they are to run.
 
 The x86 quantizer observes what goes into convolutions and linear layers, not what comes out. Where
 the next QuantizeLinear can move up to the convolution (Relu, MaxPool, Reshape in between), it does
@@ -57,7 +57,7 @@ class FloatResults(enum.Enum):
 def treat_float_results(
     model: ir.Model, how: FloatResults, inputs: Mapping[str, npt.NDArray[np.generic]]
 ) -> None:
-    """Rewrites the convolutions of codes whose result is float32, in place.
+    """Rewrites the convolutions of integers whose result is float32, in place.
 
     Args:
         model: in QDQ form.
@@ -69,7 +69,7 @@ def treat_float_results(
         return
     if how is FloatResults.FLOAT:
         note(
-            f"convolutions {listed([str(node.name) for node in found])} take codes and give "
+            f"convolutions {listed([str(node.name) for node in found])} take integers and give "
             "float32, as in the imported program, whose quantizer observes no result there: ONNX "
             "Runtime computes them in float32. float_results='requantize' gives their results 8 "
             "bits, by their range on the example inputs; 'integer' makes them ConvInteger, which "
@@ -109,7 +109,7 @@ def _clamped(node: ir.Node) -> ir.Value:
 
 
 def _as_conv_integer(node: ir.Node, names: FreeNames) -> None:
-    """Y = ConvInteger(x_codes, w_codes) * (x_scale * w_scale) + bias.
+    """Y = ConvInteger(x_integers, w_integers) * (x_scale * w_scale) + bias.
 
     Raises:
         UnsupportedError: zero points of the weight differ.
@@ -117,8 +117,8 @@ def _as_conv_integer(node: ir.Node, names: FreeNames) -> None:
     x, w = dequantizer(node.inputs[0]), dequantizer(node.inputs[WEIGHT])
     assert x is not None, "_has_float_result looked"
     assert w is not None
-    codes, x_qparams, w_qparams = array_of(w, 0), qparams_of(x), qparams_of(w)
-    assert codes is not None
+    integers, x_qparams, w_qparams = array_of(w, 0), qparams_of(x), qparams_of(w)
+    assert integers is not None
     assert isinstance(x_qparams, QParams)
     assert isinstance(w_qparams, QParams)
     if (w_qparams.zero_point != w_qparams.zero_point.flat[0]).any():
@@ -126,10 +126,10 @@ def _as_conv_integer(node: ir.Node, names: FreeNames) -> None:
             f"Conv '{node.name}': its weight has a zero point per channel; ConvInteger takes one "
             "for all. Use float_results='requantize', or 'float'."
         )
-    stem, ones = str(node.outputs[0].name), [1] * (codes.ndim - 2)
+    stem, ones = str(node.outputs[0].name), [1] * (integers.ndim - 2)
     factor = (x_qparams.scale * w_qparams.scale).astype(np.float32)
     factor = factor.reshape(1, -1, *ones) if factor.ndim else factor
-    middle = np.array(w_qparams.zero_point.flat[0], codes.dtype)
+    middle = np.array(w_qparams.zero_point.flat[0], integers.dtype)
     zero = new_constant(node, names.value(f"{stem}_w_zero_point"), middle)
     attributes = list(node.attributes.values())
     product = ir.Node(

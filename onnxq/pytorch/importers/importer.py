@@ -137,7 +137,7 @@ def import_quantized(
         tolerance: largest accepted difference between ONNX Runtime and torch, in steps of a
             quantized output; None derives it from the number of quantized tensors.
         format: "qdq" or "qoperator", as `onnxq.rewrite` has them.
-        weights: "keep" torch's codes, or "narrow" them to what the target computes exactly.
+        weights: "keep" torch's integers, or "narrow" them to what the target computes exactly.
         float_results: how convolutions run that a PT2E program gives no quantized result: "float",
             "integer" or "requantize".
         target: the machine that the result is for; None: any (`portable`).
@@ -154,7 +154,7 @@ def import_quantized(
 
     Warns:
         ImportedModelWarning: channels that torch trained with asymmetric qparams, weights that some
-            machines do not compute exactly, sums of codes that some machines round otherwise,
+            machines do not compute exactly, sums of integers that some machines round otherwise,
             convolutions that stay in float.
     """
     check_format(format)
@@ -386,7 +386,8 @@ def _note_sums(model: ir.Model) -> None:
     names = list(disagreeing_sums(model))
     if names:
         note(
-            f"{listed(names)}: ARM, x86 without AVX2 or WebAssembly may round a few pairs of codes "
+            f"{listed(names)}: ARM, x86 without AVX2 or WebAssembly may round a few pairs of "
+            "integers "
             "otherwise than other machines; their scales were imported as they are. onnxq.predict "
             "names the pairs. Models that onnxq quantizes or trains have scales for which all "
             "machines agree."

@@ -1,11 +1,11 @@
 """int8 weights as torch has them: which machines they endanger, and how to narrow them.
 
-torch's observers give codes in [-128, 127]. Some machines add two products in int16, which then
-saturate (x86 without VNNI, beyond 64) or wrap (ARM, -128): see onnxq.targets. Imported codes are
+torch's observers give integers in [-128, 127]. Some machines add two products in int16, which then
+saturate (x86 without VNNI, beyond 64) or wrap (ARM, -128): see onnxq.targets. Imported integers are
 kept, because they are what was trained, unless narrowing is asked for:
 
     the limit is 127    -128 becomes -127: one step, of these weights alone
-    the limit is 64     w_scale' = w_scale * max|codes| / 64, codes rounded to that scale
+    the limit is 64     w_scale' = w_scale * max|integers| / 64, integers rounded to that scale
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from onnxq.targets import Target
 
-    Codes = npt.NDArray[np.int8]
+    Integers = npt.NDArray[np.int8]
 
 INT8_MAX = 127
 _WRAPS = (SaturationMode.WRAPS, SaturationMode.WRAPS_DEPTHWISE)
@@ -51,12 +51,12 @@ _DYNAMIC = {
 
 
 class ImportedWeights(enum.Enum):
-    """Ways to treat the codes of weights."""
+    """Ways to treat the integers of weights."""
 
     KEEP = "keep"
-    """Codes stay as torch has them; a warning names the machines that they endanger."""
+    """Integers stay as torch has them; a warning names the machines that they endanger."""
     NARROW = "narrow"
-    """Codes are brought within what the target computes exactly."""
+    """Integers are brought within what the target computes exactly."""
 
 
 def warn_of_endangered(model: ir.Model, target: Target | None) -> None:
@@ -66,7 +66,7 @@ def warn_of_endangered(model: ir.Model, target: Target | None) -> None:
         model: with Q/DQ, or dynamically quantized.
         target: the machine that the model is for, looked at beside this one; None: it may be any.
     """
-    found = [(codes, saturates) for _, codes, saturates in _weights(model)]
+    found = [(integers, saturates) for _, integers, saturates in _weights(model)]
     if not found:
         return
     machines = [t for t in targets.all_targets() if t.name != "portable"]
@@ -76,8 +76,8 @@ def warn_of_endangered(model: ir.Model, target: Target | None) -> None:
     endangered = [t for t in asked if any(_endangers(t, *pair) for pair in found)]
     if not endangered:
         return
-    count = sum(int((codes == -INT8_MAX - 1).sum()) for codes, _ in found)
-    largest = max(_largest(codes) for codes, _ in found)
+    count = sum(int((integers == -INT8_MAX - 1).sum()) for integers, _ in found)
+    largest = max(_largest(integers) for integers, _ in found)
     wraps = ", ".join(t.name for t in endangered if t.saturation_mode in _WRAPS)
     saturates = ", ".join(
         t.name for t in endangered if t.saturation_mode is SaturationMode.SATURATES
@@ -98,10 +98,10 @@ def narrow(model: ir.Model, target: Target) -> int:
     """Brings the weights beside Q/DQ within what the target computes exactly; returns how many."""
     names = FreeNames(model)
     changed = 0
-    for node, codes, saturates in list(_weights(model)):
+    for node, integers, saturates in list(_weights(model)):
         limit = limit_of(target, saturates)
-        if node.op_type in WEIGHTS and _largest(codes) > limit:
-            _narrow(node, codes, limit, names)
+        if node.op_type in WEIGHTS and _largest(integers) > limit:
+            _narrow(node, integers, limit, names)
             changed += 1
     if changed:
         RemoveUnused()(model)
@@ -109,33 +109,33 @@ def narrow(model: ir.Model, target: Target) -> int:
 
 
 def within(
-    codes: Codes, scale: npt.NDArray[np.float32], limit: int, axis: int
-) -> tuple[Codes, npt.NDArray[np.float32]]:
-    """Codes in [-limit, limit] and their scale.
+    integers: Integers, scale: npt.NDArray[np.float32], limit: int, axis: int
+) -> tuple[Integers, npt.NDArray[np.float32]]:
+    """Integers in [-limit, limit] and their scale.
 
     Args:
-        codes: int8.
+        integers: int8.
         scale: float32, () or (channels,).
         limit: 64 to 128.
         axis: of the channels.
     """
     if limit >= INT8_MAX:
-        return np.maximum(codes, -limit).astype(np.int8), scale
-    others = tuple(a for a in range(codes.ndim) if scale.ndim == 0 or a != axis % codes.ndim)
-    largest = np.abs(codes.astype(np.int32)).max(axis=others)
+        return np.maximum(integers, -limit).astype(np.int8), scale
+    others = tuple(a for a in range(integers.ndim) if scale.ndim == 0 or a != axis % integers.ndim)
+    largest = np.abs(integers.astype(np.int32)).max(axis=others)
     factor = (np.maximum(largest, limit) / limit).astype(np.float64)
-    shape = [-1 if scale.ndim and a == axis % codes.ndim else 1 for a in range(codes.ndim)]
-    narrowed = np.rint(codes / factor.reshape(shape)).astype(np.int8)
+    shape = [-1 if scale.ndim and a == axis % integers.ndim else 1 for a in range(integers.ndim)]
+    narrowed = np.rint(integers / factor.reshape(shape)).astype(np.int8)
     return narrowed, (scale * factor).astype(np.float32)
 
 
-def _narrow(node: ir.Node, codes: Codes, limit: int, names: FreeNames) -> None:
+def _narrow(node: ir.Node, integers: Integers, limit: int, names: FreeNames) -> None:
     old = dequantizer(node.inputs[1])
     assert old is not None
     axis = old.attributes.get_int("axis", 1)
     scale, zero_point = array_of(old, 1), array_of(old, 2)
     assert scale is not None
-    narrowed, new_scale = within(codes, scale, limit, axis)
+    narrowed, new_scale = within(integers, scale, limit, axis)
     stem = str(old.inputs[0].name) if old.inputs[0] is not None else str(node.name)
     stored = new_constant(node, names.value(f"{stem}_narrow"), narrowed)
     zeros = np.zeros(new_scale.shape, np.int8) if zero_point is None else zero_point
@@ -157,18 +157,18 @@ def _renew_bias(node: ir.Node, names: FreeNames) -> None:
     store_bias(node, names)
 
 
-def _weights(model: ir.Model) -> Iterator[tuple[ir.Node, Codes, bool]]:
-    """(node, codes, whether its products are added in pairs) of the int8 weights."""
+def _weights(model: ir.Model) -> Iterator[tuple[ir.Node, Integers, bool]]:
+    """(node, integers, whether its products are added in pairs) of the int8 weights."""
     for node in ir.traversal.RecursiveGraphIterator(model.graph):
         if node.op_type in WEIGHTS and not node.domain and dequantizer(node.inputs[0]) is not None:
             source = dequantizer(node.inputs[1])
-            codes = array_of(source, 0) if source is not None and is_constant(source) else None
-            if codes is not None and codes.dtype == np.int8:
-                yield node, codes, _adds_pairs(node)
+            integers = array_of(source, 0) if source is not None and is_constant(source) else None
+            if integers is not None and integers.dtype == np.int8:
+                yield node, integers, _adds_pairs(node)
         for slot in _DYNAMIC.get(node.op_type, ()):
-            codes = array_of(node, slot)
-            if codes is not None and codes.dtype == np.int8:
-                yield node, codes, True
+            integers = array_of(node, slot)
+            if integers is not None and integers.dtype == np.int8:
+                yield node, integers, True
 
 
 def _adds_pairs(node: ir.Node) -> bool:
@@ -176,21 +176,21 @@ def _adds_pairs(node: ir.Node) -> bool:
     return rule is None or rule.saturating_pairs
 
 
-def _endangers(target: Target, codes: Codes, saturates: object) -> bool:
+def _endangers(target: Target, integers: Integers, saturates: object) -> bool:
     match target.saturation_mode:
         case SaturationMode.SATURATES:
-            return bool(saturates) and _largest(codes) > target.weight_qmax_saturating
+            return bool(saturates) and _largest(integers) > target.weight_qmax_saturating
         case SaturationMode.WRAPS | SaturationMode.WRAPS_DEPTHWISE:
-            return bool((codes == -INT8_MAX - 1).any())
+            return bool((integers == -INT8_MAX - 1).any())
     return False
 
 
 def limit_of(target: Target, saturates: object) -> int:
-    """Largest magnitude of a code that the target computes exactly in such a product."""
+    """Largest magnitude of an integer that the target computes exactly in such a product."""
     if target.saturation_mode in (SaturationMode.EXACT, SaturationMode.UNFUSED):
         return INT8_MAX + 1
     return target.weight_qmax_saturating if saturates else target.weight_qmax
 
 
-def _largest(codes: Codes) -> int:
-    return int(np.abs(codes.astype(np.int32)).max(initial=0))
+def _largest(integers: Integers) -> int:
+    return int(np.abs(integers.astype(np.int32)).max(initial=0))

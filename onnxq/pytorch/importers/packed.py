@@ -3,11 +3,11 @@
 torch.ao keeps weights in TorchScript objects (Conv2dPackedParamsBase, LinearPackedParamsBase), laid
 out for one engine; torch.export does not take them. What is in them:
 
-    weight   codes int8, scale and zero point per tensor, or per channel along an axis
+    weight   integers int8, scale and zero point per tensor, or per channel along an axis
     bias     float32
 
 ONNX Runtime adds the bias as int32 at x_scale * weight_scale, as qnnpack does (fbgemm adds it in
-float). x_scale is known when the module is called: each call has its own codes of the bias.
+float). x_scale is known when the module is called: each call has its own integers of the bias.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from torch import nn
 
 from onnxq.errors import UnsupportedError
 from onnxq.pytorch.importers.notes import note
-from onnxq.pytorch.nn.quantized.bias_codes import bias_codes, bias_scale, raised_scale
+from onnxq.pytorch.nn.quantized.bias_integers import bias_integers, bias_scale, raised_scale
 from onnxq.pytorch.numerics.rounding_ops import NO_AXIS, dequantize_linear
 
 if TYPE_CHECKING:
@@ -44,44 +44,46 @@ class WindowSizes:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class TorchCodes:
-    """Codes and qparams of a quantized tensor of torch.
+class TorchIntegers:
+    """Integers and qparams of a quantized tensor of torch.
 
     Attributes:
-        codes: integers.
+        integers: integers.
         scale: float32, shape () or (channels,).
-        zero_point: of the type of the codes, same shape.
+        zero_point: of the type of the integers, same shape.
         axis: of the channels; -1 where there is one scale.
     """
 
-    codes: Tensor
+    integers: Tensor
     scale: Tensor
     zero_point: Tensor
     axis: int
 
 
-def read_quantized(x: Tensor, where: str) -> TorchCodes:
-    """Codes and qparams of a weight that torch has quantized.
+def read_quantized(x: Tensor, where: str) -> TorchIntegers:
+    """Integers and qparams of a weight that torch has quantized.
 
     Raises:
-        UnsupportedError: codes that are not int8; zero points that are no integers.
+        UnsupportedError: integers that are not int8; zero points that are no integers.
     """
     if x.dtype != torch.qint8:
         raise UnsupportedError(
             f"{where}: its weight is {str(x.dtype).removeprefix('torch.')}; wanted qint8. Quantize "
             "it with a weight observer of dtype torch.qint8."
         )
-    codes = x.int_repr().contiguous()  # fbgemm unpacks as channels_last, which would spread
+    integers = x.int_repr().contiguous()  # fbgemm unpacks as channels_last, which would spread
     if x.qscheme() in (torch.per_tensor_affine, torch.per_tensor_symmetric):
         scale = torch.tensor(x.q_scale(), dtype=torch.float32)
-        return TorchCodes(codes, scale, torch.tensor(x.q_zero_point(), dtype=torch.int8), NO_AXIS)
+        return TorchIntegers(
+            integers, scale, torch.tensor(x.q_zero_point(), dtype=torch.int8), NO_AXIS
+        )
     if x.qscheme() not in (torch.per_channel_affine, torch.per_channel_symmetric):
         raise UnsupportedError(
             f"{where}: its weight has zero points that are no integers ({x.qscheme()}), which "
             "ONNX has no form for. Quantize it with a per-channel symmetric observer."
         )
-    return TorchCodes(
-        codes,
+    return TorchIntegers(
+        integers,
         x.q_per_channel_scales().to(torch.float32),
         x.q_per_channel_zero_points().to(torch.int8),
         x.q_per_channel_axis(),
@@ -92,7 +94,7 @@ class PackedWeight(nn.Module):
     """One weight and its bias, in the place of a TorchScript object.
 
     Attributes:
-        weight: int8 codes.
+        weight: int8 integers.
         weight_scale: float32, shape () or (channels,).
         weight_zero_point: int8, same shape.
         axis: of the channels; -1 where there is one scale.
@@ -112,19 +114,19 @@ class PackedWeight(nn.Module):
         read = read_quantized(weight, where)
         self.axis, self.windows, self.where = read.axis, windows, where
         self.bias = None if bias is None else bias.detach().to(torch.float32).clone()
-        self.register_buffer("weight", read.codes)
+        self.register_buffer("weight", read.integers)
         self.register_buffer("weight_scale", read.scale)
         self.register_buffer("weight_zero_point", read.zero_point)
 
     def real_weight(self) -> Tensor:
-        """float32 (codes - zero_point) * scale."""
+        """float32 (integers - zero_point) * scale."""
         real: Tensor = dequantize_linear(
             self.weight, self.weight_scale, self.weight_zero_point, self.axis
         )
         return real
 
     def real_bias(self, constants: Constants, x: TracedQParams) -> Tensor | None:
-        """float32 multiples of x_scale * weight_scale, from int32 codes."""
+        """float32 multiples of x_scale * weight_scale, from int32 integers."""
         if self.bias is None:
             return None
         bias = self.bias
@@ -134,11 +136,11 @@ class PackedWeight(nn.Module):
         scale = constants.take(
             f"{name}_bias_scale", lambda: bias_scale(x.tensors[0], self.weight_scale)
         )
-        codes = constants.take(f"{name}_bias", lambda: bias_codes(bias, scale))
+        integers = constants.take(f"{name}_bias", lambda: bias_integers(bias, scale))
         zero = constants.take(
             f"{name}_bias_zero_point", lambda: torch.zeros_like(scale, dtype=torch.int32)
         )
-        real: Tensor = dequantize_linear(codes, scale, zero, 0)
+        real: Tensor = dequantize_linear(integers, scale, zero, 0)
         return real
 
     def _make_room(self, bias: Tensor, x: TracedQParams) -> None:

@@ -7,7 +7,7 @@ An autograd.Function with a straight-through gradient exports as what its forwar
     y = round(clip(x / s, low, high)) * s                the clip first
 
 Where s, z, low and high are constants and low and high are whole numbers of 8 bits, that is
-Q -> DQ, with a Clip on codes between them where low and high are not min and max of the type.
+Q -> DQ, with a Clip on integers between them where low and high are not min and max of the type.
 A weight whose fake quantization the exporter has computed already holds multiples of a scale per
 channel, which are found again.
 """
@@ -24,7 +24,7 @@ from onnxq.dtypes import INT8, UINT8
 from onnxq.graph.edit import FreeNames, graph_of, replace
 from onnxq.graph.passes.unused import RemoveUnused
 from onnxq.qdq.read import WEIGHT, array_of, dequantizer
-from onnxq.qdq.write import clip_codes, constants_of, feed, new_graph_qparams
+from onnxq.qdq.write import clip_integers, constants_of, feed, new_graph_qparams
 from onnxq.qparams import SHIFT, PerChannel, PerTensor, QParams
 
 if TYPE_CHECKING:
@@ -48,8 +48,8 @@ class _Found:
         y: what comes out.
         scale: float32, any shape that broadcasts with x.
         zero_point: whole number.
-        low: smallest code.
-        high: largest code.
+        low: smallest integer.
+        high: largest integer.
     """
 
     x: ir.Value
@@ -205,7 +205,9 @@ def _only_reader(value: ir.Value) -> ir.Node | None:
 
 
 def _write(found: _Found, names: FreeNames) -> bool:
-    """Q [-> Clip on codes] -> DQ in the place of the chain; False where its codes have no type.
+    """Q [-> Clip on integers] -> DQ in the place of the chain.
+
+    False where its integers have no type.
 
     Activations become uint8 and weights int8, shifted by 128 where they were the other: the real
     values are the same, and these are the types that ONNX Runtime has its fastest kernels for.
@@ -229,15 +231,15 @@ def _write(found: _Found, names: FreeNames) -> bool:
     stem = str(found.y.name)
     new = constants_of(node, names)
     pair = new_graph_qparams(new, stem, qparams)
-    made = [pair.quantize(found.x, names.node(f"{stem}_q"), names.value(f"{stem}_codes"))]
-    codes = made[0].outputs[0]
+    made = [pair.quantize(found.x, names.node(f"{stem}_q"), names.value(f"{stem}_integers"))]
+    integers = made[0].outputs[0]
     if (low, high) != (dtype.qmin, dtype.qmax):
-        clip = clip_codes(codes, dtype, (low, high), str(codes.name), new)
+        clip = clip_integers(integers, dtype, (low, high), str(integers.name), new)
         made.append(clip)
-        codes = clip.outputs[0]
-        clip.name, codes.name = names.node(f"{stem}_clip"), names.value(f"{stem}_clipped")
+        integers = clip.outputs[0]
+        clip.name, integers.name = names.node(f"{stem}_clip"), names.value(f"{stem}_clipped")
     graph_of(node).insert_before(node, made)
-    replace(node, pair.dequantize(codes, names.node(f"{stem}_dq")), names)
+    replace(node, pair.dequantize(integers, names.node(f"{stem}_dq")), names)
     return True
 
 
@@ -272,13 +274,13 @@ def _restore_weight(node: ir.Node, names: FreeNames) -> None:
     stem, zeros = str(value.name), np.zeros(len(scale), np.int8)
     qparams = QParams(scale, zeros, INT8, PerChannel(axis))
     pair = new_graph_qparams(constants_of(node, names), stem, qparams)
-    quantizer = pair.quantize(value, names.node(f"{stem}_q"), names.value(f"{stem}_codes"))
-    codes = quantizer.outputs[0]
+    quantizer = pair.quantize(value, names.node(f"{stem}_q"), names.value(f"{stem}_integers"))
+    integers = quantizer.outputs[0]
     graph_of(node).insert_before(node, quantizer)
     feed(
         node,
         WEIGHT,
-        pair.dequantize(codes, names.node(f"{stem}_dq"), names.value(f"{stem}_real")),
+        pair.dequantize(integers, names.node(f"{stem}_dq"), names.value(f"{stem}_real")),
     )
 
 

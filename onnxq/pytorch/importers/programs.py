@@ -5,9 +5,10 @@
     torchao.quantize_affine(x, block_size, scale, zp, dtype, ...)               quantize_linear
 
 Scales and zero points become buffers. A weight that is still quantized when the program runs
-(convert_pt2e(fold_quantize=False)) becomes codes here. qmin and qmax are not clipped to: observers
-with reduce_range give 0..127, and a Clip in front of a QuantizeLinear would keep ONNX Runtime from
-its integer kernels; values beyond the observed range then use the codes that are left.
+(convert_pt2e(fold_quantize=False)) becomes integers here. qmin and qmax are not clipped to:
+observers with reduce_range give 0..127, and a Clip in front of a QuantizeLinear would keep ONNX
+Runtime from its integer kernels; values beyond the observed range then use the integers that are
+left.
 """
 
 from __future__ import annotations
@@ -128,7 +129,7 @@ def _replace(module: fx.GraphModule, node: fx.Node, name: str) -> None:
     constant = _value(module, source) if name in _QUANTIZE else None
     with graph.inserting_before(node):
         if constant is not None:
-            made = _buffer(module, node, "codes", _computed(module, node))
+            made = _buffer(module, node, "integers", _computed(module, node))
         else:
             scale = _buffer(module, node, "scale", qparams.scale)
             zero_point = _buffer(module, node, "zero_point", qparams.zero_point)
@@ -148,8 +149,8 @@ def _computed(module: fx.GraphModule, node: fx.Node) -> Tensor:
     assert isinstance(node.target, torch._ops.OpOverload)
     found = [_value(module, argument) for argument in node.args]
     arguments = [old if new is None else new for old, new in zip(node.args, found, strict=True)]
-    codes: Tensor = node.target(*arguments, **node.kwargs)
-    return codes
+    integers: Tensor = node.target(*arguments, **node.kwargs)
+    return integers
 
 
 def _buffer(module: fx.GraphModule, node: fx.Node, ending: str, value: Tensor) -> fx.Node:
@@ -232,7 +233,7 @@ def _affine(module: fx.GraphModule, node: fx.Node) -> _QParams:
 
 def _stored(node: fx.Node, dtype: Any) -> torch.dtype:
     if dtype not in (*STORED.values(), torch.int32):
-        raise UnsupportedError(f"node '{node.name}': codes of type {dtype}. {_REMEDY}")
+        raise UnsupportedError(f"node '{node.name}': integers of type {dtype}. {_REMEDY}")
     return torch.int32 if dtype == torch.int32 else STORED[dtype]
 
 

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from onnxq.errors import UnsupportedError
-from onnxq.pytorch.nn.quantized.bias_codes import bias_codes, bias_scale
+from onnxq.pytorch.nn.quantized.bias_integers import bias_integers, bias_scale
 from onnxq.pytorch.numerics.rounding_ops import dequantize_linear
 from onnxq.qparams import MIN_SCALE
 
@@ -167,7 +167,7 @@ def _qparams_of_sum(x: TracedQParams, number: float) -> tuple[float, int]:
 
 
 def _qparams_of_product(x: TracedQParams, number: float) -> tuple[float, int]:
-    """Torch's qmul.cpp: a negative number turns the codes round."""
+    """Torch's qmul.cpp: a negative number turns the integers round."""
     low, high = _LIMITS[x.dtype]
     if number == 0:
         return 1.0, 0
@@ -307,18 +307,18 @@ def _batch_norm(activation: Callable[[Tensor], Tensor]) -> Handler:
             zero = 0.0 if bias is None else bias.detach().double()
             return (zero - mean.double() * gain()).float()
 
-        codes = take(
+        integers = take(
             "gain", lambda: (gain().sign() * 127).to(torch.int8).reshape(-1, 1, *[1] * dims)
         )
         steps = take("gain_scale", lambda: (gain().abs() / 127).float().clamp_min(float(MIN_SCALE)))
         zeros = take("gain_zero_point", lambda: torch.zeros_like(steps, dtype=torch.int8))
         b_scale = take("shift_scale", lambda: bias_scale(incoming.tensors[0], steps))
-        b_codes = take("shift", lambda: bias_codes(shift(), b_scale))
+        b_integers = take("shift", lambda: bias_integers(shift(), b_scale))
         b_zeros = take("shift_zero_point", lambda: torch.zeros_like(b_scale, dtype=torch.int32))
         y = _CONVS[dims](
             x,
-            dequantize_linear(codes, steps, zeros, 0),
-            dequantize_linear(b_codes, b_scale, b_zeros, 0),
+            dequantize_linear(integers, steps, zeros, 0),
+            dequantize_linear(b_integers, b_scale, b_zeros, 0),
             groups=x.shape[1],
         )
         return region.put(activation(y), region.new_qparams(scale, zero_point, incoming.dtype))

@@ -126,7 +126,7 @@ CLAMPS = {
     for name, limits in (("relu", (0.0, inf)), ("relu6", (0.0, 6.0)))
     for ending in ("", "_")
 }
-"""Functions that clip codes, and nothing else."""
+"""Functions that clip integers, and nothing else."""
 # scale and zero point of results that have a fixed range: quint8, qint8.
 FIXED_QPARAMS = {
     "sigmoid": ((1 / 256, 0), (1 / 256, -128)),
@@ -187,20 +187,20 @@ class Region(TorchFunctionMode):
     def put(self, x: Tensor, qparams: TracedQParams) -> Tensor:
         """The tensor, quantized."""
         scale, zero_point = qparams.tensors
-        codes = quantize_linear(x, scale, zero_point, NO_AXIS)
-        return self.mark(dequantize_linear(codes, scale, zero_point, NO_AXIS), qparams)
+        integers = quantize_linear(x, scale, zero_point, NO_AXIS)
+        return self.mark(dequantize_linear(integers, scale, zero_point, NO_AXIS), qparams)
 
     def clamped(self, x: Tensor, qparams: TracedQParams, low: float, high: float) -> Tensor:
-        """min(max(x, low), high) of x at quantized levels, as a Clip on codes."""
+        """min(max(x, low), high) of x at quantized levels, as a Clip on integers."""
         bounds = [
             round(one / qparams.scale) + qparams.zero_point for one in (low, high) if one < inf
         ]
         scale, zero_point = qparams.tensors
-        codes = quantize_linear(x, scale, zero_point, NO_AXIS)
+        integers = quantize_linear(x, scale, zero_point, NO_AXIS)
         every = torch.iinfo(qparams.dtype)
         limits = [min(max(one, every.min), every.max) for one in bounds]
-        codes = codes.clamp(*limits)
-        return self.mark(dequantize_linear(codes, scale, zero_point, NO_AXIS), qparams)
+        integers = integers.clamp(*limits)
+        return self.mark(dequantize_linear(integers, scale, zero_point, NO_AXIS), qparams)
 
     def mark(self, x: Tensor, qparams: TracedQParams) -> Tensor:
         """The tensor, which is at quantized levels already."""

@@ -101,8 +101,8 @@ class _Trained:
         real: float32 (channels, ...): what the trained model computes with.
         scale: float32 (channels,), or (1,).
         zero_point: integers, same shape.
-        qmin: smallest code.
-        qmax: largest code.
+        qmin: smallest integer.
+        qmax: largest integer.
     """
 
     real: Tensor
@@ -153,8 +153,8 @@ def _quantized_weight(weight: Tensor, fake: Any) -> _Trained:
     zero_point = fake.zero_point.detach().reshape(-1).to(torch.int64)
     ones = [1] * (weight.ndim - 1)
     s, z = scale.reshape(-1, *ones), zero_point.reshape(-1, *ones)
-    codes = torch.round(weight * (1.0 / s)) + z
-    real = (codes.clamp(fake.quant_min, fake.quant_max) - z) * s
+    integers = torch.round(weight * (1.0 / s)) + z
+    real = (integers.clamp(fake.quant_min, fake.quant_max) - z) * s
     if not bool(fake.fake_quant_enabled[0]):
         real = weight
     return _Trained(real, scale, zero_point, fake.quant_min, fake.quant_max)
@@ -168,8 +168,8 @@ def _symmetrize(trained: _Trained, odd: Tensor) -> None:
     trained.scale = torch.where(odd, wanted, trained.scale)
     trained.zero_point = torch.zeros_like(trained.zero_point)
     s = trained.scale.reshape(-1, *[1] * (trained.real.ndim - 1))
-    codes = torch.round(trained.real / s).clamp(trained.qmin, trained.qmax)
-    trained.real = codes * s
+    integers = torch.round(trained.real / s).clamp(trained.qmin, trained.qmax)
+    trained.real = integers * s
 
 
 def _warn(path: str, odd: Tensor, asked_symmetric: object) -> None:

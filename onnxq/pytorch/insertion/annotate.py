@@ -127,7 +127,7 @@ def _linear(traced: fx.GraphModule, made: fx.Node) -> str | None:
     return None
 
 
-# --- Nodes between quantized tensors that stay float, and sums of codes.
+# --- Nodes between quantized tensors that stay float, and sums of integers.
 
 
 def kept_float(view: View, tensors: Tensors) -> Iterator[str]:

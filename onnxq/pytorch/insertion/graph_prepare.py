@@ -52,7 +52,7 @@ def prepare_graph_qat(
         inputs: example inputs of forward: real data, which the observers see once.
         qconfig: names nodes and tensors of the exported model, and improvements of weights
             (`improve`) that training starts from; None: the default for training.
-        target: as for onnxq.prepare: decides which codes weights may use.
+        target: as for onnxq.prepare: decides which integers weights may use.
 
     Returns:
         A GraphModule in train mode; its meta[ANNOTATIONS] says what is quantized where.

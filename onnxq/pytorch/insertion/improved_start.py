@@ -4,8 +4,8 @@
     its ONNX form        calibrated on the same inputs, planned, improved (onnxq.weights)
     parameters, scales   <--  quantized weights and biases, scales and zero points of the plan
 
-Converted without a step of training, the module has the codes of the improved plan; training goes
-on from there. Improved weights are made for batch norm as it is, so that it is frozen.
+Converted without a step of training, the module has the integers of the improved plan; training
+goes on from there. Improved weights are made for batch norm as it is, so that it is frozen.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 NO_LAYER = "its weight is computed, and no parameter"
 NO_BIAS = "it has no bias to take what rounding moves, and none can be added to a bare weight"
 TIED = "its weight has another place in the module, too"
-OTHER_CODES = "its codes are beyond those that the module trains"
+OTHER_INTEGERS = "its integers are beyond those that the module trains"
 
 
 def check_improve(names: Sequence[str]) -> None:
@@ -92,7 +92,7 @@ def improved_form(
     mapping = _from_the_largest(qconfig.set_choice(Choice.ALL_INTEGERS))
     for name in (name for one in found.unannotated for name in one.nodes):
         mapping = mapping.set_node(name, None)
-    # trained weights are held within the codes of EVERYWHERE: pairs of them are not looked at
+    # trained weights are held within the integers of EVERYWHERE: pairs of them are not looked at
     within = replace(resolve(target), reduce_range=ReduceRange.EVERYWHERE)
     form = prepare(canonicalize_module(onnx_form(program), types_by_run), mapping, within)
     samples = open_samples([program.bound.arrays], form.inputs)
@@ -190,10 +190,10 @@ class _Places:
         if uses != 1:
             return TIED if uses else NO_LAYER
         fake, qparams = module.weight_fake_quant, layer.plan.qparams
-        codes = quantize(layer.weight, qparams)
-        fits = fake.quant_min <= codes.min() and codes.max() <= fake.quant_max
+        integers = quantize(layer.weight, qparams)
+        fits = fake.quant_min <= integers.min() and integers.max() <= fake.quant_max
         if layer.plan.gain is not None or layer.plan.bias_preserving is not None or not fits:
-            return OTHER_CODES
+            return OTHER_INTEGERS
         bias = None if layer.bias_slot is None else torch.from_numpy(layer.bias.reshape(-1))
         module.start_at(torch.from_numpy(_in_layout(module, layer)), bias)
         fake.start_at(qparams).disable_observer()

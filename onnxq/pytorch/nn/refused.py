@@ -34,11 +34,11 @@ QUANTIZABLE = _remedies(
     LSTMCell="nn.LSTMCell is quantized by quantize_dynamic.",
 )
 QUANTIZED = _remedies(
-    Dropout="nn.Dropout stays as it is, and lets codes pass in eval mode.",
+    Dropout="nn.Dropout stays as it is, and lets integers pass in eval mode.",
     FXFloatFunctional="FloatFunctional stands for operators in eager and in graph mode.",
     LSTM="quantize_dynamic makes nn.quantized.dynamic.LSTM, whose products run in integers.",
     MultiheadAttention=(
         "nn.MultiheadAttention becomes nn.quantizable.MultiheadAttention, converted part by part."
     ),
-    PReLU="nn.PReLU stays a float module between codes: prepare observes its result.",
+    PReLU="nn.PReLU stays a float module between integers: prepare observes its result.",
 )

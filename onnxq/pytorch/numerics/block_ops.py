@@ -17,36 +17,36 @@ BYTE_BITS = 8
 @torch.library.custom_op("onnxq::matmul_n_bits", mutates_args=())
 def matmul_n_bits(
     x: Tensor,
-    codes: Tensor,
+    integers: Tensor,
     scales: Tensor,
     zero_points: Tensor | None,
     bias: Tensor | None,
     inputs: int,
     bits: int,
-    block: int,  # noqa: ARG001  # the codes' shape has it; the ONNX node wants the number
+    block: int,  # noqa: ARG001  # the integers' shape has it; the ONNX node wants the number
 ) -> Tensor:
     """The product x @ w.T + bias, float32 (..., outputs).
 
     Args:
         x: float32 (..., inputs).
-        codes: uint8 (outputs, blocks, block * bits / 8), the first code in the low bits.
+        integers: uint8 (outputs, blocks, block * bits / 8), the first integer in the low bits.
         scales: float32 (outputs * blocks,).
-        zero_points: uint8, each row of blocks packed as codes are, up to a whole byte, flat; None:
-            2^(bits - 1).
+        zero_points: uint8, each row of blocks packed as integers are, up to a whole byte, flat;
+            None: 2^(bits - 1).
         bias: float32 (outputs,), or None.
         inputs: length of the rows of w, without what fills up the last block.
         bits: 2, 4 or 8.
         block: how many inputs share a scale.
     """
-    return linear(x, real_weight(codes, scales, zero_points, inputs, bits), bias)
+    return linear(x, real_weight(integers, scales, zero_points, inputs, bits), bias)
 
 
 def real_weight(
-    codes: Tensor, scales: Tensor, zero_points: Tensor | None, inputs: int, bits: int
+    integers: Tensor, scales: Tensor, zero_points: Tensor | None, inputs: int, bits: int
 ) -> Tensor:
-    """The weight (code - zero point) * scale, float32 (outputs, inputs); see `matmul_n_bits`."""
-    outputs, blocks, _ = codes.shape
-    wide = _unpacked(codes, bits).to(torch.int32)  # (outputs, blocks, block)
+    """The weight (q - zero point) * scale, float32 (outputs, inputs); see `matmul_n_bits`."""
+    outputs, blocks, _ = integers.shape
+    wide = _unpacked(integers, bits).to(torch.int32)  # (outputs, blocks, block)
     if zero_points is None:
         points = wide.new_full((1, 1), 1 << (bits - 1))
     else:
@@ -56,7 +56,7 @@ def real_weight(
 
 
 def _unpacked(packed: Tensor, bits: int) -> Tensor:
-    """Codes of bytes along the last axis, low bits first."""
+    """Integers of bytes along the last axis, low bits first."""
     shifts = torch.arange(0, BYTE_BITS, bits, dtype=torch.uint8, device=packed.device)
     parts = (packed[..., None] >> shifts) & ((1 << bits) - 1)
     return parts.flatten(-2)
@@ -65,7 +65,7 @@ def _unpacked(packed: Tensor, bits: int) -> Tensor:
 @matmul_n_bits.register_fake
 def _(
     x: Tensor,
-    codes: Tensor,
+    integers: Tensor,
     scales: Tensor,  # noqa: ARG001  # the operator's signature
     zero_points: Tensor | None,  # noqa: ARG001  # likewise
     bias: Tensor | None,  # noqa: ARG001  # likewise
@@ -73,4 +73,4 @@ def _(
     bits: int,  # noqa: ARG001  # likewise
     block: int,  # noqa: ARG001  # likewise
 ) -> Tensor:
-    return x.new_empty((*x.shape[:-1], codes.shape[0]))
+    return x.new_empty((*x.shape[:-1], integers.shape[0]))

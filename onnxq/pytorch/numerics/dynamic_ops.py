@@ -1,7 +1,7 @@
 """The torch operators that quantize activations when a model runs: `torch.ops.onnxq.*`.
 
-    dynamic_quantize_linear   codes, scale, zero point of a tensor   DynamicQuantizeLinear
-    matmul_integer            int32 product of codes                 MatMulInteger
+    dynamic_quantize_linear   integers, scale, zero point of a tensor   DynamicQuantizeLinear
+    matmul_integer            int32 product of integers                 MatMulInteger
     dynamic_quantize_lstm     one layer                 com.microsoft DynamicQuantizeLSTM
     stored_recurrence         float GRU or RNN on int8 weights       Cast, Mul, GRU or RNN
 
@@ -47,20 +47,20 @@ def _array(x: Tensor | None) -> Any:
 
 @torch.library.custom_op("onnxq::dynamic_quantize_linear", mutates_args=())
 def dynamic_quantize_linear(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """(codes uint8, scale float32 (), zero point uint8 ()) that cover x and 0.
+    """(integers uint8, scale float32 (), zero point uint8 ()) that cover x and 0.
 
     Args:
         x: float32, any shape.
     """
     found = _computed("DynamicQuantizeLinear", [x])
-    codes, scale, zero_point = (torch.from_numpy(np.array(part)).to(x.device) for part in found)
-    return codes, scale, zero_point
+    integers, scale, zero_point = (torch.from_numpy(np.array(part)).to(x.device) for part in found)
+    return integers, scale, zero_point
 
 
 @dynamic_quantize_linear.register_fake
 def _(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    codes = torch.empty_like(x, dtype=torch.uint8)
-    return codes, x.new_empty(()), codes.new_empty(())
+    integers = torch.empty_like(x, dtype=torch.uint8)
+    return integers, x.new_empty(()), integers.new_empty(())
 
 
 @torch.library.custom_op("onnxq::matmul_integer", mutates_args=())
@@ -70,12 +70,12 @@ def matmul_integer(
     """Int32 (..., N): sum over k of (a - a_zero_point) (b - b_zero_point).
 
     Args:
-        a: codes (..., K).
-        b: codes (K, N).
+        a: integers (..., K).
+        b: integers (K, N).
         a_zero_point: ().
         b_zero_point: () or (N,); None: 0.
     """
-    # float64 holds every sum of fewer than 2^36 products of codes exactly, and has fast kernels
+    # float64 holds every sum of fewer than 2^36 products of integers exactly, and has fast kernels
     right = b.double() if b_zero_point is None else b.double() - b_zero_point.double()
     return ((a.double() - a_zero_point.double()) @ right).to(torch.int32)
 
@@ -103,13 +103,13 @@ def dynamic_quantize_lstm(
 
     Args:
         x: float32 (T, N, I).
-        w: codes (D, I, 4 H), gates i, o, f, c.
-        r: codes (D, H, 4 H).
+        w: integers (D, I, 4 H), gates i, o, f, c.
+        r: integers (D, H, 4 H).
         b: float32 (D, 8 H), or None.
         initial_h: float32 (D, N, H); None: 0.
         initial_c: likewise.
         w_scale: float32 (D,) or (D, 4 H).
-        w_zero_point: of the type of the codes, same shape.
+        w_zero_point: of the type of the integers, same shape.
         r_scale: as w_scale.
         r_zero_point: as w_zero_point.
         direction: "forward" or "bidirectional".
@@ -158,8 +158,8 @@ def stored_recurrence(
 
     Args:
         x: float32 (T, N, I).
-        w: codes (D, gates H, I), zero point 0; gates z, r, h of a GRU, as in ONNX.
-        r: codes (D, gates H, H), likewise.
+        w: integers (D, gates H, I), zero point 0; gates z, r, h of a GRU, as in ONNX.
+        r: integers (D, gates H, H), likewise.
         b: float32 (D, 2 gates H), or None.
         initial_h: float32 (D, N, H); None: 0.
         w_scale: float32 (D, 1 or gates H, 1).

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from onnxq.observers import MovingAverageMinMaxObserver
 from onnxq.pytorch.numerics import rounding_ops, straight_through
-from onnxq.pytorch.numerics.code_types import torch_dtype
+from onnxq.pytorch.numerics.integer_types import torch_dtype
 from onnxq.pytorch.numerics.observing import Observing
 from onnxq.qconfig import FakeQuantSpec, ScaleRule
 
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 class FakeQuantize(Observing):
     """Observes what passes and returns it rounded, with a straight-through gradient.
 
-    The gradient is 1 where the code lies in [quant_min, quant_max], 0 where it was clamped. The
+    The gradient is 1 where the integer lies in [quant_min, quant_max], 0 where it was clamped. The
     observer and the rounding are both on at first, in train and eval mode alike. Under torch.export
     the observer rests.
 
     Args:
         observer: class or spec; finds scale and zero point.
-        quant_min: smallest code; None: the observer's.
-        quant_max: largest code.
+        quant_min: smallest integer; None: the observer's.
+        quant_max: largest integer.
         observer_kwargs: further arguments of the observer (dtype, qscheme, reduce_range, ...).
 
     Attributes:
@@ -123,18 +123,18 @@ class FakeQuantize(Observing):
             x, scale, self.zero_point, self.quant_min, self.quant_max, self.ch_axis
         )
 
-    def codes(self, x: Tensor) -> Tensor:
-        """The codes of x: integers of the dtype that stores them, in [quant_min, quant_max]."""
+    def integers(self, x: Tensor) -> Tensor:
+        """The integers of x: integers of the dtype that stores them, in [quant_min, quant_max]."""
         self._refresh()
         stored = torch_dtype(self.dtype)
         zero_point = self.zero_point.to(stored)
-        codes: Tensor = rounding_ops.quantize_linear(
+        integers: Tensor = rounding_ops.quantize_linear(
             x, self.scale.detach(), zero_point, self.ch_axis
         )
         limits = torch.iinfo(stored)
         if (self.quant_min, self.quant_max) == (limits.min, limits.max):
-            return codes
-        return codes.to(torch.int32).clamp_(self.quant_min, self.quant_max).to(stored)
+            return integers
+        return integers.to(torch.int32).clamp_(self.quant_min, self.quant_max).to(stored)
 
     def fix(self, qparams: QParams) -> Self:
         """Takes scale and zero point as they are known without data; the observer rests."""
@@ -159,7 +159,7 @@ class FakeQuantize(Observing):
     def extra_repr(self) -> str:
         """Settings that tell two modules apart."""
         return (
-            f"{self._observer}, codes={self.quant_min}..{self.quant_max}, "
+            f"{self._observer}, integers={self.quant_min}..{self.quant_max}, "
             f"observer_enabled={self.observer_enabled}, "
             f"fake_quant_enabled={self.fake_quant_enabled}, scale={self.scale}, "
             f"zero_point={self.zero_point}"
@@ -167,9 +167,9 @@ class FakeQuantize(Observing):
 
 
 def _is_reduced(spec: ObserverSpec, quant_min: int | None, quant_max: int | None) -> bool:
-    """Whether those codes lie in the half that the observer's reduce_range leaves.
+    """Whether those integers lie in the half that the observer's reduce_range leaves.
 
-    They are meant as they are then: FakeQuantize(default_observer, 0, 127) has 128 codes.
+    They are meant as they are then: FakeQuantize(default_observer, 0, 127) has 128 integers.
     """
     if quant_min is None or quant_max is None or not spec.argument("reduce_range", False):
         return False

@@ -47,9 +47,9 @@ class MinMaxRule:
     Attributes:
         averaging_constant: weight of a new batch; None: the widest range counts.
         symmetric: whether the larger magnitude alone counts; the zero point is `middle` then.
-        steps: distance of the codes that the range is spread over.
-        quant_min: smallest code.
-        quant_max: largest code.
+        steps: distance of the integers that the range is spread over.
+        quant_min: smallest integer.
+        quant_max: largest integer.
         middle: zero point of a symmetric rule.
         eps: smallest scale.
         eps_is_relative: eps is a share of the largest channel's scale.

@@ -152,7 +152,7 @@ class Observing(ExactBuffers):
 
     @property
     def dtype(self) -> QDType:
-        """Type of the codes."""
+        """Type of the integers."""
         return self._observer.dtype
 
     @property

@@ -3,7 +3,8 @@
     q = from_torch(torch.quantize_per_tensor(x, 0.1, 128, torch.quint8))
     t = to_torch(q)
 
-torch keeps scales as float64, ONNX and a QTensor as float32: a scale is rounded once, codes stay.
+torch keeps scales as float64, ONNX and a QTensor as float32: a scale is rounded once, integers
+stay.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _DTYPES = (quint8, qint8, qint32)
 
 
 def from_torch(tensor: torch.Tensor) -> QTensor:
-    """The codes and qparams of a tensor that torch quantized.
+    """The integers and qparams of a tensor that torch quantized.
 
     Args:
         tensor: quint8, qint8 or qint32, with one scale or one per channel.
@@ -37,10 +38,10 @@ def from_torch(tensor: torch.Tensor) -> QTensor:
             "it with quantize_per_tensor or quantize_per_channel of onnxq.qtensor or torch."
         )
     scheme, dtype = tensor.qscheme(), find(str(tensor.dtype))
-    codes = tensor.int_repr().cpu().numpy()
+    integers = tensor.int_repr().cpu().numpy()
     if scheme in _ONE_SCALE:
         scale = np.asarray(tensor.q_scale(), np.float32)
-        return QTensor(codes, QParams(scale, np.asarray(tensor.q_zero_point()), dtype))
+        return QTensor(integers, QParams(scale, np.asarray(tensor.q_zero_point()), dtype))
     if scheme not in _SCALE_PER_CHANNEL:
         raise UnsupportedError(
             f"a tensor quantized by {scheme}, whose zero points are floats; wanted whole ones. "
@@ -49,7 +50,7 @@ def from_torch(tensor: torch.Tensor) -> QTensor:
     scales = tensor.q_per_channel_scales().cpu().numpy().astype(np.float32)
     zero_points = tensor.q_per_channel_zero_points().cpu().numpy()
     axis = PerChannel(tensor.q_per_channel_axis())
-    return QTensor(codes, QParams(scales, zero_points, dtype, axis))
+    return QTensor(integers, QParams(scales, zero_points, dtype, axis))
 
 
 def to_torch(tensor: QTensor) -> torch.Tensor:
@@ -69,14 +70,14 @@ def to_torch(tensor: QTensor) -> torch.Tensor:
             f"{', '.join(map(str, _DTYPES))}, per tensor or "
             "per channel. Quantize its dequantize() so."
         )
-    codes = torch.from_numpy(tensor.int_repr().copy())
+    integers = torch.from_numpy(tensor.int_repr().copy())
     if isinstance(granularity, PerTensor):
         numbers = float(qparams.scale), int(qparams.zero_point)
-        one: torch.Tensor = torch._make_per_tensor_quantized_tensor(codes, *numbers)  # noqa: SLF001  # torch's only way from codes
+        one: torch.Tensor = torch._make_per_tensor_quantized_tensor(integers, *numbers)  # noqa: SLF001  # torch's only way from integers
         return one
     scales = torch.from_numpy(qparams.scale.astype(np.float64))
     zero_points = torch.from_numpy(qparams.zero_point.astype(np.int64))
     made: torch.Tensor = torch._make_per_channel_quantized_tensor(  # noqa: SLF001  # likewise
-        codes, scales, zero_points, granularity.axis
+        integers, scales, zero_points, granularity.axis
     )
     return made

@@ -23,12 +23,12 @@ from torch import Tensor, nn
 from onnxq.errors import ShapeError
 
 EXACT = torch.float32
-_HALF = 0.5  # a step: between the last code that is inside and the first that is not
+_HALF = 0.5  # a step: between the last integer that is inside and the first that is not
 
 
 @dataclass(frozen=True, slots=True)
-class Codes:
-    """The codes in use, and the axis of the channels; without meaning for a scale of rank 0."""
+class IntegerRange:
+    """The integers in use, and the axis of the channels; without meaning for a scale of rank 0."""
 
     qmin: int
     qmax: int
@@ -68,7 +68,8 @@ def check_floats(x: Tensor) -> None:
     if not x.dtype.is_floating_point:
         raise ShapeError(
             f"got a tensor of {x.dtype}, shape {list(x.shape)}; wanted floating-point values. "
-            "Integers (token ids, masks, codes) are not quantized: leave them out of the quantized "
+            "Integers (token ids, masks, integers) are not quantized: leave them out of the "
+            "quantized "
             "region, or convert them with .float() first."
         )
 
@@ -103,27 +104,27 @@ def numbers_of(scale: Tensor, zero_point: Tensor) -> Numbers | None:
 
 
 def rounded(
-    x: Tensor, scale: Tensor, zero_point: Tensor, codes: Codes, numbers: Numbers | None
+    x: Tensor, scale: Tensor, zero_point: Tensor, integers: IntegerRange, numbers: Numbers | None
 ) -> Tensor:
-    """The real values of x after a round trip through the codes; NaN stays NaN.
+    """The real values of x after a round trip through the integers; NaN stays NaN.
 
     Args:
         x: floating point, any shape; computed in float32.
         scale: float32, shape () or (channels,).
         zero_point: integers, same shape.
-        codes: that are in use.
+        integers: that are in use.
         numbers: the two, where they can be read.
 
     Returns:
         dtype and shape of x.
     """
-    s = spread(scale, x.ndim, codes.axis)
+    s = spread(scale, x.ndim, integers.axis)
     v = (_exact(x) / s).round_()
     if numbers is None:
         # two passes, yet four times as fast as clamp between tensors; both keep NaN
-        v = _between(v, spread(zero_point, x.ndim, codes.axis).to(EXACT), codes)
+        v = _between(v, spread(zero_point, x.ndim, integers.axis).to(EXACT), integers)
     else:
-        v.clamp_(codes.qmin - numbers.zero_point, codes.qmax - numbers.zero_point)
+        v.clamp_(integers.qmin - numbers.zero_point, integers.qmax - numbers.zero_point)
     return v.mul_(s).to(x.dtype)
 
 
@@ -131,36 +132,36 @@ def _exact(x: Tensor) -> Tensor:
     return x if x.dtype is EXACT else x.to(EXACT)
 
 
-def _between(v: Tensor, zero_point: Tensor, codes: Codes) -> Tensor:
-    least = torch.maximum(v, codes.qmin - zero_point)
-    return torch.minimum(least, codes.qmax - zero_point)
+def _between(v: Tensor, zero_point: Tensor, integers: IntegerRange) -> Tensor:
+    least = torch.maximum(v, integers.qmin - zero_point)
+    return torch.minimum(least, integers.qmax - zero_point)
 
 
 def passed_inside(
-    grad: Tensor, x: Tensor, scale: Tensor, zero_point: Tensor, codes: Codes
+    grad: Tensor, x: Tensor, scale: Tensor, zero_point: Tensor, integers: IntegerRange
 ) -> Tensor:
-    """The gradient where the code of x lies inside, 0 elsewhere; dtype of grad."""
+    """The gradient where the integer of x lies inside, 0 elsewhere; dtype of grad."""
     numbers = numbers_of(scale, zero_point)
     if numbers is not None and numbers.scale is not None:
-        return passed_between(grad, x, numbers, codes)
-    v = _exact(x) / spread(scale, x.ndim, codes.axis)
+        return passed_between(grad, x, numbers, integers)
+    v = _exact(x) / spread(scale, x.ndim, integers.axis)
     if numbers is not None:
-        return _where_between(grad, v, *_bounds(numbers, codes))
-    code = v.round_().add_(spread(zero_point, x.ndim, codes.axis).to(EXACT))
-    return _where_between(grad, code, codes.qmin - _HALF, codes.qmax + _HALF)
+        return _where_between(grad, v, *_bounds(numbers, integers))
+    code = v.round_().add_(spread(zero_point, x.ndim, integers.axis).to(EXACT))
+    return _where_between(grad, code, integers.qmin - _HALF, integers.qmax + _HALF)
 
 
-def passed_between(grad: Tensor, x: Tensor, numbers: Numbers, codes: Codes) -> Tensor:
+def passed_between(grad: Tensor, x: Tensor, numbers: Numbers, integers: IntegerRange) -> Tensor:
     """The result of passed_inside in one pass over x and grad, for one scale that is known."""
     assert numbers.scale is not None
-    low, high = _bounds(numbers, codes)
+    low, high = _bounds(numbers, integers)
     low, high = last_with(numbers.scale, low, -1), last_with(numbers.scale, high, 1)
     return _where_between(grad, _exact(x), low, high)
 
 
-def _bounds(numbers: Numbers, codes: Codes) -> tuple[float, float]:
+def _bounds(numbers: Numbers, integers: IntegerRange) -> tuple[float, float]:
     """Quotients x / scale that are the first outside."""
-    low, high = codes.qmin - numbers.zero_point, codes.qmax - numbers.zero_point
+    low, high = integers.qmin - numbers.zero_point, integers.qmax - numbers.zero_point
     return _beyond(low, -1), _beyond(high, 1)
 
 
@@ -205,18 +206,18 @@ def _where_between(grad: Tensor, v: Tensor, low: float, high: float) -> Tensor:
 
 
 def learned_gradients(
-    grad: Tensor, x: Tensor, scale: Tensor, zero_point: Tensor, codes: Codes
+    grad: Tensor, x: Tensor, scale: Tensor, zero_point: Tensor, integers: IntegerRange
 ) -> tuple[Tensor, Tensor]:
     """The gradients of x and of scale, the latter times 1 / sqrt(n qmax) (LSQ, section 2.2).
 
     n is the number of elements that share a scale.
     """
-    s, zp = (spread(part, x.ndim, codes.axis) for part in (scale, zero_point))
+    s, zp = (spread(part, x.ndim, integers.axis) for part in (scale, zero_point))
     zp = zp.to(EXACT)
     v = _exact(x) / s
-    inside = _where_between(grad, v + zp, codes.qmin, codes.qmax)
+    inside = _where_between(grad, v + zp, integers.qmin, integers.qmax)
     # grad * (clamp(rint(v)) - v), the second term only where it was not clamped
-    slope = _between(v.round(), zp, codes).mul_(grad).sub_(v.mul_(inside))
+    slope = _between(v.round(), zp, integers).mul_(grad).sub_(v.mul_(inside))
     total = slope.sum_to_size(s.shape).reshape(scale.shape)
     sharing = max(x.numel() // max(scale.numel(), 1), 1)
-    return inside, total / math.sqrt(sharing * max(codes.qmax, 1))
+    return inside, total / math.sqrt(sharing * max(integers.qmax, 1))

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from onnxq.pytorch.numerics.rounding import (
     EXACT,
-    Codes,
+    IntegerRange,
     check,
     learned_gradients,
     numbers_of,
@@ -34,12 +34,12 @@ NO_AXIS = -1  # one scale for the tensor: the operators ignore the axis
 
 @torch.library.custom_op("onnxq::quantize_linear", mutates_args=())
 def quantize_linear(x: Tensor, scale: Tensor, zero_point: Tensor, axis: int) -> Tensor:
-    """Codes: saturate(rint(x / scale) + zero_point), NaN to the smallest code.
+    """Integers: saturate(rint(x / scale) + zero_point), NaN to the smallest integer.
 
     Args:
         x: floating point, any shape; computed in float32.
         scale: float32, shape () or (channels,).
-        zero_point: same shape; its dtype is that of the codes.
+        zero_point: same shape; its dtype is that of the integers.
         axis: axis of the channels in x; without meaning for a scale of rank 0.
 
     Returns:
@@ -49,7 +49,7 @@ def quantize_linear(x: Tensor, scale: Tensor, zero_point: Tensor, axis: int) -> 
     limits = torch.iinfo(zero_point.dtype)
     zp = spread(zero_point, x.ndim, axis).to(EXACT)
     v = x.to(EXACT) / spread(scale, x.ndim, axis)
-    # fmax gives the number where the other is NaN: the smallest code, as in ONNX Runtime
+    # fmax gives the number where the other is NaN: the smallest integer, as in ONNX Runtime
     v = torch.fmin(torch.fmax(v, limits.min - zp), limits.max - zp)
     return v.round_().add_(zp).to(zero_point.dtype)
 
@@ -61,50 +61,50 @@ def _(x: Tensor, scale: Tensor, zero_point: Tensor, axis: int) -> Tensor:  # noq
 
 
 @torch.library.custom_op("onnxq::dequantize_linear", mutates_args=())
-def dequantize_linear(codes: Tensor, scale: Tensor, zero_point: Tensor, axis: int) -> Tensor:
-    """Real values: (codes - zero_point) * scale, in float32.
+def dequantize_linear(integers: Tensor, scale: Tensor, zero_point: Tensor, axis: int) -> Tensor:
+    """Real values: (integers - zero_point) * scale, in float32.
 
     Args:
-        codes: integers, any shape.
+        integers: integers, any shape.
         scale: float32, shape () or (channels,).
-        zero_point: of the dtype of codes, same shape as scale.
-        axis: axis of the channels in codes; without meaning for a scale of rank 0.
+        zero_point: of the dtype of integers, same shape as scale.
+        axis: axis of the channels in integers; without meaning for a scale of rank 0.
     """
     # int64: the difference of two int32 is rounded to float32 once, as ONNX Runtime does
-    wide = torch.int64 if codes.dtype == torch.int32 else torch.int32
-    centred = codes.to(wide) - spread(zero_point, codes.ndim, axis).to(wide)
-    return centred.to(EXACT).mul_(spread(scale, codes.ndim, axis))
+    wide = torch.int64 if integers.dtype == torch.int32 else torch.int32
+    centred = integers.to(wide) - spread(zero_point, integers.ndim, axis).to(wide)
+    return centred.to(EXACT).mul_(spread(scale, integers.ndim, axis))
 
 
 @dequantize_linear.register_fake
-def _(codes: Tensor, scale: Tensor, zero_point: Tensor, axis: int) -> Tensor:  # noqa: ARG001  # the operator's signature
-    return torch.empty_like(codes, dtype=EXACT)
+def _(integers: Tensor, scale: Tensor, zero_point: Tensor, axis: int) -> Tensor:  # noqa: ARG001  # the operator's signature
+    return torch.empty_like(integers, dtype=EXACT)
 
 
 @torch.library.custom_op("onnxq::dequantize_4bits", mutates_args=())
-def dequantize_4bits(codes: Tensor, scale: Tensor, zero_point: Tensor, axis: int) -> Tensor:
-    """Real values as dequantize_linear has them, of codes that ONNX stores in 4 bits.
+def dequantize_4bits(integers: Tensor, scale: Tensor, zero_point: Tensor, axis: int) -> Tensor:
+    """Real values as dequantize_linear has them, of integers that ONNX stores in 4 bits.
 
     Args:
-        codes: int8 in [-8, 7] or uint8 in [0, 15]; torch computes with no smaller type.
+        integers: int8 in [-8, 7] or uint8 in [0, 15]; torch computes with no smaller type.
         scale: float32, shape () or (channels,).
-        zero_point: of the dtype of codes, same shape as scale.
-        axis: axis of the channels in codes.
+        zero_point: of the dtype of integers, same shape as scale.
+        axis: axis of the channels in integers.
     """
-    real: Tensor = dequantize_linear(codes, scale, zero_point, axis)
+    real: Tensor = dequantize_linear(integers, scale, zero_point, axis)
     return real
 
 
 @dequantize_4bits.register_fake
-def _(codes: Tensor, scale: Tensor, zero_point: Tensor, axis: int) -> Tensor:  # noqa: ARG001  # the operator's signature
-    return torch.empty_like(codes, dtype=EXACT)
+def _(integers: Tensor, scale: Tensor, zero_point: Tensor, axis: int) -> Tensor:  # noqa: ARG001  # the operator's signature
+    return torch.empty_like(integers, dtype=EXACT)
 
 
 @torch.library.custom_op("onnxq::fake_quantize", mutates_args=())
 def fake_quantize(
     x: Tensor, scale: Tensor, zero_point: Tensor, qmin: int, qmax: int, axis: int
 ) -> Tensor:
-    """The real values of x after a round trip through codes in [qmin, qmax].
+    """The real values of x after a round trip through integers in [qmin, qmax].
 
     Gradient: 1 where rint(x / scale) + zero_point lies in [qmin, qmax], 0 elsewhere; none for scale
     and zero_point.
@@ -113,8 +113,8 @@ def fake_quantize(
         x: floating point, any shape; computed in float32. NaN stays NaN.
         scale: float32, shape () or (channels,).
         zero_point: integers, same shape.
-        qmin: smallest code.
-        qmax: largest code.
+        qmin: smallest integer.
+        qmax: largest integer.
         axis: axis of the channels in x; without meaning for a scale of rank 0.
 
     Returns:
@@ -124,7 +124,7 @@ def fake_quantize(
         ShapeError: x is not floating point, or on another device than scale; it has no such axis.
     """
     numbers = numbers_of(scale, zero_point)
-    return rounded(x, scale, zero_point, Codes(qmin, qmax, axis), numbers)
+    return rounded(x, scale, zero_point, IntegerRange(qmin, qmax, axis), numbers)
 
 
 @torch.library.custom_op("onnxq::learned_fake_quantize", mutates_args=())
@@ -137,7 +137,7 @@ def learned_fake_quantize(
     above;   times 1 / sqrt(n qmax), n the number of elements that share the scale
     """
     numbers = numbers_of(scale, zero_point)
-    return rounded(x, scale, zero_point, Codes(qmin, qmax, axis), numbers)
+    return rounded(x, scale, zero_point, IntegerRange(qmin, qmax, axis), numbers)
 
 
 def _fake(
@@ -165,13 +165,13 @@ def _keep(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:  # noqa: A
 
 def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
     x, scale, zero_point = ctx.saved_tensors
-    passed = passed_inside(grad, x, scale, zero_point, Codes(*ctx.numbers))
+    passed = passed_inside(grad, x, scale, zero_point, IntegerRange(*ctx.numbers))
     return passed, None, None, None, None, None
 
 
 def _learned_backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
     x, scale, zero_point = ctx.saved_tensors
-    learned = learned_gradients(grad, x, scale, zero_point, Codes(*ctx.numbers))
+    learned = learned_gradients(grad, x, scale, zero_point, IntegerRange(*ctx.numbers))
     return *learned, None, None, None, None
 
 

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from onnxq.pytorch.numerics import rounding_ops
 from onnxq.pytorch.numerics.rounding import (
-    Codes,
+    IntegerRange,
     check,
     learned_gradients,
     numbers_of,
@@ -36,7 +36,7 @@ def fake_quantize(
         return whole
     check(x, scale)
     made: Tensor = _Passing.apply(  # type: ignore[no-untyped-call]  # torch's
-        x, scale, zero_point, Codes(qmin, qmax, axis)
+        x, scale, zero_point, IntegerRange(qmin, qmax, axis)
     )
     return made
 
@@ -50,7 +50,7 @@ def learned_fake_quantize(
         return whole
     check(x, scale)
     made: Tensor = _Learning.apply(  # type: ignore[no-untyped-call]  # torch's
-        x, scale, zero_point, Codes(qmin, qmax, axis)
+        x, scale, zero_point, IntegerRange(qmin, qmax, axis)
     )
     return made
 
@@ -59,22 +59,24 @@ class _Passing(torch.autograd.Function):
     """A gradient for x alone."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, scale: Tensor, zero_point: Tensor, codes: Codes) -> Tensor:
-        ctx.codes, ctx.numbers = codes, numbers_of(scale, zero_point)
+    def forward(
+        ctx: Any, x: Tensor, scale: Tensor, zero_point: Tensor, integers: IntegerRange
+    ) -> Tensor:
+        ctx.integers, ctx.numbers = integers, numbers_of(scale, zero_point)
         if ctx.numbers is not None and ctx.numbers.scale is not None:
             ctx.save_for_backward(x)
         else:
             _keep(ctx, x, scale, zero_point)
-        return rounded(x, scale, zero_point, codes, ctx.numbers)
+        return rounded(x, scale, zero_point, integers, ctx.numbers)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         if ctx.numbers is not None and ctx.numbers.scale is not None:
             (x,) = ctx.saved_tensors
-            passed = passed_between(grad, x, ctx.numbers, ctx.codes)
+            passed = passed_between(grad, x, ctx.numbers, ctx.integers)
         else:
             x, scale, zero_point = ctx.saved_tensors
-            passed = passed_inside(grad, x, scale, zero_point, ctx.codes)
+            passed = passed_inside(grad, x, scale, zero_point, ctx.integers)
         return passed, None, None, None
 
 
@@ -82,15 +84,17 @@ class _Learning(torch.autograd.Function):
     """A gradient for x and for scale."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, scale: Tensor, zero_point: Tensor, codes: Codes) -> Tensor:
-        ctx.codes = codes
+    def forward(
+        ctx: Any, x: Tensor, scale: Tensor, zero_point: Tensor, integers: IntegerRange
+    ) -> Tensor:
+        ctx.integers = integers
         _keep(ctx, x, scale, zero_point)
-        return rounded(x, scale, zero_point, codes, numbers_of(scale, zero_point))
+        return rounded(x, scale, zero_point, integers, numbers_of(scale, zero_point))
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         x, scale, zero_point = ctx.saved_tensors
-        return *learned_gradients(grad, x, scale, zero_point, ctx.codes), None, None
+        return *learned_gradients(grad, x, scale, zero_point, ctx.integers), None, None
 
 
 def _keep(ctx: Any, x: Tensor, scale: Tensor, zero_point: Tensor) -> None:

@@ -98,7 +98,7 @@ class TrainingGraph(fx.GraphModule):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """The rows of the graph, and everything else."""
-        rest = {k: v for k, v in self.__dict__.items() if k not in ("_graph", "_code")}
+        rest = {k: v for k, v in self.__dict__.items() if k not in ("_graph", "_integer")}
         return _restored, (rest, tuple(map(_row, self.graph.nodes)), type(self).__name__)
 
 

@@ -66,8 +66,8 @@ class FakeQuantize(numerics.FakeQuantize, metaclass=_AnyFakeQuantize):
 
     Args:
         observer: class, or what its with_args gave.
-        quant_min: smallest code; None: the observer's.
-        quant_max: largest code.
+        quant_min: smallest integer; None: the observer's.
+        quant_max: largest integer.
         observer_kwargs: further arguments of the observer.
     """
 
@@ -85,7 +85,7 @@ class FakeQuantize(numerics.FakeQuantize, metaclass=_AnyFakeQuantize):
 
     @property
     def activation_post_process(self) -> FakeQuantize:
-        """The observer, documented under this name: it watches, and knows the range of codes."""
+        """The observer, documented under this name: it watches, and knows the range of integers."""
         return self
 
     @classmethod
@@ -103,8 +103,8 @@ class FusedMovingAvgObsFakeQuantize(FakeQuantize):
 
     Args:
         observer: of moving averages.
-        quant_min: smallest code.
-        quant_max: largest code.
+        quant_min: smallest integer.
+        quant_max: largest integer.
         observer_kwargs: further arguments of the observer.
     """
 

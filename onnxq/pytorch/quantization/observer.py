@@ -248,9 +248,9 @@ class PlaceholderObserver(NoopObserver):
     """Stands where a tensor is quantized when the model runs, and says with which type.
 
     Args:
-        dtype: of the codes; torch.float32: none.
+        dtype: of the integers; torch.float32: none.
         is_dynamic: whether the scale is found when the model runs.
-        compute_dtype: in older torch, the type of such codes.
+        compute_dtype: in older torch, the type of such integers.
     """
 
     def __init__(

@@ -22,7 +22,7 @@ class ObserverBase(nn.Module):
     """A module that watches what passes it, and then says a scale and a zero point.
 
     Args:
-        dtype: of the codes: torch.quint8, torch.qint8, torch.qint32.
+        dtype: of the integers: torch.quint8, torch.qint8, torch.qint32.
     """
 
     def __init__(self, dtype: torch.dtype = torch.quint8) -> None:
@@ -58,11 +58,11 @@ class UniformObserver(ObserverBase):
         arguments: of that observer, with torch's dtypes and qschemes.
 
     Attributes:
-        dtype: torch dtype of the codes.
+        dtype: torch dtype of the integers.
         qscheme: torch's affine or symmetric, per tensor or per channel.
-        quant_min: smallest code.
-        quant_max: largest code.
-        reduce_range: whether half of the codes are used.
+        quant_min: smallest integer.
+        quant_max: largest integer.
+        reduce_range: whether half of the integers are used.
         eps: buffer (1,), smallest scale; a checkpoint may say another.
 
     Raises:

@@ -32,7 +32,7 @@ from onnxq.pytorch.quantization.quantization_mappings import (
     get_default_dynamic_quant_module_mappings,
 )
 from onnxq.pytorch.train.conversion import check_prepared
-from onnxq.pytorch.train.sources import reads_codes
+from onnxq.pytorch.train.sources import reads_integers
 from onnxq.qparams import QParams
 
 if TYPE_CHECKING:
@@ -187,7 +187,7 @@ def _assume_scales_of_one(module: nn.Module) -> None:
         zero = torch.zeros_like(fake.zero_point).cpu().numpy()
         source = fake.fix(QParams(one, zero, fake.dtype, fake.granularity))
     for part in list(module.modules()):
-        if reads_codes(part):
+        if reads_integers(part):
             bind_input(part, source)
 
 

@@ -1,7 +1,7 @@
 """Quantization as NVIDIA's pytorch_quantization.tensor_quant documents it: qparams from amax.
 
 quantizer = TensorQuantizer(QuantDescriptor(num_bits=8, axis=0))     # a module
-codes, scale = tensor_quant(x, amax)                                 # a function, with gradient
+integers, scale = tensor_quant(x, amax)                                 # a function, with gradient
 QConfig(activation=QuantDescriptor(unsigned=True), weight=QUANT_DESC_8BIT_CONV2D_WEIGHT_PER_CHANNEL)
 """
 

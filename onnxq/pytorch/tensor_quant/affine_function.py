@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 
 class FakeAffineTensorQuantFunction(Function):
-    """Values (code + zero) * step, with step = (max_range - min_range) / (2^num_bits - 1).
+    """Values (q + zero) * step, with step = (max_range - min_range) / (2^num_bits - 1).
 
-    zero = rint(min_range / step) + 2^(num_bits - 1);  code = rint(x / step) - zero, clamped to
+    zero = rint(min_range / step) + 2^(num_bits - 1);  q = rint(x / step) - zero, clamped to
     num_bits signed. Gradient of inputs: 1 where min_range <= x <= max_range, else 0.
     """
 
@@ -42,8 +42,8 @@ class FakeAffineTensorQuantFunction(Function):
         half = 1 << (as_num_bits(num_bits) - 1)
         step = (max_range - min_range) / (2 * half - 1)
         zero = torch.round(min_range / step) + half
-        codes = torch.clamp(torch.round(inputs / step) - zero, -half, half - 1)
-        return (codes + zero) * step
+        integers = torch.clamp(torch.round(inputs / step) - zero, -half, half - 1)
+        return (integers + zero) * step
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:

@@ -81,7 +81,7 @@ class HistogramCalibrator:
     Args:
         num_bits: 2 to 16.
         axis: None: histograms are per tensor.
-        unsigned: whether the codes begin at 0.
+        unsigned: whether the integers begin at 0.
         num_bins: bins up to the power of two above the largest value, 64 to 65536.
         grow_method: documented as deprecated; without effect.
         torch_hist: documented; without effect: there is one histogram, counted on the CPU.

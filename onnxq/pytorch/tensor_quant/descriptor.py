@@ -32,14 +32,14 @@ _BYTE = 8  # fewer bits are stored in 8, which the integer kernels read
 
 
 def max_bound(num_bits: int, unsigned: object) -> int:
-    """The largest code: 2^(num_bits - 1) - 1, or 2^num_bits - 1 if unsigned."""
+    """The largest integer: 2^(num_bits - 1) - 1, or 2^num_bits - 1 if unsigned."""
     return (1 << (num_bits - 1 + bool(unsigned))) - 1
 
 
 class ScaledQuantDescriptor:
     """How a tensor is quantized: symmetric around 0, with a scale that follows from amax.
 
-        code = clip(rint(x * bound / amax)),   bound = 2^(num_bits-1) - 1, or 2^num_bits - 1
+        q = clip(rint(x * bound / amax)),   bound = 2^(num_bits-1) - 1, or 2^num_bits - 1
 
     A value: read-only, comparable, hashable; `type(d)(**d.dict()) == d`, and the same through YAML.
     It can stand where a QConfig takes an observer.
@@ -47,15 +47,15 @@ class ScaledQuantDescriptor:
     Args:
         num_bits: 2 to 16.
         name: for the reader.
-        fake_quant: whether the result is float, at quantized levels, or the codes themselves.
+        fake_quant: whether the result is float, at quantized levels, or the integers themselves.
         axis: None for one scale, else the axis or axes that have scales of their own; 0 for the
             weights of a convolution.
         amax: float, or list or ndarray of floats, >= 0: fixed range instead of a calibrated one.
         learn_amax: learn amax, beginning with `amax` or 1.
         scale_amax: factor on amax, > 0.
         calib_method: "max" or "histogram".
-        unsigned: codes 0 .. 2^num_bits - 1, for tensors without negative values.
-        narrow_range: codes -bound .. bound, without -bound - 1. (Not among the documented
+        unsigned: integers 0 .. 2^num_bits - 1, for tensors without negative values.
+        narrow_range: integers -bound .. bound, without -bound - 1. (Not among the documented
             arguments, but among the original's.)
 
     Raises:
@@ -103,7 +103,7 @@ class ScaledQuantDescriptor:
 
     @property
     def num_bits(self) -> int:
-        """Number of bits of a code."""
+        """Number of bits of an integer."""
         return self._num_bits
 
     @property
@@ -143,12 +143,12 @@ class ScaledQuantDescriptor:
 
     @property
     def unsigned(self) -> bool:
-        """Whether the codes begin at 0."""
+        """Whether the integers begin at 0."""
         return self._unsigned
 
     @property
     def narrow_range(self) -> bool:
-        """Whether the smallest code is -bound, not -bound - 1."""
+        """Whether the smallest integer is -bound, not -bound - 1."""
         return self._narrow_range
 
     def dict(self) -> dict[str, object]:
@@ -194,7 +194,8 @@ class ScaledQuantDescriptor:
     def weight_part(self) -> FakeQuantSpec:
         """The part of a QConfig for weights of this description: int8 (or int16) around 0.
 
-        max, signed, with nothing else asked: NarrowRangeObserver, else AmaxObserver. The codes lie
+        max, signed, with nothing else asked: NarrowRangeObserver, else AmaxObserver. The integers
+            lie
         in [-bound, bound], whatever narrow_range: no value exceeds the amax of its own tensor but
         by clipping.
 
@@ -215,7 +216,7 @@ class ScaledQuantDescriptor:
         return self._part(self._amax_observer(0))
 
     def activation_part(self) -> FakeQuantSpec:
-        """The part of a QConfig for activations: uint8 or uint16 codes, 0 in the middle if signed.
+        """The part of a QConfig for activations: uint8 or uint16 integers, 0 in the middle if signed.
 
         The values are those of int8 around 0; ONNX Runtime runs them in integers in more places.
 

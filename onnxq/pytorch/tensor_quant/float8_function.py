@@ -52,8 +52,8 @@ class ScaledE4M3Function(Function):
         wide = inputs.to(torch.float32)
         largest = top.to(wide.device, torch.float32)
         scale = torch.where(largest > 0, LARGEST / largest, torch.ones_like(largest))
-        codes = torch.clamp(wide * scale, -LARGEST, LARGEST).to(torch.float8_e4m3fn)
-        return (codes.to(torch.float32) / scale).to(inputs.dtype)
+        integers = torch.clamp(wide * scale, -LARGEST, LARGEST).to(torch.float8_e4m3fn)
+        return (integers.to(torch.float32) / scale).to(inputs.dtype)
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:

@@ -1,9 +1,9 @@
 """tensor_quant and fake_tensor_quant: quantization whose scale is said by amax, with gradients.
 
-codes, scale = tensor_quant(x, amax, 8, False, True)      # x is about codes / scale
-y = fake_tensor_quant(x, amax)                            # codes / scale, as float
+integers, scale = tensor_quant(x, amax, 8, False, True)      # x is about integers / scale
+y = fake_tensor_quant(x, amax)                            # integers / scale, as float
 
-The documented formula, which multiplies: code = clip(rint(x * (bound / amax))). ONNX divides,
+The documented formula, which multiplies: q = clip(rint(x * (bound / amax))). ONNX divides,
 rint(x / (amax / bound)); the two differ by one LSB, where x lies within rounding of a tie. What is
 trained to be deployed uses TensorQuantizer, which computes as ONNX does.
 """
@@ -31,13 +31,13 @@ _OUTPUTS = (torch.int32, torch.float32)
 
 
 class TensorQuantFunction(Function):
-    """Codes of a tensor, and the scale that divides them back.
+    """Integers of a tensor, and the scale that divides them back.
 
-        codes = clip(rint(inputs * scale), lowest, bound),   scale = bound / amax
+        integers = clip(rint(inputs * scale), lowest, bound),   scale = bound / amax
 
     bound = 2^(num_bits-1) - 1, lowest = -bound, or -bound - 1 without narrow_range; unsigned: bound
-    = 2^num_bits - 1, lowest = 0. Where amax <= 2^-24 the codes are 0 and scale is 1. Gradient of
-    inputs: that of codes where |inputs| <= amax, else 0; of amax: none.
+    = 2^num_bits - 1, lowest = 0. Where amax <= 2^-24 the integers are 0 and scale is 1. Gradient of
+    inputs: that of integers where |inputs| <= amax, else 0; of amax: none.
     """
 
     @staticmethod
@@ -59,11 +59,11 @@ class TensorQuantFunction(Function):
             amax: floats >= 0 that broadcast to the shape of inputs: one for the tensor, or
                 (channels, 1, 1, 1) for axis 0 of four.
             num_bits: 2 to 16.
-            unsigned: codes from 0 on; inputs must not be negative.
+            unsigned: integers from 0 on; inputs must not be negative.
             narrow_range: leave the code -bound - 1 out.
             output_dtype: torch.int32 or torch.float32 for outputs; None: that of inputs.
         Returns:
-            Codes, of the shape of inputs; scale, of the shape of amax and the type of inputs.
+            Integers, of the shape of inputs; scale, of the shape of amax and the type of inputs.
         Raises:
             QuantTypeError: a TypeError; tensors of integers, negative inputs if unsigned, another
                 output_dtype.
@@ -74,14 +74,14 @@ class TensorQuantFunction(Function):
             raise QuantTypeError(
                 f"output_dtype: got {output_dtype}; wanted torch.int32 or torch.float32."
             )
-        codes, scale = _codes(inputs, amax, num_bits, unsigned, narrow_range)
+        integers, scale = _integers(inputs, amax, num_bits, unsigned, narrow_range)
         if inputs.dtype == torch.float16 and bool(scale.max() > torch.finfo(torch.float16).max):
             raise QuantValueError(
                 f"scale is too large for FP16: {float(scale.max()):.6g}, with amax "
                 f"{float(amax.min()):.6g}; pass inputs in float32."
             )
         ctx.save_for_backward(inputs, amax)
-        outputs = codes.to(output_dtype or inputs.dtype)
+        outputs = integers.to(output_dtype or inputs.dtype)
         if outputs.dtype == torch.int32:
             ctx.mark_non_differentiable(outputs)
         return outputs, scale.to(inputs.dtype)
@@ -94,7 +94,7 @@ class TensorQuantFunction(Function):
 
 
 class FakeTensorQuantFunction(Function):
-    """Values at quantized levels: codes / scale of TensorQuantFunction, with the same gradient."""
+    """Values at quantized levels: integers / scale of TensorQuantFunction, with the same gradient."""
 
     @staticmethod
     def forward(
@@ -106,9 +106,9 @@ class FakeTensorQuantFunction(Function):
         narrow_range: bool = True,
     ) -> Tensor:
         """Outputs of the shape and type of inputs; arguments and errors: TensorQuantFunction's."""
-        codes, scale = _codes(inputs, amax, num_bits, unsigned, narrow_range)
+        integers, scale = _integers(inputs, amax, num_bits, unsigned, narrow_range)
         ctx.save_for_backward(inputs, amax)
-        return (codes / scale).to(inputs.dtype)
+        return (integers / scale).to(inputs.dtype)
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
@@ -125,7 +125,7 @@ LegacyFakeTensorQuantFunction = FakeTensorQuantFunction
 legacy_fake_tensor_quant = fake_tensor_quant
 
 
-def code_range(num_bits: int, unsigned: object, narrow_range: object) -> tuple[int, int]:
+def integer_range(num_bits: int, unsigned: object, narrow_range: object) -> tuple[int, int]:
     """(lowest, largest) code.
 
     Raises:
@@ -161,7 +161,7 @@ def check_inputs(inputs: Tensor, unsigned: object) -> None:
 
 
 def check_amax(amax: Tensor, inputs: Tensor) -> None:
-    """Guards the range of the codes.
+    """Guards the range of the integers.
 
     Raises:
         QuantTypeError: no float tensor.
@@ -195,11 +195,11 @@ def _straight_through(inputs: Tensor, amax: Tensor, grad: Tensor) -> Tensor:
     return torch.where(within(inputs, amax), grad, torch.zeros_like(grad))
 
 
-def _codes(
+def _integers(
     inputs: Tensor, amax: Tensor, num_bits: int, unsigned: object, narrow_range: object
 ) -> tuple[Tensor, Tensor]:
-    """Codes as floats, and scale; both at least float32."""
-    lowest, bound = code_range(num_bits, unsigned, narrow_range)
+    """Integers as floats, and scale; both at least float32."""
+    lowest, bound = integer_range(num_bits, unsigned, narrow_range)
     check_inputs(inputs, unsigned)
     check_amax(amax, inputs)
     wide = inputs.dtype if inputs.dtype == torch.float64 else torch.float32
@@ -207,6 +207,6 @@ def _codes(
     tiny = amax <= TINY_AMAX
     # of two tensors: torch divides a number by multiplying with the reciprocal, which rounds twice
     scale = torch.full_like(amax, bound) / torch.where(tiny, torch.ones_like(amax), amax)
-    codes = torch.clamp(torch.round(inputs.to(wide) * scale), lowest, bound)
-    codes = torch.where(tiny, torch.zeros_like(codes), codes)
-    return codes, torch.where(tiny, torch.ones_like(scale), scale)
+    integers = torch.clamp(torch.round(inputs.to(wide) * scale), lowest, bound)
+    integers = torch.where(tiny, torch.zeros_like(integers), integers)
+    return integers, torch.where(tiny, torch.ones_like(scale), scale)

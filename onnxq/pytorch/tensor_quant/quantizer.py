@@ -34,7 +34,7 @@ from onnxq.pytorch.tensor_quant.functions import (
     TINY_AMAX,
     check_amax,
     check_inputs,
-    code_range,
+    integer_range,
     tensor_quant,
     within,
 )
@@ -63,8 +63,8 @@ class OnnxFakeQuantFunction(Function):
         """The rounded x in its shape and type; computed in float32, as ONNX Runtime does."""
         ctx.save_for_backward(x, amax)
         scale = scale_of(amax, bound)
-        codes = torch.clamp(torch.round(x.to(torch.float32) / scale), lowest, bound)
-        return (codes * scale).to(x.dtype)
+        integers = torch.clamp(torch.round(x.to(torch.float32) / scale), lowest, bound)
+        return (integers * scale).to(x.dtype)
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
@@ -93,7 +93,7 @@ _NOT_SEEN = (
 
 
 class TensorQuantizer(nn.Module):
-    """Rounds a tensor with the qparams of its descriptor: values in, values (or codes) out.
+    """Rounds a tensor with the qparams of its descriptor: values in, values (or integers) out.
 
         y = clip(rint(x / s), lowest, bound) * s,   s = scale_amax * amax / bound
 
@@ -152,7 +152,7 @@ class TensorQuantizer(nn.Module):
 
     @property
     def num_bits(self) -> int:
-        """Number of bits of a code."""
+        """Number of bits of an integer."""
         return self._num_bits
 
     @num_bits.setter
@@ -161,7 +161,7 @@ class TensorQuantizer(nn.Module):
 
     @property
     def unsigned(self) -> bool:
-        """Whether the codes begin at 0."""
+        """Whether the integers begin at 0."""
         return self._unsigned
 
     @unsigned.setter
@@ -170,7 +170,7 @@ class TensorQuantizer(nn.Module):
 
     @property
     def narrow_range(self) -> bool:
-        """Whether the smallest code is -bound."""
+        """Whether the smallest integer is -bound."""
         return self._narrow_range
 
     @narrow_range.setter
@@ -211,7 +211,9 @@ class TensorQuantizer(nn.Module):
 
     @property
     def scale(self) -> Tensor:
-        """1 / step_size, by which codes are divided; without an amax that of the last real codes.
+        """1 / step_size, by which integers are divided.
+
+        Without an amax that of the last real integers.
 
         Raises:
             QuantValueError: there is neither.
@@ -219,7 +221,7 @@ class TensorQuantizer(nn.Module):
         if (step := self.step_size) is not None:
             return 1 / step
         if self._scale is None:
-            raise QuantValueError("scale: nothing was quantized to real codes yet.")
+            raise QuantValueError("scale: nothing was quantized to real integers yet.")
         return self._scale
 
     @property
@@ -327,26 +329,27 @@ class TensorQuantizer(nn.Module):
     def _quantized(self, x: Tensor) -> Tensor:
         if torch.compiler.is_exporting():
             scale, axis = self.exported_scale(x)
-            # codes around 128, as uint8: ONNX Runtime runs those in integers on every machine, also
-            # where several nodes read them; constants become int8 again when the graph is tidied
+            # integers around 128, as uint8: ONNX Runtime runs those in integers on every machine,
+            # also where several nodes read them; constants become int8 again when the graph is
+            # tidied
             shift = 0 if self._unsigned else 1 << (7 if self._num_bits <= _BYTE else 15)
             zero_point = torch.full_like(scale, shift, dtype=torch.int32)
-            low, high = (code + shift for code in self.code_range())
+            low, high = (code + shift for code in self.integer_range())
             made: Tensor = rounding_ops.fake_quantize(x, scale, zero_point, low, high, axis)
             return made
         amax = self._amax_for(x)
         if self._fake_quant:
             check_inputs(x, self._unsigned)
             check_amax(amax, x)
-            return onnx_fake_quant(x, amax, *self.code_range())
-        codes, self._scale = tensor_quant(
+            return onnx_fake_quant(x, amax, *self.integer_range())
+        integers, self._scale = tensor_quant(
             x, amax, self._num_bits, self._unsigned, self._narrow_range
         )
-        return codes
+        return integers
 
-    def code_range(self) -> tuple[int, int]:
+    def integer_range(self) -> tuple[int, int]:
         """(lowest, largest) code."""
-        return code_range(self._num_bits, self._unsigned, self._narrow_range)
+        return integer_range(self._num_bits, self._unsigned, self._narrow_range)
 
     def exported_scale(self, x: Tensor) -> tuple[Tensor, int]:
         """(scale, axis) of the QuantizeLinear that this becomes for x.
@@ -357,7 +360,9 @@ class TensorQuantizer(nn.Module):
             UnsupportedError: no amax; scales along several axes; fake_quant is False.
         """
         if not self._fake_quant:
-            raise UnsupportedError("a TensorQuantizer with fake_quant=False gives codes as floats.")
+            raise UnsupportedError(
+                "a TensorQuantizer with fake_quant=False gives integers as floats."
+            )
         if self.amax is None and not self._learn_amax:
             raise UnsupportedError(_NOT_SEEN.format("a TensorQuantizer"))
         amax = self._amax_for(x)

@@ -1,6 +1,6 @@
-"""Scales of trained modules for which every machine adds codes to the same codes.
+"""Scales of trained modules for which every machine adds integers to the same integers.
 
-Whether ARM, x86 without AVX2 or WebAssembly rounds one in 65,536 pairs of codes otherwise than
+Whether ARM, x86 without AVX2 or WebAssembly rounds one in 65,536 pairs of integers otherwise than
 other machines depends on the last bits of the scales (onnxq.static.planning.plan_sums chooses those
 of a plan). `convert` does the same with scales that were trained or observed, before it makes
 modules of them, so that the converted module and the exported model have one scale.
@@ -158,7 +158,8 @@ def _warn(names: list[str], reason: str, caller: int) -> None:
     if names:
         warnings.warn(
             f"{listed(names)}: ARM, x86 without AVX2 or WebAssembly may round some of these sums "
-            f"of codes to the next code: {reason}. onnxq.predict names the pairs of codes.",
+            f"of integers to the next integer: {reason}. onnxq.predict names the pairs of "
+            "integers.",
             UserWarning,
             stacklevel=caller,
         )

@@ -26,7 +26,7 @@ class AnnotatedGroup:
             `operand(...)` is made for each.
         part: how qparams come from the data, and how they are trained.
         range: real interval that replaces observation where an operator guarantees it (Sigmoid).
-        clamp: real bounds of the ReLU, ReLU6 or clamp that its codes carry out.
+        clamp: real bounds of the ReLU, ReLU6 or clamp that its integers carry out.
     """
 
     nodes: Mapping[str, str]
@@ -51,7 +51,7 @@ class AnnotatedWeight:
         path: of the module.
         norm: node of the batch norm that is folded into it, or None.
         exported: name of the ONNX node.
-        part: observer or fake quantization of the weight, within the codes that the target runs
+        part: observer or fake quantization of the weight, within the integers that the target runs
             exactly.
         block_size: how many of its inputs share a scale, where it alone is quantized and what goes
             in and out is float; else None.
@@ -93,8 +93,8 @@ class Annotations:
         unannotated: what onnxq.prepare alone would quantize and the module cannot; it stays float
             in both.
         notes: what onnxq.prepare says.
-        sums: nodes that add codes, where the target wants sums to agree; their tensors are names of
-            nodes of the traced module, one for each group.
+        sums: nodes that add integers, where the target wants sums to agree; their tensors are names
+            of nodes of the traced module, one for each group.
     """
 
     groups: tuple[AnnotatedGroup, ...]

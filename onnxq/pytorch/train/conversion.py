@@ -44,9 +44,10 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-# --- Parameters that training has driven out of float32's numbers, asked for before codes are made.
+# --- Parameters that training has driven out of float32's numbers, asked for before integers are
+# made.
 #
-# Codes cannot say NaN: NaN quantized is some code, and the converted module gives numbers
+# Integers cannot say NaN: NaN quantized is some integer, and the converted module gives numbers
 # where the trained one gave none. Observers see it while they watch; parameters may diverge after
 # that, and those of layers that stay in float are watched by none.
 
@@ -66,7 +67,8 @@ def check_parameters(module: nn.Module) -> None:
         others = f", and {len(found) - 1} more" if len(found) > 1 else ""
         raise ModelError(
             f"{type(module).__name__}: {found[0]}{others} holds NaN or infinite values, of which "
-            "codes cannot be made. Training has diverged: go back to a checkpoint from before, and "
+            "integers cannot be made. Training has diverged: go back to a checkpoint from before, "
+            "and "
             "lower the learning rate or clip gradients."
         )
 
@@ -88,7 +90,7 @@ def _share(wrong: Tensor) -> str:
 
 
 # Modules with parameters that compute in float between two quantizers, as they were trained.
-_FLOAT_BETWEEN_CODES = (nn.PReLU,)
+_FLOAT_BETWEEN_INTEGERS = (nn.PReLU,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,4 +296,4 @@ def _is_unsupported(part: nn.Module, known: Types) -> bool:
         return False
     inner = [child for child in part.children() if not isinstance(child, FakeQuantize)]
     weights = list(part.parameters(recurse=False))
-    return not inner and bool(weights) and not isinstance(part, _FLOAT_BETWEEN_CODES)
+    return not inner and bool(weights) and not isinstance(part, _FLOAT_BETWEEN_INTEGERS)

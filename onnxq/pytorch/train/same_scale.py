@@ -5,7 +5,7 @@
 torch's quantized kernels of these functions keep scale and zero point, too. A function has no
 module that could round its result, so that the layer that reads it does.
 
-One in n means of n codes is a tie where n is even, and float32 has lost that. ONNX Runtime's
+One in n means of n integers is a tie where n is even, and float32 has lost that. ONNX Runtime's
 QLinearGlobalAveragePool adds up integers, so that this is what the layer's input is rounded to,
 
     rint(float32(sum) * (s / (s * n))),    sum: the whole number next to mean / s * n
@@ -34,7 +34,7 @@ _SAME_SCALE_AS_INPUT = """
 SAME_SCALE_AS_INPUT = frozenset(_SAME_SCALE_AS_INPUT.split())
 """Functions whose quantized kernels in torch keep scale and zero point of their input."""
 _MEANS = frozenset(["mean", "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d"])
-_WHOLE = 0.1  # a sum of codes that float32 puts further from a whole number is none
+_WHOLE = 0.1  # a sum of integers that float32 puts further from a whole number is none
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Between:
 
     Attributes:
         fake: whose qparams.
-        averaged: number of codes that each value is the mean of, in the first pass; 0: it is no
+        averaged: number of integers that each value is the mean of, in the first pass; 0: it is no
             mean of an image.
     """
 
@@ -66,12 +66,12 @@ def averaged(name: str, x: Tensor, result: Tensor) -> int:
 
 
 def exact_mean(x: Tensor, scale: Tensor, count: int) -> Tensor:
-    """Means of codes, rounded as integers are; the gradient is that of x.
+    """Means of integers, rounded as integers are; the gradient is that of x.
 
     Args:
         x: means in float32, in other types they are returned as they are.
-        scale: of the codes, shape ().
-        count: number of codes in each mean; 0: x is no mean.
+        scale: of the integers, shape ().
+        count: number of integers in each mean; 0: x is no mean.
     """
     if not count or x.dtype != torch.float32 or torch.compiler.is_exporting():
         return x

@@ -79,7 +79,7 @@ class Lost:
 
 @dataclass(frozen=True)
 class Added(Lost):
-    """The sum of two tensors of codes, before it is rounded.
+    """The sum of two tensors of integers, before it is rounded.
 
     Attributes:
         operands: what made them.
@@ -96,7 +96,7 @@ class Tracker(TorchFunctionMode):
 
     Attributes:
         found: layer -> what made its input.
-        sums: of codes that are rounded to codes; tensors are names of FakeQuantizes.
+        sums: of integers that are rounded to integers; tensors are names of FakeQuantizes.
     """
 
     def __init__(self, names: Mapping[nn.Module, str]) -> None:
@@ -167,8 +167,8 @@ class Tracker(TorchFunctionMode):
         if module not in self.names or x is None:
             return
         source: Source = self.sources.get(x) or Lost("")
-        if not reads_codes(module):
-            if may_read_codes(module) and isinstance(source, FakeQuantize):
+        if not reads_integers(module):
+            if may_read_integers(module) and isinstance(source, FakeQuantize):
                 bind_input(module, source)
             return
         name = self.names[module]
@@ -222,15 +222,15 @@ def tensors_in(value: object) -> Iterator[Tensor]:
             yield from tensors_in(item)
 
 
-def reads_codes(module: nn.Module) -> bool:
-    """Whether the module is to run on codes, with a bias at x_scale * w_scale."""
+def reads_integers(module: nn.Module) -> bool:
+    """Whether the module is to run on integers, with a bias at x_scale * w_scale."""
     if isinstance(module, nn.Embedding | LinearInBlocks):
         return False
     observed = isinstance(getattr(module, "activation_post_process", None), FakeQuantize)
     return hasattr(module, "weight_fake_quant") or (observed and isinstance(module, LAYERS))
 
 
-def may_read_codes(module: nn.Module) -> bool:
+def may_read_integers(module: nn.Module) -> bool:
     """Whether the module has weights and a qconfig: a user's from_observed may quantize it."""
     return isinstance(module, LAYERS) and isinstance(getattr(module, "qconfig", None), QConfig)
 
@@ -275,7 +275,7 @@ class Watch:
             return
         bind(tracker)
         keep_sums(root, tracker.sums)
-        if all(m.__dict__.get("input_fake_quant") for m in root.modules() if reads_codes(m)):
+        if all(m.__dict__.get("input_fake_quant") for m in root.modules() if reads_integers(m)):
             for handle in self._handles:
                 handle.remove()
 

@@ -1,4 +1,4 @@
-"""Turns a QDQ graph into one whose nodes compute on codes, as ONNX Runtime's optimizer does.
+"""Turns a QDQ graph into one whose nodes compute on integers, as ONNX Runtime's optimizer does.
 
     x_quantized -> DQ -> Conv -> Q -> y_quantized       x_quantized -> QLinearConv -> y_quantized
 
@@ -15,7 +15,7 @@ from onnxq.graph.edit import use_short_domain
 from onnxq.graph.passes.lift_constants import LiftConstants
 from onnxq.graph.passes.names import UniqueNames
 from onnxq.graph.types import infer_types
-from onnxq.qdq.fuse.scales import Int8Codes
+from onnxq.qdq.fuse.scales import Int8Activations
 from onnxq.qdq.fuse.writer import QPARAMS_KEY, Writer
 from onnxq.qdq.read import is_dequantize, is_quantize
 
@@ -24,20 +24,20 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
-__all__ = ["QPARAMS_KEY", "Fused", "Int8Codes", "fuse", "fuse_as_loaded"]
+__all__ = ["QPARAMS_KEY", "Fused", "Int8Activations", "fuse", "fuse_as_loaded"]
 
 
 @dataclass(frozen=True)
 class Fused:
-    """A graph on codes, and what became of the QDQ graph's nodes.
+    """A graph on integers, and what became of the QDQ graph's nodes.
 
     Attributes:
         model: the fused graph; shares its weights with the QDQ graph.
-        integer: name of a node that computes on codes -> op types written for it; none where
+        integer: name of a node that computes on integers -> op types written for it; none where
             another node carries it out (a Relu behind a Conv).
         kept: name of a node between DequantizeLinear and QuantizeLinear -> why it stays there.
-        tables: names of nodes in `integer` that are looked up in a table of all codes, in place of
-            a float operator between DequantizeLinear and QuantizeLinear.
+        tables: names of nodes in `integer` that are looked up in a table of all integers, in place
+            of a float operator between DequantizeLinear and QuantizeLinear.
     """
 
     model: ir.Model
@@ -46,8 +46,8 @@ class Fused:
     tables: tuple[str, ...]
 
 
-def fuse(model: ir.Model, int8: Int8Codes = Int8Codes.SHIFTED) -> Fused:
-    """The graph on codes of a QDQ graph, onnxq's own or another tool's.
+def fuse(model: ir.Model, int8: Int8Activations = Int8Activations.SHIFTED) -> Fused:
+    """The graph on integers of a QDQ graph, onnxq's own or another tool's.
 
     Args:
         model: with QuantizeLinear and DequantizeLinear nodes; left as it is. Bodies of If, Loop and
@@ -57,7 +57,7 @@ def fuse(model: ir.Model, int8: Int8Codes = Int8Codes.SHIFTED) -> Fused:
     return _fuse(model, (), int8)
 
 
-def fuse_as_loaded(model: ir.Model, int8: Int8Codes = Int8Codes.SHIFTED) -> Fused:
+def fuse_as_loaded(model: ir.Model, int8: Int8Activations = Int8Activations.SHIFTED) -> Fused:
     """Fuses, as `fuse`, after quantizing the float weights that ONNX Runtime quantizes at load.
 
     `fuse` leaves them for ONNX Runtime to quantize; what this gives needs no ONNX Runtime.
@@ -69,7 +69,9 @@ def fuse_as_loaded(model: ir.Model, int8: Int8Codes = Int8Codes.SHIFTED) -> Fuse
     return _fuse(model, (Writer.quantize_float_weights,), int8)
 
 
-def _fuse(model: ir.Model, before: Iterable[Callable[[Writer], None]], int8: Int8Codes) -> Fused:
+def _fuse(
+    model: ir.Model, before: Iterable[Callable[[Writer], None]], int8: Int8Activations
+) -> Fused:
     with without_collector():
         copy = model.clone()
         use_short_domain(copy)

@@ -1,9 +1,9 @@
 """Float weights between DQ and Q, which ONNX Runtime quantizes when it loads a model.
 
-    DQ -> Conv(W, B) -> Q       becomes     DQ -> Conv(DQ(codes of W), DQ(codes of B)) -> Q
+    DQ -> Conv(W, B) -> Q       becomes     DQ -> Conv(DQ(integers of W), DQ(integers of B)) -> Q
 
-    w_scale = (max(W, 0) - min(W, 0)) / 255, one for the tensor; int8 codes with a zero point
-    b_scale = x_scale w_scale; int32 codes rint(B / b_scale)
+    w_scale = (max(W, 0) - min(W, 0)) / 255, one for the tensor; int8 integers with a zero point
+    b_scale = x_scale w_scale; int32 integers rint(B / b_scale)
 
 Of Conv, ConvTranspose, Gemm, and a MatMul with an Add that become a Gemm; Relu and Clip may stand
 before Q. A ConvTranspose still computes in float32 afterwards, with the rounded weight. A float
@@ -27,7 +27,7 @@ from onnxq.operator.nodes import find_input, input_at
 from onnxq.ort import facts
 from onnxq.ort.matmul_add import biased_product
 from onnxq.qdq.read import BIAS, WEIGHT, dequantizer, is_quantize
-from onnxq.qdq.write import GraphQParams, constants_of, feed, new_codes
+from onnxq.qdq.write import GraphQParams, constants_of, feed, new_integers
 from onnxq.qparams import PerChannel, PerTensor, QParams
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class _Product:
 
 
 def quantize_float_weights(graph: ir.Graph, scales: Scales, names: FreeNames) -> None:
-    """Writes codes and DequantizeLinear in place of the float constants, in place."""
+    """Writes integers and DequantizeLinear in place of the float constants, in place."""
     for node in list(graph):
         product = _product(node)
         if product is not None:
@@ -90,24 +90,26 @@ def _quantize(product: _Product, scales: Scales, names: FreeNames) -> None:
             return
     else:
         w = _qparams_of(weight)
-        codes = quantize(weight, w)
-        stored, graph_qparams = new_codes(constants_of(node, names), _stem(node, WEIGHT), codes, w)
-        _read_codes(node, WEIGHT, stored, graph_qparams, names)
+        integers = quantize(weight, w)
+        stored, graph_qparams = new_integers(
+            constants_of(node, names), _stem(node, WEIGHT), integers, w
+        )
+        _read_integers(node, WEIGHT, stored, graph_qparams, names)
     if b is not None:
         _quantize_bias(product, b, np.asarray(x.scale * w.scale), names)
 
 
 def _quantize_bias(product: _Product, b: Singles, scale: Singles, names: FreeNames) -> None:
-    """Codes beyond int32 are what a conversion gives on x86, where sums with them wrap."""
+    """Integers beyond int32 are what a conversion gives on x86, where sums with them wrap."""
     node, slot = product.biased, product.slot
     with np.errstate(all="ignore"):
-        codes = np.rint(np.asarray(b / scale, np.float32))
-    codes = np.where(np.abs(codes) < 2.0**31, codes.astype(np.float64), -(2.0**31))
+        integers = np.rint(np.asarray(b / scale, np.float32))
+    integers = np.where(np.abs(integers) < 2.0**31, integers.astype(np.float64), -(2.0**31))
     stem = _stem(node, slot)
-    stored = new_constant(node, names.value(f"{stem}_quantized"), codes.astype(np.int32))
+    stored = new_constant(node, names.value(f"{stem}_quantized"), integers.astype(np.int32))
     scales = new_constant(node, names.value(f"{stem}_scale"), scale)  # may be 0, as there
     graph_qparams = GraphQParams(scales, None, ir.DataType.INT32, {"axis": 0} if scale.ndim else {})
-    _read_codes(node, slot, stored, graph_qparams, names)
+    _read_integers(node, slot, stored, graph_qparams, names)
 
 
 def _dequantized(value: ir.Value | None, scales: Scales) -> QParams | None:
@@ -166,10 +168,13 @@ def _stem(node: ir.Node, slot: int) -> str:
     return str(input_at(node, slot).name)
 
 
-def _read_codes(
+def _read_integers(
     node: ir.Node, slot: int, stored: ir.Value, graph_qparams: GraphQParams, names: FreeNames
 ) -> None:
-    """The node reads DQ(codes) in the slot; the float constant goes where nobody else reads it."""
+    """The node reads DQ(integers) in the slot.
+
+    The float constant goes where nobody else reads it.
+    """
     old, stem = node.inputs[slot], _stem(node, slot)
     name = names.node(f"{stem}_dequantize")
     made = graph_qparams.dequantize(stored, name, names.value(f"{stem}_dequantized"))

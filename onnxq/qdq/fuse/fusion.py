@@ -1,4 +1,4 @@
-"""A node that computes on codes, or why it does not."""
+"""A node that computes on integers, or why it does not."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Flattened:
 
 @dataclass(slots=True)
 class Fusion:
-    """A node that computes on codes, and what it takes along.
+    """A node that computes on integers, and what it takes along.
 
     Attributes:
         node: between DequantizeLinear and QuantizeLinear.
@@ -33,8 +33,8 @@ class Fusion:
         operator: of the node, or of what ONNX Runtime makes of it.
         view: the node as the float model has it.
         plan: qparams per slot.
-        inputs: codes per slot, or the value as it is.
-        quantizers: per output slot the QuantizeLinear nodes, all alike, whose codes it gives.
+        inputs: integers per slot, or the value as it is.
+        quantizers: per output slot the QuantizeLinear nodes, all alike, whose integers it gives.
         absorbed: nodes between it and its quantizers that it carries out.
         new_bias: an int32 bias that has to be written, with its slot.
         flattened: the shapes where its first input is made a matrix; None: it is not.

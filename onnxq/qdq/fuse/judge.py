@@ -70,8 +70,8 @@ def site(
     reason = _never_fused(operator, rule)
     if reason:
         return Kept(reason)
-    codes = list(inputs)
-    found = _qparams_of_inputs(node, codes, view, rule, scales)
+    integers = list(inputs)
+    found = _qparams_of_inputs(node, integers, view, rule, scales)
     if isinstance(found, Kept):
         return found
     results = results_of(tail, rule, scales)
@@ -79,21 +79,21 @@ def site(
         return results
     plan = NodePlan(tuple(found), tuple(results.qparams))
     if _moves_between_scales(rule, plan):
-        return Kept("it moves codes, but its input and its output have different qparams")
+        return Kept("it moves integers, but its input and its output have different qparams")
     reason = why_not_fused(operator.op_type, rule, plan, scales.int8) or _missing(
         operator, inputs, rule
     )
     if reason:
         return Kept(reason)
     made = Fusion(
-        node, tail, operator, view, rule, plan, codes, results.quantizers, results.absorbed
+        node, tail, operator, view, rule, plan, integers, results.quantizers, results.absorbed
     )
     reason = take_bias(made, scales)
     return Kept(reason) if reason else made
 
 
 def _never_fused(operator: Operator, rule: Rule) -> str:
-    """Why a node with this rule is never computed on codes, or the empty string."""
+    """Why a node with this rule is never computed on integers, or the empty string."""
     if not operator.has_lowering():
         return f"onnxq has no integer lowering of {operator.op_type} yet"
     if rule.lowered and rule.category not in (OpCategory.MOVEMENT, OpCategory.CLAMP):
@@ -102,7 +102,7 @@ def _never_fused(operator: Operator, rule: Rule) -> str:
 
 
 def _moves_between_scales(rule: Rule, plan: NodePlan) -> bool:
-    """Whether codes would be copied between tensors of different qparams.
+    """Whether integers would be copied between tensors of different qparams.
 
     Where several inputs meet and ONNX Runtime fuses (Concat, Where), its kernel requantizes.
     """
@@ -118,13 +118,13 @@ def _moves_between_scales(rule: Rule, plan: NodePlan) -> bool:
 def _qparams_of_inputs(
     node: ir.Node, inputs: list[ir.Value | None], view: ir.Node, rule: Rule, scales: Scales
 ) -> list[QParams | None] | Kept:
-    """Qparams per slot, codes put into `inputs`; or why an input has none that suit."""
+    """Qparams per slot, integers put into `inputs`; or why an input has none that suit."""
     found: list[QParams | None] = [None] * len(inputs)
     weight_slots = () if rule.weight is None else (rule.weight.slot,)
     for slot in (*rule.activations, *weight_slots):
         if slot in weight_slots and constant(inputs[slot]) is not None:
             return Kept("its weight is float; ONNX Runtime quantizes it when it loads the model")
-        reason = _take_codes(node, slot, inputs, found, scales)
+        reason = _take_integers(node, slot, inputs, found, scales)
         if reason:
             return Kept(reason)
     for slot in rule.activations:
@@ -136,14 +136,14 @@ def _qparams_of_inputs(
     return found
 
 
-def _take_codes(
+def _take_integers(
     node: ir.Node,
     slot: int,
     inputs: list[ir.Value | None],
     found: list[QParams | None],
     scales: Scales,
 ) -> str:
-    """Puts codes and qparams into the slot; the reason where there are none."""
+    """Puts integers and qparams into the slot; the reason where there are none."""
     value = inputs[slot] if slot < len(inputs) else None
     if value is None or not from_dequantize(value, node):
         return f"input {slot} is float"

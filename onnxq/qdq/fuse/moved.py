@@ -3,8 +3,8 @@
     Conv -> MaxPool -> Q        becomes     Conv -> Q -> DQ -> MaxPool -> Q
     DQ -> Reshape -> Conv       becomes     DQ -> Reshape -> Q -> DQ -> Conv
 
-Exact: moving data, or taking a maximum, before or after rounding gives the same codes. What gains
-is the Conv, which now stands between DQ and Q. ONNX Runtime's QDQPropagationTransformer.
+Exact: moving data, or taking a maximum, before or after rounding gives the same integers. What
+gains is the Conv, which now stands between DQ and Q. ONNX Runtime's QDQPropagationTransformer.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ class Results:
     Attributes:
         qparams: per output slot; None where the result stays in float32.
         quantizers: per output slot the QuantizeLinear nodes behind it, all alike.
-        absorbed: Relu or Clip nodes between, which the codes' range makes redundant.
+        absorbed: Relu or Clip nodes between, which the integers' range makes redundant.
     """
 
     qparams: list[QParams | None]
@@ -39,7 +39,7 @@ class Results:
 
 
 def results_of(node: ir.Node, rule: Rule, scales: Scales) -> Results | Kept:
-    """The Results, or why the node cannot give codes."""
+    """The Results, or why the node cannot give integers."""
     results = Results([None] * len(node.outputs))
     for slot in rule.outputs:
         value = node.outputs[slot]
@@ -54,7 +54,7 @@ def results_of(node: ir.Node, rule: Rule, scales: Scales) -> Results | Kept:
             return qparams
         if clamp is not None and value is clamp.outputs[0]:
             if not _redundant(clamp, quantizing[0], qparams):
-                return Kept(f"{clamp.op_type} behind it bounds more than its codes do")
+                return Kept(f"{clamp.op_type} behind it bounds more than its integers do")
             results.absorbed.append(clamp)
         if qparams.dtype.name not in KERNEL_TYPES or qparams.granularity != PerTensor():
             return Kept(f"its result is {qparams.dtype}, or has one scale per channel")
@@ -90,7 +90,7 @@ def _only_clamp(value: ir.Value, node: ir.Node) -> ir.Node | None:
 
 
 def _redundant(clamp: ir.Node, quantize: ir.Node, qparams: QParams) -> bool:
-    """Whether saturation to the codes' type does what the Relu or Clip does (or nearly so).
+    """Whether saturation to the integers' type does what the Relu or Clip does (or nearly so).
 
     rint(bound / scale) + zero_point is compared with the ends of the type, as ONNX Runtime does,
     for a Clip where scale and zero point have rank 0.

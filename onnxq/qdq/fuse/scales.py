@@ -13,7 +13,7 @@ from onnxq.qdq.read import (
     ZERO_POINT,
     Unread,
     array_of,
-    code_type,
+    integer_type,
     qparams_of,
     zero_point_of,
 )
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 KERNEL_TYPES = ("uint8", "int8")  # the types that ONNX Runtime's integer kernels exist for
 
 
-class Int8Codes(enum.Enum):
+class Int8Activations(enum.Enum):
     """Treatment of int8 activations by a machine that loads a QDQ model."""
 
     SHIFTED = "uint8"
@@ -41,7 +41,7 @@ class Scales:
         int8: what becomes of int8 activations.
     """
 
-    def __init__(self, int8: Int8Codes = Int8Codes.SHIFTED) -> None:
+    def __init__(self, int8: Int8Activations = Int8Activations.SHIFTED) -> None:
         self.int8 = int8
         self._made: dict[tuple[object, ...], QParams | Unread] = {}
         self._values: dict[int, ir.Value] = {}
@@ -51,7 +51,7 @@ class Scales:
         """The constant qparams of a Q or DQ node, of a kind that ONNX Runtime fuses."""
         axis = node.attributes.get_int("axis", DEFAULT_AXIS)
         size = node.attributes.get_int("block_size", 0)
-        key = (node.inputs[SCALE], zero_point_of(node), code_type(node), axis, size)
+        key = (node.inputs[SCALE], zero_point_of(node), integer_type(node), axis, size)
         if key not in self._made:
             self._made[key] = self._read(node)
         return self._made[key]

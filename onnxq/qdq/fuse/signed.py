@@ -2,9 +2,9 @@
 
     Q(int8, zero_point) -> DQ     becomes     Q(uint8, zero_point + 128) -> DQ
 
-It does so where a Q has one DQ behind it, and that one reader. Elsewhere codes stay int8, and Conv
-and MatMul, which it fuses with uint8 activations only, compute in float32. On ARM, all of them stay
-int8, and such nodes run in integers (Int8Codes). tidy/unsigned and static/placing/stored_types
+It does so where a Q has one DQ behind it, and that one reader. Elsewhere integers stay int8, and
+Conv and MatMul, which it fuses with uint8 activations only, compute in float32. On ARM, all of them
+stay int8, and such nodes run in integers (Int8Codes). tidy/unsigned and static/placing/stored_types
 store uint8 from the start, wherever it stands for the same numbers; here ONNX Runtime's rule holds.
 """
 
@@ -19,7 +19,7 @@ from onnxq.graph.walk import is_read
 from onnxq.graph.weights import constant
 from onnxq.operator import OpCategory, Rule
 from onnxq.ort import facts
-from onnxq.qdq.fuse.scales import Int8Codes
+from onnxq.qdq.fuse.scales import Int8Activations
 from onnxq.qdq.read import is_dequantize, is_quantize, zero_point_of
 from onnxq.qdq.write import shifted_constant
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def shift_to_uint8(model: ir.Model, names: FreeNames) -> None:
-    """Turns int8 codes into uint8 in place, where ONNX Runtime does; their values stay."""
+    """Turns int8 integers into uint8 in place, where ONNX Runtime does; their values stay."""
     shifted: dict[ir.Value, ir.Value] = {}
     for quantize in list(model.graph.all_nodes()):
         dequantize = _only_dequantize(quantize) if is_quantize(quantize) else None
@@ -53,10 +53,10 @@ def shift_to_uint8(model: ir.Model, names: FreeNames) -> None:
 
 
 def _only_dequantize(quantize: ir.Node) -> ir.Node | None:
-    """The DQ that alone reads the codes, where it has one reader."""
-    codes = quantize.outputs[0]
-    readers = [use.node for use in codes.uses()]
-    if len(readers) != 1 or codes.is_graph_output() or not is_dequantize(readers[0]):
+    """The DQ that alone reads the integers, where it has one reader."""
+    integers = quantize.outputs[0]
+    readers = [use.node for use in integers.uses()]
+    if len(readers) != 1 or integers.is_graph_output() or not is_dequantize(readers[0]):
         return None
     real = readers[0].outputs[0]
     return readers[0] if len(real.uses()) + real.is_graph_output() == 1 else None
@@ -76,8 +76,8 @@ def _number(value: ir.Value) -> int:
     return int(value.const_value.numpy().item())
 
 
-def why_not_fused(op_type: str, rule: Rule, plan: NodePlan, int8: Int8Codes) -> str:
-    """Why int8 codes keep ONNX Runtime from fusing a node, or the empty string."""
+def why_not_fused(op_type: str, rule: Rule, plan: NodePlan, int8: Int8Activations) -> str:
+    """Why int8 integers keep ONNX Runtime from fusing a node, or the empty string."""
     if rule.category in (OpCategory.MOVEMENT, OpCategory.CLAMP):
         return ""  # exact, whether it is fused or not
     first = plan.inputs[rule.activations[0]]
@@ -86,9 +86,9 @@ def why_not_fused(op_type: str, rule: Rule, plan: NodePlan, int8: Int8Codes) -> 
     if rule.category is OpCategory.COMPUTE:
         others = []  # weights may have either sign
     if any(p is not None and p.dtype != first.dtype for p in [*others, *plan.outputs]):
-        return "some of its codes are int8 and others uint8, which ONNX Runtime does not fuse"
+        return "some of its integers are int8 and others uint8, which ONNX Runtime does not fuse"
     fact = facts.named(op_type)
-    refused = int8 is Int8Codes.SHIFTED and not (fact.fuses and fact.takes_int8)
+    refused = int8 is Int8Activations.SHIFTED and not (fact.fuses and fact.takes_int8)
     if rule.category is OpCategory.COMPUTE and first.dtype == INT8 and refused:
         return "its int8 input cannot become uint8: ONNX Runtime on x86 computes it in float32"
     return ""

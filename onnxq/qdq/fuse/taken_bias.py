@@ -1,4 +1,4 @@
-"""The bias of a node on codes: int32 already, or a float vector that ONNX Runtime quantizes."""
+"""The bias of a node on integers: int32 already, or a float vector that ONNX Runtime quantizes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import onnx_ir as ir
 
 from onnxq.dtypes import INT32
 from onnxq.graph.weights import constant
-from onnxq.qdq.read import Unread, code_type, from_dequantize
+from onnxq.qdq.read import Unread, from_dequantize, integer_type
 
 if TYPE_CHECKING:
     from onnxq.core.arrays import Singles
@@ -22,7 +22,7 @@ UNCHECKED = frozenset({"Gemm"})
 
 
 def take_bias(made: Fusion, scales: Scales) -> str:
-    """Puts int32 codes of a bias in place; the reason where that cannot be done."""
+    """Puts int32 integers of a bias in place; the reason where that cannot be done."""
     slot = made.rule.bias
     value = None if slot is None or slot >= len(made.inputs) else made.inputs[slot]
     if slot is None or value is None:
@@ -36,7 +36,7 @@ def take_bias(made: Fusion, scales: Scales) -> str:
         wanted = np.asarray(x.scale * w.scale)
     producer = value.producer()
     if producer is not None and from_dequantize(value, made.node):
-        return _take_codes(made, slot, producer, wanted, scales)
+        return _take_integers(made, slot, producer, wanted, scales)
     tensor = constant(value)
     if tensor is None or tensor.dtype.name != "FLOAT" or len(tensor.shape) != 1:
         return "its bias is float, and no constant vector"
@@ -45,19 +45,19 @@ def take_bias(made: Fusion, scales: Scales) -> str:
     if not made.quantizers:
         return "its bias is float and its result not quantized: ONNX Runtime leaves it in float32"
     with np.errstate(all="ignore"):
-        codes = np.rint(np.asarray(tensor.numpy() / wanted, np.float32))
-    if not np.all(np.abs(codes) < 2**31):
+        integers = np.rint(np.asarray(tensor.numpy() / wanted, np.float32))
+    if not np.all(np.abs(integers) < 2**31):
         return "its bias does not fit into int32"
-    made.new_bias = slot, codes.astype(np.int32)
+    made.new_bias = slot, integers.astype(np.int32)
     return ""
 
 
-def _take_codes(
+def _take_integers(
     made: Fusion, slot: int, dequantize: ir.Node, wanted: Singles, scales: Scales
 ) -> str:
-    """Puts the codes of a DequantizeLinear in place; the reason where that cannot be done."""
+    """Puts the integers of a DequantizeLinear in place; the reason where that cannot be done."""
     if made.operator.op_type in UNCHECKED:
-        if code_type(dequantize) is not ir.DataType.INT32:
+        if integer_type(dequantize) is not ir.DataType.INT32:
             return "its bias is not int32"
         made.inputs[slot] = dequantize.inputs[0]
         return ""

@@ -64,7 +64,7 @@ def _copy(value: ir.Value, tensor: ir.TensorProtocol | None) -> ir.Value:
 
 
 def _real(tensor: ir.TensorProtocol, qparams: QParams) -> ir.TensorProtocol:
-    """The numbers that constant codes stand for, computed when they are read."""
+    """The numbers that constant integers stand for, computed when they are read."""
     return ir.LazyTensor(
         lambda: ir.Tensor(dequantize(tensor.numpy(), qparams)),
         ir.DataType.FLOAT,

@@ -1,4 +1,4 @@
-"""Writes what the nodes of a QDQ graph compute on codes: one sweep in graph order."""
+"""Writes what the nodes of a QDQ graph compute on integers: one sweep in graph order."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from onnxq.qdq.fuse.float_weights import quantize_float_weights
 from onnxq.qdq.fuse.fusion import Fusion, Kept
 from onnxq.qdq.fuse.judge import judge
 from onnxq.qdq.fuse.moved import move_quantizers
-from onnxq.qdq.fuse.scales import Int8Codes, Scales
+from onnxq.qdq.fuse.scales import Int8Activations, Scales
 from onnxq.qdq.fuse.signed import shift_to_uint8
 from onnxq.qdq.read import Unread, is_dequantize, is_quantize
 
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from onnxq.qparams import QParams
 
 MICROSOFT = "com.microsoft"
-CODES_OPSET = 13  # before, MaxPool, Clip and the like are defined for floats only
+INTEGERS_OPSET = 13  # before, MaxPool, Clip and the like are defined for floats only
 QPARAMS_KEY = "onnxq.qparams"
-"""Metadata of codes `<tensor>_quantized` where there is no `<tensor>_scale`: their QParams."""
+"""Metadata of integers `<tensor>_quantized` where there is no `<tensor>_scale`: their QParams."""
 
 
 class Writer:
@@ -39,7 +39,7 @@ class Writer:
         integer, kept, tables: as in Fused.
     """
 
-    def __init__(self, model: ir.Model, int8: Int8Codes) -> None:
+    def __init__(self, model: ir.Model, int8: Int8Activations) -> None:
         self.integer: dict[str, tuple[str, ...]] = {}
         self.kept: dict[str, str] = {}
         self.tables: list[str] = []
@@ -47,7 +47,7 @@ class Writer:
         self._int8 = int8
         self._scales = Scales(int8)
         self._names = FreeNames(model)
-        self._opset = model.opset_imports.get("", CODES_OPSET)
+        self._opset = model.opset_imports.get("", INTEGERS_OPSET)
         self._dead: list[ir.Node] = []
         self._made: dict[ir.Value, tuple[ir.Value | None, QParams | None]] = {}
         for node in model.graph.all_nodes():  # what an attribute means depends on it
@@ -66,7 +66,7 @@ class Writer:
         for graph in graphs:
             merge_equal(graph, self._said)
             move_quantizers(graph, self._scales, self._names)
-        if self._int8 is Int8Codes.SHIFTED:
+        if self._int8 is Int8Activations.SHIFTED:
             shift_to_uint8(self._model, self._names)
         self._scales = Scales(self._int8)
         for graph in graphs:
@@ -100,16 +100,16 @@ class Writer:
     def _fuse(self, site: Fusion) -> Kept | None:
         if (
             site.rule.category in (OpCategory.MOVEMENT, OpCategory.CLAMP)
-            and self._opset < CODES_OPSET
+            and self._opset < INTEGERS_OPSET
         ):
-            return Kept(f"{site.node.op_type} takes 8-bit codes from opset {CODES_OPSET} on")
+            return Kept(f"{site.node.op_type} takes 8-bit integers from opset {INTEGERS_OPSET} on")
         tape = Tape()
         inputs = list(site.inputs)
         if site.new_bias is not None:
-            slot, codes = site.new_bias
+            slot, integers = site.new_bias
             value = inputs[slot]
-            assert value is not None, "it is the bias that the codes are of"
-            inputs[slot] = tape.initializer(ir.tensor(codes), name=f"{value.name}_quantized")
+            assert value is not None, "it is the bias that the integers are of"
+            inputs[slot] = tape.initializer(ir.tensor(integers), name=f"{value.name}_quantized")
         if site.flattened is not None:
             inputs[0] = _reshaped(tape, site, inputs[0], site.flattened.matrix, "flat")
         try:
@@ -121,7 +121,7 @@ class Writer:
         if any(is_dequantize(node) for node in tape.nodes):
             return Kept(
                 f"ONNX Runtime has no integer kernel for {site.node.op_type}; "
-                "it computes in float32 between codes"
+                "it computes in float32 between integers"
             )
         self._insert(site, tape, results)
         name = str(site.node.name)
@@ -157,7 +157,7 @@ class Writer:
         """Names what stands between the new nodes: a graph names by itself, as other graphs do."""
         between = [v for new in tape.nodes for v in new.outputs if v not in results and not v.name]
         for value in between:
-            value.name = self._names.value(f"{node.name}_codes")
+            value.name = self._names.value(f"{node.name}_integers")
 
     def _name_nodes(self, node: ir.Node, tape: Tape) -> None:
         for i, new in enumerate(tape.nodes):
@@ -196,15 +196,15 @@ class Writer:
                 del value.graph.initializers[str(value.name)]
 
     def _note_qparams(self) -> None:
-        """Notes the qparams of new codes where no scale in the file is named after them."""
-        for codes, (scale, qparams) in self._made.items():
+        """Notes the qparams of new integers where no scale in the file is named after them."""
+        for integers, (scale, qparams) in self._made.items():
             found = scale is not None and scale.is_initializer()
-            if qparams is not None and not (found and _is_named_after(scale, codes)):
-                codes.metadata_props[QPARAMS_KEY] = json.dumps(qparams.to_dict())
+            if qparams is not None and not (found and _is_named_after(scale, integers)):
+                integers.metadata_props[QPARAMS_KEY] = json.dumps(qparams.to_dict())
 
 
-def _is_named_after(scale: ir.Value | None, codes: ir.Value) -> bool:
-    stem = str(codes.name).removesuffix("_quantized")
+def _is_named_after(scale: ir.Value | None, integers: ir.Value) -> bool:
+    stem = str(integers.name).removesuffix("_quantized")
     return scale is not None and scale.name == f"{stem}_scale"
 
 
@@ -225,7 +225,7 @@ def _replace(old: ir.Value, new: ir.Value) -> None:
 def _reshaped(
     tape: Tape, site: Fusion, value: ir.Value | None, shape: tuple[int, ...], suffix: str
 ) -> ir.Value:
-    """The codes in another shape."""
+    """The integers in another shape."""
     assert value is not None
     stem = f"{site.node.name}_{suffix}"
     sizes = tape.initializer(ir.tensor(np.array(shape, np.int64)), name=f"{stem}_shape")

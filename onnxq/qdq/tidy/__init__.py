@@ -1,13 +1,13 @@
 """Brings an exported quantized module to the form that ONNX Runtime runs in integers.
 
     x_dequantized -> MaxPool -> ...          becomes   x_dequantized -> MaxPool -> Q -> DQ -> ...
-    Conv -> Relu, Clip -> Q                  becomes   Conv -> Q [-> Clip on codes]
+    Conv -> Relu, Clip -> Q                  becomes   Conv -> Q [-> Clip on integers]
     w -> Q -> DQ                             becomes   w_quantized -> DQ
-    codes -> Cast to 4 bits                  becomes   codes of 4 bits
-    codes of a weight [-> DQ] -> Transpose   become    transposed codes [-> DQ]
-    Conv of codes -> BatchNormalization      becomes   Conv of codes, with its scales
-    Conv of codes, float bias                becomes   Conv of codes, int32 bias
-    codes of activations in int8             become    uint8, of the same numbers
+    integers -> Cast to 4 bits                  becomes   integers of 4 bits
+    integers of a weight [-> DQ] -> Transpose   become    transposed integers [-> DQ]
+    Conv of integers -> BatchNormalization      becomes   Conv of integers, with its scales
+    Conv of integers, float bias                becomes   Conv of integers, int32 bias
+    integers of activations in int8             become    uint8, of the same numbers
     ConvTranspose between DQ and Q           becomes   QLinearConv, its results interleaved
     x -> Q, x -> Q                           becomes   x -> Q
     DQ -> Q on one grid                      goes
@@ -33,7 +33,7 @@ from onnxq.graph.passes.global_pool import MeanToGlobalPool
 from onnxq.graph.passes.unused import RemoveUnused
 from onnxq.graph.types import infer_types
 from onnxq.ort.node_kinds import PRODUCT_OF_BLOCKS
-from onnxq.qdq.fuse import Int8Codes
+from onnxq.qdq.fuse import Int8Activations
 from onnxq.qdq.qoperator import FORMATS
 from onnxq.qdq.read import (
     DEFAULT_AXIS,
@@ -46,17 +46,17 @@ from onnxq.qdq.read import (
     one_scale,
     qparams_of,
 )
-from onnxq.qdq.signed_codes import keep_loadable
+from onnxq.qdq.signed_integers import keep_loadable
 from onnxq.qdq.tidy.bias_scales import check_bias
 from onnxq.qdq.tidy.biases import store_bias
 from onnxq.qdq.tidy.clamps import fold_clamps
 from onnxq.qdq.tidy.lowered import lower_layer
 from onnxq.qdq.tidy.marks import MARK
 from onnxq.qdq.tidy.movement import drop_round_trip, onto_qparams, quantize_before
-from onnxq.qdq.tidy.naming import name_codes, name_outputs
+from onnxq.qdq.tidy.naming import name_integers, name_outputs
 from onnxq.qdq.tidy.norms import fold_norm
 from onnxq.qdq.tidy.quantizers import share_equal
-from onnxq.qdq.tidy.stored_constants import store_codes, store_narrow
+from onnxq.qdq.tidy.stored_constants import store_integers, store_narrow
 from onnxq.qdq.tidy.unsigned import store_unsigned
 from onnxq.qdq.write import GraphQParams, graph_qparams_of
 from onnxq.qparams import PerBlock, QParams
@@ -96,14 +96,14 @@ def tidy_quantized(model: ir.Model) -> None:
             for step in steps:
                 step(node)
 
-    each(lambda node: store_narrow(node, names), lambda node: store_codes(node, names))
+    each(lambda node: store_narrow(node, names), lambda node: store_integers(node, names))
     each(lambda node: fold_norm(node, names))
     each(lambda node: _turn_weight(node, names))
     store_unsigned(model, names)
     each(lambda node: fold_clamps(node, names), lambda node: quantize_before(node, names))
     each(lambda node: fold_clamps(node, names))
     each(lambda node: store_bias(node, names))
-    name_codes(model, names)
+    name_integers(model, names)
     each(drop_round_trip)
     each(lambda node: onto_qparams(node, names))
     each(drop_round_trip, check_bias)
@@ -120,13 +120,13 @@ def as_format(model: ir.Model, format: str) -> ir.Model:
         model: in QDQ form.
         format: "qdq" or "qoperator", as `onnxq.rewrite` has them.
     """
-    made = FORMATS[format](model, Int8Codes.SHIFTED)
+    made = FORMATS[format](model, Int8Activations.SHIFTED)
     made.metadata_props[FORMAT_KEY] = format
     return made
 
 
 def output_scales(model: ir.Model) -> list[tuple[str, float | None]]:
-    """Name and scale of each output; None where it does not come from codes."""
+    """Name and scale of each output; None where it does not come from integers."""
     found: list[tuple[str, float | None]] = []
     for value in model.graph.outputs:
         qparams = one_scale(dequantizer(value))
@@ -134,7 +134,7 @@ def output_scales(model: ir.Model) -> list[tuple[str, float | None]]:
     return found
 
 
-def holds_codes(model: ir.Model) -> bool:
+def holds_integers(model: ir.Model) -> bool:
     """Whether anything in the model is quantized."""
     return any(
         is_quantize(node) or is_dequantize(node) or node.op_type == PRODUCT_OF_BLOCKS
@@ -175,11 +175,11 @@ def _is_number(array: Array | None) -> bool:
 def _drop_marks(model: ir.Model) -> None:
     """Removes marks behind which nothing is quantized again; the others stay as copies."""
     for node in list(model.graph):
-        if node.op_type == MARK and len(node.inputs) == 1 and not _reaches_codes(node):
+        if node.op_type == MARK and len(node.inputs) == 1 and not _reaches_integers(node):
             bypass(node)
 
 
-def _reaches_codes(node: ir.Node) -> bool:
+def _reaches_integers(node: ir.Node) -> bool:
     seen, waiting = {node}, [node]
     while waiting:
         for output in waiting.pop().outputs:
@@ -198,13 +198,13 @@ def _turn_weight(node: ir.Node, names: FreeNames) -> None:
     if node.op_type != "Transpose" or perm is None:
         return
     source = dequantizer(node.inputs[0])
-    codes = node.inputs[0] if source is None else source.inputs[0]
-    if codes is None or not codes.is_initializer() or codes.const_value is None:
+    integers = node.inputs[0] if source is None else source.inputs[0]
+    if integers is None or not integers.is_initializer() or integers.const_value is None:
         return
     if source is not None and not _can_turn(source):
         return
-    array = np.ascontiguousarray(np.transpose(codes.const_value.numpy(), perm))
-    turned = new_constant(node, names.value(f"{codes.name}_transposed"), array)
+    array = np.ascontiguousarray(np.transpose(integers.const_value.numpy(), perm))
+    turned = new_constant(node, names.value(f"{integers.name}_transposed"), array)
     if source is None:
         node.outputs[0].replace_all_uses_with(turned)
         return
@@ -219,7 +219,7 @@ def _can_turn(source: ir.Node) -> bool:
 
 
 def _turned(source: ir.Node, perm: Sequence[int]) -> GraphQParams:
-    """The grid of a DQ whose codes are transposed."""
+    """The grid of a DQ whose integers are transposed."""
     qparams = qparams_of(source)
     assert isinstance(qparams, QParams), "_turn_weight looked"
     if _is_number(array_of(source, SCALE)):

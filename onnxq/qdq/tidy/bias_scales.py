@@ -18,7 +18,7 @@ SAME = 1e-6  # relative: float32 products may have been rounded in another order
 
 
 def check_bias(node: ir.Node) -> None:
-    """Passes a node whose bias is at x_scale * w_scale: ONNX Runtime adds its codes as they are.
+    """Passes a node whose bias is at x_scale * w_scale: ONNX Runtime adds its integers as they are.
 
     Raises:
         ModelError: it is at another scale: the module was filled with another input_scale.
@@ -37,9 +37,10 @@ def check_bias(node: ir.Node) -> None:
     index = int(np.argmax(np.abs(np.broadcast_to(b.scale, wanted.shape) / wanted - 1)))
     stored = np.broadcast_to(b.scale, wanted.shape).flat[index]
     source = sources[BIAS]
-    codes = None if source is None else source.inputs[0]
+    integers = None if source is None else source.inputs[0]
     raise ModelError(
-        f"bias '{'' if codes is None else codes.name}' is stored at scale {stored:.6g}; its input "
+        f"bias '{'' if integers is None else integers.name}' is stored at scale {stored:.6g}; its "
+        "input "
         f"and weight have {wanted.flat[index]:.6g}. Give set_weight_bias the input_scale "
         f"{float(x.scale.flat[0]):.6g} of the tensor that the layer reads."
     )

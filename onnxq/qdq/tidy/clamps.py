@@ -1,4 +1,4 @@
-"""Relu and Clip before a QuantizeLinear: its codes carry them out."""
+"""Relu and Clip before a QuantizeLinear: its integers carry them out."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxq import catalog
-from onnxq.affine import code_bounds
+from onnxq.affine import integer_bounds
 from onnxq.graph.edit import graph_of, insert_behind
 from onnxq.operator import OpCategory
 from onnxq.qdq.read import (
@@ -16,7 +16,7 @@ from onnxq.qdq.read import (
     is_quantize,
     one_scale,
 )
-from onnxq.qdq.write import clip_codes, constants_of
+from onnxq.qdq.write import clip_integers, constants_of
 
 if TYPE_CHECKING:
     from onnxq.dtypes import QDType
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def fold_clamps(node: ir.Node, names: FreeNames) -> None:
-    """Q(clip(x)) = clip(Q(x)): a Clip on codes takes its place, where it cuts codes off."""
+    """Q(clip(x)) = clip(Q(x)): a Clip on integers takes its place, where it cuts integers off."""
     qparams = one_scale(node) if is_quantize(node) else None
     if qparams is None:
         return
@@ -46,14 +46,14 @@ def fold_clamps(node: ir.Node, names: FreeNames) -> None:
     if not clamps:
         return
     if is_dequantize(producer):
-        return  # a clamp of codes on another grid: it stays where it is
+        return  # a clamp of integers on another grid: it stays where it is
     node.replace_input_with(0, x)
     for clamp in clamps:
         assert isinstance(clamp.graph, ir.Graph)
         clamp.graph.remove(clamp, safe=True)
-    codes = code_bounds((low, high), qparams)
-    if codes != (qparams.dtype.qmin, qparams.dtype.qmax):
-        _clip_behind(node, qparams.dtype, codes, names)
+    integers = integer_bounds((low, high), qparams)
+    if integers != (qparams.dtype.qmin, qparams.dtype.qmax):
+        _clip_behind(node, qparams.dtype, integers, names)
 
 
 def _clip_behind(
@@ -61,7 +61,7 @@ def _clip_behind(
 ) -> None:
     value = quantizer.outputs[0]
     new = constants_of(quantizer, names)
-    node = clip_codes(value, dtype, bounds, str(value.name), new)
+    node = clip_integers(value, dtype, bounds, str(value.name), new)
     node.name = names.node(f"{quantizer.name}_clip")
     result = node.outputs[0]
     result.name = names.value(f"{value.name}_clipped")

@@ -1,4 +1,4 @@
-"""Operators on codes that ONNX Runtime does not fuse are written out, as post-training writes them.
+"""Operators on integers that ONNX Runtime does not fuse are written out, as post-training writes them.
 
 DQ -> ConvTranspose(DQ(w), DQ(b)) -> Q     becomes     QLinearConv over phases, interleaved
 """
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 def lower_layer(node: ir.Node, names: FreeNames) -> None:
-    """Writes the operator's own form on codes in place of DQ -> node -> Q.
+    """Writes the operator's own form on integers in place of DQ -> node -> Q.
 
     Where weight or bias are float, or the result is read unrounded, the node stays as it is.
     """
@@ -56,19 +56,19 @@ def lower_layer(node: ir.Node, names: FreeNames) -> None:
     inputs = [None if source is None else source.inputs[0] for source in sources]
     results: tuple[QParams | None, ...] = (made, *[None] * (len(node.outputs) - 1))
     tape = Tape()
-    (codes,) = operator.lower(Site(tape, view, inputs, NodePlan(tuple(read), results)))
+    (integers,) = operator.lower(Site(tape, view, inputs, NodePlan(tuple(read), results)))
     write(tape, node, names)
-    codes.type, codes.shape = result.type, result.shape
+    integers.type, integers.shape = result.type, result.shape
     stem = result.name
-    result.replace_all_uses_with(codes, replace_graph_outputs=True)
+    result.replace_all_uses_with(integers, replace_graph_outputs=True)
     result.name = names.value(f"{stem}_replaced")
-    codes.name = stem
+    integers.name = stem
     graph = graph_of(node)
     graph.remove([quantizer, node], safe=True)
 
 
 def _read(node: ir.Node, slot: int, constants: Collection[int | None]) -> QParams | None:
-    """QParams of the codes in that slot; None: it is absent, or they do not suit a lowering."""
+    """QParams of the integers in that slot; None: it is absent, or they do not suit a lowering."""
     source = dequantizer(node.inputs[slot])
     qparams = None if source is None else qparams_of(source)
     if not isinstance(qparams, QParams) or is_constant(source) != (slot in constants):
@@ -89,7 +89,7 @@ def write(tape: Tape, node: ir.Node, names: FreeNames) -> None:
         graph.opset_imports.setdefault(made.domain, 1)
         made.name = names.node(made.name or str(node.name))
         for value in made.outputs:
-            value.name = names.value(value.name or f"{made.name}_codes")
+            value.name = names.value(value.name or f"{made.name}_integers")
     graph.insert_before(node, tape.nodes)
 
 

@@ -1,4 +1,4 @@
-"""Data movement, and clamps, of what comes from codes: they get codes of their own."""
+"""Data movement, and clamps, of what comes from integers: they get integers of their own."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from onnx_ir.tape import Tape
 
 from onnxq import catalog
-from onnxq.affine import code_bounds
+from onnxq.affine import integer_bounds
 from onnxq.graph.edit import graph_of, replace
 from onnxq.operator import NodePlan, OpCategory, Rule, Site
 from onnxq.qdq.read import (
@@ -23,7 +23,7 @@ from onnxq.qdq.tidy.lowered import write
 from onnxq.qdq.tidy.marks import MARK
 from onnxq.qdq.write import (
     GraphQParams,
-    clip_codes,
+    clip_integers,
     constants_of,
     graph_qparams_of,
     quantize_behind,
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 def onto_qparams(node: ir.Node, names: FreeNames) -> None:
-    """Gives what only moves data, or clips, codes of its own: those that come in."""
+    """Gives what only moves data, or clips, integers of its own: those that come in."""
     if is_quantize(node) or is_dequantize(node) or node.op_type == MARK:
         return
     rule = catalog.rule_of(node)
@@ -82,26 +82,26 @@ def _is_on_qparams(node: ir.Node, rule: Rule, qparams: QParams) -> bool:
 def _clip_to_qparams(
     node: ir.Node, rule: Rule, qparams: QParams, graph_qparams: GraphQParams, names: FreeNames
 ) -> None:
-    """DQ -> Relu -> readers becomes DQ -> Q -> Clip on codes -> DQ: the first two are one copy."""
+    """DQ -> Relu -> readers becomes DQ -> Q -> Clip on integers -> DQ: the first two are one copy."""
     assert rule.clamp is not None
     source = dequantizer(node.inputs[0])
     assert source is not None
     value = source.inputs[0]
     assert value is not None
-    bounds = code_bounds(rule.clamp, qparams)
+    bounds = integer_bounds(rule.clamp, qparams)
     new = constants_of(node, names)
-    clip = clip_codes(value, qparams.dtype, bounds, f"{node.name}_code", new)
+    clip = clip_integers(value, qparams.dtype, bounds, f"{node.name}_integer", new)
     clip.name = names.node(f"{node.name}_clip")
-    codes = clip.outputs[0]
-    codes.name = names.value(f"{node.outputs[0].name}_quantized")
+    integers = clip.outputs[0]
+    integers.name = names.value(f"{node.outputs[0].name}_quantized")
     graph_of(node).insert_before(node, clip)
-    replace(node, graph_qparams.dequantize(codes, names.node(f"{node.name}_dequantize")), names)
+    replace(node, graph_qparams.dequantize(integers, names.node(f"{node.name}_dequantize")), names)
 
 
 def _lower(
     node: ir.Node, rule: Rule, qparams: QParams, graph_qparams: GraphQParams, names: FreeNames
 ) -> None:
-    """The operator's own form on codes, then DQ."""
+    """The operator's own form on integers, then DQ."""
     operator = catalog.find(node.op_type, node.domain)
     assert operator is not None
     inputs = list(node.inputs)
@@ -116,13 +116,13 @@ def _lower(
     results = operator.lower(Site(tape, node, inputs, plan))
     graph = graph_of(node)
     write(tape, node, names)
-    for slot, codes in enumerate(results):
+    for slot, integers in enumerate(results):
         old = node.outputs[slot]
         if slot not in rule.outputs:
-            old.replace_all_uses_with(codes, replace_graph_outputs=True)
+            old.replace_all_uses_with(integers, replace_graph_outputs=True)
             continue
-        codes.name = names.value(f"{old.name}_quantized")
-        back = graph_qparams.dequantize(codes, names.node(f"{old.name}_dequantize"))
+        integers.name = names.value(f"{old.name}_quantized")
+        back = graph_qparams.dequantize(integers, names.node(f"{old.name}_dequantize"))
         real, stem = back.outputs[0], old.name
         real.type, real.shape = old.type, old.shape
         old.replace_all_uses_with(real, replace_graph_outputs=True)
@@ -132,16 +132,16 @@ def _lower(
 
 
 def drop_round_trip(node: ir.Node) -> None:
-    """Q(DQ(codes)) = codes, on one grid."""
+    """Q(DQ(integers)) = integers, on one grid."""
     source = dequantizer(node.inputs[0]) if is_quantize(node) else None
     if source is None or is_constant(source):
         return
-    codes, qparams = source.inputs[0], qparams_of(node)
+    integers, qparams = source.inputs[0], qparams_of(node)
     if isinstance(qparams, Unread) or qparams_of(source) != qparams:
         return
-    if codes is None or node.outputs[0].is_graph_output():
+    if integers is None or node.outputs[0].is_graph_output():
         return
-    node.outputs[0].replace_all_uses_with(codes)
+    node.outputs[0].replace_all_uses_with(integers)
     graph_of(node).remove(node, safe=True)
 
 

@@ -1,8 +1,8 @@
-"""BatchNormalization behind a weight in codes disappears into the scales and the bias.
+"""BatchNormalization behind a weight in integers disappears into the scales and the bias.
 
     f (sum_i s q_i x_i + b - mean) + beta  =  sum_i (s |f|) (sign(f) q_i) x_i + f (b - mean) + beta
 
-with f = gamma / sqrt(var + eps), per output channel: the codes stay what was trained, but for
+with f = gamma / sqrt(var + eps), per output channel: the integers stay what was trained, but for
 their sign. (Folded into the real weight and quantized again, they would be others.)
 """
 
@@ -33,7 +33,7 @@ def fold_norm(norm: ir.Node, names: FreeNames) -> None:
     """Folds the node in place, if it is such a BatchNormalization.
 
     It stays where the product is read by others too, where an output channel has no scale of its
-    own (grouped ConvTranspose), and where a code of -128 would have to change its sign.
+    own (grouped ConvTranspose), and where an integer of -128 would have to change its sign.
     """
     affine = affine_of(norm, array_of)
     if affine is None:
@@ -48,10 +48,10 @@ def fold_norm(norm: ir.Node, names: FreeNames) -> None:
     bias = _real_bias(producer, affine.factor.size)
     if weight is None or bias is None or weight.channels != affine.factor.size:
         return
-    codes, scale = _scaled(weight, affine.factor)
-    if codes is None:
+    integers, scale = _scaled(weight, affine.factor)
+    if integers is None:
         return
-    weight.store(codes, scale, producer, names)
+    weight.store(integers, scale, producer, names)
     real = folded_bias(bias, affine.factor, affine.mean, affine.beta).astype(np.float32)
     constant = new_constant(producer, names.value(f"{weight.stem}_bias"), real)
     if len(producer.inputs) <= BIAS:
@@ -73,16 +73,16 @@ def _real_bias(node: ir.Node, channels: int) -> Reals | None:
 def _scaled(
     weight: StoredWeight, factor: Reals
 ) -> tuple[npt.NDArray[np.int8] | None, npt.NDArray[np.float32]]:
-    """Codes and scales with the factor in them; no codes where one has no negative."""
-    shape = [1] * weight.codes.ndim
+    """Integers and scales with the factor in them; no integers where one has no negative."""
+    shape = [1] * weight.integers.ndim
     shape[weight.axis] = -1
-    codes = weight.codes.astype(np.int16) * np.where(factor < 0, -1, 1).reshape(shape)
+    integers = weight.integers.astype(np.int16) * np.where(factor < 0, -1, 1).reshape(shape)
     scale = weight.scale.astype(np.float64) * np.abs(factor)  # () or (channels,) -> (channels,)
-    codes = codes * (factor != 0).reshape(shape)
-    others = tuple(i for i in range(codes.ndim) if i != weight.axis)
-    live = codes.any(axis=others)
+    integers = integers * (factor != 0).reshape(shape)
+    others = tuple(i for i in range(integers.ndim) if i != weight.axis)
+    live = integers.any(axis=others)
     top = scale[live].max() if live.any() else 1.0
     narrow = np.where(live, scale, top * DEAD).astype(np.float32)
-    if codes.max(initial=0) > INT8.qmax or not ((narrow > 0) & np.isfinite(narrow)).all():
+    if integers.max(initial=0) > INT8.qmax or not ((narrow > 0) & np.isfinite(narrow)).all():
         return None, narrow
-    return codes.astype(np.int8), narrow
+    return integers.astype(np.int8), narrow

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def share_equal(model: ir.Model) -> None:
-    """Leaves one of equal Q of a tensor, and of equal Clips of the same codes, in place."""
+    """Leaves one of equal Q of a tensor, and of equal Clips of the same integers, in place."""
     merge_equal(model.graph, _said)
 
 

@@ -1,7 +1,7 @@
-"""QuantizeLinear of a constant: its codes are stored, as int8 where they lie around 128.
+"""QuantizeLinear of a constant: its integers are stored, as int8 where they lie around 128.
 
 w -> Q -> [Clip ->] DQ           becomes     w_quantized -> DQ
-w_codes -> Cast to 4 bits        becomes     w_codes_stored
+w_integers -> Cast to 4 bits        becomes     w_integers_stored
 """
 
 from __future__ import annotations
@@ -33,27 +33,27 @@ if TYPE_CHECKING:
 
 EVERYTHING = 2.0**126  # scales from here on make every code 0: onnxq.pytorch.tensor_quant.quantizer
 DEAD = 2.0**-23
-"""Scale of a channel whose codes are all 0, as a share of the largest: any scale says the same."""
+"""Scale of a channel whose integers are all 0, as a share of the largest: any scale says the same."""
 
 
 _NARROW = (ir.DataType.INT4, ir.DataType.UINT4)
 
 
 def store_narrow(node: ir.Node, names: FreeNames) -> None:
-    """Stores constant codes that are cast to 4 bits as such, in place."""
+    """Stores constant integers that are cast to 4 bits as such, in place."""
     if node.op_type != "Cast" or node.domain or node.outputs[0].dtype not in _NARROW:
         return
-    codes = constant(node.inputs[0])
-    if codes is None:
+    integers = constant(node.inputs[0])
+    if integers is None:
         return
-    name = names.value(f"{codes.name}_stored")
-    narrow = codes.numpy().astype(ir.DataType(node.outputs[0].dtype).numpy())
+    name = names.value(f"{integers.name}_stored")
+    narrow = integers.numpy().astype(ir.DataType(node.outputs[0].dtype).numpy())
     node.outputs[0].replace_all_uses_with(new_constant(node, name, narrow))
     graph_of(node).remove(node, safe=True)
 
 
-def store_codes(node: ir.Node, names: FreeNames) -> None:
-    """Computes a QuantizeLinear of a constant, and the Clip on its codes, in place."""
+def store_integers(node: ir.Node, names: FreeNames) -> None:
+    """Computes a QuantizeLinear of a constant, and the Clip on its integers, in place."""
     if not is_quantize(node):
         return
     real, qparams = array_of(node, 0), qparams_of(node)
@@ -63,19 +63,19 @@ def store_codes(node: ir.Node, names: FreeNames) -> None:
         _check_live(node, qparams)
     if real is None or real.dtype != np.float32:
         return
-    codes: npt.NDArray[np.generic] = quantize(real, qparams)
+    integers: npt.NDArray[np.generic] = quantize(real, qparams)
     last = node.outputs[0]
     if last.is_graph_output():
         return
     bounds = _clip_behind(last)
     if bounds is not None:
         last = bounds[0]
-        codes = np.clip(codes, *bounds[1:])
-    codes = _around_zero(last, codes, qparams, node, names)
+        integers = np.clip(integers, *bounds[1:])
+    integers = _around_zero(last, integers, qparams, node, names)
     _scale_dead_channels(last, qparams, node, names)
     source = node.inputs[0]
     assert source is not None
-    stored = new_constant(node, names.value(f"{source.name}_quantized"), codes)
+    stored = new_constant(node, names.value(f"{source.name}_quantized"), integers)
     last.replace_all_uses_with(stored)
     graph = graph_of(node)
     assert isinstance(graph, ir.Graph)
@@ -108,9 +108,9 @@ def _scale_dead_channels(
         reader.replace_input_with(1, stored)
 
 
-def _clip_behind(codes: ir.Value) -> tuple[ir.Value, int, int] | None:
+def _clip_behind(integers: ir.Value) -> tuple[ir.Value, int, int] | None:
     """(result, lowest, largest) of the only reader, if it is a Clip by constants."""
-    readers = list(codes.consumers())
+    readers = list(integers.consumers())
     if len(readers) != 1 or readers[0].op_type != "Clip" or readers[0].outputs[0].is_graph_output():
         return None
     low, high = array_of(readers[0], 1), array_of(readers[0], 2)
@@ -119,19 +119,19 @@ def _clip_behind(codes: ir.Value) -> tuple[ir.Value, int, int] | None:
 
 def _around_zero(
     value: ir.Value,
-    codes: npt.NDArray[np.generic],
+    integers: npt.NDArray[np.generic],
     qparams: QParams,
     node: ir.Node,
     names: FreeNames,
 ) -> npt.NDArray[np.generic]:
-    """uint8 codes around 128 as int8 around 0, which integer kernels want of weights."""
+    """uint8 integers around 128 as int8 around 0, which integer kernels want of weights."""
     readers = list(value.consumers())
     if qparams.dtype != UINT8 or not (qparams.zero_point == SHIFT).all():
-        return codes
+        return integers
     if not readers or not all(map(is_dequantize, readers)):
-        return codes
+        return integers
     zero = np.zeros(qparams.zero_point.shape, INT8.storage)
     middle = new_constant(node, names.value(f"{value.name}_zero_point"), zero)
     for reader in readers:
         reader.replace_input_with(2, middle)
-    return (codes.astype(np.int16) - SHIFT).astype(INT8.storage)
+    return (integers.astype(np.int16) - SHIFT).astype(INT8.storage)

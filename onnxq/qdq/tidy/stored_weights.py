@@ -1,4 +1,4 @@
-"""Weights that are stored as codes: what they say, and how to exchange them."""
+"""Weights that are stored as integers: what they say, and how to exchange them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from onnxq.qdq.read import (
     is_constant,
     qparams_of,
 )
-from onnxq.qdq.write import constants_of, feed, new_codes
+from onnxq.qdq.write import constants_of, feed, new_integers
 from onnxq.qparams import PerBlock, PerChannel, PerTensor, QParams
 
 if TYPE_CHECKING:
@@ -33,38 +33,38 @@ class StoredWeight:
     """An int8 weight around 0.
 
     Attributes:
-        name: of its codes.
-        codes: int8, any rank.
+        name: of its integers.
+        integers: int8, any rank.
         scale: float32, shape () or (channels,).
-        axis: of the output channels in codes.
+        axis: of the output channels in integers.
     """
 
     name: str
-    codes: npt.NDArray[np.int8]
+    integers: npt.NDArray[np.int8]
     scale: npt.NDArray[np.float32]
     axis: int
 
     @property
     def channels(self) -> int:
         """Number of output channels."""
-        return int(self.codes.shape[self.axis])
+        return int(self.integers.shape[self.axis])
 
     @property
     def stem(self) -> str:
-        """Name of the weight, as far as its codes' name tells."""
+        """Name of the weight, as far as its integers' name tells."""
         return self.name.rstrip("_0123456789").removesuffix("_quantized").removesuffix("_folded")
 
     def store(
         self,
-        codes: npt.NDArray[np.int8],
+        integers: npt.NDArray[np.int8],
         scale: npt.NDArray[np.float32],
         node: ir.Node,
         names: FreeNames,
     ) -> StoredWeight:
-        """Makes these the codes and scales of the node's weight; returns them.
+        """Makes these the integers and scales of the node's weight; returns them.
 
         Args:
-            codes: shape as before.
+            integers: shape as before.
             scale: shape () or (channels,).
             node: whose weight this is.
             names: for the new constants.
@@ -74,12 +74,12 @@ class StoredWeight:
         stem = f"{self.stem}_folded"
         granularity = PerChannel(self.axis) if scale.ndim else PerTensor()
         qparams = QParams(scale, np.zeros(scale.shape, np.int8), INT8, granularity)
-        stored, graph_qparams = new_codes(constants_of(node, names), stem, codes, qparams)
+        stored, graph_qparams = new_integers(constants_of(node, names), stem, integers, qparams)
         name = names.node(f"{old.name}_folded")
         feed(
             node, WEIGHT, graph_qparams.dequantize(stored, name, names.value(f"{stem}_dequantized"))
         )
-        return StoredWeight(str(stored.name), codes, scale, self.axis)
+        return StoredWeight(str(stored.name), integers, scale, self.axis)
 
 
 def weight_of(node: ir.Node) -> StoredWeight | None:
@@ -91,17 +91,17 @@ def weight_of(node: ir.Node) -> StoredWeight | None:
     source = dequantizer(node.inputs[WEIGHT]) if axis is not None else None
     if axis is None or source is None or not is_constant(source):
         return None
-    codes, scale, qparams = array_of(source, 0), array_of(source, SCALE), qparams_of(source)
-    if codes is None or scale is None or isinstance(qparams, Unread):
+    integers, scale, qparams = array_of(source, 0), array_of(source, SCALE), qparams_of(source)
+    if integers is None or scale is None or isinstance(qparams, Unread):
         return None
     if qparams.dtype != INT8 or qparams.zero_point.any():
         return None
     along = qparams.granularity
-    if isinstance(along, PerBlock) or not _lies_along(along, axis, codes.ndim):
+    if isinstance(along, PerBlock) or not _lies_along(along, axis, integers.ndim):
         return None
-    if scale.shape != (codes.shape[axis],):  # else a weight of one channel keeps its shape (1,)
+    if scale.shape != (integers.shape[axis],):  # else a weight of one channel keeps its shape (1,)
         scale = qparams.scale
-    return StoredWeight(str(input_at(source, 0).name), codes, scale, axis)
+    return StoredWeight(str(input_at(source, 0).name), integers, scale, axis)
 
 
 def _lies_along(granularity: PerTensor | PerChannel, axis: int, rank: int) -> bool:

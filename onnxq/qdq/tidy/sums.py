@@ -1,4 +1,4 @@
-"""Sums of codes in an exported graph whose codes depend on the machine.
+"""Sums of integers in an exported graph whose integers depend on the machine.
 
 DQ(a) + DQ(b) -> Q is a QLinearAdd in ONNX Runtime; static/planning/plan_sums.py says what
 machines make of that.
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def disagreeing_sums(model: ir.Model) -> dict[str, float]:
-    """Node -> scale of its result, of those whose codes are not the same on every machine.
+    """Node -> scale of its result, of those whose integers are not the same on every machine.
 
     Args:
         model: in QDQ form, tidy.

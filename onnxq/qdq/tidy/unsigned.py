@@ -3,10 +3,10 @@
     x -> Q(int8, z) -> ... -> DQ(z)    becomes    x -> Q(uint8, z + 128) -> ... -> DQ(z + 128)
     constant (int8, z) -> DQ -> Add    becomes    constant + 128 (uint8, z + 128) -> DQ -> Add
 
-(code - zero_point) * scale stays the same number, so that a trained module and its model stay
-equal; static/placing/stored_types.py says why int8 codes would not run in integers. Between Q and
-DQ may stand a Clip on codes, and what only moves them. Codes that the model returns or takes stay
-int8, and so do weights.
+(q - zero_point) * scale stays the same number, so that a trained module and its model stay
+equal; static/placing/stored_types.py says why int8 integers would not run in integers. Between Q
+and DQ may stand a Clip on integers, and what only moves them. Integers that the model returns or
+takes stay int8, and so do weights.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ if TYPE_CHECKING:
 UINT8 = ir.TensorType(ir.DataType.UINT8)
 
 Constants = list[tuple[ir.Node, int]]
-"""Where int8 constants stand that are codes: nodes, and their slots."""
+"""Where int8 constants stand that are integers: nodes, and their slots."""
 
 
 def store_unsigned(model: ir.Model, names: FreeNames) -> None:
-    """Rewrites the main graph in place; codes of weights are constants at their DQ by now."""
+    """Rewrites the main graph in place; integers of weights are constants at their DQ by now."""
     shifted: dict[ir.Value, ir.Value] = {}
     for node in list(model.graph):
         if is_quantize(node):
@@ -64,7 +64,10 @@ def store_unsigned(model: ir.Model, names: FreeNames) -> None:
 
 
 def _from_quantizer(quantizer: ir.Node) -> tuple[Constants, list[ir.Value]] | None:
-    """The constants among a Q's codes down to every DQ, and the codes; None where some leave."""
+    """The constants among a Q's integers down to every DQ, and the integers.
+
+    None where some leave.
+    """
     constants: Constants = [(quantizer, ZERO_POINT)]
     values, waiting = [], [quantizer.outputs[0]]
     while waiting:
@@ -107,7 +110,7 @@ def _is_activation(dequantize: ir.Node) -> bool:
 
 
 def _reads_activation(node: ir.Node, slot: int) -> bool:
-    """Whether the slot is an operand of a node that computes with other codes at run time."""
+    """Whether the slot is an operand of a node that computes with other integers at run time."""
     rule = catalog.rule_of(node)
     if rule is None or slot not in rule.activations:
         return False

@@ -32,7 +32,7 @@ def chosen_again(prepared: Prepared, naming: Naming) -> Prepared:
         prepared.model,
         prepared.qconfig,
         prepared.target,
-        prepared.output_codes,
+        prepared.quantized_output,
         prepared.chosen.naming(naming),
     )
     return named_again(prepared, named)

@@ -27,8 +27,9 @@ if TYPE_CHECKING:
     from onnxq.times import Costs
 
 LEAST_GAIN = 0.05
-"""Share of a model's time in float that codes have to save together: the table is wrong by 6% in
-the median of whole networks (benchmarks/results/costs.md), and codes cost accuracy in any case."""
+"""Share of a model's time in float that integers have to save together: the table is wrong by 6% in
+the median of whole networks (benchmarks/results/costs.md), and integers cost accuracy in any
+case."""
 
 
 def by_costs(prepared: Prepared, sizes: Mapping[str, Sizes], costs: Costs) -> Prepared:
@@ -39,7 +40,7 @@ def by_costs(prepared: Prepared, sizes: Mapping[str, Sizes], costs: Costs) -> Pr
         sizes: of the model's values, with one sample.
         costs: times of nodes in each form.
     """
-    return _without_codes_for_nothing(_without_slower(prepared, sizes, costs), sizes, costs)
+    return _without_integers_for_nothing(_without_slower(prepared, sizes, costs), sizes, costs)
 
 
 def _without_slower(prepared: Prepared, sizes: Mapping[str, Sizes], costs: Costs) -> Prepared:
@@ -55,17 +56,18 @@ def _without_slower(prepared: Prepared, sizes: Mapping[str, Sizes], costs: Costs
     return found if weighing.ns(forms_of(found)) < weighing.ns(weighing.forms) else prepared
 
 
-def _without_codes_for_nothing(
+def _without_integers_for_nothing(
     prepared: Prepared, sizes: Mapping[str, Sizes], costs: Costs
 ) -> Prepared:
-    """The Prepared without codes where all of them together save less than anybody would notice.
+    """The Prepared without integers where all of them together save less than anybody would notice.
 
-    A small model, of which that share is less than a run takes with nothing in it, keeps its codes.
+    A small model, of which that share is less than a run takes with nothing in it, keeps its
+    integers.
     """
     weighing = Weighing(prepared, sizes, costs)
-    coded, float_ns = weighing.coded(), weighing.ns({})
-    saved = weighing.saved_by_integers(coded)
-    if not coded or saved >= LEAST_GAIN * float_ns or LEAST_GAIN * float_ns <= weighing.run_ns:
+    quantized, float_ns = weighing.quantized(), weighing.ns({})
+    saved = weighing.saved_by_integers(quantized)
+    if not quantized or saved >= LEAST_GAIN * float_ns or LEAST_GAIN * float_ns <= weighing.run_ns:
         return prepared
-    reason = TooLittleSaved(len(coded), in_us(float_ns), in_us(-saved), costs.target)
-    return chosen_again(prepared, in_float(prepared, coded, reason))
+    reason = TooLittleSaved(len(quantized), in_us(float_ns), in_us(-saved), costs.target)
+    return chosen_again(prepared, in_float(prepared, quantized, reason))

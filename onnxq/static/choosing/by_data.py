@@ -1,7 +1,7 @@
 """Forms that the data forbid: nodes around tensors that 8 bits cannot hold.
 
-A node that would read such a tensor in codes, or has to write it so, stays in float. A product that
-gives it has a float result. What is left of sums and movements is asked for its reasons again.
+A node that would read such a tensor in integers, or has to write it so, stays in float. A product
+that gives it has a float result. What is left of sums and movements is asked for its reasons again.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def by_data(prepared: Prepared, statistics: Statistics) -> Prepared:
-    """The Prepared without codes of tensors that cannot be held in them.
+    """The Prepared without integers of tensors that cannot be held in them.
 
     Args:
         prepared: with the forms that the rules chose.
@@ -54,7 +54,7 @@ def _forbidden(prepared: Prepared, reasons: Mapping[str, Reason]) -> Naming:
 
     Args:
         prepared: with the forms so far.
-        reasons: tensor -> why codes do not hold it, its copies included.
+        reasons: tensor -> why integers do not hold it, its copies included.
     """
     naming: dict[str, NamedForm] = {}
     for node, _ in walk(prepared.model.graph):
@@ -75,6 +75,6 @@ def _forbidden(prepared: Prepared, reasons: Mapping[str, Reason]) -> Naming:
 
 
 def _read(node: ir.Node, decision: Quantize) -> list[str]:
-    """Names of the activations that the node reads in codes."""
+    """Names of the activations that the node reads in integers."""
     values = (find_input(node, slot) for slot in decision.rule.activations)
     return [value_name(value) for value in values if value is not None]

@@ -1,10 +1,10 @@
-"""Stems that do not pay: what begins a float stream in codes, and saves too little time for that.
+"""Stems that do not pay: what begins a float stream in integers, and saves too little time for that.
 
-A stem is integer nodes which codes connect, and which read what comes of the model's inputs without
-a product before them. Where float sums go on with its codes, its error is in all that follows: what
-is added makes it no smaller, and no normalization takes it away.
+A stem is integer nodes which integers connect, and which read what comes of the model's inputs
+without a product before them. Where float sums go on with its integers, its error is in all that
+follows: what is added makes it no smaller, and no normalization takes it away.
 
-    noise = 10^(-SQNR / 10)                   of its codes that float sums read
+    noise = 10^(-SQNR / 10)                   of its integers that float sums read
     share = time that it saves / the model's time in float
     it stays in integers where  share >= noise / NOISE_OF_TIME, or a time is not known
 
@@ -58,7 +58,7 @@ def by_shared_tails(
         sizes: of the model's values, with one sample.
         costs: times of nodes in each form.
     """
-    shared_tails = [stem for stem in _shared_tails(prepared) if stem.codes]
+    shared_tails = [stem for stem in _shared_tails(prepared) if stem.integers]
     if not shared_tails:
         return prepared
     weighing = Weighing(prepared, sizes, costs)
@@ -67,8 +67,8 @@ def by_shared_tails(
     naming: dict[str, NamedForm] = {}
     for stem in shared_tails:
         noise = max(
-            noises.get(name, TYPICAL_NOISE) for name in stem.codes
-        )  # of codes unknown, a usual one
+            noises.get(name, TYPICAL_NOISE) for name in stem.integers
+        )  # of integers unknown, a usual one
         saved = weighing.saved_by_integers(stem.nodes)
         is_worth_it = saved * NOISE_OF_TIME >= noise * float_ns
         if is_worth_it or not weighing.knows(stem.nodes):
@@ -81,19 +81,19 @@ def by_shared_tails(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _SharedTail:
-    """Integer nodes that codes connect, behind inputs of the model.
+    """Integer nodes that integers connect, behind inputs of the model.
 
     Attributes:
         nodes: in graph order, with what is folded into them.
-        codes: names of their results in codes that float sums read.
+        integers: names of their results in integers that float sums read.
     """
 
     nodes: list[ir.Node]
-    codes: list[str]
+    integers: list[str]
 
 
 def _noises(prepared: Prepared, statistics: Statistics) -> dict[str, float]:
-    """Tensor -> noise of its codes over its power, where it is known."""
+    """Tensor -> noise of its integers over its power, where it is known."""
     found = {
         name: noise_at(one.noise.sqnr_db)
         for name, one in tensor_losses(prepared, statistics).items()
@@ -112,7 +112,9 @@ def _shared_tails(prepared: Prepared) -> Iterable[_SharedTail]:
         region = set(nodes)
         if any(_has_product_ahead(node, region) for node in nodes):
             continue
-        yield _SharedTail(nodes, [name for node in nodes for name in _summed_codes(node, prepared)])
+        yield _SharedTail(
+            nodes, [name for node in nodes for name in _summed_integers(node, prepared)]
+        )
 
 
 def _is_quantized(node: ir.Node, prepared: Prepared) -> bool:
@@ -138,7 +140,7 @@ def _has_product_ahead(node: ir.Node, region: set[ir.Node]) -> bool:
     return False
 
 
-def _summed_codes(node: ir.Node, prepared: Prepared) -> list[str]:
+def _summed_integers(node: ir.Node, prepared: Prepared) -> list[str]:
     """Results of an integer node that float sums read, moved or as they are."""
     decision = prepared.decisions[node_name(node)]
     assert isinstance(decision, Quantize)

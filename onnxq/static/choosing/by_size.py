@@ -2,7 +2,7 @@
 
 ONNX Runtime makes floats of them when a session is made, so that they take no time of a run.
 
-    saved = 4 size - (size + 5 channels)       bytes of a weight: codes, scales and zero points
+    saved = 4 size - (size + 5 channels)       bytes of a weight: integers, scales and zero points
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ def _is_float_constant(value: ir.Value) -> bool:
 
 
 def _saved_bytes(value: ir.Value, weight: DynamicWeight) -> int:
-    """Bytes that codes, with a scale and a zero point per channel, take less than floats."""
+    """Bytes that integers, with a scale and a zero point per channel, take less than floats."""
     sizes = tensor_of(value).shape.numpy()
     channels = 1 if weight.axis is None else sizes[weight.axis]
     count = math.prod(sizes)

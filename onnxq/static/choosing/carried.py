@@ -2,10 +2,10 @@
 
     c' = f c + i g    the cell of an LSTM that is written out: f is near 1 while it remembers
 
-Codes of c leave an error of up to half an LSB each time, which f carries on: 1 / (1 - f) of them
+Integers of c leave an error of up to half an LSB each time, which f carries on: 1 / (1 - f) of them
 add up, and changes of less than half an LSB are lost whole: half the decibels of Silero's voice
 detector of opset 18 (scripts/corpus.md, "all integers"). A product on the way begins anew, and what
-only copies codes rounds nothing.
+only copies integers rounds nothing.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
     no static form, but a dynamic one    DYNAMIC_INT8: recurrences, and what a Loop repeats
     product of two activations           FLOAT
     product with a constant              INT8_FLOAT_OUTPUT; INT8 where integer products read it, or
-                                         a function that saves more on codes than it does
+                                         a function that saves more on integers than it does
     sum with a float operand             FLOAT; INT8 where integer nodes read it
     table that float nodes read          WEIGHT_ONLY
     everything else                      INT8 where it pays (see placing.placement)
@@ -56,7 +56,7 @@ def by_rules(
     model: ir.Model,
     asked: QConfigMapping,
     target: Target,
-    codes_out: Collection[str] = (),
+    integers_out: Collection[str] = (),
     named: NamedForms | None = None,
 ) -> NamedForms:
     """The mapping with the forms that the rules choose, of nodes that the user left open.
@@ -65,7 +65,7 @@ def by_rules(
         model: canonical.
         asked: what the user wants; its choice is BEST.
         target: as of `place`.
-        codes_out: outputs that are read as codes.
+        integers_out: outputs that are read as integers.
         named: forms that were chosen before, by the rules and by the data; None: none.
     """
     order = list(walk(model.graph))
@@ -73,8 +73,8 @@ def by_rules(
     dynamic = _without_static_form(order, asked)
     named = named.naming({n: new for n, new in dynamic.items() if n not in named.reasons})
     while True:
-        placement = place(model, named.mapping, target, codes_out)
-        more = _Pass([node for node, _ in order], asked, placement, codes_out).naming()
+        placement = place(model, named.mapping, target, integers_out)
+        more = _Pass([node for node, _ in order], asked, placement, integers_out).naming()
         if not more:
             tables = _tables([node for node, _ in order], asked, placement)
             return named.naming({n: new for n, new in tables.items() if n not in named.reasons})
@@ -133,7 +133,7 @@ class _Base:
 
     @property
     def varying(self) -> list[str]:
-        """Names of the tensors that it reads in codes and that are no constants."""
+        """Names of the tensors that it reads in integers and that are no constants."""
         values = (find_input(self.node, slot) for slot in self.rule.activations)
         return [value_name(v) for v in values if v is not None and not v.is_initializer()]
 
@@ -146,7 +146,7 @@ class _Pass:
         nodes: list[ir.Node],
         asked: QConfigMapping,
         placement: Placement,
-        codes_out: Collection[str],
+        integers_out: Collection[str],
     ) -> None:
         self.asked = asked
         self.bases = [
@@ -157,12 +157,12 @@ class _Pass:
         ]
         self.from_integers = {t for base in self.bases for t in base.results}
         self.from_integers |= placement.from_integers
-        self.by_products = set(codes_out)
-        self.by_any = set(codes_out)
-        self.saved_ahead: dict[str, float] = {}  # tensor -> what its readers save on codes
+        self.by_products = set(integers_out)
+        self.by_any = set(integers_out)
+        self.saved_ahead: dict[str, float] = {}  # tensor -> what its readers save on integers
 
     def naming(self) -> Naming:
-        """Entries for the nodes that lose their integers or their codes, last ones first."""
+        """Entries for the nodes that lose their integers or their integers, last ones first."""
         found: dict[str, NamedForm] = {}
         for base in reversed(self.bases):
             entry = self.asked.for_node(node_name(base.node), base.node.op_type)
@@ -191,9 +191,9 @@ class _Pass:
         )
 
     def _useless(self, base: _Base) -> tuple[Precision, Reason] | None:
-        """FLOAT, for a node that adds or moves codes for float nodes alone.
+        """FLOAT, for a node that adds or moves integers for float nodes alone.
 
-        A sum of two convolutions stays on codes: in float it would be more accurate, but both
+        A sum of two convolutions stays on integers: in float it would be more accurate, but both
         operands would be converted and leave channels last, which takes more time than the sum.
         """
         if any(t in self.by_any for t in base.results):
@@ -204,7 +204,7 @@ class _Pass:
         return (Precision.FLOAT, SumWithFloat()) if floats else None
 
     def _read(self, base: _Base) -> None:
-        """Notes which tensors the node reads in codes, directly or for those behind it."""
+        """Notes which tensors the node reads in integers, directly or for those behind it."""
         read = base.varying
         match base.rule.category:
             case OpCategory.COMPUTE:
@@ -213,7 +213,7 @@ class _Pass:
             case OpCategory.ELEMENTWISE:
                 self.by_any.update(read)
                 if any(t in self.by_products for t in base.results):
-                    self._ask_ahead(read, _saved_on_codes(base.node))
+                    self._ask_ahead(read, _saved_on_integers(base.node))
             case OpCategory.MOVEMENT | OpCategory.CLAMP:
                 self.by_any.update(read)
                 saved = max((self.saved_ahead.get(t, 0.0) for t in base.results), default=0.0)
@@ -222,22 +222,22 @@ class _Pass:
                     self.by_products.update(read)
 
     def _ask_ahead(self, tensors: list[str], saved: float) -> None:
-        """Notes what codes of the tensors save behind them, per element."""
+        """Notes what integers of the tensors save behind them, per element."""
         self.saved_ahead |= {t: max(saved, self.saved_ahead.get(t, 0.0)) for t in tensors}
 
 
-def _saved_on_codes(node: ir.Node) -> float:
-    """Nanoseconds per element that its codes save."""
+def _saved_on_integers(node: ir.Node) -> float:
+    """Nanoseconds per element that its integers save."""
     operator = catalog.find(node.op_type, node.domain)
-    return 0.0 if operator is None else operator.saved_on_codes
+    return 0.0 if operator is None else operator.saved_on_integers
 
 
 def _saved_by_product(base: _Base) -> float:
     """Nanoseconds per element of the result that a product with a constant saves in integers.
 
     A rounding more is worth it for a function that saves more than that: a Mish, of which the float
-    form takes 10 ns, behind products of fewer than 1,400 terms. Codes of three of them with their
-    products of 128 and 512 terms take 0.18 of float's time in place of 0.81.
+    form takes 10 ns, behind products of fewer than 1,400 terms. Integers of three of them with
+    their products of 128 and 512 terms take 0.18 of float's time in place of 0.81.
     """
     weight = None if base.rule.weight is None else base.node.inputs[base.rule.weight.slot]
     if weight is None or weight.shape is None or base.rule.weight is None:

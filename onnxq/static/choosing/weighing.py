@@ -16,7 +16,7 @@ from onnxq.times.changed_time import ChangedTime
 from onnxq.times.cut import ALWAYS, NEVER, BinaryChoices
 from onnxq.times.time_model import (
     FLOATS,
-    READS_CODES,
+    READS_INTEGERS,
     Walked,
     changing,
     predicted,
@@ -85,9 +85,12 @@ class Weighing:
         """Nanoseconds that a run takes with nothing in it: less than that is not worth a word."""
         return self._base.run
 
-    def coded(self) -> list[ir.Node]:
-        """Nodes that give codes and that nobody named; none where the time of one is not known."""
-        giving = [node for node in self._model.graph if self._gives_codes(node)]
+    def quantized(self) -> list[ir.Node]:
+        """Nodes that give integers and that nobody named.
+
+        None where the time of one is not known.
+        """
+        giving = [node for node in self._model.graph if self._gives_integers(node)]
         found = [n for n in giving if open_entry(n, self._prepared.qconfig) is not None]
         return found if self.knows(found) else []
 
@@ -102,11 +105,11 @@ class Weighing:
             return None
         return decision.folded_into or node_name(node)
 
-    def _gives_codes(self, node: ir.Node) -> bool:
+    def _gives_integers(self, node: ir.Node) -> bool:
         return self.forms[node_name(node)] is Precision.INT8
 
-    def _reads_codes(self, node: ir.Node) -> bool:
-        return self.forms[node_name(node)] in READS_CODES
+    def _reads_integers(self, node: ir.Node) -> bool:
+        return self.forms[node_name(node)] in READS_INTEGERS
 
     def slower(self) -> list[list[ir.Node]]:
         """Integer nodes that the least sum has in float, neighbours together, in graph order."""
@@ -140,18 +143,18 @@ class Weighing:
         ends = {FLOATS} if value.is_graph_output() else set()
         if not needs and not ends:
             return
-        codes = {n: self._both.integers.reads[n] for n in needs if self._reads_codes(n)}
-        source = self._choice(producer) if producer and self._gives_codes(producer) else NEVER
+        integers = {n: self._both.integers.reads[n] for n in needs if self._reads_integers(n)}
+        source = self._choice(producer) if producer and self._gives_integers(producer) else NEVER
         integers = self._both.integers.states[value]
-        to_codes = self._changing(value, floats, set(codes.values()))
+        to_integers = self._changing(value, floats, set(integers.values()))
         to_floats = self._changing(value, integers, {*needs.values(), *ends})
-        coded, floating = ("codes", value), ("floats", value)
-        for node in codes:
-            choices.differing(self._choice(node), coded, math.inf)
-        choices.differing(coded, source, to_codes)
+        quantized, floating = ("integers", value), ("floats", value)
+        for node in integers:
+            choices.differing(self._choice(node), quantized, math.inf)
+        choices.differing(quantized, source, to_integers)
         if source != NEVER:
             for node in needs:
-                reader = self._choice(node) if node in codes else NEVER
+                reader = self._choice(node) if node in integers else NEVER
                 choices.differing(floating, reader, math.inf)
             if ends:
                 choices.differing(floating, NEVER, math.inf)
@@ -167,12 +170,14 @@ class Weighing:
         payer = NEVER if not payers else self._choice(payers[0])
         if payer == NEVER or not isinstance(payer, str):
             return
-        for walk, is_coded in ((self._both.floats, False), (self._both.integers, True)):
+        for walk, is_quantized in ((self._both.floats, False), (self._both.integers, True)):
             state = walk.states[value]
             needs = {walk.reads[n] for n in readers}
-            alike = {need for need in needs if need.has_codes is state.has_codes is is_coded}
+            alike = {
+                need for need in needs if need.has_integers is state.has_integers is is_quantized
+            }
             ns = self._changing(value, state, alike)
-            choices.costs(payer, ns if is_coded else 0.0, 0.0 if is_coded else ns)
+            choices.costs(payer, ns if is_quantized else 0.0, 0.0 if is_quantized else ns)
 
     def _choice(self, node: ir.Node) -> Hashable:
         """The choice of the node: one with those that are carried out in it."""

@@ -1,1 +1,1 @@
-"""Noise of rounding to codes, predicted from statistics alone."""
+"""Noise of rounding to integers, predicted from statistics alone."""

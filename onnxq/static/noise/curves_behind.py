@@ -4,7 +4,7 @@ A grid of least squared error gives up the few largest values of a tensor. Behin
 grows ever steeper there, just these are most of the result. So what a grid loses is asked of the
 function, too:
 
-    noise = sum (f(u) - f(u'))^2 / sum (f(u) - mean)^2     u = factor x + offset, u' of the codes
+    noise = sum (f(u) - f(u'))^2 / sum (f(u) - mean)^2     u = factor x + offset, u' of the integers
 
 `error_paths` follows errors that are alike for all values, of which nothing can be told by place.
 """
@@ -71,7 +71,7 @@ class CurveBehind:
         Args:
             x: values, (values,).
             counts: how often each occurs, (values,).
-            rounded: what codes make of them, (ways, values).
+            rounded: what integers make of them, (ways, values).
         """
         slack = _SLACK * max(abs(self.low), abs(self.high))
         argument = self.factor * x + self.offset

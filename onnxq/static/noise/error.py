@@ -75,7 +75,7 @@ Change = Callable[[Error], Error]
 
 
 def of_codes(noise: TensorNoise, step: float) -> Error:
-    """The error of codes: the noise on every value, and 0 for less than half an LSB."""
+    """The error of integers: the noise on every value, and 0 for less than half an LSB."""
     return Error(((np.asarray(noise.power), 0.0),), np.asarray(step / 2), noise.clipped_share)
 
 

@@ -47,7 +47,7 @@ ONE_BIT = 4.0
 
 @dataclass(frozen=True, slots=True)
 class TensorLoss:
-    """Loss of a tensor in codes, as the SQNR that is left of it.
+    """Loss of a tensor in integers, as the SQNR that is left of it.
 
     Attributes:
         tensor: its name.
@@ -110,7 +110,7 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class SensitiveTensor:
-    """A tensor that would lose too much in codes.
+    """A tensor that would lose too much in integers.
 
     Attributes:
         loss: figures.
@@ -124,7 +124,7 @@ class SensitiveTensor:
 def sensitive(
     prepared: Prepared, statistics: Statistics, tensors: Mapping[str, QParams] | None = None
 ) -> dict[str, SensitiveTensor]:
-    """Tensor -> why it should stay in float; tensors that codes can hold are missing.
+    """Tensor -> why it should stay in float; tensors that integers can hold are missing.
 
     Args:
         prepared: its groups are looked at, in the forms that its decisions have.
@@ -149,7 +149,7 @@ def tensor_losses(
     """
     qparams = tensor_qparams(prepared, statistics)[0] if tensors is None else tensors
     paths = magnifiers(prepared.model, statistics.probed, _positive(prepared, statistics))
-    reads_codes = _readers_of_codes(prepared)
+    reads_integers = _readers_of_codes(prepared)
     found = {}
     for group in prepared.groups:
         for tensor in group.observed:
@@ -162,7 +162,7 @@ def tensor_losses(
             behind = [
                 (magnifier.sqnr_db(error), magnifier)
                 for magnifier in paths.get(tensor, ())
-                if (tensor, magnifier.reader) in reads_codes or (tensor, "") in reads_codes
+                if (tensor, magnifier.reader) in reads_integers or (tensor, "") in reads_integers
             ]
             worst = min(behind, key=lambda pair: pair[0], default=(None, None))
             found[tensor] = TensorLoss(tensor, noise, worst[1], worst[0])
@@ -200,8 +200,8 @@ def _noise(tensor: str, qparams: QParams, statistics: Statistics) -> TensorNoise
         return predicted_noise(statistics.observers[tensor], qparams)
     if qparams.scale.ndim:
         return None
-    codes = qparams.dtype.qmax - qparams.dtype.qmin + 1
-    return TensorNoise(None, float(qparams.scale) ** 2 / 12, 0.0, float(codes))
+    integers = qparams.dtype.qmax - qparams.dtype.qmin + 1
+    return TensorNoise(None, float(qparams.scale) ** 2 / 12, 0.0, float(integers))
 
 
 def _reason(loss: TensorLoss, budget: Budget, statistics: Statistics) -> BelowSqnr:

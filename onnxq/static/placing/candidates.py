@@ -149,13 +149,13 @@ def _label(node: ir.Node) -> str:
 
 
 def _varying(node: ir.Node, rule: Rule) -> list[ir.Value]:
-    """Activations that the node would read in codes and that are no constants."""
+    """Activations that the node would read in integers and that are no constants."""
     values = dict.fromkeys(find_input(node, slot) for slot in rule.activations)
     return [v for v in values if v is not None and not v.is_initializer()]
 
 
 def _floats_around(node: ir.Node) -> int:
-    """How many floats it reads and gives that codes would have to be converted from and to."""
+    """How many floats it reads and gives that integers would have to be converted from and to."""
     inputs = {v for v in node.inputs if v is not None and not v.is_initializer()}
     return sum(v.dtype == ir.DataType.FLOAT for v in (*inputs, *node.outputs))
 
@@ -256,7 +256,10 @@ def _fold(
 
 
 def _fold_bias(candidate: Candidate, candidates: dict[ir.Node, Candidate]) -> None:
-    """MatMul -> Add(vector): one product with a bias; if it gives codes, one Q behind the Add."""
+    """MatMul -> Add(vector): one product with a bias.
+
+    If it gives integers, one Q behind the Add.
+    """
     reader = _only_reader(candidate.results[0])
     if reader is None or reader.op_type != "Add" or reader not in candidates:
         return
@@ -278,7 +281,7 @@ def _is_bias(value: ir.Value, weight: ir.Value) -> bool:
 
 
 def _fold_clamps(candidate: Candidate, candidates: dict[ir.Node, Candidate]) -> None:
-    """Relu and Clip become bounds of the codes: saturation to uint8 with zero_point 0 is a Relu."""
+    """Relu and Clip become bounds of the integers: saturation to uint8 with zero_point 0 is a Relu."""
     while (reader := _only_reader(candidate.results[0])) is not None:
         following = candidates.get(reader)
         if following is None or following.rule.clamp is None:

@@ -4,14 +4,14 @@
                             rows of the readers that see channel c divided by g[c]
 
 T' has one scale, as ONNX Runtime's kernels want; with g[c] = top / absmax(T[c]) every channel uses
-all of its codes, where T would leave a weak channel a few. Weights have a scale per row, so that
+all of its integers, where T would leave a weak channel a few. Weights have a scale per row, so that
 the factors go into these scales: not one integer of a weight changes. Networks that were trained
 long have expand convolutions whose channels differ by orders of magnitude (Nagel et al. 2019,
 "Data-Free Quantization Through Weight Equalization and Bias Correction", section 4.1, scale the
 same pair of layers, from the weights' ranges).
 
 Only tensors with a lower bound of exactly 0, from a Relu or a Clip, qualify: g[c] > 0 goes through
-a Relu, and the upper bound becomes the saturation of the codes, at absmax(T[c]), which is within
+a Relu, and the upper bound becomes the saturation of the integers, at absmax(T[c]), which is within
 the Clip's bound.
 """
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 CHANNEL_AXIS = 1  # of what a convolution writes and reads
 GAINS_KEY = "onnxq.channel_scale"
-"""Metadata of the codes in the quantized model: one factor per channel, as `written_gains`."""
+"""Metadata of the integers in the quantized model: one factor per channel, as `written_gains`."""
 UNCLAMPED = (float("-inf"), float("inf"))
 MAX_CHANNEL_SCALE = 1024.0  # a channel that hardly ever spoke is not blown up beyond 10 bits
 
@@ -132,7 +132,7 @@ def channel_scales_of(observer: Observer, qparams: QParams) -> npt.NDArray[np.fl
 
     Args:
         observer: a ChannelHistogramObserver that has seen the tensor.
-        qparams: its choice for the whole tensor; top is what its last code stands for.
+        qparams: its choice for the whole tensor; top is what its last integer stands for.
     Returns:
         float32 (channels,), each at least 1.
     """

@@ -3,7 +3,7 @@
     activations   int8 and uint8 in integer kernels; int16 and uint16 between Q and DQ, in float
     weights       the same, and int4 and uint4, which are unpacked and computed in float
 
-One scale per activation tensor. Plain operators on codes (Clip, Pad, Max ...) have kernels for 8
+One scale per activation tensor. Plain operators on integers (Clip, Pad, Max ...) have kernels for 8
 bits only.
 """
 
@@ -62,7 +62,7 @@ def check_types(
         decision = decisions[node_name(node)]
         if not isinstance(decision, Quantize) or decision.folded_into:
             continue
-        _check_codes_form(node, decision, dtypes)
+        _check_integers_form(node, decision, dtypes)
         if decision.rule.weight is None:
             continue
         dtype = _weight_dtype(node, decision, qconfig)
@@ -98,14 +98,14 @@ def _activation_dtype(
     clamped = [t for t in members if t in clamps]
     if clamped and observer.dtype not in IN_INTEGERS and observer.qscheme.symmetric:
         raise UnsupportedError(
-            f"tensor '{clamped[0]}': a Relu or Clip on symmetric {observer.dtype} codes needs a "
+            f"tensor '{clamped[0]}': a Relu or Clip on symmetric {observer.dtype} integers needs a "
             f"Clip, which ONNX Runtime lacks for {observer.dtype}. Use an affine qscheme, or 8 "
             "bits."
         )
     return observer.dtype
 
 
-def _check_codes_form(node: ir.Node, decision: Quantize, dtypes: Mapping[str, QDType]) -> None:
+def _check_integers_form(node: ir.Node, decision: Quantize, dtypes: Mapping[str, QDType]) -> None:
     if not decision.rule.lowered:
         return
     slots = [node.inputs[slot] for slot in decision.rule.activations]
@@ -114,7 +114,7 @@ def _check_codes_form(node: ir.Node, decision: Quantize, dtypes: Mapping[str, QD
         if value is None or dtype not in (UINT16, INT16):
             continue
         raise UnsupportedError(
-            f"{node.op_type} '{node.name}': ONNX Runtime has no {node.op_type} on {dtype} codes "
+            f"{node.op_type} '{node.name}': ONNX Runtime has no {node.op_type} on {dtype} integers "
             f"(tensor '{value.name}'). Leave the node float in the qconfig "
             f"(nodes: {{{node.name}: null}}), or use 8 bits."
         )
@@ -126,7 +126,7 @@ def _weight_dtype(node: ir.Node, decision: Quantize, qconfig: QConfigMapping) ->
     observer = spec()
     stored = {dtype.onnx: dtype for dtype in WEIGHTS}.get(observer.dtype.onnx)
     if isinstance(observer, NoopObserver) or stored is None:
-        kind = "no codes" if isinstance(observer, NoopObserver) else str(observer.dtype)
+        kind = "no integers" if isinstance(observer, NoopObserver) else str(observer.dtype)
         raise UnsupportedError(
             f"{node.op_type} '{node.name}': {spec} gives {kind} for its weight; ONNX Runtime runs "
             f"{_listed(WEIGHTS)}. Change the weight observer's dtype, or leave the node float."

@@ -1,9 +1,10 @@
 """Tensors that others only take a part of: maxima, or what a Clip lets through.
 
-    x -> MaxPool -> y, x -> Clip -> y       nobody else reads x: its codes matter where y has them
+    x -> MaxPool -> y, x -> Clip -> y       nobody else reads x: its integers matter where y has
+    them
 
-One set of qparams serves x and y. Ranged by x, the codes would be spent on values that nobody sees:
-below every maximum, or beyond the bounds. Worse, the least squared error over x clips the few
+One set of qparams serves x and y. Ranged by x, the integers would be spent on values that nobody
+sees: below every maximum, or beyond the bounds. Worse, the least squared error over x clips the few
 largest values, which are those that a maximum takes. Ranged by y, they are cut off at the ends of
 the grid, as the node cuts them off itself. So the group is observed at y.
 """

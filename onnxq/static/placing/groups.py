@@ -26,7 +26,7 @@ class TensorGroup:
         sources: the members that are not copies of others and are known at run time only.
         constants: the members that are initializers.
         observer: how qparams come from the data.
-        dtype: of the codes in the model: the observer's, or UINT8 in place of INT8.
+        dtype: of the integers in the model: the observer's, or UINT8 in place of INT8.
         range: real interval that replaces observation where an operator guarantees it (Sigmoid).
         clipped_outputs: members that have what is read of the sources; empty: the sources
             themselves.

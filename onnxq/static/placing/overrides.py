@@ -45,7 +45,8 @@ def group_override(members: Sequence[str], qconfig: QConfigMapping) -> ObserverS
         if spec != first[1]:
             raise QConfigError(
                 f"qconfig: tensors '{first[0]}' ({first[1]}) and '{tensor}' ({spec}) have one "
-                "scale and zero point, because the nodes between them only copy codes. Give both "
+                "scale and zero point, because the nodes between them only copy integers. Give "
+                "both "
                 "the same observer, or name one of them only."
             )
     return first[1]
@@ -124,7 +125,9 @@ def unmet_requests(
 def unmet_forms(
     model: ir.Model, decisions: Mapping[str, Decision], qconfig: QConfigMapping
 ) -> list[str]:
-    """Notes on nodes that have codes out where the qconfig names a float result; the reason beside.
+    """Notes on nodes that have integers out where the qconfig names a float result.
+
+    The reason beside.
 
     Args:
         model: canonical.
@@ -142,7 +145,7 @@ def unmet_forms(
             groups.setdefault(node.op_type, []).append(name)
     return [
         f"{op_type} {listed(names)}: the qconfig asks for precision 'int8_float_output', but ONNX "
-        "Runtime has its integer kernel only with codes out; it has precision 'int8'"
+        "Runtime has its integer kernel only with integers out; it has precision 'int8'"
         for op_type, names in groups.items()
     ]
 

@@ -48,15 +48,15 @@ class Placed:
 
 
 def placed(
-    model: ir.Model, qconfig: QConfigMapping, target: Target, codes_out: Collection[str] = ()
+    model: ir.Model, qconfig: QConfigMapping, target: Target, integers_out: Collection[str] = ()
 ) -> Placed:
-    """The Placed of a canonical model; `codes_out` are outputs that are read as codes.
+    """The Placed of a canonical model; `integers_out` are outputs that are read as integers.
 
     Raises:
         QConfigError: the qconfig names an observer for a tensor where it cannot take effect.
         UnsupportedError: it asks for number types that ONNX Runtime lacks.
     """
-    placement = place(model, qconfig, target, codes_out)
+    placement = place(model, qconfig, target, integers_out)
     decisions, clamps = placement.decisions, placement.clamps
     channel_scales = find_channel_scales(model, placement, qconfig)
     groups = groups_of(placement, qconfig, channel_scales)

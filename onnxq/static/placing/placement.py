@@ -4,7 +4,7 @@ Four sweeps over the graph, each linear:
     candidates  each node alone: has it a rule, does the qconfig ask for it, are its types right
     demand      backwards: does an integer node read this tensor, through whatever only moves data
     decide      forwards: element-wise nodes follow their inputs, data movement follows either side
-    enclosed    element-wise nodes that were left in float between codes that others ask for
+    enclosed    element-wise nodes that were left in float between Q/DQ nodes that others ask for
 
 A tensor that is quantized has one set of qparams, whoever reads it. Tensors that a node merely
 copies form a group with one set for all.
@@ -27,12 +27,12 @@ from onnxq.static.placing.unbounded import readers_of_infinity
 from onnxq.static.reasons import (
     BetterBehind,
     BoundsOutsideRange,
-    ClampOnCodes,
-    FloatBetweenCodes,
+    ClampOnIntegers,
+    FloatBetweenIntegers,
     InputsInFloat,
     IntegerKernel,
-    MovesCodes,
     MovesDataOnly,
+    MovesIntegers,
     MovesUnreadData,
     PartOf,
     ReadInFloat,
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from onnxq.qconfig import QConfig, QConfigMapping
     from onnxq.targets import Target
 
-BITS_OF_RANGES = 8  # Rule.output_range is made for codes of 8 bits; wider ones are observed
+BITS_OF_RANGES = 8  # Rule.output_range is made for integers of 8 bits; wider ones are observed
 
 
 @dataclass(slots=True)
@@ -92,9 +92,9 @@ class Placement:
 
 
 def place(
-    model: ir.Model, qconfig: QConfigMapping, target: Target, codes_out: Collection[str] = ()
+    model: ir.Model, qconfig: QConfigMapping, target: Target, integers_out: Collection[str] = ()
 ) -> Placement:
-    """Runs the four sweeps over a canonical model; `codes_out` are outputs read as codes."""
+    """Runs the four sweeps over a canonical model; `integers_out` are outputs read as integers."""
     order = list(walk(model.graph))
     candidates, floats = find_candidates(order, qconfig, target)
     for node in readers_of_infinity(order, candidates):
@@ -106,10 +106,10 @@ def place(
     placement = Placement()
     for node, _ in order:  # graph order; those of candidates are overwritten below
         placement.decisions[node_name(node)] = floats.get(node, Float(NotTried()))
-    ends = {v for v in model.graph.outputs if v.name in codes_out}
+    ends = {v for v in model.graph.outputs if v.name in integers_out}
     demand = _demand(order, candidates, ends)
-    in_codes = [v for node, _ in order for v in node.outputs if _reach_of_codes(v) is not None]
-    for value in (*model.graph.inputs, *in_codes):
+    in_integers = [v for node, _ in order for v in node.outputs if _reach_of_codes(v) is not None]
+    for value in (*model.graph.inputs, *in_integers):
         if value in demand.by_compute:
             _quantize_tensor(value, placement)
             placement.from_integers.add(value_name(value))
@@ -157,10 +157,11 @@ def _demand(
 
 
 def _is_idle(candidate: Candidate, demand: _Demand) -> bool:
-    """Whether a cheap node that is written on codes (Sub, Tanh) has float readers only.
+    """Whether a cheap node that is written on integers (Sub, Tanh) has float readers only.
 
-    Between codes and float it saves little, and costs accuracy: one more rounding of a difference
-    x - mean(x) in a LayerNorm of single nodes, or of the scores ahead of a float Softmax.
+    Between integers and float it saves little, and costs accuracy: one more rounding of a
+    difference x - mean(x) in a LayerNorm of single nodes, or of the scores ahead of a float
+    Softmax.
     """
     rule = candidate.rule
     written = rule.category is OpCategory.ELEMENTWISE and rule.lowered
@@ -184,9 +185,9 @@ def _decide(
 
 
 def _is_enclosed(candidate: Candidate, placement: Placement) -> bool:
-    """Whether an element-wise node was left in float though codes stand on all its sides anyway.
+    """Whether an element-wise node was left in float though integers stand on all its sides anyway.
 
-    Later readers of its inputs may have asked for codes, as the product behind a squeeze and
+    Later readers of its inputs may have asked for integers, as the product behind a squeeze and
     excitation does of what is squeezed. In integers the node then saves conversions, and the
     transposes that a float pooling between channels-last convolutions needs.
     """
@@ -241,10 +242,10 @@ def _take(
 
 
 def _has_own_qparams(candidate: Candidate) -> bool:
-    """Whether its bounds need not be codes of its input's grid, which others read as well.
+    """Whether its bounds need not be integers of its input's grid, which others read as well.
 
     Read by the Clip alone, the input has the range of what the Clip gives (see survivors), and 0 is
-    a code of every grid; else planning decides with the data (see planning.clipped).
+    an integer of every grid; else planning decides with the data (see planning.clipped).
     """
     assert candidate.rule.clamp is not None
     others = len(_read(candidate)[0].uses()) > 1 or _read(candidate)[0].is_graph_output()
@@ -252,7 +253,7 @@ def _has_own_qparams(candidate: Candidate) -> bool:
 
 
 def _has_output(candidate: Candidate, demand: _Demand, chosen: QConfig) -> bool:
-    """Whether a Q stands behind the node: its kernel needs it, or someone asks for codes."""
+    """Whether a Q stands behind the node: its kernel needs it, or someone asks for integers."""
     if candidate.rule.category is not OpCategory.COMPUTE or candidate.needs_output:
         return True
     if chosen.precision is not None:
@@ -261,9 +262,9 @@ def _has_output(candidate: Candidate, demand: _Demand, chosen: QConfig) -> bool:
 
 
 def _reach_of_codes(value: ir.Value) -> tuple[float, float] | None:
-    """Reals of the first and the last code that a float model makes the value of; else None.
+    """Reals of the first and the last integer that a float model makes the value of; else None.
 
-    Quantized with this range, the value has its codes again.
+    Quantized with this range, the value has its integers again.
     """
     source = one_scale(dequantizer(value))
     if source is None or source.dtype.bits != BITS_OF_RANGES or value.is_initializer():
@@ -276,7 +277,7 @@ def _reach_of_codes(value: ir.Value) -> tuple[float, float] | None:
 
 
 def _read(candidate: Candidate) -> list[ir.Value]:
-    """Activations that it reads in codes."""
+    """Activations that it reads in integers."""
     node = candidate.node
     return [v for slot in candidate.rule.activations if (v := node.inputs[slot]) is not None]
 
@@ -305,10 +306,10 @@ def _why_not_worth(candidate: Candidate, demand: _Demand, placement: Placement) 
 
 
 def _why_not_in_range(candidate: Candidate) -> Reason | None:
-    """Why the codes of its input cannot hold its bounds, or None.
+    """Why the integers of its input cannot hold its bounds, or None.
 
-    Folded into the node before it, a Clip bounds what is observed; on its own, it reads codes whose
-    range holds the data and 0, but need not reach its bounds.
+    Folded into the node before it, a Clip bounds what is observed; on its own, it reads integers
+    whose range holds the data and 0, but need not reach its bounds.
     """
     if candidate.rule.clamp is None:
         return None
@@ -319,11 +320,11 @@ def _why_not_in_range(candidate: Candidate) -> Reason | None:
 def _how(rule: Rule, has_output: bool, chosen: QConfig, target: Target) -> Reason:
     """The integer form of a node."""
     if rule.category is OpCategory.CLAMP:
-        return ClampOnCodes()
+        return ClampOnIntegers()
     if rule.precision is Precision.FLOAT_BETWEEN_QDQ:
-        return FloatBetweenCodes()
+        return FloatBetweenIntegers()
     if rule.shares_qparams:
-        return MovesCodes()
+        return MovesIntegers()
     if rule.weight is None:
         return IntegerKernel("", None, has_output)
     dtype = chosen.weight_observer().dtype

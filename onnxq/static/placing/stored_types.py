@@ -1,9 +1,9 @@
-"""The type that codes of int8 activations are stored in: uint8, unless the target runs int8 ones.
+"""The type that integers of int8 activations are stored in: uint8, unless the target runs int8 ones.
 
-    code + 128, zero_point + 128:    (code - zero_point) * scale is the same number
+    code + 128, zero_point + 128:    (q - zero_point) * scale is the same number
 
 ONNX Runtime fuses Conv and MatMul with int8 activations on ARM. On x86 it turns them into uint8 by
-itself, but only where a Q has one DQ behind it, and that one reader: not behind a Clip on codes,
+itself, but only where a Q has one DQ behind it, and that one reader: not behind a Clip on integers,
 which a Relu of a symmetric range becomes, and not where a tensor branches. The rest computes in
 float32. Stored as uint8 from the start, all of it runs in integers on every machine.
 """
@@ -34,7 +34,7 @@ class Storage:
     """How int8 activations are stored.
 
     Attributes:
-        int8: the type of codes that observers give as int8: INT8 or UINT8.
+        int8: the type of integers that observers give as int8: INT8 or UINT8.
         notes: what a user should know of it; none where no activation is int8.
     """
 
@@ -42,7 +42,7 @@ class Storage:
     notes: tuple[str, ...] = ()
 
     def of(self, dtype: QDType) -> QDType:
-        """The type that codes of that type are stored in."""
+        """The type that integers of that type are stored in."""
         return self.int8 if dtype == INT8 else dtype
 
 
@@ -71,8 +71,8 @@ def storage_of(
         return Storage(
             UINT8,
             (
-                f"{which} {as_uint8}: with int8 codes ONNX Runtime on x86 computes Conv and "
-                "MatMul in float32 behind branches and behind a Relu on symmetric codes",
+                f"{which} {as_uint8}: with int8 integers ONNX Runtime on x86 computes Conv and "
+                "MatMul in float32 behind branches and behind a Relu on symmetric integers",
             ),
         )
     if UINT8 in tensors.values() or UINT8 in _weight_types(model, decisions, qconfig):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from onnxq.affine import code_bounds
+from onnxq.affine import integer_bounds
 from onnxq.errors import CalibrationError, ModelError
 from onnxq.graph.walk import IF, node_name, walk
 from onnxq.graph.weights import constant_array
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from onnxq.static.prepared import Prepared
     from onnxq.static.statistics import Statistics
 
-NEARLY_ALL = 0.95  # share of the codes in use, from which on the others are not meant
+NEARLY_ALL = 0.95  # share of the integers in use, from which on the others are not meant
 
 
 def tensor_qparams(
@@ -88,8 +88,8 @@ def _known(prepared: Prepared, statistics: Statistics) -> tuple[TensorGroup, ...
 def _bounds(prepared: Prepared, statistics: Statistics) -> dict[str, tuple[float, float]]:
     """Tensor -> interval that holds it whatever the input is, of those that nobody observed.
 
-    With every node in integers, such a tensor needs no observer; where its node became float, codes
-    of it begin elsewhere, perhaps in a group with others.
+    With every node in integers, such a tensor needs no observer; where its node became float,
+    integers of it begin elsewhere, perhaps in a group with others.
     """
     return {
         source: group.range
@@ -177,7 +177,7 @@ def _notes_on_least_scale(observer: Observer, qparams: QParams, group: TensorGro
         return []
     return [
         f"tensor '{group.members[0]}': its values are so small that the observer's smallest "
-        f"scale, eps = {observer.eps:.3g}, leaves them few codes or none. Give its observer a "
+        f"scale, eps = {observer.eps:.3g}, leaves them few integers or none. Give its observer a "
         "smaller eps, or leave the tensor float."
     ]
 
@@ -190,13 +190,13 @@ def _saw_only_zeros(observer: Observer) -> bool:
 
 
 def _fitted(qparams: QParams, clamp: tuple[float, float]) -> QParams:
-    """The qparams with the last code at the Clip's upper bound, where it lies a little beyond.
+    """The qparams with the last integer at the Clip's upper bound, where it lies a little beyond.
 
-    A histogram's end may do so by a fraction of a bin. The codes above the bound would never be
+    A histogram's end may do so by a fraction of a bin. The integers above the bound would never be
     used, and would need a Clip of their own.
     """
     dtype = qparams.dtype
-    low, high = code_bounds(clamp, qparams)
+    low, high = integer_bounds(clamp, qparams)
     nearly = dtype.qmin + NEARLY_ALL * (dtype.qmax - dtype.qmin)
     if low != int(qparams.zero_point) or low != dtype.qmin or not nearly <= high < dtype.qmax:
         return qparams
@@ -204,7 +204,7 @@ def _fitted(qparams: QParams, clamp: tuple[float, float]) -> QParams:
 
 
 def qparams_of_range(interval: tuple[float, float], dtype: QDType) -> QParams:
-    """QParams whose first code is `low` and whose last one is `high`."""
+    """QParams whose first integer is `low` and whose last one is `high`."""
     low, high = interval
     scale = (high - low) / (dtype.qmax - dtype.qmin)
     return per_tensor(scale, dtype.qmin - round(low / scale), dtype)

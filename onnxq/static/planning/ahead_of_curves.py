@@ -60,13 +60,13 @@ def with_curves(observer: Observer, qparams: QParams, curves: Collection[CurveBe
 def _wider(observer: HistogramObserver, qparams: QParams) -> list[QParams]:
     """Grids whose ends lie between those of qparams and of the observed range, narrow ones first.
 
-    Codes are those that the observer may use.
+    Integers are those that the observer may use.
     """
-    codes, scale, zero = observer.range, float(qparams.scale), int(qparams.zero_point)
-    low, high = (codes.quant_min - zero) * scale, (codes.quant_max - zero) * scale
+    integers, scale, zero = observer.range, float(qparams.scale), int(qparams.zero_point)
+    low, high = (integers.quant_min - zero) * scale, (integers.quant_max - zero) * scale
     least, most = float(observer.histogram.minimum), float(observer.histogram.maximum)
     lows = [low] if least >= low else list(low + (least - low) * _WAY)
     highs = [high] if most <= high else list(high + (most - high) * _WAY)
     ways = itertools.product(enumerate(lows), enumerate(highs))
     ordered = sorted(ways, key=lambda way: way[0][0] + way[1][0])
-    return [codes.qparams(each_low, each_high) for (_, each_low), (_, each_high) in ordered[1:]]
+    return [integers.qparams(each_low, each_high) for (_, each_low), (_, each_high) in ordered[1:]]

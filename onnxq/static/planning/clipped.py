@@ -1,12 +1,12 @@
 """Grids of what a Clip gives where others read its input too: the input's, or one of its own.
 
-    on the input's grid   each bound b becomes its nearest code c(b): error (b - c(b))^2 on the
+    on the input's grid   each bound b becomes its nearest integer c(b): error (b - c(b))^2 on the
                           share of the values that lie at b, always of the same sign
-    on its own grid       every value is rounded once more, and the codes are converted
+    on its own grid       every value is rounded once more, and the integers are converted
 
 What lies between the bounds has been rounded with the input already. So the bounds alone decide:
-the Clip shares its input's grid, and is a Clip on codes, where that costs no more than a rounding.
-A Relu always does, as 0 is a code of every grid.
+the Clip shares its input's grid, and is a Clip on integers, where that costs no more than a
+rounding. A Relu always does, as 0 is an integer of every grid.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def _noise(observer: Observer, qparams: QParams) -> float:
 
 
 def _cost_of_bounds(clamp: tuple[float, float], observer: Observer, qparams: QParams) -> float:
-    """Mean squared error that codes near the bounds, in place of the bounds, make.
+    """Mean squared error that integers near the bounds, in place of the bounds, make.
 
     Args:
         clamp: real bounds.

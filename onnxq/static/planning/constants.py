@@ -43,26 +43,27 @@ class PlannedWeight:
 
     Attributes:
         tensor: name of the float initializer.
-        qparams: of the codes.
-        code_limit: codes are clipped to [-code_limit, code_limit]; None: the type's own range.
+        qparams: of the integers.
+        integer_limit: integers are clipped to [-integer_limit, integer_limit]; None: the type's own
+            range.
         channel_scale: one factor per row that the float weight is multiplied by first; None: none.
-        bias_preserving: how codes are rounded; None: to the nearest.
+        bias_preserving: how integers are rounded; None: to the nearest.
     """
 
     tensor: str
     qparams: QParams
-    code_limit: int | None
+    integer_limit: int | None
     channel_scale: tuple[float, ...] | None = None
     bias_preserving: BiasPreservingRounding | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedBias:
-    """int32 codes of a bias at x_scale * w_scale, zero point 0.
+    """int32 integers of a bias at x_scale * w_scale, zero point 0.
 
     Attributes:
         tensor: name of the float initializer.
-        qparams: of the codes.
+        qparams: of the integers.
         channel_scale: one factor per channel that the float bias is multiplied by first; None:
             none.
     """
@@ -73,7 +74,7 @@ class PlannedBias:
 
 
 def weight_key(prepared: Prepared, node: ir.Node, rule: Rule) -> WeightKey:
-    """Key of a node's weight: its tensor, its observer, the codes that the target runs exactly.
+    """Key of a node's weight: its tensor, its observer, the integers that the target runs exactly.
 
     Args:
         prepared: target and qconfig are read.
@@ -84,7 +85,7 @@ def weight_key(prepared: Prepared, node: ir.Node, rule: Rule) -> WeightKey:
     spec = weight_observer(node, rule, prepared.qconfig)
     limit = weight_limit(rule, prepared.target)
     if not spec().qscheme.symmetric and rule.saturating_pairs:
-        # a larger scale moves codes towards the zero point, which may itself be too large
+        # a larger scale moves integers towards the zero point, which may itself be too large
         limit = prepared.target.weight_qmax_saturating
     return WeightKey(value_name(weight_of(node, rule)), rule.weight.axis, limit, spec)
 
@@ -101,7 +102,7 @@ def with_gain(
 ) -> PlannedWeight:
     """The weight whose row o is multiplied by made[o] / read[channel that row o sees].
 
-    The scales take the factors, so that the codes stay the same.
+    The scales take the factors, so that the integers stay the same.
 
     Args:
         weight: with a scale per row.

@@ -1,8 +1,8 @@
 """Means of what weights are multiplied by, where weights give up range and are rounded by them.
 
 A target whose pairs of products saturate has larger scales (see onnxq.static.planning.pair_range);
-which of two codes a weight then takes follows from these means (onnxq.targets.bias_preserving). Of
-other targets calibration looks at none.
+which of two integers a weight then takes follows from these means (onnxq.targets.bias_preserving).
+Of other targets calibration looks at none.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""The smallest scales of a weight whose codes keep every pair of products within int16.
+"""The smallest scales of a weight whose integers keep every pair of products within int16.
 
-For neighbours i, j in the order in which products are added, and any uint8 codes beside them:
+For neighbours i, j in the order in which products are added, and any uint8 integers beside them:
 
     255 (max(q_i, 0) + max(q_j, 0)) <=  32767    <=>    the positive ones add up to 128 at most
     255 (min(q_i, 0) + min(q_j, 0)) >= -32768    <=>    the negative ones to -128 at least
 
-Codes never grow with the scale. So the pairs that fit go on to fit; and for each channel, the
+Integers never grow with the scale. So the pairs that fit go on to fit; and for each channel, the
 smallest float32 scale for which its other pairs fit is found by bisection over those alone.
 
 A weight that gives up range is rounded so that its channels keep their sums with the means of what
@@ -79,7 +79,7 @@ def reduced(
     if not target.reduces_range or not rule.saturating_pairs or weight.qparams.dtype != INT8:
         return weight, None
     count = max(weight.qparams.scale.size, 1)
-    if weight.code_limit == target.weight_qmax_saturating:
+    if weight.integer_limit == target.weight_qmax_saturating:
         factor = target.weight_qmax / target.weight_qmax_saturating
         return weight, ReducedRange(count, count, factor, factor)
     channels = None
@@ -94,7 +94,7 @@ def fit_pairs(
     """The weight with scales for which its pairs fit int16, and what that cost; None: nothing.
 
     Args:
-        weight: how it is stored, without regard to pairs; int8 codes with zero points 0.
+        weight: how it is stored, without regard to pairs; int8 integers with zero points 0.
         array: the float weight, without its gain.
         rule: says which of its axis has channels, and which products are neighbours.
         channels: whose scales may grow; None: all.
@@ -154,13 +154,13 @@ def _bias_preserving(rule: Rule, channels: Collection[int] | None) -> BiasPreser
 
 
 def _limit(weight: PlannedWeight) -> int:
-    return INT8.qmax if weight.code_limit is None else weight.code_limit
+    return INT8.qmax if weight.integer_limit is None else weight.integer_limit
 
 
 def _pairs_that_leave(
     weight: PlannedWeight, array: Singles, rule: Rule
 ) -> Iterator[tuple[Singles, Singles, Places]]:
-    """(one weight, its neighbour, index of their scale) of the pairs whose codes are too large."""
+    """(one weight, its neighbour, index of their scale) of the pairs whose integers are too large."""
     assert rule.weight is not None
     axis = rule.weight.axis % array.ndim
     order = rule.pair_axes or tuple(a for a in range(array.ndim) if a != axis)
@@ -194,16 +194,16 @@ def _furthest(block: Singles) -> tuple[Singles, Singles]:
 
 def _fit(one: Singles, other: Singles, scale: Singles, limit: int) -> Mask:
     """Which pairs fit at these scales; all of one shape."""
-    first, second = (_codes(x, scale, limit) for x in (one, other))
+    first, second = (_integers(x, scale, limit) for x in (one, other))
     return ~leave_int16(first, second)
 
 
-def _codes(x: Singles, scale: Singles, limit: int) -> npt.NDArray[np.int16]:
-    """The codes that the rewrite writes."""
+def _integers(x: Singles, scale: Singles, limit: int) -> npt.NDArray[np.int16]:
+    """The integers that the rewrite writes."""
     flat = np.ascontiguousarray(scale).reshape(-1)
     qparams = QParams(flat, np.zeros(flat.shape, np.int8), INT8, PerChannel(0))
-    codes = quantize(x.reshape(-1), qparams).reshape(x.shape)
-    return np.clip(codes.astype(np.int16), -limit, limit)
+    integers = quantize(x.reshape(-1), qparams).reshape(x.shape)
+    return np.clip(integers.astype(np.int16), -limit, limit)
 
 
 def _smallest(

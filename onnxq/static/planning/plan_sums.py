@@ -1,4 +1,4 @@
-"""Scales of a plan's sums and products, raised until every machine computes the same codes.
+"""Scales of a plan's sums and products, raised until every machine computes the same integers.
 
 onnxq.qdq.sum_scales says why; scales found in training go through it too.
 
@@ -32,7 +32,9 @@ if TYPE_CHECKING:
 def with_agreeing_sums(
     prepared: Prepared, decisions: Mapping[str, Decision], tensors: Mapping[str, QParams]
 ) -> tuple[dict[str, QParams], list[str]]:
-    """`tensors`, scales raised until sums and products of codes are alike on all machines; notes.
+    """`tensors`, scales raised until sums and products of integers are alike on all machines.
+
+    Notes.
 
     Args:
         prepared: canonical graph, and the groups of tensors that share a scale.
@@ -53,14 +55,14 @@ def with_agreeing_sums(
     raised, left = raise_scales(sums, groups, tensors)
     notes = [
         f"'{one.name}': ARM, x86 without AVX2 or WebAssembly may round some of its results to the "
-        "next code; no scale near avoids it"
+        "next integer; no scale near avoids it"
         for one in left
     ]
     return raised, notes
 
 
 def find_sums(prepared: Prepared, decisions: Mapping[str, Decision]) -> list[Sum]:
-    """The nodes that add or multiply codes, in graph order, with the names of the graph."""
+    """The nodes that add or multiply integers, in graph order, with the names of the graph."""
     found = []
     for node, _ in walk(prepared.model.graph):
         decision = decisions[node_name(node)]

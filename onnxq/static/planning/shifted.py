@@ -1,11 +1,11 @@
-"""Sums with a number whose codes are those of what is added to: nothing is rounded a second time.
+"""Sums with a number whose integers are those of what is added to: nothing is rounded a second time.
 
     y = x + g,  x = s (q - z_x),  y = s (q - z_y)    <=>    z_y = z_x - g / s
 
-That takes one scale s for both, of which g is a multiple, and zero points that are codes: with
+That takes one scale s for both, of which g is a multiple, and zero points that are integers: with
 k = |g| / s whole,
 
-    s >= (max(-lo, g, 0) + max(hi, -g, 0)) / codes    for x in [lo, hi],    and    s >= s_x.
+    s >= (max(-lo, g, 0) + max(hi, -g, 0)) / integers    for x in [lo, hi],    and    s >= s_x.
 
 The error of both roundings is (s_x^2 + s_y^2) / 12, that of one is s^2 / 12: it is done where that
 is less, for sums that alone read x. PP-OCRv4's recognition has such sums ahead of depthwise
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 def with_shifts(
     prepared: Prepared, decisions: Mapping[str, Decision], tensors: Mapping[str, QParams]
 ) -> dict[str, QParams]:
-    """`tensors`, where sums with a number have the codes of what is added to.
+    """`tensors`, where sums with a number have the integers of what is added to.
 
     Args:
         prepared: canonical graph, and the groups of tensors that share qparams.
@@ -94,22 +94,22 @@ def _is_free(tensor: str, prepared: Prepared, groups: Mapping[str, TensorGroup])
 
 
 def _shifted(x: QParams, y: QParams, g: float) -> tuple[QParams, QParams] | None:
-    """(qparams of x, of x + g) with the same codes; None: two roundings lose less."""
+    """(qparams of x, of x + g) with the same integers; None: two roundings lose less."""
     if x.dtype != y.dtype or not all(isinstance(q.granularity, PerTensor) for q in (x, y)):
         return None
     own, behind = float(x.scale), float(y.scale)
-    codes = x.dtype.qmax - x.dtype.qmin
+    integers = x.dtype.qmax - x.dtype.qmin
     low = (x.dtype.qmin - int(x.zero_point)) * own
     high = (x.dtype.qmax - int(x.zero_point)) * own
-    least = max(own, (max(-low, g, 0.0) + max(high, -g, 0.0)) / codes)
+    least = max(own, (max(-low, g, 0.0) + max(high, -g, 0.0)) / integers)
     steps = math.floor(abs(g) / least)
     if not steps:
         return None
     scale = abs(g) / steps
     if scale**2 >= own**2 + behind**2:
         return None
-    below = math.ceil(max(-low, g, 0.0) / scale - 1e-6)  # codes below that of 0, where all fit
-    zero = x.dtype.qmin + min(below, codes)
+    below = math.ceil(max(-low, g, 0.0) / scale - 1e-6)  # integers below that of 0, where all fit
+    zero = x.dtype.qmin + min(below, integers)
     shifted = zero - int(math.copysign(steps, g))
     if not x.dtype.qmin <= shifted <= x.dtype.qmax:
         return None

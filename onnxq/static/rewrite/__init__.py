@@ -14,12 +14,12 @@ from onnxq.graph.canonical import upgrade_opset
 from onnxq.graph.checks import FORMAT_KEY
 from onnxq.ort.add_norm import write_sums
 from onnxq.ort.clipped_product import write_max
-from onnxq.qconfig.input_codes import InputCodes
+from onnxq.qconfig.quantized_input import QuantizedInput
 from onnxq.qdq.compact import compact, names_in
-from onnxq.qdq.ends import cancel_round_trips, give_codes, take_codes
-from onnxq.qdq.fuse import Int8Codes
+from onnxq.qdq.ends import cancel_round_trips, give_integers, take_integers
+from onnxq.qdq.fuse import Int8Activations
 from onnxq.qdq.qoperator import FORMATS, check_format
-from onnxq.qdq.signed_codes import keep_loadable
+from onnxq.qdq.signed_integers import keep_loadable
 from onnxq.qdq.write import min_opset
 from onnxq.quantized.quantized_model import QuantizedModel
 from onnxq.static.check_plan import check_plan
@@ -47,7 +47,7 @@ def rewrite(prepared: Prepared, plan: Plan, format: str = "qdq") -> QuantizedMod
             same integers (see `write_qoperator` for what stays as it is in QDQ form).
     Raises:
         CalibrationError: the plan is of another model, or does not fit it (an edited file).
-        QConfigError: the format is not known, or an end that is to be codes has none.
+        QConfigError: the format is not known, or an end that is to be integers has none.
         UnsupportedError: the opset cannot be raised as far as the plan's types need.
     """
     check_format(format)
@@ -68,13 +68,15 @@ def rewrite(prepared: Prepared, plan: Plan, format: str = "qdq") -> QuantizedMod
     write_qdq(model, plan)
     write_dynamic(model, plan.dynamic)
     cancel_round_trips(model)
-    take_codes(model, [n for n, m in prepared.input_codes.items() if m is InputCodes.CODES])
-    give_codes(model, prepared.output_codes)
+    take_integers(
+        model, [n for n, m in prepared.quantized_input.items() if m is QuantizedInput.INTEGERS]
+    )
+    give_integers(model, prepared.quantized_output)
     upgrade_opset(model, max(_opset_needed(plan), opset_needed(plan.dynamic)))
     keep_loadable(model)
     write_max(model)
     write_sums(model)
-    model = FORMATS[format](model, _int8_codes(plan))
+    model = FORMATS[format](model, _int8_integers(plan))
     compact(model, names_in(prepared.model))
     model.metadata_props.update(
         {
@@ -105,10 +107,10 @@ def write_part(model: ir.Model, plan: Plan) -> None:
     write_sums(model)
 
 
-def _int8_codes(plan: Plan) -> Int8Codes:
+def _int8_integers(plan: Plan) -> Int8Activations:
     """Form of int8 activations: a plan has them only where its target runs them."""
     signed = any(qparams.dtype == INT8 for qparams in plan.tensors.values())
-    return Int8Codes.KEPT if signed else Int8Codes.SHIFTED
+    return Int8Activations.KEPT if signed else Int8Activations.SHIFTED
 
 
 def _opset_needed(plan: Plan) -> int:

@@ -3,8 +3,8 @@
     DQ -> MatMul -> Add(bias)      becomes     MatMulIntegerToFloat with the bias inside
 
 ONNX Runtime makes a Gemm of a MatMul and an Add where it knows the sizes, and computes it in
-float32 unless a Q follows. Where it does not know them, the product alone is on codes, and the Add
-a float node of its own. Time over that of the kernel with the bias inside, onnxruntime 1.31 on
+float32 unless a Q follows. Where it does not know them, the product alone is on integers, and the
+Add a float node of its own. Time over that of the kernel with the bias inside, onnxruntime 1.31 on
 AVX512, 32 to 512 rows, widths 256 to 3072 (benchmarks/results/forms.md):
 
     MatMulIntegerToFloat, Add           1.1 to 1.5
@@ -79,7 +79,7 @@ def bias_inside(node: ir.Node, plan: Plan) -> BiasInside | None:
 
 
 def _has_kernel(node: ir.Node, decision: Quantize, plan: Plan) -> bool:
-    """Whether ONNX Runtime has the product of such codes: two of 8 bits, int8 with int8 alone."""
+    """Whether ONNX Runtime has the product of such integers: two of 8 bits, int8 with int8 alone."""
     x = plan.tensors[value_name(input_at(node, decision.rule.activations[0]))]
     weight = plan.weights[node_name(node)].qparams
     if {x.dtype.bits, weight.dtype.bits} != {BYTE_BITS}:

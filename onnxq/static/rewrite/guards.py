@@ -1,6 +1,6 @@
 """Which nodes that are to stay float ONNX Runtime would quantize by itself.
 
-DQ -> op -> Q                   becomes QLinearOp, or op on codes
+DQ -> op -> Q                   becomes QLinearOp, or op on integers
 DQ -> Reshape -> op -> Q        too: a DQ moves down through what only moves data
 DQ -> op -> Relu -> Q           too: a Q moves up, and takes Relu and Clip in
 DQ -> MatMul -> Add -> Q        too: they become a Gemm
@@ -57,12 +57,12 @@ def _goes_with_bias(node: ir.Node, plan: Plan) -> bool:
 
 
 def _takes_bias(node: ir.Node, plan: Plan) -> tuple[int, ...]:
-    """Slot of a product on codes that takes the node, an Add that is to stay float, along."""
+    """Slot of a product on integers that takes the node, an Add that is to stay float, along."""
     found = biased_product_of(node)
     if found is None or not _is_quantized(found, plan):
         return ()
-    on_codes = all(v is not None and _dequantized(v) for v in found.product.inputs)
-    return (1 - found.slot,) if on_codes else ()
+    on_integers = all(v is not None and _dequantized(v) for v in found.product.inputs)
+    return (1 - found.slot,) if on_integers else ()
 
 
 def _is_quantized(found: BiasedProduct, plan: Plan) -> bool:

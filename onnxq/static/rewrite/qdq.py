@@ -1,7 +1,7 @@
 """Carries out a plan with QuantizeLinear and DequantizeLinear nodes that ONNX Runtime fuses.
 
     float node -> T                  T -> Q -> T_quantized -> DQ -> T_dequantized -> integer node
-    integer node -> [Relu dropped]   -> Q [-> Clip on codes] -> T_quantized -> DQ -> every reader
+    integer node -> [Relu dropped]   -> Q [-> Clip on integers] -> T_quantized -> DQ -> every reader
     integer node -> T                a product to float32, its bias inside (see products)
     W (float initializer)            W_quantized -> DQ -> W_dequantized -> integer node
 
@@ -17,7 +17,7 @@ import onnx_ir as ir
 from onnx_ir.tape import Tape
 
 from onnxq import catalog
-from onnxq.affine import code_bounds
+from onnxq.affine import integer_bounds
 from onnxq.dynamic.check_decisions import sensitive
 from onnxq.graph.edit import graph_of, graphs_of, insert_behind
 from onnxq.graph.walk import bodies, node_name, value_name, walk
@@ -25,7 +25,7 @@ from onnxq.operator import Float, NodePlan, Precision, Rule, Site
 from onnxq.operator.nodes import input_at
 from onnxq.ort.kept_copy import KEPT_COPY
 from onnxq.qdq.initializers import Initializers
-from onnxq.qdq.write import clip_codes
+from onnxq.qdq.write import clip_integers
 from onnxq.static.placing.channel_scales import GAINS_KEY, written_gains
 from onnxq.static.placing.decision import Quantize
 from onnxq.static.rewrite.bias_inside import bias_inside
@@ -70,8 +70,8 @@ class _QdqWriter:
         self.integers_at_run_time = {
             name for name, d in plan.dynamic.items() if d.precision is Precision.DYNAMIC_INT8
         }
-        self.codes: dict[str, ir.Value] = {}
-        self.float_codes: dict[tuple[str, ir.Graph], ir.Value] = {}
+        self.integers: dict[str, ir.Value] = {}
+        self.float_integers: dict[tuple[str, ir.Graph], ir.Value] = {}
         self.copies: dict[ir.Value, ir.Value] = {}
         self.dead: dict[ir.Node, None] = {}
 
@@ -111,10 +111,10 @@ class _QdqWriter:
             if decision.rule.clamp is not None:
                 self.dead[node] = None
         elif decision.rule.clamp is not None and self._lets_all_through(node, decision):
-            self.codes[decision.results[0]] = self._codes(input_at(node, 0))
+            self.integers[decision.results[0]] = self._integers(input_at(node, 0))
             self.dead[node] = None
         elif decision.rule.lowered:
-            self._on_codes(node, decision)
+            self._on_integers(node, decision)
         elif (made := bias_inside(node, self.plan)) is not None:
             self._to_floats(node, decision, made)
         else:
@@ -131,9 +131,9 @@ class _QdqWriter:
             raw = node.outputs[slot]
             for folded in self.folded.get(node_name(node), ()):
                 raw = raw if _is_clamp(self.plan, folded) else folded.outputs[0]
-            self.codes[tensor] = self._quantize_linear(raw, tensor)
+            self.integers[tensor] = self._quantize_linear(raw, tensor)
 
-    def _on_codes(self, node: ir.Node, decision: Quantize) -> None:
+    def _on_integers(self, node: ir.Node, decision: Quantize) -> None:
         """The operator's own integer form: ONNX Runtime has the kernel, but no fusion."""
         tensors = dict(zip(decision.rule.outputs, decision.results, strict=False))
         results = self._lowered(node, decision.rule, tensors)
@@ -141,28 +141,28 @@ class _QdqWriter:
             if slot in tensors:
                 producer = new.producer()
                 assert producer is not None, "lower writes nodes"
-                self.codes[tensors[slot]] = self._bounded(new, tensors[slot], producer)
+                self.integers[tensors[slot]] = self._bounded(new, tensors[slot], producer)
                 continue
             self._replace(old, new)
         self.dead[node] = None
 
     def _lets_all_through(self, node: ir.Node, decision: Quantize) -> bool:
-        """Whether every code of its input is within its bounds already, on the same grid."""
+        """Whether every integer of its input is within its bounds already, on the same grid."""
         assert decision.rule.clamp is not None
         tensor, result = self.tensor_of[input_at(node, 0)], decision.results[0]
         qparams = self.plan.tensors[tensor]
         ends = (qparams.dtype.qmin, qparams.dtype.qmax)
-        if qparams != self.plan.tensors[result] or result in self.plan.code_bounds:
+        if qparams != self.plan.tensors[result] or result in self.plan.integer_bounds:
             return False
-        return code_bounds(decision.rule.clamp, qparams) == ends
+        return integer_bounds(decision.rule.clamp, qparams) == ends
 
     def _to_floats(self, node: ir.Node, decision: Quantize, made: BiasInside) -> None:
-        """The product to float32, its bias inside; then Q, where its results are codes."""
+        """The product to float32, its bias inside; then Q, where its results are integers."""
         (result,) = self._lowered(node, decision.rule, {}, made.inputs)
         gone = [node, *made.taken]
         self._replace(gone[-1].outputs[0], result)
         for tensor in decision.results:
-            self.codes[tensor] = self._quantize_linear(result, tensor)
+            self.integers[tensor] = self._quantize_linear(result, tensor)
         self.dead.update(dict.fromkeys(gone))
 
     def _replace(self, old: ir.Value, new: ir.Value) -> None:
@@ -183,7 +183,7 @@ class _QdqWriter:
         Args:
             node: that it stands for.
             rule: its operator's.
-            tensors: output slot -> tensor whose codes it gives; the others stay float.
+            tensors: output slot -> tensor whose integers it gives; the others stay float.
             more: inputs behind the node's own.
         """
         name = node_name(node)
@@ -195,10 +195,10 @@ class _QdqWriter:
         out_qparams: list[QParams | None] = [None] * len(node.outputs)
         for slot in rule.activations:
             value = input_at(node, slot)
-            inputs[slot] = self._codes(value)
+            inputs[slot] = self._integers(value)
             in_qparams[slot] = self.plan.tensors[self.tensor_of[value]]
-        for slot, codes, _, qparams in self._constants(node, rule):
-            inputs[slot], in_qparams[slot] = codes, qparams
+        for slot, integers, _, qparams in self._constants(node, rule):
+            inputs[slot], in_qparams[slot] = integers, qparams
         for slot, tensor in tensors.items():
             out_qparams[slot] = self.plan.tensors[tensor]
         tape = Tape()
@@ -213,7 +213,7 @@ class _QdqWriter:
                 name if new_node.name == name else self.new.unique(new_node.name or name)
             )
             for value in new_node.outputs:
-                value.name = self.new.unique(value.name or f"{new_node.name}_codes")
+                value.name = self.new.unique(value.name or f"{new_node.name}_integers")
         graph.insert_before(node, tape.nodes)
         return results
 
@@ -227,27 +227,27 @@ class _QdqWriter:
                 node.replace_input_with(slot, self._dequantized(value, node))
 
     def _weight_and_bias(self, node: ir.Node, rule: Rule) -> None:
-        for slot, codes, stem, qparams in self._constants(node, rule):
-            node.replace_input_with(slot, self._dequantize_linear(codes, stem, qparams, node))
+        for slot, integers, stem, qparams in self._constants(node, rule):
+            node.replace_input_with(slot, self._dequantize_linear(integers, stem, qparams, node))
 
     def _constants(self, node: ir.Node, rule: Rule) -> Iterator[tuple[int, ir.Value, str, QParams]]:
-        """(slot, codes, stem of their names, qparams) of weight and bias."""
+        """(slot, integers, stem of their names, qparams) of weight and bias."""
         name = node_name(node)
         if rule.weight is not None:
             weight = self.plan.weights[name]
             value = input_at(node, rule.weight.slot)
-            codes, stem = self.new.codes(
+            integers, stem = self.new.integers(
                 value,
                 weight.qparams,
-                weight.code_limit,
+                weight.integer_limit,
                 weight.channel_scale,
                 bias_preserving=weight.bias_preserving,
             )
-            yield rule.weight.slot, codes, stem, weight.qparams
+            yield rule.weight.slot, integers, stem, weight.qparams
         if rule.bias is not None and name in self.plan.biases:
             value, bias = input_at(node, rule.bias), self.plan.biases[name]
-            codes, stem = self.new.codes(value, bias.qparams, None, bias.channel_scale)
-            yield rule.bias, codes, stem, bias.qparams
+            integers, stem = self.new.integers(value, bias.qparams, None, bias.channel_scale)
+            yield rule.bias, integers, stem, bias.qparams
 
     def _guard(self, node: ir.Node) -> None:
         """Keeps ONNX Runtime from quantizing by itself a node that is to stay float."""
@@ -274,16 +274,16 @@ class _QdqWriter:
 
     # --- integer twins
 
-    def _codes(self, value: ir.Value) -> ir.Value:
+    def _integers(self, value: ir.Value) -> ir.Value:
         """The integer twin of a tensor, made at its producer when it is first asked for."""
         tensor = self.tensor_of[value]
-        if tensor not in self.codes:
+        if tensor not in self.integers:
             qparams = self.plan.tensors[tensor]
             if value.is_initializer():
-                self.codes[tensor], _ = self.new.codes(value, qparams)
+                self.integers[tensor], _ = self.new.integers(value, qparams)
             else:
-                self.codes[tensor] = self._quantize_linear(self.copies.get(value, value), tensor)
-        return self.codes[tensor]
+                self.integers[tensor] = self._quantize_linear(self.copies.get(value, value), tensor)
+        return self.integers[tensor]
 
     def _quantize_linear(self, raw: ir.Value, tensor: str) -> ir.Value:
         qparams = self.plan.tensors[tensor]
@@ -294,24 +294,24 @@ class _QdqWriter:
         insert_behind(raw, node, graph)
         return self._bounded(node.outputs[0], tensor, node)
 
-    def _bounded(self, codes: ir.Value, tensor: str, behind: ir.Node) -> ir.Value:
-        """The codes of a tensor, named after it, within the bounds of what is folded into it."""
-        if tensor in self.plan.code_bounds:
-            codes.name = self.new.unique(f"{tensor}_unbounded")
-            codes = self._clip(codes, self.plan.code_bounds[tensor], tensor, behind)
-        codes.name = self.new.unique(f"{tensor}_quantized")
+    def _bounded(self, integers: ir.Value, tensor: str, behind: ir.Node) -> ir.Value:
+        """The integers of a tensor, named after it, within the bounds of what is folded into it."""
+        if tensor in self.plan.integer_bounds:
+            integers.name = self.new.unique(f"{tensor}_unbounded")
+            integers = self._clip(integers, self.plan.integer_bounds[tensor], tensor, behind)
+        integers.name = self.new.unique(f"{tensor}_quantized")
         if tensor in self.plan.channel_scales:
-            codes.metadata_props[GAINS_KEY] = written_gains(self.plan.channel_scales[tensor])
-        return codes
+            integers.metadata_props[GAINS_KEY] = written_gains(self.plan.channel_scales[tensor])
+        return integers
 
     def _clip(
-        self, codes: ir.Value, bounds: tuple[int, int], tensor: str, behind: ir.Node
+        self, integers: ir.Value, bounds: tuple[int, int], tensor: str, behind: ir.Node
     ) -> ir.Value:
-        """Clip on codes: exact for Relu and Clip, because rounding to a grid keeps order."""
+        """Clip on integers: exact for Relu and Clip, because rounding to a grid keeps order."""
         graph = graph_of(behind)
         dtype = self.plan.tensors[tensor].dtype
         new = self.new.constants_of(graph)
-        node = clip_codes(codes, dtype, bounds, f"{tensor}_code", new)
+        node = clip_integers(integers, dtype, bounds, f"{tensor}_integer", new)
         node.name = self.new.unique(f"{tensor}_clip")
         graph.insert_after(behind, node)
         return node.outputs[0]
@@ -321,24 +321,24 @@ class _QdqWriter:
         tensor = self.tensor_of[value]
         qparams = self.plan.tensors[tensor]
         if value.is_initializer():
-            codes, stem = self.new.codes(value, qparams)
-            return self._dequantize_linear(codes, stem, qparams, reader)
-        return self._dequantize_linear(self._codes(value), tensor, qparams, reader)
+            integers, stem = self.new.integers(value, qparams)
+            return self._dequantize_linear(integers, stem, qparams, reader)
+        return self._dequantize_linear(self._integers(value), tensor, qparams, reader)
 
     def _dequantize_linear(
-        self, codes: ir.Value, stem: str, qparams: QParams, reader: ir.Node | ir.Graph
+        self, integers: ir.Value, stem: str, qparams: QParams, reader: ir.Node | ir.Graph
     ) -> ir.Value:
         graph = graph_of(reader) if isinstance(reader, ir.Node) else reader
-        if (stem, graph) in self.float_codes:
-            return self.float_codes[stem, graph]
+        if (stem, graph) in self.float_integers:
+            return self.float_integers[stem, graph]
         graph_qparams = self.new.graph_qparams(graph, stem, qparams)
         name = self.new.unique(f"{stem}_dequantize")
-        node = graph_qparams.dequantize(codes, name, self.new.unique(f"{stem}_dequantized"))
-        if codes.is_initializer() and isinstance(reader, ir.Node):
+        node = graph_qparams.dequantize(integers, name, self.new.unique(f"{stem}_dequantized"))
+        if integers.is_initializer() and isinstance(reader, ir.Node):
             graph.insert_before(reader, node)  # the first of its readers, in graph order
         else:
-            insert_behind(codes, node, graph)
-        self.float_codes[stem, graph] = node.outputs[0]
+            insert_behind(integers, node, graph)
+        self.float_integers[stem, graph] = node.outputs[0]
         return node.outputs[0]
 
     # --- small things

@@ -16,7 +16,7 @@ from onnxq.times.microbenchmarks.parts import Parts, numbers, weights
 from onnxq.times.microbenchmarks.quantized_parts import (
     CLIPPED,
     pooled,
-    pooled_codes,
+    pooled_integers,
     quantized,
     weight_of,
 )
@@ -188,7 +188,7 @@ def _link(shape: Shape, form: Precision) -> Link:
             begin=begin
             if shape.channels < FEW_CHANNELS
             else lambda p, n: add(p, begin(p, n), _same(shape)),
-            end=pooled if form is Precision.FLOAT else pooled_codes,
+            end=pooled if form is Precision.FLOAT else pooled_integers,
             optimization=Optimization.ALL,
             minus=((pool, form),),
         )
@@ -255,6 +255,6 @@ def add_float(parts: Parts, name: str, shape: Shape, activation: str = "Relu") -
 
 
 def add_integer(parts: Parts, name: str, shape: Shape) -> str:
-    """Conv between codes, clipped as by a Relu: DequantizeLinear around its weight and bias."""
+    """Conv between integers, clipped as by a Relu: DequantizeLinear around its weight and bias."""
     weight, bias = weight_of(parts, weights(*shape.weight), 0)
     return quantized(parts, parts.add("Conv", [name, weight, bias], shape.attributes), CLIPPED)

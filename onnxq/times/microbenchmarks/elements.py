@@ -20,12 +20,12 @@ from onnxq.times.microbenchmarks.link import (
     nothing,
     sizes_alone,
 )
-from onnxq.times.microbenchmarks.parts import BLOCKS, MICROSOFT, Parts, codes, numbers
+from onnxq.times.microbenchmarks.parts import BLOCKS, MICROSOFT, Parts, integers, numbers
 from onnxq.times.microbenchmarks.quantized_parts import (
-    calling_on_codes,
-    on_codes,
+    calling_on_integers,
+    on_integers,
     pooled,
-    pooled_codes,
+    pooled_integers,
     qparams,
     quantized,
 )
@@ -52,7 +52,7 @@ TOKENS = ((1, 256), (32, 384), (128, 768), (197, 192))
 
 
 def element_links() -> Iterator[Link]:
-    """Every kind, in float and where ONNX Runtime has it on codes."""
+    """Every kind, in float and where ONNX Runtime has it on integers."""
     yield Link((SHAPE[0],), SHAPE[1], nothing, {"x": numbers(4)}, end=sizes_alone, more=12)
     yield from _changes()
     for channels, size in IMAGES:
@@ -81,7 +81,7 @@ def _changes() -> Iterator[Link]:
     shapes = [(1, channels, size, size) for channels, size in IMAGES]
     for shape in (*shapes, (1, 1, 1, 64), (1, 1, 8, 256), (1, 1, 128, 768)):
         count = int(np.prod(shape))
-        x, q = numbers(*shape), codes(*shape)
+        x, q = numbers(*shape), integers(*shape)
         yield _change(Change.QUANTIZE, count, _converting("QuantizeLinear"), x)
         yield _change(Change.DEQUANTIZE, count, _converting("DequantizeLinear"), q)
         at_run = calling("DynamicQuantizeLinear", results=3)
@@ -89,7 +89,7 @@ def _changes() -> Iterator[Link]:
     for shape in shapes:
         _, channels, size, _ = shape
         count = int(np.prod(shape))
-        x, q, turned = numbers(*shape), codes(*shape), codes(1, size, size, channels)
+        x, q, turned = numbers(*shape), integers(*shape), integers(1, size, size, channels)
         last, first = ({"perm": perm} for perm in ([0, 2, 3, 1], [0, 3, 1, 2]))
         yield _change(Change.CHANNELS_LAST, count, calling("Transpose", last), q)
         yield _change(Change.CHANNELS_FIRST, count, calling("Transpose", first), turned)
@@ -118,41 +118,41 @@ def _unary(shape: tuple[int, ...]) -> Iterator[Link]:
         attributes: dict[str, object] = {} if op_type == "Sigmoid" else {"alpha": 0.1}
         yield _integer(
             node,
-            calling_on_codes(f"QLinear{op_type}", attributes),
-            codes(*shape),
+            calling_on_integers(f"QLinear{op_type}", attributes),
+            integers(*shape),
         )
-    yield _integer(TimedNode("HardSwish", (x,)), _hard_swish, codes(*shape))
+    yield _integer(TimedNode("HardSwish", (x,)), _hard_swish, integers(*shape))
 
 
 def _hard_swish(parts: Parts, name: str) -> str:
-    """QLinearAdd with 3, whose codes end where the clip does, and QLinearMul."""
+    """QLinearAdd with 3, whose integers end where the clip does, and QLinearMul."""
     three = parts.constant(np.array([150], np.uint8))
-    clipped = on_codes(parts, "QLinearAdd", (name, three), {})
-    return on_codes(parts, "QLinearMul", (name, clipped), {})
+    clipped = on_integers(parts, "QLinearAdd", (name, three), {})
+    return on_integers(parts, "QLinearMul", (name, clipped), {})
 
 
 def _binary(shape: tuple[int, ...]) -> Iterator[Link]:
     _, channels, *size = shape
-    x, q = numbers(*shape), codes(1, *size, channels)
-    gate, codes_gate = numbers(1, channels, 1, 1), codes(1, 1, 1, channels)
+    x, q = numbers(*shape), integers(1, *size, channels)
+    gate, integers_gate = numbers(1, channels, 1, 1), integers(1, 1, 1, channels)
     for op_type in BINARY:
         yield _float(TimedNode(op_type, (x, x)))
         yield _float(TimedNode(op_type, (x, gate)))
         yield _float(TimedNode(op_type, (x,), (np.full((), 0.5, np.float32),)))
     for op_type in ("Add", "Mul"):
-        for other, other_codes in ((x, q), (gate, codes_gate)):
+        for other, other_integers in ((x, q), (gate, integers_gate)):
             yield _integer(
                 TimedNode(op_type, (x, other)),
-                calling_on_codes(f"QLinear{op_type}", {}, ("x1",)),
+                calling_on_integers(f"QLinear{op_type}", {}, ("x1",)),
                 q,
-                other_codes,
+                other_integers,
             )
 
 
 def _moving(shape: tuple[int, ...]) -> Iterator[Link]:
-    """Data that moves; codes of images are channels last."""
+    """Data that moves; integers of images are channels last."""
     _, channels, *size = shape
-    x, q = numbers(*shape), codes(1, *size, channels)
+    x, q = numbers(*shape), integers(1, *size, channels)
     both = TimedNode("Concat", (x, x), (), {"axis": 1})
     yield _float(both)
     yield _integer(both, _concat, q, q)
@@ -166,20 +166,20 @@ def _moving(shape: tuple[int, ...]) -> Iterator[Link]:
     for perm in ([0, 2, 1, 3], [0, 3, 1, 2], [0, 1, 3, 2]):
         turned = TimedNode("Transpose", (x,), (), {"perm": perm})
         yield _float(turned)
-        yield _integer(turned, turned.build, codes(*shape))
+        yield _integer(turned, turned.build, integers(*shape))
     ends = [np.array([each]) for each in (0, channels // 2, 1)]
     cut = TimedNode("Slice", (x,), tuple(ends))
     yield _float(cut)
-    yield _integer(cut, cut.build, codes(*shape))
+    yield _integer(cut, cut.build, integers(*shape))
     shuffled = np.arange(channels).reshape(4, -1).T.ravel()
     for node in (
         TimedNode("Gather", (x,), (shuffled,), {"axis": 1}),
         TimedNode("Gather", (x,), (np.arange(size[-1] // 2),), {"axis": 3}),
     ):
         yield _float(node)
-        yield _integer(node, node.build, codes(*shape))
+        yield _integer(node, node.build, integers(*shape))
     flat = TimedNode("Reshape", (x,), (np.array([0, 0, -1, size[-1]]),))
-    for form, array in ((Precision.FLOAT, x), (Precision.INT8, codes(*shape))):
+    for form, array in ((Precision.FLOAT, x), (Precision.INT8, integers(*shape))):
         yield Link((flat.work,), form, flat.build, {"x": array}, Arrangement.CHAIN, few=2, more=8)
 
 
@@ -193,12 +193,12 @@ def _concat(parts: Parts, name: str) -> str:
 
 def _pools(shape: tuple[int, ...]) -> Iterator[Link]:
     _, channels, *size = shape
-    x, q = numbers(*shape), codes(1, *size, channels)
+    x, q = numbers(*shape), integers(1, *size, channels)
     pooled = TimedNode("GlobalAveragePool", (x,))
     yield _float(pooled)
     yield _integer(
         pooled,
-        calling_on_codes("QLinearGlobalAveragePool", {"channels_last": 1}),
+        calling_on_integers("QLinearGlobalAveragePool", {"channels_last": 1}),
         q,
     )
     for axes in ([2, 3], [1], [-1]):
@@ -245,7 +245,7 @@ def _resized(shape: tuple[int, ...]) -> Iterator[Link]:
             form,
             both(first, then),
             node.feeds(),
-            end=pooled if form is Precision.FLOAT else pooled_codes,
+            end=pooled if form is Precision.FLOAT else pooled_integers,
             optimization=Optimization.ALL,
             minus=((ahead.node.work, form), (mean, form)),
         )
@@ -267,12 +267,12 @@ def _behind_convolution(shape: Shape, form: Precision) -> Build:
 
 
 def _norms(shape: tuple[int, int]) -> Iterator[Link]:
-    x, q = numbers(1, *shape), codes(1, *shape)
+    x, q = numbers(1, *shape), integers(1, *shape)
     softmax = TimedNode("Softmax", (x,), (), {"axis": -1})
     yield _float(softmax)
     yield _integer(
         softmax,
-        calling_on_codes("QLinearSoftmax", {"axis": -1, "opset": 13}),
+        calling_on_integers("QLinearSoftmax", {"axis": -1, "opset": 13}),
         q,
     )
     gain = np.ones(shape[-1:], np.float32)
@@ -286,7 +286,7 @@ def _norms(shape: tuple[int, int]) -> Iterator[Link]:
     for op_type in ("Add", "Mul"):
         yield _integer(
             TimedNode(op_type, (x, x)),
-            calling_on_codes(f"QLinear{op_type}", {}, ("x1",)),
+            calling_on_integers(f"QLinear{op_type}", {}, ("x1",)),
             q,
             q,
         )
@@ -296,7 +296,7 @@ def _embedding(ids: int, width: int) -> Iterator[Link]:
     table = numbers(5000, width)
     x = np.random.default_rng(ids).integers(0, 5000, (1, ids))
     node = TimedNode("Gather", (x,), table=table)
-    for form, rows in ((Precision.FLOAT, table), (Precision.INT8, codes(5000, width))):
+    for form, rows in ((Precision.FLOAT, table), (Precision.INT8, integers(5000, width))):
         yield Link.alone(
             node.work,
             form,

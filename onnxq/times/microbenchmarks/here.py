@@ -75,7 +75,7 @@ def throughput_of(timings: tuple[Timing, ...]) -> str:
         )
         for form in (Precision.INT8, Precision.FLOAT)
     }
-    return f"{best[Precision.INT8]:.0f} GOP/s on codes, {best[Precision.FLOAT]:.0f} on floats"
+    return f"{best[Precision.INT8]:.0f} GOP/s on integers, {best[Precision.FLOAT]:.0f} on floats"
 
 
 def _installed() -> str:

@@ -81,15 +81,15 @@ def numbers(*shape: int) -> Singles:
     return np.resize(_NUMBERS, shape)
 
 
-def codes(*shape: int) -> Array:
-    """Codes of type uint8, the same ones every time."""
-    return np.resize(_CODES, shape)
+def integers(*shape: int) -> Array:
+    """Integers of type uint8, the same ones every time."""
+    return np.resize(_INTEGERS, shape)
 
 
 def weights(*shape: int) -> Array:
     """Weights of type int8, the same ones every time."""
-    return np.resize(np.maximum(_CODES.view(np.int8), -127), shape)
+    return np.resize(np.maximum(_INTEGERS.view(np.int8), -127), shape)
 
 
 _NUMBERS = np.random.default_rng(0).standard_normal(65_521, np.float32)  # a prime: rows differ
-_CODES = np.random.default_rng(0).integers(0, 256, 65_521).astype(np.uint8)
+_INTEGERS = np.random.default_rng(0).integers(0, 256, 65_521).astype(np.uint8)

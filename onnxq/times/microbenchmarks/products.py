@@ -10,9 +10,9 @@ from onnxq.operator import Precision
 from onnxq.ort.runtime import Optimization
 from onnxq.times import Change
 from onnxq.times.microbenchmarks.link import Arrangement, Build, Link, both, nothing
-from onnxq.times.microbenchmarks.parts import MICROSOFT, Parts, codes, numbers, weights
+from onnxq.times.microbenchmarks.parts import MICROSOFT, Parts, integers, numbers, weights
 from onnxq.times.microbenchmarks.quantized_parts import (
-    calling_on_codes,
+    calling_on_integers,
     qparams,
     quantized,
     weight_of,
@@ -133,8 +133,8 @@ def _activations(a: Singles, b: Singles) -> Iterator[Link]:
     yield Link.alone(
         node.work,
         Precision.INT8,
-        calling_on_codes("QLinearMatMul", {}, ("x1",), ""),
-        {"x": codes(*a.shape), "x1": codes(*b.shape)},
+        calling_on_integers("QLinearMatMul", {}, ("x1",), ""),
+        {"x": integers(*a.shape), "x1": integers(*b.shape)},
     )
 
 

@@ -1,4 +1,4 @@
-"""Pieces of graphs on codes: Q and DQ, weights, and operators on codes, on one grid throughout."""
+"""Pieces of graphs on integers: Q and DQ, weights, and operators on integers, on one grid throughout."""
 
 from __future__ import annotations
 
@@ -15,9 +15,11 @@ if TYPE_CHECKING:
 SCALE = np.float32(0.02)
 MIDDLE = np.uint8(128)
 CLIPPED = np.uint8(0)
-"""Zero point behind a Relu: numbers below 0 are clipped. Where sums become codes one by one, as in
-WebAssembly, the processor cannot foresee which: a 1x1 convolution of 64 to 384 channels over 8x8
-and one back take 255 us there, and 138 where none is clipped."""
+"""Zero point behind a Relu: numbers below 0 are clipped.
+
+Where sums become integers one by one, as in WebAssembly, the processor cannot foresee which: a 1x1
+convolution of 64 to 384 channels over 8x8 and one back take 255 us there, and 138 where none is
+clipped."""
 
 
 def qparams(parts: Parts, point: np.uint8 = MIDDLE) -> list[str]:
@@ -26,7 +28,7 @@ def qparams(parts: Parts, point: np.uint8 = MIDDLE) -> list[str]:
 
 
 def quantized(parts: Parts, name: str, point: np.uint8 = MIDDLE) -> str:
-    """Codes, and behind them the numbers that they stand for."""
+    """Integers, and behind them the numbers that they stand for."""
     ends = qparams(parts, point)
     return parts.add("DequantizeLinear", [parts.add("QuantizeLinear", [name, *ends]), *ends])
 
@@ -38,19 +40,19 @@ def weight_of(parts: Parts, w: Array, axis: int) -> tuple[str, str]:
     """
     count = w.shape[axis]
     scale = np.full(count, 0.01 / np.sqrt(w.size / count), np.float32)
-    codes = np.roll(w, len(parts.nodes)), np.zeros(count, np.int32)
+    integers = np.roll(w, len(parts.nodes)), np.zeros(count, np.int32)
     points = np.zeros(count, np.int8), np.zeros(count, np.int32)
     found = [
         parts.add("DequantizeLinear", [parts.constant(each) for each in parts_of], {"axis": at})
         for *parts_of, at in (
-            (codes[0], scale, points[0], axis),
-            (codes[1], scale * SCALE, points[1], 0),
+            (integers[0], scale, points[0], axis),
+            (integers[1], scale * SCALE, points[1], 0),
         )
     ]
     return found[0], found[1]
 
 
-def on_codes(
+def on_integers(
     parts: Parts,
     op_type: str,
     operands: tuple[str, ...],
@@ -62,14 +64,14 @@ def on_codes(
     return parts.add(op_type, [*inputs, *qparams(parts)], attributes, domain)
 
 
-def calling_on_codes(
+def calling_on_integers(
     op_type: str,
     attributes: dict[str, object],
     others: tuple[str, ...] = (),
     domain: str = MICROSOFT,
 ) -> Build:
-    """A link of one operator on codes; `others` are the inputs behind its first one."""
-    return lambda parts, name: on_codes(parts, op_type, (name, *others), attributes, domain)
+    """A link of one operator on integers; `others` are the inputs behind its first one."""
+    return lambda parts, name: on_integers(parts, op_type, (name, *others), attributes, domain)
 
 
 def pooled(parts: Parts, name: str) -> str:
@@ -77,6 +79,6 @@ def pooled(parts: Parts, name: str) -> str:
     return parts.add("GlobalAveragePool", [name])
 
 
-def pooled_codes(parts: Parts, name: str) -> str:
-    """The mean of each channel, in codes."""
+def pooled_integers(parts: Parts, name: str) -> str:
+    """The mean of each channel, in integers."""
     return quantized(parts, pooled(parts, name))

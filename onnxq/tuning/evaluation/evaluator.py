@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from onnxq.checking.check import Check
 from onnxq.checking.static_job import StaticJob, carry_out
 from onnxq.errors import CalibrationError, ModelError
-from onnxq.graph.coded import INPUTS_KEY, OUTPUTS_KEY, read_coded
+from onnxq.graph.quantized import INPUTS_KEY, OUTPUTS_KEY, read_quantized_io
 from onnxq.graph.saving import saved_bytes
 from onnxq.ort.runtime import Session, open_session
 from onnxq.samples import Batches, Samples, as_taken, input_specs
@@ -184,7 +184,7 @@ class Evaluator:
             ModelError: ONNX Runtime does not run it.
         """
         model, samples = made.model, self.baseline.samples
-        outputs = PairedOutputs(read_coded(model, OUTPUTS_KEY))
+        outputs = PairedOutputs(read_quantized_io(model, OUTPUTS_KEY))
         with open_session(model, threads=1) as session:
             run = self._run(made, session)
             for batch, x in zip(samples.batches, self.baseline.beside(), strict=True):
@@ -202,9 +202,9 @@ class Evaluator:
 
     def _run(self, made: Made[Plan], session: Session) -> ModelRun:
         subject = self.subject
-        coded = read_coded(made.model, INPUTS_KEY)
+        quantized = read_quantized_io(made.model, INPUTS_KEY)
         inputs = input_specs(
-            subject.canonical.model, tuple(subject.wishes.feedback.values()), coded
+            subject.canonical.model, tuple(subject.wishes.feedback.values()), quantized
         )
         return ModelRun(
             session,

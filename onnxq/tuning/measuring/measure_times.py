@@ -180,7 +180,7 @@ def _source(evaluator: Evaluator) -> ir.Model:
 
 
 def telling(evaluator: Evaluator) -> dict[str, QConfigMapping]:
-    """Mappings, named in words, that give nodes every form between them: codes, dynamic ..."""
+    """Mappings, named in words, that give nodes every form between them: integers, dynamic ..."""
     default = evaluator.subject.default.without_forms()
     overall = default.global_qconfig
     found = {"in all integers": default.set_choice(Choice.ALL_INTEGERS)}

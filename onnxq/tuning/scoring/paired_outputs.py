@@ -15,18 +15,19 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from onnxq.core.arrays import Array
-    from onnxq.graph.coded import Coded
+    from onnxq.graph.quantized import QuantizedIO
 
 
 class PairedOutputs:
     """Sums over batches.
 
     Args:
-        coded: outputs of the quantized model that are codes, and the numbers that these stand for.
+        quantized: outputs of the quantized model that are integers, and the numbers that these
+            stand for.
     """
 
-    def __init__(self, coded: Mapping[str, Coded] | None = None) -> None:
-        self._coded = dict(coded or {})
+    def __init__(self, quantized: Mapping[str, QuantizedIO] | None = None) -> None:
+        self._quantized = dict(quantized or {})
         self._floats: dict[str, Pair] = {}
         self._equal: dict[str, tuple[int, int]] = {}
         self._differing: set[str] = set()
@@ -54,7 +55,7 @@ class PairedOutputs:
         if x.shape != y.shape:
             self._differing.add(name)
             return
-        fresh = Pair(name, name, name, None, coded=self._coded.get(name))
+        fresh = Pair(name, name, name, None, quantized=self._quantized.get(name))
         pair = self._floats.setdefault(name, fresh)
         pair.sums.add(pair.compared(x, y))
 

@@ -10,13 +10,13 @@ from onnxq import targets
 from onnxq.dynamic.dynamic_decision import Objective
 from onnxq.graph.canonical import Canonical, canonicalize
 from onnxq.graph.io import load, model_hash
-from onnxq.graph.pixels import coded_pixels
+from onnxq.graph.pixels import quantized_pixels
 from onnxq.graph.portable import PortableModel
 from onnxq.graph.saving import saved_bytes
 from onnxq.ort.runtime import Session, open_session
 from onnxq.ort.types_by_run import types_by_run
 from onnxq.qconfig import default_qconfig_mapping
-from onnxq.qconfig.input_codes import as_input_codes
+from onnxq.qconfig.quantized_input import as_quantized_input
 from onnxq.samples import input_specs
 from onnxq.samples.state import State, as_feedback
 from onnxq.static.prepare import backend_of, prepare, prepared_with
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from onnxq.qconfig import QConfigMapping
-    from onnxq.qconfig.input_codes import Asked
+    from onnxq.qconfig.quantized_input import Asked
     from onnxq.samples import InputSpec
     from onnxq.samples.inputs import Batch
     from onnxq.static.prepared import ModelSource, Prepared
@@ -44,8 +44,8 @@ class Wishes:
 
     target: str | Target | None = None
     feedback: Mapping[str, str] = field(default_factory=dict)
-    input_codes: Mapping[str, Asked] | None = None
-    output_codes: Sequence[str] = ()
+    quantized_input: Mapping[str, Asked] | None = None
+    quantized_output: Sequence[str] = ()
     costs: Costs | None = field(default=None, repr=False)
     form: str = "qdq"
     objective: Objective = Objective.SPEED
@@ -59,8 +59,8 @@ class Wishes:
             self.objective.value,
             target.reduce_range,
             dict(self.feedback) or None,
-            self.input_codes,
-            tuple(self.output_codes) or None,
+            self.quantized_input,
+            tuple(self.quantized_output) or None,
             None if self.costs is None else f"costs {_hash_of(self.costs)}",
         )
         return ", ".join(str(wish) for wish in wishes if wish is not None)
@@ -131,8 +131,8 @@ class Subject:
             mapping,
             wishes.target,
             wishes.feedback,
-            input_codes=wishes.input_codes,
-            output_codes=wishes.output_codes,
+            quantized_input=wishes.quantized_input,
+            quantized_output=wishes.quantized_output,
             costs=wishes.costs,
         )
 
@@ -140,12 +140,14 @@ class Subject:
     def inputs(self) -> tuple[InputSpec, ...]:
         """Inputs that samples hold, as pixels too where these are asked for; state is optional."""
         fed_back = as_feedback(self.wishes.feedback).values()
-        pixels = coded_pixels(self.canonical.model, as_input_codes(self.wishes.input_codes))
+        pixels = quantized_pixels(
+            self.canonical.model, as_quantized_input(self.wishes.quantized_input)
+        )
         return input_specs(self.canonical.model, set(fed_back), pixels or None)
 
     def calibrated_inputs(self) -> tuple[InputSpec, ...]:
         """Inputs of the model that is calibrated, which takes pixels where these are asked for."""
-        return self.prepared(self.default).inputs if self.wishes.input_codes else self.inputs
+        return self.prepared(self.default).inputs if self.wishes.quantized_input else self.inputs
 
     @property
     def outputs(self) -> tuple[str, ...]:

@@ -74,7 +74,7 @@ class TuningSamples:
         return sum(map(rows_of, map(self.fed, self.batches)))
 
     def taken_by(self, inputs: Sequence[InputSpec]) -> Batches:
-        """The same batches without labels, with numbers as codes where a model takes these."""
+        """The same batches without labels, with numbers as integers where a model takes these."""
 
         def produce() -> Iterator[Batch]:
             return (as_taken(self.fed(batch), inputs) for batch in self.batches)

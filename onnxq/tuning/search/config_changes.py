@@ -233,7 +233,7 @@ def _finer_scales(asked: QConfigMapping) -> list[WeightScales]:
 
 
 def _other_observers(asked: QConfigMapping) -> list[ObserverSpec]:
-    """Observers of activations other than the default's, for codes of the same type."""
+    """Observers of activations other than the default's, for integers of the same type."""
     base = asked.global_qconfig
     if not isinstance(base, QConfig):
         return []

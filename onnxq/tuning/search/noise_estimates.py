@@ -1,8 +1,8 @@
 """Estimates of noise: those of the sensitivity, corrected by each measurement.
 
 Noises of groups add up, but changes take away less than their sum says: an activation stays rounded
-as long as one of its neighbours is in codes, which was counted with each of them, and those that
-look best are those whose noise was guessed too high (or, left in codes, too low). So
+as long as one of its neighbours is in integers, which was counted with each of them, and those that
+look best are those whose noise was guessed too high (or, left in integers, too low). So
 
     noise(candidate) = met * (sum / sum where it was met) ** delivered
 
@@ -34,7 +34,7 @@ NOISE_OF_FORM = {
     Precision.WEIGHT_ONLY: 0.1,
     Precision.FLOAT: 0.0,
 }
-"""Noise of a group over that with codes on both sides, before anything is measured: results that
+"""Noise of a group over that with integers on both sides, before anything is measured: results that
 are not rounded give 5.7 dB on models/transformer, dynamic ranges 6 (scripts/bench_defaults.md);
 weights of 8 bits alone are left in the others."""
 MOST_CORRECTION = 30.0

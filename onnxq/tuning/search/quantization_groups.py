@@ -1,10 +1,10 @@
 """Quantization groups of a model: nodes that take a form together, and their forms.
 
 A group is a node that computes (Conv, MatMul, LSTM), what its integer kernel carries out besides (a
-bias, a Relu), and the cheap nodes behind it that only pay on codes beside it (sums, shapes,
+bias, a Relu), and the cheap nodes behind it that only pay on integers beside it (sums, shapes,
 squares): apart, their conversions would cost what they save. Where a search begins with one of
 these in another form than its group would have it in (squares in float behind a Conv in integers, a
-Transpose on codes between floats), it is a group by itself: else no change could undo, or keep,
+Transpose on integers between floats), it is a group by itself: else no change could undo, or keep,
 that.
 """
 
@@ -39,8 +39,8 @@ MOST_INTEGERS = (
     Precision.FLOAT,
 )
 """Forms that a group may take, those with the most integers first. WIDE is not among them: ONNX
-Runtime computes in float between codes of 16 bits, in 2.4 to 4.3 times the time of STORED, which
-has as few bytes and rounds the weights alone (benchmarks/results/moves.md)."""
+Runtime computes in float between Q/DQ nodes of 16 bits, in 2.4 to 4.3 times the time of STORED,
+which has as few bytes and rounds the weights alone (benchmarks/results/moves.md)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Member:
         name: of the node.
         op_type: of it.
         inside: whether the integer kernel of the group's node carries it out.
-        clamps: whether it bounds its input (Relu, Clip), which only codes do for nothing.
+        clamps: whether it bounds its input (Relu, Clip), which only integers do for nothing.
     """
 
     name: str
@@ -218,7 +218,7 @@ def _forms(node: ir.Node, decision: Decision) -> tuple[Precision, ...]:
     if dynamic is not None and not isinstance(dynamic, Float):
         found |= {Precision.DYNAMIC_INT8, Precision.WEIGHT_ONLY}.intersection(dynamic.forms)
         if isinstance(decision, Quantize):
-            found.add(Precision.INT8)  # a table, which is moved on codes too
+            found.add(Precision.INT8)  # a table, which is moved on integers too
     return tuple(form for form in Precision if form in found)
 
 

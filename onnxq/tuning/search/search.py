@@ -305,7 +305,8 @@ class Search:
         Those that are as fast as float, where time counts; and the best with one scale for each
         weight of its products of matrices, which takes less time by no prediction, where a bound
         says what that may lose. A convolution gains no time by it. Where bytes count, all weights
-        stored: codes of activations and kernels of integers have bytes that no prediction counts.
+        stored: integers of activations and kernels of integers have bytes that no prediction
+            counts.
         """
         is_speed = self._goal.objective is Objective.SPEED
         found = stored_candidate(start) if self._goal.objective is Objective.SIZE else []

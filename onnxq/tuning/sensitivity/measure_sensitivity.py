@@ -17,11 +17,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Protocol, TypeVar
 
-from onnxq.checking.codes import find_codes
+from onnxq.checking.integers import find_integers
 from onnxq.checking.side_by_side import Pair, SideBySide
 from onnxq.core.saved import Saved
 from onnxq.errors import CalibrationError, ModelError, first_line
-from onnxq.graph.coded import INPUTS_KEY, read_coded
+from onnxq.graph.quantized import INPUTS_KEY, read_quantized_io
 from onnxq.graph.walk import node_name, walk
 from onnxq.jobs import in_order
 from onnxq.ort.expose import observable
@@ -320,8 +320,8 @@ def errors_inside(
 ) -> dict[str, float]:
     """Tensor -> dB in the quantized model; without those that it does not show.
 
-    A tensor shows as its codes, or under its own name where it holds numbers. Codes that carry a
-    factor per channel are left out.
+    A tensor shows as its integers, or under its own name where it holds numbers. Integers that
+    carry a factor per channel are left out.
 
     Args:
         source: the float model, as prepared.
@@ -337,7 +337,7 @@ def errors_inside(
     if not shown:
         return {}
     pairs = [Pair(tensor, tensor, name, qparams) for tensor, (name, qparams) in shown.items()]
-    inputs = input_specs(source, tuple(feedback.values()), read_coded(target, INPUTS_KEY))
+    inputs = input_specs(source, tuple(feedback.values()), read_quantized_io(target, INPUTS_KEY))
     with SideBySide(source, target, pairs, [], feedback, threads=1) as run:
         compare = run.open()
         for batch in samples.batches:
@@ -360,14 +360,14 @@ def worst(errors: Mapping[str, float], tensors: Sequence[str]) -> float:
 def _shown(
     source: ir.Model, target: ir.Model, tensors: Sequence[str]
 ) -> dict[str, tuple[str, QParams | None]]:
-    """Tensor -> (its name in the quantized model, what its codes mean)."""
+    """Tensor -> (its name in the quantized model, what its integers mean)."""
     ours, theirs = set(observable(source)), set(observable(target))
-    codes = {found.tensor: found for found in find_codes(target) if found.problem == ""}
+    integers = {found.tensor: found for found in find_integers(target) if found.problem == ""}
     shown: dict[str, tuple[str, QParams | None]] = {}
     for tensor in tensors:
         if tensor not in ours:
             continue
-        found = codes.get(tensor)
+        found = integers.get(tensor)
         if found is not None and found.channel_scale is None:
             shown[tensor] = (found.name, found.qparams)
         elif found is None and tensor in theirs:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from onnxq.graph.coded import Coded, Meaning
 from onnxq.graph.passes.take_pixels import TakePixels
+from onnxq.graph.quantized import Meaning, QuantizedIO
 from onnxq.qconfig import Pixels
 
 if TYPE_CHECKING:
@@ -29,8 +29,8 @@ STDS = Pixels((10.0,), (50.0, 60.0, 70.0), 1)
 NEAR = 1e-5  # 100 dB
 
 
-def meaning(pixels: Pixels) -> Coded:
-    return Coded(Meaning.PIXELS, "uint8", pixels.factors, pixels.zeros)
+def meaning(pixels: Pixels) -> QuantizedIO:
+    return QuantizedIO(Meaning.PIXELS, "uint8", pixels.factors, pixels.zeros)
 
 
 def normalized(p: npt.NDArray[np.uint8], pixels: Pixels) -> npt.NDArray[np.float32]:
@@ -95,7 +95,7 @@ def test_further_channel_stands_only_ahead_of_a_conv_that_pads(parse: Parse) -> 
         assert ops(model)["Pad"] == pads
 
 
-RAW = Coded(Meaning.PIXELS, "uint8", (1.0,), (0.0,))
+RAW = QuantizedIO(Meaning.PIXELS, "uint8", (1.0,), (0.0,))
 MEAN, STD = (np.array(n, np.float32).reshape(3, 1, 1) for n in (IMAGENET.mean, IMAGENET.std))
 NORM = {f"n{i}": RNG.uniform(1, 2, 3).astype(np.float32) for i in range(4)}
 FRONTS: dict[str, tuple[str, str, Feeds]] = {

@@ -1,11 +1,11 @@
 from __future__ import annotations
 
-from onnxq.pytorch.eager.layer_types import COMPUTING, IN_FLOAT_BETWEEN_CODES, UNFOLDED
+from onnxq.pytorch.eager.layer_types import COMPUTING, IN_FLOAT_BETWEEN_INTEGERS, UNFOLDED
 from onnxq.pytorch.train.mappings import QAT_MAPPING, STATIC_MAPPING
 
 
-def test_what_is_observed_has_a_deployed_form_or_computes_in_float_between_codes() -> None:
-    assert set(COMPUTING) - set(STATIC_MAPPING) == {*IN_FLOAT_BETWEEN_CODES}
+def test_what_is_observed_has_a_deployed_form_or_computes_in_float_between_integers() -> None:
+    assert set(COMPUTING) - set(STATIC_MAPPING) == {*IN_FLOAT_BETWEEN_INTEGERS}
 
 
 def test_what_trains_is_observed() -> None:

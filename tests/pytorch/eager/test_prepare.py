@@ -196,7 +196,7 @@ def test_a_checkpoint_gives_the_same_results() -> None:
     assert torch.equal(second(X), first(X))
 
 
-def test_batch_norm_by_itself_is_a_layer_between_codes() -> None:
+def test_batch_norm_by_itself_is_a_layer_between_integers() -> None:
     net: Any = nn.Sequential(QuantStub(), nn.BatchNorm2d(3), nn.Conv2d(3, 4, 1)).train()
     net.qconfig = get_default_qat_qconfig()
     made = prepare_qat(net)
@@ -213,7 +213,7 @@ def test_an_embedding_trains_with_a_rounded_table() -> None:
     assert type(made[0]) is qat.Embedding
     assert made[1].input_fake_quant is made[0].activation_post_process
     assert made[0].weight.grad is not None
-    rounded = made[0].weight_fake_quant.codes(made[0].weight.detach())
+    rounded = made[0].weight_fake_quant.integers(made[0].weight.detach())
     assert rounded.dtype == torch.int8
 
 

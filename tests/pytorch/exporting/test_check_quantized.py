@@ -101,7 +101,7 @@ def test_a_forward_that_takes_one_number_of_rows_is_named() -> None:
 
 
 class Amplifying(nn.Module):
-    """Codes of a coarse scale, multiplied: a code's step is 40 of the result's."""
+    """Integers of a coarse scale, multiplied: an integer's step is 40 of the result's."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -113,7 +113,7 @@ class Amplifying(nn.Module):
 
 
 def moved_by(steps: float) -> None:
-    """Moves every tenth code of the coarse scale."""
+    """Moves every tenth integer of the coarse scale."""
     module = Amplifying()
     change = np.zeros((10, 10), np.float32)
     change[:, 3] = steps * 0.4

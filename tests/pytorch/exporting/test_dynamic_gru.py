@@ -157,8 +157,8 @@ def test_steps_of_an_unrolled_cell_share_their_weights(
 ) -> None:
     found = quantized(Unrolled(kind), 0, INTEGERS)
     assert ops(found)["MatMulInteger"] == products * STEPS
-    codes = [v for v in found.graph.initializers.values() if str(v.dtype) == "INT8"]
-    assert len(codes) == products
+    integers = [v for v in found.graph.initializers.values() if str(v.dtype) == "INT8"]
+    assert len(integers) == products
     assert_no_float_weight(found)
 
 

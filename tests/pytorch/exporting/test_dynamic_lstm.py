@@ -200,8 +200,8 @@ def test_the_documented_qconfigs_give_integer_nodes(qconfig: QConfigDynamic) -> 
 def test_steps_of_an_unrolled_lstm_cell_share_their_weights() -> None:
     quantized = assert_near_and_exact(Unrolled(), {"x": draw(BATCH, STEPS, INPUTS)}, batch_axis=0)
     assert ops(quantized)["MatMulInteger"] == 2 * STEPS
-    codes = [v for v in quantized.graph.initializers.values() if str(v.dtype) == "INT8"]
-    assert sorted(tuple(v.shape or ()) for v in codes) == [(8, 96), (24, 96)]
+    integers = [v for v in quantized.graph.initializers.values() if str(v.dtype) == "INT8"]
+    assert sorted(tuple(v.shape or ()) for v in integers) == [(8, 96), (24, 96)]
 
 
 @pytest.mark.nightly

@@ -26,15 +26,15 @@ TERMS = 16
 
 
 class Layer(nn.Module):
-    """A linear layer of one weight, in codes of 1; an output's step is 400 of its products."""
+    """A linear layer of one weight, in integers of 1; an output's step is 400 of its products."""
 
     def __init__(self, weight: int) -> None:
         super().__init__()
         self.quant = nnq.Quantize(1.0, 128, "quint8")
         self.linear = nnq.Linear(TERMS, 3)
-        codes = np.full((3, TERMS), weight, np.float32)
+        integers = np.full((3, TERMS), weight, np.float32)
         self.linear.set_weight_bias(
-            quantize_per_tensor(codes, 1.0, 0, "qint8"), torch.zeros(3), 1.0
+            quantize_per_tensor(integers, 1.0, 0, "qint8"), torch.zeros(3), 1.0
         )
         self.linear.scale, self.linear.zero_point = 4000.0, 0
 
@@ -72,9 +72,9 @@ def test_a_model_that_is_right_in_exact_sums_is_exported_with_a_warning(
     weight, x = numbers
     with pytest.warns(UserWarning, match=said):
         model = export(Layer(weight).eval(), torch.full((4, TERMS), x))
-    codes = model.graph.initializers["linear.weight_codes"].const_value
-    assert codes is not None
-    assert (codes.numpy() == weight).all()
+    integers = model.graph.initializers["linear.weight_integers"].const_value
+    assert integers is not None
+    assert (integers.numpy() == weight).all()
 
 
 def test_weights_within_the_range_of_the_machine_are_exported_in_silence(

@@ -1,4 +1,4 @@
-"""export: where roundings drown an output, layers are compared with the codes ahead of them."""
+"""export: where roundings drown an output, layers are compared with the integers ahead of them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from onnxq.qdq import tidy
 
 
 class Tied(nn.Module):
-    """Gates of sigmoid(0), halfway between two codes: 127 or 128 is all that the output shows."""
+    """Gates of sigmoid(0), halfway between two integers: 127 or 128 is all that the output shows."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -69,15 +69,15 @@ def test_layers_that_are_right_pass_on_either_engine(engine: Engine) -> None:
 @pytest.mark.parametrize(
     ("weight", "named"),
     [
-        ("gate.weight_codes", r"'gate_fake_quant' \(tensor 'linear_quantized'\) differs"),
-        ("last.weight_codes", "output 0 differs"),
+        ("gate.weight_integers", r"'gate_fake_quant' \(tensor 'linear_quantized'\) differs"),
+        ("last.weight_integers", "output 0 differs"),
     ],
 )
 def test_a_layer_that_is_wrong_is_named(weight: str, named: str, engine: Engine) -> None:
     module, x = tied()
     model = export(module, x, tolerance=1e6).clone()
-    codes = model.graph.initializers[weight]
-    assert codes.const_value is not None
-    codes.const_value = ir.Tensor(-codes.const_value.numpy(), name=codes.name)
-    with pytest.raises(VerificationError, match=f"codes.* ahead of it, {named} by up to"):
+    integers = model.graph.initializers[weight]
+    assert integers.const_value is not None
+    integers.const_value = ir.Tensor(-integers.const_value.numpy(), name=integers.name)
+    with pytest.raises(VerificationError, match=f"integers.* ahead of it, {named} by up to"):
         check(module, model, x, engine)

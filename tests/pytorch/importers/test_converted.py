@@ -37,7 +37,7 @@ def run(model: ir.Model, x: torch.Tensor) -> list[np.ndarray]:
 
 
 @pytest.mark.parametrize("backend", ["fbgemm", "qnnpack"])
-def test_every_operator_gives_torchs_codes(backend: str) -> None:
+def test_every_operator_gives_torchs_integers(backend: str) -> None:
     quantized = converted(eager(backend, Operators()), backend)
     model = import_quantized(quantized, MANY[:4])
     with engine(backend), torch.no_grad():

@@ -21,11 +21,11 @@ X = np.random.default_rng(0).standard_normal((1, 2, 4, 4)).astype(np.float32)
 
 
 def conv(w_zero_point: Array) -> onnx.ModelProto:
-    """x -> Q -> DQ -> Conv of codes with a bias -> y; the zero point of x is left out."""
+    """x -> Q -> DQ -> Conv of integers with a bias -> y; the zero point of x is left out."""
     rank = w_zero_point.ndim
     constants: dict[str, Array] = {
         "s": np.array(0.02, np.float32),
-        "w_codes": np.random.default_rng(1).integers(-100, 100, (3, 2, 3, 3)).astype(np.int8),
+        "w_integers": np.random.default_rng(1).integers(-100, 100, (3, 2, 3, 3)).astype(np.int8),
         "w_s": np.full((3,) * rank, 0.01, np.float32),
         "w_z": w_zero_point,
         "b": np.array([1, -2, 3], np.float32),
@@ -33,7 +33,7 @@ def conv(w_zero_point: Array) -> onnx.ModelProto:
     nodes = [
         helper.make_node("QuantizeLinear", ["x", "s"], ["q"], "q"),
         helper.make_node("DequantizeLinear", ["q", "s"], ["d"], "d"),
-        helper.make_node("DequantizeLinear", ["w_codes", "w_s", "w_z"], ["w"], "dw", axis=0),
+        helper.make_node("DequantizeLinear", ["w_integers", "w_s", "w_z"], ["w"], "dw", axis=0),
         helper.make_node("Conv", ["d", "w", "b"], ["y"], "conv"),
     ]
     return model(nodes, constants, {"x": X.shape}, opset=21)

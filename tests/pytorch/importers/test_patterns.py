@@ -77,7 +77,7 @@ def test_both_ranges_become_uint8_and_the_same_numbers(low: int, high: int) -> N
 
 
 def test_the_step_of_multiples_is_the_largest() -> None:
-    codes = np.array([-126, 4, 0, 90], np.float32)
-    assert _step_of(codes * np.float32(0.013)) == pytest.approx(0.026, rel=1e-6)
+    integers = np.array([-126, 4, 0, 90], np.float32)
+    assert _step_of(integers * np.float32(0.013)) == pytest.approx(0.026, rel=1e-6)
     assert _step_of(np.zeros(3, np.float32)) == 1
     assert np.isnan(_step_of(np.array([1, 0.12345, 0.777], np.float32)))

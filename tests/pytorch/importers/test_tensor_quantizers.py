@@ -160,14 +160,14 @@ def test_runs_in_integers_and_equals_the_original(net: Net) -> None:
     assert (got.argmax(1) == wanted.argmax(1)).mean() > 0.95
 
 
-def test_the_weights_are_the_originals_codes(net: Net) -> None:
+def test_the_weights_are_the_originals_integers(net: Net) -> None:
     with pytest.warns(ImportedModelWarning, match="int8 weights were imported as they are"):
         model = import_quantized(net, IMAGES[:4])
     quantizer = net.two._weight_quantizer
-    codes = (net.two.weight * (127 / quantizer.amax)).round().detach().numpy()
+    integers = (net.two.weight * (127 / quantizer.amax)).round().detach().numpy()
     stored = model.graph.initializers["two.weight_quantized"].const_value
     assert stored is not None
-    np.testing.assert_array_equal(stored.numpy(), codes.astype(np.int8))
+    np.testing.assert_array_equal(stored.numpy(), integers.astype(np.int8))
 
 
 def test_the_copy_computes_as_the_original_but_at_ties(net: Net) -> None:
@@ -217,7 +217,7 @@ def test_learned_bounds_are_kept() -> None:
     foreign.clip = Bounds(-0.5, 2.0)
     own = with_own_quantizers(foreign)
     x = torch.linspace(-3, 3, 1000)
-    # at a tie, one step; -0.5 itself is no code
+    # at a tie, one step; -0.5 itself is no integer
     assert (own(x) - foreign(x)).abs().max() <= 1.01 * 2 / 127
     assert float(own(x).detach().min()) == pytest.approx(-0.5, abs=2 / 127)
 

@@ -34,7 +34,7 @@ def test_channels_that_were_trained_asymmetric_are_named() -> None:
     assert ((weight.dequantize() - trained).abs() <= 0.5001 * step).all()
 
 
-def test_symmetric_channels_keep_the_trained_scale_and_codes() -> None:
+def test_symmetric_channels_keep_the_trained_scale_and_integers() -> None:
     model = one_signed()
     with collected():
         made: Any = convert_as_trained(model)
@@ -46,7 +46,7 @@ def test_symmetric_channels_keep_the_trained_scale_and_codes() -> None:
     torch.testing.assert_close(weight.dequantize()[kept], trained[kept], rtol=1e-6, atol=0)
 
 
-def test_codes_of_fewer_bits_stay_within_them() -> None:
+def test_integers_of_fewer_bits_stay_within_them() -> None:
     four = tq.FakeQuantize.with_args(
         observer=tq.MovingAveragePerChannelMinMaxObserver,
         quant_min=-8, quant_max=7, dtype=torch.qint8, qscheme=torch.per_channel_symmetric,
@@ -57,9 +57,9 @@ def test_codes_of_fewer_bits_stay_within_them() -> None:
     model = qat(qconfig=tq.QConfig(activation=plain, weight=four))
     with collected():
         made: Any = convert_as_trained(model)
-    codes = made.c1.weight().int_repr()
-    assert codes.min() >= -8
-    assert codes.max() <= 7
+    integers = made.c1.weight().int_repr()
+    assert integers.min() >= -8
+    assert integers.max() <= 7
 
 
 def test_the_prepared_model_is_left_as_it_was() -> None:

@@ -1,4 +1,4 @@
-"""Nodes between quantized tensors: sums of codes, and those that have to stay float."""
+"""Nodes between quantized tensors: sums of integers, and those that have to stay float."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Branches(nn.Module):
         return one * other, self.after(one), self.beside(other)
 
 
-def test_a_float_node_between_codes_needs_a_guard_and_a_quantized_one_does_not() -> None:
+def test_a_float_node_between_integers_needs_a_guard_and_a_quantized_one_does_not() -> None:
     torch.manual_seed(0)
     view = viewed(Branches().eval(), torch.randn(3, 4))
     assert not list(kept_float(view, annotated(view)))

@@ -308,7 +308,7 @@ def test_onnx_runtime_computes_what_is_trained(
     quantized = convert(prepared.eval())
     exported = export(quantized, x)  # holds it against the module, in LSB
     with torch.no_grad():
-        # the codes of the converted module are those that were trained
+        # the integers of the converted module are those that were trained
         assert torch.allclose(prepared(x), quantized(x), atol=0.05)
     with runtime.open_session(exported) as session:
         (result,) = session.run({exported.graph.inputs[0].name or "": x.numpy()})
@@ -397,7 +397,7 @@ def test_what_cannot_be_annotated_stays_float_in_both_with_its_reason() -> None:
     for name in left:
         assert "has no place in the module" in found.floats[name]
     assert [weight.path for weight in found.weights] == ["first", "last"]
-    exported = export(convert(prepared.eval()), x)  # holds the module's codes against its own
+    exported = export(convert(prepared.eval()), x)  # holds the module's integers against its own
     kinds = Counter(node.op_type for node in exported.graph)
     assert kinds["Gemm"] == 2
 

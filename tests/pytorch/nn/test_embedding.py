@@ -86,8 +86,8 @@ def test_a_table_before_a_linear_layer_is_stored_in_a_quarter(opset: int, tmp_pa
     assert "table.weight" not in integer.graph.initializers
     assert integer.graph.initializers["table.weight_quantized"].dtype == ir.DataType.UINT8
     io.save(integer, tmp_path / "int8.onnx")
-    codes, overhead = ROWS * SIZE + SIZE * 8, 6000
-    assert (tmp_path / "int8.onnx").stat().st_size < codes + overhead
+    integers, overhead = ROWS * SIZE + SIZE * 8, 6000
+    assert (tmp_path / "int8.onnx").stat().st_size < integers + overhead
     # 8 bits per tensor keep about 40 dB of normally distributed rows, and the weight costs a few
     assert sqnr_db(outputs(model), outputs(integer)) > 30
 

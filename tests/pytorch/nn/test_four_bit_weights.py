@@ -60,7 +60,7 @@ def trained() -> tuple[Any, Tensor]:
 def test_the_file_has_int4_weights_and_computes_what_was_trained(
     trained: tuple[Any, Tensor],
 ) -> None:
-    """Convolutions and products run in float: sums differ by rounding, codes at ties alone."""
+    """Convolutions and products run in float: sums differ by rounding, integers at ties alone."""
     model, images = trained
     converted = convert(model)
     assert torch.equal(converted(images), model(images))
@@ -84,7 +84,7 @@ def test_opsets_without_int4_store_the_same_numbers_as_int8(trained: tuple[Any, 
     assert "INT4" not in kinds
 
 
-def test_the_state_dict_keeps_the_type_of_the_codes(trained: tuple[Any, Tensor]) -> None:
+def test_the_state_dict_keeps_the_type_of_the_integers(trained: tuple[Any, Tensor]) -> None:
     model, _ = trained
     head: Any = convert(model).head
     fresh = nnq.Linear(40, 5)
@@ -106,7 +106,7 @@ def test_the_state_dict_keeps_the_type_of_the_codes(trained: tuple[Any, Tensor])
     ],
     ids=repr,
 )
-def test_weights_with_16_codes_and_a_zero_point_compute_what_was_trained(
+def test_weights_with_16_integers_and_a_zero_point_compute_what_was_trained(
     observer: ObserverSpec,
 ) -> None:
     torch.manual_seed(3)

@@ -21,7 +21,7 @@ from onnxq.observers import (
 )
 from onnxq.pytorch import convert, disable_observer, export, prepare, prepare_qat
 from onnxq.pytorch.nn.qat.linear_in_blocks import LinearInBlocks as Trained
-from onnxq.pytorch.nn.quantized.dynamic.linear_in_blocks import LinearInBlocks, block_codes
+from onnxq.pytorch.nn.quantized.dynamic.linear_in_blocks import LinearInBlocks, block_integers
 from onnxq.pytorch.train.recipe import Recipe, finetune
 from onnxq.qconfig import (
     FakeQuantSpec,
@@ -103,7 +103,7 @@ DAILY = "default"
     [name if name == DAILY else pytest.param(name, marks=pytest.mark.nightly) for name in ENTRIES],
 )
 def test_what_was_trained_is_deployed(name: str) -> None:
-    """Codes bit for bit, and results within the bound of accuracy_level 0."""
+    """Integers bit for bit, and results within the bound of accuracy_level 0."""
     x = torch.randn(8, 3, INPUTS)
     model = trained(ENTRIES[name], x)
     converted: Any = convert(model)
@@ -114,11 +114,11 @@ def test_what_was_trained_is_deployed(name: str) -> None:
     assert not any(node.op_type in ("MatMul", "Gemm") for node in exported.graph)
     assert all(node.domain == "com.microsoft" for node in nodes)
     assert all(node.attributes.get_int("accuracy_level", 0) == 0 for node in nodes)
-    packed = block_codes(model.up).packed()
-    (codes,) = (v.const_value for v in nodes[0].inputs[1:2] if v is not None)
-    assert codes is not None
-    assert np.array_equal(codes.numpy(), packed.codes)
-    assert np.array_equal(block_codes(model.up).reals, model.up.deployed()[0].detach().numpy())
+    packed = block_integers(model.up).packed()
+    (integers,) = (v.const_value for v in nodes[0].inputs[1:2] if v is not None)
+    assert integers is not None
+    assert np.array_equal(integers.numpy(), packed.integers)
+    assert np.array_equal(block_integers(model.up).reals, model.up.deployed()[0].detach().numpy())
     checked = onnxq.cross_check(exported, {str(exported.graph.inputs[0].name): x.numpy()})
     assert len(checked.nodes) == 4
     assert not any(node.differing for node in checked.nodes)
@@ -126,7 +126,7 @@ def test_what_was_trained_is_deployed(name: str) -> None:
 
 
 @pytest.mark.nightly
-def test_symmetric_codes_store_no_zero_points() -> None:
+def test_symmetric_integers_store_no_zero_points() -> None:
     x = torch.randn(4, INPUTS)
     for name, slots in (("learned int4", False), ("default", True)):
         (node, *_) = products(export(convert(trained(ENTRIES[name], x)), x))
@@ -157,7 +157,7 @@ def test_a_state_dict_of_a_converted_layer_loads() -> None:
 
 @pytest.mark.nightly
 def test_layers_in_blocks_stand_beside_layers_in_integers() -> None:
-    """By node: the head is trained in blocks, the others on codes."""
+    """By node: the head is trained in blocks, the others on integers."""
     x = torch.randn(16, INPUTS)
 
     class Named(nn.Module):

@@ -1,4 +1,4 @@
-"""A QAT module in eval mode rounds to the codes that ONNX Runtime's integer kernels give."""
+"""A QAT module in eval mode rounds to the integers that ONNX Runtime's integer kernels give."""
 
 from __future__ import annotations
 
@@ -53,22 +53,22 @@ def trained(conv: nn.Conv2d, qconfig: QConfig = onnxq_default_qat_qconfig) -> An
     return fused.ConvBnReLU2d.from_float(module)
 
 
-def codes_of_both(module: Any, x: torch.Tensor) -> tuple[npt.NDArray[np.int64], ...]:
-    """(codes in torch, codes in ONNX Runtime)."""
+def integers_of_both(module: Any, x: torch.Tensor) -> tuple[npt.NDArray[np.int64], ...]:
+    """(integers in torch, integers in ONNX Runtime)."""
     incoming, outgoing = FakeQuantize(), FakeQuantize()
     module.bind_input(incoming)
     module.eval()
     with torch.no_grad():
         y = module(incoming(x))
         outgoing(y)
-        torch_codes = outgoing.codes(y).numpy().astype(np.int64)
+        torch_integers = outgoing.integers(y).numpy().astype(np.int64)
         weight = module.folded()[0]
     stored = deployed.ConvReLU2d.from_float(module)
-    assert stored.bias_codes is not None
+    assert stored.bias_integers is not None
     scale, zero_point = incoming.calculate_qparams()
     w = stored.weight()
     inputs = [
-        incoming.codes(x).numpy(),
+        incoming.integers(x).numpy(),
         scale.numpy(),
         zero_point.numpy().astype(np.uint8),
         quantize(weight.numpy(), w.qparams),
@@ -76,10 +76,10 @@ def codes_of_both(module: Any, x: torch.Tensor) -> tuple[npt.NDArray[np.int64], 
         w.qparams.zero_point,
         outgoing.scale.numpy(),
         outgoing.zero_point.numpy().astype(np.uint8),
-        stored.bias_codes.numpy(),
+        stored.bias_integers.numpy(),
     ]
     assert np.array_equal(inputs[3], w.int_repr()), "what is converted is not what was trained"
-    return torch_codes, run(inputs, module)
+    return torch_integers, run(inputs, module)
 
 
 @pytest.mark.parametrize(
@@ -93,10 +93,10 @@ def codes_of_both(module: Any, x: torch.Tensor) -> tuple[npt.NDArray[np.int64], 
     ],
     ids=["9", "depthwise", "groups", "1x1", "4608"],
 )
-def test_codes_are_those_of_onnx_runtime(conv: Any) -> None:
+def test_integers_are_those_of_onnx_runtime(conv: Any) -> None:
     torch.manual_seed(0)
     module = trained(conv())
-    ours, theirs = codes_of_both(module, torch.randn(4, module.in_channels, 14, 14))
+    ours, theirs = integers_of_both(module, torch.randn(4, module.in_channels, 14, 14))
     steps = np.abs(ours - theirs)
     assert steps.max() <= 1
     assert np.count_nonzero(steps) <= 0.0002 * steps.size  # ten times fewer than may differ
@@ -110,7 +110,7 @@ def test_a_bias_beyond_int32_raises_the_weights_scale_in_both() -> None:
         module.weight[3] = 0
         module.bn.bias[2:5] = torch.tensor([3e4, -3e4, 1e5])
     with pytest.warns(UserWarning, match="raised so that the bias"):
-        ours, theirs = codes_of_both(module, torch.randn(4, 4, 9, 9))
+        ours, theirs = integers_of_both(module, torch.randn(4, 4, 9, 9))
     assert np.abs(ours - theirs).max() <= 1
     assert np.count_nonzero(ours != theirs) <= 0.0002 * ours.size
 
@@ -128,8 +128,8 @@ def test_a_bias_is_rounded_to_x_scale_times_w_scale() -> None:
     incoming(torch.randn(3, 3))
     module.bind_input(incoming)
     _, bias = module.deployed()
-    codes = bias / (incoming.scale * module.weight_fake_quant.scale)
-    assert torch.allclose(codes, codes.round(), rtol=1e-6)
+    integers = bias / (incoming.scale * module.weight_fake_quant.scale)
+    assert torch.allclose(integers, integers.round(), rtol=1e-6)
     assert not torch.equal(bias, module.folded()[1])
 
 

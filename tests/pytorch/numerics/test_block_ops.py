@@ -11,7 +11,7 @@ from onnxq.operator import IntegerCall
 from onnxq.operator.site import MICROSOFT
 from onnxq.pytorch.numerics.block_ops import matmul_n_bits, real_weight
 from onnxq.qparams.group_spec import GroupSpec, Scheme
-from onnxq.qparams.groups import GroupCodes
+from onnxq.qparams.groups import GroupIntegers
 
 
 @pytest.mark.parametrize("bits", [2, 4, 8])
@@ -19,14 +19,17 @@ from onnxq.qparams.groups import GroupCodes
 def test_it_computes_what_the_kernel_does(bits: int, symmetric: bool) -> None:
     rng = np.random.default_rng(bits)
     spec = GroupSpec(bits, 16, Scheme.SYMMETRIC if symmetric else Scheme.AFFINE)
-    codes = rng.integers(0, 1 << bits, (5, 40)).astype(np.uint8)
+    integers = rng.integers(0, 1 << bits, (5, 40)).astype(np.uint8)
     middle = np.full((5, 3), 1 << (bits - 1), np.uint8)
     points = middle if symmetric else rng.integers(0, 1 << bits, (5, 3)).astype(np.uint8)
     scale = rng.uniform(0.1, 1, (5, 3)).astype(np.float32)
-    found = GroupCodes(spec, codes, scale, points)
+    found = GroupIntegers(spec, integers, scale, points)
     packed, x, bias = found.packed(), rng.normal(size=(2, 3, 40)), rng.normal(size=5)
     x, bias = x.astype(np.float32), bias.astype(np.float32)
-    stored, scales = torch.from_numpy(packed.codes.copy()), torch.from_numpy(packed.scales.copy())
+    stored, scales = (
+        torch.from_numpy(packed.integers.copy()),
+        torch.from_numpy(packed.scales.copy()),
+    )
     zeros = None if packed.zero_points is None else torch.from_numpy(packed.zero_points.copy())
     weight = real_weight(stored, scales, zeros, 40, bits)
     assert np.array_equal(weight.numpy(), found.reals)
@@ -37,7 +40,7 @@ def test_it_computes_what_the_kernel_does(bits: int, symmetric: bool) -> None:
     sizes = {"K": 40, "N": 5, "bits": bits, "block_size": 16}
     call = IntegerCall(
         "MatMulNBits",
-        [x, packed.codes, packed.scales, packed.zero_points, None, bias],
+        [x, packed.integers, packed.scales, packed.zero_points, None, bias],
         attributes=sizes,
     )
     bound = kernel.bound(call)

@@ -95,9 +95,9 @@ def test_scale_is_what_the_observer_says_of_the_same_batches(spec: ObserverSpec)
         assert (found.dtype, found.granularity) == (wanted.dtype, wanted.granularity)
         np.testing.assert_array_equal(fake.scale.numpy(), wanted.scale)
         np.testing.assert_array_equal(fake.zero_point.numpy(), wanted.zero_point)
-        codes = np.clip(affine.quantize(x.numpy(), wanted), fake.quant_min, fake.quant_max)
-        np.testing.assert_array_equal(rounded.numpy(), affine.dequantize(codes, wanted))
-        np.testing.assert_array_equal(fake.codes(x).numpy(), codes)
+        integers = np.clip(affine.quantize(x.numpy(), wanted), fake.quant_min, fake.quant_max)
+        np.testing.assert_array_equal(rounded.numpy(), affine.dequantize(integers, wanted))
+        np.testing.assert_array_equal(fake.integers(x).numpy(), integers)
     assert (fake.dtype, fake.qscheme) == (observer.dtype, observer.qscheme)
     assert fake.zero_point.dtype == torch.int32
 
@@ -345,7 +345,7 @@ class TestAsValue:
         assert fake.scale.item() == 1.0
 
     @pytest.mark.parametrize(
-        ("arguments", "codes"),
+        ("arguments", "integers"),
         [
             ({"quant_min": 0, "quant_max": 127}, (0, 127)),
             ({"quant_min": 0, "quant_max": 255}, (0, 127)),
@@ -353,11 +353,11 @@ class TestAsValue:
             ({}, (0, 127)),
         ],
     )
-    def test_codes_that_are_given_are_not_halved_again(
-        self, arguments: dict[str, Any], codes: tuple[int, int]
+    def test_integers_that_are_given_are_not_halved_again(
+        self, arguments: dict[str, Any], integers: tuple[int, int]
     ) -> None:
         fake = FakeQuantize(default_observer, **arguments)  # which reduces the range
-        assert (fake.quant_min, fake.quant_max) == codes
+        assert (fake.quant_min, fake.quant_max) == integers
 
     def test_a_class_stands_for_its_defaults(self) -> None:
         entry = QConfig(activation=FakeQuantize, weight=LearnableFakeQuantize)  # type: ignore[arg-type]
@@ -437,7 +437,7 @@ class TestDevices:
             assert fake.zero_point.is_meta
             assert all(buffer.is_meta for buffer in fake.buffers())
             assert fake(torch.empty(4, 2, device="meta")).is_meta
-            assert fake.codes(torch.empty(4, 2, device="meta")).is_meta
+            assert fake.integers(torch.empty(4, 2, device="meta")).is_meta
 
     def test_on_the_meta_device_there_is_nothing_to_observe(self) -> None:
         for spec in (MinMaxObserver, HistogramObserver):
@@ -531,4 +531,4 @@ def test_one_instance_for_two_tensors_of_a_step_gives_each_its_gradient() -> Non
 def test_repr_tells_what_it_rounds_to() -> None:
     text = repr(trained(MinMaxObserver.with_args(quant_min=0, quant_max=100)))
     assert "MinMaxObserver(quant_max=100, quant_min=0)" in text
-    assert "codes=0..100" in text
+    assert "integers=0..100" in text

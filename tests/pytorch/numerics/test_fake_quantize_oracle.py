@@ -127,7 +127,7 @@ def test_scales_are_torchs_and_values_differ_on_ties_alone(name: str) -> None:
             wanted.sum().backward()
             assert ours.grad is not None
             assert torchs.grad is not None
-            # a tie between the last code and the first that is clamped
+            # a tie between the last integer and the first that is clamped
             assert on_tie(x, wide_scale(fake, x.ndim))[ours.grad != torchs.grad].all()
             values += x.numel()
         assert fake.quant_min == reference.quant_min

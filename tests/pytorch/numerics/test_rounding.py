@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from onnxq.pytorch.numerics.rounding import (
-    Codes,
+    IntegerRange,
     last_with,
     learned_gradients,
     numbers_of,
@@ -28,7 +28,7 @@ class OnDevice(Tensor):
     """A tensor whose numbers are not read, as on CUDA; it computes like any other."""
 
 
-def drawn(qparams: tuple[int, int, int], seed: int) -> tuple[Tensor, Tensor, Tensor, Codes]:
+def drawn(qparams: tuple[int, int, int], seed: int) -> tuple[Tensor, Tensor, Tensor, IntegerRange]:
     rng = np.random.default_rng(seed)
     qmin, qmax, zero = qparams
     scale = np.float32(2.0 ** rng.uniform(-30, 20))
@@ -41,7 +41,7 @@ def drawn(qparams: tuple[int, int, int], seed: int) -> tuple[Tensor, Tensor, Ten
     x.append(np.array([np.nan, np.inf, -np.inf, 0, -0.0, 3e38], np.float32))
     values = torch.from_numpy(np.concatenate(x))
     zero_point = torch.tensor(zero, dtype=torch.int32)
-    return values, torch.tensor(scale), zero_point, Codes(qmin, qmax, -1)
+    return values, torch.tensor(scale), zero_point, IntegerRange(qmin, qmax, -1)
 
 
 @pytest.mark.parametrize("qparams", QPARAMS)
@@ -49,17 +49,17 @@ def test_what_reads_numbers_gives_the_bits_of_what_reads_none(
     qparams: tuple[int, int, int],
 ) -> None:
     for seed in range(20):
-        x, scale, zero, codes = drawn(qparams, seed)
+        x, scale, zero, integers = drawn(qparams, seed)
         elsewhere = zero.as_subclass(OnDevice)
         numbers = numbers_of(scale, zero)
         assert numbers is not None
         assert numbers_of(scale, elsewhere) is None
-        found = rounded(x, scale, zero, codes, numbers)
-        wanted = rounded(x, scale, elsewhere, codes, None).as_subclass(Tensor)
+        found = rounded(x, scale, zero, integers, numbers)
+        wanted = rounded(x, scale, elsewhere, integers, None).as_subclass(Tensor)
         assert torch.equal(found.nan_to_num(), wanted.nan_to_num())
         grad = torch.linspace(1, 2, len(x))
-        passed = passed_inside(grad, x, scale, zero, codes)
-        as_well = passed_inside(grad, x, scale, elsewhere, codes).as_subclass(Tensor)
+        passed = passed_inside(grad, x, scale, zero, integers)
+        as_well = passed_inside(grad, x, scale, elsewhere, integers).as_subclass(Tensor)
         assert torch.equal(passed, as_well)
 
 
@@ -85,7 +85,7 @@ def test_the_last_value_is_the_nearest_to_zero_whose_quotient_reaches_the_bound(
 def test_half_precision_is_compared_in_float32() -> None:
     x = torch.tensor([126.0, 127.0, 128.0, 129.0], dtype=torch.bfloat16)
     one, zero = torch.tensor(1.0), torch.tensor(0, dtype=torch.int32)
-    passed = passed_inside(torch.ones_like(x), x, one, zero, Codes(-128, 127, -1))
+    passed = passed_inside(torch.ones_like(x), x, one, zero, IntegerRange(-128, 127, -1))
     assert passed.tolist() == [1.0, 1.0, 0.0, 0.0]
     assert passed.dtype == torch.bfloat16
 
@@ -93,8 +93,8 @@ def test_half_precision_is_compared_in_float32() -> None:
 def test_gradient_of_a_step_is_that_of_lsq() -> None:
     x = torch.tensor([0.3, 5.0, -9.0, -0.7])
     scale, zero = torch.tensor(0.5), torch.tensor(0, dtype=torch.int32)
-    codes = Codes(-7, 7, -1)
-    inside, step = learned_gradients(torch.ones(4), x, scale, zero, codes)
+    integers = IntegerRange(-7, 7, -1)
+    inside, step = learned_gradients(torch.ones(4), x, scale, zero, integers)
     assert inside.tolist() == [1.0, 0.0, 0.0, 1.0]
     of_each = [1 - 0.6, 7, -7, -1 + 1.4]
     assert step.item() == pytest.approx(sum(of_each) / (4 * 7) ** 0.5, rel=1e-6)

@@ -51,35 +51,35 @@ def drawn(dtype: QDType, channels: int | None, seed: int) -> tuple[Tensor, Tenso
 
 @pytest.mark.parametrize("channels", [None, 3])
 @pytest.mark.parametrize("dtype", STORED, ids=str)
-def test_codes_and_values_are_those_of_the_numeric_core(
+def test_integers_and_values_are_those_of_the_numeric_core(
     dtype: QDType, channels: int | None
 ) -> None:
     for seed in range(60):
         x, scale, zero_point, p = drawn(dtype, channels, seed)
-        codes = rounding_ops.quantize_linear(x, scale, zero_point, AXIS)
-        assert codes.dtype == zero_point.dtype
-        np.testing.assert_array_equal(codes.numpy(), affine.quantize(x.numpy(), p))
-        values = rounding_ops.dequantize_linear(codes, scale, zero_point, AXIS)
-        np.testing.assert_array_equal(values.numpy(), affine.dequantize(codes.numpy(), p))
+        integers = rounding_ops.quantize_linear(x, scale, zero_point, AXIS)
+        assert integers.dtype == zero_point.dtype
+        np.testing.assert_array_equal(integers.numpy(), affine.quantize(x.numpy(), p))
+        values = rounding_ops.dequantize_linear(integers, scale, zero_point, AXIS)
+        np.testing.assert_array_equal(values.numpy(), affine.dequantize(integers.numpy(), p))
         rounded = rounding_ops.fake_quantize(
             x, scale, zero_point.to(torch.int32), dtype.qmin, dtype.qmax, AXIS
         )
         np.testing.assert_array_equal(rounded.numpy(), values.numpy())
 
 
-def test_int32_codes_of_a_bias_are_dequantized_exactly() -> None:
-    codes = torch.tensor([2**31 - 1, -(2**31), 2**24 + 1, -7], dtype=torch.int32)
+def test_int32_integers_of_a_bias_are_dequantized_exactly() -> None:
+    integers = torch.tensor([2**31 - 1, -(2**31), 2**24 + 1, -7], dtype=torch.int32)
     scale = torch.tensor([0.1, 0.2, 1e-5, 3.0])
-    values = rounding_ops.dequantize_linear(codes, scale, torch.zeros(4, dtype=torch.int32), 0)
+    values = rounding_ops.dequantize_linear(integers, scale, torch.zeros(4, dtype=torch.int32), 0)
     p = QParams(scale.numpy(), np.zeros(4, np.int32), dtypes.INT32, PerChannel(0))
-    np.testing.assert_array_equal(values.numpy(), affine.dequantize(codes.numpy(), p))
+    np.testing.assert_array_equal(values.numpy(), affine.dequantize(integers.numpy(), p))
 
 
-def test_nan_becomes_the_smallest_code_and_stays_nan_in_training() -> None:
+def test_nan_becomes_the_smallest_integer_and_stays_nan_in_training() -> None:
     x, scale = torch.tensor([float("nan"), 1.0]), torch.tensor(0.5)
     for stored, least in ((torch.uint8, 0), (torch.int8, -128)):
-        codes = rounding_ops.quantize_linear(x, scale, torch.tensor(3, dtype=stored), -1)
-        assert codes.tolist() == [least, 5]
+        integers = rounding_ops.quantize_linear(x, scale, torch.tensor(3, dtype=stored), -1)
+        assert integers.tolist() == [least, 5]
     rounded = rounding_ops.fake_quantize(x, scale, torch.tensor(3, dtype=torch.int32), 0, 255, -1)
     assert rounded.isnan().tolist() == [True, False]
 
@@ -92,8 +92,8 @@ def test_other_float_types_are_computed_in_float32_and_come_back(half: torch.dty
     rounded = rounding_ops.fake_quantize(x, scale, zero_point.to(torch.int32), 0, 255, AXIS)
     assert rounded.dtype == half
     assert torch.equal(rounded, torch.from_numpy(exact).to(half))
-    codes = rounding_ops.quantize_linear(x, scale, zero_point, AXIS)
-    np.testing.assert_array_equal(codes.numpy(), affine.quantize(x.to(torch.float32).numpy(), p))
+    integers = rounding_ops.quantize_linear(x, scale, zero_point, AXIS)
+    np.testing.assert_array_equal(integers.numpy(), affine.quantize(x.to(torch.float32).numpy(), p))
 
 
 @pytest.mark.parametrize("axis", [0, 1, 2, -1, -3])
@@ -103,25 +103,25 @@ def test_any_axis_is_the_channels(axis: int) -> None:
     scale = torch.from_numpy(rng.uniform(0.01, 0.1, x.shape[axis]).astype(np.float32))
     zero = torch.zeros(scale.shape, dtype=torch.int8)
     p = QParams(scale.numpy(), zero.numpy(), dtypes.INT8, PerChannel(axis))
-    codes = rounding_ops.quantize_linear(x, scale, zero, axis)
-    np.testing.assert_array_equal(codes.numpy(), affine.quantize(x.numpy(), p))
+    integers = rounding_ops.quantize_linear(x, scale, zero, axis)
+    np.testing.assert_array_equal(integers.numpy(), affine.quantize(x.numpy(), p))
 
 
 NARROW = [(-7, 7), (-127, 127), (0, 15), (0, 127), (-8, 7), (-64, 63)]
 
 
 @pytest.mark.parametrize(("qmin", "qmax"), NARROW)
-def test_narrow_ranges_clamp_the_codes(qmin: int, qmax: int) -> None:
+def test_narrow_ranges_clamp_the_integers(qmin: int, qmax: int) -> None:
     x = torch.linspace(-20, 20, 4001)
     zero_point = torch.tensor(max(qmin, 0) + (3 if qmin == 0 else 0), dtype=torch.int32)
     scale = torch.tensor(0.07)
-    codes = torch.clamp(torch.round(x / scale) + zero_point, qmin, qmax)
+    integers = torch.clamp(torch.round(x / scale) + zero_point, qmin, qmax)
     rounded = rounding_ops.fake_quantize(x, scale, zero_point, qmin, qmax, -1)
-    assert torch.equal(rounded, (codes - zero_point) * scale)
+    assert torch.equal(rounded, (integers - zero_point) * scale)
 
 
 @pytest.mark.parametrize("channels", [None, 3])
-def test_gradient_is_one_where_the_code_is_inside_and_zero_where_it_was_clamped(
+def test_gradient_is_one_where_the_integer_is_inside_and_zero_where_it_was_clamped(
     channels: int | None,
 ) -> None:
     for seed in range(40):
@@ -132,8 +132,8 @@ def test_gradient_is_one_where_the_code_is_inside_and_zero_where_it_was_clamped(
         rounding_ops.fake_quantize(x, scale, zero, 0, 255, AXIS).backward(upstream)
         assert x.grad is not None
         wide = QParams(p.scale, p.zero_point.astype(np.int64), dtypes.INT16, p.granularity)
-        codes = torch.from_numpy(affine.quantize(x.detach().numpy(), wide).astype(np.int64))
-        inside = (codes >= 0) & (codes <= 255)
+        integers = torch.from_numpy(affine.quantize(x.detach().numpy(), wide).astype(np.int64))
+        inside = (integers >= 0) & (integers <= 255)
         assert torch.equal(x.grad, torch.where(inside, upstream, 0.0))
 
 
@@ -177,7 +177,7 @@ def test_gradient_agrees_with_finite_differences_of_the_straight_through_surroga
 
 @pytest.mark.parametrize("bound", ["inside", "outside"])
 def test_the_mask_is_exact_in_bfloat16_too(bound: str) -> None:
-    # codes 127 and 128: bfloat16 has no 127.5 between them
+    # integers 127 and 128: bfloat16 has no 127.5 between them
     x = torch.tensor([127.0 if bound == "inside" else 128.0], dtype=torch.bfloat16)
     x.requires_grad_()
     one, zero = torch.tensor(1.0), torch.tensor(0, dtype=torch.int32)
@@ -215,7 +215,7 @@ def test_learned_scale_has_the_gradient_of_the_paper() -> None:
 
 
 def test_learned_scale_agrees_with_finite_differences_away_from_the_steps() -> None:
-    """Codes held, d out / d scale = code: LSQ's formula plus the straight-through path v."""
+    """Integers held, d out / d scale = code: LSQ's formula plus the straight-through path v."""
     x = torch.tensor([0.21, -0.37, 3.3, -5.0, 0.02])
     scale = torch.tensor(0.1, requires_grad=True)
     zero = torch.tensor(0, dtype=torch.int32)
@@ -225,7 +225,7 @@ def test_learned_scale_agrees_with_finite_differences_away_from_the_steps() -> N
         out: Tensor = rounding_ops.fake_quantize(x, torch.tensor(s), zero, -7, 7, -1)
         return out.double()
 
-    numeric = (rounded(0.1 + h) - rounded(0.1 - h)) / (2 * h)  # the codes
+    numeric = (rounded(0.1 + h) - rounded(0.1 - h)) / (2 * h)  # the integers
     rounding_ops.learned_fake_quantize(x, scale, zero, -7, 7, -1).sum().backward()
     clamped = torch.round(x / 0.1).abs() > 7
     wanted = torch.where(clamped, numeric, numeric - x.double() / 0.1).sum() / np.sqrt(5 * 7)
@@ -301,14 +301,17 @@ def test_runs_wherever_x_is() -> None:
         arguments = (x, scale, zero, 0, 255, 1)
         found = [rounding_ops.fake_quantize(*arguments)]
         found.append(rounding_ops.learned_fake_quantize(*arguments))
-        codes = rounding_ops.quantize_linear(x, scale, zero.to(torch.uint8), 1)
-        found += [codes, rounding_ops.dequantize_linear(codes, scale, zero.to(torch.uint8), 1)]
+        integers = rounding_ops.quantize_linear(x, scale, zero.to(torch.uint8), 1)
+        found += [
+            integers,
+            rounding_ops.dequantize_linear(integers, scale, zero.to(torch.uint8), 1),
+        ]
         assert {y.device.type for y in found} == {"cuda"}
-        assert codes.dtype == torch.uint8
+        assert integers.dtype == torch.uint8
 
 
 class Rounds(nn.Module):
-    """Every operator once, codes of four types."""
+    """Every operator once, integers of four types."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -324,12 +327,12 @@ class Rounds(nn.Module):
             name: rounding_ops.fake_quantize(x, self.scale, self.zero, *ends, -1)
             for name, ends in ranges.items()
         }
-        codes = rounding_ops.quantize_linear(x, self.scale, self.stored, -1)
+        integers = rounding_ops.quantize_linear(x, self.scale, self.stored, -1)
         return found | {
             "channels": rounding_ops.learned_fake_quantize(
                 x, self.scales, self.zeros, -128, 127, 1
             ),
-            "explicit": rounding_ops.dequantize_linear(codes, self.scale, self.stored, -1),
+            "explicit": rounding_ops.dequantize_linear(integers, self.scale, self.stored, -1),
         }
 
 
@@ -339,7 +342,7 @@ def test_exported_nodes_compute_the_same_integers_on_onnx_runtime() -> None:
     model = export(module, x, tolerance=0.0)
     ops_used = [node.op_type for node in model.graph]
     assert set(ops_used) == {"QuantizeLinear", "DequantizeLinear", "Clip"}
-    assert ops_used.count("Clip") == 1  # of the codes, where they do not fill their type
+    assert ops_used.count("Clip") == 1  # of the integers, where they do not fill their type
     with runtime.open_session(model) as session:
         got = session.run({"x": x.numpy()})
     for (name, wanted), array in zip(module(x).items(), got, strict=True):

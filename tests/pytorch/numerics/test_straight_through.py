@@ -73,8 +73,8 @@ def test_compiled_code_has_open_operations_and_an_exported_program_the_whole_one
 @pytest.mark.parametrize("channels", [False, True])
 @pytest.mark.parametrize(("quick", "whole"), FORMS)
 def test_cuda_gives_the_bits_of_the_cpu(quick: Form, whole: Form, channels: bool) -> None:
-    def on_cuda(x: Tensor, scale: Tensor, zero: Tensor, *codes: int) -> Tensor:
-        return quick(x.cuda(), scale.cuda(), zero.cuda(), *codes).cpu()  # type: ignore[no-any-return]
+    def on_cuda(x: Tensor, scale: Tensor, zero: Tensor, *integers: int) -> Tensor:
+        return quick(x.cuda(), scale.cuda(), zero.cuda(), *integers).cpu()  # type: ignore[no-any-return]
 
     here, there = (results(form, channels=channels) for form in (whole, on_cuda))
     for ours, theirs in zip(here[:2], there[:2], strict=True):

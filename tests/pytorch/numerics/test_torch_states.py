@@ -74,9 +74,9 @@ def test_a_histogram_of_torch_gives_the_scale_of_the_values(
     (scale, zero), (wanted, wanted_zero) = loaded.calculate_qparams(), seen.calculate_qparams()
     assert (loaded.min_val, loaded.max_val) == (x.min(), x.max())
     width = float(x.max() - x.min()) / BINS
-    codes = loaded.quant_max - loaded.quant_min
-    assert abs(float(scale - wanted)) * codes < 0.05 * float(wanted) * codes + width
-    assert abs(int(zero - wanted_zero)) <= 0.05 * codes
+    integers = loaded.quant_max - loaded.quant_min
+    assert abs(float(scale - wanted)) * integers < 0.05 * float(wanted) * integers + width
+    assert abs(int(zero - wanted_zero)) <= 0.05 * integers
 
 
 QCONFIGS = {

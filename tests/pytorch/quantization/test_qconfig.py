@@ -48,7 +48,7 @@ def test_what_fused_fake_quantization_trains_is_deployed(name: str) -> None:
     prepared, x = tq.prepare_qat(model), torch.randn(5, 8)
     prepared(x).sum().backward()
     prepared.apply(tq.disable_observer).eval()
-    # float32 sums of the module and of its converted module; one has the codes of the other
+    # float32 sums of the module and of its converted module; one has the integers of the other
     assert torch.allclose(tq.convert(prepared)(x), prepared(x), atol=1e-6)
 
 

@@ -34,7 +34,7 @@ def test_the_documented_script_runs_with_one_changed_import(x: torch.Tensor) -> 
     prepared(x)
     quantized = tq.convert(prepared)
     float_range = model(x).abs().max()
-    # 127 codes for each activation: a few steps of each layer
+    # 127 integers for each activation: a few steps of each layer
     assert (quantized(x) - model(x)).abs().max() < 0.05 * float_range
 
 
@@ -82,7 +82,7 @@ def test_dynamic_quantization_gives_a_module(spec: object, x: torch.Tensor) -> N
 def test_float16_weights_are_stored_so(x: torch.Tensor) -> None:
     model = Net()
     made = tq.quantize_dynamic(model, {nn.Linear}, dtype=torch.float16)
-    assert made.fc1.weight_codes.dtype == torch.float16  # type: ignore[union-attr]
+    assert made.fc1.weight_integers.dtype == torch.float16  # type: ignore[union-attr]
     assert torch.allclose(made(x), model(x), atol=1e-2)
     again = tq.quantize_dynamic(Net(), {nn.Linear}, dtype=torch.float16)
     again.load_state_dict(made.state_dict())

@@ -39,14 +39,14 @@ def stored(model: ir.Model) -> dict[str, npt.NDArray[Any]]:
     }
 
 
-def weight_codes(node: ir.Node) -> npt.NDArray[Any]:
+def weight_integers(node: ir.Node) -> npt.NDArray[Any]:
     weight = node.inputs[1]
     dequantize = None if weight is None else weight.producer()
     assert dequantize is not None
-    codes = dequantize.inputs[0]
-    assert codes is not None
-    assert codes.const_value is not None
-    return codes.const_value.numpy()
+    integers = dequantize.inputs[0]
+    assert integers is not None
+    assert integers.const_value is not None
+    return integers.const_value.numpy()
 
 
 def ops(model: ir.Model) -> Counter[str]:
@@ -82,25 +82,27 @@ class TestChain:
         arrays = stored(model)
         for name in ("second", "third", "head"):
             layer = getattr(net, name)
-            codes = arrays[f"{name}.weight_quantized"]
+            integers = arrays[f"{name}.weight_quantized"]
             step = layer._weight_quantizer.step_size
             wanted = (layer.weight / step).round().to(torch.int8)
-            assert codes.dtype == np.int8
-            np.testing.assert_array_equal(codes, wanted.detach().numpy().reshape(codes.shape))
+            assert integers.dtype == np.int8
+            np.testing.assert_array_equal(integers, wanted.detach().numpy().reshape(integers.shape))
             assert arrays[f"{name}.bias_quantized"].dtype == np.int32
         assert not any(a.dtype == np.float32 and a.ndim > 1 for a in arrays.values())
 
-    def test_norm_leaves_the_codes_but_for_their_sign(self, chain: tuple[Chain, ir.Model]) -> None:
+    def test_norm_leaves_the_integers_but_for_their_sign(
+        self, chain: tuple[Chain, ir.Model]
+    ) -> None:
         net, model = chain
         conv = next(node for node in model.graph if node.op_type == "Conv")
-        codes = weight_codes(conv)
+        integers = weight_integers(conv)
         step = net.first._weight_quantizer.step_size
         assert step is not None
         trained = (net.first.weight / step).round().detach()
         sign = torch.ones(8)
         sign[:2] = -1
         sign[2] = 0
-        np.testing.assert_array_equal(codes, (trained * sign.reshape(8, 1, 1, 1)).numpy())
+        np.testing.assert_array_equal(integers, (trained * sign.reshape(8, 1, 1, 1)).numpy())
 
     def test_equals_the_module_within_a_step_of_its_output(
         self, chain: tuple[Chain, ir.Model]
@@ -133,7 +135,7 @@ def residual() -> tuple[nn.Module, ir.Model]:
 
 
 def test_a_residual_block_runs_in_integers(residual: tuple[nn.Module, ir.Model]) -> None:
-    """The block's input has two readers: one Q is left of their two, and codes are uint8."""
+    """The block's input has two readers: one Q is left of their two, and integers are uint8."""
     found = ops(residual[1])
     assert found["QLinearConv"] == 5
     assert found["QLinearAdd"] == 1

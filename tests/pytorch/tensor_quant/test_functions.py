@@ -54,7 +54,7 @@ def cases(count: int = CASES) -> list[Case]:
 
 
 def expected(case: Case) -> tuple[F64, F64, F64]:
-    """(exact value before rounding, lowest code, largest code) in float64."""
+    """(exact value before rounding, lowest integer, largest integer) in float64."""
     bound = 2 ** (case.bits if case.unsigned else case.bits - 1) - 1
     lowest = 0 if case.unsigned else -bound if case.narrow else -bound - 1
     x, amax = case.x.double().numpy(), case.amax.double().numpy()
@@ -63,42 +63,42 @@ def expected(case: Case) -> tuple[F64, F64, F64]:
     return exact, np.float64(lowest), np.float64(bound)  # type: ignore[return-value]
 
 
-def test_codes_are_those_of_the_formula_in_float64() -> None:
+def test_integers_are_those_of_the_formula_in_float64() -> None:
     ties = elements = 0
     for case in cases():
         outputs, scale = tensor_quant(*case)
         exact, lowest, bound = expected(case)
-        codes = outputs.double().numpy()
+        integers = outputs.double().numpy()
         assert outputs.dtype == scale.dtype == torch.float32
         assert scale.shape == case.amax.shape
         wanted = np.clip(np.rint(exact), lowest, bound)
         # x * scale has an error of 2^-23 relative: it matters only that near to a tie
         near = np.abs(np.abs(exact - np.floor(exact)) - 0.5) <= 2.0**-22 * np.abs(exact)
-        np.testing.assert_array_equal(codes[~near], wanted[~near])
-        assert np.abs(codes - wanted).max(initial=0) <= 1
+        np.testing.assert_array_equal(integers[~near], wanted[~near])
+        assert np.abs(integers - wanted).max(initial=0) <= 1
         ties, elements = ties + int(near.sum()), elements + near.size
         live = case.amax.numpy() > 2.0**-24
         amax = case.amax.double().numpy()
         np.testing.assert_array_equal(scale.numpy()[live], (bound / amax[live]).astype(np.float32))
         assert (scale.numpy()[~live] == 1).all()
-    assert ties < 0.01 * elements  # measured: 0.4%, of 16-bit codes nearly all
+    assert ties < 0.01 * elements  # measured: 0.4%, of 16-bit integers nearly all
 
 
-def test_fake_is_codes_by_scale() -> None:
+def test_fake_is_integers_by_scale() -> None:
     for case in cases():
         outputs, scale = tensor_quant(*case)
         assert torch.equal(fake_tensor_quant(*case), outputs / scale)
 
 
-def test_every_code_is_reached_and_none_beyond() -> None:
+def test_every_integer_is_reached_and_none_beyond() -> None:
     for bits in range(2, 9):
         for unsigned, narrow in ((False, True), (False, False), (True, True)):
             low = 0.0 if unsigned else -1.5
             x = torch.linspace(low, 1.5, 20001)
-            codes, _ = tensor_quant(x, torch.tensor(1.0), bits, unsigned, narrow)
+            integers, _ = tensor_quant(x, torch.tensor(1.0), bits, unsigned, narrow)
             bound = 2 ** (bits - (not unsigned)) - 1
             lowest = 0 if unsigned else -bound - (not narrow)
-            assert sorted(set(codes.tolist())) == list(range(lowest, bound + 1))
+            assert sorted(set(integers.tolist())) == list(range(lowest, bound + 1))
 
 
 @pytest.mark.parametrize("function", [tensor_quant, fake_tensor_quant])
@@ -143,10 +143,10 @@ def test_amax_broadcasts_from_the_right() -> None:
 
 
 @pytest.mark.parametrize("amax", [0.0, 1e-30, 2.0**-24])
-def test_a_tiny_amax_gives_codes_0_and_scale_1(amax: float) -> None:
+def test_a_tiny_amax_gives_integers_0_and_scale_1(amax: float) -> None:
     x = torch.tensor([0.0, 1.0, -3.0, 1e-30])
-    codes, scale = tensor_quant(x, torch.tensor(amax))
-    assert codes.tolist() == [0, 0, 0, 0]
+    integers, scale = tensor_quant(x, torch.tensor(amax))
+    assert integers.tolist() == [0, 0, 0, 0]
     assert scale == 1
     assert (fake_tensor_quant(x, torch.tensor(amax)) == 0).all()
     mixed = fake_tensor_quant(torch.ones(2, 2), torch.tensor([[amax], [1.0]]))
@@ -168,8 +168,8 @@ def test_halves_are_computed_in_float32(dtype: torch.dtype) -> None:
 
 def test_float64_is_computed_in_float64() -> None:
     x, amax = torch.tensor([1.0 + 2**-40], dtype=torch.float64), torch.tensor(3.0)
-    codes, scale = tensor_quant(x, amax, 16)
-    assert codes.dtype == scale.dtype == torch.float64
+    integers, scale = tensor_quant(x, amax, 16)
+    assert integers.dtype == scale.dtype == torch.float64
     assert float(scale) == 32767 / 3
 
 
@@ -184,11 +184,11 @@ def test_output_dtype_is_int32_or_float32() -> None:
     x = torch.randn(50, requires_grad=True)
     amax = torch.tensor(1.0)
     arguments = (x, amax, 8, False, True)
-    codes, _ = tensor_quant(*arguments, torch.int32)
+    integers, _ = tensor_quant(*arguments, torch.int32)
     floats, _ = tensor_quant(*arguments, torch.float32)
-    assert (codes.dtype, floats.dtype) == (torch.int32, torch.float32)
-    assert torch.equal(codes, floats.to(torch.int32))
-    assert not codes.requires_grad
+    assert (integers.dtype, floats.dtype) == (torch.int32, torch.float32)
+    assert torch.equal(integers, floats.to(torch.int32))
+    assert not integers.requires_grad
     assert floats.requires_grad
     with pytest.raises(TypeError, match=r"torch.int8.*torch.int32 or torch.float32"):
         tensor_quant(*arguments, torch.int8)
@@ -237,7 +237,7 @@ def test_aliases_are_apply() -> None:
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
-def test_cuda_gives_the_same_codes() -> None:
+def test_cuda_gives_the_same_integers() -> None:
     for case in cases(200):
         on_gpu = tensor_quant(case.x.cuda(), case.amax.cuda(), *case[2:])[0]
         assert (on_gpu.cpu() - tensor_quant(*case)[0]).abs().max() <= 1

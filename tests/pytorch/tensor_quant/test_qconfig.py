@@ -104,5 +104,5 @@ def test_trains_with_descriptors(learn: bool) -> None:
         losses.append(float(loss.detach()))
     assert losses[-1] < losses[0]
     weight_quantizer = prepared.get_submodule("conv.weight_fake_quant")
-    codes = weight_quantizer.codes(prepared.get_parameter("conv.weight"))  # type: ignore[operator]
-    assert int(codes.abs().max()) <= 7
+    integers = weight_quantizer.integers(prepared.get_parameter("conv.weight"))  # type: ignore[operator]
+    assert int(integers.abs().max()) <= 7

@@ -23,14 +23,14 @@ from onnxq.qparams import PerTensor, QParams
 
 
 def onnx_rule(x: Tensor, amax: float, bits: int, unsigned: bool, narrow: bool) -> Tensor:
-    """dequantize(quantize(x)) of onnxq.qparams, then cut to the codes."""
+    """dequantize(quantize(x)) of onnxq.qparams, then cut to the integers."""
     bound = 2 ** (bits - (not unsigned)) - 1
     dtype = f"{'u' if unsigned else ''}int{8 if bits <= 8 else 16}"
     scale = np.asarray(np.float32(amax) / np.float32(bound))
     qparams = QParams(scale, np.asarray(0), dtypes.find(dtype), PerTensor())
     lowest = 0 if unsigned else -bound if narrow else -bound - 1
-    codes = np.clip(quantize(x.numpy(), qparams), lowest, bound)
-    return torch.from_numpy(dequantize(codes, qparams))
+    integers = np.clip(quantize(x.numpy(), qparams), lowest, bound)
+    return torch.from_numpy(dequantize(integers, qparams))
 
 
 @pytest.mark.parametrize("bits", range(2, 17))
@@ -205,12 +205,12 @@ def test_scale_amax_multiplies() -> None:
     assert TensorQuantizer(desc).scale == 127
 
 
-def test_real_codes_come_with_a_scale() -> None:
+def test_real_integers_come_with_a_scale() -> None:
     quantizer = TensorQuantizer(QuantDescriptor(fake_quant=False, amax=2.0))
     x = torch.randn(100)
-    codes = quantizer(x)
-    assert torch.equal(codes, codes.round())
-    assert (codes / quantizer.scale - x.clamp(-2, 2)).abs().max() <= 1.01 / quantizer.scale
+    integers = quantizer(x)
+    assert torch.equal(integers, integers.round())
+    assert (integers / quantizer.scale - x.clamp(-2, 2)).abs().max() <= 1.01 / quantizer.scale
     fresh = TensorQuantizer(QuantDescriptor(fake_quant=False))
     with pytest.raises(ValueError, match="nothing was quantized"):
         _ = fresh.scale
@@ -235,7 +235,7 @@ def test_attributes_are_the_descriptors() -> None:
     assert (quantizer.num_bits, quantizer.axis, quantizer.unsigned) == (4, 0, True)
     assert (quantizer.fake_quant, quantizer.narrow_range) == (True, False)
     quantizer.num_bits, quantizer.unsigned, quantizer.narrow_range = 8, False, True
-    assert quantizer.code_range() == (-127, 127)
+    assert quantizer.integer_range() == (-127, 127)
     with pytest.raises(ValueError, match="2 to 16"):
         quantizer.num_bits = 1
     with pytest.raises(AttributeError):

@@ -96,14 +96,14 @@ def trained(model: nn.Module) -> nn.Module:
 
 
 def scales(module: nn.Module) -> dict[str, float]:
-    found = {name: part for name, part in module.named_modules() if hasattr(part, "code_range")}
+    found = {name: part for name, part in module.named_modules() if hasattr(part, "integer_range")}
     fakes = {name: part for name, part in module.named_modules() if isinstance(part, FakeQuantize)}
     both: dict[str, Any] = {**found, **fakes}
     return {name: float(part.scale) for name, part in both.items() if part.scale.ndim == 0}
 
 
 def differing(model: Any) -> dict[str, int | None]:
-    """Sum -> pairs of codes that some machine adds to another code."""
+    """Sum -> pairs of integers that some machine adds to another integer."""
     found: dict[str, int | None] = {}
     for machine in onnxq.predict(model).machines:
         found |= {one.name: one.possible for one in machine.layers if one.possible != 0}
@@ -133,7 +133,7 @@ def test_trained_sums_are_the_same_on_every_machine(make: Any) -> None:
         x = torch.randn(256, 16)
         with torch.no_grad():
             wanted = prepared(x)
-            # a sum next to a tie may be another code: a few steps of 255 in the result
+            # a sum next to a tie may be another integer: a few steps of 255 in the result
             assert (int8(x) - wanted).abs().max() <= 3 / 255 * (wanted.max() - wanted.min())
     assert moved
 

@@ -14,7 +14,7 @@ from onnxq.pytorch.train.conversion import check_parameters
 
 
 class Net(nn.Module):
-    """A layer that becomes codes, a norm that may stay in float, a mask."""
+    """A layer that becomes integers, a norm that may stay in float, a mask."""
 
     def __init__(self) -> None:
         super().__init__()

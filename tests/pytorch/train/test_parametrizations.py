@@ -1,4 +1,4 @@
-"""Conversion makes codes of a weight as the model computes it then."""
+"""Conversion makes integers of a weight as the model computes it then."""
 
 from __future__ import annotations
 

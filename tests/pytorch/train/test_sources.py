@@ -182,9 +182,9 @@ def test_what_a_dequant_stub_returns_is_float_and_what_it_takes_is_not() -> None
             self.dequant, self.layer_in_float = DeQuantStub(), layer_in_float
 
         def forward(self, x: Tensor) -> Any:
-            codes = self.first(x)
-            real = self.dequant(codes)
-            return self.conv(real) if self.layer_in_float else self.conv(codes) + real
+            integers = self.first(x)
+            real = self.dequant(integers)
+            return self.conv(real) if self.layer_in_float else self.conv(integers) + real
 
     net = Both(layer_in_float=False)
     watch_first_pass(net)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
 
-NOISE = 0.01  # of the codes behind a float sum, which has no order; without rounded weights 10 %
+NOISE = 0.01  # of the integers behind a float sum, which has no order; without rounded weights 10 %
 
 
 def assert_same(model: ir.Model, shape: Sequence[int] = SHAPE) -> None:
@@ -72,7 +72,7 @@ def behind_a_pool(g: Graph) -> str:
     return g.op("ConvTranspose", [pooled, weight(g, (8, 4, 3, 3)), g.vector(4)], "c")
 
 
-def bias_beside_codes(g: Graph) -> str:
+def bias_beside_integers(g: Graph) -> str:
     w = g.weight((8, 8, 3, 3))
     return g.op("Relu", [g.op("Conv", [g.qdq("x"), w, g.vector(8)], "c")], "r")
 
@@ -95,7 +95,7 @@ PATTERNS = (
     transposed_relu,
     transposed_of_zeros,
     behind_a_pool,
-    bias_beside_codes,
+    bias_beside_integers,
     bias_of_transposed,
     bias_of_transposed_per_output,
 )

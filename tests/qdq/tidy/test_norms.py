@@ -7,7 +7,16 @@ import pytest
 
 from onnxq.qdq.tidy.norms import fold_norm
 from tests.op_types import op_types
-from tests.qdq.tidy.coded import Array, computed, constants_of, each, images, model, node, weight
+from tests.qdq.tidy.quantized import (
+    Array,
+    computed,
+    constants_of,
+    each,
+    images,
+    model,
+    node,
+    weight,
+)
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -17,10 +26,10 @@ CHANNELS = 4
 ONE_SCALE = np.array(0.01, np.float32)
 
 
-def normed(codes: Array, scale: Array, gamma: Array, bias: str = "", **conv: Any) -> ir.Model:
-    """Conv (or what conv["op"] names) of codes, then BatchNormalization."""
+def normed(integers: Array, scale: Array, gamma: Array, bias: str = "", **conv: Any) -> ir.Model:
+    """Conv (or what conv["op"] names) of integers, then BatchNormalization."""
     op, axis = conv.pop("op", "Conv"), conv.pop("axis", 0)
-    nodes, constants = weight(codes, scale, axis)
+    nodes, constants = weight(integers, scale, axis)
     norm = ("gamma", "beta", "mean", "var")
     values = (gamma, images(CHANNELS, seed=4), images(CHANNELS, seed=5), RNG.random(CHANNELS) + 0.5)
     constants |= dict(zip(norm, (v.astype(np.float32) for v in values), strict=True))
@@ -29,7 +38,7 @@ def normed(codes: Array, scale: Array, gamma: Array, bias: str = "", **conv: Any
         node(op, ["x", "wd", *([bias] if bias else [])], ["c"], "product", **conv),
         node("BatchNormalization", ["c", *norm], ["y"], "norm"),
     ]
-    return model(nodes, constants, ["N", codes.shape[1 if op == "Conv" else 0], 6, 6])
+    return model(nodes, constants, ["N", integers.shape[1 if op == "Conv" else 0], 6, 6])
 
 
 def int8(*shape: int) -> Array:
@@ -38,20 +47,20 @@ def int8(*shape: int) -> Array:
 
 @pytest.mark.parametrize("bias", ["", "bias"])
 @pytest.mark.parametrize("per_channel", [False, True])
-def test_the_factor_goes_into_the_scales_and_its_sign_into_the_codes(
+def test_the_factor_goes_into_the_scales_and_its_sign_into_the_integers(
     bias: str, per_channel: bool
 ) -> None:
-    codes = int8(CHANNELS, 3, 3, 3)
+    integers = int8(CHANNELS, 3, 3, 3)
     scale = np.asarray(RNG.random(CHANNELS if per_channel else ()) + 0.01, np.float32) / 100
     gamma = np.array([1.5, -0.7, 0.0, -2.0])
-    made = normed(codes, np.asarray(scale), gamma, bias)
+    made = normed(integers, np.asarray(scale), gamma, bias)
     x = images(5, 3, 6, 6)
     wanted = computed(made, x)
     each(made, fold_norm)
     assert op_types(made) == ["DequantizeLinear", "Conv"]
     np.testing.assert_allclose(computed(made, x), wanted, rtol=1e-5, atol=2e-6)
     stored = constants_of(made, "Conv", 1)[0]
-    np.testing.assert_array_equal(stored, codes * np.sign(gamma).reshape(-1, 1, 1, 1))
+    np.testing.assert_array_equal(stored, integers * np.sign(gamma).reshape(-1, 1, 1, 1))
 
 
 def test_behind_a_transposed_convolution_of_one_group() -> None:
@@ -64,11 +73,11 @@ def test_behind_a_transposed_convolution_of_one_group() -> None:
     np.testing.assert_allclose(computed(made, x), wanted, rtol=1e-5, atol=2e-6)
 
 
-def test_a_code_without_a_negative_keeps_the_norm() -> None:
-    codes = int8(CHANNELS, 3, 3, 3)
-    codes[1, 0, 0, 0] = -128
+def test_a_integer_without_a_negative_keeps_the_norm() -> None:
+    integers = int8(CHANNELS, 3, 3, 3)
+    integers[1, 0, 0, 0] = -128
     for gamma, folded in (([1.0, 1.0, -1.0, 1.0], True), ([1.0, -1.0, 1.0, 1.0], False)):
-        made = normed(codes, ONE_SCALE, np.array(gamma))
+        made = normed(integers, ONE_SCALE, np.array(gamma))
         each(made, fold_norm)
         assert ("BatchNormalization" not in op_types(made)) is folded
 

@@ -6,7 +6,7 @@ from onnx import TensorProto
 
 from onnxq.qdq.tidy.quantizers import share_equal
 from tests.op_types import op_types
-from tests.qdq.tidy.coded import Array, computed, images, model, node
+from tests.qdq.tidy.quantized import Array, computed, images, model, node
 
 
 def two_readers(
@@ -51,13 +51,13 @@ def test_others_stay_two(second: tuple[float, int]) -> None:
     assert found.count("QuantizeLinear") == 2
 
 
-def test_different_clips_of_the_same_codes_stay_two() -> None:
+def test_different_clips_of_the_same_integers_stay_two() -> None:
     found, before, after = two_readers((0.05, 128), clips=(255, 140))
     np.testing.assert_array_equal(before, after)
     assert (found.count("QuantizeLinear"), found.count("Clip")) == (1, 2)
 
 
-def test_codes_that_are_an_output_stay() -> None:
+def test_integers_that_are_an_output_stay() -> None:
     constants: dict[str, Array] = {"s": np.array(1, np.float32), "z": np.array(0, np.int8)}
     nodes = [node("QuantizeLinear", ["x", "s", "z"], [y], y) for y in "ab"]
     made = model(nodes, constants, outputs=dict.fromkeys("ab", TensorProto.INT8))

@@ -5,9 +5,9 @@ import onnx_ir as ir
 import pytest
 
 from onnxq.errors import UnsupportedError
-from onnxq.qdq.tidy.stored_constants import DEAD, store_codes, store_narrow
+from onnxq.qdq.tidy.stored_constants import DEAD, store_integers, store_narrow
 from tests.op_types import op_types
-from tests.qdq.tidy.coded import Array, computed, constants_of, each, images, model, node
+from tests.qdq.tidy.quantized import Array, computed, constants_of, each, images, model, node
 
 W = images(4, 3, 3, 3, seed=1)
 SCALE = (np.abs(W).max((1, 2, 3)) / 100).astype(np.float32)
@@ -35,12 +35,12 @@ def test_a_weight_is_stored_as_int8_and_computes_the_same(middle: int, cut: int 
     made = quantized_weight(np.full(4, middle, dtype), clip=clip)
     x = images(2, 3, 6, 6)
     wanted = computed(made, x)
-    each(made, store_codes)
+    each(made, store_integers)
     assert op_types(made) == ["DequantizeLinear", "Conv"]
     np.testing.assert_array_equal(computed(made, x), wanted)
-    codes = np.rint(W / SCALE.reshape(4, 1, 1, 1))
+    integers = np.rint(W / SCALE.reshape(4, 1, 1, 1))
     stored = constants_of(made, "Conv", 1)[0]
-    np.testing.assert_array_equal(stored, codes if cut is None else np.clip(codes, -cut, cut))
+    np.testing.assert_array_equal(stored, integers if cut is None else np.clip(integers, -cut, cut))
     assert stored.dtype == np.int8
 
 
@@ -48,9 +48,9 @@ def test_a_channel_of_amax_0_gets_a_small_scale() -> None:
     scale = SCALE.copy()
     scale[1] = 2.0**127
     made = quantized_weight(np.zeros(4, np.int8), scale)
-    each(made, store_codes)
-    codes, stored = constants_of(made, "Conv", 1)
-    assert not codes[1].any()
+    each(made, store_integers)
+    integers, stored = constants_of(made, "Conv", 1)
+    assert not integers[1].any()
     wanted = SCALE.copy()
     wanted[1] = np.delete(SCALE, 1).max() * DEAD
     np.testing.assert_array_equal(stored, wanted)
@@ -66,23 +66,23 @@ def activation(scale: float) -> ir.Model:
 
 def test_what_is_no_constant_stays() -> None:
     made = activation(1.0)
-    each(made, store_codes)
+    each(made, store_integers)
     assert op_types(made) == ["QuantizeLinear", "DequantizeLinear"]
 
 
 def test_a_tensor_of_amax_0_is_refused_by_name() -> None:
     with pytest.raises(UnsupportedError, match=r"'x' is quantized with amax <= 2\^-24"):
-        each(activation(2.0**127), store_codes)
+        each(activation(2.0**127), store_integers)
 
 
-def test_codes_that_are_cast_to_4_bits_are_stored_in_4_bits() -> None:
-    codes = np.arange(-8, 8, dtype=np.int8).reshape(4, 4)
+def test_integers_that_are_cast_to_4_bits_are_stored_in_4_bits() -> None:
+    integers = np.arange(-8, 8, dtype=np.int8).reshape(4, 4)
     nodes = [
         node("Cast", ["c"], ["n"], "narrow", to=ir.DataType.INT4),
         node("DequantizeLinear", ["n", "s"], ["wd"], "wdq"),
         node("MatMul", ["x", "wd"], ["y"], "product"),
     ]
-    made = model(nodes, {"c": codes, "s": np.array(0.5, np.float32)})
+    made = model(nodes, {"c": integers, "s": np.array(0.5, np.float32)})
     made.graph[0].outputs[0].dtype = ir.DataType.INT4
     each(made, store_narrow)
     assert op_types(made) == ["DequantizeLinear", "MatMul"]
@@ -90,4 +90,4 @@ def test_codes_that_are_cast_to_4_bits_are_stored_in_4_bits() -> None:
     assert stored is not None
     assert stored.const_value is not None
     assert stored.const_value.dtype == ir.DataType.INT4
-    np.testing.assert_array_equal(stored.const_value.numpy().astype(np.int8), codes)
+    np.testing.assert_array_equal(stored.const_value.numpy().astype(np.int8), integers)

@@ -7,7 +7,7 @@ import pytest
 
 from onnxq.graph.edit import FreeNames
 from onnxq.qdq.tidy.stored_weights import weight_of
-from tests.qdq.tidy.coded import (
+from tests.qdq.tidy.quantized import (
     Array,
     computed,
     constants_of,
@@ -20,13 +20,13 @@ from tests.qdq.tidy.coded import (
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-CODES = np.arange(-54, 54).reshape(4, 3, 3, 3).astype(np.int8)
+INTEGERS = np.arange(-54, 54).reshape(4, 3, 3, 3).astype(np.int8)
 
 
 def only(
-    codes: Array, scale: Array, op: str = "Conv", axis: int = 0, **attributes: Any
+    integers: Array, scale: Array, op: str = "Conv", axis: int = 0, **attributes: Any
 ) -> ir.Model:
-    nodes, constants = weight(codes, scale, axis)
+    nodes, constants = weight(integers, scale, axis)
     nodes.append(node(op, ["x", "wd"], ["y"], "product", **attributes))
     return model(nodes, constants, ["N", 4] if op == "Gemm" else ["N", 3, 6, 6])
 
@@ -50,20 +50,20 @@ def test_the_axis_is_that_of_the_output_channels(
 
 
 def test_what_is_no_weight_of_that_kind_is_none() -> None:
-    other_axis = only(CODES, np.ones(3, np.float32), axis=1)
+    other_axis = only(INTEGERS, np.ones(3, np.float32), axis=1)
     ones = np.ones(4, np.float32)
     groups = only(np.ones((3, 4, 3, 3), np.int8), ones, "ConvTranspose", 1, group=3)
     for part in (other_axis.graph[1], groups.graph[1], groups.graph[0]):
         assert weight_of(part) is None
 
 
-def test_exchanged_codes_and_scales_are_what_the_node_computes_with() -> None:
-    made = only(CODES, np.array(0.1, np.float32))
+def test_exchanged_integers_and_scales_are_what_the_node_computes_with() -> None:
+    made = only(INTEGERS, np.array(0.1, np.float32))
     found = weight_of(made.graph[1])
     assert found is not None
-    codes, scale = (CODES // 2).astype(np.int8), np.array([0.05, 0.1, 0.2, 0.4], np.float32)
-    stored = found.store(codes, scale, made.graph[1], FreeNames(made))
+    integers, scale = (INTEGERS // 2).astype(np.int8), np.array([0.05, 0.1, 0.2, 0.4], np.float32)
+    stored = found.store(integers, scale, made.graph[1], FreeNames(made))
     assert (stored.name, stored.stem) == ("w_folded_quantized", "w")
-    np.testing.assert_array_equal(constants_of(made, "Conv", 1)[0], codes)
+    np.testing.assert_array_equal(constants_of(made, "Conv", 1)[0], integers)
     x = images(1, 3, 6, 6)
-    np.testing.assert_array_equal(computed(made, x), computed(only(codes, scale), x))
+    np.testing.assert_array_equal(computed(made, x), computed(only(integers, scale), x))

@@ -85,7 +85,7 @@ def run(model: ir.Model) -> list[np.ndarray]:
     ],
     ids=["plain", "clip", "moved", "constant operand", "weight"],
 )
-def test_codes_become_unsigned_and_numbers_stay(body: str, unsigned: int, signed: int) -> None:
+def test_integers_become_unsigned_and_numbers_stay(body: str, unsigned: int, signed: int) -> None:
     model = graph(body)
     made = stored(model)
     assert types(made) == Counter({"UINT8": unsigned, "INT8": signed})
@@ -101,7 +101,7 @@ def test_codes_become_unsigned_and_numbers_stay(body: str, unsigned: int, signed
     ],
     ids=["read as numbers", "returned"],
 )
-def test_codes_that_leave_stay_signed(body: str) -> None:
+def test_integers_that_leave_stay_signed(body: str) -> None:
     kind = "int8" if body.startswith("r") else "float"
     model = graph(body, f"float[N,2,4,4] y, {kind}[N,2,4,4] r")
     assert types(stored(model)) == Counter({"INT8": 2})

@@ -71,7 +71,7 @@ def test_what_the_user_names_stays(sizes: Mapping[str, Sizes]) -> None:
     assert Precision.INT8 in kept
 
 
-def test_codes_that_save_too_little_all_together_are_given_up(
+def test_integers_that_save_too_little_all_together_are_given_up(
     prepared: Prepared, sizes: Mapping[str, Sizes]
 ) -> None:
     found = by_costs(prepared, sizes, table(prepared, 1e5, 0.99e5, change_ns=1.0))
@@ -79,7 +79,7 @@ def test_codes_that_save_too_little_all_together_are_given_up(
     assert any("too little for what they round" in c.reason.words for c in found.choices.values())
 
 
-def test_small_models_keep_their_codes(prepared: Prepared, sizes: Mapping[str, Sizes]) -> None:
+def test_small_models_keep_their_integers(prepared: Prepared, sizes: Mapping[str, Sizes]) -> None:
     costs = table(prepared, 1e5, 0.99e5, run_ns=1e6, change_ns=1.0)
     assert by_costs(prepared, sizes, costs) is prepared
 
@@ -89,8 +89,8 @@ def test_times_are_told_to_three_digits_without_an_exponent() -> None:
     assert told == ["450", "1080", "12.3", "0.007"]
 
 
-def test_a_network_whose_codes_take_longer_is_float_with_its_flatten() -> None:
-    """Two convolutions of 8 channels over 32 x 32: 1.33 of float's time on codes."""
+def test_a_network_whose_integers_take_longer_is_float_with_its_flatten() -> None:
+    """Two convolutions of 8 channels over 32 x 32: 1.33 of float's time on integers."""
     node = helper.make_node
     nodes = [
         node("Conv", ["x", "w1"], ["a"], "first", pads=[1, 1, 1, 1]),

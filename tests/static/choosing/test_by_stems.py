@@ -59,7 +59,7 @@ def test_the_reason_has_the_error_and_both_times() -> None:
     assert "measured on x86-vnni" in reason
 
 
-def test_codes_with_little_noise_stay_where_they_save_much() -> None:
+def test_integers_with_little_noise_stay_where_they_save_much() -> None:
     prepared = onnxq.prepare(patches(), None, "x86-vnni")
     few = (np.arange(192).reshape(1, 3, 8, 8) % 2).astype(np.float32)
     statistics = onnxq.calibrate(prepared, {"x": np.repeat(few, 8, axis=0)}, threads=1)

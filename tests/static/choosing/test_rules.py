@@ -36,7 +36,7 @@ def test_weight_products_of_a_transformer_have_float_results_and_the_rest_is_flo
     assert {found[name] for name in ("scores", "mixed", "sum1", "sum2", "gelu", "norm1")} == {FLOAT}
 
 
-def test_a_product_that_a_product_reads_keeps_codes() -> None:
+def test_a_product_that_a_product_reads_keeps_integers() -> None:
     assert forms(prepare(perceptron())) == {
         "first": INTEGER,
         "relu": INTEGER,
@@ -46,7 +46,7 @@ def test_a_product_that_a_product_reads_keeps_codes() -> None:
     }
 
 
-def test_what_moves_codes_to_a_product_stays_on_codes() -> None:
+def test_what_moves_integers_to_a_product_stays_on_integers() -> None:
     found = forms(prepare(encoder_block()))
     assert found["together"] is INTEGER  # between the float attention and its output product
     assert found["heads"] is FLOAT  # between a float result and a float product
@@ -142,7 +142,7 @@ def test_a_float_stream_that_convolutions_begin_stays_float() -> None:
     ("op_type", "terms", "form"),
     [("Mish", 8, INTEGER), ("Mish", 2048, RESULT), ("Gelu", 8, RESULT), ("Softplus", 64, INTEGER)],
 )
-def test_a_function_that_saves_more_than_its_product_does_is_on_codes(
+def test_a_function_that_saves_more_than_its_product_does_is_on_integers(
     op_type: str, terms: int, form: Precision
 ) -> None:
     nodes = [

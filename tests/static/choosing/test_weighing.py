@@ -15,7 +15,7 @@ TOKENS, WIDTH = 16, 32
 
 
 def test_a_bias_inside_of_a_float_result_is_no_sum_of_codes() -> None:
-    """A product whose bias has no known time would keep its codes, however long they take."""
+    """A product whose bias has no known time would keep its integers, however long they take."""
     nodes = [
         NODE("MatMul", ["x", "w"], ["m"], "product"),
         NODE("Add", ["m", "b"], ["a"], "bias"),

@@ -111,5 +111,5 @@ def test_the_default_keeps_the_largest_values_ahead_of_exp() -> None:
 
 
 def end(p: QParams) -> float:
-    """The largest value that codes reach."""
+    """The largest value that integers reach."""
     return (p.dtype.qmax - int(p.zero_point)) * float(p.scale)

@@ -214,8 +214,8 @@ def rounded(model: onnx.ModelProto, tensor: str, qparams: QParams) -> onnx.Model
     zero = numpy_helper.from_array(np.asarray(qparams.zero_point), "zero")
     made.graph.initializer.extend([scale, zero])
     pair = [
-        helper.make_node("QuantizeLinear", [tensor, "scale", "zero"], ["codes"]),
-        helper.make_node("DequantizeLinear", ["codes", "scale", "zero"], ["rounded"]),
+        helper.make_node("QuantizeLinear", [tensor, "scale", "zero"], ["integers"]),
+        helper.make_node("DequantizeLinear", ["integers", "scale", "zero"], ["rounded"]),
     ]
     order = list(made.graph.node)
     at = 1 + max((i for i, node in enumerate(order) if tensor in node.output), default=-1)

@@ -116,7 +116,12 @@ def test_a_relu_does_not_fold_into_what_only_copies() -> None:
 @pytest.mark.parametrize(
     ("body", "x", "op", "reason"),
     [
-        ("y = MatMul(x, m)", "double[2,4] x", "MatMul", "it computes in double: codes stand for"),
+        (
+            "y = MatMul(x, m)",
+            "double[2,4] x",
+            "MatMul",
+            "it computes in double: integers stand for",
+        ),
         ("y = Det(x)", "float[4,4] x", "Det", "no integer form of Det"),
         ("y = local.Mine(x)", "float[2,4] x", "Mine", "no integer form of local.Mine"),
         ("y = Conv(x, v)", "float[1,4,2,2] x, float[4,4,1,1] v", "Conv", "computed at run time"),
@@ -150,7 +155,7 @@ def test_a_slow_operator_is_quantized_only_where_it_is_named() -> None:
     assert list(candidates) == [slow]
 
 
-def test_what_the_oldest_onnxruntime_lacks_on_codes_is_quantized_only_where_it_is_named(
+def test_what_the_oldest_onnxruntime_lacks_on_integers_is_quantized_only_where_it_is_named(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     body = "y = Max(x, m)"

@@ -95,7 +95,7 @@ def test_imbalanced_channels_cost_no_accuracy() -> None:
     assert uneven > sqnr_db(model(), quantized(model(), without)[0]) + 6  # a bit of resolution
 
 
-def test_no_weight_code_changes() -> None:
+def test_no_weight_integer_changes() -> None:
     prepared = prepare(model(), None, TARGET)
     made = plan(prepared, calibrate(prepared, batches()))
     weights = rewrite(prepared, made).graph.initializers
@@ -109,11 +109,11 @@ def test_no_weight_code_changes() -> None:
         assert np.abs(ours.numpy().astype(int) - theirs.numpy().astype(int)).max() <= 1
 
 
-def test_every_channel_reaches_the_last_code() -> None:
+def test_every_channel_reaches_the_last_integer() -> None:
     integer, made = quantized(model(), target="x86-vnni")
     assert set(made.channel_scales) == {"r"}
-    codes = next(v for n in integer.graph for v in n.outputs if v.name == "r_quantized")
-    integer.graph.outputs.append(codes)
+    integers = next(v for n in integer.graph for v in n.outputs if v.name == "r_quantized")
+    integer.graph.outputs.append(integers)
     largest = np.max(
         [np.asarray(run_exactly(integer, b)[1]).max(axis=(0, 2, 3)) for b in batches()],
         axis=0,
@@ -123,11 +123,11 @@ def test_every_channel_reaches_the_last_code() -> None:
 
 def test_clip_needs_no_node_of_its_own() -> None:
     integer, made = quantized(model())
-    assert "r" not in made.code_bounds
+    assert "r" not in made.integer_bounds
     assert not any(node.op_type == "Clip" for node in integer.graph)
 
 
-def test_verify_compares_in_units_of_the_codes() -> None:
+def test_verify_compares_in_units_of_the_integers() -> None:
     source = model()
     findings = verify(source, quantized(source)[0], batches())
     tensor = next(t for t in findings.tensors if t.name == "r")

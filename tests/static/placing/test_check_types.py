@@ -108,15 +108,17 @@ def test_a_relu_on_symmetric_sixteen_bits_is_refused() -> None:
 
 
 def test_a_plain_operator_on_sixteen_bits_is_refused() -> None:
-    with pytest.raises(UnsupportedError, match=r"no Pad on uint16 codes .*'middle'|Pad 'middle'"):
+    with pytest.raises(
+        UnsupportedError, match=r"no Pad on uint16 integers .*'middle'|Pad 'middle'"
+    ):
         prepared(minmax("uint16"), source=network("Pad", "pads"))
 
 
 @pytest.mark.parametrize("dtype", ["uint16", "int16"])
-def test_a_clip_on_sixteen_bits_becomes_the_range_of_the_codes(dtype: str) -> None:
+def test_a_clip_on_sixteen_bits_becomes_the_range_of_the_integers(dtype: str) -> None:
     made = prepared(minmax(dtype), source=network("Clip", "low", "six"))
     assert loads(made)
     statistics = calibrate(made, [{"x": 100 * images(1)}])
     planned = plan(made, statistics)
-    assert planned.code_bounds == {}
+    assert planned.integer_bounds == {}
     assert planned.tensors["m"].scale == np.float32(6 / 65535)

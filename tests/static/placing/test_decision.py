@@ -10,7 +10,7 @@ from onnxq.graph.walk import bodies, walk
 from onnxq.operator import Float, OpCategory, Rule, WeightSlot
 from onnxq.operator.reasons import LeftByRequest
 from onnxq.static.placing.decision import Decision, Quantize
-from onnxq.static.reasons import IntegerKernel, MovesCodes, PartOf
+from onnxq.static.reasons import IntegerKernel, MovesIntegers, PartOf
 
 NESTED = """<ir_version: 10, opset_import: ["" : 21]>
 g (bool k, int64 n, float[2] x) => (float[2] y, float[2] z) {
@@ -28,7 +28,7 @@ DECISIONS = [
     Quantize(RULE, IntegerKernel("int8", 64, True), None, ("y",)),
     Quantize(Rule(OpCategory.CLAMP, (0,), clamp=(0.0, 6.0)), PartOf("Conv", "conv"), "conv", ()),
     Quantize(
-        Rule(OpCategory.MOVEMENT, (0, 1), lowered=True, shares_qparams=True), MovesCodes(), None
+        Rule(OpCategory.MOVEMENT, (0, 1), lowered=True, shares_qparams=True), MovesIntegers(), None
     ),
     Quantize(
         Rule(OpCategory.CLAMP, (0,), clamp=(0.0, float("inf"))), PartOf("Conv", "conv"), "conv", ()

@@ -113,7 +113,7 @@ def test_a_named_observer_replaces_the_range_that_an_operator_guarantees() -> No
 def test_a_named_node_that_stays_in_float_is_noted_with_the_reason(mapping: QConfigMapping) -> None:
     assert prepare(network(), mapping).notes == (
         "Shrink 'shrink': asked for by the qconfig, but stays in float: "
-        "onnxq has no integer form of Shrink: codes would take 2 conversions",
+        "onnxq has no integer form of Shrink: integers would take 2 conversions",
     )
 
 
@@ -133,7 +133,7 @@ def test_a_node_that_nobody_named_needs_no_note(mapping: QConfigMapping) -> None
 def test_a_float_result_that_a_node_cannot_have_is_noted_with_the_reason() -> None:
     entry = replace(onnxq_default_qconfig, precision=Precision.INT8_FLOAT_OUTPUT)
     notes = prepare(network(), QConfigMapping(onnxq_default_qconfig, nodes={"conv": entry})).notes
-    assert any("Conv 'conv'" in n and "only with codes out" in n for n in notes), notes
+    assert any("Conv 'conv'" in n and "only with integers out" in n for n in notes), notes
 
 
 def test_a_node_that_is_named_float_needs_no_note() -> None:

@@ -100,7 +100,9 @@ def test_add_of_float_tensors_stays_float() -> None:
     assert summary(placement) == ["float"] * 3
 
 
-def test_pooling_of_a_float_tensor_that_a_later_product_wants_in_codes_runs_in_integers() -> None:
+def test_pooling_of_a_float_tensor_that_a_later_product_wants_in_integers_runs_in_integers() -> (
+    None
+):
     squeeze_and_excite = (
         "c = Conv(x, w) h = Erf(c) p = GlobalAveragePool(h) "
         "e = Conv(p, w) s = Sigmoid(e) z = Mul(h, s) y = Conv(z, w)"
@@ -117,14 +119,14 @@ def test_pooling_of_a_float_tensor_that_a_later_product_wants_in_codes_runs_in_i
     ],
     ids=["its input is float only", "its result is read in float only"],
 )
-def test_pooling_stays_float_where_codes_would_be_made_for_it_alone(body: str) -> None:
+def test_pooling_stays_float_where_integers_would_be_made_for_it_alone(body: str) -> None:
     assert summary(placed(body))[1] == "float"
 
 
 @pytest.mark.parametrize(
     "node", ["Relu(h)", "Clip(h, low, six)", "MaxPool<kernel_shape=[1, 1]>(h)"]
 )
-def test_clamps_and_pools_of_float_tensors_stay_float_and_their_result_gets_codes(
+def test_clamps_and_pools_of_float_tensors_stay_float_and_their_result_gets_integers(
     node: str,
 ) -> None:
     placement = placed(f"h = HardSwish(x) r = {node} y = Conv(r, w)")
@@ -133,7 +135,7 @@ def test_clamps_and_pools_of_float_tensors_stay_float_and_their_result_gets_code
 
 
 @pytest.mark.parametrize("node", ["Relu(x)", "MaxPool<kernel_shape=[1, 1]>(x)"])
-def test_clamps_and_pools_of_a_graph_input_run_on_codes(node: str) -> None:
+def test_clamps_and_pools_of_a_graph_input_run_on_integers(node: str) -> None:
     assert summary(placed(f"r = {node} y = Conv(r, w)")) == ["Q", "Q"]
 
 
@@ -155,7 +157,7 @@ def test_matmul_with_vector_bias_is_one_node() -> None:
     assert list(placement.quantized) == ["x"]  # no integer node reads the result
 
 
-def test_nor_is_it_two_where_codes_are_read() -> None:
+def test_nor_is_it_two_where_integers_are_read() -> None:
     placement = placed("p = MatMul(x, m) s = Add(p, bias8) y = MatMul(s, m)")
     assert summary(placement) == ["Q", "n0_MatMul", "Q"]
     assert list(placement.quantized) == ["x", "s"]
@@ -214,7 +216,7 @@ def test_asked_for_operator_is_quantized_although_it_is_slow() -> None:
     assert placement.ranges == {"y": OUTPUT_RANGE}
 
 
-def test_range_of_wide_codes_is_observed() -> None:
+def test_range_of_wide_integers_is_observed() -> None:
     wide = QConfig(MinMaxObserver.with_args(dtype="uint16"), NarrowRangeObserver.with_args())
     asked = default_qconfig_mapping().set_op_type("Softmax", wide)
     placement = placed("c = Conv(x, w) y = Softmax(c)", asked)
@@ -302,7 +304,7 @@ def test_conv_with_weight_computed_at_run_time_says_so(op: str) -> None:
         assert isinstance(decision, Quantize)
 
 
-def test_nodes_written_on_codes_want_an_integer_reader() -> None:
+def test_nodes_written_on_integers_want_an_integer_reader() -> None:
     assert summary(placed("c = Conv(x, w) s = Sub(c, x) y = Conv(s, w)")) == ["Q"] * 3
     assert summary(placed("c = Conv(x, w) y = Sub(c, x)")) == ["Q", "float"]
     assert summary(placed("c = Conv(x, w) s = Sub(c, x) y = Erf(s)")) == ["Q", "float", "float"]
@@ -316,7 +318,7 @@ def test_a_relu_between_passes_the_demand_on() -> None:
     assert "float" not in summary(placement)
 
 
-def test_a_node_written_on_codes_that_the_qconfig_names_needs_no_reader() -> None:
+def test_a_node_written_on_integers_that_the_qconfig_names_needs_no_reader() -> None:
     named = default_qconfig_mapping().set_op_type("Tanh", default_qconfig_mapping().global_qconfig)
     assert summary(placed("c = Conv(x, w) y = Tanh(c)", named)) == ["Q", "Q"]
 
@@ -339,14 +341,14 @@ def test_a_float_result_has_no_q_behind_it_and_takes_its_bias_alone_in() -> None
     assert list(placement.quantized) == ["x", "r"]
 
 
-def test_a_named_integer_has_codes_out_whoever_reads_them() -> None:
+def test_a_named_integer_has_integers_out_whoever_reads_them() -> None:
     placement = placed(
         "p = MatMul(x, m) y = Erf(p)", formed(Precision.INT8, "MatMul"), "float[4,8] x"
     )
     assert list(placement.quantized) == ["x", "p"]
 
 
-def test_a_conv_has_codes_out_whatever_is_asked() -> None:
+def test_a_conv_has_integers_out_whatever_is_asked() -> None:
     placement = placed("c = Conv(x, w) y = Relu(c)", formed(Precision.INT8_FLOAT_OUTPUT, "Conv"))
     assert summary(placement) == ["Q", "n0_Conv"]
 
@@ -364,4 +366,4 @@ def test_nodes_that_stay_float_tell_the_conversions_that_integers_would_take() -
     moved = placed("c = Conv(x, w) y = Transpose(c)")
     assert "take 1 conversion in place of 1" in str(moved.decisions["n1_Transpose"])
     unknown = placed("c = Conv(x, w) y = Shrink(c)")
-    assert "codes would take 2 conversions" in str(unknown.decisions["n1_Shrink"])
+    assert "integers would take 2 conversions" in str(unknown.decisions["n1_Shrink"])

@@ -95,7 +95,7 @@ def test_all_of_a_residual_network_runs_in_integers(name: str, target: str, form
     assert not floating
     assert integer["QLinearConv"] == 3
     assert integer["QLinearAdd"] == integer["QLinearMul"] == 1
-    assert integer["QLinearConcat"] + integer["Concat"] == 1  # a copy of codes, on one grid
+    assert integer["QLinearConcat"] + integer["Concat"] == 1  # a copy of integers, on one grid
     cross_check(model, data(1)).check()
 
 
@@ -117,16 +117,16 @@ def test_what_is_named_is_stored_so_too(op_type: str) -> None:
 
 
 @pytest.mark.parametrize("observer", [SYMMETRIC, AFFINE], ids=["symmetric", "affine"])
-def test_the_numbers_are_those_of_int8_codes(observer: ObserverSpec) -> None:
+def test_the_numbers_are_those_of_int8_integers(observer: ObserverSpec) -> None:
     source = conv_model(CHAIN)
     unsigned, shifted = made(source, mapping(observer))
     signed, kept = made(source, mapping(observer), "arm64-dot", "qoperator")
     assert types(kept) == {"int8"}
     for tensor, qparams in kept.tensors.items():
         assert shifted.tensors[tensor] == stored_as(qparams, UINT8)
-        bounds = kept.code_bounds.get(tensor)
+        bounds = kept.integer_bounds.get(tensor)
         moved = None if bounds is None else (bounds[0] + 128, bounds[1] + 128)
-        assert shifted.code_bounds.get(tensor) == moved
+        assert shifted.integer_bounds.get(tensor) == moved
     x = data(1)[0]
     with runtime.open_session(signed) as other:
         np.testing.assert_array_equal(run_exactly(unsigned, x)[0], other.run(x)[0])
@@ -190,10 +190,10 @@ def test_shifted_qparams_stand_for_the_same_numbers() -> None:
     signed = per_tensor(0.1, -7, INT8)
     unsigned = stored_as(signed, UINT8)
     assert unsigned == per_tensor(0.1, 121, UINT8)
-    codes = np.arange(-128, 128)
+    integers = np.arange(-128, 128)
     np.testing.assert_array_equal(
-        dequantize(codes.astype(np.int8), signed),
-        dequantize((codes + 128).astype(np.uint8), unsigned),
+        dequantize(integers.astype(np.int8), signed),
+        dequantize((integers + 128).astype(np.uint8), unsigned),
     )
     assert stored_as(signed, INT8) is signed
 
@@ -206,7 +206,7 @@ def test_a_symmetric_histogram_keeps_the_relu_of_a_range_per_channel() -> None:
         observer = HistogramObserver.with_args(dtype=dtype, qscheme="per_tensor_symmetric")
         model, planned = made(source, mapping(observer), TARGET)
         assert planned.channel_scales
-        assert planned.code_bounds["r"] == (128, 255)
+        assert planned.integer_bounds["r"] == (128, 255)
         findings = verify(source, model, data(2))
         assert min(tensor.sqnr_db for tensor in findings.tensors) > 25  # 9 dB without the Relu
         assert {tensor.name for tensor in findings.tensors} >= {"r"}

@@ -80,13 +80,14 @@ def test_an_observer_that_is_named_for_a_tensor_sees_that_tensor() -> None:
     assert "a" in observed(POOLED, mine)
 
 
-def test_codes_end_at_the_bounds_of_a_clip_behind_a_concatenation() -> None:
+def test_integers_end_at_the_bounds_of_a_clip_behind_a_concatenation() -> None:
     prepared = prepare(network(CLIPPED), ALL_INTEGERS)
     made = plan(prepared, calibrate(prepared, {"x": images(16)}))
     for tensor in ("a", "b", "k", "t"):
         qparams = made.tensors[tensor]
         ends = (np.array([0, 255]) - int(qparams.zero_point)) * float(qparams.scale)
-        # some codes more, where that puts both bounds on the grid; the sums reach ten times as far
+        # some integers more, where that puts both bounds on the grid; the sums reach ten times as
+        # far
         np.testing.assert_allclose(ends, [-TOP, TOP], rtol=0.05)
 
 

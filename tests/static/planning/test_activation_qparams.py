@@ -125,7 +125,7 @@ def small() -> onnx.ModelProto:
     return source
 
 
-def test_small_activations_keep_their_codes_by_default() -> None:
+def test_small_activations_keep_their_integers_by_default() -> None:
     prepared, made = planned(small(), onnxq_default_qconfig.activation_observer, 1e-9)
     assert made.notes == ()
     feeds = {"x": images(2) * np.float32(1e-9)}

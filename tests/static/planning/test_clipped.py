@@ -44,13 +44,15 @@ def tensors(prepared: Prepared) -> dict[str, QParams]:
 
 
 @pytest.mark.parametrize(("low", "high"), [(0.0, 0.3), (-0.31, 0.37)])
-def test_a_narrow_clip_beside_other_readers_has_codes_of_its_own(low: float, high: float) -> None:
+def test_a_narrow_clip_beside_other_readers_has_integers_of_its_own(
+    low: float, high: float
+) -> None:
     found = tensors(prepared_with(low, high))
     assert float(found["t"].scale) < 0.1 * float(found["a"].scale)
 
 
 @pytest.mark.parametrize(("low", "high"), [(-7.0, 7.0), (0.0, float("inf"))])
-def test_a_wide_clip_keeps_the_codes_of_its_input(low: float, high: float) -> None:
+def test_a_wide_clip_keeps_the_integers_of_its_input(low: float, high: float) -> None:
     found = tensors(prepared_with(low, high))
     assert found["t"] == found["a"]
 

@@ -22,11 +22,11 @@ from onnxq.observers import (
 )
 from onnxq.observers.weight_observation import (
     WeightKey,
-    notes_on_codes_outside,
+    notes_on_integers_outside,
     observe_weight,
 )
 from onnxq.qconfig import QConfig, QConfigMapping
-from onnxq.qparams import MAX_BIAS_CODE, PerChannel, PerTensor, QParams, per_tensor
+from onnxq.qparams import MAX_BIAS_INTEGER, PerChannel, PerTensor, QParams, per_tensor
 from onnxq.static.calibrate import calibrate
 from onnxq.static.placing.decision import Quantize
 from onnxq.static.plan import plan
@@ -143,26 +143,26 @@ def test_a_weight_that_is_no_number_is_refused_by_name(bad: float) -> None:
 
 
 @pytest.mark.parametrize("spec", [SYMMETRIC, PER_CHANNEL], ids=["tensor", "channel"])
-def test_codes_of_documented_observers_stay_inside_the_targets_limit(spec: object) -> None:
+def test_integers_of_documented_observers_stay_inside_the_targets_limit(spec: object) -> None:
     weight = weights(1, 4, 4)
     made = planned(prepared(weight, weights(2, 4), spec, "portable", reduction="everywhere"))
-    assert made.code_limit == 64
+    assert made.integer_limit == 64
     assert np.abs(quantize(weight, made.qparams).astype(int)).max() == 64
 
 
 def test_an_affine_observer_is_held_to_the_targets_limit_too() -> None:
     weight = np.linspace(0, 1, 16, dtype="f").reshape(4, 4)
     made = planned(prepared(weight, weights(2, 4), AFFINE, "portable"))
-    codes = quantize(weight, made.qparams)
-    assert (codes.min(), codes.max()) == (-64, 64)
+    integers = quantize(weight, made.qparams)
+    assert (integers.min(), integers.max()) == (-64, 64)
 
 
-def test_codes_that_the_target_cannot_run_exactly_are_refused() -> None:
+def test_integers_that_the_target_cannot_run_exactly_are_refused() -> None:
     made = prepared(np.linspace(0, 1, 16, dtype="f").reshape(4, 4), weights(2, 4))
     key = WeightKey("w", 1, 64, AFFINE)
     full_range = per_tensor(1 / 255, -128, INT8)
     with pytest.raises(QConfigError, match=r"weight 'w': .* outside \[-64, 64\].*'x86-vnni'"):
-        notes_on_codes_outside(weight_of(made), full_range, key)
+        notes_on_integers_outside(weight_of(made), full_range, key)
 
 
 def weight_of(made: Prepared) -> Singles:
@@ -170,7 +170,7 @@ def weight_of(made: Prepared) -> Singles:
 
 
 @pytest.mark.parametrize("chunk", [1, 3, 1 << 22])
-def test_codes_of_minus_128_are_counted_and_noted(
+def test_integers_of_minus_128_are_counted_and_noted(
     chunk: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(weight_observation, "CHUNK_ELEMENTS", chunk)
@@ -179,7 +179,8 @@ def test_codes_of_minus_128_are_counted_and_noted(
     count = int((quantize(weight, made.qparams) == -128).sum())
     assert count >= 1
     assert notes == [
-        f"weight 'w': {count} of 16 codes of -128 were clipped to -127; sums with -128 wrap on ARM"
+        f"weight 'w': {count} of 16 integers of -128 were clipped to -127; sums with -128 wrap on "
+        "ARM"
     ]
 
 
@@ -204,9 +205,9 @@ def test_only_channels_whose_bias_leaves_int32_get_a_greater_weight_scale() -> N
     scale = np.full(4, 1e-5, np.float32)
     weight, bias, notes = biased(prepared(weights(1, 4, 4), values), scale)
     assert (weight.qparams.scale > scale).tolist() == [False, True, True, False]
-    codes = quantize(values, bias.qparams).astype(np.int64)
-    assert np.abs(codes).max() <= MAX_BIAS_CODE * (1 + 2**-23)  # the scale is a float32
-    assert codes[1] == -codes[2]
+    integers = quantize(values, bias.qparams).astype(np.int64)
+    assert np.abs(integers).max() <= MAX_BIAS_INTEGER * (1 + 2**-23)  # the scale is a float32
+    assert integers[1] == -integers[2]
     assert notes == [
         "'first': the weight scale of 2 channel(s) was raised so that the bias fits int32 at "
         "x_scale * w_scale"
@@ -218,7 +219,7 @@ def test_one_scale_for_all_channels_is_raised_for_the_greatest_bias() -> None:
     made = prepared(weights(1, 4, 4), values)
     weight, bias, notes = biased(made, np.array(1e-5, np.float32))
     assert weight.qparams.scale > np.float32(1e-5)
-    assert np.abs(quantize(values, bias.qparams).astype(np.int64)).max() <= MAX_BIAS_CODE * 1.001
+    assert np.abs(quantize(values, bias.qparams).astype(np.int64)).max() <= MAX_BIAS_INTEGER * 1.001
     assert len(notes) == 1
 
 
@@ -252,8 +253,8 @@ def test_an_added_vector_divided_by_the_scale_of_the_sums_stays_within_int32(
     weight, notes = with_room(node, added, x, PlannedWeight("w", held, 127))
     assert bool(notes) == bool((weight.qparams.scale > scale).any())
     with np.errstate(all="raise"):  # as ONNX Runtime computes: no 0 / 0
-        codes = np.rint(bias / (x.scale * weight.qparams.scale))
-    assert np.abs(codes).max() < 2**30 * 1.001
+        integers = np.rint(bias / (x.scale * weight.qparams.scale))
+    assert np.abs(integers).max() < 2**30 * 1.001
 
 
 def test_an_added_vector_that_is_not_folded_needs_no_room() -> None:
@@ -285,23 +286,27 @@ def test_a_range_inside_the_limit_is_left_as_the_user_chose_it(
 def test_only_the_end_beyond_the_limit_is_narrowed() -> None:
     weight = weights(1, 4, 4)
     spec = AFFINE.with_args(quant_min=-10, quant_max=100)
-    codes = quantize(weight, planned(prepared(weight, weights(2, 4), spec, "portable")).qparams)
-    assert (codes.min(), codes.max()) == (-10, 64)
+    integers = quantize(weight, planned(prepared(weight, weights(2, 4), spec, "portable")).qparams)
+    assert (integers.min(), integers.max()) == (-10, 64)
 
 
 @pytest.mark.parametrize(
     ("spec", "size", "noted"),
     [
-        (SYMMETRIC, 1e-8, "up to 1e-08, .* of MinMaxObserver, 1.19209e-07: codes reach 0 of 127"),
-        (PER_CHANNEL, 4e-6, "codes reach 34 of 127. Use NarrowRangeObserver, or a smaller eps"),
-        (AFFINE, 1e-6, "codes reach 8 of 127"),
+        (
+            SYMMETRIC,
+            1e-8,
+            "up to 1e-08, .* of MinMaxObserver, 1.19209e-07: integers reach 0 of 127",
+        ),
+        (PER_CHANNEL, 4e-6, "integers reach 34 of 127. Use NarrowRangeObserver, or a smaller eps"),
+        (AFFINE, 1e-6, "integers reach 8 of 127"),
         (PER_CHANNEL, 1e-5, None),
         (SYMMETRIC, 0.0, None),
         (NarrowRangeObserver.with_args(), 1e-30, None),
         (SYMMETRIC.with_args(eps=2.0**-100), 1e-8, None),
     ],
 )
-def test_a_weight_that_the_least_scale_robs_of_its_codes_is_noted(
+def test_a_weight_that_the_least_scale_robs_of_its_integers_is_noted(
     spec: object, size: float, noted: str | None
 ) -> None:
     weight = np.where(np.arange(16).reshape(4, 4) % 2, size, -size).astype(np.float32)

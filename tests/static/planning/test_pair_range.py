@@ -35,10 +35,10 @@ def plain(array: Singles, axis: int = 1) -> PlannedWeight:
     return PlannedWeight("w", qparams, 127)
 
 
-def codes(weight: PlannedWeight, array: Singles) -> npt.NDArray[np.int64]:
+def integers(weight: PlannedWeight, array: Singles) -> npt.NDArray[np.int64]:
     found = quantize(array, weight.qparams).astype(np.int64)
-    assert weight.code_limit is not None
-    return np.clip(found, -weight.code_limit, weight.code_limit)
+    assert weight.integer_limit is not None
+    return np.clip(found, -weight.integer_limit, weight.integer_limit)
 
 
 def saturates(b: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
@@ -56,14 +56,14 @@ def test_no_activations_saturate_and_no_smaller_scale_would_do(
     array = weights(seed, inner, 6) * np.float32(size)
     before = plain(array)
     after, reduction = fit_pairs(before, array, COLUMNS)
-    assert not saturates(codes(after, array)).any()
-    bad = saturates(codes(before, array))
+    assert not saturates(integers(after, array)).any()
+    bad = saturates(integers(before, array))
     old, new = before.qparams.scale, after.qparams.scale
     np.testing.assert_array_equal(new > old, bad)
     assert (reduction is None) == (not bad.any())
     assert (new <= old * np.float32(127 / 64) * np.float32(1.01)).all()
     smaller = dataclasses.replace(before.qparams, scale=np.nextafter(new, np.float32(0)))
-    assert (saturates(codes(dataclasses.replace(before, qparams=smaller), array)) | ~bad).all()
+    assert (saturates(integers(dataclasses.replace(before, qparams=smaller), array)) | ~bad).all()
 
 
 def test_what_fits_is_left_as_it_is() -> None:
@@ -75,7 +75,7 @@ def test_what_fits_is_left_as_it_is() -> None:
 def test_two_of_one_sign_need_half_of_the_range_each() -> None:
     array = np.array([[1, -1], [1, -1]], np.float32)
     after, reduction = fit_pairs(plain(array), array, COLUMNS)
-    np.testing.assert_array_equal(np.abs(codes(after, array)), 64)
+    np.testing.assert_array_equal(np.abs(integers(after, array)), 64)
     assert reduction is not None
     assert (reduction.channels, reduction.of) == (2, 2)
     assert reduction.largest == reduction.mean == pytest.approx(127 / 64.5)  # 64.5 rounds to even
@@ -87,16 +87,16 @@ def test_pairs_of_a_convolution_are_neighbours_in_its_channels() -> None:
     array[1, 1, 0, 0] = array[1, 2, 0, 0] = 1  # (1, 2): none
     after, reduction = fit_pairs(plain(array, 0), array, CONV)
     assert reduction is not None
-    np.testing.assert_array_equal(codes(after, array)[:, 1, 0, 0], [64, 127])
+    np.testing.assert_array_equal(integers(after, array)[:, 1, 0, 0], [64, 127])
     array[1, :, 0, 0], array[1, 0, 0, 1] = [0, 0, 1], 1  # 3 channels: it straddles the taps
     after, _ = fit_pairs(plain(array, 0), array, CONV)
-    assert codes(after, array)[1, 2, 0, 0] == 64
+    assert integers(after, array)[1, 2, 0, 0] == 64
 
 
 def test_without_an_order_any_two_weights_may_be_a_pair() -> None:
     array = np.array([[1, -1, 1], [0, 0, -1], [0, 0, 0], [1, -0.1, 0]], np.float32)
     after, _ = fit_pairs(plain(array), array, ANY_TWO)
-    first, second, third = np.abs(codes(after, array)).max(axis=0)
+    first, second, third = np.abs(integers(after, array)).max(axis=0)
     assert (first, third) == (64, 127)
     assert LARGEST_SUM - 13 <= second < 127
     assert fit_pairs(plain(array[:1]), array[:1], ANY_TWO)[1] is None
@@ -107,7 +107,7 @@ def test_a_scale_of_the_whole_tensor_grows_with_its_worst_channel() -> None:
     qparams = QParams(np.array(1 / 127, np.float32), np.zeros((), np.int8), INT8, PerTensor())
     after, reduction = fit_pairs(PlannedWeight("w", qparams, 127), array, COLUMNS)
     assert after.qparams.scale.shape == ()
-    assert np.abs(codes(after, array)).max() == 64
+    assert np.abs(integers(after, array)).max() == 64
     assert reduction is not None
     assert (reduction.channels, reduction.of) == (1, 1)
 
@@ -115,17 +115,17 @@ def test_a_scale_of_the_whole_tensor_grows_with_its_worst_channel() -> None:
 def test_only_the_channels_asked_for_are_raised() -> None:
     array = np.ones((2, 3), np.float32)
     after, reduction = fit_pairs(plain(array), array, COLUMNS, {1})
-    np.testing.assert_array_equal(codes(after, array)[0], [127, 64, 127])
+    np.testing.assert_array_equal(integers(after, array)[0], [127, 64, 127])
     assert reduction is not None
     assert reduction.channels == 1
     assert fit_pairs(plain(array), array, COLUMNS, set())[1] is None
 
 
-def test_codes_that_an_observer_clips_fit_too() -> None:
-    array = np.array([[1000], [1000]], np.float32)  # 1000 steps: far beyond the codes
+def test_integers_that_an_observer_clips_fit_too() -> None:
+    array = np.array([[1000], [1000]], np.float32)  # 1000 steps: far beyond the integers
     qparams = QParams(np.ones(1, np.float32), np.zeros(1, np.int8), INT8, PerChannel(1))
     after, _ = fit_pairs(PlannedWeight("w", qparams, 127), array, COLUMNS)
-    assert np.abs(codes(after, array)).max() == 64
+    assert np.abs(integers(after, array)).max() == 64
 
 
 def test_the_weights_own_factors_count() -> None:
@@ -138,7 +138,7 @@ def test_the_weights_own_factors_count() -> None:
     )
     gained = array * channel_scale.reshape(2, 1, 1, 1)
     after, _ = fit_pairs(scaled, array, CONV)
-    assert not saturates(codes(after, gained).reshape(2, 2).T).any()
+    assert not saturates(integers(after, gained).reshape(2, 2).T).any()
 
 
 @pytest.mark.parametrize("elements", [1, 24, 100])

@@ -28,7 +28,7 @@ def test_weights_are_int8_per_output_channel() -> None:
     made, _, _ = planned(model())
     weight = made.weights[conv_name(made)]
     assert (weight.qparams.dtype, weight.qparams.granularity) == (INT8, PerChannel(0))
-    assert weight.code_limit == 127
+    assert weight.integer_limit == 127
 
 
 def test_nan_in_a_weight_names_the_weight() -> None:
@@ -67,7 +67,7 @@ class WideObserver(MinMaxObserver):
         super().__init__(dtype="qint8", qscheme=qscheme)
 
 
-def test_weight_codes_that_the_target_cannot_run_are_refused() -> None:
+def test_weight_integers_that_the_target_cannot_run_are_refused() -> None:
     base = default_qconfig_mapping()
     mine = base.set_global(QConfig(MinMaxObserver.with_args(), WideObserver.with_args()))
     with pytest.raises(QConfigError, match=r"outside \[-64, 64\]"):

@@ -20,7 +20,7 @@ from onnxq.static.planning.plan_sums import find_sums
 from onnxq.static.prepare import prepare
 from tests.examples import ALL_INTEGERS, model, weights
 
-# a quarter of all pairs of codes is half way between two codes of the result
+# a quarter of all pairs of integers is half way between two integers of the result
 TIES = {"x": np.linspace(0, 255, 16, dtype=np.float32).reshape(1, 16)}
 FOURS = {"x": np.arange(-128, 128, dtype=np.float32).reshape(16, 16) / 32}
 
@@ -156,7 +156,7 @@ def test_a_sum_that_no_scale_near_its_own_helps_is_named(monkeypatch: pytest.Mon
     assert made.tensors == wanted
 
 
-def test_codes_of_int8_agree_as_uint8_too() -> None:
+def test_integers_of_int8_agree_as_uint8_too() -> None:
     rng, add = np.random.default_rng(0), catalog.find("Add", "")
     assert add is not None
     one = Sum("sum", "Add", "", ("a", "b"), ("c",))

@@ -96,7 +96,7 @@ def test_a_product_to_float_has_its_bias_inside_at_every_rank(
 
 
 @pytest.mark.parametrize("declared", ["N,T,6", "2,4,6"])
-def test_where_codes_are_read_the_bias_is_inside_too(declared: str) -> None:
+def test_where_integers_are_read_the_bias_is_inside_too(declared: str) -> None:
     data = batches(x=(2, 4, 6))
     made = made_of(model_of(declared, "m = MatMul(x, w) a = Add(b, m) y = MatMul(a, v)"), data)
     assert "Add" not in kernels(made)
@@ -106,7 +106,7 @@ def test_where_codes_are_read_the_bias_is_inside_too(declared: str) -> None:
     assert not any(node.differing for node in cross_check(made, data).nodes)
 
 
-def test_a_relu_behind_it_bounds_the_codes() -> None:
+def test_a_relu_behind_it_bounds_the_integers() -> None:
     data = batches(x=(2, 4, 6))
     text = "m = MatMul(x, w) a = Add(m, b) r = Relu(a) y = MatMul(r, v)"
     made = made_of(model_of("N,T,6", text), data)

@@ -92,8 +92,8 @@ def test_guard_sees_through_what_q_and_dq_move_past(body: str) -> None:
 
 
 @pytest.mark.parametrize("also", [(), ("MaxPool",)], ids=["by default", "named float"])
-def test_pool_behind_a_float_conv_is_not_moved_onto_codes(also: tuple[str, ...]) -> None:
-    """Measured behind Conv 7x7 of 64 channels at 112x112: 11 us in float, 920 us on codes."""
+def test_pool_behind_a_float_conv_is_not_moved_onto_integers(also: tuple[str, ...]) -> None:
+    """Measured behind Conv 7x7 of 64 channels at 112x112: 11 us in float, 920 us on integers."""
     model = model_of(
         "c = Conv(x, w) r = Relu(c) p = MaxPool<kernel_shape=[2, 2]>(r) y = Conv(p, v)"
     )

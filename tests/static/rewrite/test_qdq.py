@@ -101,20 +101,20 @@ def test_conv_left_float_is_not_quantized_behind_the_users_back() -> None:
 
 def test_relu6_needs_no_clip_where_the_scale_fits() -> None:
     integer, made, _ = quantized(conv_model("c = Conv(x, w) y = Clip(c, zero, six)"))
-    codes = made.code_bounds.get("y", (0, 255))
-    assert ("Clip" in [n.op_type for n in integer.graph]) == (codes != (0, 255))
+    integers = made.integer_bounds.get("y", (0, 255))
+    assert ("Clip" in [n.op_type for n in integer.graph]) == (integers != (0, 255))
     assert made.tensors["y"].zero_point == 0
 
 
-def test_clip_on_codes_where_the_observer_reaches_further() -> None:
+def test_clip_on_integers_where_the_observer_reaches_further() -> None:
     base = default_qconfig_mapping()
     conv = base.for_node("", "Conv")
     assert conv is not None
-    # default_observer has reduce_range: codes 128..255 would be above 6
+    # default_observer has reduce_range: integers 128..255 would be above 6
     mine = QConfig(default_observer, conv.weight)
     model = conv_model("c = Conv(x, w) y = Clip(c, zero, six)")
     integer, made, _ = quantized(model, base.set_global(mine))
-    assert made.code_bounds["y"][1] < 255
+    assert made.integer_bounds["y"][1] < 255
     assert (
         outputs(integer, {"x": data()[0]["x"] * 100})[0].max() <= 6.0 + made.tensors["y"].scale / 2
     )
@@ -157,7 +157,7 @@ def test_weights_are_never_minus_128() -> None:
     value = integer.graph.initializers["w_quantized"].const_value
     assert value is not None
     assert value.numpy().min() == -127
-    assert any("8 of 64 codes of -128 were clipped" in note for note in made.notes)
+    assert any("8 of 64 integers of -128 were clipped" in note for note in made.notes)
 
 
 def test_bias_that_leaves_int32_raises_the_weight_scale_and_says_so() -> None:
@@ -231,7 +231,7 @@ def test_pad_writes_the_zero_point() -> None:
     assert kernels(integer).count("QLinearConv") == 2
 
 
-def test_output_of_a_codes_node_that_is_no_code_keeps_its_name() -> None:
+def test_output_of_a_integers_node_that_is_no_integer_keeps_its_name() -> None:
     model = conv_model(
         "c = Conv(x, w) p, i = MaxPool<kernel_shape=[2,2]>(c) y = Conv(p, v)",
         "float[N,8,5,5] y, int64[N,8,5,5] i",
@@ -244,7 +244,7 @@ def test_output_of_a_codes_node_that_is_no_code_keeps_its_name() -> None:
 
 @pytest.mark.parametrize("large", [1.0, 1e7])
 @pytest.mark.parametrize(("attributes", "shape"), [("", (8, 8, 2, 2)), ("group=2, ", (8, 4, 2, 2))])
-def test_a_transposed_convolution_is_written_on_codes_with_weight_bias_and_relu(
+def test_a_transposed_convolution_is_written_on_integers_with_weight_bias_and_relu(
     attributes: str, shape: tuple[int, ...], large: float
 ) -> None:
     rng = np.random.default_rng(3)
@@ -259,7 +259,7 @@ def test_a_transposed_convolution_is_written_on_codes_with_weight_bias_and_relu(
     ops = [node.op_type for node in integer.graph]
     assert "ConvTranspose" not in ops
     assert "Relu" not in ops
-    assert ops.count("QuantizeLinear") == 2  # x and c: the transposed convolution writes codes
+    assert ops.count("QuantizeLinear") == 2  # x and c: the transposed convolution writes integers
     assert "t_quantized" not in integer.graph.initializers  # rearranged, so not stored twice
     assert any("raised" in note for note in made.notes) == (large > 1)
     got, wanted = (outputs(m, data(1)[0])[0] for m in (integer, model))
@@ -299,11 +299,11 @@ def test_depthwise_transposed_convolutions_read_and_make_a_range_per_channel() -
     )
     integer, made, _ = quantized(model)
     assert set(made.channel_scales) == {"r", "s"}
-    # channels that a common scale would leave a code or two come back at full size in t
+    # channels that a common scale would leave an integer or two come back at full size in t
     assert worst_lsb(model, integer, made) <= 4
 
 
-def test_a_batch_normalization_that_stayed_is_written_on_codes_with_its_relu() -> None:
+def test_a_batch_normalization_that_stayed_is_written_on_integers_with_its_relu() -> None:
     rng = np.random.default_rng(5)
     constants = {name: rng.standard_normal(8).astype(np.float32) for name in ("g", "h", "m")}
     constants["v2"] = rng.uniform(0.5, 2, 8).astype(np.float32)

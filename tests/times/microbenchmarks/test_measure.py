@@ -64,7 +64,7 @@ def test_another_clock_times_the_links_of_another_machine() -> None:
     assert all(t.ns == LEAST_NS for t in changes)  # a link is the change and a Shape
 
 
-def test_convolutions_on_codes_clip_as_behind_a_relu() -> None:
+def test_convolutions_on_integers_clip_as_behind_a_relu() -> None:
     """In WebAssembly that takes twice the time of sums that are not clipped."""
     links = [link for link in convolution_links() if link.form is Precision.INT8]
     graph = next(link for link in links if link.works[0].kind == "pointwise").model(1).graph

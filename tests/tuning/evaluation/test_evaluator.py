@@ -190,12 +190,14 @@ def test_other_networks_are_made_byte_for_byte_too(make: object) -> None:
 
 
 def test_settings_reach_every_candidate() -> None:
-    wishes = Wishes(target="x86-vnni", form="qoperator", output_codes=("y",))
+    wishes = Wishes(target="x86-vnni", form="qoperator", quantized_output=("y",))
     evaluator = evaluator_of(wishes=wishes)
     made = evaluator.quantized(ALL_INTEGERS).model
     assert made.metadata_props["onnxq.target"] == "x86-vnni"
     assert any(node.op_type == "QLinearConv" for node in made.graph)
-    assert 10 < evaluator(ALL_INTEGERS).worst_db < 60  # codes are compared as what they stand for
+    assert (
+        10 < evaluator(ALL_INTEGERS).worst_db < 60
+    )  # integers are compared as what they stand for
 
 
 def test_a_subject_pickles_and_makes_the_same_bytes(evaluator: Evaluator) -> None:
@@ -218,9 +220,13 @@ def test_labels_do_not_reach_the_model() -> None:
 @pytest.mark.parametrize("dtype", [np.uint8, np.float32])
 def test_a_model_that_takes_pixels_is_scored_on_pixels_and_on_numbers(dtype: type) -> None:
     pixels = Pixels((128.0,) * 3, (16.0,) * 3, 1.0)
-    codes = np.clip(np.round(images(12) * 16 + 128), 0, 255).astype(np.uint8)
-    x = codes if dtype is np.uint8 else ((codes.astype(np.float32) - 128) / 16).astype(np.float32)
-    evaluator = evaluator_of(samples={"x": x}, wishes=Wishes(input_codes={"x": pixels}))
+    integers = np.clip(np.round(images(12) * 16 + 128), 0, 255).astype(np.uint8)
+    x = (
+        integers
+        if dtype is np.uint8
+        else ((integers.astype(np.float32) - 128) / 16).astype(np.float32)
+    )
+    evaluator = evaluator_of(samples={"x": x}, wishes=Wishes(quantized_input={"x": pixels}))
     (taken,) = evaluator.quantized(ALL_INTEGERS).model.graph.inputs
     assert taken.dtype is not None
     assert taken.dtype.numpy() == np.uint8

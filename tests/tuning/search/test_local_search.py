@@ -233,7 +233,7 @@ def test_search_without_any_time_gives_the_model_that_it_begins_with() -> None:
 
 
 def test_noise_that_neighbours_share_does_not_keep_a_search_from_its_bound() -> None:
-    """A layer alone in float takes less noise away than it had alone in codes."""
+    """A layer alone in float takes less noise away than it had alone in integers."""
     runs, until = [], []
     for seed in SEEDS:
         network = drawn_chain(seed)

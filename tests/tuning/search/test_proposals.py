@@ -56,7 +56,7 @@ def test_changes_that_are_closed_are_not_proposed() -> None:
     assert proposals(Goal()).batch(point(), {("/layer1", FLOAT)}) == ()
 
 
-def test_weights_go_to_codes_where_size_is_wanted_as_far_as_the_bound_allows() -> None:
+def test_weights_go_to_integers_where_size_is_wanted_as_far_as_the_bound_allows() -> None:
     goal = Goal(min_sqnr_db=40, objective=Objective.SIZE)
     assert with_changes(proposals(goal).batch(point(0, 1, 2), ())) == {
         "/layer1": INTEGER,

@@ -13,7 +13,7 @@ from onnxq.errors import CalibrationError, ModelError
 from onnxq.jobs import Processes
 from onnxq.operator import Precision
 from onnxq.qconfig import onnxq_default_qconfig
-from onnxq.qconfig.input_codes import Pixels
+from onnxq.qconfig.quantized_input import Pixels
 from onnxq.tuning.evaluation.evaluations import Evaluations
 from onnxq.tuning.evaluation.journal import Journal, JournalHead
 from onnxq.tuning.scoring.node_group import NodeGroup
@@ -56,7 +56,7 @@ def chain() -> onnx.ModelProto:
     """first - relu - wide - last, where results of `wide` are of very different sizes."""
     node = helper.make_node
     wide = weights(2, 16, 16)
-    wide[3, 5] = 60.0  # its column takes nearly all codes of the result
+    wide[3, 5] = 60.0  # its column takes nearly all integers of the result
     nodes = [
         node("MatMul", ["x", "w1"], ["a"], "first"),
         node("Relu", ["a"], ["r"], "relu"),
@@ -226,7 +226,7 @@ def test_results_of_a_group_stand_in_graph_order_without_those_that_it_keeps() -
 
 def test_errors_inside_of_a_model_that_takes_pixels_are_those_of_codes() -> None:
     pixels = np.random.default_rng(0).integers(0, 256, (12, 3, 8, 8), dtype=np.uint8)
-    found = evaluator_of(samples={"x": pixels}, wishes=Wishes(input_codes={"x": Pixels()}))
+    found = evaluator_of(samples={"x": pixels}, wishes=Wishes(quantized_input={"x": Pixels()}))
     made = found.quantized(ALL_INTEGERS).model
     source = found.subject.prepared(ALL_INTEGERS).model
     errors = errors_inside(source, made, ["r1", "y"], found.baseline.samples, {})

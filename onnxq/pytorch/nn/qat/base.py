@@ -26,7 +26,7 @@ from onnxq.pytorch.modules.torch_qconfig import own_entry
 from onnxq.pytorch.modules.transposed import along_channels
 from onnxq.pytorch.nn.intrinsic import FusedModule, without_batch_norm
 from onnxq.pytorch.nn.mapped_module import MappedModule
-from onnxq.pytorch.nn.quantized.bias_codes import bias_lsb, bias_scale, raised_scale
+from onnxq.pytorch.nn.quantized.bias_integers import bias_lsb, bias_scale, raised_scale
 from onnxq.pytorch.nn.quantized.observed import bind_input
 from onnxq.pytorch.numerics.fake_quantize import FakeQuantize, fake_quantize_module
 from onnxq.qconfig import FakeQuantSpec, QConfig, QConfigDynamic
@@ -198,7 +198,7 @@ class QatModule(MappedModule):
 
 
 def round_bias(bias: Tensor, scale: Tensor) -> Tensor:
-    """rint(bias / scale) * scale, saturated to int32 codes; the gradient is the bias's.
+    """rint(bias / scale) * scale, saturated to int32 integers; the gradient is the bias's.
 
     Args:
         bias: float, (channels,).

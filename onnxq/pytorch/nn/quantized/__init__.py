@@ -1,7 +1,7 @@
 """Layers that hold integers and compute in float what is deployed.
 
-They take and return fake-quantized float32, scale * (code - zero_point); `onnxq.export` writes
-the codes. Arguments and names are those of torch.nn.quantized.
+They take and return fake-quantized float32, scale * (q - zero_point); `onnxq.export` writes
+the integers. Arguments and names are those of torch.nn.quantized.
 """
 
 from typing import TYPE_CHECKING

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class _ConvNd(Weighted, ConvolutionBase):
-    """A convolution or a transposed one on codes; its result is fake-quantized."""
+    """A convolution or a transposed one on integers; its result is fake-quantized."""
 
     @classmethod
     def from_float(cls, mod: nn.Module, use_precomputed_fake_quant: object = False) -> Self:  # noqa: ARG003  # torch's
@@ -39,7 +39,7 @@ class _ConvNd(Weighted, ConvolutionBase):
 
     def extra_repr(self) -> str:
         """Sizes, scale and zero point, and the arguments that are not defaults, as torch's."""
-        options = self.options_repr(self.bias_codes is not None)
+        options = self.options_repr(self.bias_integers is not None)
         return f"{self.sizes_repr()}, {self.qparams_repr()}{options}"
 
 

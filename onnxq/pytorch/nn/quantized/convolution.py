@@ -89,7 +89,7 @@ class Convolution(ConvolutionBase):
         bias: bool = True,
         padding_mode: str = "zeros",
         device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,  # noqa: ARG002  # of torch's signature; codes are int8
+        dtype: torch.dtype | None = None,  # noqa: ARG002  # of torch's signature; integers are int8
     ) -> None:
         super().__init__()
         if padding_mode not in PADDING_MODES:
@@ -161,7 +161,7 @@ class TransposedConvolution(ConvolutionBase):
         dilation: Sizes = 1,
         padding_mode: str = "zeros",
         device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,  # noqa: ARG002  # of torch's signature; codes are int8
+        dtype: torch.dtype | None = None,  # noqa: ARG002  # of torch's signature; integers are int8
     ) -> None:
         super().__init__()
         name = type(self).__name__

@@ -1,4 +1,4 @@
-"""Embedding tables stored as integers: rows are looked up as codes, and dequantized then."""
+"""Embedding tables stored as integers: rows are looked up as integers, and dequantized then."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from onnxq.pytorch.nn.quantized.observed import output_fake_quantize
 from onnxq.pytorch.nn.quantized.optional_output import OptionalOutput
 from onnxq.pytorch.nn.quantized.prepared import check_layer, float_weights
 from onnxq.pytorch.nn.quantized.requantize import Requantize
-from onnxq.pytorch.numerics.code_types import qdtype_of, torch_dtype
+from onnxq.pytorch.numerics.integer_types import qdtype_of, torch_dtype
 from onnxq.pytorch.numerics.rounding_ops import dequantize_linear
 from onnxq.qtensor import QTensor
 
@@ -47,14 +47,14 @@ class _Table(OptionalOutput, MappedModule):
         self.refresh()
 
     def rows(self, indices: torch.Tensor) -> torch.Tensor:
-        """float32 (*indices.shape, embedding_dim): codes are looked up, then dequantized."""
-        codes = F.embedding(indices, self.weight_codes)
+        """float32 (*indices.shape, embedding_dim): integers are looked up, then dequantized."""
+        integers = F.embedding(indices, self.weight_integers)
         if self.weight_scale.ndim == 0:
             found: torch.Tensor = dequantize_linear(
-                codes, self.weight_scale, self.weight_zero_point, 0
+                integers, self.weight_scale, self.weight_zero_point, 0
             )
             return found
-        centred = codes.to(torch.float32)
+        centred = integers.to(torch.float32)
         if not self._centred:
             zero_point = F.embedding(indices, self.weight_zero_point[:, None])
             centred = centred - zero_point.to(torch.float32)
@@ -69,16 +69,16 @@ class _Table(OptionalOutput, MappedModule):
         source = float_weights(mod, type(self).__name__)
         weight = source.weight.detach().to(torch.float32)
         self.to(weight.device)
-        codes, qparams = source.fake.codes(weight), source.fake.qparams()
-        self.set_weight(QTensor(codes.cpu().numpy(), qparams))
+        integers, qparams = source.fake.integers(weight), source.fake.qparams()
+        self.set_weight(QTensor(integers.cpu().numpy(), qparams))
         fake = output_fake_quantize(mod)
         self.output = None if fake is None else Requantize.from_float(fake)
         return self
 
     def extra_repr(self) -> str:
         """Sizes, and how the table is stored."""
-        count, width = self.weight_codes.shape
-        dtype = str(self.weight_codes.dtype).removeprefix("torch.")
+        count, width = self.weight_integers.shape
+        dtype = str(self.weight_integers.dtype).removeprefix("torch.")
         scales = "one scale" if self.weight_scale.ndim == 0 else "a scale per row"
         return f"{count}, {width}, dtype={dtype}, {scales}"
 

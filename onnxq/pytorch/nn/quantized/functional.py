@@ -4,7 +4,7 @@
     w = torch.quantize_per_channel(weight, scales, zero_points, 0, torch.qint8)
     y = conv2d(x, w, bias, padding=1, scale=0.1, zero_point=120)
 
-Each is the function of that name in onnxq.functional, whose codes are those that ONNX Runtime
+Each is the function of that name in onnxq.functional, whose integers are those that ONNX Runtime
 computes; torch's own may be one LSB away. A weight may be a QTensor, such as a layer's `weight()`.
 """
 
@@ -18,7 +18,7 @@ import torch
 
 from onnxq import functional
 from onnxq.errors import ShapeError, kind_of
-from onnxq.pytorch.numerics.code_types import qdtype_of
+from onnxq.pytorch.numerics.integer_types import qdtype_of
 from onnxq.pytorch.numerics.quantized_tensors import from_torch, to_torch
 from onnxq.qtensor import QTensor
 

@@ -28,7 +28,7 @@ class Linear(Weighted):
         in_features: int,
         out_features: int,
         bias_: bool = True,
-        dtype: torch.dtype = torch.qint8,  # noqa: ARG002  # of torch's signature; codes are int8
+        dtype: torch.dtype = torch.qint8,  # noqa: ARG002  # of torch's signature; integers are int8
         *,
         bias: bool | None = None,
         device: torch.device | str | None = None,
@@ -72,4 +72,4 @@ class Linear(Weighted):
         """Sizes, scale and zero point."""
         text = f"in_features={self.in_features}, out_features={self.out_features}, "
         text += self.qparams_repr()
-        return text if self.bias_codes is not None else f"{text}, bias=False"
+        return text if self.bias_integers is not None else f"{text}, bias=False"

@@ -1,4 +1,4 @@
-"""Normalizations at quantized levels: computed in float32 between codes, as ONNX Runtime does.
+"""Normalizations at quantized levels: computed in float32 between integers, as ONNX Runtime does.
 
 It has no integer kernel for them. Batch norm is better fused into the convolution before it.
 """

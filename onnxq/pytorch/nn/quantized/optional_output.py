@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class OptionalOutput(WeightBuffers):
-    """A module with a weight in codes, and qparams for its result or none.
+    """A module with a weight in integers, and qparams for its result or none.
 
     Attributes:
         output: qparams of the result; None leaves it in float32.
@@ -33,7 +33,7 @@ class OptionalOutput(WeightBuffers):
         if not any(key.startswith(f"{prefix}output.") for key in state_dict):
             self.output = None
         elif self.output is None:
-            self.output = Requantize().to(self.weight_codes.device)
+            self.output = Requantize().to(self.weight_integers.device)
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
 
     def __repr__(self) -> str:

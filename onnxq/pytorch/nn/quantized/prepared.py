@@ -1,4 +1,4 @@
-"""The float weights of a prepared module, and the FakeQuantize that gives their codes."""
+"""The float weights of a prepared module, and the FakeQuantize that gives their integers."""
 
 from __future__ import annotations
 

@@ -14,8 +14,8 @@ from onnxq.pytorch.modules.stubs import DeQuantStub, QuantStub
 from onnxq.pytorch.nn.quantized.observed import check_observed, fake_quantize_of
 from onnxq.pytorch.nn.quantized.stored import Stored, qparams_of, tensors_of
 from onnxq.pytorch.numerics.boundary import leave_integers
-from onnxq.pytorch.numerics.code_types import qdtype_of
 from onnxq.pytorch.numerics.fake_quantize import FakeQuantize
+from onnxq.pytorch.numerics.integer_types import qdtype_of
 from onnxq.pytorch.numerics.rounding_ops import NO_AXIS, dequantize_linear, quantize_linear
 from onnxq.qparams import PerTensor, QParams
 
@@ -37,19 +37,19 @@ class Requantize(Stored):
     """y = (clip(saturate(rint(x / scale) + zero_point)) - zero_point) * scale.
 
     Float32 in, fake-quantized float32 out: `export` writes QuantizeLinear, DequantizeLinear, and a
-    Clip on codes between them where fewer codes are used than the type has.
+    Clip on integers between them where fewer integers are used than the type has.
 
     Args:
         scale: positive number.
-        zero_point: code of 0.
-        dtype: of the codes: torch.quint8, torch.uint8, onnxq.dtypes.UINT8, "quint8", ...
-        quant_min: smallest code in use; None: the type's.
-        quant_max: largest code in use; None: the type's.
+        zero_point: integer of 0.
+        dtype: of the integers: torch.quint8, torch.uint8, onnxq.dtypes.UINT8, "quint8", ...
+        quant_min: smallest integer in use; None: the type's.
+        quant_max: largest integer in use; None: the type's.
 
     Attributes:
         scale: float32, shape ().
-        zero_point: shape (), of the type that holds the codes.
-        code_range: int64 (2,), smallest and largest code in use.
+        zero_point: shape (), of the type that holds the integers.
+        integer_range: int64 (2,), smallest and largest integer in use.
 
     Raises:
         ShapeError: scale or zero point out of range, or of more than one element.
@@ -60,7 +60,7 @@ class Requantize(Stored):
 
     scale: torch.Tensor
     zero_point: torch.Tensor
-    code_range: torch.Tensor
+    integer_range: torch.Tensor
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class Requantize(Stored):
         """Makes the buffers; part of the constructors.
 
         Raises:
-            ShapeError: codes that the type does not have.
+            ShapeError: integers that the type does not have.
             UnsupportedError: int32.
         """
         dtype = qparams.dtype
@@ -91,11 +91,11 @@ class Requantize(Stored):
         low = dtype.qmin if quant_min is None else quant_min
         high = dtype.qmax if quant_max is None else quant_max
         if not dtype.qmin <= low <= high <= dtype.qmax:
-            raise ShapeError(f"codes {low}..{high}; {dtype} holds {dtype.qmin}..{dtype.qmax}.")
+            raise ShapeError(f"integers {low}..{high}; {dtype} holds {dtype.qmin}..{dtype.qmax}.")
         scale, zero_point = tensors_of(qparams)
         self.register_buffer("scale", scale)
         self.register_buffer("zero_point", zero_point)
-        self.register_buffer("code_range", torch.tensor([low, high]))
+        self.register_buffer("integer_range", torch.tensor([low, high]))
         self.refresh()
 
     @classmethod
@@ -137,20 +137,20 @@ class Requantize(Stored):
         return qparams_of(self.scale, self.zero_point)
 
     def refresh(self) -> None:
-        """Reads the codes in use: numbers, so that tracing has no branch on a tensor."""
-        low, high = (int(code) for code in self.code_range.tolist())
+        """Reads the integers in use: numbers, so that tracing has no branch on a tensor."""
+        low, high = (int(code) for code in self.integer_range.tolist())
         every = torch.iinfo(self.zero_point.dtype)
         self._clip = None if (low, high) == (every.min, every.max) else (low, high)
 
     @property
-    def codes_in_use(self) -> str:
-        """Smallest and largest code."""
-        low, high = self.code_range.tolist()
+    def integers_in_use(self) -> str:
+        """Smallest and largest integer."""
+        low, high = self.integer_range.tolist()
         return f"{low}..{high}"
 
     @property
-    def every_code(self) -> bool:
-        """Whether all codes of the type are in use."""
+    def every_integer(self) -> bool:
+        """Whether all integers of the type are in use."""
         return self._clip is None
 
     def set_(self, *, scale: float | None = None, zero_point: int | None = None) -> None:
@@ -168,21 +168,21 @@ class Requantize(Stored):
         for buffer, value in zip((self.scale, self.zero_point), tensors_of(new), strict=True):
             buffer.copy_(value)
 
-    def codes(self, x: torch.Tensor) -> torch.Tensor:
-        """saturate(rint(x / scale) + zero_point), within the codes in use."""
-        codes: torch.Tensor = quantize_linear(x, self.scale, self.zero_point, NO_AXIS)
-        return codes if self._clip is None else codes.clamp(*self._clip)
+    def integers(self, x: torch.Tensor) -> torch.Tensor:
+        """saturate(rint(x / scale) + zero_point), within the integers in use."""
+        integers: torch.Tensor = quantize_linear(x, self.scale, self.zero_point, NO_AXIS)
+        return integers if self._clip is None else integers.clamp(*self._clip)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Float32 of any shape, to the nearest level."""
-        y: torch.Tensor = dequantize_linear(self.codes(x), self.scale, self.zero_point, NO_AXIS)
+        y: torch.Tensor = dequantize_linear(self.integers(x), self.scale, self.zero_point, NO_AXIS)
         return y
 
     def extra_repr(self) -> str:
-        """Scale, zero point, dtype; the codes in use where they are not all."""
+        """Scale, zero point, dtype; the integers in use where they are not all."""
         dtype = str(self.zero_point.dtype).removeprefix("torch.")
         text = f"scale={float(self.scale):.6g}, zero_point={int(self.zero_point)}, dtype={dtype}"
-        return text if self.every_code else f"{text}, codes={self.codes_in_use}"
+        return text if self.every_integer else f"{text}, integers={self.integers_in_use}"
 
 
 class Quantize(Requantize):

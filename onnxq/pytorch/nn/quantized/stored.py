@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from onnxq.errors import ShapeError
-from onnxq.pytorch.numerics.code_types import qdtype_of, torch_dtype
 from onnxq.pytorch.numerics.exact_buffers import ExactBuffers
+from onnxq.pytorch.numerics.integer_types import qdtype_of, torch_dtype
 from onnxq.qparams import PerChannel, PerTensor, QParams
 
 if TYPE_CHECKING:
@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 class Stored(ExactBuffers):
     """A module whose buffers take shape and dtype of what a state_dict gives them.
 
-    A scale per channel or one for the tensor, uint8 or int8 codes: this is known when numbers are
-    loaded, not when the module is made. A cast of the model to half precision leaves them alone.
+    A scale per channel or one for the tensor, uint8 or int8 integers: this is known when numbers
+    are loaded, not when the module is made. A cast of the model to half precision leaves them
+    alone.
     """
 
     fixed_shapes: tuple[str, ...] = ()
@@ -45,7 +46,7 @@ class Stored(ExactBuffers):
 
 
 def tensors_of(qparams: QParams) -> tuple[torch.Tensor, torch.Tensor]:
-    """(scale float32, zero point in the type of the codes), both of shape () or (channels,)."""
+    """(scale float32, zero point in the type of the integers), both of shape () or (channels,)."""
     zero_point = torch.from_numpy(qparams.zero_point.copy()).to(torch_dtype(qparams.dtype))
     return torch.from_numpy(qparams.scale.copy()), zero_point
 

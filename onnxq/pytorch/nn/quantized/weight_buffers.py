@@ -1,4 +1,4 @@
-"""A weight as modules store it: codes, scales and zero points, set from quantized tensors."""
+"""A weight as modules store it: integers, scales and zero points, set from quantized tensors."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 from onnxq.dtypes import BYTE_BITS, INT4, UINT4
 from onnxq.errors import ShapeError
 from onnxq.pytorch.nn.quantized.stored import Stored, qparams_of, tensors_of
-from onnxq.pytorch.numerics.code_types import torch_dtype
+from onnxq.pytorch.numerics.integer_types import torch_dtype
 from onnxq.pytorch.numerics.quantized_tensors import from_torch
 from onnxq.pytorch.numerics.rounding_ops import dequantize_4bits, dequantize_linear
 from onnxq.qtensor import QTensor
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
 
 
 class WeightBuffers(Stored):
-    """Holds real weights (weight_codes - weight_zero_point) * weight_scale.
+    """Holds real weights (weight_integers - weight_zero_point) * weight_scale.
 
     Attributes:
-        weight_codes: integers of the weight's shape, which stays.
+        weight_integers: integers of the weight's shape, which stays.
         weight_scale: float32, () or one per channel along `channel_axis`.
-        weight_zero_point: of the type of the codes, shape of weight_scale.
+        weight_zero_point: of the type of the integers, shape of weight_scale.
         weight_bits: int64 (): 4, where ONNX stores them in fewer bits than torch has; else None.
     """
 
     channel_axis: int = 0
-    fixed_shapes: tuple[str, ...] = ("weight_codes",)
+    fixed_shapes: tuple[str, ...] = ("weight_integers",)
 
-    weight_codes: torch.Tensor
+    weight_integers: torch.Tensor
     weight_scale: torch.Tensor
     weight_zero_point: torch.Tensor
     weight_bits: torch.Tensor | None
@@ -40,7 +40,7 @@ class WeightBuffers(Stored):
 
     def register_weight(self, shape: tuple[int, ...], dtype: torch.dtype = torch.int8) -> None:
         """Makes the buffers: weights of 0 at scale 1."""
-        self.register_buffer("weight_codes", torch.zeros(shape, dtype=dtype))
+        self.register_buffer("weight_integers", torch.zeros(shape, dtype=dtype))
         self.register_buffer("weight_scale", torch.ones(()))
         self.register_buffer("weight_zero_point", torch.zeros((), dtype=dtype))
         self.register_buffer("weight_bits", None)
@@ -51,18 +51,18 @@ class WeightBuffers(Stored):
         return f"Quantized{type(self).__name__}"
 
     def weight(self) -> QTensor:
-        """The weight as a quantized tensor of onnxq: codes and qparams, in NumPy."""
+        """The weight as a quantized tensor of onnxq: integers and qparams, in NumPy."""
         qparams = qparams_of(self.weight_scale, self.weight_zero_point, self.channel_axis)
         if self._is_narrow:
             dtype = INT4 if qparams.dtype.signed else UINT4
             qparams = dataclasses.replace(qparams, dtype=dtype)
-        return QTensor(self.weight_codes.cpu().numpy(), qparams)
+        return QTensor(self.weight_integers.cpu().numpy(), qparams)
 
     def real_weight(self) -> torch.Tensor:
-        """float32 (codes - zero_point) * scale, as DequantizeLinear gives it."""
+        """float32 (integers - zero_point) * scale, as DequantizeLinear gives it."""
         dequantize = dequantize_4bits if self._is_narrow else dequantize_linear
         y: torch.Tensor = dequantize(
-            self.weight_codes, self.weight_scale, self.weight_zero_point, self.channel_axis
+            self.weight_integers, self.weight_scale, self.weight_zero_point, self.channel_axis
         )
         return y
 
@@ -75,19 +75,23 @@ class WeightBuffers(Stored):
             ShapeError: another shape than the constructor was given; a float tensor.
         """
         weight = w if isinstance(w, QTensor) else from_torch(w)
-        if weight.shape != tuple(self.weight_codes.shape):
+        if weight.shape != tuple(self.weight_integers.shape):
             raise ShapeError(
                 f"{self.title}: weight of shape {weight.shape}; "
-                f"wanted {tuple(self.weight_codes.shape)}."
+                f"wanted {tuple(self.weight_integers.shape)}."
             )
         return weight
 
     def store_weight(self, weight: QTensor) -> None:
-        """Makes its codes and qparams the buffers, on their device."""
-        device = self.weight_codes.device
+        """Makes its integers and qparams the buffers, on their device."""
+        device = self.weight_integers.device
         scale, zero_point = (x.to(device) for x in tensors_of(weight.qparams))
-        codes = torch.from_numpy(weight.int_repr()).to(device, torch_dtype(weight.dtype))
-        self.weight_codes, self.weight_scale, self.weight_zero_point = codes, scale, zero_point
+        integers = torch.from_numpy(weight.int_repr()).to(device, torch_dtype(weight.dtype))
+        self.weight_integers, self.weight_scale, self.weight_zero_point = (
+            integers,
+            scale,
+            zero_point,
+        )
         bits = weight.dtype.bits
         self.weight_bits = torch.tensor(bits, device=device) if bits < BYTE_BITS else None
         self._is_narrow = self.weight_bits is not None

@@ -1,4 +1,4 @@
-"""Modules with weights: int8 codes, an int32 bias at x_scale * w_scale, from_float."""
+"""Modules with weights: int8 integers, an int32 bias at x_scale * w_scale, from_float."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 from onnxq.affine import quantize
 from onnxq.errors import ModelError, ShapeError
 from onnxq.pytorch.nn.mapped_module import MappedModule
-from onnxq.pytorch.nn.quantized.bias_codes import bias_codes, bias_scale, raised_scale
+from onnxq.pytorch.nn.quantized.bias_integers import bias_integers, bias_scale, raised_scale
 from onnxq.pytorch.nn.quantized.observed import (
     check_observed,
     input_fake_quantize,
@@ -41,20 +41,20 @@ class FloatWeights(NamedTuple):
 
 
 class Weighted(OutputQParams, OptionalOutput, MappedModule):
-    """y = [requantize](op(x, (weight_codes - zp) * weight_scale, bias_codes * bias_scale)).
+    """y = [requantize](op(x, (weight_integers - zp) * weight_scale, bias_integers * bias_scale)).
 
     `op` ends in a ReLU where one is fused with the layer.
 
     Attributes:
-        bias_codes: int32 (channels,), or None.
+        bias_integers: int32 (channels,), or None.
         bias_scale: float32, shape of weight_scale: input_scale * weight_scale; None without bias.
         input_scale: float32 (): of the tensor that comes in.
         output: qparams of the result; None leaves it in float32.
     """
 
-    fixed_shapes = ("weight_codes", "bias_codes")
+    fixed_shapes = ("weight_integers", "bias_integers")
 
-    bias_codes: torch.Tensor | None
+    bias_integers: torch.Tensor | None
     bias_scale: torch.Tensor | None
     bias_zero_point: torch.Tensor | None
     input_scale: torch.Tensor
@@ -70,8 +70,8 @@ class Weighted(OutputQParams, OptionalOutput, MappedModule):
         self.register_weight(shape)
         self.register_buffer("input_scale", torch.ones(()))
         none = bias is None
-        codes = None if bias is None else torch.zeros(bias, dtype=torch.int32)
-        self.register_buffer("bias_codes", codes)
+        integers = None if bias is None else torch.zeros(bias, dtype=torch.int32)
+        self.register_buffer("bias_integers", integers)
         self.register_buffer("bias_scale", None if none else torch.ones(()))
         zero = None if none else torch.zeros((), dtype=torch.int32)
         self.register_buffer("bias_zero_point", zero)
@@ -82,16 +82,16 @@ class Weighted(OutputQParams, OptionalOutput, MappedModule):
     @property
     def output_channels(self) -> int:
         """Length of a bias."""
-        return int(self.weight_codes.shape[0])
+        return int(self.weight_integers.shape[0])
 
     def bias(self) -> torch.Tensor | None:
         """The bias in float32 as it is added: a multiple of input_scale * weight_scale."""
-        if self.bias_codes is None:
+        if self.bias_integers is None:
             return None
         assert self.bias_scale is not None
         assert self.bias_zero_point is not None
         y: torch.Tensor = dequantize_linear(
-            self.bias_codes, self.bias_scale, self.bias_zero_point, 0
+            self.bias_integers, self.bias_scale, self.bias_zero_point, 0
         )
         return y
 
@@ -114,7 +114,7 @@ class Weighted(OutputQParams, OptionalOutput, MappedModule):
             ModelError: the bias holds NaN or Inf.
         """
         weight = self.fitting(w)
-        device = self.weight_codes.device
+        device = self.weight_integers.device
         scale = tensors_of(weight.qparams)[0].to(device)
         if input_scale is not None:
             self.input_scale = torch.as_tensor(input_scale, dtype=torch.float32).reshape(())
@@ -127,11 +127,11 @@ class Weighted(OutputQParams, OptionalOutput, MappedModule):
                 weight = self._at(weight, raised)
                 scale = raised
         self.store_weight(weight)
-        self.bias_codes = self.bias_scale = self.bias_zero_point = None
+        self.bias_integers = self.bias_scale = self.bias_zero_point = None
         if b is None:
             return
         self.bias_scale = bias_scale(self.input_scale, scale, b.numel())
-        self.bias_codes = bias_codes(b, self.bias_scale)
+        self.bias_integers = bias_integers(b, self.bias_scale)
         self.bias_zero_point = torch.zeros_like(self.bias_scale, dtype=torch.int32)
 
     def _at(self, weight: QTensor, scale: torch.Tensor) -> QTensor:
@@ -160,7 +160,7 @@ class Weighted(OutputQParams, OptionalOutput, MappedModule):
     def _load_from_state_dict(
         self, state_dict: Mapping[str, Any], prefix: str, *args: Any, **kwargs: Any
     ) -> None:
-        for name in ("bias_codes", "bias_scale", "bias_zero_point"):
+        for name in ("bias_integers", "bias_scale", "bias_zero_point"):
             if prefix + name not in state_dict:
                 setattr(self, name, None)
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
@@ -170,7 +170,9 @@ class Weighted(OutputQParams, OptionalOutput, MappedModule):
         if self.output is None:
             return "float output"
         text = f"scale={self.scale:.6g}, zero_point={self.zero_point}"
-        return text if self.output.every_code else f"{text}, codes={self.output.codes_in_use}"
+        return (
+            text if self.output.every_integer else f"{text}, integers={self.output.integers_in_use}"
+        )
 
     # --- from a prepared module
 
@@ -197,7 +199,7 @@ class Weighted(OutputQParams, OptionalOutput, MappedModule):
     def _quantized(
         self, weight: torch.Tensor, source: FloatWeights, input_scale: torch.Tensor
     ) -> QTensor:
-        """The weight's codes, as the module was trained with them."""
+        """The weight's integers, as the module was trained with them."""
         fake, qparams = source.fake, source.fake.qparams()
         scale, zero_point = (x.to(weight.device) for x in tensors_of(qparams))
         if source.bias is not None:
@@ -206,9 +208,9 @@ class Weighted(OutputQParams, OptionalOutput, MappedModule):
             if not torch.equal(raised, scale):
                 self._warn_of_raised(int((raised != scale).sum()))
                 scale = raised
-        codes = quantize_linear(weight, scale, zero_point, self.channel_axis)
-        codes = codes.to(torch.int32).clamp_(fake.quant_min, fake.quant_max)
+        integers = quantize_linear(weight, scale, zero_point, self.channel_axis)
+        integers = integers.to(torch.int32).clamp_(fake.quant_min, fake.quant_max)
         raised_qparams = replace(
             qparams_of(scale, zero_point, self.channel_axis), dtype=qparams.dtype
         )
-        return QTensor(codes.cpu().numpy().astype(qparams.dtype.storage), raised_qparams)
+        return QTensor(integers.cpu().numpy().astype(qparams.dtype.storage), raised_qparams)

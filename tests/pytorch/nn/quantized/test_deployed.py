@@ -33,7 +33,7 @@ def filled(
 ) -> Weighted:
     """The layer with random weights, a scale per channel, and a bias."""
     generator = torch.Generator().manual_seed(seed)
-    shape = tuple(layer.weight_codes.shape)
+    shape = tuple(layer.weight_integers.shape)
     fan_in = int(np.prod(shape[1:]))
     weight = torch.randn(shape, generator=generator) / fan_in**0.5
     scales = weight.abs().flatten(1).amax(1) / 127
@@ -45,7 +45,7 @@ def filled(
 
 
 def per_tensor(layer: Weighted) -> Weighted:
-    weight = torch.randn(tuple(layer.weight_codes.shape), generator=torch.Generator()) / 9
+    weight = torch.randn(tuple(layer.weight_integers.shape), generator=torch.Generator()) / 9
     stored = quantize_per_tensor(weight.numpy(), float(weight.abs().max()) / 127, 0, "qint8")
     layer.set_weight_bias(stored, None, SCALE)
     layer.scale, layer.zero_point = 0.02, 128
@@ -53,7 +53,7 @@ def per_tensor(layer: Weighted) -> Weighted:
 
 
 class Zoo(nn.Module):
-    """Layers side by side, all of which read the same codes."""
+    """Layers side by side, all of which read the same integers."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -127,7 +127,7 @@ def test_what_has_an_integer_kernel_runs_on_it() -> None:
 def test_the_reference_finds_no_differing_integer() -> None:
     _, model, x = exported()
     found = cross_check(model, [{"x": x[:2]}])
-    assert all(node.differing == 0 for node in found.nodes if node.unit == "codes")
+    assert all(node.differing == 0 for node in found.nodes if node.unit == "integers")
     assert all(output.differing == 0 for output in found.outputs)
 
 
@@ -136,11 +136,11 @@ def test_the_file_holds_integers_scalars_and_a_dynamic_batch() -> None:
     weights = {v.name: v.const_value for v in model.graph.initializers.values()}
     for name, layer in zoo.layers.items():
         if isinstance(layer, Weighted):
-            tensor = weights[f"layers.{name}.weight_codes"]
+            tensor = weights[f"layers.{name}.weight_integers"]
             assert tensor is not None
             assert tensor.dtype == ir.DataType.INT8
-            if layer.bias_codes is not None:
-                bias = weights[f"layers.{name}.bias_codes"]
+            if layer.bias_integers is not None:
+                bias = weights[f"layers.{name}.bias_integers"]
                 assert bias is not None
                 assert bias.dtype == ir.DataType.INT32
     for node in model.graph:
@@ -196,5 +196,5 @@ def test_qoperator_format_gives_the_same_integers() -> None:
 
 
 def test_a_bias_at_another_scale_than_its_sums_is_refused() -> None:
-    with pytest.raises(ModelError, match=r"bias 'fc.bias_codes'.*input_scale 0.02"):
+    with pytest.raises(ModelError, match=r"bias 'fc.bias_integers'.*input_scale 0.02"):
         export(Small(0.03).eval(), torch.randn(3, 3, 6, 6))

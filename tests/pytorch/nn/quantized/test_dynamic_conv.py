@@ -44,7 +44,7 @@ def example(layer: Any) -> torch.Tensor:
 @pytest.mark.parametrize("layer", LAYERS, ids=repr)
 def test_a_convolution_computes_in_float_on_int8_weights_as_deployed(layer: Any) -> None:
     made, x = made_of(layer), example(layer)
-    assert made.weight_codes.dtype == torch.int8
+    assert made.weight_integers.dtype == torch.int8
     stored = type(layer)(
         **{name: getattr(layer, name) for name in ("in_channels", "out_channels", "kernel_size")},
         **{name: getattr(layer, name) for name in ("stride", "padding", "dilation", "groups")},
@@ -88,7 +88,7 @@ def test_convolutions_are_quantized_where_they_are_named() -> None:
     assert type(named[0]) is nnqd.Conv2d
     assert type(named[2]) is nn.Linear
     half: Any = tq.quantize_dynamic(model, {nn.Conv2d}, dtype=torch.float16)
-    assert half[0].weight_codes.dtype == torch.float16
+    assert half[0].weight_integers.dtype == torch.float16
     torch.testing.assert_close(half(x), model(x), atol=1e-2, rtol=0)
 
 

@@ -70,7 +70,7 @@ def test_layers_stay_near_float_and_equal_onnx_runtime(qconfig: QConfigDynamic) 
     with exact(exported) as session:
         found = session.run({"x": x.numpy()})
     for a, b in zip(found, wanted, strict=True):
-        # gates are float32, and a code may flip where they differ in the last bit
+        # gates are float32, and an integer may flip where they differ in the last bit
         assert np.abs(np.asarray(a, np.float32) - b.numpy()).max() <= 1e-6
 
 

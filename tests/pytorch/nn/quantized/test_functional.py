@@ -21,14 +21,14 @@ pytestmark = pytest.mark.filterwarnings(
 GENERATOR = torch.Generator().manual_seed(0)
 
 
-def codes(*shape: int) -> torch.Tensor:
+def integers(*shape: int) -> torch.Tensor:
     real = torch.randn(*shape, generator=GENERATOR)
     return torch.quantize_per_tensor(real, 0.03125, 128, torch.quint8)
 
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # likewise, where the file is collected
-    X, ROWS, VOLUME = codes(2, 4, 8, 6), codes(3, 4), codes(1, 2, 4, 4, 4)
+    X, ROWS, VOLUME = integers(2, 4, 8, 6), integers(3, 4), integers(1, 2, 4, 4, 4)
     real_weight = torch.randn(6, 4, 3, 3, generator=GENERATOR)
     W = torch.quantize_per_tensor(real_weight, 0.015625, 0, torch.qint8)
 BIAS = torch.linspace(-1, 1, 6)
@@ -90,7 +90,7 @@ def test_every_function_is_called_here() -> None:
     assert {*F.__all__, "add", "mul", "cat", "relu_"} == set(on_arrays.__all__)
 
 
-def test_codes_are_those_of_the_function_on_arrays() -> None:
+def test_integers_are_those_of_the_function_on_arrays() -> None:
     y = F.conv2d(X, W, BIAS, padding=1, **QPARAMS)
     wanted = on_arrays.conv2d(from_torch(X), from_torch(W), BIAS.numpy(), padding=1, **QPARAMS)
     np.testing.assert_array_equal(y.int_repr().numpy(), wanted.int_repr())

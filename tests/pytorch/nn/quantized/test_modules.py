@@ -52,15 +52,15 @@ def trained(kind: type[Any], *args: Any, **kwargs: Any) -> Any:
 def test_requantize_is_quantize_and_dequantize_of_the_core() -> None:
     requantize = nnq.Requantize(0.1, 7, "uint8")
     x = torch.linspace(-4, 40, 999)
-    codes = quantize(x.numpy(), requantize.qparams)
-    np.testing.assert_array_equal(requantize.codes(x).numpy(), codes)
+    integers = quantize(x.numpy(), requantize.qparams)
+    np.testing.assert_array_equal(requantize.integers(x).numpy(), integers)
     assert torch.equal(requantize(requantize(x)), requantize(x))
 
 
-def test_narrow_ranges_clip_codes() -> None:
+def test_narrow_ranges_clip_integers() -> None:
     requantize = nnq.Requantize(0.5, 3, "uint8", 0, 15)
-    assert requantize.codes(torch.tensor([-9.0, 99.0])).tolist() == [0, 15]
-    assert "codes=0..15" in repr(requantize)
+    assert requantize.integers(torch.tensor([-9.0, 99.0])).tolist() == [0, 15]
+    assert "integers=0..15" in repr(requantize)
 
 
 @pytest.mark.parametrize(
@@ -78,15 +78,15 @@ def test_requantize_refuses_invalid_qparams(args: Any, error: type[Exception]) -
         nnq.Requantize(*args)
 
 
-def test_requantize_of_a_trained_fake_quantize_keeps_the_codes_it_was_trained_with() -> None:
+def test_requantize_of_a_trained_fake_quantize_keeps_the_integers_it_was_trained_with() -> None:
     fake = observed(0.0, 3.0, quant_min=0, quant_max=15)
     x = torch.linspace(-1, 5, 77)
     assert torch.equal(nnq.Requantize.from_float(fake)(x), fake(x))
 
 
-def test_what_was_only_observed_uses_every_code() -> None:
+def test_what_was_only_observed_uses_every_integer() -> None:
     fake = observed(0.0, 3.0, reduce_range=True).disable_fake_quant()
-    assert nnq.Requantize.from_float(fake).every_code
+    assert nnq.Requantize.from_float(fake).every_integer
 
 
 def test_one_scale_per_channel_is_refused_for_activations() -> None:
@@ -126,9 +126,9 @@ def test_set_weight_bias_stores_integers_and_weight_gives_them_back() -> None:
     layer.set_weight_bias(stored, torch.tensor([0.5, -0.25]), 0.05)
     assert layer.weight().equal(stored)
     assert layer.weight().dtype == INT8
-    assert layer.bias_codes is not None
-    assert layer.bias_codes.dtype == torch.int32
-    assert layer.bias_codes.tolist() == [100, -25]
+    assert layer.bias_integers is not None
+    assert layer.bias_integers.dtype == torch.int32
+    assert layer.bias_integers.tolist() == [100, -25]
     torch.testing.assert_close(layer.bias(), torch.tensor([0.5, -0.25]))
 
 
@@ -194,7 +194,7 @@ def test_from_float_of_a_trained_module_computes_what_it_computed(
     wanted = module.activation_post_process(module(x))
     made = quantized.from_float(module)
     assert torch.equal(made(x), wanted)
-    assert made.weight_codes.dtype == torch.int8
+    assert made.weight_integers.dtype == torch.int8
 
 
 def test_from_float_of_an_observed_float_module() -> None:
@@ -285,7 +285,7 @@ def test_layers_without_kernel_compute_in_float_and_round_once(
 
 
 @pytest.mark.parametrize("per_row", [False, True])
-def test_embeddings_look_up_codes(per_row: bool) -> None:
+def test_embeddings_look_up_integers(per_row: bool) -> None:
     table = np.random.default_rng(0).normal(size=(7, 5)).astype(np.float32)
     scales = np.abs(table).max(1) / 127
     stored = (
@@ -301,7 +301,7 @@ def test_embeddings_look_up_codes(per_row: bool) -> None:
     torch.testing.assert_close(bag(ids.flatten(), torch.tensor([0, 2])), layer(ids).sum(1))
 
 
-def test_embeddings_are_looked_up_as_codes_where_they_are_deployed() -> None:
+def test_embeddings_are_looked_up_as_integers_where_they_are_deployed() -> None:
     table = np.random.default_rng(0).normal(size=(50, 16)).astype(np.float32)
     per_row = quantize_per_channel(table, np.abs(table).max(1) / 127, np.zeros(50), 0, "qint8")
     single = quantize_per_tensor(table, 0.03, 0, "qint8")
@@ -351,7 +351,7 @@ def test_a_state_dict_carries_types_and_shapes_that_the_constructor_does_not_kno
     target.load_state_dict(torch.load(file, weights_only=True))
     assert target.weight().equal(source.weight())
     assert target.output is not None
-    assert target.output.codes_in_use == "-7..7"
+    assert target.output.integers_in_use == "-7..7"
     assert target.zero_point == -3
     x = torch.randn(4, 3)
     assert torch.equal(target(x), source(x))

@@ -44,7 +44,7 @@ class Linear(DynamicWeights):
         self.in_features, self.out_features = in_features, out_features
         self.make_buffers((out_features, in_features), out_features if bias_ else None)
         if dtype == torch.float16:
-            self.weight_codes = self.weight_codes.half()
+            self.weight_integers = self.weight_integers.half()
         self.refresh()
 
     def refresh(self) -> None:
@@ -55,10 +55,10 @@ class Linear(DynamicWeights):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """float32 (..., in_features) -> (..., out_features)."""
         if self.is_half:
-            return F.linear(x, self.weight_codes.to(x.dtype), self.bias_values)
-        codes, scale, zero_point = dynamic_quantize_linear(x)
+            return F.linear(x, self.weight_integers.to(x.dtype), self.bias_values)
+        integers, scale, zero_point = dynamic_quantize_linear(x)
         w_zero_point = None if self._centred else self.weight_zero_point
-        total = matmul_integer(codes, self.weight_codes.t(), zero_point, w_zero_point)
+        total = matmul_integer(integers, self.weight_integers.t(), zero_point, w_zero_point)
         y: torch.Tensor = total.to(torch.float32) * (scale * self.weight_scale)
         return y if self.bias_values is None else y + self.bias_values
 
@@ -75,7 +75,7 @@ class Linear(DynamicWeights):
         return cls(linear.in_features, linear.out_features, linear.bias is not None).take(mod)
 
     def extra_repr(self) -> str:
-        """Sizes and type of the codes."""
+        """Sizes and type of the integers."""
         sizes = f"in_features={self.in_features}, out_features={self.out_features}"
         text = f"{sizes}, dtype={self.dtype_repr()}"
         return text if self.bias_values is not None else f"{text}, bias=False"

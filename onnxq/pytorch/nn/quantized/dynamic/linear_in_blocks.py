@@ -14,31 +14,32 @@ from onnxq.pytorch.nn.quantized.stored import Stored
 from onnxq.pytorch.numerics.block_ops import matmul_n_bits, real_weight
 from onnxq.pytorch.numerics.half_inputs import takes_halves
 from onnxq.qparams.group_spec import GroupSpec, Scheme
-from onnxq.qparams.groups import GroupCodes
+from onnxq.qparams.groups import GroupIntegers
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
 
 class LinearInBlocks(Stored):
-    """y = x @ w.T + bias, w = (codes - zero_points) * scales; a scale for each block of inputs.
+    """y = x @ w.T + bias, w = (integers - zero_points) * scales; a scale for each block of inputs.
 
     In the exported model it is one MatMulNBits with accuracy_level 0: activations stay float32.
 
     Args:
         in_features: length of the last axis of x.
         out_features: of the result.
-        bits: of a code: 2, 4 or 8.
+        bits: of an integer: 2, 4 or 8.
         block_size: how many inputs share a scale.
 
     Attributes:
-        codes: uint8 (out_features, blocks, block_size * bits / 8), the first code in the low bits.
+        integers: uint8 (out_features, blocks, block_size * bits / 8), the first integer in the low
+            bits.
         scales: float32 (out_features * blocks,).
-        zero_points: uint8, packed as the codes of each output, flat; None: 2^(bits - 1).
+        zero_points: uint8, packed as the integers of each output, flat; None: 2^(bits - 1).
         bias_values: float32 (out_features,), or None.
     """
 
-    codes: Tensor
+    integers: Tensor
     scales: Tensor
     zero_points: Tensor | None
     bias_values: Tensor | None
@@ -49,7 +50,7 @@ class LinearInBlocks(Stored):
         self.bits, self.block_size = bits, block_size
         blocks = -(-in_features // block_size)
         shape = (out_features, blocks, block_size * bits // 8)
-        self.register_buffer("codes", torch.zeros(shape, dtype=torch.uint8))
+        self.register_buffer("integers", torch.zeros(shape, dtype=torch.uint8))
         self.register_buffer("scales", torch.ones(out_features * blocks))
         self.register_buffer("zero_points", None)
         self.register_buffer("bias_values", None)
@@ -58,7 +59,7 @@ class LinearInBlocks(Stored):
     def forward(self, x: Tensor) -> Tensor:
         """float32 (..., in_features) -> (..., out_features)."""
         sizes = (self.in_features, self.bits, self.block_size)
-        weight = (self.codes, self.scales, self.zero_points)
+        weight = (self.integers, self.scales, self.zero_points)
         y: Tensor = matmul_n_bits(x, *weight, self.bias_values, *sizes)
         return y
 
@@ -68,11 +69,13 @@ class LinearInBlocks(Stored):
 
     def real_weight(self) -> Tensor:
         """float32 (out_features, in_features)."""
-        return real_weight(self.codes, self.scales, self.zero_points, self.in_features, self.bits)
+        return real_weight(
+            self.integers, self.scales, self.zero_points, self.in_features, self.bits
+        )
 
     @classmethod
     def from_float(cls, mod: nn.Module, use_precomputed_fake_quant: object = False) -> Self:  # noqa: ARG003  # torch's
-        """The module of a trained one, with the codes that its weight has now.
+        """The module of a trained one, with the integers that its weight has now.
 
         Raises:
             UnsupportedError: another type of module.
@@ -83,7 +86,7 @@ class LinearInBlocks(Stored):
                 f"{cls.__name__}.from_float: got {type(mod).__name__}; wanted what prepare_qat "
                 "makes of an nn.Linear whose qconfig has a block size."
             )
-        found = block_codes(mod)
+        found = block_integers(mod)
         spec = found.spec
         made = cls(mod.in_features, mod.out_features, spec.bits, spec.group_size)
         for name, array in found.packed().arrays.items():
@@ -97,8 +100,8 @@ class LinearInBlocks(Stored):
         return f"{sizes}, bits={self.bits}, block_size={self.block_size}"
 
 
-def block_codes(trained: Trained) -> GroupCodes:
-    """The codes that a trained layer's weight has now.
+def block_integers(trained: Trained) -> GroupIntegers:
+    """The integers that a trained layer's weight has now.
 
     Raises:
         CalibrationError: NaN or infinite weights were watched.
@@ -109,14 +112,14 @@ def block_codes(trained: Trained) -> GroupCodes:
     bits, qparams = fake.dtype.bits, fake.qparams()
     offset = 1 << (bits - 1) if fake.dtype.signed else 0
     with torch.no_grad():
-        codes = fake.codes(trained.rows()).cpu().numpy().astype(np.int16) + offset
+        integers = fake.integers(trained.rows()).cpu().numpy().astype(np.int16) + offset
     outputs, inputs = trained.out_features, trained.in_features
     points = (qparams.zero_point.astype(np.int16) + offset).astype(np.uint8)
     is_symmetric = bool((points == 1 << (bits - 1)).all())
     scheme = Scheme.SYMMETRIC if is_symmetric else Scheme.AFFINE
-    return GroupCodes(
+    return GroupIntegers(
         GroupSpec(bits, trained.block_size, scheme),
-        codes.astype(np.uint8).reshape(outputs, -1)[:, :inputs],
+        integers.astype(np.uint8).reshape(outputs, -1)[:, :inputs],
         qparams.scale.reshape(outputs, -1),
         points.reshape(outputs, -1),
     )

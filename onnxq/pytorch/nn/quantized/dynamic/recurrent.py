@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from onnxq.errors import QConfigError, UnsupportedError, kind_of
-from onnxq.pytorch.nn.quantized.dynamic.weight_codes import quantized, weight_part
+from onnxq.pytorch.nn.quantized.dynamic.weight_integers import quantized, weight_part
 from onnxq.pytorch.nn.quantized.prepared import check_type
 from onnxq.pytorch.nn.quantized.stored import Stored, tensors_of
 from onnxq.pytorch.numerics.dynamic_ops import (
@@ -26,8 +26,8 @@ from onnxq.pytorch.numerics.half_inputs import takes_halves
 class _Recurrent(Stored):
     """Layers of a recurrence; arguments are torch.nn's. Dropout between layers is for training.
 
-    Per layer l the buffers w_l, r_l (codes, in ONNX's layout and order of gates), b_l (float32),
-    and the scales and zero points of the codes.
+    Per layer l the buffers w_l, r_l (integers, in ONNX's layout and order of gates), b_l (float32),
+    and the scales and zero points of the integers.
     """
 
     kind: ClassVar[str]
@@ -42,7 +42,7 @@ class _Recurrent(Stored):
         batch_first: bool = False,
         dropout: float = 0.0,
         bidirectional: bool = False,
-        dtype: torch.dtype = torch.qint8,  # noqa: ARG002  # of torch's signature; codes are int8
+        dtype: torch.dtype = torch.qint8,  # noqa: ARG002  # of torch's signature; integers are int8
     ) -> None:
         super().__init__()
         self.input_size, self.hidden_size, self.num_layers = input_size, hidden_size, num_layers
@@ -56,8 +56,8 @@ class _Recurrent(Stored):
         width = len(ONNX_GATES[self.kind]) * self.hidden_size
         inputs = self.input_size if layer == 0 else self.hidden_size * self.directions
         for name, size in (("w", inputs), ("r", self.hidden_size)):
-            codes = torch.zeros(self.laid_out(width, size), dtype=torch.int8)
-            self.register_buffer(f"{name}_{layer}", codes)
+            integers = torch.zeros(self.laid_out(width, size), dtype=torch.int8)
+            self.register_buffer(f"{name}_{layer}", integers)
             shape = self.scale_shape(1)
             self.register_buffer(f"{name}_{layer}_scale", torch.ones(shape))
             zero = torch.zeros(shape, dtype=torch.int8)
@@ -66,16 +66,16 @@ class _Recurrent(Stored):
         self.register_buffer(f"b_{layer}", bias)
 
     def laid_out(self, width: int, size: int) -> tuple[int, int, int]:
-        """Shape of the codes."""
+        """Shape of the integers."""
         return self.directions, width, size
 
     def scale_shape(self, channels: int) -> tuple[int, ...]:
         """Shape of the scales; channels: 1 for one scale per direction."""
         return self.directions, channels, 1
 
-    def as_stored(self, codes: torch.Tensor) -> torch.Tensor:
+    def as_stored(self, integers: torch.Tensor) -> torch.Tensor:
         """(gates H, size) of one direction as it is stored."""
-        return codes
+        return integers
 
     @classmethod
     def from_float(cls, mod: nn.Module, use_precomputed_fake_quant: object = False) -> Self:  # noqa: ARG003  # torch's
@@ -228,9 +228,9 @@ class LSTM(_Recurrent):
         """(D,) or (D, 4 H)."""
         return (self.directions,) if channels == 1 else (self.directions, channels)
 
-    def as_stored(self, codes: torch.Tensor) -> torch.Tensor:
+    def as_stored(self, integers: torch.Tensor) -> torch.Tensor:
         """(4 H, size) -> (size, 4 H)."""
-        return codes.t()
+        return integers.t()
 
     def run(
         self, layer: int, x: torch.Tensor, state: list[torch.Tensor] | None

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 import torch
 
 from onnxq.pytorch.modules.transposed import along_channels
-from onnxq.pytorch.nn.quantized.dynamic.weight_codes import is_float16, quantized, weight_part
+from onnxq.pytorch.nn.quantized.dynamic.weight_integers import is_float16, quantized, weight_part
 from onnxq.pytorch.nn.quantized.weight_buffers import WeightBuffers
 
 if TYPE_CHECKING:
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 
 class DynamicWeights(WeightBuffers):
-    """Holds weights as codes, or rounded to float16, and a bias as it is.
+    """Holds weights as integers, or rounded to float16, and a bias as it is.
 
     Attributes:
         bias_values: float32 (channels,), or None.
     """
 
-    fixed_shapes = ("weight_codes", "bias_values")
+    fixed_shapes = ("weight_integers", "bias_values")
     bias_values: torch.Tensor | None
 
     def make_buffers(self, shape: tuple[int, ...], bias: int | None) -> None:
@@ -44,15 +44,15 @@ class DynamicWeights(WeightBuffers):
     @property
     def is_half(self) -> bool:
         """Whether the weight is stored as float16."""
-        return self.weight_codes.dtype == torch.float16
+        return self.weight_integers.dtype == torch.float16
 
     def bias(self) -> torch.Tensor | None:
         """The bias, float32."""
         return self.bias_values
 
     def real_weight(self) -> torch.Tensor:
-        """float32 (codes - zero_point) * scale; a weight of float16 widened."""
-        return self.weight_codes.float() if self.is_half else super().real_weight()
+        """float32 (integers - zero_point) * scale; a weight of float16 widened."""
+        return self.weight_integers.float() if self.is_half else super().real_weight()
 
     def set_weight_bias(self, w: QTensor | torch.Tensor, b: torch.Tensor | None) -> None:
         """Stores a quantized weight and a float bias.
@@ -65,7 +65,7 @@ class DynamicWeights(WeightBuffers):
         self.refresh()
 
     def _store_bias(self, b: torch.Tensor | None) -> None:
-        device = self.weight_codes.device
+        device = self.weight_integers.device
         self.bias_values = None if b is None else b.detach().to(device, torch.float32).clone()
 
     def take(self, mod: nn.Module) -> Self:
@@ -77,7 +77,7 @@ class DynamicWeights(WeightBuffers):
         source: Any = mod
         self.to(source.weight.device)
         if is_float16(mod):
-            self.weight_codes = source.weight.detach().to(torch.float16)
+            self.weight_integers = source.weight.detach().to(torch.float16)
             self._store_bias(source.bias)
             return self
         part = along_channels(weight_part(mod, type(self).__name__), mod)
@@ -89,4 +89,4 @@ class DynamicWeights(WeightBuffers):
 
     def dtype_repr(self) -> str:
         """The type of the stored weight: int8."""
-        return str(self.weight_codes.dtype).removeprefix("torch.")
+        return str(self.weight_integers.dtype).removeprefix("torch.")

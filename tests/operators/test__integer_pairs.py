@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from onnxq.operator import IntegerCall
-from onnxq.operator.examples import codes, scales, zero
-from onnxq.operators._code_pairs import possible_pairs
+from onnxq.operator.examples import integers, scales, zero
 from onnxq.operators._divided import divided_product
-from onnxq.operators.mul import multiply_codes
+from onnxq.operators._integer_pairs import possible_pairs
+from onnxq.operators.mul import multiply_integers
 from onnxq.operators.qlinear_add import QLinearAdd
 from onnxq.operators.qlinear_mul import QLinearMul
 from onnxq.targets.accumulation import Accumulator, Overflows, SaturationEffect, SaturationMode
@@ -24,7 +24,7 @@ def given(a: np.ndarray, b: np.ndarray) -> IntegerCall:
 def test_what_differs_in_webassembly_is_noted_and_is_among_the_risks(
     operator: QLinearAdd | QLinearMul,
 ) -> None:
-    call, heard = given(codes(256, 64), codes(256, 64, seed=1)), list[Overflows]()
+    call, heard = given(integers(256, 64), integers(256, 64, seed=1)), list[Overflows]()
     (own,) = operator.kernel_on(call, Accumulator(SaturationMode.DIVIDES, heard.append))
     (exact,) = operator.kernel(call)
     assert heard[0].changed == heard[0].count.sum() == np.count_nonzero(own != exact) > 0
@@ -38,21 +38,21 @@ def test_what_differs_in_webassembly_is_noted_and_is_among_the_risks(
 
 @pytest.mark.parametrize("operator", OPERATORS)
 def test_what_is_only_noted_changes_nothing(operator: QLinearAdd | QLinearMul) -> None:
-    call = given(codes(256, 64), codes(256, 64, seed=1))
+    call = given(integers(256, 64), integers(256, 64, seed=1))
     accumulator = Accumulator(SaturationMode.DIVIDES, effect=SaturationEffect.NOTED)
     assert np.array_equal(operator.kernel_on(call, accumulator)[0], operator.kernel(call)[0])
 
 
 @pytest.mark.parametrize("kind", sorted({*SaturationMode} - {SaturationMode.DIVIDES}, key=str))
 def test_products_of_codes_are_alike_elsewhere(kind: SaturationMode) -> None:
-    call = given(codes(256, 64), codes(256, 64, seed=1))
+    call = given(integers(256, 64), integers(256, 64, seed=1))
     assert QLinearMul().risks(call, kind) is None
     (own,) = QLinearMul().kernel_on(call, Accumulator(kind))
     assert np.array_equal(own, QLinearMul().kernel(call)[0])
 
 
 def test_scales_that_are_not_known_are_a_risk() -> None:
-    inputs = list(given(codes(4), codes(4)).inputs)
+    inputs = list(given(integers(4), integers(4)).inputs)
     inputs[1] = np.zeros(0, np.float32)
     call = IntegerCall("QLinearMul", inputs)
-    assert possible_pairs(call, multiply_codes, (divided_product,)) is not None
+    assert possible_pairs(call, multiply_integers, (divided_product,)) is not None

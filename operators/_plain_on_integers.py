@@ -1,4 +1,4 @@
-"""Plain ONNX operators on integer tensors: MaxPool, Clip or Reshape of codes."""
+"""Plain ONNX operators on integer tensors: MaxPool, Clip or Reshape of integers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ WIDE = {
     np.dtype(name): QDType(name, bits, name[0] != "u", np.dtype(name), name.upper(), 1)
     for name, bits in (("uint32", 32), ("int64", 64), ("uint64", 64))
 }
-"""Integers that nothing quantizes to, and that are moved and compared as codes are."""
+"""Integers that nothing quantizes to, and that are moved and compared as integers are."""
 
 FLOAT32_EXACT = 1 << 24
 VALUES = {"Clip": (1, 2), "Pad": (2,)}
@@ -37,11 +37,14 @@ VALUES = {"Clip": (1, 2), "Pad": (2,)}
 
 
 @runtime_checkable
-class ComputesOnCodes(Protocol):
-    """A float operator that ONNX Runtime runs on codes with an arithmetic of its own (Resize)."""
+class ComputesOnIntegers(Protocol):
+    """A float operator that ONNX Runtime runs on integers with an arithmetic of its own (Resize)."""
 
     def plain_kernel(self, call: NodeCall) -> tuple[Array, ...]:
-        """All outputs, as ONNX Runtime computes them from codes; refusals as IntegerOperator's."""
+        """All outputs, as ONNX Runtime computes them from integers.
+
+        Refusals as IntegerOperator's.
+        """
 
 
 @runtime_checkable
@@ -52,12 +55,12 @@ class ComputesFloats(Protocol):
         """All outputs, as ONNX Runtime computes them in float32; refusals as IntegerOperator's."""
 
 
-class PlainOnCodes(IntegerOperator):
-    """The kernel of a float operator that moves or bounds codes, with scale 1 and zero point 0.
+class PlainOnIntegers(IntegerOperator):
+    """The kernel of a float operator that moves or bounds integers, with scale 1 and zero point 0.
 
-    With these, a number and its code are the same, so that Clip's bounds and Pad's value are codes
-    as ONNX Runtime's integer kernels take them. Every integer type is moved; codes below 8 bits are
-    arrays of ml_dtypes.
+    With these, a number and its integer are the same, so that Clip's bounds and Pad's value are
+    integers as ONNX Runtime's integer kernels take them. Every integer type is moved; integers
+    below 8 bits are arrays of ml_dtypes.
     """
 
     def __init__(self, operator: Operator) -> None:
@@ -72,7 +75,7 @@ class PlainOnCodes(IntegerOperator):
         return cls(operator) if has_kernel else None
 
     def kernel(self, call: IntegerCall) -> tuple[Array, ...]:
-        """Codes of the results.
+        """Integers of the results.
 
         Raises:
             UnsupportedError: the operator computes in float, its inputs are no integers, or bounds
@@ -83,12 +86,12 @@ class PlainOnCodes(IntegerOperator):
         rule = self._rule(call)
         if rule is None:
             raise UnsupportedError(
-                f"{self.operator.op_type}: ONNX Runtime does not run it on codes as it is."
+                f"{self.operator.op_type}: ONNX Runtime does not run it on integers as it is."
             )
         known: list[QParams | None] = [None] * len(call.inputs)
         for slot in rule.activations:
             known[slot] = per_tensor(1.0, 0, self._qdtype(call, slot))
-        if isinstance(self.operator, ComputesOnCodes):
+        if isinstance(self.operator, ComputesOnIntegers):
             return self.operator.plain_kernel(call)
         shared = known[rule.activations[0]]
         assert shared is not None, "the loop above"
@@ -110,7 +113,7 @@ class PlainOnCodes(IntegerOperator):
         if qdtype is None:
             got = "nothing" if x is None else str(x.dtype)
             raise UnsupportedError(
-                f"{self.operator.op_type}: input {slot} is {got}; kernels on codes exist for "
+                f"{self.operator.op_type}: input {slot} is {got}; kernels on integers exist for "
                 f"{', '.join(str(t) for t in (*QDTYPES, *WIDE))}."
             )
         return qdtype
@@ -118,14 +121,14 @@ class PlainOnCodes(IntegerOperator):
     def _check_exact(self, call: NodeCall, rule: Rule, qdtype: QDType) -> None:
         """Raises UnsupportedError where a bound or pad value passes through a float and is lost.
 
-        Raises ShapeError where it is not of the type of the codes.
+        Raises ShapeError where it is not of the type of the integers.
         """
         slots = VALUES.get(self.operator.op_type, ())
         given = [x for x in map(call.optional, slots) if x is not None]
         for x in given:
             if {**QDTYPES, **WIDE}.get(x.dtype) != qdtype:
                 raise ShapeError(
-                    f"{self.operator.op_type}: a bound or value is {x.dtype}, the codes are "
+                    f"{self.operator.op_type}: a bound or value is {x.dtype}, the integers are "
                     f"{qdtype}; wanted the same type."
                 )
         if qdtype.bits <= 16:
@@ -135,11 +138,11 @@ class PlainOnCodes(IntegerOperator):
         if (clamps and qdtype.bits > 32) or any(abs(n) > FLOAT32_EXACT for n in numbers):
             raise UnsupportedError(
                 f"{self.operator.op_type}: bounds and values of {qdtype} are computed as float32, "
-                f"which is exact up to 2^24; got {numbers}. Codes have at most 16 bits."
+                f"which is exact up to 2^24; got {numbers}. Integers have at most 16 bits."
             )
 
     def serves(self, call: IntegerCall) -> bool:
-        """Whether the operator moves or bounds its activations, and these are codes.
+        """Whether the operator moves or bounds its activations, and these are integers.
 
         Or float32, where the operator has written out what ONNX Runtime does with it.
         """
@@ -162,7 +165,7 @@ class PlainOnCodes(IntegerOperator):
         return rule if isinstance(rule, Rule) and moves else None
 
     def cases(self) -> Iterable[Case]:
-        """No examples of its own: the float operator's are run on codes."""
+        """No examples of its own: the float operator's are run on integers."""
         return ()
 
 
@@ -172,7 +175,7 @@ def _are_float32(inputs: Sequence[Array | None]) -> bool:
 
 
 def _node(operator: Operator, call: NodeCall) -> ir.Node:
-    """The node for the rule to look at; 0 stands for codes, which say nothing of range."""
+    """The node for the rule to look at; 0 stands for integers, which say nothing of range."""
     data = next((x.dtype for x in call.inputs if x is not None and x.dtype.kind != "b"), None)
     shown = [
         x if x is None or x.dtype != data else np.broadcast_to(np.zeros((), x.dtype), x.shape)

@@ -9,15 +9,15 @@ import pytest
 from onnxq import catalog
 from onnxq.errors import UnsupportedError
 from onnxq.operator import Case, IntegerCall
-from onnxq.operator.examples import codes, ints, zero
-from onnxq.operators._plain_on_codes import PlainOnCodes
+from onnxq.operator.examples import integers, ints, zero
+from onnxq.operators._plain_on_integers import PlainOnIntegers
 from tests.operators.test_integer_contract import assert_equals_onnx_runtime
 
 if TYPE_CHECKING:
     from onnxq.operator import Array, AttributeValue
 
-X = codes(2, 3, 4)
-MASK = codes(2, 3, 4, seed=1) > 100
+X = integers(2, 3, 4)
+MASK = integers(2, 3, 4, seed=1) > 100
 
 CASES = {
     "Clip": Case("both", (X, zero(30), zero(200)), (1, 2)),
@@ -35,22 +35,22 @@ CASES = {
     "Gather, int64": Case("wide", (X.astype(np.int64) << 40, ints(1, 0)), (1,)),
     "ArgMax": Case("index", (X,), (), {"axis": 1}),
     "Relu": Case("int8", (X.view(np.int8),)),
-    "Transpose, uint16": Case("uint16", (codes(3, 4, dtype="uint16"),)),
+    "Transpose, uint16": Case("uint16", (integers(3, 4, dtype="uint16"),)),
 }
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_integers_are_moved_and_bounded_as_by_onnx_runtime(name: str) -> None:
     operator = catalog.find_integer(name.split(",")[0])
-    assert isinstance(operator, PlainOnCodes)
+    assert isinstance(operator, PlainOnIntegers)
     assert_equals_onnx_runtime(operator, "", CASES[name])
 
 
 @pytest.mark.parametrize(
     "dtype", [ml_dtypes.int4, ml_dtypes.uint4, ml_dtypes.int2, ml_dtypes.uint2]
 )
-def test_codes_below_8_bits_are_moved_as_they_are(dtype: type) -> None:
-    x: Array = codes(3, 4).astype(dtype)
+def test_integers_below_8_bits_are_moved_as_they_are(dtype: type) -> None:
+    x: Array = integers(3, 4).astype(dtype)
     operator = catalog.find_integer("Transpose")
     assert operator is not None
     (y,) = operator.kernel(IntegerCall(operator.op_type, (x,)))
@@ -63,12 +63,12 @@ def test_codes_below_8_bits_are_moved_as_they_are(dtype: type) -> None:
     [
         ("Clip", (X.astype(np.int64), np.array(3)), {}, "bounds and values of int64"),
         ("Clip", (X.astype(np.int32), np.array(2**24 + 1, np.int32)), {}, r"got \[16777217\]"),
-        ("Conv", (X, X), {}, "does not run it on codes as it is"),
+        ("Conv", (X, X), {}, "does not run it on integers as it is"),
         ("Reshape", (X.astype(np.float32), ints(24)), {}, "input 0 is float32"),
         ("Where", (MASK, X, None), {}, "input 2 is nothing"),
     ],
 )
-def test_what_has_no_kernel_on_codes_is_refused(
+def test_what_has_no_kernel_on_integers_is_refused(
     op_type: str,
     inputs: tuple[Array | None, ...],
     attributes: dict[str, AttributeValue],
@@ -80,7 +80,7 @@ def test_what_has_no_kernel_on_codes_is_refused(
         operator.kernel(IntegerCall(operator.op_type, inputs, attributes=attributes))
 
 
-def test_only_codes_are_served() -> None:
+def test_only_integers_are_served() -> None:
     operator = catalog.find_integer("Reshape")
     assert operator is not None
     assert operator.serves(IntegerCall(operator.op_type, (X, ints(24))))

@@ -1,6 +1,6 @@
-"""Codes of weights in one file, product after product, as they are made; a journal, too.
+"""Integers of weights in one file, product after product, as they are made; a journal, too.
 
-    {"format": ..., "model_hash": ..., ...}          the head: what the codes are of
+    {"format": ..., "model_hash": ..., ...}          the head: what the integers are of
     {"key": "node", "arrays": [...], "crc": ...}     a line, filled up with blanks
     <bytes of the arrays>                            each at a multiple of ALIGNMENT
 
@@ -47,8 +47,8 @@ Tensors = dict[str, ir.TensorProtocol]
 
 
 @dataclass(frozen=True)
-class CodesHead(RecordsHead):
-    """First line of the file: what its codes are of.
+class QuantizedWeightsHead(RecordsHead):
+    """First line of the file: what its integers are of.
 
     Attributes:
         model_hash: of the canonical float model.
@@ -57,7 +57,7 @@ class CodesHead(RecordsHead):
         versions: of onnxq and of ONNX Runtime.
     """
 
-    FORMAT: ClassVar[str] = "onnxq codes 1"
+    FORMAT: ClassVar[str] = "onnxq integers 1"
     NOUN: ClassVar[str] = "a journal of quantize-weights"
 
     model_hash: str
@@ -94,7 +94,7 @@ class _Placed:
     nbytes: int
 
 
-class CodesFile(AppendOnlyFile):
+class QuantizedWeightsFile(AppendOnlyFile):
     """Arrays of products by key, in a file that can be gone on with, or in memory.
 
     Its tensors stay readable when it is closed, for as long as the file is there.
@@ -115,8 +115,8 @@ class CodesFile(AppendOnlyFile):
         self._found = {key: self._tensors(placed) for key, placed in (records or {}).items()}
 
     @classmethod
-    def open(cls, path: str | Path | None, head: CodesHead) -> Self:
-        """The codes in that file, begun where there is none.
+    def open(cls, path: str | Path | None, head: QuantizedWeightsHead) -> Self:
+        """The integers in that file, begun where there is none.
 
         Args:
             path: of the file; None: in memory alone.
@@ -267,19 +267,21 @@ def _crc(file: BufferedRandom, placed: Sequence[_Placed]) -> int:
     return crc
 
 
-def codes_head(model: ir.Model, plan: WeightPlan, batches: Iterable[Batch]) -> CodesHead:
-    """Head of the codes that a plan wants; every weight and every sample is read.
+def quantized_weights_head(
+    model: ir.Model, plan: WeightPlan, batches: Iterable[Batch]
+) -> QuantizedWeightsHead:
+    """Head of the integers that a plan wants; every weight and every sample is read.
 
     Args:
         model: canonical float model.
-        plan: of it; codes depend on the specs of all products ahead of theirs.
+        plan: of it; integers depend on the specs of all products ahead of theirs.
         batches: of samples that the methods see; none where they see none.
     """
     crc = 0
     for batch in batches:
         crc = crc_of(batch, crc)
     asked = repr(sorted((name, d.spec, d.method.value) for name, d in plan.quantized.items()))
-    return CodesHead(
+    return QuantizedWeightsHead(
         model_hash(model),
         f"{crc:08x}" if crc else "",
         hashlib.blake2b(asked.encode(), digest_size=16).hexdigest(),

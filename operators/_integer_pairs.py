@@ -1,4 +1,4 @@
-"""Pairs of 8-bit codes that a machine adds or multiplies to another code than exact arithmetic."""
+"""Pairs of 8-bit integers that a machine adds or multiplies to another integer than exact arithmetic."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ import numpy as np
 from onnxq.dtypes import QDType
 from onnxq.operator import Array, IntegerCall, Ints, NodePlan
 from onnxq.operators._qlinear import binary
-from onnxq.operators._tables import all_codes
+from onnxq.operators._tables import all_integers
 from onnxq.qparams import IntArray, QParams
 from onnxq.targets.accumulation import Accumulator, Overflows, SaturationEffect
 
 PairFunction = Callable[[Ints, Ints, QParams, QParams, QParams], IntArray]
-"""Codes of broadcasting int32 arrays a and b; then the qparams of a, b, result."""
+"""Integers of broadcasting int32 arrays a and b; then the qparams of a, b, result."""
 
 
 def noted(
     call: IntegerCall, exact: tuple[Array, ...], own: IntArray, accumulator: Accumulator
 ) -> tuple[Array, ...]:
-    """The machine's codes, or the exact ones if it is only asked what differs; tells what does.
+    """The machine's integers, or the exact ones if it is only asked what differs; tells what does.
 
     Args:
         call: of A, A_scale, A_zp, B, B_scale, B_zp, C_scale, C_zp.
-        exact: codes of C.
+        exact: integers of C.
         own: likewise, of the machine.
         accumulator: hears of the pairs that differ.
     """
@@ -38,7 +38,7 @@ def noted(
 def possible_pairs(
     call: IntegerCall, exact: PairFunction, others: Iterable[PairFunction]
 ) -> Overflows | None:
-    """Pairs of codes that one of the others gives another code for; of codes not seen yet.
+    """Pairs of integers that one of the others gives another integer for; of integers not seen yet.
 
     Args:
         call: as in `noted`; arrays without elements are not known before the model runs.
@@ -60,7 +60,7 @@ def _of_codes(
     exact: PairFunction,
     others: Iterable[PairFunction],
 ) -> Overflows | None:
-    """Pairs of codes whose results differ, none of them seen: all codes, but those of constants."""
+    """Pairs of integers whose results differ, none of them seen: all integers, but those of constants."""
     p, q, out = *plan.inputs, *plan.outputs
     assert p is not None
     assert q is not None
@@ -78,16 +78,16 @@ def _of_codes(
 
 
 def _possible(operand: Array | None, dtype: QDType) -> Ints:
-    """Codes that the operand may have: its own where it is a constant, else every one."""
+    """Integers that the operand may have: its own where it is a constant, else every one."""
     if operand is None or not operand.size:
-        return all_codes(dtype)
+        return all_integers(dtype)
     return np.unique(operand).astype(np.int32)
 
 
 def _differing(
     operands: Sequence[Array], exact: Array, own: IntArray, different: Array
 ) -> Overflows:
-    """Pairs of codes that have other results."""
+    """Pairs of integers that have other results."""
     a, b = (np.broadcast_to(x, exact.shape)[different] for x in operands)
     pairs, count = np.unique(np.stack([a, b]).astype(np.int64), axis=1, return_counts=True)
     steps = np.abs(exact[different].astype(np.int32) - own[different])

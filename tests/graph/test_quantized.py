@@ -4,11 +4,18 @@ import numpy as np
 import pytest
 
 from onnxq.errors import CalibrationError, ModelError
-from onnxq.graph.coded import INPUTS_KEY, OUTPUTS_KEY, Coded, Meaning, read_coded, write_coded
+from onnxq.graph.quantized import (
+    INPUTS_KEY,
+    OUTPUTS_KEY,
+    Meaning,
+    QuantizedIO,
+    read_quantized_io,
+    write_quantized_io,
+)
 from tests.examples import as_ir, network
 
-PER_CHANNEL = Coded(Meaning.PIXELS, "uint8", (0.5, 0.25), (10.0, 127.5))
-CODES = Coded(Meaning.CODES, "uint8", (0.1,), (3.0,))
+PER_CHANNEL = QuantizedIO(Meaning.PIXELS, "uint8", (0.5, 0.25), (10.0, 127.5))
+INTEGERS = QuantizedIO(Meaning.INTEGERS, "uint8", (0.1,), (3.0,))
 P = np.arange(256, dtype=np.uint8).reshape(1, 1, 16, 16).repeat(2, axis=1)
 
 
@@ -19,9 +26,9 @@ def test_every_pixel_comes_back_from_its_number(dtype: type[np.floating]) -> Non
     assert (PER_CHANNEL.encode(x.astype(dtype), "x") == P).all()
 
 
-def test_numbers_beyond_the_codes_get_the_last_one() -> None:
+def test_numbers_beyond_the_integers_get_the_last_one() -> None:
     x = np.array([-100.0, 0.04, 0.06, 100.0], np.float32)
-    assert CODES.encode(x, "x").tolist() == [0, 3, 4, 255]
+    assert INTEGERS.encode(x, "x").tolist() == [0, 3, 4, 255]
 
 
 def test_numbers_that_are_no_pixels_are_refused() -> None:
@@ -29,23 +36,24 @@ def test_numbers_that_are_no_pixels_are_refused() -> None:
     for value, message in ((-6.0, "pixels from -2 to 127"), (0.2, "stand for no whole pixels")):
         x[0, 0, 0, 0] = value
         with pytest.raises(CalibrationError, match=message):
-            Coded(Meaning.PIXELS, "uint8", (0.5, 0.5), (10.0, 127.0)).encode(x, "input 'x'")
+            QuantizedIO(Meaning.PIXELS, "uint8", (0.5, 0.5), (10.0, 127.0)).encode(x, "input 'x'")
 
 
 def test_metadata_say_what_ends_mean() -> None:
     model = as_ir(network())
-    assert read_coded(model, INPUTS_KEY) == {}
-    write_coded(model, INPUTS_KEY, {"x": PER_CHANNEL})
-    write_coded(model, OUTPUTS_KEY, {})
-    assert read_coded(model, INPUTS_KEY) == {"x": PER_CHANNEL}
+    assert read_quantized_io(model, INPUTS_KEY) == {}
+    write_quantized_io(model, INPUTS_KEY, {"x": PER_CHANNEL})
+    write_quantized_io(model, OUTPUTS_KEY, {})
+    assert read_quantized_io(model, INPUTS_KEY) == {"x": PER_CHANNEL}
     assert OUTPUTS_KEY not in model.metadata_props
 
 
 @pytest.mark.parametrize(
-    "text", ["", "[]", '{"x": {}}', '{"x": {"meaning": "codes", "dtype": "uint8", "scale": [0.0]}}']
+    "text",
+    ["", "[]", '{"x": {}}', '{"x": {"meaning": "integers", "dtype": "uint8", "scale": [0.0]}}'],
 )
 def test_altered_metadata_are_refused(text: str) -> None:
     model = as_ir(network())
     model.metadata_props[INPUTS_KEY] = text
     with pytest.raises(ModelError, match="Quantize it again"):
-        read_coded(model, INPUTS_KEY)
+        read_quantized_io(model, INPUTS_KEY)

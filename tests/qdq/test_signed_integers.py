@@ -10,7 +10,7 @@ import onnxq
 from onnxq.checking.cross_check import cross_check
 from onnxq.observers import MinMaxObserver, NarrowRangeObserver
 from onnxq.qconfig import Choice, QConfig, QConfigMapping
-from onnxq.qdq.signed_codes import keep_loadable
+from onnxq.qdq.signed_integers import keep_loadable
 from tests.examples import ALL_INTEGERS, as_ir, model, weights
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def ranks(quantized: ir.Model) -> dict[str, list[int]]:
 @pytest.mark.parametrize("form", ["qdq", "qoperator"])
 @pytest.mark.parametrize("opset", [20, 21])
 @pytest.mark.parametrize("batch", [2, "N"])
-def test_a_bias_behind_int8_codes_loads_and_gives_the_same_integers(
+def test_a_bias_behind_int8_integers_loads_and_gives_the_same_integers(
     form: str, opset: int, batch: int | str
 ) -> None:
     source = biased(opset, batch)
@@ -84,7 +84,7 @@ def test_a_bias_inside_of_a_float_result_needs_no_axis_in_front() -> None:
     ],
 )
 @pytest.mark.parametrize("output", ["m", "y"])
-def test_codes_that_are_moved_in_float_load_and_stay_the_same(
+def test_integers_that_are_moved_in_float_load_and_stay_the_same(
     form: str, opset: int, movement: onnx.NodeProto, output: str
 ) -> None:
     nodes = [

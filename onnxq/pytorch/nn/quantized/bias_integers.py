@@ -1,4 +1,4 @@
-"""int32 codes of a bias, at the scale of the sums that it is added to: x_scale * w_scale.
+"""int32 integers of a bias, at the scale of the sums that it is added to: x_scale * w_scale.
 
 Twins of onnxq.qparams on tensors: training differentiates through them, and torch.compile traces
 them. A test holds them to the same numbers.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import torch
 
-from onnxq.qparams import MAX_BIAS_CODE, MIN_SCALE
+from onnxq.qparams import MAX_BIAS_INTEGER, MIN_SCALE
 
 LEAST = float(MIN_SCALE)  # torch.compile breaks its graph where NumPy's number is converted
 
@@ -41,11 +41,11 @@ def bias_lsb(bias: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
         scale: float32, () or (channels,).
     """
     limits = torch.iinfo(torch.int32)
-    # float64, as onnxq.affine.quantize for int32 codes
+    # float64, as onnxq.affine.quantize for int32 integers
     return (bias.double() / scale.double()).round_().clamp_(limits.min, limits.max)
 
 
-def bias_codes(bias: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+def bias_integers(bias: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
     """int32 bias_lsb; NaN is refused before."""
     return bias_lsb(bias, scale).to(torch.int32)
 
@@ -60,7 +60,7 @@ def raised_scale(
         bias: float32 (channels,).
         input_scale: float32 ().
     """
-    needed = bias.double().abs() / (input_scale.double() * MAX_BIAS_CODE)
+    needed = bias.double().abs() / (input_scale.double() * MAX_BIAS_INTEGER)
     if weight_scale.ndim == 0:
         needed = needed.max()
     elif weight_scale.numel() != needed.numel():

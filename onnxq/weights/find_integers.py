@@ -1,8 +1,9 @@
-"""Codes of every product of a plan, group after group, by whoever does the work.
+"""Integers of every product of a plan, group after group, by whoever does the work.
 
     Hessian of the group's inputs  ->  a solver, once      onnxq.weights.solve
-    rows of its weights, PART_BYTES at a time  ->  codes   any Executor
-    codes of a whole weight  ->  the CodesFile             before the next weight is begun
+    rows of its weights, PART_BYTES at a time  ->  integers   any Executor
+    integers of a whole weight  ->  the QuantizedWeightsFile             before the next weight is
+    begun
 
 What the file holds is not made again: a job that was killed goes on behind its last record, and
 comes to the same bytes, as sums and solvers see the same numbers in the same order.
@@ -35,12 +36,12 @@ if TYPE_CHECKING:
     from onnxq.core.arrays import Array, Singles
     from onnxq.qparams.group_spec import GroupSpec
     from onnxq.samples.inputs import Batch
-    from onnxq.weights.codes_file import CodesFile
     from onnxq.weights.plan_weights import Groupwise, WeightPlan
+    from onnxq.weights.quantized_weights_file import QuantizedWeightsFile
     from onnxq.weights.sequential import LayersOfInput
     from onnxq.weights.solve import RowSolver
 
-    Codes = Mapping[str, Mapping[str, ir.TensorProtocol]]
+    Integers = Mapping[str, Mapping[str, ir.TensorProtocol]]
     Packed = dict[str, Array]
 
 PART_BYTES = 1 << 24
@@ -54,7 +55,7 @@ class WeightRows:
     Attributes:
         node: name of the product.
         start: number of the first row.
-        spec: of its codes.
+        spec: of its integers.
         rows: float32 (rows, inputs).
     """
 
@@ -69,7 +70,7 @@ class WeightRows:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Solving:
-    """Work of a worker: packed codes of each part, as `PackedGroups` has them.
+    """Work of a worker: packed integers of each part, as `PackedGroups` has them.
 
     Attributes:
         solver: of the group.
@@ -86,21 +87,21 @@ class Solving:
             return dict(self.solver(part.rows, part.spec).packed().arrays)
 
 
-def find_codes(
+def find_integers(
     model: ir.Model,
     plan: WeightPlan,
     batches: Iterable[Batch],
-    codes: CodesFile,
+    integers: QuantizedWeightsFile,
     executor: Executor | None = None,
-) -> Codes:
-    """Product -> tensors of its codes, which the file holds.
+) -> Integers:
+    """Product -> tensors of its integers, which the file holds.
 
     Args:
         model: canonical float model.
         plan: names the products, their specs and methods.
         batches: of samples; read where a method needs to see inputs, and nowhere else.
-        codes: holds those that were found before; the others are added.
-        executor: whose workers solve; None: this process. The codes are the same.
+        integers: holds those that were found before; the others are added.
+        executor: whose workers solve; None: this process. The integers are the same.
 
     Raises:
         CalibrationError: a method needs samples and there are none; or they do not suit.
@@ -109,10 +110,12 @@ def find_codes(
     """
     nodes = {node_name(node): node for node, _ in walk(model.graph)}
     keys = {name: decision.stored_as for name, decision in plan.quantized.items()}
-    first = {key: name for name, key in reversed(keys.items())}  # readers of one weight share codes
+    first = {
+        key: name for name, key in reversed(keys.items())
+    }  # readers of one weight share integers
     found: dict[str, Mapping[str, ir.TensorProtocol]] = {}
     for name, key in keys.items():
-        if (tensors := codes.find(key)) is not None:
+        if (tensors := integers.find(key)) is not None:
             found[name] = tensors
     missing = [name for name in first.values() if name not in found]
     seen = [name for name in missing if plan.quantized[name].method.needs_samples]
@@ -125,7 +128,7 @@ def find_codes(
             parts = (p for n in same for p in parts_of(nodes[n], plan.quantized[n]))
             solver = prepared(method, inputs, _known(group, values, raw))
             for name, packed in _joined(_solved(executor, solver, parts)):
-                tensors = codes.append(keys[name], packed)
+                tensors = integers.append(keys[name], packed)
                 found |= {other: tensors for other, key in keys.items() if key == keys[name]}
     return found
 
@@ -143,7 +146,7 @@ def _known(group: LayersOfInput, values: Mapping[str, ir.Value], raw: Collection
 def _solved(
     executor: Executor | None, solver: RowSolver, parts: Iterable[WeightRows]
 ) -> Iterator[tuple[str, Packed]]:
-    """(product, packed codes) of each part, in order."""
+    """(product, packed integers) of each part, in order."""
     asked: list[str] = []
 
     def noted() -> Iterator[WeightRows]:
@@ -173,11 +176,11 @@ def parts_of(node: ir.Node, decision: Groupwise) -> Iterator[WeightRows]:
 
 
 def _joined(parts: Iterable[tuple[str, Packed]]) -> Iterator[tuple[str, Packed]]:
-    """(product, packed codes of all its rows), as soon as it has all."""
+    """(product, packed integers of all its rows), as soon as it has all."""
     for name, packed in itertools.groupby(parts, key=lambda part: part[0]):
         yield name, _stacked([arrays for _, arrays in packed])
 
 
 def _stacked(parts: Sequence[Packed]) -> Packed:
-    """The packed codes of a weight from those of its rows; each row ends on a byte."""
+    """The packed integers of a weight from those of its rows; each row ends on a byte."""
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}

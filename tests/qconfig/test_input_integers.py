@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from onnxq.errors import QConfigError
-from onnxq.qconfig import InputCodes, Pixels
-from onnxq.qconfig.input_codes import as_input_codes, as_output_codes
+from onnxq.qconfig import Pixels, QuantizedInput
+from onnxq.qconfig.quantized_input import as_quantized_input, as_quantized_output
 
 
 def test_pixels_are_torchvision_s_normalize_behind_its_to_tensor() -> None:
@@ -22,9 +22,9 @@ def test_one_number_serves_every_channel() -> None:
 
 
 def test_meanings_are_given_by_name_too() -> None:
-    asked = as_input_codes({"a": "pixels", "b": InputCodes.CODES, "c": Pixels()})
-    assert asked == {"a": InputCodes.PIXELS, "b": InputCodes.CODES, "c": Pixels()}
-    assert as_input_codes(None) == {}
+    asked = as_quantized_input({"a": "pixels", "b": QuantizedInput.INTEGERS, "c": Pixels()})
+    assert asked == {"a": QuantizedInput.PIXELS, "b": QuantizedInput.INTEGERS, "c": Pixels()}
+    assert as_quantized_input(None) == {}
 
 
 @pytest.mark.parametrize(
@@ -45,14 +45,14 @@ def test_pixels_that_no_image_has_are_refused(wrong: dict[str, Any], message: st
 
 def test_wrong_wishes_are_refused() -> None:
     for wrong, message in (
-        ("image=pixels", "input_codes is a str; wanted {input name"),
+        ("image=pixels", "quantized_input is a str; wanted {input name"),
         ({"image": "pixel"}, "Did you mean 'pixels'?"),
-        ({"image": True}, "'image' is True; wanted pixels or codes"),
+        ({"image": True}, "'image' is True; wanted pixels or integers"),
     ):
         with pytest.raises(QConfigError, match=re.escape(message)):
-            as_input_codes(wrong)
+            as_quantized_input(wrong)
     with pytest.raises(QConfigError, match="wanted a list of names"):
-        as_output_codes("logits")
+        as_quantized_output("logits")
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
-def store_tied_codes_once(values: Iterable[ir.Value]) -> None:
+def store_tied_integers_once(values: Iterable[ir.Value]) -> None:
     """Replaces initializers in place by a Transpose of an earlier one.
 
     Args:

@@ -1,4 +1,4 @@
-"""Small models of codes, and codes to run them on."""
+"""Small models of integers, and integers to run them on."""
 
 from __future__ import annotations
 
@@ -57,20 +57,20 @@ def quantized() -> ir.Model:
     return onnxq.quantize(as_ir(integers_only()), [{"x": images(16)}])
 
 
-def on_codes(
+def on_integers(
     nodes: Sequence[onnx.NodeProto],
     constants: dict[str, Array],
     dtype: int = TensorProto.UINT8,
     outputs: dict[str, int] | None = None,
     shape: Sequence[int | str] = ("N", 4, 6, 6),
 ) -> onnx.ModelProto:
-    """A model of one input x of codes; com.microsoft is known."""
+    """A model of one input x of integers; com.microsoft is known."""
     proto = model(nodes, constants, {"x": shape}, outputs or {"y": dtype}, opset=21, dtype=dtype)
     proto.opset_import.append(helper.make_opsetid(MICROSOFT, 1))
     return proto
 
 
-def codes(
+def integers(
     seed: int = 0,
     dtype: str = "uint8",
     shape: Sequence[int] = (2, 4, 6, 6),
@@ -93,7 +93,7 @@ def convolution(name: str = "conv", x: str = "x", y: str = "y", **attributes: An
 CONVOLUTION: dict[str, Array] = {
     "s": scales(0.5),
     "z": np.array(7, np.uint8),
-    "w": codes(1, "int8", (4, 4, 3, 3)),
+    "w": integers(1, "int8", (4, 4, 3, 3)),
     "ws": scales(0.01),
     "wz": np.array(0, np.int8),
     "ys": scales(3.0),

@@ -1,6 +1,6 @@
-"""Meaning of a quantized model's ends, in its metadata: which inputs and outputs are codes.
+"""Meaning of a quantized model's ends, in its metadata: which inputs and outputs are integers.
 
-    number = (code - zero_point) * scale        per tensor, or per channel of `axis`
+    number = (q - zero_point) * scale        per tensor, or per channel of `axis`
 
 Of pixels, the numbers are what the float model takes, and the zero point need not be whole.
 """
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
     from onnxq.core.arrays import Array, Reals
 
-INPUTS_KEY = "onnxq.input_codes"
-OUTPUTS_KEY = "onnxq.output_codes"
-"""Metadata of a model: JSON of {name: Coded}."""
+INPUTS_KEY = "onnxq.quantized_input"
+OUTPUTS_KEY = "onnxq.quantized_output"
+"""Metadata of a model: JSON of {name: Quantized}."""
 LARGEST_PIXEL = 255
 WHOLE = 0.25
 """Distance from a whole number up to which a number stands for a pixel: float16 rounds pixels that
@@ -36,15 +36,15 @@ class Meaning(enum.Enum):
     """Kind of numbers that are written as uint8."""
 
     PIXELS = "pixels"
-    CODES = "codes"
+    INTEGERS = "integers"
 
 
 @dataclass(frozen=True, slots=True)
-class Coded:
-    """Meaning of an input or output that is codes.
+class QuantizedIO:
+    """Meaning of an input or output that is integers.
 
     Attributes:
-        meaning: whether they are pixels, or codes that a quantizer made.
+        meaning: whether they are pixels, or integers that a quantizer made.
         dtype: NumPy's name of their type.
         scale: one number, or one per channel.
         zero_point: as many.
@@ -60,15 +60,17 @@ class Coded:
     def __post_init__(self) -> None:
         wrong = len(self.scale) != len(self.zero_point) or min(self.scale, default=0) <= 0
         if wrong or np.dtype(self.dtype).kind not in "iu":
-            raise ValueError(f"no codes have {self}")
+            raise ValueError(f"no integers have {self}")
 
-    def decode(self, codes: Array) -> Array:
-        """Numbers of codes, float32, same shape."""
-        scale, zero = (self.spread(numbers, codes.ndim) for numbers in self._numbers)
-        return np.asarray(((codes.astype(np.float64) - zero) * scale).astype(np.float32))
+    def decode(self, integers: Array) -> Array:
+        """Numbers of integers, float32, same shape."""
+        scale, zero = (self.spread(numbers, integers.ndim) for numbers in self._numbers)
+        return np.asarray(((integers.astype(np.float64) - zero) * scale).astype(np.float32))
 
     def encode(self, x: Array, where: str) -> Array:
-        """Codes of numbers that the float model takes, same shape; beyond the last code: that one.
+        """Integers of numbers that the float model takes, same shape.
+
+        Beyond the last integer: that one.
 
         Args:
             x: floats.
@@ -79,10 +81,10 @@ class Coded:
         """
         scale, zero = (self.spread(numbers, x.ndim) for numbers in self._numbers)
         exact = x.astype(np.float64) / scale + zero
-        codes, ends = np.rint(exact), np.iinfo(self.dtype)
+        integers, ends = np.rint(exact), np.iinfo(self.dtype)
         if self.meaning is Meaning.PIXELS:
             _check_pixels(exact, where)
-        return np.asarray(codes.clip(ends.min, ends.max).astype(self.dtype))
+        return np.asarray(integers.clip(ends.min, ends.max).astype(self.dtype))
 
     def spread(self, numbers: tuple[float, ...], rank: int) -> Reals:
         """The numbers along `axis` of a tensor of that rank, to be broadcast; float64."""
@@ -117,8 +119,8 @@ def _check_pixels(exact: Reals, where: str) -> None:
         )
 
 
-def read_coded(model: ir.Model, key: str) -> dict[str, Coded]:
-    """{name: its meaning} of the inputs or outputs that are codes.
+def read_quantized_io(model: ir.Model, key: str) -> dict[str, QuantizedIO]:
+    """{name: its meaning} of the inputs or outputs that are integers.
 
     Args:
         model: any; a float model has none.
@@ -131,14 +133,14 @@ def read_coded(model: ir.Model, key: str) -> dict[str, Coded]:
     if text is None:
         return {}
     try:
-        return dict(read(Mapping[str, Coded], json.loads(text)))
+        return dict(read(Mapping[str, QuantizedIO], json.loads(text)))
     except UNREADABLE as error:
         raise ModelError(
             f"metadata '{key}' of the model cannot be read ({error}). Quantize it again."
         ) from error
 
 
-def write_coded(model: ir.Model, key: str, coded: Mapping[str, Coded]) -> None:
-    """Says in the metadata which inputs or outputs are codes; nothing where none is."""
-    if coded:
-        model.metadata_props[key] = json.dumps(plain(coded), sort_keys=True)
+def write_quantized_io(model: ir.Model, key: str, quantized: Mapping[str, QuantizedIO]) -> None:
+    """Says in the metadata which inputs or outputs are integers; nothing where none is."""
+    if quantized:
+        model.metadata_props[key] = json.dumps(plain(quantized), sort_keys=True)

@@ -1,7 +1,7 @@
-"""Wishes about the ends of a quantized model: inputs that are pixels or codes, outputs as codes.
+"""Wishes about the ends of a quantized model: inputs that are pixels or integers, outputs as integers.
 
-input_codes={"image": Pixels((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))}
-input_codes={"image": "pixels", "state": "codes"}
+quantized_input={"image": Pixels((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))}
+quantized_input={"image": "pixels", "state": "integers"}
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ PIXEL_SCALE = 1 / WHITE
 """Pixels 0 to 255 as numbers 0 to 1, which the means of most models are given for."""
 
 
-class InputCodes(enum.Enum):
+class QuantizedInput(enum.Enum):
     """Meaning of an input whose numbers come as uint8."""
 
     PIXELS = "pixels"
     """Pixels 0 to 255, of a model that normalizes them itself: its float input is 0.0 to 255.0."""
-    CODES = "codes"
-    """Codes of the quantized model's own first quantizer."""
+    INTEGERS = "integers"
+    """Integers of the quantized model's own first quantizer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,12 +103,12 @@ class Pixels:
         return numbers if len(numbers) == count else numbers * count
 
 
-Asked = InputCodes | Pixels | str
+Asked = QuantizedInput | Pixels | str
 """Forms of a wish about one input."""
 
 
-def as_input_codes(asked: object) -> dict[str, InputCodes | Pixels]:
-    """{input name: its meaning}; None: no input comes as codes.
+def as_quantized_input(asked: object) -> dict[str, QuantizedInput | Pixels]:
+    """{input name: its meaning}; None: no input comes as integers.
 
     Raises:
         QConfigError: it is something else.
@@ -117,21 +117,21 @@ def as_input_codes(asked: object) -> dict[str, InputCodes | Pixels]:
         return {}
     if not isinstance(asked, Mapping):
         raise QConfigError(
-            f"input_codes is {kind_of(asked)}; wanted {{input name: InputCodes or "
+            f"quantized_input is {kind_of(asked)}; wanted {{input name: QuantizedInput or "
             "Pixels}, such as {'image': 'pixels'}."
         )
     return {str(name): _meaning(str(name), value) for name, value in asked.items()}
 
 
-def as_output_codes(asked: object) -> tuple[str, ...]:
-    """Names of the outputs that are to be codes.
+def as_quantized_output(asked: object) -> tuple[str, ...]:
+    """Names of the outputs that are to be integers.
 
     Raises:
         QConfigError: it is no collection of names; a text would match by its letters.
     """
     if isinstance(asked, str) or not isinstance(asked, Sequence):
         raise QConfigError(
-            f"output_codes is {asked!r}; wanted a list of names, such as ['logits']."
+            f"quantized_output is {asked!r}; wanted a list of names, such as ['logits']."
         )
     return tuple(dict.fromkeys(map(str, asked)))
 
@@ -144,21 +144,21 @@ def check_end(kind: str, name: str, known: Collection[str]) -> None:
     """
     if name not in known:
         raise QConfigError(
-            f"{kind}_codes: the model has no {kind} '{name}'; it has {', '.join(known)}."
+            f"{kind}_integers: the model has no {kind} '{name}'; it has {', '.join(known)}."
             f"{nearest(name, known)}"
         )
 
 
-def _meaning(name: str, value: object) -> InputCodes | Pixels:
-    if isinstance(value, InputCodes | Pixels):
+def _meaning(name: str, value: object) -> QuantizedInput | Pixels:
+    if isinstance(value, QuantizedInput | Pixels):
         return value
-    known = [meaning.value for meaning in InputCodes]
+    known = [meaning.value for meaning in QuantizedInput]
     if value not in known:
         raise QConfigError(
-            f"input_codes: '{name}' is {value!r}; wanted {' or '.join(known)}, or Pixels(mean, "
+            f"quantized_input: '{name}' is {value!r}; wanted {' or '.join(known)}, or Pixels(mean, "
             f"std, scale).{nearest(str(value), known)}"
         )
-    return InputCodes(value)
+    return QuantizedInput(value)
 
 
 def _numbers(name: str, value: object) -> tuple[float, ...]:

@@ -4,7 +4,7 @@
     DQ(int8) -> Transpose -> float              becomes      DQ(int8) -> Max -> Transpose -> float
 
 It moves a DQ down past what only moves data, by a Q and a DQ of its own, with output_dtype INT8
-from opset 21 on; where it turns int8 codes into uint8, their zero points change and output_dtype
+from opset 21 on; where it turns int8 integers into uint8, their zero points change and output_dtype
 does not: "output_dtype INT8 does not match y_zero_point type UINT8". So it does with the Reshape
 that it writes when it makes a Gemm of a MatMul with a vector as bias. Max of one tensor is a copy
 that nothing moves past. Measured on ONNX Runtime 1.31; opset 20 loads.
@@ -51,7 +51,7 @@ def keep_loadable(model: ir.Model) -> None:
 
 
 def _biased(model: ir.Model) -> Iterator[BiasedProduct]:
-    """The products of int8 codes that are no plain matrix, with a vector added."""
+    """The products of int8 integers that are no plain matrix, with a vector added."""
     for node in model.graph.all_nodes():
         found = biased_product(node)
         if found is None or not found.is_flattened or not _is_signed(node.inputs[0]):
@@ -62,15 +62,15 @@ def _biased(model: ir.Model) -> Iterator[BiasedProduct]:
 
 
 def _is_passed(node: ir.Node) -> bool:
-    """Whether it only moves dequantized int8 codes, and not to a Q."""
+    """Whether it only moves dequantized int8 integers, and not to a Q."""
     if not facts.of(node, OLDEST).moved_past:
         return False
     x = node.inputs[0]
     while x is not None and (above := x.producer()) is not None and above.op_type == "Identity":
         x = above.inputs[0]
     readers = [use.node for use in node.outputs[0].uses()]
-    to_codes = bool(readers) and all(is_quantize(reader) for reader in readers)
-    return _is_signed(x) and (not to_codes or node.outputs[0].is_graph_output())
+    to_integers = bool(readers) and all(is_quantize(reader) for reader in readers)
+    return _is_signed(x) and (not to_integers or node.outputs[0].is_graph_output())
 
 
 def _copy_in_front(node: ir.Node, names: FreeNames) -> None:
@@ -83,10 +83,10 @@ def _copy_in_front(node: ir.Node, names: FreeNames) -> None:
 
 
 def _is_signed(x: ir.Value | None) -> bool:
-    """Whether x is dequantized int8 codes."""
+    """Whether x is dequantized int8 integers."""
     source = dequantizer(x)
-    codes = None if source is None else source.inputs[0]
-    return codes is not None and codes.dtype == ir.DataType.INT8
+    integers = None if source is None else source.inputs[0]
+    return integers is not None and integers.dtype == ir.DataType.INT8
 
 
 def _row(bias: ir.Value, add: ir.Node, name: str, names: FreeNames) -> ir.Value:

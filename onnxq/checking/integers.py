@@ -1,9 +1,9 @@
-"""Finds the codes of activations in a quantized graph: the tensors they stand for, their qparams.
+"""Finds the integers of activations in a quantized graph: the tensors they stand for, their qparams.
 
 T_quantized                    tensor T: files of onnxq, and ONNX Runtime's QOperator format
-T -> QuantizeLinear -> codes   tensor T: QDQ of any tool
-Q -> codes -> DQ -> output T   tensor T, where T is an output of the graph
-T' = DQ(codes of T) -> Q       tensor T: codes of another type
+T -> QuantizeLinear -> integers   tensor T: QDQ of any tool
+Q -> integers -> DQ -> output T   tensor T, where T is an output of the graph
+T' = DQ(integers of T) -> Q       tensor T: integers of another type
 """
 
 from __future__ import annotations
@@ -35,21 +35,21 @@ if TYPE_CHECKING:
 SUFFIX = "_quantized"
 
 HANDED_OUT = (UINT8, INT8, UINT16, INT16)
-"""Types of codes that ONNX Runtime hands out as NumPy arrays, one element per code."""
-CODE_TYPES = frozenset(ir.DataType[t.onnx] for t in HANDED_OUT)
+"""Types of integers that ONNX Runtime hands out as NumPy arrays, one element per integer."""
+INTEGER_TYPES = frozenset(ir.DataType[t.onnx] for t in HANDED_OUT)
 """Their types in ONNX."""
 
 
 @dataclass(frozen=True, slots=True)
-class Codes:
+class QuantizedTensor:
     """The integer twin of an activation.
 
     Attributes:
-        name: of the value that holds the codes.
+        name: of the value that holds the integers.
         tensor: name of the float tensor they stand for.
         qparams: per-tensor; None where they are not known.
         problem: why not; empty where they are.
-        channel_scale: one factor per channel (axis 1) that the codes carry; None: none.
+        channel_scale: one factor per channel (axis 1) that the integers carry; None: none.
     """
 
     name: str
@@ -59,18 +59,18 @@ class Codes:
     channel_scale: tuple[float, ...] | None = None
 
 
-def find_codes(model: ir.Model) -> list[Codes]:
+def find_integers(model: ir.Model) -> list[QuantizedTensor]:
     """Every value named `<tensor>_quantized` and every output of a QuantizeLinear, in graph order.
 
     A tensor that has several of known qparams is there once, with the first. Constants, quantized
-    in the graph or stored as codes, and bodies of Loop and Scan are not looked at.
+    in the graph or stored as integers, and bodies of Loop and Scan are not looked at.
     """
     values = {v.name: v for v in _values(model.graph)}
     initializers = {v.name: v for v in _initializers(model)}
     found = [
-        _codes(values[name], initializers)
+        _integers(values[name], initializers)
         for name in observable(model)
-        if name in values and (name.endswith(SUFFIX) or _needs_codes(values[name]))
+        if name in values and (name.endswith(SUFFIX) or _needs_integers(values[name]))
     ]
     first = {c.tensor: c for c in reversed(found) if c.qparams is not None}
     return [c for c in found if c.qparams is None or c is first[c.tensor]]
@@ -89,43 +89,49 @@ def _initializers(model: ir.Model) -> Iterator[ir.Value]:
                 yield from attribute.as_graph().initializers.values()
 
 
-def _needs_codes(value: ir.Value) -> bool:
-    """An output of QuantizeLinear, unless a Clip on codes behind it has the final ones."""
+def _needs_integers(value: ir.Value) -> bool:
+    """An output of QuantizeLinear, unless a Clip on integers behind it has the final ones."""
     node = value.producer()
     if not is_quantize(node) or _is_constant(node.inputs[0]):
         return False
     return not any(use.node.op_type == "Clip" for use in value.uses())
 
 
-def _codes(value: ir.Value, initializers: Mapping[str | None, ir.Value]) -> Codes:
+def _integers(value: ir.Value, initializers: Mapping[str | None, ir.Value]) -> QuantizedTensor:
     name, tensor = str(value.name), _tensor(value)
     if QPARAMS_KEY in value.metadata_props:
         try:
             told = QParams.from_dict(json.loads(value.metadata_props[QPARAMS_KEY]))
         except (ValueError, AttributeError) as error:  # of a file that was edited
-            return Codes(name, tensor, None, f"its metadata '{QPARAMS_KEY}' is no JSON: {error}")
-        return Codes(name, tensor, told, channel_scale=_channel_scale(value))
+            return QuantizedTensor(
+                name, tensor, None, f"its metadata '{QPARAMS_KEY}' is no JSON: {error}"
+            )
+        return QuantizedTensor(name, tensor, told, channel_scale=_channel_scale(value))
     found = _qparams(value, tensor, initializers)
     if isinstance(found, Unread):
-        return Codes(name, tensor, None, found.reason)
+        return QuantizedTensor(name, tensor, None, found.reason)
     if found.granularity != PerTensor():
         many = found.scale.size
-        return Codes(name, tensor, None, f"it has {many} scales; one per tensor is compared")
+        return QuantizedTensor(
+            name, tensor, None, f"it has {many} scales; one per tensor is compared"
+        )
     if found.dtype not in HANDED_OUT:
-        return Codes(name, tensor, None, f"ONNX Runtime does not hand out {found.dtype} codes")
-    return Codes(name, tensor, found, channel_scale=_channel_scale(value))
+        return QuantizedTensor(
+            name, tensor, None, f"ONNX Runtime does not hand out {found.dtype} integers"
+        )
+    return QuantizedTensor(name, tensor, found, channel_scale=_channel_scale(value))
 
 
 def _is_constant(value: ir.Value | None) -> bool:
     return value is not None and ir.convenience.get_const_tensor(value) is not None
 
 
-def _tensor(codes: ir.Value) -> str:
-    """Name of the float tensor that the codes stand for."""
-    name, producer = str(codes.name), codes.producer()
+def _tensor(integers: ir.Value) -> str:
+    """Name of the float tensor that the integers stand for."""
+    name, producer = str(integers.name), integers.producer()
     if name.endswith(SUFFIX) or not is_quantize(producer):
         return name.removesuffix(SUFFIX)
-    for use in codes.uses():  # the tool names what it writes before an output of the graph anew
+    for use in integers.uses():  # the tool names what it writes before an output of the graph anew
         if is_dequantize(use.node) and use.node.outputs[0].is_graph_output():
             return str(use.node.outputs[0].name)
     source = producer.inputs[0]
@@ -160,10 +166,10 @@ def _qparams(
 
 
 def _qparams_of_reader(value: ir.Value) -> QParams | Unread:
-    """QParams that an operator on codes reads behind the codes: (codes, scale, zero point)."""
+    """QParams that an operator on integers reads behind the integers: (integers, scale, zero point)."""
     for use in value.uses():
         scale, zero_point = (find_input(use.node, use.idx + ahead) for ahead in (1, 2))
-        if zero_point is None or zero_point.dtype not in CODE_TYPES:
+        if zero_point is None or zero_point.dtype not in INTEGER_TYPES:
             continue
         found = qparams_from(scale, zero_point, zero_point.dtype)
         if isinstance(found, QParams):

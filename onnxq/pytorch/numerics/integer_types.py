@@ -1,4 +1,4 @@
-"""The torch dtypes that hold codes, and the types of onnxq that they stand for."""
+"""The torch dtypes that hold integers, and the types of onnxq that they stand for."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _TORCH = {
 
 
 def torch_dtype(dtype: QDType) -> torch.dtype:
-    """The torch dtype that holds the codes of a type, one element per code.
+    """The torch dtype that holds the integers of a type, one element per integer.
 
     Raises:
         UnsupportedError: torch has none.
@@ -33,7 +33,7 @@ def torch_dtype(dtype: QDType) -> torch.dtype:
     except KeyError:
         known = ", ".join(str(t).removeprefix("torch.") for t in _TORCH.values())
         raise UnsupportedError(
-            f"dtype {dtype} has no torch type for its codes; wanted one stored as {known}."
+            f"dtype {dtype} has no torch type for its integers; wanted one stored as {known}."
         ) from None
 
 

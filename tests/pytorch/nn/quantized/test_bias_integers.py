@@ -8,7 +8,7 @@ import torch
 
 from onnxq.affine import quantize
 from onnxq.dtypes import INT8, INT32, UINT8
-from onnxq.pytorch.nn.quantized.bias_codes import bias_codes, bias_scale, raised_scale
+from onnxq.pytorch.nn.quantized.bias_integers import bias_integers, bias_scale, raised_scale
 from onnxq.qparams import MIN_SCALE, PerChannel, PerTensor, QParams, per_tensor, sum_scale
 from onnxq.qparams import raised_scale as raised_in_numpy
 
@@ -36,11 +36,11 @@ def test_scales_are_raised_for_a_bias_as_in_numpy(sizes: tuple[int, ...], larges
 
 
 @pytest.mark.parametrize("sizes", [(), (CHANNELS,)], ids=str)
-def test_codes_of_a_bias_are_those_of_quantize(sizes: tuple[int, ...]) -> None:
+def test_integers_of_a_bias_are_those_of_quantize(sizes: tuple[int, ...]) -> None:
     rng = np.random.default_rng(4)
     scale = np.asarray(rng.uniform(1e-9, 1e-3, sizes), np.float32)
     granularity = PerChannel(0) if sizes else PerTensor()
     qparams = QParams(scale, np.zeros(sizes, np.int32), INT32, granularity)
     bias = rng.standard_normal(CHANNELS).astype(np.float32)
-    ours = bias_codes(torch.from_numpy(bias), torch.from_numpy(scale))
+    ours = bias_integers(torch.from_numpy(bias), torch.from_numpy(scale))
     assert np.array_equal(ours.numpy(), quantize(bias, qparams))

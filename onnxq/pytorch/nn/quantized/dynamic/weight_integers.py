@@ -1,4 +1,4 @@
-"""Weights of float modules as codes, for dynamic quantization."""
+"""Weights of float modules as integers, for dynamic quantization."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ def weight_part(mod: nn.Module, wanted_by: str) -> Part:
 
 
 def quantized(weight: torch.Tensor, part: Part) -> QTensor:
-    """The codes of a float weight, channels along axis 0 where there are several scales."""
+    """The integers of a float weight, channels along axis 0 where there are several scales."""
     fake = fake_quantize_module(part).to(weight.device)
     weight = weight.detach().to(torch.float32)
     fake.enable_observer()
     fake(weight)
-    codes = fake.codes(weight)
-    return QTensor(codes.cpu().numpy(), fake.qparams())
+    integers = fake.integers(weight)
+    return QTensor(integers.cpu().numpy(), fake.qparams())

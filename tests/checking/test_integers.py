@@ -6,7 +6,7 @@ import numpy as np
 import onnx
 from onnx import helper
 
-from onnxq.checking.codes import Codes, find_codes
+from onnxq.checking.integers import QuantizedTensor, find_integers
 from onnxq.dtypes import INT8, UINT8, UINT16
 from onnxq.qparams import per_tensor
 from tests.examples import as_ir, model, quantized_matmul
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from onnxq.core.arrays import Array
 
 
-def found(proto: onnx.ModelProto) -> list[Codes]:
-    return find_codes(as_ir(proto))
+def found(proto: onnx.ModelProto) -> list[QuantizedTensor]:
+    return find_integers(as_ir(proto))
 
 
-def test_codes_come_with_the_qparams_of_their_quantize_linear() -> None:
+def test_integers_come_with_the_qparams_of_their_quantize_linear() -> None:
     got = found(quantized_matmul(np.array(3, np.uint8)))
     assert [c.name for c in got] == ["x_quantized", "product_quantized"]
     assert [c.tensor for c in got] == ["x", "product"]
@@ -36,7 +36,7 @@ def test_constants_are_no_activations() -> None:
 
 
 def moved(op_type: str, constants: dict[str, Array], *names: str) -> onnx.ModelProto:
-    """x -> Q -> op on codes -> DQ, the DQ with scale and zero point of other names."""
+    """x -> Q -> op on integers -> DQ, the DQ with scale and zero point of other names."""
     q: dict[str, Array] = {"s": np.array(0.5, np.float32), "z": np.array(7, np.uint8)}
     nodes = [
         helper.make_node("QuantizeLinear", ["x", "s", "z"], ["x_quantized"], "q"),
@@ -46,9 +46,9 @@ def moved(op_type: str, constants: dict[str, Array], *names: str) -> onnx.ModelP
     return model(nodes, q | constants, {"x": [2, 3]}, opset=21)
 
 
-def test_codes_of_a_plain_op_take_the_qparams_of_their_dequantize_linear() -> None:
+def test_integers_of_a_plain_op_take_the_qparams_of_their_dequantize_linear() -> None:
     got = found(moved("Transpose", {}))
-    assert got[1] == Codes("y_quantized", "y", per_tensor(0.5, 7, UINT8))
+    assert got[1] == QuantizedTensor("y_quantized", "y", per_tensor(0.5, 7, UINT8))
 
 
 def test_a_missing_zero_point_is_uint8_zero() -> None:
@@ -62,7 +62,7 @@ def test_a_missing_zero_point_is_uint8_zero() -> None:
 
 def test_what_cannot_be_compared_says_why() -> None:
     nodes = [
-        helper.make_node("QuantizeLinear", ["x", "s", "z"], ["codes"], "q1"),
+        helper.make_node("QuantizeLinear", ["x", "s", "z"], ["integers"], "q1"),
         helper.make_node("QuantizeLinear", ["x", "many", "zeros"], ["x_quantized"], "q2", axis=1),
         helper.make_node("QuantizeLinear", ["x", "s", "z4"], ["n_quantized"], "q3"),
         helper.make_node("DynamicQuantizeLinear", ["x"], ["d_quantized", "ds", "dz"], "q4"),
@@ -77,13 +77,13 @@ def test_what_cannot_be_compared_says_why() -> None:
     proto = model(nodes, constants, {"x": [2, 3]}, opset=21)
     proto.graph.initializer.append(helper.make_tensor("z4", onnx.TensorProto.UINT4, [], [0]))
     problems = {c.name: c.problem for c in found(proto)}
-    assert [c.name for c in found(proto) if c.qparams is not None] == ["codes"]
+    assert [c.name for c in found(proto) if c.qparams is not None] == ["integers"]
     assert "3 scales" in problems["x_quantized"]
     assert "uint4" in problems["n_quantized"]
     assert "not a constant" in problems["d_quantized"]
 
 
-def test_codes_of_another_tool_stand_for_what_their_quantize_linear_reads() -> None:
+def test_integers_of_another_tool_stand_for_what_their_quantize_linear_reads() -> None:
     nodes = [
         helper.make_node("QuantizeLinear", ["x", "s", "z"], ["x_QuantizeLinear_Output"], "q"),
         helper.make_node(
@@ -105,7 +105,7 @@ def test_codes_of_another_tool_stand_for_what_their_quantize_linear_reads() -> N
     assert [(c.name, c.tensor) for c in got] == [("x_QuantizeLinear_Output", "x"), ("q_of_y", "y")]
 
 
-def test_codes_take_the_qparams_that_an_operator_on_codes_reads_behind_them() -> None:
+def test_integers_take_the_qparams_that_an_operator_on_integers_reads_behind_them() -> None:
     nodes = [
         helper.make_node("QuantizeLinear", ["x", "s", "z"], ["x_quantized"]),
         helper.make_node("Flatten", ["x_quantized"], ["f_quantized"]),
@@ -123,4 +123,4 @@ def test_codes_take_the_qparams_that_an_operator_on_codes_reads_behind_them() ->
         "y_scale": np.array(0.25, np.float32),
     }
     got = found(model(nodes, constants, {"x": [2, 3]}))
-    assert got[1] == Codes("f_quantized", "f", per_tensor(0.5, 7, UINT8))
+    assert got[1] == QuantizedTensor("f_quantized", "f", per_tensor(0.5, 7, UINT8))

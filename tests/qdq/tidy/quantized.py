@@ -1,4 +1,4 @@
-"""Small models with codes, and what they compute."""
+"""Small models with integers, and what they compute."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def model(
     return ir.from_proto(examples.model(nodes, constants, {"x": x}, outputs, opset=21))
 
 
-def x_codes() -> tuple[list[onnx.NodeProto], dict[str, Array]]:
+def x_integers() -> tuple[list[onnx.NodeProto], dict[str, Array]]:
     """x -> Q -> DQ -> xd."""
     nodes = [
         node("QuantizeLinear", ["x", "xs", "xz"], ["xq"], "q"),
@@ -43,10 +43,10 @@ def x_codes() -> tuple[list[onnx.NodeProto], dict[str, Array]]:
 
 
 def weight(
-    codes: Array, scale: Array, axis: int = 0
+    integers: Array, scale: Array, axis: int = 0
 ) -> tuple[list[onnx.NodeProto], dict[str, Array]]:
     """w_quantized -> DQ -> wd."""
-    parts = {"w_quantized": codes, "ws": scale, "wz": np.zeros(scale.shape, np.int8)}
+    parts = {"w_quantized": integers, "ws": scale, "wz": np.zeros(scale.shape, np.int8)}
     attributes: dict[str, Any] = {"axis": axis} if scale.ndim else {}
     return [node("DequantizeLinear", list(parts), ["wd"], "wdq", **attributes)], parts
 
@@ -59,7 +59,7 @@ def each(made: ir.Model, step: Callable[[ir.Node, FreeNames], None]) -> None:
 
 
 def constants_of(made: ir.Model, op: str, slot: int) -> list[Array]:
-    """[codes, scale] behind the DQ in that slot of the first node of that kind."""
+    """[integers, scale] behind the DQ in that slot of the first node of that kind."""
     found = next(part for part in made.graph if part.op_type == op)
     value = found.inputs[slot]
     source = None if value is None else value.producer()
