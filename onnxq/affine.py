@@ -73,7 +73,7 @@ def _uniform(values: npt.NDArray[Numbers]) -> npt.NDArray[Numbers]:
 
 
 def _work_dtype(dtype: QDType) -> np.dtype[np.floating]:
-    """Where integers, and differences of integers, are exact: float32 up to 16 bits, as ONNX Runtime."""
+    """Where integers, and differences of integers, are exact: float32 up to 16 bits, as in ORT."""
     return np.dtype(np.float32 if dtype.bits <= 16 else np.float64)
 
 
@@ -201,7 +201,7 @@ def fake_quantize(x: FloatArray, p: QParams) -> npt.NDArray[np.float32]:
 
 
 def integer_bounds(clamp: tuple[float, float], p: QParams) -> tuple[int, int]:
-    """Integers of the ends of a clamp: quantize(clip(x)) = clip(quantize(x)), as rounding keeps order.
+    """Integers of the ends of a clamp: quantize(clip(x)) = clip(quantize(x)).
 
     Args:
         clamp: lowest and largest real value; may be infinite.

@@ -204,7 +204,7 @@ def _is_zero(weight: ir.Value, qparams: QParams) -> bool:
 
 
 def _beside_integers(node: ir.Node, x: ir.Value) -> bool:
-    """Whether static quantization, which is written first, put integers before or behind the node."""
+    """Whether static quantization, written first, put integers before or behind the node."""
     producer = x.producer()
     if producer is not None and producer.op_type == "DequantizeLinear":
         return True

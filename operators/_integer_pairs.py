@@ -1,4 +1,4 @@
-"""Pairs of 8-bit integers that a machine adds or multiplies to another integer than exact arithmetic."""
+"""Pairs of 8-bit integers whose sum or product on a machine differs from exact arithmetic."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _of_codes(
     exact: PairFunction,
     others: Iterable[PairFunction],
 ) -> Overflows | None:
-    """Pairs of integers whose results differ, none of them seen: all integers, but those of constants."""
+    """Pairs of integers whose results differ, none of them seen: all values, but constants."""
     p, q, out = *plan.inputs, *plan.outputs
     assert p is not None
     assert q is not None

@@ -1,4 +1,4 @@
-"""Normalization by statistics of the data themselves, which ONNX Runtime computes between integers."""
+"""Normalization by statistics of the data, which ONNX Runtime computes in float between Q/DQ."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ VALUES = {"Clip": (1, 2), "Pad": (2,)}
 
 @runtime_checkable
 class ComputesOnIntegers(Protocol):
-    """A float operator that ONNX Runtime runs on integers with an arithmetic of its own (Resize)."""
+    """A float operator that ONNX Runtime runs on integers with its own arithmetic (Resize)."""
 
     def plain_kernel(self, call: NodeCall) -> tuple[Array, ...]:
         """All outputs, as ONNX Runtime computes them from integers.

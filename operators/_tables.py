@@ -48,7 +48,7 @@ def look_up(table: IntArray, x: IntArray, dtype: QDType) -> IntArray:
 def table_of(
     function: Callable[[npt.NDArray[np.float32]], npt.NDArray[np.float32]], p: QParams, q: QParams
 ) -> IntArray:
-    """quantize(f(dequantize(x))) for every integer x of p, ascending: (256,) or (..., 256) integers of q.
+    """quantize(f(dequantize(x))) for every integer x of p, ascending: (256,) or (..., 256) of q.
 
     Raises:
         UnsupportedError: integers of more than 8 bits.

@@ -79,7 +79,7 @@ class Gemm(Operator):
         return UnfoldedProduct(trans_a, trans_b, node.attributes.get_float("alpha", 1.0))
 
     def fused_rule(self, node: ir.Node) -> Rule | Float:
-        """ONNX Runtime takes integers of any bias that broadcasts, and of B computed at run time."""
+        """ONNX Runtime takes an integer bias that broadcasts, and a B computed at run time."""
         if not has_input(node, 2):
             return self.rule(node)
         for factor in ("alpha", "beta"):

@@ -39,7 +39,7 @@ class Pad(Operator):
     op_type = "Pad"
 
     def rule(self, node: ir.Node) -> Rule | Float:
-        """Copies integers, so the output has the input's qparams, whose range holds 0 in any case."""
+        """Copies integers, so the output has the input's qparams, whose range always holds 0."""
         if has_input(node, 2) and node.attributes.get_string("mode", "constant") == "constant":
             value = constant(node, 2)
             if value is None:

@@ -148,7 +148,7 @@ def _refuse_shapes(shapes: object) -> None:
 def _check_comparable(
     ours_given: tuple[ModelSource, ir.Model], theirs_given: tuple[ModelSource, ir.Model]
 ) -> None:
-    """Passes two models whose inputs have the same names and types, but for those that are integers.
+    """Passes two models whose inputs have the same names and types, integer inputs aside.
 
     Raises:
         ModelError: they have not.

@@ -1,4 +1,4 @@
-"""Finds the integers of activations in a quantized graph: the tensors they stand for, their qparams.
+"""Finds integers of activations in a quantized graph: the tensors they stand for, their qparams.
 
 T_quantized                    tensor T: files of onnxq, and ONNX Runtime's QOperator format
 T -> QuantizeLinear -> integers   tensor T: QDQ of any tool
@@ -166,7 +166,7 @@ def _qparams(
 
 
 def _qparams_of_reader(value: ir.Value) -> QParams | Unread:
-    """QParams that an operator on integers reads behind the integers: (integers, scale, zero point)."""
+    """QParams that an operator on integers reads: inputs (integers, scale, zero point)."""
     for use in value.uses():
         scale, zero_point = (find_input(use.node, use.idx + ahead) for ahead in (1, 2))
         if zero_point is None or zero_point.dtype not in INTEGER_TYPES:

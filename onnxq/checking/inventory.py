@@ -1,4 +1,4 @@
-"""Inventory of a quantized model, whoever wrote it: weights that are integers, activations, the rest.
+"""Inventory of any quantized model: weights that are integers, activations, the rest.
 
 Read from the file alone:
 

@@ -146,7 +146,7 @@ class _Form:
 
 
 def _forms(target: ir.Model, kinds: Iterable[SaturationMode]) -> dict[SaturationMode, _Form]:
-    """Forms of the model per kind of arithmetic, and exact: x86 makes int8 integers uint8, ARM not."""
+    """Forms of the model per saturation mode, and exact: x86 makes int8 values uint8, ARM not."""
     usual = _Form(target, reference.integer_form(target))
     forms = dict.fromkeys((SaturationMode.EXACT, *kinds), usual)
     arm = [kind for kind in forms if kind.fixed_point]

@@ -61,7 +61,7 @@ Theirs = dict[str, tuple[str, "Array"]]
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """A run of the reference that goes on with ONNX Runtime's integers where rounding explains them.
+    """A run of the reference that takes ONNX Runtime's integers where rounding explains them.
 
     Attributes:
         outputs: of the model, by name.

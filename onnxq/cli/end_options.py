@@ -1,4 +1,4 @@
-"""Options on the ends of a quantized model: inputs that are pixels or integers, outputs as integers."""
+"""Options on inputs and outputs of a quantized model: pixels or integers in, integers out."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ OPTIONS = (
         "--quantized-output",
         multiple=True,
         metavar="NAME",
-        help="Give this output as integers; the file's metadata say what they mean. May be repeated.",
+        help="Give this output as integers; the file's metadata explain them. May be repeated.",
     ),
     click.option(
         "--pixels-scale",

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     default="affine",
     show_default=True,
     metavar="affine|symmetric|real",
-    help="affine: each group has a zero point; symmetric: smaller by an integer per group; real: zero "
+    help="affine: a zero point per group; symmetric: smaller by an integer per group; real: zero "
     "points are float32.",
 )
 @click.option(

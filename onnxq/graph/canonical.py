@@ -102,7 +102,7 @@ def canonicalize(model: ir.Model, run: RunCallable | None = None) -> Canonical:
 
 
 def canonicalize_module(model: ir.Model, run: RunCallable | None = None) -> Canonical:
-    """The canonical form of an exported module whose own weights go on: they train, or are integers.
+    """The canonical form of an exported module whose own weights stay: they train, or are integers.
 
     As `canonicalize`, but that constant factors and summands behind a product stay nodes: in the
     module they are no part of the weight. So does a hard swish that is written out: its integers

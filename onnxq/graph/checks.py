@@ -60,7 +60,7 @@ def weights_alone(model: ir.Model) -> bool:
 
 
 def _only_reads_integers(node: ir.Node) -> bool:
-    """Whether it makes floats of integers: of weights, or of an input, that are stored as integers."""
+    """Whether it makes floats of stored integers: of weights, or of an input."""
     return node.op_type == "DequantizeLinear"
 
 

@@ -129,7 +129,7 @@ class Operator(ABC):
         return ""
 
     def agrees(self, call: Call) -> bool:
-        """Whether machines that round sums and products of integers otherwise give the same integers.
+        """Whether machines that round sums and products of integers otherwise agree.
 
         For every input. Where they do not, other scales may: `plan` looks for some next to these.
         Operators that write a QLinearAdd or QLinearMul ask Add or Mul.
@@ -182,7 +182,7 @@ class Operator(ABC):
 
 
 class IntegerOperator(ABC):
-    """An operator that ONNX Runtime runs on integers, scales and zero points being inputs of the node.
+    """An operator that ONNX Runtime runs on integers; scales and zero points are its inputs.
 
     Attributes:
         op_type: "QLinearConv".

@@ -1,4 +1,4 @@
-"""How an operator answers to an error in one of its inputs: what integers upstream would do behind it.
+"""Response of an operator to an error in one of its inputs: what quantization ahead does behind it.
 
 Nothing is said of products with the constant weights of their rules, nor of nodes that only move
 data or bound it: their rules say enough. An operator that says nothing else either is one behind

@@ -29,7 +29,7 @@ class OpCategory(enum.Enum):
     """Cheap per element (Add, Sigmoid, GlobalAveragePool): quantized when an input is in integers
     already."""
     MOVEMENT = "movement"
-    """Copies or selects integers (Reshape, MaxPool): outputs share the qparams of what they copy."""
+    """Copies or selects (Reshape, MaxPool): outputs share the qparams of what they copy."""
     CLAMP = "clamp"
     """Bounds its input (Relu, Clip): folded into the Q before it, else a Clip on the integers."""
 

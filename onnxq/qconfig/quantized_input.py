@@ -1,4 +1,4 @@
-"""Wishes about the ends of a quantized model: inputs that are pixels or integers, outputs as integers.
+"""Requested inputs and outputs of a quantized model: pixels or integers in, integers out.
 
 quantized_input={"image": Pixels((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))}
 quantized_input={"image": "pixels", "state": "integers"}

@@ -1,4 +1,4 @@
-"""Ends of a quantized graph on integers: no QuantizeLinear behind an input, no DQ ahead of an output.
+"""Integer inputs and outputs: no QuantizeLinear behind an input, no DQ ahead of an output.
 
 x -> Q -> integers -> ...      becomes   integers (an input) -> ...; who reads x, reads DQ(integers)
 ... -> integers -> DQ -> y     becomes   ... -> integers (an output)

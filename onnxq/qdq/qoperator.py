@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 KEPT_KEY = "onnxq.kept_qdq"
 """Metadata: JSON object, name of a node that stays between DQ and Q -> why."""
 TABLES_KEY = "onnxq.tables"
-"""Metadata: JSON list, names of nodes that are a table of all integers here, and float in QDQ form."""
+"""Metadata: JSON list, names of nodes that are a lookup table here, and float in QDQ form."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -296,7 +296,7 @@ SHIFT = 128
 
 
 def shifted(integers: npt.NDArray[np.integer]) -> npt.NDArray[np.uint8]:
-    """The uint8 integers of the numbers that int8 integers stand for, beside a zero point shifted too."""
+    """The uint8 values of the numbers that int8 values stand for; the zero point is shifted too."""
     return (integers.astype(np.int16) + SHIFT).astype(np.uint8)
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class ViewedTensor(StoredTensor):
-    """Tensors that share their integers with the one they are taken of, each with its own qparams."""
+    """Tensors that share integers with the one they are taken of, each with its own qparams."""
 
     __slots__ = ()
 

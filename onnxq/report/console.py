@@ -133,7 +133,7 @@ def print_targets(
             str(t.saturation_mode),
             t.activations,
             "-" if t.throughput is None else f"{t.throughput.uint8_int8:.0f}",
-            f"{t.proof.value}: {t.input_source}",
+            f"{t.proof.value}: {t.measurement}",
         )
         for t in targets
     ]
@@ -170,7 +170,7 @@ def _print_counts(console: Console, summary: Summary) -> None:
 
 
 def _stored_as(summary: Summary) -> str:
-    """Heading of the nodes whose weights alone are integers in the file: the forms that they have."""
+    """Heading of the nodes whose weights alone are integers in the file: their precisions."""
     forms = {node.precision.value for node in summary.nodes if node.dynamic}
     return " or ".join(sorted(forms)) or "dynamic"
 

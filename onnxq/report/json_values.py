@@ -88,7 +88,7 @@ def targets(values: Iterable[Target]) -> list[object]:
             "preferred": list(t.preferred),
             "throughput_gmacs": None if t.throughput is None else dataclasses.asdict(t.throughput),
             "proof": t.proof.value,
-            "input_source": t.input_source,
+            "measurement": t.measurement,
             "caveat": t.caveat,
             "slow_in_integers": dict(t.slow_in_integers),
         }

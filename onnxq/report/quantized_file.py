@@ -1,4 +1,4 @@
-"""Looks at a quantized model, whoever wrote it: ends, what is stored as integers, what runs of it."""
+"""Describes any quantized model: inputs and outputs, stored integers, what runs of it."""
 
 from __future__ import annotations
 

@@ -233,7 +233,7 @@ def check_finite(array: Array, where: str, first: int) -> None:
 
 
 def as_taken(batch: Mapping[str, Array], inputs: Sequence[InputSpec]) -> Batch:
-    """The batch as a model takes it: numbers of quantized inputs as integers, or the other way round.
+    """The batch as a model takes it: quantized inputs as integers, or the other way round.
 
     Args:
         batch: input name -> integers, or the numbers that they stand for.

@@ -148,7 +148,7 @@ class SlowInIntegers(Reason):
 
 @dataclass(frozen=True)
 class ConversionsAlone(Reason):
-    """ONNX Runtime computes the node in float between Q/DQ nodes: only conversions would be added."""
+    """ONNX Runtime computes the node in float between Q/DQ: only conversions would be added."""
 
     count: int
 

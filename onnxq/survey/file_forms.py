@@ -34,7 +34,7 @@ WORDS = {
     Precision.INT8: "the file has it between integers",
     Precision.INT8_FLOAT_OUTPUT: "in the file it reads integers and gives floats",
     Precision.DYNAMIC_INT8: "in the file its weights are integers, and its inputs are not",
-    Precision.WEIGHT_ONLY: "the file holds its weights as integers, and dequantizes them ahead of it",
+    Precision.WEIGHT_ONLY: "its weights are integers in the file, dequantized ahead of it",
     Precision.FLOAT_BETWEEN_QDQ: "the file has it between integers of 16 bits",
     Precision.FLOAT: "the file has it in float",
     None: "the file has no node of its name: it is computed with a neighbour",

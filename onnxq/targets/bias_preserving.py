@@ -1,4 +1,4 @@
-"""BiasPreservingRounding: int8 integers of a weight whose errors of rounding cancel in each channel's results.
+"""Bias-preserving rounding: int8 weights whose rounding errors cancel in each channel's results.
 
 A result is off by the sum of d_i a_i, where d_i = w_i / s - q_i. With activations of means m_i and
 variances v_i that are independent of each other, its mean square is
@@ -154,7 +154,7 @@ class BiasPreservingRounding:
 
 
 def leave_int16(one: Wide, other: Wide) -> npt.NDArray[np.bool_]:
-    """Which pairs of int8 integers, of one shape, some uint8 integers beside them take beyond int16."""
+    """Which pairs of int8 weights, of one shape, some uint8 activations take beyond int16."""
     above = np.maximum(one, 0) + np.maximum(other, 0)
     below = np.minimum(one, 0) + np.minimum(other, 0)
     return np.asarray((above > LARGEST_SUM) | (below < -LARGEST_SUM))

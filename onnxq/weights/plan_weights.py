@@ -306,7 +306,7 @@ def _float_embeddings(
 def _shared(
     decisions: Mapping[str, WeightDecision], kept: Mapping[str, str]
 ) -> dict[str, WeightDecision]:
-    """Decisions that change as others read the same embedding: integers for all, or float for all."""
+    """Decisions that change as others read the same embedding: quantized for all, or for none."""
     found: dict[str, WeightDecision] = {}
     embeddings = {n: d for n, d in decisions.items() if isinstance(d, Groupwise) and d.embedding}
     tied = {d.embedding for d in embeddings.values() if d.tied}

@@ -227,7 +227,7 @@ def _probe(x: ir.Value) -> Reals:
 
 
 def _is_quantized(x: ir.Value, decisions: Mapping[str, Decision]) -> bool:
-    """Whether there are integers of the tensor in any case, so that a Mul behind it helps nothing."""
+    """Whether the tensor is quantized in any case, so that a Mul behind it helps nothing."""
     producer = x.producer()
     decision = None if producer is None else decisions[node_name(producer)]
     return isinstance(decision, Quantize) and value_name(x) in decision.results

@@ -126,7 +126,7 @@ def _counts(tensor: TensorProto, reader: NodeProto) -> bool:
 
 
 def _says_nothing(tensor: TensorProto, reader: NodeProto, slot: int) -> bool:
-    """Whether it is the zero point of a DequantizeLinear, whose integers say its type, and only 0."""
+    """Whether it is the zero point of a DequantizeLinear whose input says its type, and only 0."""
     is_zero_point = reader.op_type == "DequantizeLinear" and slot == ZERO_POINT
     return is_zero_point and not numpy_helper.to_array(tensor).any()
 

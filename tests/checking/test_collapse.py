@@ -46,7 +46,7 @@ def test_where_no_inner_tensor_is_low_no_place_is_named() -> None:
 
 
 def test_what_the_node_reads_is_named_where_its_rounding_alone_spoils_it() -> None:
-    """The square's integers are too coarse for a Log: in float it gives as little, until they go."""
+    """The square's integers are too coarse for a Log: in float it gives as little until then."""
     nodes = [
         helper.make_node("Conv", ["x", "w"], ["c"], "conv"),
         helper.make_node("Mul", ["c", "c"], ["s"], "square"),

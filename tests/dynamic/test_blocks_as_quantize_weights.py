@@ -1,4 +1,4 @@
-"""Form `blocks` of quantize-dynamic has the integers, scales and zero points of quantize-weights."""
+"""`weight_only_groupwise` has the integers, scales and zero points of quantize-weights."""
 
 from __future__ import annotations
 

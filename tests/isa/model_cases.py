@@ -1,4 +1,4 @@
-"""ResNet-20 and MobileNetV2, quantized, over real images, with the integers of every layer as outputs.
+"""ResNet-20 and MobileNetV2, quantized, over real images; integers of every layer are outputs.
 
 Of each, three: for x86-vnni; portable; and "clipped", as other tools may write it: weights half as
 large again, so that a part of them is clipped, at -128 and 127. Its weights and the zeros behind

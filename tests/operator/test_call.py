@@ -113,7 +113,7 @@ def test_absent_attributes_have_the_schemas_default() -> None:
     assert call.integer("axis", -1) == -1
     assert call.real("alpha", 0.5) == 0.5
     assert call.text("mode", "constant") == "constant"
-    assert call.integers("pads", [0, 0]) == [0, 0]
+    assert call.ints("pads", [0, 0]) == [0, 0]
 
 
 def test_attributes_that_are_there_win() -> None:
@@ -122,11 +122,11 @@ def test_attributes_that_are_there_win() -> None:
     assert call.integer("axis", -1) == 2
     assert call.real("alpha", 0.5) == 1.5
     assert call.text("mode", "constant") == "edge"
-    assert call.integers("pads", [0, 0]) == [1, 2]
+    assert call.ints("pads", [0, 0]) == [1, 2]
 
 
 def test_an_empty_list_counts_as_absent() -> None:
-    assert NodeCall("Op", [], attributes={"axes": []}).integers("axes", [3]) == [3]
+    assert NodeCall("Op", [], attributes={"axes": []}).ints("axes", [3]) == [3]
 
 
 def test_attributes_of_another_type_are_refused() -> None:
@@ -136,7 +136,7 @@ def test_attributes_of_another_type_are_refused() -> None:
     with pytest.raises(ShapeError, match=r"^Op: .*wanted a float"):
         call.real("axis", 0)
     with pytest.raises(ShapeError, match=r"^Op: .*wanted a list of ints"):
-        call.integers("axis", [])
+        call.ints("axis", [])
 
 
 def test_an_axis_counts_from_the_front_and_is_one_of_the_tensors() -> None:

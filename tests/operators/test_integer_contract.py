@@ -1,4 +1,4 @@
-"""One contract for every operator on integers: its kernel against ONNX Runtime, and its refusals."""
+"""One contract for every integer operator: its kernel against ONNX Runtime, and its refusals."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ def onnx_schema(op_type: str, domain: str) -> list[str]:
 
 
 ANY_SCALE = {"DequantizeLinear", "GatherBlockQuantized", "MatMulNBits"}
-"""Operators that multiply by any finite scale in ONNX Runtime: one below 0 gives the lowest integer to
-a block's maximum, 0 stands for a block of zeros."""
+"""Operators that multiply by any finite scale in ONNX Runtime: one below 0 gives the lowest
+integer to a block's maximum, 0 stands for a block of zeros."""
 WITH_SCALES = [
     pytest.param(op, id=op.op_type)
     for op in OPERATORS

@@ -47,8 +47,8 @@ SPLIT = [
 INTEGERS = QConfigMapping().set_global(QConfigDynamic(SYMMETRIC, Precision.DYNAMIC_INT8))
 ULPS = 16 * 2.0**-23  # of the largest number: what cross_check calls rounding
 STEP_AND_SCALE = 1 / 64 + 2 / 255
-"""An integer of the weights, up to 64, is off by half of one, as is one of 255 of the activations, and
-so is its zero point: shares of the largest value, scores by as much of the largest score."""
+"""An integer of the weights, up to 64, is off by half of one, as is one of 255 of the activations,
+and so is its zero point: shares of the largest value, scores by as much of the largest score."""
 
 
 def rule_of(case: Case) -> DynamicRule:

@@ -19,7 +19,7 @@ from onnxq.static.placing.decision import Quantize
 from onnxq.static.plan import Plan, plan
 from onnxq.static.prepare import prepare
 from onnxq.targets.bias_preserving import LARGEST_SUM
-from onnxq.targets.reduce_range import Reduction
+from onnxq.targets.reduce_range import ReducedRange
 from tests.static.planned import LARGE, conv_name, model, planned
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def test_reducing_everywhere_halves_the_weight_range() -> None:
     np.testing.assert_allclose(ratio, 127 / 64, rtol=1e-6)
     assert portable.weights[name].integer_limit == 64
     count = ratio.size
-    assert portable.reductions == {name: Reduction(count, count, 127 / 64, 127 / 64)}
+    assert portable.reductions == {name: ReducedRange(count, count, 127 / 64, 127 / 64)}
 
 
 def test_the_portable_target_holds_back_the_channels_whose_pairs_need_it() -> None:

@@ -26,7 +26,7 @@ IN_FLOAT_BETWEEN_INTEGERS: tuple[type[nn.Module], ...] = (
     nn.Upsample,
     nn.UpsamplingBilinear2d,
 )
-"""Types without a quantized form: the float module computes on integers, and its result is rounded."""
+"""Types without a quantized form: the float module computes, and its result is rounded."""
 
 # FloatFunctional has a place for its observer, the others round by themselves or not at all
 _OBSERVED_OTHERWISE = {DeQuantStub, FakeQuantize, LearnableFakeQuantize, FloatFunctional}

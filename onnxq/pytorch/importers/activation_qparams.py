@@ -89,7 +89,7 @@ class Constants(nn.Module):
     def qparams(
         self, name: str, make: Callable[[], tuple[float, int, torch.dtype]]
     ) -> TracedQParams:
-        """The next qparams, made by the first forward from (scale, zero point, dtype of integers)."""
+        """The next qparams, made by the first forward from (scale, zero point, dtype)."""
         if self.recording:
             scale, zero_point, dtype = make()
             free = f"{name}_{len(self._order)}"

@@ -136,7 +136,7 @@ def start_improved(
     """
     for tensor, fake in fakes.items():
         qparams = made.plan.tensors.get(tensor)
-        if qparams is not None and tensor not in made.plan.gains:
+        if qparams is not None and tensor not in made.plan.channel_scales:
             fake.start_at(qparams)
     layers = layers_of(made.prepared.model, made.plan)
     places = _Places(prepared)
@@ -192,7 +192,8 @@ class _Places:
         fake, qparams = module.weight_fake_quant, layer.plan.qparams
         integers = quantize(layer.weight, qparams)
         fits = fake.quant_min <= integers.min() and integers.max() <= fake.quant_max
-        if layer.plan.gain is not None or layer.plan.bias_preserving is not None or not fits:
+        is_scaled = layer.plan.channel_scale is not None
+        if is_scaled or layer.plan.bias_preserving is not None or not fits:
             return OTHER_INTEGERS
         bias = None if layer.bias_slot is None else torch.from_numpy(layer.bias.reshape(-1))
         module.start_at(torch.from_numpy(_in_layout(module, layer)), bias)

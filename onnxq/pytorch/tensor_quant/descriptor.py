@@ -216,7 +216,7 @@ class ScaledQuantDescriptor:
         return self._part(self._amax_observer(0))
 
     def activation_part(self) -> FakeQuantSpec:
-        """The part of a QConfig for activations: uint8 or uint16 integers, 0 in the middle if signed.
+        """The part of a QConfig for activations: uint8 or uint16, 0 in the middle if signed.
 
         The values are those of int8 around 0; ONNX Runtime runs them in integers in more places.
 

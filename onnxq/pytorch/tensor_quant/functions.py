@@ -94,7 +94,7 @@ class TensorQuantFunction(Function):
 
 
 class FakeTensorQuantFunction(Function):
-    """Values at quantized levels: integers / scale of TensorQuantFunction, with the same gradient."""
+    """Fake-quantized values: integers / scale of TensorQuantFunction, with the same gradient."""
 
     @staticmethod
     def forward(

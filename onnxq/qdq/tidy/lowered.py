@@ -1,4 +1,4 @@
-"""Operators on integers that ONNX Runtime does not fuse are written out, as post-training writes them.
+"""Writes out the integer operators that ONNX Runtime does not fuse, as post-training does.
 
 DQ -> ConvTranspose(DQ(w), DQ(b)) -> Q     becomes     QLinearConv over phases, interleaved
 """

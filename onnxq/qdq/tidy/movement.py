@@ -82,7 +82,7 @@ def _is_on_qparams(node: ir.Node, rule: Rule, qparams: QParams) -> bool:
 def _clip_to_qparams(
     node: ir.Node, rule: Rule, qparams: QParams, graph_qparams: GraphQParams, names: FreeNames
 ) -> None:
-    """DQ -> Relu -> readers becomes DQ -> Q -> Clip on integers -> DQ: the first two are one copy."""
+    """DQ -> Relu -> readers becomes DQ -> Q -> Clip on integers -> DQ: the first two copy."""
     assert rule.clamp is not None
     source = dequantizer(node.inputs[0])
     assert source is not None

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 EVERYTHING = 2.0**126  # scales from here on make every code 0: onnxq.pytorch.tensor_quant.quantizer
 DEAD = 2.0**-23
-"""Scale of a channel whose integers are all 0, as a share of the largest: any scale says the same."""
+"""Scale of a channel whose integers are all 0, as a share of the largest: any scale is right."""
 
 
 _NARROW = (ir.DataType.INT4, ir.DataType.UINT4)

@@ -1,4 +1,4 @@
-"""Stems that do not pay: what begins a float stream in integers, and saves too little time for that.
+"""Leaves the first integer layers of a float residual stream in float, where they save too little.
 
 A stem is integer nodes which integers connect, and which read what comes of the model's inputs
 without a product before them. Where float sums go on with its integers, its error is in all that

@@ -143,18 +143,20 @@ class Weighing:
         ends = {FLOATS} if value.is_graph_output() else set()
         if not needs and not ends:
             return
-        integers = {n: self._both.integers.reads[n] for n in needs if self._reads_integers(n)}
+        quantized_reads = {
+            n: self._both.integers.reads[n] for n in needs if self._reads_integers(n)
+        }
         source = self._choice(producer) if producer and self._gives_integers(producer) else NEVER
         integers = self._both.integers.states[value]
-        to_integers = self._changing(value, floats, set(integers.values()))
+        to_integers = self._changing(value, floats, set(quantized_reads.values()))
         to_floats = self._changing(value, integers, {*needs.values(), *ends})
         quantized, floating = ("integers", value), ("floats", value)
-        for node in integers:
+        for node in quantized_reads:
             choices.differing(self._choice(node), quantized, math.inf)
         choices.differing(quantized, source, to_integers)
         if source != NEVER:
             for node in needs:
-                reader = self._choice(node) if node in integers else NEVER
+                reader = self._choice(node) if node in quantized_reads else NEVER
                 choices.differing(floating, reader, math.inf)
             if ends:
                 choices.differing(floating, NEVER, math.inf)

@@ -281,7 +281,7 @@ def _is_bias(value: ir.Value, weight: ir.Value) -> bool:
 
 
 def _fold_clamps(candidate: Candidate, candidates: dict[ir.Node, Candidate]) -> None:
-    """Relu and Clip become bounds of the integers: saturation to uint8 with zero_point 0 is a Relu."""
+    """Relu and Clip become bounds of integers: saturation to uint8 with zero_point 0 is a Relu."""
     while (reader := _only_reader(candidate.results[0])) is not None:
         following = candidates.get(reader)
         if following is None or following.rule.clamp is None:

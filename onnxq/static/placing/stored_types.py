@@ -1,4 +1,4 @@
-"""The type that integers of int8 activations are stored in: uint8, unless the target runs int8 ones.
+"""The type that int8 activations are stored in: uint8, unless the target runs int8 ones.
 
     code + 128, zero_point + 128:    (q - zero_point) * scale is the same number
 

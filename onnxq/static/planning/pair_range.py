@@ -160,7 +160,7 @@ def _limit(weight: PlannedWeight) -> int:
 def _pairs_that_leave(
     weight: PlannedWeight, array: Singles, rule: Rule
 ) -> Iterator[tuple[Singles, Singles, Places]]:
-    """(one weight, its neighbour, index of their scale) of the pairs whose integers are too large."""
+    """(one weight, its neighbour, index of their scale) of pairs whose integers are too large."""
     assert rule.weight is not None
     axis = rule.weight.axis % array.ndim
     order = rule.pair_axes or tuple(a for a in range(array.ndim) if a != axis)

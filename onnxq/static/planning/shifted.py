@@ -1,4 +1,4 @@
-"""Sums with a number whose integers are those of what is added to: nothing is rounded a second time.
+"""Sums with a constant that keep the integers of the other operand: nothing is rounded twice.
 
     y = x + g,  x = s (q - z_x),  y = s (q - z_y)    <=>    z_y = z_x - g / s
 

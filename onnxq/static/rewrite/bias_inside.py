@@ -79,7 +79,7 @@ def bias_inside(node: ir.Node, plan: Plan) -> BiasInside | None:
 
 
 def _has_kernel(node: ir.Node, decision: Quantize, plan: Plan) -> bool:
-    """Whether ONNX Runtime has the product of such integers: two of 8 bits, int8 with int8 alone."""
+    """Whether ONNX Runtime has the product of such types: two of 8 bits, int8 with int8 alone."""
     x = plan.tensors[value_name(input_at(node, decision.rule.activations[0]))]
     weight = plan.weights[node_name(node)].qparams
     if {x.dtype.bits, weight.dtype.bits} != {BYTE_BITS}:

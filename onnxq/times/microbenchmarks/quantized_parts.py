@@ -1,4 +1,4 @@
-"""Pieces of graphs on integers: Q and DQ, weights, and operators on integers, on one grid throughout."""
+"""Pieces of quantized graphs: Q and DQ, weights, and integer operators, all with one scale."""
 
 from __future__ import annotations
 

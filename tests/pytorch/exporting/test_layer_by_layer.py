@@ -20,7 +20,7 @@ from onnxq.qdq import tidy
 
 
 class Tied(nn.Module):
-    """Gates of sigmoid(0), halfway between two integers: 127 or 128 is all that the output shows."""
+    """Gates of sigmoid(0), halfway between two integers: the output shows 127 or 128."""
 
     def __init__(self) -> None:
         super().__init__()

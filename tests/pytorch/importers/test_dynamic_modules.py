@@ -1,4 +1,4 @@
-"""Dynamically quantized torch.ao modules run in ONNX Runtime with the integers that torch packed."""
+"""Dynamically quantized torch.ao modules run in ONNX Runtime with the integers of torch."""
 
 from __future__ import annotations
 

@@ -129,7 +129,7 @@ def test_weights_of_a_convolution_keep_a_scale_per_channel() -> None:
 def test_all_weights_stored_are_measured_where_bytes_count(
     evaluator: Evaluator, aim: Objective, is_stored: bool, has_clock: bool
 ) -> None:
-    """Models with stored weights have no integers of activations, whose scales a small file shows."""
+    """Models with stored weights have no quantized activations, whose scales a small file shows."""
     goal, journal = Goal(objective=aim, max_runs=8), Journal.open(None, HEAD)
     clock = Clock(evaluator, journal) if has_clock else None
     run = Search(Evaluations(evaluator, journal), goal, None, lambda *_runs: None, clock)

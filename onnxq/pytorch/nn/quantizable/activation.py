@@ -167,7 +167,7 @@ class MultiheadAttention(nn.Module):
         return made.train(other.training)
 
     def dequantize(self) -> nn.MultiheadAttention:
-        """The float module, with the weights as they are now: trained, or those that integers say."""
+        """The float module, with the weights as they are now: trained, or dequantized."""
         parts = [_float_weights(getattr(self, name)) for name in _LAYERS]
         out_weight, out_bias = _float_weights(self.out_proj)
         made: Any = nn.MultiheadAttention(
