@@ -28,8 +28,8 @@ from benchmarks.harness.benchmark import benchmark
 from benchmarks.harness.options import with_rounds
 from benchmarks.harness.table import RATIO, Row, Table
 from onnxq.graph.io import load
-from onnxq.language.byte_tokenizer import tokenizer_files
 from onnxq.language.decoder import Decoder
+from onnxq.language.genai_folder import tokenizer_files
 from scripts import _timing
 
 if TYPE_CHECKING:

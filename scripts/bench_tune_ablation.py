@@ -45,7 +45,7 @@ from onnxq.tuning.scoring.objective_function import ObjectiveFunction, noise_of
 from onnxq.tuning.scoring.score import Score
 from onnxq.tuning.scoring.subject import Subject, Wishes
 from onnxq.tuning.scoring.tuning_samples import open_tuning_samples
-from onnxq.tuning.search import estimator, layers, local_search, search
+from onnxq.tuning.search import layers, local_search, proposals, search
 from onnxq.tuning.search.candidate import Candidate
 from onnxq.tuning.search.config_changes import changes_of_the_whole, form_in, with_form
 from onnxq.tuning.search.layers import by_layer_type, dearest_parts
@@ -68,7 +68,7 @@ TARGET = "x86-avx2"
 TYPES = {
     "Conv": (Precision.FLOAT, Precision.INT8, Precision.WEIGHT_ONLY),
     "depthwise Conv": (Precision.FLOAT, Precision.INT8, Precision.WEIGHT_ONLY),
-    "MatMul": tuple(estimator.POLICIES),
+    "MatMul": tuple(proposals.POLICIES),
     "Add": (Precision.FLOAT, Precision.INT8),
 }
 IN_INTEGERS = (Precision.INT8, Precision.INT8_FLOAT_OUTPUT)
@@ -86,9 +86,9 @@ MODEL_GOALS = {
 Stage = tuple[object, str, object]
 STAGES: dict[str, Sequence[Stage]] = {
     "all stages": (),
-    "policies": [(estimator, "POLICIES", ())],
-    "sweeps": [(estimator.Estimator, "_swept", lambda self, c, *_: (c, self.expected(c)))],
-    "knapsack": [(estimator.Estimator, "_by_knapsack", lambda _self, c, _closed: c)],
+    "policies": [(proposals, "POLICIES", ())],
+    "sweeps": [(proposals.Estimator, "_swept", lambda self, c, *_: (c, self.expected(c)))],
+    "knapsack": [(proposals.Estimator, "_by_knapsack", lambda _self, c, _closed: c)],
     "learning from batches": [(NoiseEstimates, "learn", lambda *_: None)],
     "correction of estimates": [(NoiseEstimates, "correct", lambda *_: None)],
     "probes": [(LocalSearch, "_probe", lambda *_: None)],

@@ -32,7 +32,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # run as a file
 
 import numpy as np
 
-from onnxq.core.owner import Owner
+from onnxq.core.atomic import Owner
 from scripts._fuzz.seed_models import float_model
 from scripts._tables import head, line, publish
 

@@ -29,8 +29,7 @@ from onnxq.core.processor import processor_name
 from onnxq.ort.runtime import Optimization
 from onnxq.report.progress import progress_bar
 from onnxq.times import Costs
-from onnxq.times.microbenchmarks.here import links, throughput_of
-from onnxq.times.microbenchmarks.measure import measured
+from onnxq.times.microbenchmarks.here import links, measured, throughput_of
 from scripts._graphs import proto_of
 from scripts._models import ROOT
 from tests.wasm.machine import find_modules

@@ -62,7 +62,7 @@ def report_quantization(prepared: Prepared, made: Plan, written: Written, as_jso
     from onnxq.graph.checks import FORMAT_KEY
     from onnxq.qdq.qoperator import remains
     from onnxq.report import console, json_values, other_machines, tables
-    from onnxq.report.improvements import improvement_rows
+    from onnxq.report.print_verdict import improvement_rows
     from onnxq.report.summary import summarize_choices
 
     summary = summarize_choices(prepared.model, made.decisions, made.choices)
@@ -174,7 +174,7 @@ def report_weights(
 ) -> None:
     """Says which weights are stored in groups and how, why others are not, and the sizes."""
     from onnxq.report import console, json_values, tables
-    from onnxq.report.bits_table import mixed_json, mixed_rows
+    from onnxq.report.print_verdict import mixed_json, mixed_rows
     from onnxq.report.summary import summarize
 
     summary = summarize(source.model, made.dynamic_decisions)

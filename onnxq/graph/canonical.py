@@ -9,29 +9,23 @@ from onnxq.core.collector import without_collector
 from onnxq.errors import ModelError
 from onnxq.graph import checks
 from onnxq.graph.edit import use_short_domain
-from onnxq.graph.passes.attention_bias import GiveAttentionBias
 from onnxq.graph.passes.channel_shuffle import ShuffleToGather
 from onnxq.graph.passes.einsum_products import EinsumToMatMul
 from onnxq.graph.passes.float32 import ConvertToFloat32
 from onnxq.graph.passes.fold_batch_norm import FoldBatchNorm
 from onnxq.graph.passes.fold_constants import FoldConstants
 from onnxq.graph.passes.fold_factors import FoldFactors
-from onnxq.graph.passes.fold_factors_ahead import FoldFactorsAhead
-from onnxq.graph.passes.fuse_gelu import FuseGelu
-from onnxq.graph.passes.fuse_hard_swish import FuseHardSwish
-from onnxq.graph.passes.fuse_layer_normalization import FuseLayerNormalization
-from onnxq.graph.passes.fuse_mish import FuseMish
-from onnxq.graph.passes.fuse_softmax import FuseSoftmax
-from onnxq.graph.passes.gemm_factors import FoldGemmFactors
+from onnxq.graph.passes.fold_factors_ahead import FoldFactorsAhead, FoldGemmFactors
+from onnxq.graph.passes.fuse_activations import FuseGelu, FuseHardSwish, FuseMish
+from onnxq.graph.passes.fuse_layer_normalization import FuseLayerNormalization, TakeSkipNormsApart
+from onnxq.graph.passes.fuse_softmax import FuseSoftmax, GiveAttentionBias, TakeLogSumsApart
 from onnxq.graph.passes.global_pool import MeanToGlobalPool
 from onnxq.graph.passes.initializer_inputs import RemoveInitializersFromInputs
 from onnxq.graph.passes.inline import InlineFunctions
 from onnxq.graph.passes.lift_constants import LiftConstants
-from onnxq.graph.passes.log_sums import TakeLogSumsApart
 from onnxq.graph.passes.names import UniqueNames
 from onnxq.graph.passes.no_ops import RemoveNoOps
 from onnxq.graph.passes.opset import QUANTIZABLE_OPSET, UpgradeOpset, upgrade_opset
-from onnxq.graph.passes.skip_norms import TakeSkipNormsApart
 from onnxq.graph.passes.spatial_max import SpatialMaxToPool
 from onnxq.graph.passes.unused import RemoveUnused
 from onnxq.graph.skeleton import read_attributes

@@ -15,7 +15,6 @@ from onnxq.core.saved import UNREADABLE
 from onnxq.errors import ModelError, OutputError, QConfigError
 from onnxq.graph import io
 from onnxq.graph.saving import save
-from onnxq.language.byte_tokenizer import BYTES, tokenizer_files
 from onnxq.language.decoder import IDS, LOGITS, MASK, POSITIONS, Decoder
 
 if TYPE_CHECKING:
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
 
     import onnx
     import onnx_ir as ir
+
 
 MODEL = "model.onnx"
 CONFIG = "genai_config.json"
@@ -230,3 +230,57 @@ def _config(decoder: Decoder, context: int, tokens: Tokens) -> dict[str, object]
             "past_present_share_buffer": decoder.shares,
         },
     }
+
+
+# --- The tokenizer of a model whose tokens are bytes, in the files of Hugging Face's tokenizers
+#
+# Byte-level BPE without merges: each byte is written as one visible letter (GPT-2's table), and is
+# the token of its own number.
+
+
+BYTES = 256
+_VISIBLE = (*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), BYTES))
+
+
+def letters() -> dict[str, int]:
+    """The letter that stands for each byte -> the byte, in the order of bytes."""
+    hidden = [byte for byte in range(BYTES) if byte not in _VISIBLE]
+    shown = {byte: chr(byte) for byte in _VISIBLE}
+    shown |= {byte: chr(BYTES + place) for place, byte in enumerate(hidden)}
+    return {shown[byte]: byte for byte in range(BYTES)}
+
+
+def tokenizer_files() -> dict[str, dict[str, object]]:
+    """File name -> its JSON: tokenizer.json and tokenizer_config.json."""
+    plain = {"add_prefix_space": False, "trim_offsets": True, "use_regex": False}
+    byte_level = {"type": "ByteLevel", **plain}
+    tokenizer: dict[str, object] = {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": [],
+        "normalizer": None,
+        "pre_tokenizer": byte_level,
+        "post_processor": None,
+        "decoder": byte_level,
+        "model": {
+            "type": "BPE",
+            "dropout": None,
+            "unk_token": None,
+            "continuing_subword_prefix": None,
+            "end_of_word_suffix": None,
+            "fuse_unk": False,
+            "byte_fallback": False,
+            "ignore_merges": False,
+            "vocab": letters(),
+            "merges": [],
+        },
+    }
+    config: dict[str, object] = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "add_bos_token": False,
+        "add_prefix_space": False,
+        "clean_up_tokenization_spaces": False,
+        "model_max_length": 1_000_000,
+    }
+    return {"tokenizer.json": tokenizer, "tokenizer_config.json": config}

@@ -20,6 +20,8 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -27,7 +29,6 @@ from onnxq.core.brief import brief
 from onnxq.errors import QConfigError, nearest
 from onnxq.page.card import card_of
 from onnxq.qconfig._defaults import NAMED, get_default_qconfig, onnxq_default_qconfig
-from onnxq.qconfig._patterns import Entries, check_patterns, pattern_for
 from onnxq.qconfig._plain_values import (
     base_of,
     check_keys,
@@ -51,8 +52,87 @@ from onnxq.qconfig.file_form import EntryForm, TensorForm, check_form
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
 
     from onnxq.observers import ObserverSpec
+
+
+# --- Patterns of a qconfig, names and globs, held against the names of a model
+
+
+WILDCARDS = frozenset("*?[")
+
+Value = TypeVar("Value")
+
+
+class Entries(dict[str, Value]):
+    """Values by name or glob; never changed, as the mapping that has them is not."""
+
+    @cached_property
+    def globs(self) -> tuple[str, ...]:
+        """Names with wildcards: few, where a mapping names every node of a large model."""
+        return _globs(self)
+
+
+def pattern_for(entries: Mapping[str, object], name: str) -> str | None:
+    """The exact name, else the glob with most literal characters that matches; None: none does."""
+    if name in entries:
+        return name
+    globs = entries.globs if isinstance(entries, Entries) else _globs(entries)
+    matching = [pattern for pattern in globs if fnmatchcase(name, pattern)]
+    return min(matching, key=lambda pattern: (-_literals(pattern), pattern), default=None)
+
+
+def _globs(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(name for name in names if not WILDCARDS.isdisjoint(name))
+
+
+@cache
+def _literals(pattern: str) -> int:
+    return sum(character not in WILDCARDS for character in pattern)
+
+
+def check_patterns(
+    entries: Mapping[str, object],
+    names: set[str],
+    kind: str,
+    meant: AbstractSet[str] = frozenset(),
+    tensors: AbstractSet[str] = frozenset(),
+) -> None:
+    """Passes names and globs that fit the names of a model.
+
+    Args:
+        entries: by name or glob.
+        names: of the model's nodes or tensors.
+        kind: "node" or "tensor", for the message.
+        meant: what else a name may have been meant for, such as an op type.
+        tensors: names of tensors, where those of nodes are wanted.
+
+    Raises:
+        QConfigError: a name or glob fits nothing; the message suggests the nearest.
+    """
+    for pattern in entries:
+        if pattern in names or any(fnmatchcase(name, pattern) for name in names):
+            continue
+        is_glob = not WILDCARDS.isdisjoint(pattern)
+        what = f"{kind} '{pattern}' is not in the model"
+        if is_glob:
+            what = f"no {kind} matches '{pattern}' in the model"
+        literals = "".join(character for character in pattern if character not in WILDCARDS)
+        near = nearest(literals, names) if is_glob else nearest(pattern, names | meant)
+        found = sorted(name for name in tensors if fnmatchcase(name, pattern))
+        if found:
+            near = (
+                f" The tensor '{found[0]}' has such a name: give the node that makes it, which "
+                "'onnxq verify' shows beside it."
+            )
+        raise QConfigError(
+            f"qconfig: {what}, which has {len(names)} named {kind}s. "
+            f"'onnxq inspect --json' lists them.{near}"
+        )
+
+
+# --- QConfigMapping: which entry each node and tensor of a model gets, and its plain-data forms
 
 
 class NotSet(enum.Enum):
@@ -62,8 +142,6 @@ class NotSet(enum.Enum):
 
 
 NOT_SET = NotSet.NOT_SET
-
-Value = TypeVar("Value")
 
 
 @dataclass(frozen=True, slots=True)

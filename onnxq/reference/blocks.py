@@ -9,6 +9,7 @@ these are, `block_products` says; all others are dequantized, and computed in fl
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,15 +18,20 @@ import onnx_ir as ir
 from onnxq.core.packing import packed_rows
 from onnxq.graph.edit import FreeNames, all_nodes, graph_of, new_constant
 from onnxq.graph.types import infer_types
+from onnxq.graph.weights import constant
+from onnxq.operator.nodes import find_input
+from onnxq.operator.readers import goes_out, is_clipped, readers
 from onnxq.ort.node_kinds import PRODUCT_OF_BLOCKS
-from onnxq.qdq.block_products import MATRIX, block_product, reads_stored_matrix
+from onnxq.qdq.read import SCALE, Unread, array_of, dequantizer, is_quantize, qparams_of
+from onnxq.qdq.read import zero_point_of as zero_point_value
+from onnxq.qparams import PerBlock, QParams
+from onnxq.targets.speedups import PRODUCT_OPS
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from onnxq.qdq.block_products import BlockProduct
-
     Integers = npt.NDArray[np.uint8]
+
 
 MICROSOFT = "com.microsoft"
 INT8_ACCURACY = 4  # session.qdq_matmulnbits_accuracy_level, ONNX Runtime's default
@@ -92,3 +98,217 @@ def _arrays(product: BlockProduct) -> dict[str, npt.NDArray[np.generic]]:
         "scales": np.ascontiguousarray(scales.T).reshape(-1),
         "points": packed_rows(np.ascontiguousarray(points.T, np.uint8), bits).reshape(-1),
     }
+
+
+# --- Products by stored weights that ONNX Runtime computes by MatMulNBits: its own rules
+#
+#     W (integers) -> DQ -> MatMul or Gemm    becomes    MatMulNBits
+#
+# where, of the product, what stands around it, and the integers, each function below says yes. All
+# else is dequantized and multiplied in float. The rules are those of DQMatMulNodeGroupSelector
+# (core/optimizer/qdq_transformer/selectors_actions/qdq_selectors.cc) and of what runs before it:
+# MatMulAddFusion, GemmTransposeFusion, and the elimination of equal and of empty nodes. Measured on
+# ONNX Runtime 1.31.1; `tests/qdq/test_block_products.py` asks the installed one.
+
+
+MIN_BLOCK, MAX_BLOCK = 16, 256
+LOOSE_BLOCK = 32  # session.qdq_matmulnbits_block_size, for weights that have no blocks
+WIDTHS = (2, 4, 8)  # bits of integers
+MATRIX = 2
+TURN = [1, 0]
+CLIPS = ("Relu", "Clip")
+VANISHING = ("Identity", "Dropout")
+"""Nodes that are taken out before products are looked at."""
+
+Dims = tuple[int | str | None, ...]
+"""Sizes, or their symbols; None where neither is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class BlockProduct:
+    """A product that becomes MatMulNBits.
+
+    Attributes:
+        dequantize: the node that reads the integers.
+        integers: (inputs, outputs).
+        qparams: of the integers: in blocks along axis 0, one per output, or one for all.
+        block: inputs that share a scale.
+    """
+
+    dequantize: ir.Node
+    integers: ir.TensorProtocol
+    qparams: QParams
+    block: int
+
+
+def reads_stored_matrix(node: ir.Node) -> bool:
+    """Whether it is a product whose second operand is dequantized beside it."""
+    if node.domain or node.op_type not in PRODUCT_OPS or len(node.inputs) < MATRIX:
+        return False
+    source = dequantizer(node.inputs[1])
+    return source is not None and source.graph is node.graph
+
+
+def block_product(node: ir.Node) -> BlockProduct | None:
+    """The MatMulNBits that ONNX Runtime makes of a node; None: it stays as it is.
+
+    Args:
+        node: of a model with types and shapes, whose DQ -> op -> Q are fused already.
+    """
+    if not reads_stored_matrix(node):
+        return None
+    source = dequantizer(node.inputs[1])
+    assert source is not None, "reads_stored_matrix looked"
+    integers = folded(source.inputs[0])
+    qparams = qparams_of(source)
+    if integers is None or len(integers.shape) != MATRIX or isinstance(qparams, Unread):
+        return None
+    columns = integers.shape.numpy()[1]
+    alone = _reads(source.outputs[0]) == [node] and not _has_twin(source)
+    if not alone or not _is_plain(node, columns) or not _ends_in_floats(node, columns):
+        return None
+    block = _block(source, qparams, columns)
+    fits = block is not None and integers.dtype.bitwidth in WIDTHS
+    return BlockProduct(source, integers, qparams, block) if fits and block is not None else None
+
+
+def folded(value: ir.Value | None) -> ir.TensorProtocol | None:
+    """A constant, or the transpose of one, which ONNX Runtime computes when it loads the model."""
+    producer = None if value is None else value.producer()
+    if producer is None or producer.op_type != "Transpose" or producer.domain:
+        return constant(value)
+    tensor = constant(producer.inputs[0])
+    if tensor is None:
+        return None
+    order = producer.attributes["perm"].as_ints() if "perm" in producer.attributes else None
+    return ir.tensor(np.ascontiguousarray(tensor.numpy().transpose(order)), dtype=tensor.dtype)
+
+
+# --- the integers
+
+
+def _block(source: ir.Node, qparams: QParams, columns: int) -> int | None:
+    """Inputs that share a scale in MatMulNBits; None: such integers stay."""
+    scale, zero = array_of(source, SCALE), zero_point_value(source)
+    tensor = constant(zero)
+    assert scale is not None, "it has qparams"
+    if tensor is not None and tuple(tensor.shape.numpy()) != scale.shape:
+        return None
+    axis = source.attributes.get_int("axis", 1)
+    if isinstance(qparams.granularity, PerBlock):
+        size = qparams.granularity.size
+        fits = axis == 0 and MIN_BLOCK <= size <= MAX_BLOCK and size & (size - 1) == 0
+        return size if fits and scale.ndim == MATRIX else None
+    of_columns = scale.shape == (columns,) and axis == 1
+    return LOOSE_BLOCK if scale.ndim == 0 or of_columns else None
+
+
+def _has_twin(source: ir.Node) -> bool:
+    """Whether another DQ of its graph computes the same; ONNX Runtime takes the two for one."""
+    integers = source.inputs[0]
+    assert integers is not None
+    return any(
+        reader is not source
+        and reader.graph is source.graph
+        and reader.op_type == source.op_type
+        and [*reader.inputs] == [*source.inputs]
+        for reader, _ in integers.uses()
+    )
+
+
+# --- the product
+
+
+def _is_plain(node: ir.Node, columns: int) -> bool:
+    """Whether it computes X W, or X W + bias, with float X."""
+    x = node.inputs[0]
+    if dequantizer(x) is not None:
+        return False
+    if node.op_type != "Gemm":
+        return True
+    whole = all(node.attributes.get_int(name, 0) == 0 for name in ("transA", "transB"))
+    if not whole or node.attributes.get_float("alpha", 1.0) != 1.0 or _is_turned(x):
+        return False
+    bias = find_input(node, MATRIX)
+    if bias is not None:
+        return node.attributes.get_float("beta", 1.0) == 1.0 and _dims(bias) == (columns,)
+    behind = readers(node.outputs[0], VANISHING)
+    return not (len(behind) == 1 and _is_turn(behind[0]))
+
+
+def _ends_in_floats(node: ir.Node, columns: int) -> bool:
+    """Whether its result is neither quantized nor clipped by its only reader.
+
+    An Add of a bias is a part of the product.
+    """
+    end = node.outputs[0]
+    add = _added(node, columns)
+    if add is not None:
+        bias = next(value for value in add.inputs if value is not end)
+        if bias is None or _dims(bias) != (columns,) or _is_turned(node.inputs[0]):
+            return False  # it is a Gemm then, which is not plain
+        end = add.outputs[0]
+    return not any(map(is_quantize, readers(end, VANISHING))) and not is_clipped(
+        end, CLIPS, VANISHING
+    )
+
+
+def _added(node: ir.Node, columns: int) -> ir.Node | None:
+    """The Add behind a product of two matrices that ONNX Runtime makes a Gemm of."""
+    product, x = node.outputs[0], node.inputs[0]
+    behind = readers(product, VANISHING)
+    if node.op_type != "MatMul" or len(behind) != 1 or goes_out(product, VANISHING):
+        return None
+    (add,) = behind
+    rows = _dims(x)
+    if add.op_type != "Add" or add.domain or product not in add.inputs:
+        return None
+    if rows is None or len(rows) != MATRIX:
+        return None  # three axes become two first: what reads the Gemm is a Reshape
+    bias = next((value for value in add.inputs if value is not product), None)
+    sizes = _dims(bias)
+    if sizes is None or sizes == (columns,):
+        return add if sizes else None
+    below = len(sizes) == MATRIX and sizes[0] is not None and sizes[0] == rows[0]
+    full = below and sizes[1] in (1, columns)
+    taken = _belongs_to(bias, add, node)
+    return add if (full or sizes == (1, columns)) and not taken else None
+
+
+def _belongs_to(other: ir.Value | None, add: ir.Node, node: ir.Node) -> bool:
+    """Whether the Add of two products becomes a part of the other one, which stands later."""
+    rival = None if other is None else other.producer()
+    if rival is None or rival.op_type != "MatMul" or rival.domain or rival.graph is not node.graph:
+        return False
+    if readers(rival.outputs[0], VANISHING) != [add] or goes_out(rival.outputs[0], VANISHING):
+        return False
+    return next(n for n in node.graph or () if n is rival or n is node) is node
+
+
+# --- what stands around
+
+
+def _dims(value: ir.Value | None) -> Dims | None:
+    """Sizes of a value; None for an unknown rank."""
+    tensor = constant(value)
+    if tensor is not None:
+        return tuple(tensor.shape.numpy())
+    if value is None or value.shape is None:
+        return None
+    return tuple(size if isinstance(size, int) else size.value for size in value.shape)
+
+
+def _is_turned(value: ir.Value | None) -> bool:
+    producer = None if value is None else value.producer()
+    return producer is not None and _is_turn(producer)
+
+
+def _is_turn(node: ir.Node) -> bool:
+    if node.op_type != "Transpose" or node.domain:
+        return False
+    return "perm" not in node.attributes or list(node.attributes["perm"].as_ints()) == TURN
+
+
+def _reads(value: ir.Value) -> list[ir.Node]:
+    """The nodes that read it, once per slot; empty where it is an output of its graph."""
+    return [] if value.is_graph_output() else [node for node, _ in value.uses()]

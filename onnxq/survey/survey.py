@@ -2,36 +2,53 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import defaultdict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
+from onnxq.checking.predict import predict
 from onnxq.core.brief import size_text
 from onnxq.errors import OnnxqError, first_line
-from onnxq.page.content import Fact, FrontPoint, Page, TensorPart, TensorQParams
+from onnxq.graph.walk import bodies, node_name, value_name, walk
+from onnxq.operator import Precision
+from onnxq.page.content import (
+    Fact,
+    FrontPoint,
+    MachineColumn,
+    MachineTable,
+    NodePart,
+    Page,
+    TensorPart,
+    TensorQParams,
+)
 from onnxq.page.drawing import ENDS
+from onnxq.page.wording import counting
 from onnxq.survey.channel_reaches import median_share
 from onnxq.survey.file_forms import forms_in, planned, shown_by_file, with_reasons
 from onnxq.survey.heading import NO_BOUNDS, Bounds, heading
-from onnxq.survey.layers_on_machines import layers_on_machines
 from onnxq.survey.local_errors import TensorErrors, errors_of
 from onnxq.survey.stored_ranges import stored_ranges
-from onnxq.survey.surveyed_graph import INSIDE, OUTPUT, surveyed_graph
 from onnxq.times.paired_node_times import paired_node_times
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    import onnx_ir as ir
 
     from onnxq.checking.findings import Findings
+    from onnxq.checking.prediction import LayerPrediction, MachinePrediction
     from onnxq.checking.sides import Sides
     from onnxq.dynamic.dynamic_decision import DynamicDecision
-    from onnxq.page.content import Edge, NodePart, WeightPart
+    from onnxq.page.content import Edge, WeightPart
     from onnxq.qparams import QParams
     from onnxq.samples.inputs import Batch
     from onnxq.static.plan import Plan
+    from onnxq.survey.file_forms import ShownForm
     from onnxq.survey.heading import ReportSubject
     from onnxq.tuning.milestones import Milestone
     from onnxq.tuning.tuned import Tuned
+
 
 T = TypeVar("T")
 MOST_CHANGES = 4
@@ -258,3 +275,127 @@ def _point(name: str, step: Milestone, tuned: Tuned, *, is_front: bool) -> Front
         is_front,
         step.qconfig == tuned.qconfig,
     )
+
+
+# --- Layers of a quantized model on every machine, from its weights alone
+
+
+KNOWN_AT_RUN_TIME = "may differ: its weights are known at run time"
+
+
+def layers_on_machines(target: ir.Model) -> MachineTable:
+    """Layers whose integers can differ from exact ones, by machine.
+
+    Raises:
+        UnsupportedError: operators that are not known.
+    """
+    found = predict(target)
+    risky = [layer.name for machine in found.machines for layer in machine.risky_layers]
+    order = [layer.name for machine in found.machines[:1] for layer in machine.layers]
+    names = sorted(dict.fromkeys(risky), key=lambda n: order.index(n) if n in order else len(order))
+    columns = tuple(MachineColumn(m.targets, _cells(m, names)) for m in found.machines)
+    said = (
+        "The integers of every layer are the same on all machines, whatever the inputs: no sum of "
+        "two products leaves 16 bits anywhere."
+    )
+    if names:
+        said = (
+            f"{_layers_add(len(names))} products in 16 bits on some machines, where sums can "
+            "saturate; “onnxq predict” with samples says which inputs do it."
+        )
+    if found.floats:
+        ops = ", ".join(f"{op} {count}" for op, count in found.floats.items())
+        said += f" What is computed in floats may differ in last bits: {ops}."
+    return MachineTable(tuple(names), columns, said)
+
+
+def _layers_add(count: int) -> str:
+    return f"{counting(count, 'layer')} {'adds' if count == 1 else 'add'}"
+
+
+def _cells(machine: MachinePrediction, names: list[str]) -> tuple[str, ...]:
+    layers = {layer.name: layer for layer in machine.risky_layers}
+    return tuple(_words(layers[name]) if name in layers else "" for name in names)
+
+
+def _words(layer: LayerPrediction) -> str:
+    if layer.possible is None:
+        return KNOWN_AT_RUN_TIME
+    pairs, channels = counting(layer.possible, "pair"), counting(len(layer.channels), "channel")
+    return f"can differ: {pairs} in {channels}"
+
+
+# --- The graph of a float model as a page shows it: nodes of bodies beside those that hold them
+
+
+INPUT, OUTPUT = "input", "output"
+"""Operators of ends, in words."""
+INSIDE = "inside"
+"""Form of a node that another one carries out."""
+
+
+@dataclass(frozen=True)
+class SurveyedGraph:
+    """A float model's graph.
+
+    Attributes:
+        nodes: inputs, nodes in the order in which they run, outputs.
+        edges: between their places.
+        places: name of a node -> its place.
+        makers: name of a tensor -> place of the node or input that gives it.
+    """
+
+    nodes: tuple[NodePart, ...]
+    edges: tuple[Edge, ...]
+    places: Mapping[str, int]
+    makers: Mapping[str, int]
+
+
+def surveyed_graph(
+    source: ir.Model,
+    choices: Mapping[str, ShownForm],
+    times: Mapping[str, tuple[float, float]],
+) -> SurveyedGraph:
+    """The graph with the form and the times of every node.
+
+    Args:
+        source: the float model, canonical.
+        choices: of every node.
+        times: microseconds in float and quantized; empty: not measured.
+    """
+    inputs = [v for v in source.graph.inputs if not v.is_initializer()]
+    nodes = [node for node, _ in walk(source.graph)]
+    parts = [NodePart(value_name(v), INPUT, ENDS, "") for v in inputs]
+    parts += [_part(node, choices[node_name(node)], times.get(node_name(node))) for node in nodes]
+    places = {node_name(node): len(inputs) + place for place, node in enumerate(nodes)}
+    makers = {value_name(v): place for place, v in enumerate(inputs)}
+    makers |= {v.name: places[node_name(n)] for n in nodes for v in n.outputs if v.name}
+    edges = [edge for node in nodes for edge in _edges(node, places, makers)]
+    for output in source.graph.outputs:
+        name = value_name(output)
+        if name in makers:
+            edges.append((makers[name], len(parts)))
+        parts.append(NodePart(name, OUTPUT, ENDS, ""))
+    return SurveyedGraph(tuple(parts), tuple(dict.fromkeys(edges)), places, makers)
+
+
+def _part(node: ir.Node, choice: ShownForm, times: tuple[float, float] | None) -> NodePart:
+    form = INSIDE if choice.precision is None else choice.precision.value
+    name = node_name(node)
+    # every command that quantizes has this option
+    revert = "" if choice.precision in (Precision.FLOAT, None) else f"--exclude {shlex.quote(name)}"
+    op_type = f"{node.domain}.{node.op_type}" if node.domain else node.op_type
+    before, after = times or (None, None)
+    return NodePart(name, op_type, form, choice.reason, before, after, revert=revert)
+
+
+def _edges(node: ir.Node, places: Mapping[str, int], makers: Mapping[str, int]) -> Iterator[Edge]:
+    """From what a node reads; and from the last nodes of its bodies, which give its results."""
+    place = places[node_name(node)]
+    for value in node.inputs:
+        if value is not None and (maker := makers.get(value.name or "")) is not None:
+            yield maker, place
+    for body in bodies(node):
+        for output in body.outputs:
+            if (maker := makers.get(output.name or "")) is not None:
+                yield maker, place

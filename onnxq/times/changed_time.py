@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import heapq
-from collections import ChainMap, Counter
+import itertools
+import math
+from collections import ChainMap, Counter, deque
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from onnxq.ort.layouts import INTO_BLOCKS, OUT_OF_BLOCKS, QUANTIZES_AT_RUN, REORDERED
+from onnxq.qdq.read import DEQUANTIZE, QUANTIZE
+from onnxq.times import Change
+from onnxq.times.microbenchmarks.parts import BLOCKS, Parts, integers, numbers
+from onnxq.times.model_times import ChangeTime
 from onnxq.times.time_model import FLOATS, changing, step_of, total_ns
+from onnxq.times.timed_runs import profiled
 from onnxq.times.work import moving
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Hashable
 
     import onnx_ir as ir
 
@@ -19,7 +30,7 @@ if TYPE_CHECKING:
     from onnxq.times.time_model import TensorState, Walked
 
     Needs = Counter[TensorState]
-    """State -> how many readers want a tensor in it."""
+    "State -> how many readers want a tensor in it."
 
 
 class ChangedTime:
@@ -97,3 +108,152 @@ class ChangedTime:
         if not needs:
             return 0.0
         return total_ns(changing(value, state, needs, self._found.sizes, self._costs))
+
+
+# --- Least sum of costs of two-valued choices, some of which cost when they differ: a minimum
+#     cut
+#
+#     sum of cost(x)              each x is True or False
+#     + sum of cost(x and not y)  for pairs
+#
+# An infinite cost forbids. Dinic's algorithm: paths of least length are filled until there is none.
+
+
+ALWAYS, NEVER = ("source", 0), ("sink", 0)
+"""Choices that are made: True, and False."""
+
+
+@dataclass(frozen=True, eq=False)
+class BinaryChoices:
+    """Choices between True and False, and what they cost.
+
+    Attributes:
+        capacities: x -> y -> cost where x is True and y False.
+    """
+
+    capacities: dict[Hashable, dict[Hashable, float]] = field(default_factory=dict)
+
+    def costs(self, x: Hashable, if_true: float, if_false: float) -> None:
+        """Adds what a choice costs on its own, at least 0."""
+        self.differing(x, NEVER, if_true)
+        self.differing(ALWAYS, x, if_false)
+
+    def differing(self, x: Hashable, y: Hashable, cost: float) -> None:
+        """Adds what it costs where x is True and y is False, at least 0."""
+        forth = self.capacities.setdefault(x, {})
+        forth[y] = forth.get(y, 0.0) + cost
+        self.capacities.setdefault(y, {}).setdefault(x, 0.0)
+
+    def true_ones(self) -> set[Hashable]:
+        """The choices that are True where the sum is least; as few as there can be."""
+        left = {x: dict(ys) for x, ys in self.capacities.items()}
+        for end in (ALWAYS, NEVER):
+            left.setdefault(end, {})
+        while True:
+            depths = _depths(left, ALWAYS)
+            if NEVER not in depths:
+                return set(depths) - {ALWAYS}
+            _fill(left, depths)
+
+
+def _depths(left: dict[Hashable, dict[Hashable, float]], source: Hashable) -> dict[Hashable, int]:
+    """Length of the shortest path to each node that something can still flow to."""
+    depths = {source: 0}
+    waiting = deque([source])
+    while waiting:
+        x = waiting.popleft()
+        for y, capacity in left[x].items():
+            if capacity > 0 and y not in depths:
+                depths[y] = depths[x] + 1
+                waiting.append(y)
+    return depths
+
+
+def _fill(
+    left: dict[Hashable, dict[Hashable, float]],
+    depths: dict[Hashable, int],
+) -> None:
+    """Fills shortest paths from ALWAYS to NEVER until there is none of that length."""
+    ahead = {x: list(ys) for x, ys in left.items()}
+    path: list[Hashable] = [ALWAYS]
+    while path:
+        x = path[-1]
+        if x == NEVER:
+            steps = list(itertools.pairwise(path))
+            least = min(left[a][b] for a, b in steps)
+            assert math.isfinite(least), "a choice can be neither"
+            for a, b in steps:
+                left[a][b] -= least
+                left[b][a] += least
+            full = next(i for i, (a, b) in enumerate(steps) if left[a][b] <= 0)
+            del path[full + 1 :]
+        elif not ahead[x]:
+            path.pop()
+            if path:
+                ahead[path[-1]].pop()
+        elif left[x][ahead[x][-1]] > 0 and depths.get(ahead[x][-1]) == depths[x] + 1:
+            path.append(ahead[x][-1])
+        else:
+            ahead[x].pop()
+
+
+# --- Times of conversions and changes of layout on this machine: small models, profiled
+
+
+SHAPES = ((1, 16, 8, 8), (1, 64, 56, 56))
+"""Shapes of two tensors, of 1,024 and 200,704 elements; times are the line through both."""
+SECONDS = 0.2
+"""CPU seconds that go into each."""
+LAST, FIRST = [0, 2, 3, 1], [0, 3, 1, 2]
+
+
+def change_times() -> dict[str, ChangeTime]:
+    """Value of a Change -> its time; a part of a second."""
+    few, many = (_timed(shape) for shape in SHAPES)
+    sizes = [int(np.prod(shape)) for shape in SHAPES]
+    return {change: _line(sizes, [few[change], many[change]]) for change in few}
+
+
+def _timed(shape: tuple[int, ...]) -> dict[str, float]:
+    """Value of a Change -> nanoseconds for a tensor of that shape.
+
+    Models of their own for small tensors: writing times down takes as long as they do.
+    """
+    _, channels, size, _ = shape
+    parts = Parts()
+    feeds = {"x": numbers(*shape), "q": integers(*shape), "t": integers(1, size, size, channels)}
+    names = {change.value: build(parts, channels) for change, build in _BUILDS.items()}
+    (run,) = profiled([parts.model(feeds, list(names.values()))], feeds, SECONDS)
+    return {change: run.ns.get(name, 0.0) for change, name in names.items()}
+
+
+def changes_of(costs: Costs) -> dict[str, ChangeTime]:
+    """The same from a table."""
+    sizes = [int(np.prod(shape)) for shape in SHAPES]
+    found = {}
+    for change in Change:
+        estimates = [costs.change(change, size) for size in sizes]
+        if None not in estimates:
+            found[change.value] = _line(sizes, [each.ns for each in estimates if each is not None])
+    return found
+
+
+def _line(sizes: list[int], ns: list[float]) -> ChangeTime:
+    """The line through two measurements; no part of it is below 0."""
+    slope = max((ns[1] - ns[0]) / (sizes[1] - sizes[0]), 0.0)
+    return ChangeTime(max(ns[0] - slope * sizes[0], 0.0), slope)
+
+
+def _qparams(parts: Parts) -> tuple[str, str]:
+    return parts.constant(np.array(0.02, np.float32)), parts.constant(np.array(128, np.uint8))
+
+
+_BUILDS: dict[Change, Callable[[Parts, int], str]] = {
+    Change.QUANTIZE: lambda p, _: p.add(QUANTIZE, ["x", *_qparams(p)]),
+    Change.DEQUANTIZE: lambda p, _: p.add(DEQUANTIZE, ["q", *_qparams(p)]),
+    Change.QUANTIZE_AT_RUN: lambda p, _: p.add(QUANTIZES_AT_RUN, ["x"], results=3),
+    Change.CHANNELS_LAST: lambda p, _: p.add(REORDERED, ["q"], {"perm": LAST}),
+    Change.CHANNELS_FIRST: lambda p, _: p.add(REORDERED, ["t"], {"perm": FIRST}),
+    Change.BLOCKED: lambda p, _: p.add(INTO_BLOCKS, ["x"], {}, BLOCKS),
+    Change.UNBLOCKED: lambda p, c: p.add(OUT_OF_BLOCKS, ["x"], {"channels": c}, BLOCKS),
+}

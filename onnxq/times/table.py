@@ -12,6 +12,7 @@ import dataclasses
 import enum
 import functools
 import io
+import zlib
 from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
@@ -25,16 +26,16 @@ from onnxq.ort import facts
 from onnxq.page.card import card_of
 from onnxq.times.absorbed import is_absorbed
 from onnxq.times.fit import Fit, error_of
-from onnxq.times.known_fits import Key, KnownFit, as_lines, fits_in
 from onnxq.times.work import FUSED, Work, work_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     import onnx_ir as ir
 
     from onnxq.graph.sizes import Sizes
     from onnxq.times.absorbed import FormOf
+
 
 FORMAT = "onnxq.costs 2"
 ANEW = "Measure again: `onnxq costs -o FILE`."
@@ -332,3 +333,70 @@ def costs_of(target: str) -> Costs | None:
     """
     file = resources.files("onnxq.times") / f"{SHOWN_BY.get(target, target)}.csv"
     return Costs.from_csv(file.read_text("utf-8")) if file.is_file() else None
+
+
+# --- Fits of a table's rows, in the lines below them: "# fit: operator,kind,form,error,base..."
+#
+# They follow from the rows, which takes a tenth of a second. "# rows: CRC-32" before them says of
+# which rows they are; where these were edited, they are found anew.
+
+
+Key = tuple[str, str, Precision]
+"""Operator, kind and form: what is measured together."""
+FIT, ROWS = "fit", "rows"
+
+
+@dataclass(frozen=True, slots=True)
+class KnownFit:
+    """A Fit of rows that are at hand, and how far it is off.
+
+    Attributes:
+        base: see `Fit`.
+        error: see `error_of`.
+    """
+
+    base: tuple[float, ...]
+    error: float
+
+
+def as_lines(table: str, fits: Mapping[Key, KnownFit]) -> str:
+    """Text that goes behind a table.
+
+    Args:
+        table: its text, from the first line to the last row.
+        fits: of its rows, all digits of which are kept.
+    """
+    out = io.StringIO()
+    out.write(f"# {ROWS}: {_crc(table.splitlines())}\n")
+    writer = csv.writer(out, lineterminator="\n")
+    for (operator, kind, form), fit in fits.items():
+        out.write(f"# {FIT}: ")
+        writer.writerow([operator, kind, form.value, repr(fit.error), *map(repr, fit.base)])
+    return out.getvalue()
+
+
+def fits_in(lines: Sequence[str], notes: Iterable[tuple[str, str]]) -> dict[Key, KnownFit]:
+    """The fits of a table, as far as they are of its rows.
+
+    Args:
+        lines: of the table.
+        notes: (name, value) of its lines "# name: value".
+
+    Raises:
+        ValueError: a line is no fit.
+    """
+    found = list(notes)
+    if (ROWS, _crc(lines)) not in found:
+        return {}
+    return dict(map(_fit, csv.reader(value for name, value in found if name == FIT)))
+
+
+def _fit(row: list[str]) -> tuple[Key, KnownFit]:
+    operator, kind, form, error, *base = row
+    return (operator, kind, Precision(form)), KnownFit(tuple(map(float, base)), float(error))
+
+
+def _crc(lines: Sequence[str]) -> str:
+    """CRC-32 of the rows among the lines of a table."""
+    rows = "\n".join(line for line in lines if not line.startswith("#"))
+    return str(zlib.crc32(rows.encode()))

@@ -14,7 +14,7 @@ import onnx.checker
 import onnx.version_converter
 from onnx.backend.test import loader
 
-from onnxq.graph.untrusted.opsets import NEWEST_OPSET, OLDEST_OPSET
+from onnxq.graph.untrusted.check_model import NEWEST_OPSET, OLDEST_OPSET
 
 if TYPE_CHECKING:
     from onnx.backend.test.case.test_case import TestCase

@@ -3,7 +3,7 @@ from __future__ import annotations
 import onnx
 import onnx_ir as ir
 
-from onnxq.checking.behind_floats import BehindFloats, behind_floats
+from onnxq.checking.machines import BehindFloats, behind_floats
 
 HEADER = '<ir_version: 10, opset_import: ["" : 21]>'
 CONSTANTS = "<float s = {0.5}, uint8 z = {3}, bool yes = {1}>"

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def test_a_table_of_this_machine_is_written(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("onnxq.times.microbenchmarks.measure.RUNS", 2)
+    monkeypatch.setattr("onnxq.times.microbenchmarks.here.RUNS", 2)
     monkeypatch.setattr(here, "links", lambda: list(element_links())[:3])
     output = tmp_path / "here.csv"
     result = run("costs", "-o", output, "--passes", 1, "--target", "x86-vnni")

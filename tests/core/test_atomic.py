@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, BinaryIO, NoReturn
 import pytest
 
 from onnxq.core.atomic import (
+    Owner,
     as_output_error,
     check_writable,
     remove_temporary,
     temporary,
     temporary_folder,
+    this_process,
     write_atomically,
 )
-from onnxq.core.owner import Owner, this_process
 from onnxq.errors import OutputError
 
 if TYPE_CHECKING:

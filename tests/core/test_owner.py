@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from onnxq.core.owner import Owner, this_process
+from onnxq.core.atomic import Owner, this_process
 
 
 def test_an_owner_is_read_from_its_text() -> None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from onnx import helper
 
-from onnxq.graph.diagnose import why_unreadable
+from onnxq.graph.io import why_unreadable
 
 MODEL = helper.make_model(
     helper.make_graph([helper.make_node("Relu", ["x"], ["y"])] * 40, "g", [], [])

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from onnxq.language.byte_tokenizer import letters, tokenizer_files
+from onnxq.language.genai_folder import letters, tokenizer_files
 
 
 def test_each_byte_has_a_visible_letter_of_its_own() -> None:

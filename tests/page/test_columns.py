@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from onnxq.page.columns import columns_of
+from onnxq.page.layering import columns_of
 
 ENDS = [(-40.0, 40.0)] * 60
 

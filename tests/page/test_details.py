@@ -1,8 +1,7 @@
 from __future__ import annotations
 
-from onnxq.page.details import details_of
 from onnxq.page.drawing import drawing_of
-from onnxq.page.island import island
+from onnxq.page.render import details_of, island
 from tests.page.example_page import HOSTILE, example_page
 
 

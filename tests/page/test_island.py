@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from onnxq.page.island import island
+from onnxq.page.render import island
 from tests.page.example_page import HOSTILE
 
 

@@ -14,7 +14,7 @@ from onnxq import catalog, reference
 from onnxq.checking.cross_check import cross_check
 from onnxq.operator import IntegerOperator, Operator, Rule
 from onnxq.operator.examples import normal
-from onnxq.reference.old_schemas import move_of
+from onnxq.reference.ops import move_of
 from tests.operators import builder
 from tests.operators.old_cases import old_cases, versions
 

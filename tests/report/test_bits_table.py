@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from onnxq.report.bits_table import mixed_json, mixed_rows
+from onnxq.report.print_verdict import mixed_json, mixed_rows
 from onnxq.weights.mixed_bits import Mix, Mixed
 from onnxq.weights.plan_weights import WeightPlan
 

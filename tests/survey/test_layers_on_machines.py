@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 import onnxq
-from onnxq.survey.layers_on_machines import layers_on_machines
+from onnxq.survey.survey import layers_on_machines
 from tests.survey.pair import BATCH, pair
 
 

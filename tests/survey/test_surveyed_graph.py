@@ -4,7 +4,7 @@ import shlex
 
 from onnxq.operator import Precision
 from onnxq.survey.file_forms import ShownForm, planned
-from onnxq.survey.surveyed_graph import surveyed_graph
+from onnxq.survey.survey import surveyed_graph
 from tests.survey.pair import pair
 
 

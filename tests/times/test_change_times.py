@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 from onnxq.times import Change, costs_of
-from onnxq.times import change_times as module
-from onnxq.times.change_times import change_times, changes_of
+from onnxq.times import changed_time as module
+from onnxq.times.changed_time import change_times, changes_of
 
 
 def test_every_change_takes_longer_for_more_elements() -> None:

@@ -4,7 +4,7 @@ import itertools
 import math
 import random
 
-from onnxq.times.cut import BinaryChoices
+from onnxq.times.changed_time import BinaryChoices
 
 
 def least(

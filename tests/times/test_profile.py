@@ -8,7 +8,7 @@ import pytest
 from onnxq.core.atomic import temporary_folder
 from onnxq.errors import CalibrationError, ModelError
 from onnxq.ort.runtime import open_profiled
-from onnxq.times.profile import LEAST_NS, NodeTime, node_times, quick_mean, without_writing
+from onnxq.times.timed_runs import LEAST_NS, NodeTime, node_times, quick_mean, without_writing
 from tests.examples import as_ir, images, network
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ import pytest
 from onnxq.graph.sizes import sizes_of
 from onnxq.operator import Precision
 from onnxq.times import Change, Costs, Timing, Work
-from onnxq.times.node_layouts import Layout
 from onnxq.times.time_model import (
     FLOATS,
+    Layout,
     PredictedTime,
     TensorState,
     changes_between,

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from onnxq.qparams.group_spec import GroupSpec, Method, Scheme
-from onnxq.weights.gptq_groups import GroupwiseGPTQ
 from onnxq.weights.hessian import noise_in
+from onnxq.weights.solve import GroupwiseGPTQ
 from tests.weights.block_models import hessian_of, solved, weight
 
 if TYPE_CHECKING:

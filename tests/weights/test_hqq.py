@@ -7,7 +7,7 @@ import pytest
 
 from onnxq.qparams.group_ranges import rounded, search_ranges, unshrunk
 from onnxq.qparams.group_spec import GroupSpec, Method, Scheme
-from onnxq.weights.hqq import POWER
+from onnxq.weights.solve import POWER
 from tests.weights.block_models import solved, weight
 
 

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
 import onnx_ir as ir
 
+from onnxq.graph.edit import FreeNames, all_nodes, graph_of, new_constant, replace
+from onnxq.graph.exchange import ConstantExchange
 from onnxq.graph.passes.formulas import producer_of
 from onnxq.graph.passes.fused_node import FusedNode, fuse_all, inner_nodes
 from onnxq.graph.passes.reductions import reduced_by
 from onnxq.graph.weights import constant
+from onnxq.operator.nodes import find_input, has_input, input_at
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
 
 OPSET = 13  # from which on Softmax is taken along one axis
 
@@ -100,3 +105,86 @@ def _quotient(node: ir.Node) -> FusedNode | None:
 def _softmax(last: ir.Node, leaves: Sequence[ir.Value], axis: int) -> FusedNode | None:
     nodes = inner_nodes(last, leaves)
     return None if nodes is None else FusedNode(nodes, "Softmax", leaves[:1], {"axis": axis})
+
+
+# --- com.microsoft Attention gets the bias that its schema calls optional and its kernels do
+#     not
+
+
+_WEIGHT, _BIAS = 1, 2  # slots
+_MATRIX = 2
+
+
+class GiveAttentionBias(ir.passes.InPlacePass):
+    """X W = X W + 0, where there is no bias and the columns of W are known; all graphs.
+
+    ONNX Runtime 1.31 reads the absent bias and ends the process.
+    """
+
+    def call(self, model: ir.Model) -> ir.passes.PassResult:
+        """Writes zeros where a bias is missing."""
+        bare = [node for node in all_nodes(model) if _is_bare(node)]
+        exchange = ConstantExchange(model)
+        for node in bare:
+            weight = input_at(node, _WEIGHT)
+            assert weight.shape is not None
+            columns = weight.shape[1]
+            assert isinstance(columns, int)
+            zeros = np.zeros(columns, np.float32)
+            exchange.put(node, _BIAS, ir.tensor(zeros), f"{weight.name}_no_bias", ("zeros", weight))
+        exchange.share()
+        return ir.passes.PassResult(model, bool(bare))
+
+
+def _is_bare(node: ir.Node) -> bool:
+    if (node.domain, node.op_type) != ("com.microsoft", "Attention"):
+        return False
+    if has_input(node, _BIAS):
+        return False
+    weight = find_input(node, _WEIGHT)
+    if weight is None or weight.shape is None or len(weight.shape) != _MATRIX:
+        return False
+    return isinstance(weight.shape[1], int)
+
+
+# --- The logarithm of a sum in one node becomes the two, so that what the logarithm reads is
+#     seen
+
+
+_AXES = "axes"  # an attribute before opset 18, input 1 since; input 1 of ReduceSum since 13
+
+
+class TakeLogSumsApart(ir.passes.InPlacePass):
+    """ReduceLogSum(x) = Log(ReduceSum(x)), with the same axes; all graphs, float32 alone.
+
+    A logarithm magnifies errors of small numbers, which are told by the sums that it reads. The Log
+    keeps the node's name.
+    """
+
+    def call(self, model: ir.Model) -> ir.passes.PassResult:
+        """Takes all of them apart."""
+        found = [node for node in all_nodes(model) if _is_log_sum(node)]
+        names = FreeNames(model) if found else None
+        for node in found:
+            assert names is not None
+            _take_apart(node, names)
+        return ir.passes.PassResult(model, modified=bool(found))
+
+
+def _is_log_sum(node: ir.Node) -> bool:
+    is_float = node.outputs[0].dtype == ir.DataType.FLOAT
+    return is_float and (node.domain, node.op_type) == ("", "ReduceLogSum")
+
+
+def _take_apart(node: ir.Node, names: FreeNames) -> None:
+    y, axes = node.outputs[0], find_input(node, 1)
+    given = node.attributes.get_ints(_AXES, [])
+    if given:
+        axes = new_constant(node, names.value(f"{y.name}_axes"), np.array(given, np.int64))
+    kept = {name: a for name, a in node.attributes.items() if name != _AXES}
+    inputs = [input_at(node, 0), *([] if axes is None else [axes])]
+    summed = ir.Node("", "ReduceSum", inputs, kept.values(), name=names.node(f"{node.name}_sum"))
+    (total,) = summed.outputs
+    total.name, total.type, total.shape = names.value(f"{y.name}_sum"), y.type, y.shape
+    graph_of(node).insert_before(node, summed)
+    replace(node, ir.node("Log", [total], name=node.name), names)

@@ -3,28 +3,35 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx_ir as ir
 from onnx_ir.tape import Tape
 
+from onnxq import catalog
 from onnxq.errors import ShapeError, UnsupportedError
 from onnxq.graph.edit import FreeNames, merge_equal
-from onnxq.operator import OpCategory, Precision, Site
-from onnxq.qdq.fuse.biased import judge_biased
+from onnxq.operator import Float, OpCategory, Precision, Site
+from onnxq.operator.nodes import input_at
+from onnxq.ort import facts
+from onnxq.ort.matmul_add import biased_product
 from onnxq.qdq.fuse.float_weights import quantize_float_weights
-from onnxq.qdq.fuse.fusion import Fusion, Kept
-from onnxq.qdq.fuse.judge import judge
-from onnxq.qdq.fuse.moved import move_quantizers
+from onnxq.qdq.fuse.fusion import Flattened, Fusion, Kept
+from onnxq.qdq.fuse.judge import judge, site
 from onnxq.qdq.fuse.scales import Int8Activations, Scales
 from onnxq.qdq.fuse.signed import shift_to_uint8
-from onnxq.qdq.read import Unread, is_dequantize, is_quantize
+from onnxq.qdq.fuse.view import float_view, view_of
+from onnxq.qdq.read import Unread, from_dequantize, is_dequantize, is_quantize
+from onnxq.qdq.write import graph_qparams_of, quantize_behind
+from onnxq.qparams import PerTensor
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
 
     from onnxq.qparams import QParams
+
 
 MICROSOFT = "com.microsoft"
 INTEGERS_OPSET = 13  # before, MaxPool, Clip and the like are defined for floats only
@@ -237,3 +244,132 @@ def _reshaped(
 def _remove(node: ir.Node) -> None:
     assert isinstance(node.graph, ir.Graph)
     node.graph.remove(node, safe=True)
+
+
+# --- MatMul with an Add of a bias behind it, fused as the Gemm that ONNX Runtime makes of them
+#
+# The Gemm is fused where a QuantizeLinear follows; else it computes in float32, although MatMul
+# alone
+# would have been fused. onnxq.ort.matmul_add has the conditions.
+
+
+def judge_biased(node: ir.Node, scales: Scales) -> Fusion | Kept | None:
+    """Verdict on a MatMul with a bias; None where the node is none."""
+    found = biased_product(node)
+    if found is None or not found.becomes_gemm:
+        return None
+    if not all(v is not None and from_dequantize(v, node) for v in node.inputs):
+        return None
+    add, bias_slot = found.add, found.slot
+    a, b, bias = input_at(node, 0), input_at(node, 1), found.bias
+    gemm = catalog.find("Gemm")
+    assert gemm is not None, "operators/gemm.py"
+    seen, seen_bias = float_view(node, scales), float_view(add, scales).inputs[bias_slot]
+    view = view_of(add, "Gemm", [*(_moved(v) for v in seen.inputs), _moved(seen_bias)])
+    view.name = node.name
+    flattened = _flattened(a, b) if found.is_flattened else None
+    if flattened is not None:
+        input_at(view, 0).shape = ir.Shape(flattened.matrix)
+        view.outputs[0].shape = ir.Shape([flattened.matrix[0], flattened.result[-1]])
+    rule = gemm.fused_rule(view)
+    if isinstance(rule, Float):
+        return Kept(rule.reason.words)
+    made = site(node, add, [a, b, bias], gemm, view, rule, scales)
+    if isinstance(made, Kept):
+        return Kept(f"with the Add behind it, ONNX Runtime makes a Gemm of it: {made.reason}")
+    if flattened is not None and made.absorbed:
+        if made.new_bias is not None:
+            return Kept(
+                "with the Add behind it, ONNX Runtime makes a Gemm of it, which it does not fuse "
+                f"with {made.absorbed[0].op_type} behind a Reshape"
+            )
+        made.give_floats()  # its bias is int32: no Q is needed
+    made.flattened = flattened
+    made.absorbed.append(add)
+    return made
+
+
+def _moved(value: ir.Value | None) -> ir.Value | None:
+    """The value for another view: views share nothing."""
+    if value is None:
+        return None
+    return ir.Value(
+        name=value.name, type=value.type, shape=value.shape, const_value=value.const_value
+    )
+
+
+def _flattened(a: ir.Value, b: ir.Value) -> Flattened:
+    """The shapes around the Gemm, where A is no matrix."""
+    assert a.shape is not None
+    assert b.shape is not None
+    *batches, inner, columns = (int(size) for size in (*a.shape, b.shape[1]))
+    return Flattened((math.prod(batches), inner), (*batches, columns))
+
+
+# --- Q and DQ moved past nodes that only move data, as ONNX Runtime does before it fuses
+#
+#     Conv -> MaxPool -> Q        becomes     Conv -> Q -> DQ -> MaxPool -> Q
+#     DQ -> Reshape -> Conv       becomes     DQ -> Reshape -> Q -> DQ -> Conv
+#
+# Exact: moving data, or taking a maximum, before or after rounding gives the same integers. What
+# gains is the Conv, which now stands between DQ and Q. ONNX Runtime's QDQPropagationTransformer.
+
+
+def move_quantizers(graph: ir.Graph, scales: Scales, names: FreeNames) -> None:
+    """Inserts Q -> DQ where a Q or DQ of the graph moves to."""
+    for node in list(graph):
+        if is_quantize(node):
+            _move_up(node, scales, names)
+    for node in list(graph):
+        if is_dequantize(node):
+            _move_down(node, scales, names)
+
+
+def _move_up(quantize: ir.Node, scales: Scales, names: FreeNames) -> None:
+    qparams = _one_scale(quantize, scales)
+    if qparams is None:
+        return
+    graph_qparams = graph_qparams_of(quantize, qparams)
+    value = quantize.inputs[0]
+    while value is not None and (passed := _alone(value, quantize)) is not None:
+        value = passed.inputs[0]
+        source = None if value is None else value.producer()
+        if value is None or source is None or source.graph is not quantize.graph:
+            return
+        if is_dequantize(source) or len(value.uses()) != 1 or value.is_graph_output():
+            return
+        quantize_behind(value, graph_qparams, names, [(passed, 0)])
+
+
+def _move_down(dequantize: ir.Node, scales: Scales, names: FreeNames) -> None:
+    qparams = _one_scale(dequantize, scales)
+    if qparams is None:
+        return
+    graph_qparams = graph_qparams_of(dequantize, qparams)
+    work = [dequantize.outputs[0]]  # several readers: each has a DQ of its own in ONNX Runtime
+    while work:
+        value = work.pop()
+        for reader in [use.node for use in value.uses()]:
+            if not facts.of(reader).moved_past or reader.graph is not dequantize.graph:
+                continue
+            result = reader.outputs[0]
+            uses = [(u.node, u.idx) for u in result.uses() if not is_quantize(u.node)]
+            if uses and not result.is_graph_output():
+                work.append(quantize_behind(result, graph_qparams, names, uses))
+
+
+def _one_scale(node: ir.Node, scales: Scales) -> QParams | None:
+    """The qparams of a Q or DQ where they are constant, one for the tensor."""
+    qparams = scales.of(node)
+    if isinstance(qparams, Unread) or qparams.granularity != PerTensor():
+        return None
+    return qparams
+
+
+def _alone(value: ir.Value, reader: ir.Node) -> ir.Node | None:
+    """The node that only moves data and makes the value, which nobody else reads."""
+    producer = value.producer()
+    if producer is None or not facts.of(producer).moved_past or producer.graph is not reader.graph:
+        return None
+    alone = len(value.uses()) == 1 and not value.is_graph_output()
+    return producer if alone else None

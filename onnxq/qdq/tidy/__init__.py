@@ -27,8 +27,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from onnxq.errors import ModelError
 from onnxq.graph.checks import FORMAT_KEY
-from onnxq.graph.edit import FreeNames, bypass, new_constant, replace
+from onnxq.graph.edit import FreeNames, bypass, merge_equal, new_constant, replace
 from onnxq.graph.passes.global_pool import MeanToGlobalPool
 from onnxq.graph.passes.unused import RemoveUnused
 from onnxq.graph.types import infer_types
@@ -36,6 +37,7 @@ from onnxq.ort.node_kinds import PRODUCT_OF_BLOCKS
 from onnxq.qdq.fuse import Int8Activations
 from onnxq.qdq.qoperator import FORMATS
 from onnxq.qdq.read import (
+    BIAS,
     DEFAULT_AXIS,
     QUANTIZE,
     SCALE,
@@ -47,26 +49,24 @@ from onnxq.qdq.read import (
     qparams_of,
 )
 from onnxq.qdq.signed_integers import keep_loadable
-from onnxq.qdq.tidy.bias_scales import check_bias
 from onnxq.qdq.tidy.biases import store_bias
 from onnxq.qdq.tidy.clamps import fold_clamps
 from onnxq.qdq.tidy.lowered import lower_layer
 from onnxq.qdq.tidy.marks import MARK
 from onnxq.qdq.tidy.movement import drop_round_trip, onto_qparams, quantize_before
-from onnxq.qdq.tidy.naming import name_integers, name_outputs
 from onnxq.qdq.tidy.norms import fold_norm
-from onnxq.qdq.tidy.quantizers import share_equal
 from onnxq.qdq.tidy.stored_constants import store_integers, store_narrow
 from onnxq.qdq.tidy.unsigned import store_unsigned
 from onnxq.qdq.write import GraphQParams, graph_qparams_of
-from onnxq.qparams import PerBlock, QParams
+from onnxq.qparams import PerBlock, QParams, sum_scale
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Hashable, Sequence
 
     import onnx_ir as ir
 
     from onnxq.operator import Array
+
 
 # Tensors that an operator rounds. An LSTM rounds its input and h at every step; what is off by a
 # step in h fades within a few steps.
@@ -227,3 +227,120 @@ def _turned(source: ir.Node, perm: Sequence[int]) -> GraphQParams:
     axis = source.attributes.get_int("axis", DEFAULT_AXIS)
     attributes = {"axis": list(perm).index(axis % len(perm))}
     return dataclasses.replace(graph_qparams_of(source, qparams), attributes=attributes)
+
+
+# --- Names of integers and of what they stand for, as onnxq writes them everywhere
+
+
+_OWN_NAMES = ("dequantize_linear", "leave_integers")  # after operators that are no model's own
+
+
+def name_integers(model: ir.Model, names: FreeNames) -> None:
+    """`<tensor>_quantized` and `<tensor>_dequantized`, as onnxq writes them everywhere."""
+    for node in model.graph:
+        if not is_quantize(node) or node.inputs[0] is None:
+            continue
+        integers = _last_integers(node)
+        if integers.is_graph_output():
+            continue
+        stem = node.inputs[0].name
+        integers.name = names.value(f"{stem}_quantized")
+        for reader in integers.consumers():
+            if is_dequantize(reader) and not reader.outputs[0].is_graph_output():
+                reader.outputs[0].name = names.value(f"{stem}_dequantized")
+
+
+def name_outputs(model: ir.Model, names: FreeNames) -> None:
+    """An output that comes from integers is called as the float tensor that they stand for."""
+    for value in model.graph.outputs:
+        source = dequantizer(value)
+        if source is None or not str(value.name).startswith(_OWN_NAMES):
+            continue
+        integers = source.inputs[0]
+        while integers is not None and integers.producer() is not None:
+            producer = integers.producer()
+            assert producer is not None
+            if not (is_quantize(producer) or producer.op_type == "Clip"):
+                break
+            integers = producer.inputs[0]
+        if (
+            integers is None
+            or integers.name is None
+            or integers.is_graph_input()
+            or integers.is_graph_output()
+        ):
+            continue
+        stem = integers.name
+        integers.name = names.value(f"{stem}_float")
+        value.name = stem
+
+
+def _last_integers(quantizer: ir.Node) -> ir.Value:
+    """The integers behind a Clip on integers."""
+    integers = quantizer.outputs[0]
+    readers = list(integers.consumers())
+    while len(readers) == 1 and readers[0].op_type == "Clip":
+        integers = readers[0].outputs[0]
+        readers = list(integers.consumers())
+    return integers
+
+
+# --- Integer biases must be at the scale of the sums that they are added to
+
+
+WITH_BIAS = ("Conv", "Gemm", "ConvTranspose")
+SAME = 1e-6  # relative: float32 products may have been rounded in another order
+
+
+def check_bias(node: ir.Node) -> None:
+    """Passes a node whose bias is at x_scale * w_scale: ONNX Runtime adds its integers as they are.
+
+    Raises:
+        ModelError: it is at another scale: the module was filled with another input_scale.
+    """
+    if node.op_type not in WITH_BIAS or len(node.inputs) <= BIAS:
+        return
+    sources = [dequantizer(value) for value in node.inputs[: BIAS + 1]]
+    x, w, b = (None if source is None else qparams_of(source) for source in sources)
+    if not (isinstance(x, QParams) and isinstance(w, QParams) and isinstance(b, QParams)):
+        return
+    wanted = sum_scale(x, w)
+    if wanted.ndim:  # groups of a transposed convolution share scales
+        wanted = np.tile(wanted, b.scale.size // wanted.size)
+    if np.allclose(b.scale, wanted, rtol=SAME, atol=0):
+        return
+    index = int(np.argmax(np.abs(np.broadcast_to(b.scale, wanted.shape) / wanted - 1)))
+    stored = np.broadcast_to(b.scale, wanted.shape).flat[index]
+    source = sources[BIAS]
+    integers = None if source is None else source.inputs[0]
+    raise ModelError(
+        f"bias '{'' if integers is None else integers.name}' is stored at scale {stored:.6g}; its "
+        "input "
+        f"and weight have {wanted.flat[index]:.6g}. Give set_weight_bias the input_scale "
+        f"{float(x.scale.flat[0]):.6g} of the tensor that the layer reads."
+    )
+
+
+# --- Equal quantizers of a tensor become one
+#
+#     x -> Q -> DQ, x -> Q -> DQ     becomes   x -> Q -> DQ, DQ
+#
+# ONNX Runtime runs what computes x in integers if one Q, and nothing else, reads it. Modules that
+# quantize their inputs say the same Q once for each reader of a tensor.
+
+
+def share_equal(model: ir.Model) -> None:
+    """Leaves one of equal Q of a tensor, and of equal Clips of the same integers, in place."""
+    merge_equal(model.graph, _said)
+
+
+def _said(node: ir.Node) -> Hashable | None:
+    if is_quantize(node):
+        qparams = qparams_of(node)
+        return (node.inputs[0], qparams) if isinstance(qparams, QParams) else None
+    if node.op_type != "Clip" or node.domain:
+        return None
+    ends = [array_of(node, slot) for slot in (1, 2)]
+    if any(end is None for end in ends):
+        return None
+    return (node.inputs[0], *(end.item() for end in ends if end is not None))

@@ -12,8 +12,7 @@ from onnxq.ort.layouts import CONVOLUTION
 from onnxq.static.choosing.rules import open_entry
 from onnxq.static.placing.decision import Quantize
 from onnxq.static.reasons import SlowerInIntegers
-from onnxq.times.changed_time import ChangedTime
-from onnxq.times.cut import ALWAYS, NEVER, BinaryChoices
+from onnxq.times.changed_time import ALWAYS, NEVER, BinaryChoices, ChangedTime
 from onnxq.times.time_model import (
     FLOATS,
     READS_INTEGERS,

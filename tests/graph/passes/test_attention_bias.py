@@ -6,7 +6,7 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from onnxq.graph.passes.attention_bias import GiveAttentionBias
+from onnxq.graph.passes.fuse_softmax import GiveAttentionBias
 from onnxq.graph.types import infer_types
 
 if TYPE_CHECKING:

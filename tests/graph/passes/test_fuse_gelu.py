@@ -8,7 +8,7 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from onnxq.graph.passes.fuse_gelu import FuseGelu
+from onnxq.graph.passes.fuse_activations import FuseGelu
 from onnxq.graph.types import infer_types
 from tests.graph.passes.spelled import model_of, same
 from tests.op_types import op_types

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from onnxq.graph.canonical import canonicalize, canonicalize_module
-from onnxq.graph.passes.fuse_hard_swish import FuseHardSwish
+from onnxq.graph.passes.fuse_activations import FuseHardSwish
 from onnxq.graph.types import infer_types
 from tests.graph.passes.spelled import model_of, same
 from tests.op_types import op_types

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from onnxq.graph.passes.fuse_mish import FuseMish
+from onnxq.graph.passes.fuse_activations import FuseMish
 from onnxq.graph.types import infer_types
 from tests.graph.passes.spelled import model_of, same
 from tests.op_types import op_types

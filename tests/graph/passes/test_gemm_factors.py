@@ -6,7 +6,7 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from onnxq.graph.passes.gemm_factors import FoldGemmFactors
+from onnxq.graph.passes.fold_factors_ahead import FoldGemmFactors
 from onnxq.graph.passes.names import UniqueNames
 from onnxq.graph.weights import EAGER_BYTES
 

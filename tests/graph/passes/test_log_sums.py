@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from onnxq.graph.canonical import canonicalize
-from onnxq.graph.passes.log_sums import TakeLogSumsApart
+from onnxq.graph.passes.fuse_softmax import TakeLogSumsApart
 from tests.dynamic_models import planned
 from tests.op_types import op_types
 

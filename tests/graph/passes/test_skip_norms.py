@@ -8,7 +8,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from onnxq.graph.canonical import canonicalize
-from onnxq.graph.passes.skip_norms import TakeSkipNormsApart
+from onnxq.graph.passes.fuse_layer_normalization import TakeSkipNormsApart
 from tests.op_types import op_types
 
 if TYPE_CHECKING:

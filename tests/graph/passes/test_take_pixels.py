@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from onnxq.graph.passes.take_pixels import TakePixels
+from onnxq.graph.pixels import TakePixels
 from onnxq.graph.quantized import Meaning, QuantizedIO
 from onnxq.qconfig import Pixels
 

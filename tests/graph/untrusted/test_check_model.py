@@ -15,15 +15,21 @@ from onnx import TensorProto, helper, numpy_helper
 from onnxq.errors import ModelError
 from onnxq.graph.io import load
 from onnxq.graph.untrusted import CHECKS, check_model
-from onnxq.graph.untrusted.data import check_initializers_have_data, check_tensors
+from onnxq.graph.untrusted.check_model import (
+    MAX_NODES,
+    check_ends,
+    check_functions,
+    check_initializers_have_data,
+    check_names_are_unique,
+    check_opset,
+    check_origins,
+    check_tensors,
+)
 from onnxq.graph.untrusted.depth import MAX_DEPTH, check_depth
 from onnxq.graph.untrusted.external_data import check_external_data
-from onnxq.graph.untrusted.inlining import MAX_NODES, check_functions
-from onnxq.graph.untrusted.opsets import check_opset
 from onnxq.graph.untrusted.order import check_order
 from onnxq.graph.untrusted.signatures import check_signatures
 from onnxq.graph.untrusted.texts import check_texts
-from onnxq.graph.untrusted.values import check_ends, check_names_are_unique, check_origins
 from tests.examples import network
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto
 
-from onnxq.qdq.tidy.quantizers import share_equal
+from onnxq.qdq.tidy import share_equal
 from tests.op_types import op_types
 from tests.qdq.tidy.quantized import Array, computed, images, model, node
 

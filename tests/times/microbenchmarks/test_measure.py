@@ -12,8 +12,7 @@ from onnxq.times.fit import LEAST_NS
 from onnxq.times.microbenchmarks import here
 from onnxq.times.microbenchmarks.convolutions import Shape, convolution_links
 from onnxq.times.microbenchmarks.elements import element_links
-from onnxq.times.microbenchmarks.here import links, measure_costs
-from onnxq.times.microbenchmarks.measure import measured
+from onnxq.times.microbenchmarks.here import links, measure_costs, measured
 
 if TYPE_CHECKING:
     from onnxq.times.microbenchmarks.link import Link
@@ -40,7 +39,7 @@ def test_every_link_has_sizes_and_runs_in_its_form() -> None:
 
 
 def test_times_are_those_of_one_link(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("onnxq.times.microbenchmarks.measure.RUNS", 5)
+    monkeypatch.setattr("onnxq.times.microbenchmarks.here.RUNS", 5)
     wanted = [link for link in element_links() if link.works[0].operator in ("Shape", "Log")]
     found = measured(wanted, passes=1)
     logs = [t for t in found if t.work.operator == "Log"]
@@ -82,7 +81,7 @@ def test_convolutions_on_integers_clip_as_behind_a_relu() -> None:
 
 
 def test_the_table_says_which_machine_it_is_of(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("onnxq.times.microbenchmarks.measure.RUNS", 2)
+    monkeypatch.setattr("onnxq.times.microbenchmarks.here.RUNS", 2)
     monkeypatch.setattr(here, "links", lambda: list(element_links())[:3])
     steps = []
     table = measure_costs("x86-vnni", 1, lambda done, total: steps.append((done, total)))

@@ -1,4 +1,4 @@
-"""Hard swish and hard sigmoid that an exporter wrote out become the operators of these names."""
+"""Activation functions that an exporter wrote out become the operators of these names."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import onnx_ir as ir
 
 from onnxq.graph.passes.formulas import (
+    Gate,
+    Polynomial,
     gates,
     is_close,
     line_of,
@@ -19,7 +21,7 @@ from onnxq.graph.passes.formulas import (
 from onnxq.graph.passes.fused_node import FusedNode, fuse_all, inner_nodes
 from onnxq.operator.nodes import find_input
 
-OPSET = 14  # HardSwish's first
+HARD_SWISH_OPSET = 14  # HardSwish's first
 SLOPE, MIDDLE = 1 / 6, 1 / 2  # of HardSwish's gate
 _ALPHA, _BETA = 0.2, 0.5  # HardSigmoid's defaults
 _LOW, _HIGH = 1, 2  # slots of Clip
@@ -40,7 +42,7 @@ class FuseHardSwish(ir.passes.InPlacePass):
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
         """Fuses all that match."""
-        return ir.passes.PassResult(model, fuse_all(model, _match, OPSET))
+        return ir.passes.PassResult(model, fuse_all(model, _match, HARD_SWISH_OPSET))
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,3 +139,95 @@ def _sigmoid(bounded: _Bounded) -> FusedNode | None:
         if alpha > 0 and beta > 0 and len(nodes) > 1:
             fusion = FusedNode(nodes, "HardSigmoid", [line.x], {"alpha": alpha, "beta": beta})
     return fusion
+
+
+# --- Gelu that an exporter wrote out, by the error function or by a tangent, becomes the
+#     operator
+
+
+GELU_OPSET = 20  # Gelu's first
+HALF = 1 / 2
+_ERROR_FUNCTION = (0.0, 1 / math.sqrt(2))
+_SLOPE, _CUBIC = math.sqrt(2 / math.pi), 0.044715  # Hendrycks and Gimpel, 2016
+_TANGENT = (0.0, _SLOPE, 0.0, _SLOPE * _CUBIC)
+_TWICE = tuple(2 * c for c in _TANGENT)
+
+
+class FuseGelu(ir.passes.InPlacePass):
+    """x (1 + erf(x / sqrt(2))) / 2 = Gelu(x), with the halving and the root written anywhere.
+
+    And x (1 + tanh(p)) / 2 = Gelu<approximate="tanh">(x) for p = sqrt(2 / pi) (x + 0.044715 x^3),
+    or x sigmoid(2 p), for 1 + tanh(p) = 2 sigmoid(2 p).
+
+    All graphs, float32 only, and only where nothing else reads a value in between. The opset is
+    raised to 20 where it is lower. ONNX Runtime runs the operator at the speed of what it fuses of
+    the nodes itself; with QuantizeLinear between them it would fuse nothing.
+    """
+
+    def call(self, model: ir.Model) -> ir.passes.PassResult:
+        """Fuses all that match."""
+        return ir.passes.PassResult(model, fuse_all(model, _match_gelu, GELU_OPSET))
+
+
+def _match_gelu(node: ir.Node) -> FusedNode | None:
+    if node.domain or node.op_type not in ("Erf", "Tanh", "Sigmoid"):
+        return None
+    argument = node.inputs[0]
+    if argument is None or argument.dtype != ir.DataType.FLOAT:
+        return None
+    for gate in gates(argument, node.outputs[0]):
+        attributes = _approximation(node.op_type, gate)
+        if attributes is not None:
+            nodes = inner_nodes(gate.node, {gate.x})
+            return None if nodes is None else FusedNode(nodes, "Gelu", [gate.x], attributes)
+    return None
+
+
+def _approximation(function: str, gate: Gate) -> dict[str, str] | None:
+    """Attributes of the Gelu that the gate of this function is; None: it is none."""
+    if function == "Sigmoid":
+        is_one = is_close(gate.factor, 1.0) and not gate.offset
+        return {"approximate": "tanh"} if is_one and _agree(gate.argument, _TWICE) else None
+    if not (is_close(gate.factor, HALF) and is_close(gate.offset, HALF)):
+        return None
+    if function == "Erf":
+        return {} if _agree(gate.argument, _ERROR_FUNCTION) else None
+    return {"approximate": "tanh"} if _agree(gate.argument, _TANGENT) else None
+
+
+def _agree(got: Polynomial, wanted: Polynomial) -> bool:
+    return len(got) == len(wanted) and all(map(is_close, got, wanted))
+
+
+# --- Mish that an exporter wrote out becomes the operator
+
+
+MISH_OPSET = 18  # Mish's first
+
+
+class FuseMish(ir.passes.InPlacePass):
+    """x tanh(softplus(x)) = Mish(x).
+
+    All graphs, float32 only, and only where nothing else reads a value in between. The opset is
+    raised to 18 where it is lower. ONNX Runtime runs the operator as these three nodes; on integers
+    it is one table in place of three.
+    """
+
+    def call(self, model: ir.Model) -> ir.passes.PassResult:
+        """Fuses all that match."""
+        return ir.passes.PassResult(model, fuse_all(model, _match_mish, MISH_OPSET))
+
+
+def _match_mish(node: ir.Node) -> FusedNode | None:
+    if node.domain or node.op_type != "Tanh":
+        return None
+    softplus = producer_of(node.inputs[0])
+    if softplus is None or softplus.op_type != "Softplus" or softplus.domain:
+        return None
+    x, product = softplus.inputs[0], only_reader(node.outputs[0])
+    if x is None or x.dtype != ir.DataType.FLOAT or product is None or product.op_type != "Mul":
+        return None
+    if {*product.inputs} != {x, node.outputs[0]}:
+        return None
+    nodes = inner_nodes(product, {x})
+    return None if nodes is None else FusedNode(nodes, "Mish", [x], {})
