@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from onnxq.errors import CalibrationError
 from onnxq.observers._every_kth import Counted
-from onnxq.observers._saved_arrays import array_of, ends_of, integers_of
+from onnxq.observers._saved_arrays import array_of, min_max_of, integers_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -193,7 +193,7 @@ class ZeroAnchoredHistogram:
         result.exponent = int(array_of(state, "exponent", "iu", (0,)))
         counts = integers_of(state, "counts", 1)
         start = int(array_of(state, "first", "iu", (0,))) + 2 * bins
-        low, high = ends_of(state, 0)
+        low, high = min_max_of(state, 0)
         largest = max(-low, high) if low <= high else np.float32(0)
         consistent = (
             MIN_EXPONENT <= result.exponent <= MAX_EXPONENT

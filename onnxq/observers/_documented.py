@@ -1,8 +1,8 @@
 """The range that PyTorch's HistogramObserver documents, on onnxq's histogram.
 
 PyTorch's search starts at the whole range and leaves out 1e-5 of the values at a time, on the side
-where that moves the end over more bins; it stops when the squared error rises for the first time.
-Its grid has no integer zero point: as many equal cells as there are integers, between the two ends.
+where that moves the bound over more bins; it stops when the squared error rises for the first time.
+Its zero point is no integer: as many equal cells as there are integers divide the range.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from onnxq.observers.error_moments import I64Array, Moments
 
 _BINS = 2048  # PyTorch's default
-_SHARE = 1e-5  # of the values, left out in one step
+_SHARE = 1e-5  # of the values, left out at a time
 _AT_ONCE = 32  # ranges whose errors are computed together; more than are mostly needed
 
 
@@ -86,7 +86,7 @@ def _errors(mass: Reals, moment: Reals, ranges: I64Array, cells: int) -> Reals:
 
         sum_c int (x - v_c)^2 = const - 2 sum_c v_c M1_c + sum_c v_c^2 M0_c
 
-    with v_c the middle of cell c; values beyond an end belong to the cell there.
+    with v_c the middle of cell c; values outside of the range belong to the cell next to them.
     """
     size = (ranges[:, 1:] - ranges[:, :1]) / cells
     cell = np.arange(cells)
@@ -94,13 +94,13 @@ def _errors(mass: Reals, moment: Reals, ranges: I64Array, cells: int) -> Reals:
     i = t.astype(np.intp)
     part = t - i
     spread = (mass[i + 1] - mass[i]) * part
-    ends = (len(t), 1)
+    border = (len(t), 1)
     m0 = np.diff(
-        np.hstack([np.zeros(ends), mass[i] + spread, np.full(ends, mass[-1])]),
+        np.hstack([np.zeros(border), mass[i] + spread, np.full(border, mass[-1])]),
     )
     m1 = np.diff(
         np.hstack(
-            [np.zeros(ends), moment[i] + spread * (i + 0.5 * part), np.full(ends, moment[-1])]
+            [np.zeros(border), moment[i] + spread * (i + 0.5 * part), np.full(border, moment[-1])]
         )
     )
     middle = ranges[:, :1] + (cell + 0.5) * size

@@ -1,6 +1,6 @@
 """The search for each row's scale and zero_point of least squared error, on the values themselves.
 
-Candidates for all rows at once: ends of the range drawn inwards, then finer steps around the best,
+Candidates for all rows at once: narrower ranges, then finer ones around the best,
 then the scale that fits the integers best in the sense of least squares,
 
     scale = sum x c / sum c^2,  c = q - zero_point,
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 I64Array = npt.NDArray[np.int64]
 
 _CHUNK = 1 << 16  # values: they stay in a core's cache from one candidate to the next
-_SHARES = np.linspace(1.0, 0.3, 51)  # of the range that is kept; below, clipping never pays
-_END_SHARES = np.linspace(1.0, 0.4, 7)  # of either end, where the zero point is free
+_SHARES = np.linspace(1.0, 0.3, 51)  # of the range; below, clipping never pays
+_RANGE_SHARES = np.linspace(1.0, 0.4, 7)  # of either end, where the zero point is free
 _FINE = np.linspace(0.97, 1.03, 13)
 _SHIFTS = (-1, 0, 1)  # of the zero point
 _FITS = 4  # rounds of least squares; more change nothing in the fourth digit
@@ -32,7 +32,7 @@ _FITS = 4  # rounds of least squares; more change nothing in the fourth digit
 def search_scales(
     rows: Singles, integers: QuantRange, scale: npt.ArrayLike, zero_point: npt.ArrayLike
 ) -> tuple[Singles, I64Array]:
-    """(scale, zero_point) per row, of least error as far as the candidates reach.
+    """(scale, zero_point) per row, of least error among the candidates.
 
     Args:
         rows: float32 (rows, values), finite.
@@ -54,7 +54,7 @@ def search_scales(
 
 
 class _Search:
-    """The best grid of each row so far."""
+    """The best qparams of each row so far."""
 
     def __init__(
         self, x: Singles, integers: QuantRange, scale: Singles, zero_point: I64Array
@@ -72,7 +72,7 @@ class _Search:
             widest = (below + above) / 2 / min(below, above)  # nothing is clipped on either side
             self._try(self.scale, self.zero, widest * _SHARES, (0,))
         else:
-            self._ends()
+            self._narrow_range()
         for _ in range(2):
             shifts = (0,) if self.integers.qscheme.symmetric else _SHIFTS
             self._try(self.scale.copy(), self.zero.copy(), _FINE, shifts)
@@ -86,12 +86,12 @@ class _Search:
             for shift in shifts:
                 self._take(scale * np.float32(share), zero + shift)
 
-    def _ends(self) -> None:
-        """Both ends of the range drawn inwards, each by itself."""
+    def _narrow_range(self) -> None:
+        """Both narrower ranges."""
         low = np.minimum(self.x.min(axis=1), 0).astype(np.float64)
         high = np.maximum(self.x.max(axis=1), 0).astype(np.float64)
-        for below in _END_SHARES:
-            for above in _END_SHARES:
+        for below in _RANGE_SHARES:
+            for above in _RANGE_SHARES:
                 scale = ((high * above - low * below) / self.integers.steps).astype(np.float32)
                 scale = np.maximum(scale, np.float32(self.integers.eps))
                 shift = np.rint(low * below / scale).astype(np.int64)

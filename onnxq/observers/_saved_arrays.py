@@ -66,7 +66,7 @@ def integers_of(state: Saved, key: str, *ranks: int) -> Integers:
     return array
 
 
-def ends_of(state: Saved, *ranks: int) -> tuple[Singles, Singles]:
+def min_max_of(state: Saved, *ranks: int) -> tuple[Singles, Singles]:
     """("min", "max") of ranges, of one shape; inf and -inf of rank 0: nothing was seen.
 
     Raises:

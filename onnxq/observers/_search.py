@@ -1,10 +1,10 @@
 """The search for the scale and integer zero_point of least squared error, on a histogram.
 
-Zeros cost nothing on any grid, since 0 is always an integer; the grid that is searched is the one
-that QuantizeLinear has, with its integer zero point. (PyTorch's search moves the ends of a range by
-mass, counts zeros as if spread over their bin, and rounds the zero point afterwards.)
+Zeros cost nothing with any qparams, since 0 is always a level; the zero point that is
+searched is QuantizeLinear's integer. (PyTorch's search moves min and max by mass, counts zeros as
+if spread over their bin, and rounds the zero point afterwards.)
 
-Of the grids between PyTorch's and the best one, the answer is the first whose error is within
+Of the qparams between PyTorch's and the best, the answer is the first whose error is within
 TOLERANCE of the least (somewhat more for a small sample). Where the least lies is partly noise: a
 few far values decide it, and others will be met later. Of what is as good on this sample, then, the
 documented choice; or as little more as it takes.
@@ -40,24 +40,24 @@ of ResNet-20 stay within 1.01 times PyTorch's error on each of 31 draws of 256 t
 (4,000 held out); 0 leaves 1.052 (benchmarks/results/observers.md)."""
 MOST_TOLERANCE = 0.05
 _WAY = np.linspace(0.0, 1.0, 41)  # from PyTorch's grid, 0, to the best, 1
-_ONE_SIDED_WAY = 0.1  # at least: PyTorch's count of zeros draws the end of a ReLU's range inwards
+_ONE_SIDED_WAY = 0.1  # at least: PyTorch's count of zeros lowers the max of a ReLU's range
 _CLIPS = 0.998  # smaller scales than that of the whole range cut something off, half an LSB or more
-_COARSE = 0.75 ** np.arange(20.0)  # shares of an end of the range to keep: 1 down to 0.004
+_COARSE = 0.75 ** np.arange(20.0)  # shares of the range: 1 down to 0.004
 _COARSE_ONE_SIDED = 0.93 ** np.arange(96.0)
 
 
 class _Stage(NamedTuple):
-    """One round of the search: what to try around each of the best grids so far."""
+    """One round of the search: what to try around each of the best qparams so far."""
 
     keep: int
-    """Best grids to go on with."""
+    """Best qparams to go on with."""
     scales: Reals
     """Factors of the scale."""
     shifts: I64Array
     """Changes of the zero point."""
 
 
-# error is smooth in the scale but for the grid's own period; each stage covers the gaps of the one
+# error is smooth in the scale but for the period of the levels; each stage covers the gaps of the one
 # before
 _STAGES = (
     _Stage(4, np.linspace(0.82, 1.22, 17), np.arange(-12, 13, 3)),
@@ -96,12 +96,12 @@ def search_qparams(histogram: ZeroAnchoredHistogram, integers: QuantRange) -> QP
 
 
 def _on_qparams(moments: Moments, scale: float) -> bool:
-    """Whether every value lies within a bin's width of a multiple of scale: nothing to gain then.
+    """Whether every value lies within a bin's width of a multiple of scale: no search can help then.
 
     True of images of 8-bit pixels, of masks and of one-hot vectors: counts inside a bin are not
     spread over it, so the error that the search would weigh is not there.
     """
-    if scale < 8:  # bins too coarse to tell a grid from spread values
+    if scale < 8:  # bins too coarse to tell levels from spread values
         return False
     edges, bins = moments.occupied()
     off_edge = np.abs(edges - np.rint(edges / scale) * scale)
@@ -153,7 +153,7 @@ def _least_error(
 def _first_good(
     moments: Moments, integers: QuantRange, first: tuple[float, int], best: tuple[float, int]
 ) -> tuple[float, int]:
-    """The first grid on the way from `first` to `best` with an error near that of the best."""
+    """The first qparams on the way from `first` to `best` with an error near that of `best`."""
     scale, zero = _between(integers, first, best)
     if _fixed_zero(moments, integers):
         scale, zero = first[0] * (best[0] / first[0]) ** _WAY, np.full(_WAY.shape, best[1])
@@ -174,7 +174,7 @@ def _tolerance(values: int) -> float:
 def _between(
     integers: QuantRange, first: tuple[float, int], best: tuple[float, int]
 ) -> tuple[Reals, I64Array]:
-    """Grids whose ends move evenly from those of the first to those of the best."""
+    """Qparams whose min and max move evenly from those of `first` to those of `best`."""
     (low, high), (best_low, best_high) = (
         ((integers.quant_min - zero) * scale, (integers.quant_max - zero) * scale)
         for scale, zero in (first, best)
@@ -193,7 +193,7 @@ def _fixed_zero(moments: Moments, integers: QuantRange) -> bool:
 def _first_qparams(
     moments: Moments, integers: QuantRange, widest: float, zero_point: int
 ) -> tuple[Reals, I64Array]:
-    """Grids that keep a share of the range: of both ends where the zero point is free to move."""
+    """Qparams of a share of the range: of min and of max where the zero point is free."""
     if _fixed_zero(moments, integers):
         scale = widest * _COARSE_ONE_SIDED
         return scale, np.full(scale.shape, zero_point, np.int64)
@@ -213,7 +213,7 @@ def _errors(moments: Moments, integers: QuantRange, scale: Reals, zero: I64Array
 
 
 def _best_apart(scale: Reals, zero: I64Array, error: Reals, keep: int) -> I64Array:
-    """Indices of the best grids, no two of them nearly the same."""
+    """Indices of the best qparams, no two of them nearly the same."""
     chosen: list[int] = []
     for i in np.argsort(error, kind="stable")[: 16 * keep]:
         near = [j for j in chosen if zero[i] == zero[j] and abs(scale[i] / scale[j] - 1) < 0.02]

@@ -1,4 +1,4 @@
-"""AmaxObserver: a grid around 0 that follows from the largest absolute value (NVIDIA's convention).
+"""AmaxObserver: a scale that follows from the largest absolute value (NVIDIA's convention).
 
 Calibrates to what pytorch_quantization's descriptors say; see onnxq.pytorch.tensor_quant.
 """
@@ -49,7 +49,7 @@ class AmaxObserver(Observer):
         method: "max", "percentile", "mse" or "entropy".
         percentile: share of the values to keep, in percent; in (0, 100].
         amax: fixed, a number or numbers between spaces, one per channel; None: calibrated.
-        scale_amax: factor on amax, > 0.
+        scale_amax: scale on amax, > 0.
         eps: smallest scale, relative to the largest channel's.
         bins: of the histogram, as HistogramObserver.
         middle: integer of 0: 0, or 2^(bits-1) of an unsigned type, for values of both signs. ONNX
@@ -81,11 +81,11 @@ class AmaxObserver(Observer):
             )
         both = found.signed or middle > 0
         # around a middle, the one integer more below 0 is used: cutting it off costs a node
-        ends = middle - (quant_max + (middle > 0) if both else 0), quant_max + middle
+        limits = middle - (quant_max + (middle > 0) if both else 0), quant_max + middle
         # of symmetric schemes, unsigned types have a middle of their own
         scheme = _scheme(ch_axis, found.signed)
-        super().__init__(found, scheme, False, min(ends[0], 0), ends[1], eps)
-        self.quant_min = ends[0]
+        super().__init__(found, scheme, False, min(limits[0], 0), limits[1], eps)
+        self.quant_min = limits[0]
         self.bound, self.middle = quant_max, middle
         if not 0 < scale_amax < np.inf:
             raise QConfigError(f"scale_amax: got {scale_amax}; wanted a positive number.")

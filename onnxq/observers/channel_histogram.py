@@ -26,7 +26,7 @@ class ChannelHistogramObserver(HistogramObserver):
     """HistogramObserver's qparams; and, for the planner, absmax per channel.
 
     `prepare` puts it in place of HistogramObserver where a tensor is read by depthwise convolutions
-    alone: the weights on both sides can then carry a factor per channel (see
+    alone: the weights on both sides can then take an equalization scale per channel (see
     stages.channel_scales).
 
     Args:

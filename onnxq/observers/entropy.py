@@ -20,7 +20,7 @@ class EntropyObserver(HistogramObserver):
 
     P is the distribution of |x| below T, with all that is above T in its last bin; Q is P's part
     below T averaged over as many groups of bins as there are integers (Migacz, 8-bit inference with
-    TensorRT, 2017). Exact zeros are left out, as every grid holds them. Arguments and state are
+    TensorRT, 2017). Exact zeros are left out, as 0 is always a level. Arguments and state are
     HistogramObserver's.
     """
 

@@ -1,4 +1,4 @@
-"""Moments: integrals over a histogram, from which the squared error of a quantization grid follows.
+"""Moments of a histogram give the squared error of any scale and zero point.
 
 Unit of length is the width of a bin. Values at an edge (even places) are points; those inside a bin
 are taken as spread evenly over it.
@@ -64,16 +64,16 @@ class Moments:
         return mass, moment
 
     def squared_error(self, scale: Reals, low: I64Array, high: I64Array) -> Reals:
-        """Sum of (x - scale * clip(rint(x / scale), low, high))^2 over all values, for each grid.
+        """Sum of (x - scale * clip(rint(x / scale), low, high))^2 over all values, for each candidate.
 
             sum_c int (x - c s)^2 = S2 - 2 s sum_c c M1_c + s^2 sum_c c^2 M0_c
 
         Both sums telescope over the boundaries (c + 1/2) s between the integers c and c + 1.
 
         Args:
-            scale: float64 (grids,), in widths of a bin.
-            low: int64 (grids,), smallest integer less zero_point; high - low is the same for all.
-            high: int64 (grids,), largest integer less zero_point.
+            scale: float64 (candidates,), in widths of a bin.
+            low: int64 (candidates,), smallest integer less zero_point; high - low is the same for all.
+            high: int64 (candidates,), largest integer less zero_point.
         """
         steps = int(high[0] - low[0])
         code = low[:, None] + np.arange(steps, dtype=np.int64)
@@ -84,7 +84,7 @@ class Moments:
         return np.asarray(np.maximum(error, 0.0))
 
     def quantile(self, share: float) -> float:
-        """Where the cumulative mass reaches that share of the total, in widths of a bin."""
+        """Where the cumulative mass is that share of the total, in widths of a bin."""
         target = share * self.total
         i = int(np.searchsorted(self._mass, target))  # first edge at or below which there is enough
         if i == 0:

@@ -29,15 +29,15 @@ MIN_BINS, MAX_BINS = 64, 1 << 16
 
 
 class HistogramObserver(Observer):
-    """Counts values in bins, and searches the grid that minimises the squared error (the L2 norm).
+    """Counts values in bins, and searches the qparams of least squared error (the L2 norm).
 
         minimise over scale and zero_point   sum_x (x - dequantize(quantize(x)))^2
 
-    to within 1.5% (up to 5% below 160,000 values): of the grids that are that near the least, it
+    to within 1.5% (up to 5% below 160,000 values): of the qparams that are that near the least, it
     takes the one next to torch's own choice, since the last percents of a small sample's least do
     not hold on other data.
 
-    Of a large tensor (49,152 values and more) every k-th is counted, and both ends are exact;
+    Of a large tensor (49,152 values and more) every k-th is counted, and min and max are exact;
     _every_kth says how little that changes.
 
     The histogram has a fixed size, and merges exactly in any order (see _bins), so torch's
@@ -91,7 +91,7 @@ class HistogramObserver(Observer):
         self.histogram.add_counted(counted)
         self._searched = None
 
-    def observe_counts(self, counts: npt.NDArray[np.number], ends: tuple[float, float]) -> None:
+    def observe_counts(self, counts: npt.NDArray[np.number], min_max: tuple[float, float]) -> None:
         """Counts what a histogram of even bins has counted, such as that of torch's observer.
 
         Within a bin values count as spread evenly: the result is that of the values themselves to
@@ -99,7 +99,7 @@ class HistogramObserver(Observer):
 
         Args:
             counts: (bins,), whole numbers.
-            ends: smallest and largest value, where the first bin begins and the last one ends.
+            min_max: smallest and largest value, where the first bin begins and the last one ends.
 
         Raises:
             CalibrationError: counts that are negative or not finite; a range wider than float32.
@@ -111,7 +111,7 @@ class HistogramObserver(Observer):
             )
         whole = np.rint(counts).astype(np.int64)
         if whole.any():
-            low, high = np.float32(ends[0]), np.float32(ends[1])
+            low, high = np.float32(min_max[0]), np.float32(min_max[1])
             self.range.check_width(low, high, 0)
             self.histogram.add_even(whole, low, high)
             self._searched = None
@@ -144,8 +144,8 @@ class HistogramObserver(Observer):
         first, counts = self.histogram.dense()
         places = np.flatnonzero(counts)
         values = (first + places) / 2 * self.histogram.width
-        ends = float(self.histogram.minimum), float(self.histogram.maximum)
-        return np.clip(values, *ends), counts[places].astype(np.float64)
+        min_max = float(self.histogram.minimum), float(self.histogram.maximum)
+        return np.clip(values, *min_max), counts[places].astype(np.float64)
 
     def state(self) -> State:
         """The histogram's state."""

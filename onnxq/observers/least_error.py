@@ -30,7 +30,7 @@ class LeastErrorObserver(Observer):
     """Minimizes sum (x - dequantize(quantize(x)))^2 of each channel over its scale and zero_point.
 
     For weights, of few bits above all: it looks at the values themselves, which it keeps, not at a
-    histogram. The search begins with the grid that PerChannelMinMaxObserver gives and only takes
+    histogram. The search begins with the qparams of PerChannelMinMaxObserver and only takes
     what is better: on rows of 32 normal values, the error is 0.73 (8 bits), 0.83 (4) and 0.61 (2)
     times that one's, on rows of 768 it is 0.97, 0.68 and 0.37 times. int8 integers keep to
     -127..127: sums with -128 wrap on ARM.
@@ -38,7 +38,7 @@ class LeastErrorObserver(Observer):
     Args:
         ch_axis: axis of the channels in x.
         dtype: as Observer; the others too.
-        byte_limit: largest size of what is kept, in bytes; more is an error.
+        byte_limit: largest size of the stored rows, in bytes; more is an error.
 
     State: index: int64 (batches,); "batch 0" ...: float32 (channels, values), in the order of
     index, and within one index in the order of their bytes.
@@ -86,14 +86,14 @@ class LeastErrorObserver(Observer):
         self.batches.append((index, np.array(rows)))
 
     def _check(self, more: list[Singles], what: str) -> None:
-        kept = [rows for _, rows in self.batches] + more
-        channels = {len(rows) for rows in kept}
+        rows_seen = [rows for _, rows in self.batches] + more
+        channels = {len(rows) for rows in rows_seen}
         if len(channels) > 1:
             raise CalibrationError(
                 f"{what}: got {len(more[0])} channels on axis {self.ch_axis}; before there were "
-                f"{len(kept[0])}. Is ch_axis the channels' axis?"
+                f"{len(rows_seen[0])}. Is ch_axis the channels' axis?"
             )
-        size = sum(rows.nbytes for rows in kept)
+        size = sum(rows.nbytes for rows in rows_seen)
         if size > self.byte_limit:
             raise CalibrationError(
                 f"{what}: LeastErrorObserver would hold {size:,} bytes; its byte_limit is "

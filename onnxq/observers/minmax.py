@@ -10,7 +10,7 @@ import numpy.typing as npt
 from onnxq import dtypes
 from onnxq.observers._base import Observer, State, warn_unobserved
 from onnxq.observers._checks import check_qscheme
-from onnxq.observers._saved_arrays import ends_of
+from onnxq.observers._saved_arrays import min_max_of
 from onnxq.observers.value_range import EPS, folded, granularity_along, range_of
 from onnxq.qparams import QParams, QScheme
 
@@ -94,7 +94,7 @@ class MinMaxObserver(Observer):
 
     def load_state(self, state: Mapping[str, npt.NDArray[np.generic]]) -> None:
         """Takes over min and max."""
-        self.min_val, self.max_val = ends_of(state, 0 if self.ch_axis is None else 1)
+        self.min_val, self.max_val = min_max_of(state, 0 if self.ch_axis is None else 1)
 
 
 class PerChannelMinMaxObserver(MinMaxObserver):

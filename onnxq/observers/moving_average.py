@@ -12,7 +12,7 @@ from onnxq.core.arrays import Singles
 from onnxq.errors import CalibrationError, QConfigError
 from onnxq.observers._base import Observer, State, warn_unobserved
 from onnxq.observers._checks import check_qscheme
-from onnxq.observers._saved_arrays import batches_of, ends_of
+from onnxq.observers._saved_arrays import batches_of, min_max_of
 from onnxq.observers.value_range import EPS, granularity_along, range_of
 from onnxq.qparams import QParams, QScheme
 
@@ -88,7 +88,7 @@ class RangeLog:
         Raises:
             CalibrationError: arrays that no log gives.
         """
-        low, high = ends_of(state, 1, 2)
+        low, high = min_max_of(state, 1, 2)
         indices = batches_of(state)
         if len(low) != len(indices) or len(set(indices)) != len(indices):
             raise CalibrationError(

@@ -95,7 +95,7 @@ class NormalizationObserver(MinMaxObserver):
         values = as_float32(x, index)
         parts = self._split(values, index)
         low, high = channel_range(values, self.ch_axis_of_data, index)
-        # the channels' ends have those of all: the values are read once for both
+        # the channels' ranges hold that of all: the values are read once for both
         super().observe(np.concatenate([low, high]), index)
         axes = tuple(range(self._first(parts), parts.ndim))
         with np.errstate(all="ignore"):  # sums beyond float32 are cut to its largest number
@@ -196,10 +196,10 @@ class NormalizationObserver(MinMaxObserver):
         """
         merged = super().merge(other)
         axis = self.ch_axis_of_data
-        ends = self.channel_min, other.channel_min
-        merged.channel_min = folded(np.minimum, *ends, axis, "merge")
-        ends = self.channel_max, other.channel_max
-        merged.channel_max = folded(np.maximum, *ends, axis, "merge")
+        pair = self.channel_min, other.channel_min
+        merged.channel_min = folded(np.minimum, *pair, axis, "merge")
+        pair = self.channel_max, other.channel_max
+        merged.channel_max = folded(np.maximum, *pair, axis, "merge")
         merged.rows = self.rows + other.rows
         merged.power_sums = self.power_sums.merged(other.power_sums)
         merged.inverse_sums = self.inverse_sums.merged(other.inverse_sums)

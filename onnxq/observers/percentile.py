@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 class PercentileObserver(HistogramObserver):
     """Scale and zero_point for the range that holds `percentile` percent of the values.
 
-    affine: (100 - percentile) / 2 percent are left out at each end. symmetric: the percentile of
+    affine: (100 - percentile) / 2 percent are left out on each side. symmetric: the percentile of
     the absolute values. Within a bin of HistogramObserver's histogram values count as spread
-    evenly, so an end is exact to a bin; it never leaves the range of the values. The range is
+    evenly, so min and max are exact to a bin; each never leaves the range of the values. The range is
     widened to hold 0.
 
     Args:
@@ -52,15 +52,15 @@ class PercentileObserver(HistogramObserver):
         self.percentile = percentile
 
     def _qparams(self) -> QParams:
-        histogram, kept = self.histogram, self.percentile / 100
+        histogram, share = self.histogram, self.percentile / 100
         if self.qscheme.symmetric:
             folded = histogram.absolute()
-            end = min(Moments(folded).quantile(kept) * folded.width, float(folded.maximum))
-            return self.range.qparams(np.float32(-end), np.float32(end))
+            bound = min(Moments(folded).quantile(share) * folded.width, float(folded.maximum))
+            return self.range.qparams(np.float32(-bound), np.float32(bound))
         moments = Moments(histogram)
-        left_out = (1 - kept) / 2
+        left_out = (1 - share) / 2
         low = moments.quantile(left_out) * histogram.width
         high = moments.quantile(1 - left_out) * histogram.width
         limits = float(histogram.minimum), float(histogram.maximum)
-        low, high = (min(max(end, limits[0]), limits[1]) for end in (low, high))
+        low, high = (min(max(bound, limits[0]), limits[1]) for bound in (low, high))
         return self.range.qparams(np.float32(low), np.float32(high))

@@ -12,7 +12,7 @@ from onnxq.errors import QConfigError, kind_of, nearest
 from onnxq.qparams import QScheme
 
 FLOAT16 = np.dtype(np.float16)  # NoopObserver's: stored as float16, so there is nothing to observe
-# torch keeps float zero points for tables of embeddings; ONNX's are integers
+# torch keeps float zero points for embeddings; ONNX's are integers
 _SCHEMES = {"per_channel_affine_float_qparams": "per_channel_affine"}
 Argument = QDType | np.dtype[np.float16] | QScheme | int | float | str | None
 _PLAIN: dict[str, type | None] = {

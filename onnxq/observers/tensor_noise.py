@@ -3,8 +3,8 @@
     error = sum_x (x - dequantize(quantize(x)))^2
 
 A histogram says it without the tensor: values at an edge of the bins are points (a zero has no
-error on any grid, and neither has a mask or a pixel that the grid holds), those inside a bin are
-spread evenly over it. So a grid that is finer than the bins gives step^2 / 12, one that is coarser
+error with any scale, and neither has a mask or a pixel that is a level), those inside a bin are
+spread evenly over it. So a scale that is finer than the bins gives scale^2 / 12, one that is coarser
 what its boundaries make of the counts, and a value below half an LSB is lost whole.
 
 The two bins beside zero are the exception. Powers of a spectrum crowd there over many decades, so
@@ -39,9 +39,9 @@ class TensorNoise:
     """Powers per value of a tensor, and of the error that integers leave in it.
 
     Attributes:
-        signal: mean of x^2; None where the observer kept only the ends of the range.
+        signal: mean of x^2; None where the observer has only the range.
         rounding: mean of the squared error of values that the integers reach; without a signal,
-            step^2 / 12, which is that of values spread over many integers.
+            scale^2 / 12, which is that of values spread over many integers.
         clipping: mean of the squared error of values beyond the first or the last integer.
         integers: effective number of integers in use, 2^entropy; without a signal, all of them.
     """
@@ -145,20 +145,20 @@ def _count(moments: Moments, edge: int) -> int:
 
 
 def _beyond(moments: Moments, scale: float, low: int, high: int) -> float:
-    """Squared error of the values that are half an LSB or more beyond the ends, in bins' widths."""
+    """Squared error of the values that are half an LSB or more beyond the range, in bins' widths."""
     k = np.arange(moments.edges.size, dtype=np.float64) + moments.first
     above = _tail(k, moments, (high + 0.5) * scale, high * scale)
     below = _tail(-k, moments, (0.5 - low) * scale, -low * scale, upwards=-1)
     return above + below
 
 
-def _tail(k: Reals, moments: Moments, start: float, end: float, upwards: int = 1) -> float:
-    """Sum of (x - end)^2 over x >= start; upwards -1: of the mirrored histogram."""
+def _tail(k: Reals, moments: Moments, start: float, limit: float, upwards: int = 1) -> float:
+    """Sum of (x - limit)^2 over x >= start; upwards -1: of the mirrored histogram."""
     first, last = (k, k + 1) if upwards == 1 else (k - 1, k)
     first = np.clip(first, start, None)
     last = np.maximum(last, first)
-    spread = ((last - end) ** 3 - (first - end) ** 3) / 3  # over a bin of width 1
-    points = np.where(k >= start, (k - end) ** 2, 0.0)
+    spread = ((last - limit) ** 3 - (first - limit) ** 3) / 3  # over a bin of width 1
+    points = np.where(k >= start, (k - limit) ** 2, 0.0)
     return float((moments.inside * spread + moments.edges * points).sum())
 
 

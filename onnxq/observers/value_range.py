@@ -152,12 +152,11 @@ def resolve_range(
     range that was given.
 
     Raises:
-        QConfigError: one end without the other, ends that do not enclose 0 or leave the type, an
-            eps that is not positive, or reduce_range with symmetric unsigned integers, whose middle
-            is
-            128.
+        QConfigError: quant_min without quant_max, limits that do not enclose 0 or leave the
+            type, an eps that is not positive, or reduce_range with symmetric unsigned integers,
+            whose middle is 128.
     """
-    low, high = _ends(dtype, quant_min, quant_max)
+    low, high = _quant_limits(dtype, quant_min, quant_max)
     unsigned_symmetric = qscheme.symmetric and not dtype.signed
     if reduce_range and unsigned_symmetric:
         raise QConfigError(
@@ -175,7 +174,7 @@ def resolve_range(
     return QuantRange(dtype, qscheme, low, high, middle, eps)
 
 
-def _ends(dtype: QDType, quant_min: int | None, quant_max: int | None) -> tuple[int, int]:
+def _quant_limits(dtype: QDType, quant_min: int | None, quant_max: int | None) -> tuple[int, int]:
     if quant_min is None and quant_max is None:
         return dtype.qmin, dtype.qmax
     if quant_min is None or quant_max is None:
@@ -212,7 +211,7 @@ def finite_range(x: Singles, index: int) -> tuple[np.float32, np.float32]:
     Raises:
         CalibrationError: NaN or Inf in x.
     """
-    return ends_of([(chunk.min(), chunk.max()) for _, chunk in chunks(x.reshape(-1))], x, index)
+    return min_max_of([(chunk.min(), chunk.max()) for _, chunk in chunks(x.reshape(-1))], x, index)
 
 
 def chunks(flat: Singles) -> Iterator[tuple[int, Singles]]:
@@ -221,7 +220,7 @@ def chunks(flat: Singles) -> Iterator[tuple[int, Singles]]:
         yield start, flat[start : start + _CHUNK]
 
 
-def ends_of(
+def min_max_of(
     parts: Sequence[tuple[np.float32, np.float32]], x: Singles, index: int
 ) -> tuple[np.float32, np.float32]:
     """Smallest and largest value of x from those of its parts, in which NaN and Inf show.
@@ -257,7 +256,7 @@ def range_of(x: npt.ArrayLike, ch_axis: int | None, index: int) -> tuple[Singles
 
 
 def folded(pick: np.ufunc, seen: Singles, more: Singles, ch_axis: int | None, what: str) -> Singles:
-    """Ends of ranges that cover two parts of the data: pick(seen, more).
+    """Minima or maxima of two parts of the data: pick(seen, more).
 
     Args:
         pick: np.minimum or np.maximum.

@@ -1,4 +1,4 @@
-"""qparams of a weight, its integers kept within a limit."""
+"""Finds qparams of a weight, its integers within a limit."""
 
 from __future__ import annotations
 
