@@ -43,7 +43,7 @@ from onnxq.tuning.scoring.objective_function import ObjectiveFunction, noise_of
 from onnxq.tuning.scoring.score import Score
 from onnxq.tuning.scoring.subject import Subject, Wishes
 from onnxq.tuning.scoring.tuning_samples import open_tuning_samples
-from onnxq.tuning.search import estimator, layers, local_search, search
+from onnxq.tuning.search import change_costs, estimator, layers, local_search, search
 from onnxq.tuning.search.candidate import Candidate
 from onnxq.tuning.search.config_changes import changes_of_the_whole, form_in, with_form
 from onnxq.tuning.search.layers import by_layer_type, dearest_parts
@@ -87,7 +87,10 @@ STAGES: dict[str, Sequence[Stage]] = {
     "all stages": (),
     "policies": [(estimator, "POLICIES", ())],
     "sweeps": [(estimator.Estimator, "_swept", lambda self, c, *_: (c, self.expected(c)))],
-    "knapsack": [(estimator.Estimator, "_by_knapsack", lambda _self, c, _closed: c)],
+    "knapsack": [(estimator.Estimator, "_by_knapsack", lambda *_: iter(()))],
+    "times of changes as a layer type": [
+        (estimator, "times_with_their_layer_type", change_costs.times_alone)
+    ],
     "learning from batches": [(NoiseEstimates, "learn", lambda *_: None)],
     "correction of estimates": [(NoiseEstimates, "correct", lambda *_: None)],
     "probes": [(LocalSearch, "_probe", lambda *_: None)],
