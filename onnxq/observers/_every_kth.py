@@ -42,7 +42,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from onnxq.observers.value_range import chunks, min_max_of, finite_range
+from onnxq.observers.value_range import chunks, finite_range, min_max_of
 
 if TYPE_CHECKING:
     from onnxq.core.arrays import Singles

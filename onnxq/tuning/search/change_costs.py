@@ -47,6 +47,21 @@ def times_alone(candidate: Candidate, options: Sequence[PrecisionChange], time_o
     }
 
 
+def times_with_their_layer_type(
+    candidate: Candidate, options: Sequence[PrecisionChange], time_of: TimeOf
+) -> Costs:
+    """The same of changes that all groups of a layer type make at once, without conversions."""
+    alike: dict[tuple[str, Precision], list[PrecisionChange]] = {}
+    for change in options:
+        alike.setdefault((change.group.layer_type, change.form), []).append(change)
+    now = time_of(candidate)
+    found: Costs = {}
+    for changes in alike.values():
+        cost = _difference(now, time_of(candidate.with_changes(changes))) / len(changes)
+        found |= dict.fromkeys(changes, cost)
+    return found
+
+
 def bytes_alone(candidate: Candidate, options: Sequence[PrecisionChange]) -> Costs:
     """Share of float's weights that each change costs."""
     every = _float_bytes(candidate)

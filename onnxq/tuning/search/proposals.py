@@ -12,7 +12,13 @@ from onnxq.dynamic.dynamic_decision import Objective
 from onnxq.operator import Precision
 from onnxq.tuning.scoring.objective_function import DB_OF_TIME, TIME_ERROR
 from onnxq.tuning.search.candidate import PrecisionChange
-from onnxq.tuning.search.change_costs import bytes_alone, options_of, share_of_bytes, times_alone
+from onnxq.tuning.search.change_costs import (
+    bytes_alone,
+    options_of,
+    share_of_bytes,
+    times_alone,
+    times_with_their_layer_type,
+)
 from onnxq.tuning.search.layers import by_layer_type
 
 if TYPE_CHECKING:
@@ -261,23 +267,27 @@ class Estimator:
             found, expected = self._swept(begin, layer_types, closed)
             if expected.order < order:
                 best, order = found, expected.order
-        for begin in (here, best):
-            found = self._by_knapsack(begin, closed)
+        for found in (*self._by_knapsack(here, closed), *self._by_knapsack(best, closed)):
             expected = self.expected(found)
             if expected.order < order:
                 best, order = found, expected.order
         return best
 
-    def _by_knapsack(self, candidate: Candidate, closed: Closed) -> Candidate:
-        """The best candidate of all, if costs of changes from that one add up."""
+    def _by_knapsack(self, candidate: Candidate, closed: Closed) -> Iterator[Candidate]:
+        """Best candidates, if costs of changes from that one add up: alone, and as a layer type.
+
+        Conversions on both sides hide what a layer saves alone, where its neighbours change too.
+        """
         options = options_of(candidate, closed)
         if self.objective.goal.objective is Objective.SIZE and not self._wants_quiet:
-            return self._taken(candidate, options, bytes_alone(candidate, options), math.inf)
+            yield self._taken(candidate, options, bytes_alone(candidate, options), math.inf)
+            return
         now, most = self.time_of(candidate), self.objective.goal.max_time or math.inf
         if now is None:
-            return candidate
-        costs = times_alone(candidate, options, self.time_of)
-        return self._taken(candidate, options, costs, most - now)
+            return
+        for price in (times_alone, times_with_their_layer_type):
+            costs = price(candidate, options, self.time_of)
+            yield self._taken(candidate, options, costs, most - now)
 
     def _taken(
         self, candidate: Candidate, options: Sequence[PrecisionChange], costs: Costs, room: float

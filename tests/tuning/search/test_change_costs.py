@@ -8,6 +8,7 @@ from onnxq.tuning.search.change_costs import (
     options_of,
     share_of_bytes,
     times_alone,
+    times_with_their_layer_type,
 )
 from tests.tuning.made_up import FLOAT, INTEGER, Layer, Network
 
@@ -31,10 +32,12 @@ def test_options_are_the_other_forms_but_for_closed_ones() -> None:
     assert options_of(NETWORK.start, {("/layer0", FLOAT)}) == [PrecisionChange(second, FLOAT)]
 
 
-def test_a_change_pays_for_its_conversions() -> None:
+def test_a_layer_type_that_changes_at_once_pays_for_no_conversions() -> None:
     options = options_of(NETWORK.start, set())
     alone = times_alone(NETWORK.start, options, time_of)
     assert list(alone.values()) == pytest.approx([0.3 + 0.1, 0.2 + 0.1])
+    together = times_with_their_layer_type(NETWORK.start, options, time_of)
+    assert list(together.values()) == pytest.approx([0.25, 0.25])
 
 
 def test_times_that_nobody_knows_cost_nothing() -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import math
 from typing import TYPE_CHECKING
 
@@ -67,6 +68,27 @@ def test_two_layers_that_only_pay_together_change_together() -> None:
     seen = estimator(Goal(min_sqnr_db=20), pair)
     best = Estimator(seen.point, seen.objective, seen.estimates, time_of).best(set())
     assert {best.form(group) for group in pair.groups} == {FLOAT}
+
+
+def test_neighbours_go_to_float_where_conversions_hide_what_each_saves_alone() -> None:
+    """By times alone the last three would: each of the middle pays for two conversions."""
+    layers = (
+        Layer(1e-3, 0.3, 0.1),
+        Layer(1e-3, 0.3, 0.2),
+        Layer(1e-3, 0.3, 0.2),
+        Layer(3e-3, 0.2, 0.2),
+    )
+    chain = Network(layers)
+    seen = estimator(Goal(min_sqnr_db=25), chain)
+    added = seen.time_of
+
+    def time_of(candidate: Candidate) -> float:
+        forms = [candidate.form(group) for group in chain.groups]
+        conversions = sum(a is not b for a, b in itertools.pairwise(forms))
+        return (added(candidate) or 0.0) + 0.1 * conversions
+
+    best = Estimator(seen.point, seen.objective, seen.estimates, time_of).best(set())
+    assert [best.form(group) for group in chain.groups] == [INTEGER, INTEGER, FLOAT, FLOAT]
 
 
 def test_size_counts_a_byte_for_a_weight_that_is_not_in_float() -> None:
