@@ -22,7 +22,7 @@ from onnxq.tuning.search.change_costs import (
 from onnxq.tuning.search.layers import by_layer_type
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from onnxq.tuning.scoring.objective_function import ObjectiveFunction
     from onnxq.tuning.search.candidate import Candidate, MeasuredCandidate
