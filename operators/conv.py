@@ -34,8 +34,8 @@ from onnxq.operator import (
 )
 from onnxq.operator.examples import normal
 from onnxq.operator.nodes import call_of, has_input, is_constant, sizes
+from onnxq.operators._channel_scales import only_along
 from onnxq.operators._dynamic import lower_stored
-from onnxq.operators._factors import only_along
 from onnxq.operators._gemm import centred, furthest, integer_matmul, origin, reach, shifted
 from onnxq.operators._pair_windows import conv_correction
 from onnxq.operators._unfolded import unfolded_conv
@@ -100,11 +100,11 @@ class Conv(Operator):
         """A place per window, an input per channel and tap."""
         return unfolded_conv(call_of(node), sizes(node, 1))
 
-    def scaled(self, node: ir.Node, factor: Reals) -> tuple[Mapping[int, Reals], ...]:
-        """Filters and bias carry factors of channels."""
-        if not only_along(factor, 1):
+    def scaled(self, node: ir.Node, scale: Reals) -> tuple[Mapping[int, Reals], ...]:
+        """Filters and bias take scales of channels."""
+        if not only_along(scale, 1):
             return ()
-        return ({1: factor.reshape(-1, *[1] * (factor.ndim - 1)), 2: factor.reshape(-1)},)
+        return ({1: scale.reshape(-1, *[1] * (scale.ndim - 1)), 2: scale.reshape(-1)},)
 
     def cases(self) -> Iterable[Case]:
         """Ranks, groups, pads, strides, dilations, auto_pad, empty batch."""

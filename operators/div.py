@@ -28,7 +28,7 @@ from onnxq.operator import (
 )
 from onnxq.operator.examples import normal
 from onnxq.operator.nodes import constant, infinite_operand, is_constant, number_beside
-from onnxq.operators._factors import on_operands
+from onnxq.operators._channel_scales import on_operands
 from onnxq.operators._function import around_kernel, lower_around
 from onnxq.operators._number import is_scale, lower_with_number, number_kernel, product_agrees
 from onnxq.operators._tables import is_tabulable
@@ -76,9 +76,9 @@ class Div(Operator):
             gain = float((1 / np.square(divisor, dtype=np.float64)).mean())
         return (Linear((0,), gain),)
 
-    def scaled(self, node: ir.Node, factor: Reals) -> tuple[Mapping[int, Reals], ...]:
+    def scaled(self, node: ir.Node, scale: Reals) -> tuple[Mapping[int, Reals], ...]:
         """The dividend carries it."""
-        dividend = on_operands(node, (0,), factor)
+        dividend = on_operands(node, (0,), scale)
         return () if dividend is None else (dividend,)
 
     def cases(self) -> Iterable[Case]:

@@ -31,6 +31,7 @@ from onnxq.operator import (
 from onnxq.operator.examples import normal
 from onnxq.operator.nodes import has_input, is_constant, shape
 from onnxq.operator.site import MICROSOFT
+from onnxq.operators._channel_scales import only_along
 from onnxq.operators._dynamic import lower_stored
 from onnxq.operators._dynamic_product import (
     Product,
@@ -39,7 +40,6 @@ from onnxq.operators._dynamic_product import (
     right_rule,
     write_product,
 )
-from onnxq.operators._factors import only_along
 from onnxq.operators._gemm import centred, product, reach
 from onnxq.operators._pairs import product_correction
 from onnxq.operators._unfolded import UnfoldedProduct
@@ -89,19 +89,19 @@ class Gemm(Operator):
         weight = WeightSlot(1, 0 if trans_b else 1)
         return Rule(OpCategory.COMPUTE, weight=weight, bias=2, needs_output=False)
 
-    def scaled(self, node: ir.Node, factor: Reals) -> tuple[Mapping[int, Reals], ...]:
-        """Columns of B' and of C carry factors of columns."""
-        if not only_along(factor, -1):
+    def scaled(self, node: ir.Node, scale: Reals) -> tuple[Mapping[int, Reals], ...]:
+        """Columns of B' and of C take scales of columns."""
+        if not only_along(scale, -1):
             return ()
         trans_b = node.attributes.get_int("transB", 0)
-        return ({1: factor.reshape((-1, 1) if trans_b else (1, -1)), 2: factor.reshape(-1)},)
+        return ({1: scale.reshape((-1, 1) if trans_b else (1, -1)), 2: scale.reshape(-1)},)
 
-    def undone(self, node: ir.Node, factor: Reals) -> Mapping[int, Reals] | None:
-        """Rows of a constant B' take the factors of the columns of A."""
+    def undone(self, node: ir.Node, scale: Reals) -> Mapping[int, Reals] | None:
+        """Rows of a constant B' take the scales of the columns of A."""
         trans_a, trans_b = (node.attributes.get_int(name, 0) for name in ("transA", "transB"))
-        if trans_a or not is_constant(node, 1) or not only_along(factor, -1):
+        if trans_a or not is_constant(node, 1) or not only_along(scale, -1):
             return None
-        return {1: factor.reshape((1, -1) if trans_b else (-1, 1))}
+        return {1: scale.reshape((1, -1) if trans_b else (-1, 1))}
 
     def cases(self) -> Iterable[Case]:
         """Both transpositions, alpha, biases of rank 1 and 2, run-time B, empty batch."""

@@ -30,6 +30,7 @@ from onnxq.operator import (
 from onnxq.operator.examples import normal
 from onnxq.operator.nodes import constant, is_constant, shape
 from onnxq.operator.site import MICROSOFT
+from onnxq.operators._channel_scales import fitted, only_along
 from onnxq.operators._dynamic import lower_stored
 from onnxq.operators._dynamic_product import (
     Product,
@@ -38,7 +39,6 @@ from onnxq.operators._dynamic_product import (
     right_rule,
     write_product,
 )
-from onnxq.operators._factors import fitted, only_along
 from onnxq.operators._gemm import centred, product, reach
 from onnxq.operators._unfolded import UnfoldedProduct
 
@@ -86,20 +86,20 @@ class MatMul(Operator):
         """A place per row of A, an input per column."""
         return UnfoldedProduct()
 
-    def scaled(self, node: ir.Node, factor: Reals) -> tuple[Mapping[int, Reals], ...]:
-        """Columns of B carry factors of columns, whatever the rows of A are."""
+    def scaled(self, node: ir.Node, scale: Reals) -> tuple[Mapping[int, Reals], ...]:
+        """Columns of B take scales of columns, whatever the rows of A are."""
         b = shape(node, 1)
-        if factor.ndim < 2 or factor.shape[-2] > 1 or b is None or len(b) < 2:
+        if scale.ndim < 2 or scale.shape[-2] > 1 or b is None or len(b) < 2:
             return ()
-        columns = fitted(factor, len(b))
+        columns = fitted(scale, len(b))
         return () if columns is None else ({1: columns},)
 
-    def undone(self, node: ir.Node, factor: Reals) -> Mapping[int, Reals] | None:
-        """Rows of a constant matrix B take the factors of the columns of A."""
+    def undone(self, node: ir.Node, scale: Reals) -> Mapping[int, Reals] | None:
+        """Rows of a constant matrix B take the scales of the columns of A."""
         b = shape(node, 1)
-        if not is_constant(node, 1) or b is None or len(b) != 2 or not only_along(factor, -1):
+        if not is_constant(node, 1) or b is None or len(b) != 2 or not only_along(scale, -1):
             return None
-        return {1: factor.reshape(-1, 1)}
+        return {1: scale.reshape(-1, 1)}
 
     def cases(self) -> Iterable[Case]:
         """Ranks 1 to 4, broadcast batches, weights and activations, empty batch."""

@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from onnxq.errors import CalibrationError
 from onnxq.observers._every_kth import Counted
-from onnxq.observers._saved_arrays import array_of, min_max_of, integers_of
+from onnxq.observers._saved_arrays import array_of, integers_of, min_max_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

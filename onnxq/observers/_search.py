@@ -57,8 +57,8 @@ class _Stage(NamedTuple):
     """Changes of the zero point."""
 
 
-# error is smooth in the scale but for the period of the levels; each stage covers the gaps of the one
-# before
+# error is smooth in the scale but for the period of the levels; each stage covers the gaps of the
+# one before
 _STAGES = (
     _Stage(4, np.linspace(0.82, 1.22, 17), np.arange(-12, 13, 3)),
     _Stage(3, np.linspace(0.97, 1.03, 13), np.arange(-2, 3)),
@@ -96,7 +96,7 @@ def search_qparams(histogram: ZeroAnchoredHistogram, integers: QuantRange) -> QP
 
 
 def _on_qparams(moments: Moments, scale: float) -> bool:
-    """Whether every value lies within a bin's width of a multiple of scale: no search can help then.
+    """Whether every value lies within a bin's width of a multiple of scale: no search helps.
 
     True of images of 8-bit pixels, of masks and of one-hot vectors: counts inside a bin are not
     spread over it, so the error that the search would weigh is not there.

@@ -64,7 +64,7 @@ class Moments:
         return mass, moment
 
     def squared_error(self, scale: Reals, low: I64Array, high: I64Array) -> Reals:
-        """Sum of (x - scale * clip(rint(x / scale), low, high))^2 over all values, for each candidate.
+        """Sum of (x - scale * clip(rint(x / scale), low, high))^2 over all values, per candidate.
 
             sum_c int (x - c s)^2 = S2 - 2 s sum_c c M1_c + s^2 sum_c c^2 M0_c
 
@@ -72,7 +72,7 @@ class Moments:
 
         Args:
             scale: float64 (candidates,), in widths of a bin.
-            low: int64 (candidates,), smallest integer less zero_point; high - low is the same for all.
+            low: int64 (candidates,), smallest integer less zero_point; equal high - low.
             high: int64 (candidates,), largest integer less zero_point.
         """
         steps = int(high[0] - low[0])

@@ -158,7 +158,7 @@ def run(
 def run_exactly(
     model: onnx.ModelProto | ir.Model, case: Case, inputs: Sequence[Array | None]
 ) -> list[Array]:
-    """As `run`; but where products may saturate on this machine, of the reference that is exact."""
+    """Runs the exact reference where products may saturate on this machine; else as `run`."""
     if not this_machine.may_saturate(model):
         return run(model, case, inputs)
     feeds = {
