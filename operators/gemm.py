@@ -34,15 +34,15 @@ from onnxq.operator.site import MICROSOFT
 from onnxq.operators._channel_scales import only_along
 from onnxq.operators._dynamic import lower_stored
 from onnxq.operators._dynamic_product import (
-    Product,
+    DynamicLinear,
     constant_operand,
     left_rule,
     right_rule,
-    write_product,
+    write_linear,
 )
-from onnxq.operators._gemm import centred, product, reach
+from onnxq.operators._gemm import centred, largest_centred, product
 from onnxq.operators._pairs import product_correction
-from onnxq.operators._unfolded import UnfoldedProduct
+from onnxq.operators._unfolded import UnfoldedLinear
 from onnxq.targets.accumulation import EXACT, Accumulator
 
 
@@ -76,7 +76,7 @@ class Gemm(Operator):
     def unfolded(self, node: ir.Node) -> Unfolded:
         """A place per row of A', an input per column."""
         trans_a, trans_b = (bool(node.attributes.get_int(n, 0)) for n in ("transA", "transB"))
-        return UnfoldedProduct(trans_a, trans_b, node.attributes.get_float("alpha", 1.0))
+        return UnfoldedLinear(trans_a, trans_b, node.attributes.get_float("alpha", 1.0))
 
     def fused_rule(self, node: ir.Node) -> Rule | Float:
         """ONNX Runtime takes an integer bias that broadcasts, and a B computed at run time."""
@@ -168,10 +168,10 @@ class Gemm(Operator):
             return lower_stored(site, rule)
         trans_a, trans_b = (site.node.attributes.get_int(name, 0) for name in ("transA", "transB"))
         row = has_input(site.node, 2) and len(shape(site.node, 2) or ()) == 1
-        product = Product(0, 1, turn_x=bool(trans_a), op_type="MatMul" if row else "Gemm")
+        linear = DynamicLinear(0, 1, turn_x=bool(trans_a), op_type="MatMul" if row else "Gemm")
         if rule.weights[0].slot == 0:
-            product = Product(1, 0, turn_x=not trans_b, turn_y=True)
-        y = write_product(site, product)
+            linear = DynamicLinear(1, 0, turn_x=not trans_b, turn_y=True)
+        y = write_linear(site, linear)
         y = _times(site, "alpha", y)
         if has_input(site.node, 2):
             bias = site.inputs[2]
@@ -230,7 +230,7 @@ def quantized_gemm(call: Call, accumulator: Accumulator) -> tuple[Array, ...]:
     b_qparams = call.weight_qparams(1, b, 0 if trans_b else 1)
     right = centred(b, b_qparams)
     total = product(
-        a.T if trans_a else a, a_qparams, right.T if trans_b else right, reach(b_qparams)
+        a.T if trans_a else a, a_qparams, right.T if trans_b else right, largest_centred(b_qparams)
     )
     if not accumulator.exact:
         change = product_correction(a.T if trans_a else a, b.T if trans_b else b, accumulator)

@@ -104,7 +104,7 @@ class Sub(Operator):
         )
 
     def agrees(self, call: Call) -> bool:
-        """Whether every machine adds A and -B to the same integers."""
+        """Whether every machine gives the same integers for A - B."""
         return Add().agrees(_as_sum(call))
 
     def agrees_with_itself(self, call: Call) -> bool:
