@@ -162,12 +162,12 @@ class Observing(ExactBuffers):
 
     @property
     def quant_min(self) -> int:
-        """Smallest code."""
+        """Smallest integer."""
         return self._observer.quant_min
 
     @property
     def quant_max(self) -> int:
-        """Largest code."""
+        """Largest integer."""
         return self._observer.quant_max
 
     @property

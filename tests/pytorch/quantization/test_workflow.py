@@ -92,7 +92,7 @@ def test_float16_weights_are_stored_so(x: torch.Tensor) -> None:
 def test_other_types_of_weights_are_refused() -> None:
     with pytest.raises(QConfigError, match=r"dtype torch\.qint32; wanted"):
         tq.quantize_dynamic(Net(), {nn.Linear}, dtype=torch.qint32)
-    with pytest.raises(QConfigError, match=r"quint8 is for tables of embeddings, not for 'Linear'"):
+    with pytest.raises(QConfigError, match=r"quint8 is for embeddings, not for 'Linear'"):
         tq.quantize_dynamic(Net(), {nn.Linear}, dtype=torch.quint8)
     with pytest.raises(QConfigError, match="qconfig_spec is"):
         tq.quantize_dynamic(Net(), 3)  # type: ignore[arg-type]
