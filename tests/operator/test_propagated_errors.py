@@ -8,11 +8,11 @@ from onnx import numpy_helper
 
 from onnxq import catalog
 from onnxq.operator import Curve, Factored, Linear, Summed, Weighted, WeightSlot
-from onnxq.operator.carried_errors import CarriedError, carried_errors
+from onnxq.operator.propagated_errors import PropagatedError, propagated_errors
 from tests.examples import weights
 
 
-def carried(text: str) -> list[CarriedError]:
+def carried(text: str) -> list[PropagatedError]:
     """The errors that a node of x and z, at run time, and constants carries: w, zero, one ..."""
     model = onnx.parser.parse_model(
         f"""<ir_version: 10, opset_import: ["" : 18]>
@@ -24,7 +24,7 @@ def carried(text: str) -> list[CarriedError]:
     node = ir.from_proto(onnx.shape_inference.infer_shapes(model)).graph[0]
     operator = catalog.find(node.op_type, node.domain)
     assert operator is not None
-    return list(carried_errors(operator, node))
+    return list(propagated_errors(operator, node))
 
 
 @pytest.mark.parametrize(
