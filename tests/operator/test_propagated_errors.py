@@ -59,7 +59,7 @@ def test_inputs_whose_errors_come_out(
     assert all(isinstance(step.through, through) for step in found)
 
 
-def test_errors_are_followed_through_three_products_and_a_bound_behind_all_of_them() -> None:
+def test_errors_are_followed_through_three_linear_layers_and_a_bound_behind_all_of_them() -> None:
     (product,), (bound,), (move,) = map(
         carried, ("y = MatMul(x, w)", "y = Relu(x)", "y = Transpose(x)")
     )

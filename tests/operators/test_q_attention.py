@@ -34,7 +34,7 @@ def changed(slot: int, x: Array | None, name: str = "per column") -> list[Array 
     return inputs
 
 
-def test_present_is_the_product_of_codes_to_the_bit() -> None:
+def test_present_is_the_product_of_integers_to_the_bit() -> None:
     case = CASES["per column"]
     x, w, bias, x_scale, w_scale, _, x_zp, w_zp = case.inputs
     (wanted,) = MatMulIntegerToFloat().kernel(

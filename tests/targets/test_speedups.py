@@ -68,7 +68,7 @@ def test_an_altered_table_is_refused(
 # --- products
 
 
-def test_speedups_of_products_are_those_that_were_measured() -> None:
+def test_speedups_of_linear_layers_are_those_that_were_measured() -> None:
     """Cells of a row: K x N, M, one scale, stored, then FORMS in their order."""
     shapes = Results.load(RESULTS / "dynamic.json").tables["shapes"]
     stored = {
@@ -83,7 +83,7 @@ def test_speedups_of_products_are_those_that_were_measured() -> None:
     }
 
 
-def test_speedups_of_products_are_of_the_shapes_that_the_script_measures() -> None:
+def test_speedups_of_linear_layers_are_of_the_shapes_that_the_script_measures() -> None:
     measured = list(measured_speedups("product_speedups.csv"))
     assert {(g.precision, g.bits) for g in measured} == set(dynamic.FORMS)
     assert {g.m for g in measured} == set(dynamic.ROWS)
@@ -93,7 +93,7 @@ def test_speedups_of_products_are_of_the_shapes_that_the_script_measures() -> No
 @pytest.mark.parametrize("op_type", ["MatMul", "Gemm"])
 @pytest.mark.parametrize("bits", [8, 4, 2])
 @pytest.mark.parametrize("shape", [(32, 32, 64), (64, 64, 4), (128, 128, 1), (16, 2048, None)])
-def test_small_products_are_faster_in_float(
+def test_small_linear_layers_are_faster_in_float(
     op_type: str, bits: int, shape: tuple[int, int, int | None]
 ) -> None:
     """A session of one small product hides that: most of its time is the session's own."""
