@@ -61,7 +61,7 @@ def columns(
     flat = call.qparams_of(name, _flat(scales), _flat(points), qdtype, axis=0)
     zeros = flat.zero_point.reshape(shape).astype(np.float32)
     values = np.asarray(b.astype(np.float32) - zeros)
-    return Columns(values, _gemm.largest_centred(flat), flat.scale.reshape(shape))
+    return Columns(values, _gemm.max_abs(flat), flat.scale.reshape(shape))
 
 
 def late_columns(

@@ -36,7 +36,7 @@ def centred(q: IntArray, p: QParams) -> Singles:
     return values
 
 
-def largest_centred(p: QParams) -> int:
+def max_abs(p: QParams) -> int:
     """The largest |q - zero_point|; 0 without channels."""
     if not p.zero_point.size:
         return 0
@@ -50,7 +50,7 @@ def origin(p: QParams, other: int, inner: int) -> int:
     Else the middle of the type, 128 of uint8 or 0 of int8: |q - 128| <= 2^7 lets blocks of a
     long sum be up to twice as long; the zero point comes in once, with the sum of the others.
     """
-    if largest_centred(p) * other * inner <= EXACT_FLOAT32:
+    if max_abs(p) * other * inner <= EXACT_FLOAT32:
         return int(p.zero_point)
     return 0 if p.dtype.signed else 1 << (p.dtype.bits - 1)
 
@@ -63,7 +63,7 @@ def shifted(q: IntArray, shift: int) -> Singles:
     return values
 
 
-def largest_distance(dtype: QDType, shift: int) -> int:
+def furthest(dtype: QDType, shift: int) -> int:
     """The largest |q - shift|."""
     return max(dtype.qmax - shift, shift - dtype.qmin)
 
@@ -88,7 +88,7 @@ def product(a: IntArray, a_qparams: QParams, b: Singles, b_bound: int) -> Ints:
     rows = left.shape[:-1]
     if b.ndim == 2 and left.ndim > 2:  # one matmul, not one per batch
         left = left.reshape(-1, inner)
-    total = integer_matmul(left, b, largest_distance(a_qparams.dtype, shift) * b_bound)
+    total = integer_matmul(left, b, furthest(a_qparams.dtype, shift) * b_bound)
     offset = np.int32(int(a_qparams.zero_point) - shift)
     if offset:
         moved = integer_matmul(np.ones(inner, np.float32), b, b_bound) * offset

@@ -122,9 +122,7 @@ def _masked(
     if mask.shape in ((batch,), (2 * batch,), (3 * batch + 2,)):
         lengths = values[:batch, None, None]
         if (lengths < 0).any():
-            raise call.shape_error(
-                f"mask_index has lengths down to {lengths.min()}; wanted 0 or more."
-            )
+            raise call.shape_error(f"mask_index has length {lengths.min()}; wanted 0 or more.")
         place = np.arange(keys)
         hidden = place >= lengths
         if mask.size == 2 * batch:

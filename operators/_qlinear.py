@@ -122,12 +122,9 @@ def unary_cases(
         "no zero points", (integers(300), scales(0.03), None, result[0], None), (), attributes
     )
     signed = (np.full(1, 0.25, np.float32), np.full(1, -5, np.int8))
-    scale_and_zero = (np.full(1, 0.25, np.float32), np.full(1, -128, np.int8))
+    last = (np.full(1, 0.25, np.float32), np.full(1, -128, np.int8))
     yield Case(
-        "int8, shapes (1,)",
-        (integers(300, dtype="int8"), *signed, *scale_and_zero),
-        fixed,
-        attributes,
+        "int8, shapes (1,)", (integers(300, dtype="int8"), *signed, *last), fixed, attributes
     )
     yield Case("rank 0", (zero(7), *p, *result), fixed, attributes)
     yield Case("empty", (integers(0, 3), *p, *result), fixed, attributes)

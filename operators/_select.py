@@ -46,7 +46,7 @@ class Selection(Operator):
         lowered: whether ONNX Runtime does not fuse it between DequantizeLinear and QuantizeLinear.
         outputs: slots of results that are integers.
         selects: as in Rule.
-        scale_before: scale of the first input for this scale of the result, None where there is
+        before: scale of the first input for this scale of the result, None where there is
             none; None: of no scale.
     """
 
@@ -57,7 +57,7 @@ class Selection(Operator):
     lowered: bool = False
     outputs: tuple[int, ...] = (0,)
     selects: bool = False
-    scale_before: ScaleBefore | None = None
+    before: ScaleBefore | None = None
 
     def rule(self, node: ir.Node) -> Rule | Float:
         """Copies integers, so the output has the input's qparams."""
@@ -71,7 +71,7 @@ class Selection(Operator):
 
     def scaled(self, node: ir.Node, scale: Reals) -> tuple[Mapping[int, Reals], ...]:
         """The first input carries it where it was."""
-        before = None if self.scale_before is None else self.scale_before(node, scale)
+        before = None if self.before is None else self.before(node, scale)
         return () if before is None else ({0: before},)
 
     def cases(self) -> Iterable[Case]:
@@ -101,23 +101,12 @@ def selection(
     lowered: bool = False,
     outputs: tuple[int, ...] = (0,),
     selects: bool = False,
-    scale_before: ScaleBefore | None = None,
+    before: ScaleBefore | None = None,
 ) -> Callable[[Selecting], Selecting]:
     """Makes the formula known as an operator; arguments as `Selection` has them."""
 
     def known(formula: Selecting) -> Selecting:
-        enter(
-            Selection(
-                op_type,
-                formula,
-                cases,
-                domain,
-                lowered,
-                outputs,
-                selects,
-                scale_before=scale_before,
-            )
-        )
+        enter(Selection(op_type, formula, cases, domain, lowered, outputs, selects, before=before))
         return formula
 
     return known

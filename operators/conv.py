@@ -36,14 +36,7 @@ from onnxq.operator.examples import normal
 from onnxq.operator.nodes import call_of, has_input, is_constant, sizes
 from onnxq.operators._channel_scales import only_along
 from onnxq.operators._dynamic import lower_stored
-from onnxq.operators._gemm import (
-    centred,
-    integer_matmul,
-    largest_centred,
-    largest_distance,
-    origin,
-    shifted,
-)
+from onnxq.operators._gemm import centred, furthest, integer_matmul, max_abs, origin, shifted
 from onnxq.operators._pair_windows import conv_correction
 from onnxq.operators._unfolded import unfolded_conv
 from onnxq.operators._windows import Windows, geometry, sliding
@@ -247,13 +240,13 @@ def _product(
 ) -> Ints:
     """The sums of (x - x_zp) (w - w_zp), exact modulo 2^32.
 
-    (x - x_zp) (w - w_zp) = (x - shift) (w - w_zp) - (x_zp - shift) (w - w_zp), shift: see `origin`.
+    (x - x_zp) (w - w_zp) = (x - shift) (w - w_zp) - (x_zp - shift) (w - w_zp); see `origin`.
     """
-    rows, w_bound = centred(w, w_qparams), largest_centred(w_qparams)
+    rows, w_bound = centred(w, w_qparams), max_abs(w_qparams)
     inner = rows[:1].size
     shift = origin(x_qparams, w_bound, inner)
     offset = int(x_qparams.zero_point) - shift
-    largest = largest_distance(x_qparams.dtype, shift) * w_bound
+    largest = furthest(x_qparams.dtype, shift) * w_bound
     total = convolve(shifted(x, shift), rows, group, windows, fill=offset, largest=largest)
     if offset:
         sums = integer_matmul(rows.reshape(-1, inner), np.ones(inner, np.float32), w_bound)

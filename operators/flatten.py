@@ -22,7 +22,7 @@ def cases() -> Iterable[Case]:
     yield Case("empty batch", (normal(0, 3, 4),))
 
 
-@selection("Flatten", cases=cases, scale_before=reshaped)
+@selection("Flatten", cases=cases, before=reshaped)
 def flatten(call: Call, x: IntArray) -> Array:
     """Y[i, j] = X with the axes before `axis` as rows, the others as columns; ONNX Flatten-13."""
     axis = call.integer("axis", 1)

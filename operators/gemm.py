@@ -40,7 +40,7 @@ from onnxq.operators._dynamic_product import (
     right_rule,
     write_linear,
 )
-from onnxq.operators._gemm import centred, largest_centred, product
+from onnxq.operators._gemm import centred, max_abs, product
 from onnxq.operators._pairs import product_correction
 from onnxq.operators._unfolded import UnfoldedLinear
 from onnxq.targets.accumulation import EXACT, Accumulator
@@ -230,7 +230,7 @@ def quantized_gemm(call: Call, accumulator: Accumulator) -> tuple[Array, ...]:
     b_qparams = call.weight_qparams(1, b, 0 if trans_b else 1)
     right = centred(b, b_qparams)
     total = product(
-        a.T if trans_a else a, a_qparams, right.T if trans_b else right, largest_centred(b_qparams)
+        a.T if trans_a else a, a_qparams, right.T if trans_b else right, max_abs(b_qparams)
     )
     if not accumulator.exact:
         change = product_correction(a.T if trans_a else a, b.T if trans_b else b, accumulator)

@@ -37,10 +37,7 @@ from onnxq.qparams import IntArray, QParams, per_tensor
 
 SLOPE, MIDDLE = 1 / 6, 0.5  # of the gate, before it is clipped to [0, 1]
 STEEPEST = 1.5  # at X = 3
-FINEST, MAX_TRIES = (
-    2.0**-16,
-    64,
-)  # relative; by which a gate's scale is increased, and how often at most
+FINEST, MAX_TRIES = 2.0**-16, 64  # relative increase of a gate's scale, and how often at most
 
 
 @register
@@ -135,9 +132,9 @@ def _gate_of(scale: float, zero_point: int, dtype: QDType) -> QParams | None:
     """The gate of X with these qparams: the least scale at which every machine agrees."""
     p = per_tensor(scale, zero_point, dtype)
     last = (dtype.qmax - zero_point) * scale * SLOPE + MIDDLE
-    intervals = dtype.qmax - dtype.qmin
+    span = dtype.qmax - dtype.qmin
     for i in range(MAX_TRIES):
-        gate = per_tensor(min(1.0, last) / intervals * (1 + i * FINEST), dtype.qmin, dtype)
+        gate = per_tensor(min(1.0, last) / span * (1 + i * FINEST), dtype.qmin, dtype)
         # ONNX Runtime on x86 makes uint8 of int8, and floats round otherwise there
         if _agree(p, gate, 0) and (dtype != INT8 or _agree(p, gate, UINT8.qmin - INT8.qmin)):
             return gate

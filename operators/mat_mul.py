@@ -39,7 +39,7 @@ from onnxq.operators._dynamic_product import (
     right_rule,
     write_linear,
 )
-from onnxq.operators._gemm import centred, largest_centred, product
+from onnxq.operators._gemm import centred, max_abs, product
 from onnxq.operators._unfolded import UnfoldedLinear
 
 BIAS = 2  # slot, where there is an Add of it behind the node and the result stays in float32
@@ -147,7 +147,7 @@ class MatMul(Operator):
             )
         a_qparams = call.qparams_in(0)
         b_qparams = call.weight_qparams(1, b, b.ndim - 1)
-        total = product(a, a_qparams, centred(b, b_qparams), largest_centred(b_qparams))
+        total = product(a, a_qparams, centred(b, b_qparams), max_abs(b_qparams))
         multiplier = np.asarray(a_qparams.scale * b_qparams.scale)
         if call.plan.outputs[0] is None:
             y = np.asarray(total.astype(np.float32) * multiplier)

@@ -20,7 +20,7 @@ def cases() -> Iterable[Case]:
     yield Case("empty batch", (normal(0, 3, 4), ints(0, 12)), (1,))
 
 
-@selection("Reshape", cases=cases, scale_before=reshaped)
+@selection("Reshape", cases=cases, before=reshaped)
 def reshape(call: Call, x: IntArray) -> Array:
     """Y = X with shape S; ONNX Reshape-14.
 

@@ -21,7 +21,7 @@ def cases() -> Iterable[Case]:
     yield Case("empty batch", (normal(0, 1, 3), ints(1)), (1,))
 
 
-@selection("Squeeze", cases=cases, scale_before=reshaped)
+@selection("Squeeze", cases=cases, before=reshaped)
 def squeeze(call: Call, x: IntArray) -> Array:
     """Y = X without the given axes of size 1, or without all of them; ONNX Squeeze-13."""
     axes = call.optional_vector(1)

@@ -27,7 +27,7 @@ def scale_before(node: ir.Node, scale: Reals) -> Reals:
     return scale.transpose(np.argsort(np.array(order)))
 
 
-@selection("Transpose", cases=cases, scale_before=scale_before)
+@selection("Transpose", cases=cases, before=scale_before)
 def transpose(call: Call, x: IntArray) -> Array:
     """Y[i_perm[0], i_perm[1], ...] = X[i_0, i_1, ...]; ONNX Transpose-13.
 

@@ -21,7 +21,7 @@ def cases() -> Iterable[Case]:
     yield Case("empty batch", (normal(0, 3), ints(1)), (1,))
 
 
-@selection("Unsqueeze", cases=cases, scale_before=reshaped)
+@selection("Unsqueeze", cases=cases, before=reshaped)
 def unsqueeze(call: Call, x: IntArray) -> Array:
     """Y = X with axes of size 1 at the given places of Y; ONNX Unsqueeze-13."""
     axes = call.plain(1)

@@ -75,8 +75,8 @@ class Moments:
             low: int64 (candidates,), smallest integer less zero_point; equal high - low.
             high: int64 (candidates,), largest integer less zero_point.
         """
-        intervals = int(high[0] - low[0])
-        code = low[:, None] + np.arange(intervals, dtype=np.int64)
+        span = int(high[0] - low[0])
+        code = low[:, None] + np.arange(span, dtype=np.int64)
         mass, moment = self.below((code + 0.5) * scale[:, None])
         linear = high * self.mean - moment.sum(axis=1)
         squares = high.astype(np.float64) ** 2 * self.total - ((2.0 * code + 1) * mass).sum(axis=1)

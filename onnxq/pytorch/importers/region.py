@@ -96,10 +96,8 @@ def _replacements() -> dict[str, Callable[..., Any]]:
 @contextlib.contextmanager
 def on_floats() -> Iterator[None]:
     """A context in which the functions take float tensors."""
-    modules = [sys.modules[name] for name in _FUNCTIONAL if name in sys.modules]
-    found = [
-        (module, name) for module in modules for name in _replacements() if hasattr(module, name)
-    ]
+    places = [sys.modules[name] for name in _FUNCTIONAL if name in sys.modules]
+    found = [(m, name) for m in places for name in _replacements() if hasattr(m, name)]
     originals = [(module, name, getattr(module, name)) for module, name in found]
     try:
         for module, name in found:

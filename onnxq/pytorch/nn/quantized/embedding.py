@@ -125,13 +125,8 @@ class Embedding(_Embedding):
             UnsupportedError: another type of module.
         """
         check_layer(mod, cls.float_type, cls.__name__)
-        embedding: Any = mod
-        made = cls(
-            embedding.num_embeddings,
-            embedding.embedding_dim,
-            embedding.padding_idx,
-            embedding.max_norm,
-        )
+        given: Any = mod
+        made = cls(given.num_embeddings, given.embedding_dim, given.padding_idx, given.max_norm)
         return made.take(mod)
 
 
