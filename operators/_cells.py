@@ -113,11 +113,11 @@ def gate(body: BodyWriter, label: str, function: Activation, x: ir.Value) -> ir.
     """function(x), x clipped first where the node says so."""
     limit = clip_limit(call_of(body.node))
     if limit is not None:
-        ends = [
+        bounds = [
             body.reals_of("clip_low", np.array(-limit, np.float32)),
             body.reals_of("clip_high", np.array(limit, np.float32)),
         ]
-        x = body.op(f"{label}_clipped", "Clip", [x, *ends])
+        x = body.op(f"{label}_clipped", "Clip", [x, *bounds])
     if function.name == "affine":
         return _affine(body, label, x, function)
     if function.name == "scaledtanh":

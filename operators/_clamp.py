@@ -1,4 +1,4 @@
-"""Bounds as integers, for Relu and Clip; the result has its input's grid, or one of its own."""
+"""Bounds as integers, for Relu and Clip; the result has its input's qparams, or its own."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ Bounds = tuple[float, float]
 
 
 def bound_integers(bounds: Bounds, qparams: QParams) -> tuple[IntArray, IntArray]:
-    """The integers nearest to the real bounds, rank 0; infinities give the type's ends."""
+    """The integers nearest to the real bounds, rank 0; infinities give the type's min and max."""
     low, high = (quantize(np.asarray(bound, np.float32), qparams) for bound in bounds)
     return low, high
 
 
 def lower_clamp(site: Site, bounds: Bounds) -> list[ir.Value]:
-    """Clip-13 on integers; between two grids, the operator in float."""
+    """Clip-13 on integers; between two qparams, the operator in float."""
     if site.qparams_in(0) != site.qparams_out():
         return lower_around(site)
     qparams = site.shared()
@@ -34,7 +34,7 @@ def lower_clamp(site: Site, bounds: Bounds) -> list[ir.Value]:
 
 
 def clamp_integers(call: Call, bounds: Bounds) -> IntArray:
-    """min(max(x, low), high): on integers, or of reals where the result has another grid.
+    """min(max(x, low), high): on integers, or of reals where the result has other qparams.
 
     Raises:
         ShapeError: integers or qparams are missing, or dtypes differ.

@@ -21,13 +21,13 @@ class Columns:
 
     Attributes:
         values: float32, integers minus zero points, B's shape.
-        reach: a bound on |values|.
+        bound: a bound on |values|.
         scale: float32 of rank 0, or per column: (N,), or (..., 1, N) with B's own batches.
         late: (N,), multiplied by last (see `late_columns`); None elsewhere.
     """
 
     values: Singles
-    reach: int
+    bound: int
     scale: Singles
     late: Singles | None = None
 
@@ -61,7 +61,7 @@ def columns(
     flat = call.qparams_of(name, _flat(scales), _flat(points), qdtype, axis=0)
     zeros = flat.zero_point.reshape(shape).astype(np.float32)
     values = np.asarray(b.astype(np.float32) - zeros)
-    return Columns(values, _gemm.reach(flat), flat.scale.reshape(shape))
+    return Columns(values, _gemm.max_abs(flat), flat.scale.reshape(shape))
 
 
 def late_columns(
@@ -69,7 +69,7 @@ def late_columns(
 ) -> Columns:
     """B as by `columns`; a B with batches may have its scales in one vector, (N,) or (1, ..., N).
 
-    ONNX Runtime's products to float32 have no kernel for these, and multiply by them at the end.
+    ONNX Runtime's products to float32 have no kernel for these, and multiply by them last.
 
     Raises:
         ShapeError: as `columns`.
@@ -115,7 +115,7 @@ def check_sum(call: IntegerCall, a: Array, b: Array) -> None:
     if a.ndim and b.ndim and a.shape[-1] == 0 == b.shape[-min(b.ndim, 2)]:
         raise UnsupportedError(
             f"{call.op_type}: A {a.shape} and B {b.shape} have nothing to sum (K = 0); ONNX "
-            "Runtime leaves the result uninitialized. Fold the empty product away."
+            "Runtime leaves the result uninitialized. Fold the empty MatMul away."
         )
 
 
@@ -141,7 +141,7 @@ def product(
         ShapeError: shapes do not fit together.
     """
     try:
-        total = _gemm.product(stored(a), a_qparams, b.values, b.reach)
+        total = _gemm.product(stored(a), a_qparams, b.values, b.bound)
     except ShapeError as error:
         raise call.shape_error(f"{error}") from error
     if accumulator.exact:

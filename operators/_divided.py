@@ -47,6 +47,6 @@ def _divided(
         for x, each in ((a, p), (b, q))
     )
     zero = np.float32(out.zero_point)
-    low, high = (np.float32(end) - zero for end in (out.dtype.qmin, out.dtype.qmax))
+    low, high = (np.float32(q_limit) - zero for q_limit in (out.dtype.qmin, out.dtype.qmax))
     value = np.clip(operation(left, right) / out.scale, low, high)
     return np.asarray(np.rint(value + zero).astype(out.dtype.storage))

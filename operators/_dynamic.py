@@ -1,4 +1,4 @@
-"""Writes what dynamic quantization is made of: run-time integers of activations, integer products.
+"""Writes dynamic quantization: run-time integers of activations, integer matrix products.
 
 The integer product is written in operators of ai.onnx alone,
 
@@ -49,7 +49,7 @@ def parameters_of(site: NodeSite, integers: ir.Value, qparams: QParams) -> list[
 def integer_product(
     site: NodeSite, label: str, x: RunTimeIntegers, weight: ir.Value, qparams: QParams
 ) -> ir.Value:
-    """float32 product of run-time integers (..., K) and integers of a weight (K, N).
+    """float32 matrix product of run-time integers (..., K) and integers of a weight (K, N).
 
     Type set, no shape.
 
@@ -57,7 +57,7 @@ def integer_product(
 
     Args:
         site: gives names.
-        label: of this product among the node's; empty where it is the only one.
+        label: of this linear layer among the node's; empty where it is the only one.
         x: of `quantized_at_run_time`.
         weight: integers, as np.matmul takes its right operand.
         qparams: of the weight, per tensor or per column (the last axis).

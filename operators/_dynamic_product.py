@@ -40,15 +40,15 @@ INT8_ACCURACY = 4  # of MatMulNBits, which ONNX Runtime chooses for DequantizeLi
 
 
 @dataclass(frozen=True, slots=True)
-class Product:
+class DynamicLinear:
     """Y = X W or, with W on the left, its transpose: Y^T = X^T W^T.
 
     Attributes:
         x: input slot of the activation.
         weight: input slot of the constant.
-        turn_x: swap the last two axes of X before the product.
-        turn_y: swap the last two axes of the product.
-        op_type: of the float product in WEIGHT_ONLY_GROUPWISE: "Gemm", without C, for two matrices:
+        turn_x: swap the last two axes of X before the MatMul.
+        turn_y: swap the last two axes of the result.
+        op_type: of the float node in WEIGHT_ONLY_GROUPWISE: "Gemm", without C, for two matrices:
             ONNX Runtime makes one Gemm of MatMul and an Add of a matrix, such as a residual, before
             it looks for DequantizeLinear. "MatMul" elsewhere, and before an Add of a vector, which
             becomes the bias of MatMulNBits.
@@ -108,29 +108,29 @@ def left_rule(
     return DynamicRule(weights, ALL_FORMS, saturating_pairs=True, not_rows=(summed_axis,))
 
 
-def write_product(site: DynamicSite, product: Product) -> ir.Value:
+def write_linear(site: DynamicSite, linear: DynamicLinear) -> ir.Value:
     """float32 X W in the plan's form, INTEGER or BLOCKS; type set, no shape.
 
     Raises:
         UnsupportedError: as `integer_product`.
     """
-    x, weight = site.inputs[product.x], site.inputs[product.weight]
+    x, weight = site.inputs[linear.x], site.inputs[linear.weight]
     (qparams,) = site.plan.qparams
     assert x is not None
     assert weight is not None
     assert qparams is not None
     # Gemm's are matrices, whether their shapes are known or not
-    rank = 2 if site.node.op_type == "Gemm" else len(shape(site.node, product.x) or ())
+    rank = 2 if site.node.op_type == "Gemm" else len(shape(site.node, linear.x) or ())
     if site.plan.precision is Precision.DYNAMIC_INT8:
         integers, scale, zero_point = quantized_at_run_time(site, "x", x)
-        if product.turn_x:  # behind the quantizer, which other nodes can then share
+        if linear.turn_x:  # behind the quantizer, which other nodes can then share
             integers = turned(site, integers, rank, f"{site.node.name}_x_transpose")
         y = integer_product(site, "", (integers, scale, zero_point), weight, qparams)
     else:
-        if product.turn_x:
+        if linear.turn_x:
             x = turned(site, x, rank, f"{site.node.name}_x_transpose")
-        y = _blocks(site, x, weight, qparams, product)
-    return turned(site, y, rank, f"{site.node.name}_y_transpose") if product.turn_y else y
+        y = _blocks(site, x, weight, qparams, linear)
+    return turned(site, y, rank, f"{site.node.name}_y_transpose") if linear.turn_y else y
 
 
 def turned(site: NodeSite, x: ir.Value, rank: int, name: str) -> ir.Value:
@@ -142,47 +142,47 @@ def turned(site: NodeSite, x: ir.Value, rank: int, name: str) -> ir.Value:
 
 
 def _blocks(
-    site: NodeSite, x: ir.Value, weight: ir.Value, qparams: QParams, product: Product
+    site: NodeSite, x: ir.Value, weight: ir.Value, qparams: QParams, linear: DynamicLinear
 ) -> ir.Value:
-    """DequantizeLinear and the product; MatMulNBits itself where ONNX Runtime would not make it.
+    """DequantizeLinear and the MatMul; MatMulNBits itself where ONNX Runtime would not make it.
 
     ONNX Runtime 1.31 packs 2-bit weights wrongly when the number of columns is no multiple of 4 (a
-    wrong result), moves a Transpose into the product before it looks for DequantizeLinear, takes
-    the product for one of integers where X comes from a DequantizeLinear (which fails), and leaves
+    wrong result), moves a Transpose into the MatMul before it looks for DequantizeLinear, takes
+    the MatMul for one of integers where X comes from a DequantizeLinear (which fails), and leaves
     it as it is in front of a QuantizeLinear, or of a Relu or Clip with one reader (which is slow).
-    Where several products read the weight, it merges the equal DequantizeLinear and then
-    dequantizes in every run (32 products with one 512 x 512 weight: 2.5 ms, and 7.7 ms for 4 bits;
+    Where several MatMul read the weight, it merges the equal DequantizeLinear and then
+    dequantizes in every run (32 MatMul with one 512 x 512 weight: 2.5 ms, and 7.7 ms for 4 bits;
     as MatMulNBits 0.27 and 0.29; float 0.41).
     It subtracts zero points, 2^(bits - 1) for signed integers, after it has summed, so that weights
     which are all zeros leave 1e-11 or so; with integers and zero points that are 0 they give 0.
     """
     columns = qparams.scale.shape[-1] if qparams.scale.ndim else 0
-    blocked = isinstance(qparams.granularity, PerBlock) and _has_other_reader(site.node, product)
-    turned_alone = product.turn_x and not product.turn_y
+    blocked = isinstance(qparams.granularity, PerBlock) and _has_other_reader(site.node, linear)
+    turned_alone = linear.turn_x and not linear.turn_y
     if (
         is_scrambled(qparams.dtype.bits, columns)
         or turned_alone
         or blocked
         or _beside_integers(site.node, x)
         or _is_zero(weight, qparams)
-        or _ends_clipped(site.node)
+        or _is_clipped(site.node)
     ):
-        return _packed_product(site, x, weight, qparams)
+        return _packed_linear(site, x, weight, qparams)
     slots = [x, block_reals(site, weight, qparams)]
-    return site.step(product.op_type, slots, f"{site.node.name}_product")
+    return site.step(linear.op_type, slots, f"{site.node.name}_product")
 
 
-def _ends_clipped(node: ir.Node) -> bool:
-    """Whether a Relu or Clip ends the product, with or without an Add of its bias."""
+def _is_clipped(node: ir.Node) -> bool:
+    """Whether a Relu or Clip follows the MatMul, with or without an Add of its bias."""
     result = node.outputs[0]
     behind = readers(result)
     added = len(behind) == 1 and behind[0].op_type == "Add"
     return is_clipped(result, CLIPS) or (added and is_clipped(behind[0].outputs[0], CLIPS))
 
 
-def _has_other_reader(node: ir.Node, product: Product) -> bool:
-    """Whether another product of this graph reads the float weight too."""
-    value = node.inputs[product.weight]
+def _has_other_reader(node: ir.Node, linear: DynamicLinear) -> bool:
+    """Whether another linear layer of this graph reads the float weight too."""
+    value = node.inputs[linear.weight]
     readers = [] if value is None else [use.node for use in value.uses()]
     return any(
         other is not node and other.graph is node.graph and other.op_type in ("MatMul", "Gemm")
@@ -191,7 +191,7 @@ def _has_other_reader(node: ir.Node, product: Product) -> bool:
 
 
 def _is_zero(weight: ir.Value, qparams: QParams) -> bool:
-    """Whether blocks stand for zeros alone.
+    """Whether a group-wise weight is all zeros.
 
     Integers are read only where their scales allow that.
     """
@@ -211,7 +211,7 @@ def _beside_integers(node: ir.Node, x: ir.Value) -> bool:
     return any(use.node.op_type == "QuantizeLinear" for use in node.outputs[0].uses())
 
 
-def _packed_product(site: NodeSite, x: ir.Value, weight: ir.Value, qparams: QParams) -> ir.Value:
+def _packed_linear(site: NodeSite, x: ir.Value, weight: ir.Value, qparams: QParams) -> ir.Value:
     """com.microsoft MatMulNBits on repacked integers.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Operators on integers, or that make integers, that onnxq has no kernel for, but knows by name."""
+"""Operators that read or give integers, known by name, without a kernel here."""
 
 from __future__ import annotations
 

@@ -56,10 +56,10 @@ TABLE_NS = 0.69
 """A table, measured in an int8 network, ns per element (benchmarks/elementwise.py)."""
 
 AMPLIFYING = 4.0
-"""Slope from which on a function is followed value by value: those of activations end below 2."""
+"""Slope from which on a function is followed value by value: those of activations stay below 2."""
 
 MOST_TURNS = 2
-"""Changes of direction of an activation function, at most; those of a sine have no end."""
+"""Changes of direction of an activation function, at most; those of a sine are without number."""
 
 SIGNED_UNIT = (-1.0, 128 / 127)
 """For results in [-1, 1]: 8 bits get the scale 1/127, so that -1, 0 and 1 are integers."""
@@ -119,11 +119,9 @@ class Function(Formula):
         written: writes 8-bit integers in an operator that has a kernel for them; None: there is
             none.
         exponent: p where it is x^p; else None.
-        defined: between which numbers it has a value. A grid has integers at 0 and at whole steps
-            from there, so that of 1, the largest number that has an arcsine, the integer may stand
-            for
-            1.004. What has an integer beyond an end lies within half an LSB of that end, and has
-            its value.
+        defined: between which numbers it has a value. A level is a multiple
+            of the scale, so that 1, the largest number that has an arcsine, may become 1.004. A
+            level beyond a bound lies within half an LSB of it, and has the value there.
     """
 
     ns_around: float = math.inf
@@ -155,7 +153,7 @@ class Function(Formula):
         )
 
     def responses(self, node: ir.Node) -> tuple[Response, ...]:
-        """A Curve where it is steep somewhere, or turns again and again; else see below.
+        """A Curve where it amplifies somewhere, or turns again and again; else see below.
 
         An activation function lets a part of an error through that depends on where its input is;
         one that only changes signs the error itself. A sine has slopes up to 1, but a bounded
@@ -175,7 +173,7 @@ class Function(Formula):
             yield Case(name, (normal(2, 3, 4),), (), attributes)
 
     def lower(self, site: Site) -> Sequence[ir.Value]:
-        """The form; wide integers go around float."""
+        """The integer form; wide integers go around float."""
         if not self.lowered or not is_tabulable(site.plan):
             return lower_around(site, self.defined)
         if self.written is not None:
@@ -187,7 +185,7 @@ class Function(Formula):
         return (table_kernel(call, self._on_integers(call)),)
 
     def _on_integers(self, call: NodeCall) -> Callable[[Reals], Reals]:
-        """The function of what integers stand for: beyond an end of `defined`, its value there."""
+        """The function of real values; beyond a bound of `defined`, its value there."""
         function = self.with_attributes(call)
         return lambda x: function(np.clip(x, *self.defined))
 
@@ -195,13 +193,13 @@ class Function(Formula):
 def _slopes(function: Callable[[Reals], Reals], defined: tuple[float, float]) -> Reals:
     """|f(e + 2d) - f(e + d)| / |d| over 12 decades of d of both signs, where it is finite.
 
-    e is 0, and each of the ends between which the function is defined.
+    e is 0, and each finite bound of `defined`.
     """
     distances = np.ldexp(1.0, np.arange(-20, 20))
     d: Reals = np.concatenate([-distances, distances])
-    ends = [0.0, *(end for end in defined if math.isfinite(end))]
+    points = [0.0, *(bound for bound in defined if math.isfinite(bound))]
     with np.errstate(all="ignore"):
-        slopes = [np.abs((function(e + 2.0 * d) - function(e + d)) / d) for e in ends]
+        slopes = [np.abs((function(e + 2.0 * d) - function(e + d)) / d) for e in points]
     found = np.concatenate(slopes)
     return np.asarray(found[np.isfinite(found)])
 
@@ -309,11 +307,11 @@ def lower_around(
 
 
 def _within(site: Site, x: ir.Value | None, defined: tuple[float, float]) -> ir.Value:
-    ends = [
-        site.constant(name, np.array(end, np.float32)) if math.isfinite(end) else None
-        for name, end in zip(("low", "high"), defined, strict=True)
+    bounds = [
+        site.constant(name, np.array(bound, np.float32)) if math.isfinite(bound) else None
+        for name, bound in zip(("low", "high"), defined, strict=True)
     ]
-    return site.tape.op("Clip", [x, *ends], name=f"{site.node.name}_defined")
+    return site.tape.op("Clip", [x, *bounds], name=f"{site.node.name}_defined")
 
 
 def lower_function(site: Site, function: Callable[[Reals], Reals]) -> list[ir.Value]:

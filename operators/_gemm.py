@@ -19,7 +19,7 @@ from onnxq.qparams import IntArray, PerTensor, QParams
 EXACT_FLOAT32 = 1 << 24
 EXACT_FLOAT64 = 1 << 53
 MIN_BLOCK = 32  # shorter blocks cost more in additions than float64 costs in BLAS
-WORTH_SHARING = 1 << 14  # elements; the product of less is over before a thread starts
+MIN_SHARED = 1 << 14  # elements; fewer are multiplied before a thread starts
 
 
 def centred(q: IntArray, p: QParams) -> Singles:
@@ -36,7 +36,7 @@ def centred(q: IntArray, p: QParams) -> Singles:
     return values
 
 
-def reach(p: QParams) -> int:
+def max_abs(p: QParams) -> int:
     """The largest |q - zero_point|; 0 without channels."""
     if not p.zero_point.size:
         return 0
@@ -44,60 +44,60 @@ def reach(p: QParams) -> int:
 
 
 def origin(p: QParams, other: int, inner: int) -> int:
-    """The code that is subtracted from integers of p, so that their products with others are small.
+    """Number to subtract from integers of p, so that their products with others are small.
 
     The zero point, where `inner` products with numbers up to `other` add up exactly in float32.
     Else the middle of the type, 128 of uint8 or 0 of int8: |q - 128| <= 2^7 lets blocks of a
     long sum be up to twice as long; the zero point comes in once, with the sum of the others.
     """
-    if reach(p) * other * inner <= EXACT_FLOAT32:
+    if max_abs(p) * other * inner <= EXACT_FLOAT32:
         return int(p.zero_point)
     return 0 if p.dtype.signed else 1 << (p.dtype.bits - 1)
 
 
-def shifted(q: IntArray, code: int) -> Singles:
-    """Integers minus one integer, as float32; shape of q."""
+def shifted(q: IntArray, shift: int) -> Singles:
+    """Integers minus a shift, q - shift, as float32; shape of q."""
     values = q.astype(np.float32)
-    if code:
-        values -= np.float32(code)
+    if shift:
+        values -= np.float32(shift)
     return values
 
 
-def furthest(dtype: QDType, code: int) -> int:
-    """The largest distance of an integer from this one."""
-    return max(dtype.qmax - code, code - dtype.qmin)
+def furthest(dtype: QDType, shift: int) -> int:
+    """The largest |q - shift|."""
+    return max(dtype.qmax - shift, shift - dtype.qmin)
 
 
-def product(a: IntArray, a_qparams: QParams, b: Singles, b_reach: int) -> Ints:
+def product(a: IntArray, a_qparams: QParams, b: Singles, b_bound: int) -> Ints:
     """(a - a_zp) @ b, exact modulo 2^32; shapes as np.matmul.
 
-    (a - a_zp) @ b = (a - code) @ b - (a_zp - code) * (sum of b's rows), q: see `origin`.
+    (a - a_zp) @ b = (a - shift) @ b - (a_zp - shift) * (sum of b's rows), shift: see `origin`.
 
     Args:
         a: integers.
         a_qparams: of a, per-tensor.
         b: whole numbers, zero points subtracted.
-        b_reach: a bound on |b|.
+        b_bound: a bound on |b|.
     Raises:
         ShapeError: as `integer_matmul`.
     """
     _checked_inner(a, b)
     inner = b.shape[-min(b.ndim, 2)]
-    code = origin(a_qparams, b_reach, inner)
-    left = shifted(a, code)
+    shift = origin(a_qparams, b_bound, inner)
+    left = shifted(a, shift)
     rows = left.shape[:-1]
-    if b.ndim == 2 and left.ndim > 2:  # one product, not one per batch
+    if b.ndim == 2 and left.ndim > 2:  # one matmul, not one per batch
         left = left.reshape(-1, inner)
-    total = integer_matmul(left, b, furthest(a_qparams.dtype, code) * b_reach)
-    offset = np.int32(int(a_qparams.zero_point) - code)
+    total = integer_matmul(left, b, furthest(a_qparams.dtype, shift) * b_bound)
+    offset = np.int32(int(a_qparams.zero_point) - shift)
     if offset:
-        shift = integer_matmul(np.ones(inner, np.float32), b, b_reach) * offset
-        total = total - (shift[..., None, :] if b.ndim > 2 and left.ndim > 1 else shift)
+        moved = integer_matmul(np.ones(inner, np.float32), b, b_bound) * offset
+        total = total - (moved[..., None, :] if b.ndim > 2 and left.ndim > 1 else moved)
     return np.asarray(total.reshape(*rows, b.shape[-1]) if b.ndim == 2 else total)
 
 
 def integer_matmul(a: Singles, b: Singles, largest: int | None = None) -> Ints:
-    """The product a @ b of whole numbers in float32, exact modulo 2^32; shapes as np.matmul.
+    """The matrix product a @ b in float32 of whole numbers, exact modulo 2^32; shapes as np.matmul.
 
     Args:
         a: whole numbers.
@@ -108,7 +108,7 @@ def integer_matmul(a: Singles, b: Singles, largest: int | None = None) -> Ints:
     """
     _checked_inner(a, b)
     bound = largest_absolute(a) * largest_absolute(b) if largest is None else largest
-    small = min(a.size, b.size) < WORTH_SHARING or max(a.ndim, b.ndim) == 1
+    small = min(a.size, b.size) < MIN_SHARED or max(a.ndim, b.ndim) == 1
     if worker_count() == 1 or small:
         return _matmul(a, b, bound)
     rows = a.shape[-2] if a.ndim > 1 else 1

@@ -40,7 +40,7 @@ class Heads:
         k: (B, N, T, H).
         v: (B, N, T, H_v).
         added: to the scores; broadcasts with (B, N, S, T). None: nothing.
-        scale: of the products.
+        scale: of Q K^T.
     """
 
     q: Singles
@@ -94,7 +94,7 @@ def added_mask(call: NodeCall, mask: Array | None, sizes: tuple[int, int, int]) 
         sizes: B, S, T.
 
     Raises:
-        ShapeError: another dtype or shape, or an end that is negative.
+        ShapeError: another dtype or shape, or a length that is negative.
         UnsupportedError: (B, 1, M, M), which ONNX Runtime's CPU kernel lacks.
     """
     batch, rows, keys = sizes
@@ -120,11 +120,11 @@ def _masked(
         raise call.shape_error(f"mask_index has dtype {mask.dtype}; wanted int32.")
     values = mask.astype(np.int64)
     if mask.shape in ((batch,), (2 * batch,), (3 * batch + 2,)):
-        ends = values[:batch, None, None]
-        if (ends < 0).any():
-            raise call.shape_error(f"mask_index ends at {ends.min()}; wanted 0 or more.")
+        lengths = values[:batch, None, None]
+        if (lengths < 0).any():
+            raise call.shape_error(f"mask_index has length {lengths.min()}; wanted 0 or more.")
         place = np.arange(keys)
-        hidden = place >= ends
+        hidden = place >= lengths
         if mask.size == 2 * batch:
             hidden |= place < values[batch:, None, None]
         return hidden
@@ -188,27 +188,27 @@ def attention_bound(heads: Heads) -> Reals:
     round() adds the mask in float32: sums near -10000 keep 2^-10, and next to the lowest float32
     nothing is left of a score. Sums of n terms in any order count as sqrt(n) roundings (Higham and
     Mary, 2019, "A New Approach to Probabilistic Rounding Error Analysis"). No weighted mean is
-    further from another than the values of V reach.
+    further from another than the largest value of V.
     """
     scores = _scores(heads)
     size, keys = heads.q.shape[3], heads.k.shape[2]
-    product = np.abs(heads.q.astype(np.float64)) @ np.abs(heads.k.astype(np.float64)).swapaxes(2, 3)
-    error = product * (abs(heads.scale) * (4 + math.sqrt(size)) * HALF_ULP)
+    total = np.abs(heads.q.astype(np.float64)) @ np.abs(heads.k.astype(np.float64)).swapaxes(2, 3)
+    error = total * (abs(heads.scale) * (4 + math.sqrt(size)) * HALF_ULP)
     middle = _rounded(heads, scores)
-    reach = np.maximum(
+    off = np.maximum(
         _rounded(heads, scores + error) - middle, middle - _rounded(heads, scores - error)
     )
     weights, below = _weights(middle)
-    off = np.minimum(reach + HALF_ULP * below, FAR)
-    gain = np.exp(off) / (weights * np.exp(-off)).sum(-1, keepdims=True) - 1
+    off = np.minimum(off + HALF_ULP * below, FAR)
+    growth = np.exp(off) / (weights * np.exp(-off)).sum(-1, keepdims=True) - 1
     values = np.abs(heads.v.astype(np.float64))
-    found = (weights * (gain + (ROUNDINGS + 2 * math.sqrt(keys)) * HALF_ULP)) @ values
+    found = (weights * (growth + (ROUNDINGS + 2 * math.sqrt(keys)) * HALF_ULP)) @ values
     largest = values.max(axis=2, keepdims=True, initial=0)
     return np.asarray(np.minimum(found, 2 * largest) + TINY * values.sum(axis=2, keepdims=True))
 
 
 def _scores(heads: Heads) -> Reals:
-    """Products of Q and K, scaled: (B, N, S, T)."""
+    """Q K^T, scaled: (B, N, S, T)."""
     k = heads.k.astype(np.float64).swapaxes(2, 3)
     return np.asarray(heads.q.astype(np.float64) @ k * heads.scale)
 

@@ -21,7 +21,7 @@ PairFunction = Callable[[Ints, Ints, QParams, QParams, QParams], IntArray]
 def noted(
     call: IntegerCall, exact: tuple[Array, ...], own: IntArray, accumulator: Accumulator
 ) -> tuple[Array, ...]:
-    """The machine's integers, or the exact ones if it is only asked what differs; tells what does.
+    """The machine's integers, or the exact ones where differences are only noted.
 
     Args:
         call: of A, A_scale, A_zp, B, B_scale, B_zp, C_scale, C_zp.
@@ -38,7 +38,7 @@ def noted(
 def possible_pairs(
     call: IntegerCall, exact: PairFunction, others: Iterable[PairFunction]
 ) -> Overflows | None:
-    """Pairs of integers that one of the others gives another integer for; of integers not seen yet.
+    """Pairs of integers, not seen yet, for which one of `others` differs.
 
     Args:
         call: as in `noted`; arrays without elements are not known before the model runs.
@@ -60,7 +60,7 @@ def _of_codes(
     exact: PairFunction,
     others: Iterable[PairFunction],
 ) -> Overflows | None:
-    """Pairs of integers whose results differ, none of them seen: all values, but constants."""
+    """Pairs of integers whose results differ, over all values of operands that vary."""
     p, q, out = *plan.inputs, *plan.outputs
     assert p is not None
     assert q is not None
@@ -87,7 +87,7 @@ def _possible(operand: Array | None, dtype: QDType) -> Ints:
 def _differing(
     operands: Sequence[Array], exact: Array, own: IntArray, different: Array
 ) -> Overflows:
-    """Pairs of integers that have other results."""
+    """Pairs of integers with different results."""
     a, b = (np.broadcast_to(x, exact.shape)[different] for x in operands)
     pairs, count = np.unique(np.stack([a, b]).astype(np.int64), axis=1, return_counts=True)
     steps = np.abs(exact[different].astype(np.int32) - own[different])

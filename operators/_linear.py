@@ -26,7 +26,7 @@ SMALL_FLOATS = tuple(
         ml_dtypes.float4_e2m1fn,
     )
 )
-"""Singles that ONNX scales as it scales integers, without zero point.
+"""Small floats that ONNX scales like integers, without zero point.
 
 ONNX Runtime 1.31 has no kernel for float4_e2m1fn: that one follows the text of ONNX alone."""
 

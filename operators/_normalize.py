@@ -25,7 +25,7 @@ from onnxq.operator import (
     enter,
 )
 from onnxq.operator.nodes import call_of
-from onnxq.operators._factors import only_along
+from onnxq.operators._channel_scales import only_along
 from onnxq.operators._function import Decorated, Formula, around_kernel, lower_around
 
 EPSILON = 1e-5  # of the ONNX schemas
@@ -53,11 +53,11 @@ class Normalization(Formula):
         """The averages that X is divided by."""
         return () if self.averages is None else (self.averages(call_of(node)),)
 
-    def scaled(self, node: ir.Node, factor: Reals) -> tuple[Mapping[int, Reals], ...]:
-        """Parameters with a number per element of a row carry its factors."""
-        if not self.rows or not only_along(factor, -1):
+    def scaled(self, node: ir.Node, scale: Reals) -> tuple[Mapping[int, Reals], ...]:
+        """Parameters with a number per element of a row take its scales."""
+        if not self.rows or not only_along(scale, -1):
             return ()
-        return ({slot: factor.reshape(-1) for slot in range(1, len(node.inputs))},)
+        return ({slot: scale.reshape(-1) for slot in range(1, len(node.inputs))},)
 
     def lower(self, site: Site) -> Sequence[ir.Value]:
         """The operator between DequantizeLinear and QuantizeLinear."""

@@ -1,6 +1,6 @@
 """Products and sums of integers and one constant number, by QLinearMul and QLinearAdd.
 
-The number n is one integer of its own: n = (q - zero_point) * |n|, code - zero_point = 1, -1 or 0.
+The number n becomes one integer: n = (q - zero_point) * |n|, q - zero_point = 1, -1 or 0.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def is_scale(number: float) -> bool:
 
 
 def as_integer(number: float, qdtype: QDType) -> tuple[IntArray, QParams]:
-    """(code of rank 0, qparams) that stand for float32(number) exactly.
+    """(integer of rank 0, qparams) that stand for float32(number) exactly.
 
     Raises:
         ShapeError: the number is not finite.

@@ -41,11 +41,11 @@ Mask = npt.NDArray[np.bool_]
 INT16_MAX, INT16_MIN = 32767, -32768
 WRAP = -(1 << 16)  # what 2^15, which becomes -2^15, lacks
 LOWEST = -128
-REACH = 129  # the smallest |b[i]| + |b[j]|, of one sign, for which 255 (b[i] + b[j]) leaves int16
+MIN_OVERFLOW = 129  # smallest |b[i]| + |b[j]|, of one sign, for which 255 (b[i] + b[j]) overflows
 NEON_BLOCK = 16
 NINE_TAPS = ((0, 2), (1, 3), (4, 6), (5, 7))
 TRIPLES = 1 << 20  # products looked at together: 8 MiB per array
-MANY = 1 << 11  # products of one pair of places that are worth a call of their own
+MANY = 1 << 11  # products of one pair of places that get a call of their own
 
 
 class Weight(enum.Enum):
@@ -93,8 +93,8 @@ def may_overflow(
     if saturation_mode is not SaturationMode.SATURATES:
         return np.asarray((left == LOWEST) & (right == LOWEST))
     left, right = left.astype(np.int16), right.astype(np.int16)
-    above = np.maximum(left, 0) + np.maximum(right, 0) >= REACH
-    below = np.minimum(left, 0) + np.minimum(right, 0) <= -REACH
+    above = np.maximum(left, 0) + np.maximum(right, 0) >= MIN_OVERFLOW
+    below = np.minimum(left, 0) + np.minimum(right, 0) <= -MIN_OVERFLOW
     return np.asarray(above | below)
 
 
@@ -236,26 +236,26 @@ class _Pairs:
         sizes = np.count_nonzero(left, axis=1) * np.count_nonzero(right, axis=1)
         for p in np.flatnonzero(sizes > MANY):
             columns = np.flatnonzero(right[p])
-            rows = self._within_reach(int(p), np.flatnonzero(left[p]), columns)
+            rows = self._may_overflow_rows(int(p), np.flatnonzero(left[p]), columns)
             step = max(1, TRIPLES // columns.size)
             for start in range(0, rows.size, step):
                 yield from self._product(int(p), rows[start : start + step], columns, total)
         few = np.flatnonzero((sizes > 0) & (sizes <= MANY))
-        ends = np.cumsum(sizes[few])
-        cuts = np.searchsorted(ends, np.arange(TRIPLES, ends[-1] if few.size else 0, TRIPLES))
+        sums = np.cumsum(sizes[few])
+        cuts = np.searchsorted(sums, np.arange(TRIPLES, sums[-1] if few.size else 0, TRIPLES))
         for part in np.split(few, cuts):
             if part.size:
                 yield from self._listed(part, left[part], right[part], total)
 
-    def _within_reach(self, p: int, rows: Places, columns: Places) -> Places:
+    def _may_overflow_rows(self, p: int, rows: Places, columns: Places) -> Places:
         """The rows that leave int16 with the largest weights of a pair, if these were in one."""
         if self.saturation_mode is not SaturationMode.SATURATES:
             return rows
-        reach, reach_second = (
+        b_first, b_second = (
             int(np.abs(b[p, columns].astype(np.int32)).max()) for b in (self.b_first, self.b_second)
         )
-        sums = self.a_first[p, rows].astype(np.int32) * reach
-        sums += self.a_second[p, rows].astype(np.int32) * reach_second
+        sums = self.a_first[p, rows].astype(np.int32) * b_first
+        sums += self.a_second[p, rows].astype(np.int32) * b_second
         return np.asarray(rows[sums > INT16_MAX])
 
     def _product(self, p: int, rows: Places, columns: Places, total: Ints) -> Iterator[_Found]:

@@ -29,11 +29,11 @@ WIDE = {
     np.dtype(name): QDType(name, bits, name[0] != "u", np.dtype(name), name.upper(), 1)
     for name, bits in (("uint32", 32), ("int64", 64), ("uint64", 64))
 }
-"""Integers that nothing quantizes to, and that are moved and compared as integers are."""
+"""Wide integer types, which are moved and compared but not quantized to."""
 
 FLOAT32_EXACT = 1 << 24
 VALUES = {"Clip": (1, 2), "Pad": (2,)}
-"""Slots whose numbers the operator's kernel takes for reals."""
+"""Slots of inputs that the kernel reads as reals."""
 
 
 @runtime_checkable

@@ -77,7 +77,7 @@ def channels_last(call: NodeCall, y: Array) -> Array:
 
 
 def binary_cases() -> Iterable[Case]:
-    """Examples of `binary`: types, broadcasts on either side, zero points absent or at the ends."""
+    """Examples of `binary`: types, broadcasts on either side, zero points absent or extreme."""
     x, y = integers(2, 3, 4), integers(2, 3, 4, seed=1)
     a, b, c = (scales(0.25), zero(7)), (scales(0.125), zero(200)), (scales(0.5), zero(128))
     fixed = (1, 2, 4, 5, 6, 7)
@@ -90,7 +90,7 @@ def binary_cases() -> Iterable[Case]:
     yield Case("no zero point of the result", (x, *a, y, *b, scales(0.6)), fixed[:-1])
     low, high = zero(-128, "int8"), zero(127, "int8")
     yield Case(
-        "int8, zero points at the ends",
+        "int8, extreme zero points",
         (
             integers(5, 7, dtype="int8"),
             scales(0.1),
@@ -122,9 +122,9 @@ def unary_cases(
         "no zero points", (integers(300), scales(0.03), None, result[0], None), (), attributes
     )
     signed = (np.full(1, 0.25, np.float32), np.full(1, -5, np.int8))
-    ends = (np.full(1, 0.25, np.float32), np.full(1, -128, np.int8))
+    last = (np.full(1, 0.25, np.float32), np.full(1, -128, np.int8))
     yield Case(
-        "int8, shapes (1,)", (integers(300, dtype="int8"), *signed, *ends), fixed, attributes
+        "int8, shapes (1,)", (integers(300, dtype="int8"), *signed, *last), fixed, attributes
     )
     yield Case("rank 0", (zero(7), *p, *result), fixed, attributes)
     yield Case("empty", (integers(0, 3), *p, *result), fixed, attributes)

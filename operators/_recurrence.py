@@ -72,9 +72,9 @@ def run(
             f"X {x.shape}, W {w.shape} and R {r.shape} do not fit together for "
             f"{len(functions)} direction(s)."
         )
-    ends = np.full(batch, steps) if lengths is None else np.asarray(lengths, np.int64)
-    if ends.shape != (batch,) or ends.max(initial=0) > steps or ends.min(initial=0) < 0:
-        raise call.shape_error(f"lengths {ends} for a batch of {batch} and {steps} steps.")
+    sizes = np.full(batch, steps) if lengths is None else np.asarray(lengths, np.int64)
+    if sizes.shape != (batch,) or sizes.max(initial=0) > steps or sizes.min(initial=0) < 0:
+        raise call.shape_error(f"lengths {sizes} for a batch of {batch} and {steps} steps.")
     first = np.zeros((count, batch, hidden), np.float32)
     if start is not None:
         first = np.asarray(np.swapaxes(start, 0, 1) if batch_first else start, np.float32)
@@ -88,10 +88,10 @@ def run(
         projected = time_first @ np.asarray(w[d]).T + wb
         h = first[d]
         for t in reversed(range(steps)) if backward else range(steps):
-            going = (t < ends)[:, None]
+            going = (t < sizes)[:, None]
             h = np.where(going, step(cell, projected[t], h), h)
             y[t, d] = np.where(going, h, 0)
-        last[d] = np.where((ends > 0)[:, None], h, 0)
+        last[d] = np.where((sizes > 0)[:, None], h, 0)
     if batch_first:
         return np.transpose(y, (2, 0, 1, 3)), np.swapaxes(last, 0, 1)
     return y, last

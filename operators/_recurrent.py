@@ -1,4 +1,4 @@
-"""Dynamic quantization that GRU and RNN share: one product for all steps, then a Scan over steps.
+"""Dynamic quantization that GRU and RNN share: one matrix product for all steps, then a Scan.
 
     P = X W^T + bias        one integer product for the whole sequence and both directions
     h_t = cell(P_t, h_t-1)  the body of a Scan per direction; h R^T is an integer product in it
@@ -6,7 +6,7 @@
 X and h are quantized to uint8 when the model runs (DynamicQuantizeLinear): X once, h at each step.
 Shapes: X (T, N, I), h (N, H), P (T, N, G H) with G gates, integers of W (I, D, G H) and of R
 (D, H, G H) for D directions. ONNX has GRU and RNN with layout 1, ONNX Runtime has not; here it is
-a Transpose at each end.
+a Transpose before and after.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class Recurrence(Operator):
 
     @abstractmethod
     def scan(self, node: ir.Node, directions: int) -> Scan:
-        """The Scan of integer products that stands for the node."""
+        """The Scan of integer matrix products that replaces the node."""
 
     def rule(self, node: ir.Node) -> Rule | Float:
         """Float: no scale of the state is known ahead, and there is no integer kernel."""

@@ -29,8 +29,8 @@ from onnxq.operator.examples import normal
 from onnxq.operator.nodes import infinite_operand
 from onnxq.qparams import IntArray
 
-Carried = Callable[[ir.Node, Reals], Reals | None]
-"""Factor of the first input, by node and factor of the result."""
+ScaleBefore = Callable[[ir.Node, Reals], Reals | None]
+"""Scale of the first input, by node and scale of the result."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,8 +46,8 @@ class Selection(Operator):
         lowered: whether ONNX Runtime does not fuse it between DequantizeLinear and QuantizeLinear.
         outputs: slots of results that are integers.
         selects: as in Rule.
-        carried: factor of the first input that gives this factor of the result, None where there is
-            none; None: of no factor.
+        before: scale of the first input for this scale of the result, None where there is
+            none; None: of no scale.
     """
 
     op_type: str
@@ -57,7 +57,7 @@ class Selection(Operator):
     lowered: bool = False
     outputs: tuple[int, ...] = (0,)
     selects: bool = False
-    carried: Carried | None = None
+    before: ScaleBefore | None = None
 
     def rule(self, node: ir.Node) -> Rule | Float:
         """Copies integers, so the output has the input's qparams."""
@@ -69,9 +69,9 @@ class Selection(Operator):
             selects=self.selects,
         )
 
-    def scaled(self, node: ir.Node, factor: Reals) -> tuple[Mapping[int, Reals], ...]:
+    def scaled(self, node: ir.Node, scale: Reals) -> tuple[Mapping[int, Reals], ...]:
         """The first input carries it where it was."""
-        before = None if self.carried is None else self.carried(node, factor)
+        before = None if self.before is None else self.before(node, scale)
         return () if before is None else ({0: before},)
 
     def cases(self) -> Iterable[Case]:
@@ -101,14 +101,12 @@ def selection(
     lowered: bool = False,
     outputs: tuple[int, ...] = (0,),
     selects: bool = False,
-    carried: Carried | None = None,
+    before: ScaleBefore | None = None,
 ) -> Callable[[Selecting], Selecting]:
     """Makes the formula known as an operator; arguments as `Selection` has them."""
 
     def known(formula: Selecting) -> Selecting:
-        enter(
-            Selection(op_type, formula, cases, domain, lowered, outputs, selects, carried=carried)
-        )
+        enter(Selection(op_type, formula, cases, domain, lowered, outputs, selects, before=before))
         return formula
 
     return known

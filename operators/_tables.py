@@ -153,7 +153,7 @@ def lower_table(site: Site, table: IntArray) -> list[ir.Value]:
 
     Args:
         site: of 8-bit integers, which are its first input.
-        table: integers of the result by ascending code, (256,) for all elements; or (..., 256), one
+        table: integers of the result by ascending q, (256,) for all elements; or (..., 256), one
             table for each place of the leading axes, which broadcast to the operand's shape.
     """
     p, q = site.qparams_in(0), site.qparams_out()

@@ -138,10 +138,10 @@ def phase_axis(axis: TransposedAxis) -> PhaseAxis:
     The shift is the one with the fewest taps: for k4 s2 p1 two, with a column cut off on either
     side, in place of three.
     """
-    reach = [k * axis.dilation - axis.begin for k in range(axis.taps)]
+    offsets = [k * axis.dilation - axis.begin for k in range(axis.taps)]
 
     def span(shift: int) -> tuple[int, int]:
-        return (reach[0] + shift) // axis.stride, (reach[-1] + shift) // axis.stride
+        return (offsets[0] + shift) // axis.stride, (offsets[-1] + shift) // axis.stride
 
     shift = min(range(axis.stride), key=lambda s: (span(s)[1] - span(s)[0], s))
     shift += max(0, -span(shift)[1]) * axis.stride  # a convolution has no negative pads
@@ -151,7 +151,7 @@ def phase_axis(axis: TransposedAxis) -> PhaseAxis:
         place = tuple((0, axis.taps - 1 - k) for k in range(axis.taps))
     else:
         place = tuple(
-            (t % axis.stride, high - t // axis.stride) for t in (r + shift for r in reach)
+            (t % axis.stride, high - t // axis.stride) for t in (r + shift for r in offsets)
         )
     windows = max(math.ceil((axis.growth + shift) / axis.stride), low)
     return PhaseAxis(
@@ -210,11 +210,11 @@ def scatter(x: Singles, w: Singles, group: int, axes: Sequence[TransposedAxis]) 
     columns = x.reshape(batch, group, rows.shape[2], math.prod(spatial))
     product = integer_matmul(rows, columns).reshape(batch, group * w.shape[1], *kernel, *spatial)
     out = [axis.out(size) for axis, size in zip(axes, spatial, strict=True)]
-    reach = [
+    sizes = [
         (size - 1) * axis.stride + (axis.taps - 1) * axis.dilation + 1
         for axis, size in zip(axes, spatial, strict=True)
     ]
-    canvas = [max(r, axis.begin + n) for r, axis, n in zip(reach, axes, out, strict=True)]
+    canvas = [max(r, axis.begin + n) for r, axis, n in zip(sizes, axes, out, strict=True)]
     total = np.zeros((*product.shape[:2], *canvas), np.int32)
     for index in np.ndindex(*kernel) if x.size else ():
         places = tuple(

@@ -1,4 +1,4 @@
-"""Products of matrices that convolutions and matrix products are, for improvements of weights."""
+"""Convolutions and linear layers as matrix products, for PTQ algorithms on weights."""
 
 from __future__ import annotations
 
@@ -76,8 +76,8 @@ class UnfoldedTransposed(UnfoldedWindows):
         """The activation with its zeros."""
         wide = [max((n - 1) * s + 1, 0) for n, s in zip(x.shape[2:], self.strides, strict=True)]
         spread = np.zeros((*x.shape[:2], *wide), np.float32)
-        steps: list[EllipsisType | slice] = [..., *(slice(None, None, s) for s in self.strides)]
-        spread[tuple(steps)] = x
+        index: list[EllipsisType | slice] = [..., *(slice(None, None, s) for s in self.strides)]
+        spread[tuple(index)] = x
         return spread
 
     def matrix(self, weight: npt.NDArray[Number]) -> npt.NDArray[Number]:
@@ -96,27 +96,27 @@ class UnfoldedTransposed(UnfoldedWindows):
 
 
 @dataclass(frozen=True, slots=True)
-class UnfoldedProduct(Unfolded):
-    """A product with a constant matrix B' (K, N) on the right: a place per row of A'.
+class UnfoldedLinear(Unfolded):
+    """MatMul or Gemm by a constant matrix B' (K, N) on the right: a place per row of A'.
 
     Attributes:
         trans_a: whether the activation is A'^T.
         trans_b: whether the weight is B'^T.
-        factor: of the product.
+        alpha: of Gemm.
     """
 
     trans_a: bool = False
     trans_b: bool = False
-    factor: float = 1.0
+    alpha: float = 1.0
 
     def places(self, x: Array) -> int:
         """Rows of A'."""
         return math.prod(x.shape[1:]) if self.trans_a else math.prod(x.shape[:-1])
 
     def rows(self, x: Singles, places: slice) -> Singles:
-        """Rows of A' at these places, times the factor."""
+        """Rows of A' at these places, times alpha."""
         flat = x.T if self.trans_a else x.reshape(-1, x.shape[-1])
-        return flat[np.newaxis, places] * np.float32(self.factor)
+        return flat[np.newaxis, places] * np.float32(self.alpha)
 
     def results(self, y: Singles, places: slice) -> Singles:
         """Rows of Y at these places."""
@@ -132,14 +132,14 @@ class UnfoldedProduct(Unfolded):
 
 
 def unfolded_conv(call: NodeCall, shape: tuple[int, ...]) -> UnfoldedWindows:
-    """The product that a convolution with a weight of that shape is."""
+    """The matrix product that a convolution with a weight of that shape is."""
     return UnfoldedWindows(
         shape, call.integer("group", 1), lambda x: geometry(call, x.shape[2:], shape[2:])
     )
 
 
 def unfolded_transposed(call: NodeCall, shape: tuple[int, ...]) -> UnfoldedTransposed:
-    """The product that a transposed convolution with a weight of that shape is."""
+    """The matrix product that a transposed convolution with a weight of that shape is."""
     kernel, ones = shape[2:], (1,) * len(shape[2:])
 
     def windows(x: Array) -> Windows:

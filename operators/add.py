@@ -24,8 +24,8 @@ from onnxq.operator import (
 )
 from onnxq.operator.examples import normal
 from onnxq.operator.nodes import infinite_operand, number_beside
+from onnxq.operators._channel_scales import on_operands
 from onnxq.operators._divided import divided_sum
-from onnxq.operators._factors import on_operands
 from onnxq.operators._fma import fma
 from onnxq.operators._integer_pairs import PairFunction
 from onnxq.operators._machine_sums import fixed_sum, unfused_sum
@@ -52,9 +52,9 @@ class Add(Operator):
         """Errors of both operands come out as they are."""
         return (Linear((0, 1), 1.0, number_beside(node)),)
 
-    def scaled(self, node: ir.Node, factor: Reals) -> tuple[Mapping[int, Reals], ...]:
+    def scaled(self, node: ir.Node, scale: Reals) -> tuple[Mapping[int, Reals], ...]:
         """Both operands carry it."""
-        both = on_operands(node, (0, 1), factor)
+        both = on_operands(node, (0, 1), scale)
         return () if both is None else (both,)
 
     def cases(self) -> Iterable[Case]:
@@ -134,8 +134,8 @@ def add_integers(a: Ints, b: Ints, p: QParams, q: QParams, out: QParams) -> IntA
 def scalar_inside(a: Sequence[int], b: Sequence[int]) -> bool:
     """Whether ONNX Runtime's inner loop takes A as a scalar, which swaps the operands' roles.
 
-    The loop runs over the last axis along which the shapes, aligned at their ends, are not both 1.
-    Where the shorter shape ends first, both are scalars to it, and A is asked first.
+    The loop runs over the last axis along which the shapes, aligned at their last axes, are not
+    both 1. Where the shorter shape has no such axis, both are scalars to it, and A is asked first.
     """
     if len(a) == 0 or len(b) == 0:
         last = (b or a or (1,))[-1]

@@ -29,7 +29,7 @@ def arg_max(call: Call, x: IntArray) -> Array:
     """Y = index of the maximum of X along `axis`; ONNX ArgMax-13.
 
     Of equals, the first or (select_last_index) the last.
-    The result is int64 and not quantized. Numbers that share an integer count as equal.
+    The result is int64 and not quantized. Numbers with one quantized value count as equal.
     """
     axis = call.axis("axis", 0, x.ndim)
     keep = bool(call.integer("keepdims", 1))

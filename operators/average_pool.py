@@ -27,7 +27,7 @@ from onnxq.operator import (
     register,
 )
 from onnxq.operator.examples import normal
-from onnxq.operators._factors import per_channel_alone
+from onnxq.operators._channel_scales import per_channel_alone
 from onnxq.operators._windows import Windows, blocks, pool_geometry, sliding, tap
 from onnxq.operators.global_average_pool import GlobalAveragePool, scales_apart
 
@@ -67,9 +67,9 @@ class AveragePool(Operator):
         dilated = any(step != 1 for step in node.attributes.get_ints("dilations", []))
         return self.rule(node) if dilated else Rule(OpCategory.ELEMENTWISE)
 
-    def scaled(self, node: ir.Node, factor: Reals) -> tuple[Mapping[int, Reals], ...]:
+    def scaled(self, node: ir.Node, scale: Reals) -> tuple[Mapping[int, Reals], ...]:
         """Factors per channel go through it."""
-        return ({0: factor},) if per_channel_alone(factor) else ()
+        return ({0: scale},) if per_channel_alone(scale) else ()
 
     def cases(self) -> Iterable[Case]:
         """The plain one, the nasty ones, an empty batch."""

@@ -41,9 +41,9 @@ class BatchNormalization(Operator):
     """Y = (X - mean) / sqrt(var + epsilon) * scale + B per channel; ONNX BatchNormalization-15.
 
     At inference, ranks 3 to 5; what a convolution writes was folded into it before. Integers: a
-    depthwise QLinearConv of one tap. With gain = scale / sqrt(var + epsilon) its weight is +-127 at
-    |gain| / 127, so that it has no error, and its bias B - mean * gain:
-    requantize((x - x_zp) * +-127 + b, x_scale * |gain| / 127 / y_scale).
+    depthwise QLinearConv of one tap. With slope = scale / sqrt(var + epsilon) its weight is +-127
+    at |slope| / 127, so that it has no error, and its bias B - mean * slope: requantize((x - x_zp)
+    * +-127 + b, x_scale * |slope| / 127 / y_scale).
 
     Float time over that of the integers, between two quantized 1x1 convolutions, one thread,
     AVX512-VNNI: 1.13 to 1.71 for 2 axes (32 to 512 channels, 28x28 and 7x7), 1.3 for one, 0.5 to
@@ -65,8 +65,8 @@ class BatchNormalization(Operator):
         x = shape(node, 0)
         if x is None or len(x) not in RANKS:
             return Float(OperatorLimit(f"its input has shape {x}; wanted 1 to 3 spatial axes"))
-        gain, offset = _affine([v for v in values if v is not None], _epsilon(node))
-        if not (np.isfinite(gain).all() and np.isfinite(offset).all()):
+        slope, offset = _affine([v for v in values if v is not None], _epsilon(node))
+        if not (np.isfinite(slope).all() and np.isfinite(offset).all()):
             return Float(InfiniteOperand("its variance or another constant gives NaN or infinity"))
         slow = "ONNX Runtime runs it on three spatial axes in integers at 0.5 to 0.8 of float speed"
         return Rule(
@@ -74,7 +74,7 @@ class BatchNormalization(Operator):
         )
 
     def cases(self) -> Iterable[Case]:
-        """Ranks, negative and zero gains, large offsets, empty batch."""
+        """Ranks, negative and zero slopes, large offsets, empty batch."""
         constants = (1, 2, 3, 4)
         parameters = _parameters(4)
         yield Case("plain", (normal(2, 4, 5, 6), *parameters), constants)
@@ -83,7 +83,7 @@ class BatchNormalization(Operator):
         gamma, beta, mean, var = parameters
         zero = gamma * np.array([0, 1, 0, -1], np.float32)
         flat = beta * np.array([0, 1, 1, 1], np.float32)
-        yield Case("gains of 0", (normal(2, 4, 5, 6), zero, flat, 0 * mean, var), constants)
+        yield Case("slopes of 0", (normal(2, 4, 5, 6), zero, flat, 0 * mean, var), constants)
         tiny = gamma * np.float32(1e-12)
         yield Case("offsets beyond int32", (normal(2, 4, 5, 6), tiny, beta, mean, var), constants)
         yield Case("one channel", (normal(2, 1, 5, 6), *_parameters(1)), constants)
@@ -93,8 +93,8 @@ class BatchNormalization(Operator):
         """Depthwise QLinearConv with a kernel of one."""
         x, y = site.qparams_in(0), site.qparams_out()
         parameters = [constant(site.node, slot) for slot in PARAMETERS]
-        gain, offset = _affine([p for p in parameters if p is not None], _epsilon(site.node))
-        w, weight, bias = _integers(gain, offset, x)
+        slope, offset = _affine([p for p in parameters if p is not None], _epsilon(site.node))
+        w, weight, bias = _integers(slope, offset, x)
         spatial = len(shape(site.node, 0) or ()) - 2
         replace(site, plan=NodePlan((x, w), site.plan.outputs)).check_pair()
         slots = [
@@ -117,8 +117,8 @@ class BatchNormalization(Operator):
                 f"x {x.shape}, parameters {[v.shape for v in parameters]}; "
                 "wanted (N, C, *spatial) and (C,) each."
             )
-        gain, offset = _affine(parameters, call.real("epsilon", EPSILON))
-        w, weight, bias = _integers(gain, offset, p)
+        slope, offset = _affine(parameters, call.real("epsilon", EPSILON))
+        w, weight, bias = _integers(slope, offset, p)
         along = (-1, *[1] * (x.ndim - 2))
         centred = x.astype(np.int32) - p.zero_point.astype(np.int32)
         total = centred * weight.astype(np.int32).reshape(along) + bias.reshape(along)
@@ -127,15 +127,15 @@ class BatchNormalization(Operator):
 
 
 def _affine(parameters: Sequence[Array], epsilon: float) -> tuple[Reals, Reals]:
-    """(gain, offset) per channel of scale, B, mean, var: Y = gain * X + offset."""
+    """(slope, offset) per channel of scale, B, mean, var: Y = slope * X + offset."""
     gamma, beta, mean, var = (np.asarray(p, np.float64) for p in parameters)
     with np.errstate(all="ignore"):
-        gain = gamma / np.sqrt(var + epsilon)
-        return gain, beta - mean * gain
+        slope = gamma / np.sqrt(var + epsilon)
+        return slope, beta - mean * slope
 
 
 def _integers(
-    gain: Reals, offset: Reals, x: QParams
+    slope: Reals, offset: Reals, x: QParams
 ) -> tuple[QParams, npt.NDArray[np.int8], npt.NDArray[np.int32]]:
     """(weight's qparams, weight, bias): int8 and int32, (channels,).
 
@@ -143,9 +143,9 @@ def _integers(
     """
     x_scale = np.float64(x.scale)
     needed = np.abs(offset) / (x_scale * MAX_BIAS_INTEGER)
-    scale = np.maximum(np.abs(gain) / INT8.qmax, needed)
+    scale = np.maximum(np.abs(slope) / INT8.qmax, needed)
     scale = np.where(scale > 0, np.maximum(scale, MIN_SCALE), 1.0).astype(np.float32)
-    weight = np.rint(gain / scale).astype(np.int8)
+    weight = np.rint(slope / scale).astype(np.int8)
     bias = np.rint(offset / (x_scale * scale)).astype(np.int32)
     w = QParams(scale, np.zeros(scale.shape, np.int8), INT8, PerChannel(0))
     return w, weight, bias

@@ -34,9 +34,9 @@ from onnxq.operator import (
 )
 from onnxq.operator.examples import normal
 from onnxq.operator.nodes import call_of, has_input, is_constant, sizes
+from onnxq.operators._channel_scales import only_along
 from onnxq.operators._dynamic import lower_stored
-from onnxq.operators._factors import only_along
-from onnxq.operators._gemm import centred, furthest, integer_matmul, origin, reach, shifted
+from onnxq.operators._gemm import centred, furthest, integer_matmul, max_abs, origin, shifted
 from onnxq.operators._pair_windows import conv_correction
 from onnxq.operators._unfolded import unfolded_conv
 from onnxq.operators._windows import Windows, geometry, sliding
@@ -100,11 +100,11 @@ class Conv(Operator):
         """A place per window, an input per channel and tap."""
         return unfolded_conv(call_of(node), sizes(node, 1))
 
-    def scaled(self, node: ir.Node, factor: Reals) -> tuple[Mapping[int, Reals], ...]:
-        """Filters and bias carry factors of channels."""
-        if not only_along(factor, 1):
+    def scaled(self, node: ir.Node, scale: Reals) -> tuple[Mapping[int, Reals], ...]:
+        """Filters and bias take scales of channels."""
+        if not only_along(scale, 1):
             return ()
-        return ({1: factor.reshape(-1, *[1] * (factor.ndim - 1)), 2: factor.reshape(-1)},)
+        return ({1: scale.reshape(-1, *[1] * (scale.ndim - 1)), 2: scale.reshape(-1)},)
 
     def cases(self) -> Iterable[Case]:
         """Ranks, groups, pads, strides, dilations, auto_pad, empty batch."""
@@ -240,16 +240,16 @@ def _product(
 ) -> Ints:
     """The sums of (x - x_zp) (w - w_zp), exact modulo 2^32.
 
-    (x - x_zp) (w - w_zp) = (x - code) (w - w_zp) - (x_zp - code) (w - w_zp), q: see `origin`.
+    (x - x_zp) (w - w_zp) = (x - shift) (w - w_zp) - (x_zp - shift) (w - w_zp); see `origin`.
     """
-    rows, w_reach = centred(w, w_qparams), reach(w_qparams)
+    rows, w_bound = centred(w, w_qparams), max_abs(w_qparams)
     inner = rows[:1].size
-    code = origin(x_qparams, w_reach, inner)
-    offset = int(x_qparams.zero_point) - code
-    largest = furthest(x_qparams.dtype, code) * w_reach
-    total = convolve(shifted(x, code), rows, group, windows, fill=offset, largest=largest)
+    shift = origin(x_qparams, w_bound, inner)
+    offset = int(x_qparams.zero_point) - shift
+    largest = furthest(x_qparams.dtype, shift) * w_bound
+    total = convolve(shifted(x, shift), rows, group, windows, fill=offset, largest=largest)
     if offset:
-        sums = integer_matmul(rows.reshape(-1, inner), np.ones(inner, np.float32), w_reach)
+        sums = integer_matmul(rows.reshape(-1, inner), np.ones(inner, np.float32), w_bound)
         total -= (sums * np.int32(offset)).reshape(-1, *[1] * (x.ndim - 2))
     return total
 

@@ -69,10 +69,10 @@ class ConvInteger(IntegerOperator):
         return conv_integer_risks(saturation_mode, x.dtype, stored(w))
 
     def cases(self) -> Iterable[Case]:
-        """All four pairs of types, zero points at both ends, groups, pads, ranks, empty batch."""
-        ends = {"uint8": 255, "int8": -128}
-        for left, x_zp in ends.items():
-            for right, w_zp in ends.items():
+        """All four pairs of types, extreme zero points, groups, pads, ranks, empty batch."""
+        extremes = {"uint8": 255, "int8": -128}
+        for left, x_zp in extremes.items():
+            for right, w_zp in extremes.items():
                 yield Case(
                     f"{left} by {right}, pads",
                     (

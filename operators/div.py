@@ -28,7 +28,7 @@ from onnxq.operator import (
 )
 from onnxq.operator.examples import normal
 from onnxq.operator.nodes import constant, infinite_operand, is_constant, number_beside
-from onnxq.operators._factors import on_operands
+from onnxq.operators._channel_scales import on_operands
 from onnxq.operators._function import around_kernel, lower_around
 from onnxq.operators._number import is_scale, lower_with_number, number_kernel, product_agrees
 from onnxq.operators._tables import is_tabulable
@@ -40,11 +40,10 @@ class Div(Operator):
 
     An integer of 0 in B gives infinity, or NaN for 0 / 0.
 
-    By one constant number: com.microsoft QLinearMul of A and float32(1 / B), an integer with that
-    scale; the product is rounded once. Else: in float32 between integers, a constant operand as it
-    is.
-    Measured in an int8 network, ns per element: DequantizeLinear, Div by a number and
-    QuantizeLinear .32, QLinearMul .16. Of two tensors, there is no integer kernel.
+    By one constant number: com.microsoft QLinearMul of A and float32(1 / B), with that scale;
+    rounded once. Else: in float32 between integers, a constant operand as it is. Measured in an
+    int8 network, ns per element: DequantizeLinear, Div by a number and QuantizeLinear .32,
+    QLinearMul .16. Of two tensors, there is no integer kernel.
     """
 
     op_type = "Div"
@@ -72,13 +71,13 @@ class Div(Operator):
             return (Curve(1, functools.partial(np.divide, dividend), -1.0),)
         if divisor is None:
             return (Curve(1, np.reciprocal, -1.0), Factored(0, 1, -1.0))
-        with np.errstate(divide="ignore"):  # by 0: an infinite gain
-            gain = float((1 / np.square(divisor, dtype=np.float64)).mean())
-        return (Linear((0,), gain),)
+        with np.errstate(divide="ignore"):  # by 0: infinite amplification
+            amplification = float((1 / np.square(divisor, dtype=np.float64)).mean())
+        return (Linear((0,), amplification),)
 
-    def scaled(self, node: ir.Node, factor: Reals) -> tuple[Mapping[int, Reals], ...]:
+    def scaled(self, node: ir.Node, scale: Reals) -> tuple[Mapping[int, Reals], ...]:
         """The dividend carries it."""
-        dividend = on_operands(node, (0,), factor)
+        dividend = on_operands(node, (0,), scale)
         return () if dividend is None else (dividend,)
 
     def cases(self) -> Iterable[Case]:

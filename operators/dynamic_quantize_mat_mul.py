@@ -1,4 +1,4 @@
-"""Product of a float32 matrix, quantized on the way, and integers."""
+"""Matrix product of integers and a float32 matrix, quantized on the way."""
 
 from __future__ import annotations
 

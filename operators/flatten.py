@@ -8,7 +8,7 @@ import numpy as np
 
 from onnxq.operator import Array, Call, Case
 from onnxq.operator.examples import normal
-from onnxq.operators._factors import reshaped
+from onnxq.operators._channel_scales import reshaped
 from onnxq.operators._select import selection
 from onnxq.qparams import IntArray
 
@@ -22,7 +22,7 @@ def cases() -> Iterable[Case]:
     yield Case("empty batch", (normal(0, 3, 4),))
 
 
-@selection("Flatten", cases=cases, carried=reshaped)
+@selection("Flatten", cases=cases, before=reshaped)
 def flatten(call: Call, x: IntArray) -> Array:
     """Y[i, j] = X with the axes before `axis` as rows, the others as columns; ONNX Flatten-13."""
     axis = call.integer("axis", 1)

@@ -31,18 +31,18 @@ from onnxq.operator import (
 from onnxq.operator.examples import normal
 from onnxq.operator.nodes import has_input, is_constant, shape
 from onnxq.operator.site import MICROSOFT
+from onnxq.operators._channel_scales import only_along
 from onnxq.operators._dynamic import lower_stored
 from onnxq.operators._dynamic_product import (
-    Product,
+    DynamicLinear,
     constant_operand,
     left_rule,
     right_rule,
-    write_product,
+    write_linear,
 )
-from onnxq.operators._factors import only_along
-from onnxq.operators._gemm import centred, product, reach
+from onnxq.operators._gemm import centred, max_abs, product
 from onnxq.operators._pairs import product_correction
-from onnxq.operators._unfolded import UnfoldedProduct
+from onnxq.operators._unfolded import UnfoldedLinear
 from onnxq.targets.accumulation import EXACT, Accumulator
 
 
@@ -76,7 +76,7 @@ class Gemm(Operator):
     def unfolded(self, node: ir.Node) -> Unfolded:
         """A place per row of A', an input per column."""
         trans_a, trans_b = (bool(node.attributes.get_int(n, 0)) for n in ("transA", "transB"))
-        return UnfoldedProduct(trans_a, trans_b, node.attributes.get_float("alpha", 1.0))
+        return UnfoldedLinear(trans_a, trans_b, node.attributes.get_float("alpha", 1.0))
 
     def fused_rule(self, node: ir.Node) -> Rule | Float:
         """ONNX Runtime takes an integer bias that broadcasts, and a B computed at run time."""
@@ -89,19 +89,19 @@ class Gemm(Operator):
         weight = WeightSlot(1, 0 if trans_b else 1)
         return Rule(OpCategory.COMPUTE, weight=weight, bias=2, needs_output=False)
 
-    def scaled(self, node: ir.Node, factor: Reals) -> tuple[Mapping[int, Reals], ...]:
-        """Columns of B' and of C carry factors of columns."""
-        if not only_along(factor, -1):
+    def scaled(self, node: ir.Node, scale: Reals) -> tuple[Mapping[int, Reals], ...]:
+        """Columns of B' and of C take scales of columns."""
+        if not only_along(scale, -1):
             return ()
         trans_b = node.attributes.get_int("transB", 0)
-        return ({1: factor.reshape((-1, 1) if trans_b else (1, -1)), 2: factor.reshape(-1)},)
+        return ({1: scale.reshape((-1, 1) if trans_b else (1, -1)), 2: scale.reshape(-1)},)
 
-    def undone(self, node: ir.Node, factor: Reals) -> Mapping[int, Reals] | None:
-        """Rows of a constant B' take the factors of the columns of A."""
+    def undone(self, node: ir.Node, scale: Reals) -> Mapping[int, Reals] | None:
+        """Rows of a constant B' take the scales of the columns of A."""
         trans_a, trans_b = (node.attributes.get_int(name, 0) for name in ("transA", "transB"))
-        if trans_a or not is_constant(node, 1) or not only_along(factor, -1):
+        if trans_a or not is_constant(node, 1) or not only_along(scale, -1):
             return None
-        return {1: factor.reshape((1, -1) if trans_b else (-1, 1))}
+        return {1: scale.reshape((1, -1) if trans_b else (-1, 1))}
 
     def cases(self) -> Iterable[Case]:
         """Both transpositions, alpha, biases of rank 1 and 2, run-time B, empty batch."""
@@ -168,10 +168,10 @@ class Gemm(Operator):
             return lower_stored(site, rule)
         trans_a, trans_b = (site.node.attributes.get_int(name, 0) for name in ("transA", "transB"))
         row = has_input(site.node, 2) and len(shape(site.node, 2) or ()) == 1
-        product = Product(0, 1, turn_x=bool(trans_a), op_type="MatMul" if row else "Gemm")
+        linear = DynamicLinear(0, 1, turn_x=bool(trans_a), op_type="MatMul" if row else "Gemm")
         if rule.weights[0].slot == 0:
-            product = Product(1, 0, turn_x=not trans_b, turn_y=True)
-        y = write_product(site, product)
+            linear = DynamicLinear(1, 0, turn_x=not trans_b, turn_y=True)
+        y = write_linear(site, linear)
         y = _times(site, "alpha", y)
         if has_input(site.node, 2):
             bias = site.inputs[2]
@@ -230,7 +230,7 @@ def quantized_gemm(call: Call, accumulator: Accumulator) -> tuple[Array, ...]:
     b_qparams = call.weight_qparams(1, b, 0 if trans_b else 1)
     right = centred(b, b_qparams)
     total = product(
-        a.T if trans_a else a, a_qparams, right.T if trans_b else right, reach(b_qparams)
+        a.T if trans_a else a, a_qparams, right.T if trans_b else right, max_abs(b_qparams)
     )
     if not accumulator.exact:
         change = product_correction(a.T if trans_a else a, b.T if trans_b else b, accumulator)

@@ -22,7 +22,7 @@ from onnxq.operator import (
     register,
 )
 from onnxq.operator.examples import normal
-from onnxq.operators._factors import per_channel_alone
+from onnxq.operators._channel_scales import per_channel_alone
 
 LARGEST, SMALLEST = np.float32(256), np.float32(2.0**-32)
 """ONNX Runtime's kernel takes x_scale / (y_scale * count) from SMALLEST to below LARGEST."""
@@ -42,9 +42,9 @@ class GlobalAveragePool(Operator):
         """Element-wise in cost: one addition per input element."""
         return Rule(OpCategory.ELEMENTWISE)
 
-    def scaled(self, node: ir.Node, factor: Reals) -> tuple[Mapping[int, Reals], ...]:
+    def scaled(self, node: ir.Node, scale: Reals) -> tuple[Mapping[int, Reals], ...]:
         """Factors per channel go through it."""
-        return ({0: factor},) if per_channel_alone(factor) else ()
+        return ({0: scale},) if per_channel_alone(scale) else ()
 
     def cases(self) -> Iterable[Case]:
         """1 to 3 spatial axes, one element, empty batch."""

@@ -30,7 +30,7 @@ class GRU(Recurrence):
     """Y, Y_h of X (T, N, I): h = (1 - z) n + z h' with h' of the step before; ONNX GRU-14.
 
     z = f(P_z + h' R_z^T), r = f(P_r + h' R_r^T), P = X W^T + Wb, Rb being added where it can;
-    linear_before_reset 0: n = g(P_n + (r h') R_n^T + Rb_n), two products per step;
+    linear_before_reset 0: n = g(P_n + (r h') R_n^T + Rb_n), two matrix products per step;
     linear_before_reset 1: n = g(P_n + r (h' R_n^T + Rb_n)), one.
     """
 

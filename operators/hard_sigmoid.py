@@ -38,9 +38,9 @@ class HardSigmoid(Operator):
     """Y = max(0, min(1, alpha * X + beta)); ONNX HardSigmoid-6.
 
     Integers, for alpha > 0: com.microsoft QLinearAdd of X at alpha times its scale and of beta, a
-    code with that scale; then a Clip between the integers of 0 and 1, where these are not the ends.
-    Measured in an int8 network, ns per element: DequantizeLinear, HardSigmoid and QuantizeLinear
-    .23, QLinearAdd .06, with a Clip .08. Another alpha: in float32 between integers.
+    integer with that scale; then a Clip between the integers of 0 and 1, where these are not min
+    and max. Measured in an int8 network, ns per element: DequantizeLinear, HardSigmoid and
+    QuantizeLinear .23, QLinearAdd .06, with a Clip .08. Another alpha: in float32 between integers.
     """
 
     op_type = "HardSigmoid"
@@ -65,7 +65,7 @@ class HardSigmoid(Operator):
         yield Case("empty batch", (normal(0, 3),))
 
     def lower(self, site: Site) -> Sequence[ir.Value]:
-        """QLinearAdd, with a Clip where the integers reach beyond [0, 1]; else around float."""
+        """QLinearAdd, with a Clip where the levels leave [0, 1]; else around float."""
         alpha = site.node.attributes.get_float("alpha", ALPHA)
         scaled = _scaled(site.qparams_in(0), alpha)
         if scaled is None or not is_tabulable(site.plan):
@@ -82,8 +82,8 @@ class HardSigmoid(Operator):
         if (int(low), int(high)) == (q.dtype.qmin, q.dtype.qmax):
             return [y]
         bounds = [
-            site.initializer(suffix, code, q.dtype)
-            for suffix, code in (("low", low), ("high", high))
+            site.initializer(suffix, q_bound, q.dtype)
+            for suffix, q_bound in (("low", low), ("high", high))
         ]
         clipped = site.tape.op("Clip", [y, *bounds], name=f"{site.node.name}_clip")
         clipped.type, clipped.shape = y.type, y.shape
@@ -102,7 +102,7 @@ class HardSigmoid(Operator):
         return (np.clip(y, low, high),)
 
     def agrees(self, call: Call) -> bool:
-        """Whether every machine adds alpha X and beta to the same integers."""
+        """Whether every machine gives the same integers for alpha X + beta."""
         added = _as_sum(call)
         return added is None or Add().agrees(added)
 

@@ -37,7 +37,7 @@ from onnxq.qparams import IntArray, QParams, per_tensor
 
 SLOPE, MIDDLE = 1 / 6, 0.5  # of the gate, before it is clipped to [0, 1]
 STEEPEST = 1.5  # at X = 3
-FINEST, STEPS = 2.0**-16, 64  # relative; by which a gate's scale is raised, and how often at most
+FINEST, MAX_TRIES = 2.0**-16, 64  # relative increase of a gate's scale, and how often at most
 
 
 @register
@@ -45,10 +45,9 @@ class HardSwish(Operator):
     """Y = X * max(0, min(1, X / 6 + 1 / 2)); ONNX HardSwish-14.
 
     Integers: com.microsoft QLinearAdd of X, at a sixth of its scale, and 1 / 2 gives the gate,
-    whose integers end at 0 and 1 (or at the gate of X's last integer, if that is less), so that
-    their saturation is the clip; QLinearMul is the product. The gate is rounded to 8 bits, at a
-    scale at
-    which all machines round the sum alike: Y is off by up to 3 / 510 more than its own rounding.
+    whose levels span 0 to 1 (or to the gate of X's last integer, if that is less), so that
+    their saturation is the clip; QLinearMul multiplies. The gate is rounded to 8 bits, at a scale
+    at which all machines round the sum alike: Y is off by up to 3 / 510 more than its own rounding.
     Measured in an int8 network, ns per element: DequantizeLinear, HardSwish and QuantizeLinear .97,
     the two nodes .35 (benchmarks/results/mobile.md).
     """
@@ -64,7 +63,7 @@ class HardSwish(Operator):
         return (Linear((0,), STEEPEST**2),)
 
     def cases(self) -> Iterable[Case]:
-        """Defined everywhere; numbers whose gate does not reach 1."""
+        """Defined everywhere; numbers whose gate stays below 1."""
         yield from anywhere(10.0)
         yield Case("below 1", (np.linspace(-4, 1, 24, dtype=np.float32).reshape(2, 3, 4),))
 
@@ -133,9 +132,9 @@ def _gate_of(scale: float, zero_point: int, dtype: QDType) -> QParams | None:
     """The gate of X with these qparams: the least scale at which every machine agrees."""
     p = per_tensor(scale, zero_point, dtype)
     last = (dtype.qmax - zero_point) * scale * SLOPE + MIDDLE
-    steps = dtype.qmax - dtype.qmin
-    for step in range(STEPS):
-        gate = per_tensor(min(1.0, last) / steps * (1 + step * FINEST), dtype.qmin, dtype)
+    span = dtype.qmax - dtype.qmin
+    for i in range(MAX_TRIES):
+        gate = per_tensor(min(1.0, last) / span * (1 + i * FINEST), dtype.qmin, dtype)
         # ONNX Runtime on x86 makes uint8 of int8, and floats round otherwise there
         if _agree(p, gate, 0) and (dtype != INT8 or _agree(p, gate, UINT8.qmin - INT8.qmin)):
             return gate

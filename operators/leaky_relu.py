@@ -36,9 +36,9 @@ class LeakyRelu(Operator):
         """Element-wise; the result is observed."""
         return Rule(OpCategory.ELEMENTWISE)
 
-    def scaled(self, node: ir.Node, factor: Reals) -> tuple[Mapping[int, Reals], ...]:
-        """A factor above 0 goes through it."""
-        return ({0: factor},)
+    def scaled(self, node: ir.Node, scale: Reals) -> tuple[Mapping[int, Reals], ...]:
+        """A scale above 0 passes through."""
+        return ({0: scale},)
 
     def cases(self) -> Iterable[Case]:
         """The plain one, the nasty ones, an empty batch."""

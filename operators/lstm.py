@@ -61,7 +61,7 @@ class LSTM(Operator):
         """Integers, but for activations that call the C library: no kernel can check those.
 
         One scale per gate and neuron; the two directions share it. A small R may have one for all
-        where speed is asked for: its product runs at each step.
+        where speed is asked for: it runs at each step.
         """
         if not (is_constant(node, 1) and is_constant(node, 2)):
             return Float(

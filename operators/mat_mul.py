@@ -30,17 +30,17 @@ from onnxq.operator import (
 from onnxq.operator.examples import normal
 from onnxq.operator.nodes import constant, is_constant, shape
 from onnxq.operator.site import MICROSOFT
+from onnxq.operators._channel_scales import fitted, only_along
 from onnxq.operators._dynamic import lower_stored
 from onnxq.operators._dynamic_product import (
-    Product,
+    DynamicLinear,
     constant_operand,
     left_rule,
     right_rule,
-    write_product,
+    write_linear,
 )
-from onnxq.operators._factors import fitted, only_along
-from onnxq.operators._gemm import centred, product, reach
-from onnxq.operators._unfolded import UnfoldedProduct
+from onnxq.operators._gemm import centred, max_abs, product
+from onnxq.operators._unfolded import UnfoldedLinear
 
 BIAS = 2  # slot, where there is an Add of it behind the node and the result stays in float32
 
@@ -84,22 +84,22 @@ class MatMul(Operator):
 
     def unfolded(self, node: ir.Node) -> Unfolded:
         """A place per row of A, an input per column."""
-        return UnfoldedProduct()
+        return UnfoldedLinear()
 
-    def scaled(self, node: ir.Node, factor: Reals) -> tuple[Mapping[int, Reals], ...]:
-        """Columns of B carry factors of columns, whatever the rows of A are."""
+    def scaled(self, node: ir.Node, scale: Reals) -> tuple[Mapping[int, Reals], ...]:
+        """Columns of B take scales of columns, whatever the rows of A are."""
         b = shape(node, 1)
-        if factor.ndim < 2 or factor.shape[-2] > 1 or b is None or len(b) < 2:
+        if scale.ndim < 2 or scale.shape[-2] > 1 or b is None or len(b) < 2:
             return ()
-        columns = fitted(factor, len(b))
+        columns = fitted(scale, len(b))
         return () if columns is None else ({1: columns},)
 
-    def undone(self, node: ir.Node, factor: Reals) -> Mapping[int, Reals] | None:
-        """Rows of a constant matrix B take the factors of the columns of A."""
+    def undone(self, node: ir.Node, scale: Reals) -> Mapping[int, Reals] | None:
+        """Rows of a constant matrix B take the scales of the columns of A."""
         b = shape(node, 1)
-        if not is_constant(node, 1) or b is None or len(b) != 2 or not only_along(factor, -1):
+        if not is_constant(node, 1) or b is None or len(b) != 2 or not only_along(scale, -1):
             return None
-        return {1: factor.reshape(-1, 1)}
+        return {1: scale.reshape(-1, 1)}
 
     def cases(self) -> Iterable[Case]:
         """Ranks 1 to 4, broadcast batches, weights and activations, empty batch."""
@@ -147,7 +147,7 @@ class MatMul(Operator):
             )
         a_qparams = call.qparams_in(0)
         b_qparams = call.weight_qparams(1, b, b.ndim - 1)
-        total = product(a, a_qparams, centred(b, b_qparams), reach(b_qparams))
+        total = product(a, a_qparams, centred(b, b_qparams), max_abs(b_qparams))
         multiplier = np.asarray(a_qparams.scale * b_qparams.scale)
         if call.plan.outputs[0] is None:
             y = np.asarray(total.astype(np.float32) * multiplier)
@@ -179,10 +179,10 @@ class MatMul(Operator):
         assert isinstance(rule, DynamicRule), "the plan holds nodes that have a rule"
         if site.plan.precision in (Precision.WEIGHT_ONLY, Precision.WEIGHT_ONLY_FLOAT16):
             return lower_stored(site, rule)
-        product = Product(1, 0, turn_x=True, turn_y=True)
+        linear = DynamicLinear(1, 0, turn_x=True, turn_y=True)
         if rule.weights[0].slot == 1:
             matrices = len(shape(site.node, 0) or ()) == len(shape(site.node, 1) or ()) == 2
-            product = Product(0, 1, op_type="Gemm" if matrices else "MatMul")
-        y = write_product(site, product)
+            linear = DynamicLinear(0, 1, op_type="Gemm" if matrices else "MatMul")
+        y = write_linear(site, linear)
         y.shape = site.node.outputs[0].shape
         return [y]

@@ -46,10 +46,10 @@ class MatMulInteger(IntegerOperator):
         return product_risks(a.dtype, stored(b), saturation_mode)
 
     def cases(self) -> Iterable[Case]:
-        """All four pairs of types, zero points at both ends, ranks, no row."""
-        ends = {"uint8": 255, "int8": -128}
-        for left, a_zp in ends.items():
-            for right, b_zp in ends.items():
+        """All four pairs of types, extreme zero points, ranks, no row."""
+        extremes = {"uint8": 255, "int8": -128}
+        for left, a_zp in extremes.items():
+            for right, b_zp in extremes.items():
                 yield Case(
                     f"{left} by {right}",
                     (

@@ -50,7 +50,7 @@ class MatMulIntegerToFloat(IntegerOperator):
         return product_risks(a.dtype, stored(b), saturation_mode)
 
     def cases(self) -> Iterable[Case]:
-        """Types, columns, bias, zero points at both ends, ranks, no row."""
+        """Types, columns, bias, extreme zero points, ranks, no row."""
         a, b = integers(3, 5), integers(5, 4, dtype="int8", seed=1)
         points = np.array([-128, 127, 0, 5], np.int8)
         column, bias = scales(0.01, 0.02, 0.04, 3), normal(4)

@@ -1,4 +1,4 @@
-"""Product of a float matrix and a weight in blocks of 2, 4 or 8 bits."""
+"""Matrix product of a float matrix and a group-wise weight of 2, 4 or 8 bits."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class MatMulNBits(IntegerOperator):
     domains = (MICROSOFT,)
 
     def kernel(self, call: IntegerCall) -> tuple[Array, ...]:
-        """The product, summed in float64 and rounded to A's type once."""
+        """A B, summed in float64 and rounded to A's type once."""
         a, w, _ = _operands(call)
         y = a @ w.T + _bias(call)
         with np.errstate(over="ignore"):

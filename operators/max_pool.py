@@ -24,7 +24,7 @@ from onnxq.operator import (
     register,
 )
 from onnxq.operator.examples import normal
-from onnxq.operators._factors import per_channel_alone
+from onnxq.operators._channel_scales import per_channel_alone
 from onnxq.operators._windows import Windows, blocks, pool_geometry, sliding, tap
 from onnxq.qparams import IntArray
 
@@ -51,9 +51,9 @@ class MaxPool(Operator):
             OpCategory.MOVEMENT, shares_qparams=True, lowered=lowered, selects=True, shrinks=True
         )
 
-    def scaled(self, node: ir.Node, factor: Reals) -> tuple[Mapping[int, Reals], ...]:
+    def scaled(self, node: ir.Node, scale: Reals) -> tuple[Mapping[int, Reals], ...]:
         """Factors per channel go through it."""
-        return ({0: factor},) if per_channel_alone(factor) else ()
+        return ({0: scale},) if per_channel_alone(scale) else ()
 
     def cases(self) -> Iterable[Case]:
         """Ranks, pads, strides, dilations, ceil_mode, auto_pad, empty batch."""

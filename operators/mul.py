@@ -26,8 +26,8 @@ from onnxq.operator import (
 )
 from onnxq.operator.examples import normal
 from onnxq.operator.nodes import constant, infinite_operand, is_constant
+from onnxq.operators._channel_scales import on_operands
 from onnxq.operators._divided import divided_product
-from onnxq.operators._factors import on_operands
 from onnxq.operators._integer_pairs import PairFunction
 from onnxq.operators._tables import TABLE_BITS, all_integers, look_up_pairs
 from onnxq.qparams import IntArray, QParams
@@ -58,9 +58,9 @@ class Mul(Operator):
                 return (Linear((slot,), float(np.square(factors, dtype=np.float64).mean())),)
         return (Factored(0, 1), Factored(1, 0))
 
-    def scaled(self, node: ir.Node, factor: Reals) -> tuple[Mapping[int, Reals], ...]:
+    def scaled(self, node: ir.Node, scale: Reals) -> tuple[Mapping[int, Reals], ...]:
         """Either operand carries it."""
-        either = (on_operands(node, (slot,), factor) for slot in (0, 1))
+        either = (on_operands(node, (slot,), scale) for slot in (0, 1))
         return tuple(way for way in either if way is not None)
 
     def cases(self) -> Iterable[Case]:

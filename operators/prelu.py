@@ -37,8 +37,7 @@ class PRelu(Operator):
     """Y = X where X >= 0, else slope * X; the slope broadcasts to X; ONNX PRelu-16.
 
     Integers, for constant slopes: one is com.microsoft QLinearLeakyRelu; more are tables side by
-    side, the place's offset added to the code. Slopes computed at run time: float32 between
-    integers.
+    side, the place's offset added to q. Slopes computed at run time: float32 between integers.
     Measured in an int8 network, ns per element: DequantizeLinear, PRelu and QuantizeLinear 3.8, by
     channel 3.9; QLinearLeakyRelu .24, tables by channel .82.
     """

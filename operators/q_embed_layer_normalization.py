@@ -1,4 +1,4 @@
-"""Rows of three tables of integers, added and normalized: the entrance of BERT."""
+"""Rows of three quantized embeddings, added and normalized: the entrance of BERT."""
 
 from __future__ import annotations
 
@@ -70,8 +70,8 @@ class QEmbedLayerNormalization(IntegerOperator):
         width = parts.centred.shape[-1]
         sizes = (parts.mean_size + np.abs(parts.centred)) / parts.deviation * np.abs(parts.gamma)
         y = parts.centred / parts.deviation * parts.gamma + parts.beta
-        ends = np.abs(y) + np.abs(parts.beta)
-        return np.asarray(2 * UNIT * ((width + 4) * sizes.astype(np.float64) + ends))
+        last = np.abs(y) + np.abs(parts.beta)
+        return np.asarray(2 * UNIT * ((width + 4) * sizes.astype(np.float64) + last))
 
     def cases(self) -> Iterable[Case]:
         """Types, segments or none, masks or none, one row of one token, no row."""

@@ -65,24 +65,24 @@ class QGemm(IntegerOperator):
         a, b = integers(3, 5), integers(5, 4, dtype="int8", seed=1)
         left, weight = (scales(0.25), zero(7)), (scales(0.02), zero(3, "int8"))
         column = (scales(0.01, 0.02, 0.04, 3), np.array([-128, 127, 0, 5], np.int8))
-        ends = (scales(2), zero(255))
+        y_qparams = (scales(2), zero(255))
         c = ints32(1000, -70, 3, 2**31 - 1)
         given = (1, 2, 3, 4, 5, 6, 7, 8)
-        yield Case("plain", (a, *left, b, *weight, None, *ends), _but(given, 6))
-        yield Case("per column, bias", (a, *left, b, *column, c, *ends), given)
+        yield Case("plain", (a, *left, b, *weight, None, *y_qparams), _but(given, 6))
+        yield Case("per column, bias", (a, *left, b, *column, c, *y_qparams), given)
         yield Case("float32 result", (a, *left, b, *column, c), given[:6])
         yield Case("float32 result, alpha", (a, *left, b, *weight), given[:5], {"alpha": 0.3})
         turned = {"transA": 1, "transB": 1, "alpha": 0.7}
-        both = (integers(5, 3), *left, integers(4, 5, dtype="int8", seed=1), *column, c, *ends)
+        both = (integers(5, 3), *left, integers(4, 5, dtype="int8", seed=1), *column, c, *y_qparams)
         yield Case("transA, transB, alpha", both, given, turned)
         for shape in ((), (1,), (1, 4), (3, 1), (3, 4)):
             bias = integers(*shape, dtype="int16").astype(np.int32)
-            yield Case(f"bias of shape {shape}", (a, *left, b, *column, bias, *ends), given)
+            yield Case(f"bias of shape {shape}", (a, *left, b, *column, bias, *y_qparams), given)
         signed = (scales(0.5), zero(-128, "int8"))
         yield Case("int8", (integers(3, 5, dtype="int8"), *signed, b, *signed, c, *signed), given)
         top = (scales(0.5), zero(255))
         yield Case("uint8, zero points 255", (a, *top, integers(5, 4), *top, c, *top), given)
-        yield Case("no row", (integers(0, 5), *left, b, *column, c, *ends), given)
+        yield Case("no row", (integers(0, 5), *left, b, *column, c, *y_qparams), given)
 
 
 def _result(call: IntegerCall, a_qparams: QParams) -> QParams | None:

@@ -57,7 +57,7 @@ class QLinearAdd(IntegerOperator):
 
 
 def _pair_sums(saturation_mode: SaturationMode) -> tuple[PairFunction, PairFunction]:
-    """How integers are added: of two arrays, and where the second is a scalar."""
+    """Ways to add integers: two arrays, or an array and a scalar."""
     if saturation_mode.divides:
         return divided_sum, divided_sum
     if saturation_mode.fixed_point:

@@ -58,9 +58,9 @@ class QLinearConv(IntegerOperator):
     def cases(self) -> Iterable[Case]:
         """Types, per-channel scales and zero points, groups, pads, ranks."""
         x, w = integers(2, 4, 7, 6), integers(3, 4, 3, 3, dtype="int8", seed=1)
-        ends = (scales(0.05), zero(0))
+        y_qparams = (scales(0.05), zero(0))
         weight = (scales(0.02), zero(0, "int8"))
-        yield Case("plain", (x, *_tensor(), w, *weight, *ends), tuple(range(1, 8)))
+        yield Case("plain", (x, *_tensor(), w, *weight, *y_qparams), tuple(range(1, 8)))
         yield Case(
             "per-channel, bias, asymmetric pads",
             (
@@ -69,7 +69,7 @@ class QLinearConv(IntegerOperator):
                 w,
                 scales(0.01, 0.02, 0.04),
                 np.zeros(3, np.int8),
-                *ends,
+                *y_qparams,
                 ints32(100, -70, 3),
             ),
             tuple(range(1, 9)),
@@ -95,7 +95,7 @@ class QLinearConv(IntegerOperator):
         )
         yield Case(
             "1d",
-            (integers(1, 3, 9), *_tensor(), integers(2, 3, 4, dtype="int8"), *weight, *ends),
+            (integers(1, 3, 9), *_tensor(), integers(2, 3, 4, dtype="int8"), *weight, *y_qparams),
             tuple(range(1, 8)),
         )
         yield Case(
@@ -105,7 +105,7 @@ class QLinearConv(IntegerOperator):
                 *_tensor(),
                 integers(3, 2, 2, 3, 2, dtype="int8"),
                 *weight,
-                *ends,
+                *y_qparams,
             ),
             tuple(range(1, 8)),
         )

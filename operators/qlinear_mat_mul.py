@@ -58,20 +58,20 @@ class QLinearMatMul(IntegerOperator):
         return product_risks(a.dtype, stored(b), saturation_mode)
 
     def cases(self) -> Iterable[Case]:
-        """Types, ranks, columns, zero points at both ends, ties, empty shapes."""
+        """Types, ranks, columns, extreme zero points, ties, empty shapes."""
         a, b = integers(3, 5), integers(5, 4, dtype="int8", seed=1)
-        ends = (scales(20), zero(7))
+        last = (scales(20), zero(7))
         weight = (scales(0.02), zero(0, "int8"))
         given = (1, 2, 3, 4, 5, 6, 7)
-        yield Case("plain", (a, *_tensor(), b, *weight, *ends), given)
+        yield Case("plain", (a, *_tensor(), b, *weight, *last), given)
         column = (scales(0.01, 0.02, 0.04, 3), np.array([-128, 127, 0, 5], np.int8))
-        yield Case("per column", (a, *_tensor(), b, *column, *ends), given)
+        yield Case("per column", (a, *_tensor(), b, *column, *last), given)
         row = (column[0][None], column[1][None])
-        yield Case("per column, as a row", (a, *_tensor(), b, *row, *ends), given)
+        yield Case("per column, as a row", (a, *_tensor(), b, *row, *last), given)
         mixed = (column[0], zero(3, "int8"))
-        yield Case("per column, one zero point", (a, *_tensor(), b, *mixed, *ends), given)
+        yield Case("per column, one zero point", (a, *_tensor(), b, *mixed, *last), given)
         mixed = (scales(0.02), column[1])
-        yield Case("one scale, zero points per column", (a, *_tensor(), b, *mixed, *ends), given)
+        yield Case("one scale, zero points per column", (a, *_tensor(), b, *mixed, *last), given)
         top = (scales(0.5), zero(255))
         yield Case("uint8, zero points 255", (a, *top, integers(5, 4), *top, *top), given)
         signed = (scales(0.5), zero(-128, "int8"))
@@ -80,20 +80,20 @@ class QLinearMatMul(IntegerOperator):
         stack = integers(2, 5, 4, dtype="int8", seed=1)
         own = (np.stack([column[0], column[0] * 2])[:, None], np.stack([column[1]] * 2)[:, None])
         fixed = tuple(slot for slot in given if slot != 3)
-        yield Case("batches", (integers(2, 3, 5), *_tensor(), stack, *weight, *ends), fixed)
+        yield Case("batches", (integers(2, 3, 5), *_tensor(), stack, *weight, *last), fixed)
         yield Case(
             "batches, each with its columns",
-            (integers(2, 3, 5), *_tensor(), stack, *own, *ends),
+            (integers(2, 3, 5), *_tensor(), stack, *own, *last),
             fixed,
         )
         yield Case(
             "broadcast batches",
-            (integers(3, 1, 3, 5), *_tensor(), integers(2, 5, 4, dtype="int8"), *weight, *ends),
+            (integers(3, 1, 3, 5), *_tensor(), integers(2, 5, 4, dtype="int8"), *weight, *last),
             fixed,
         )
-        yield Case("row by matrix", (integers(5), *_tensor(), b, *column, *ends), given)
-        yield Case("row by column", (integers(5), *_tensor(), b[:, 0], *weight, *ends), given)
-        yield Case("no row", (integers(0, 5), *_tensor(), b, *column, *ends), given)
+        yield Case("row by matrix", (integers(5), *_tensor(), b, *column, *last), given)
+        yield Case("row by column", (integers(5), *_tensor(), b[:, 0], *weight, *last), given)
+        yield Case("no row", (integers(0, 5), *_tensor(), b, *column, *last), given)
 
 
 def _scale(call: IntegerCall, slot: int, name: str) -> Array:

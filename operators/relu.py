@@ -37,9 +37,9 @@ class Relu(Operator):
         """Clamps to [0, inf)."""
         return Rule(OpCategory.CLAMP, clamp=BOUNDS, lowered=True)
 
-    def scaled(self, node: ir.Node, factor: Reals) -> tuple[Mapping[int, Reals], ...]:
-        """A factor above 0 goes through it."""
-        return ({0: factor},)
+    def scaled(self, node: ir.Node, scale: Reals) -> tuple[Mapping[int, Reals], ...]:
+        """A scale above 0 passes through."""
+        return ({0: scale},)
 
     def cases(self) -> Iterable[Case]:
         """Any rank, empty batch."""

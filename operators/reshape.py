@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from onnxq.operator import Array, Call, Case
 from onnxq.operator.examples import ints, normal
-from onnxq.operators._factors import reshaped
+from onnxq.operators._channel_scales import reshaped
 from onnxq.operators._select import selection
 from onnxq.qparams import IntArray
 
@@ -20,7 +20,7 @@ def cases() -> Iterable[Case]:
     yield Case("empty batch", (normal(0, 3, 4), ints(0, 12)), (1,))
 
 
-@selection("Reshape", cases=cases, carried=reshaped)
+@selection("Reshape", cases=cases, before=reshaped)
 def reshape(call: Call, x: IntArray) -> Array:
     """Y = X with shape S; ONNX Reshape-14.
 

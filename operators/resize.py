@@ -141,7 +141,7 @@ class Resize(Operator):
         return (y,)
 
     def plain_kernel(self, call: NodeCall) -> tuple[Array, ...]:
-        """Integers of Y where X is integers that are no node's business to dequantize.
+        """Integers of Y where X is integers in the user's own model.
 
         Raises:
             UnsupportedError: ONNX Runtime has no kernel for it, or only one that is wrong.

@@ -69,7 +69,7 @@ class Split(Operator):
         return tuple(np.split(x, np.cumsum(sizes)[:-1], axis))
 
     def plain_kernel(self, call: NodeCall) -> tuple[Array, ...]:
-        """The parts of integers, as many as sizes or num_outputs say.
+        """The parts of x, as many as sizes or num_outputs say.
 
         Raises:
             UnsupportedError: neither is given, so that the number of outputs says how many.
@@ -80,5 +80,5 @@ class Split(Operator):
             raise UnsupportedError(f"{call.op_type}: wanted sizes, or num_outputs of opset 18.")
         axis = call.integer("axis", 0)
         part = -(-x.shape[axis] // parts)
-        ends = np.arange(1, parts) * part if sizes is None else np.cumsum(sizes)[:-1]
-        return tuple(np.split(x, ends.astype(np.int64), axis))
+        borders = np.arange(1, parts) * part if sizes is None else np.cumsum(sizes)[:-1]
+        return tuple(np.split(x, borders.astype(np.int64), axis))

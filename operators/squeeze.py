@@ -8,7 +8,7 @@ import numpy as np
 
 from onnxq.operator import Array, Call, Case
 from onnxq.operator.examples import ints, normal
-from onnxq.operators._factors import reshaped
+from onnxq.operators._channel_scales import reshaped
 from onnxq.operators._select import selection
 from onnxq.qparams import IntArray
 
@@ -21,7 +21,7 @@ def cases() -> Iterable[Case]:
     yield Case("empty batch", (normal(0, 1, 3), ints(1)), (1,))
 
 
-@selection("Squeeze", cases=cases, carried=reshaped)
+@selection("Squeeze", cases=cases, before=reshaped)
 def squeeze(call: Call, x: IntArray) -> Array:
     """Y = X without the given axes of size 1, or without all of them; ONNX Squeeze-13."""
     axes = call.optional_vector(1)

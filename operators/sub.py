@@ -26,7 +26,7 @@ from onnxq.operator import (
 from onnxq.operator.examples import normal
 from onnxq.operator.nodes import infinite_operand, number_beside
 from onnxq.operator.site import MICROSOFT
-from onnxq.operators._factors import on_operands
+from onnxq.operators._channel_scales import on_operands
 from onnxq.operators._function import lower_around
 from onnxq.operators._number import as_integer
 from onnxq.operators._tables import is_tabulable
@@ -58,9 +58,9 @@ class Sub(Operator):
         negated = None if number is None else -number
         return (Linear((0,), 1.0, negated), Linear((1,), 1.0, number, -1.0))
 
-    def scaled(self, node: ir.Node, factor: Reals) -> tuple[Mapping[int, Reals], ...]:
+    def scaled(self, node: ir.Node, scale: Reals) -> tuple[Mapping[int, Reals], ...]:
         """Both operands carry it."""
-        both = on_operands(node, (0, 1), factor)
+        both = on_operands(node, (0, 1), scale)
         return () if both is None else (both,)
 
     def cases(self) -> Iterable[Case]:
@@ -104,7 +104,7 @@ class Sub(Operator):
         )
 
     def agrees(self, call: Call) -> bool:
-        """Whether every machine adds A and -B to the same integers."""
+        """Whether every machine gives the same integers for A - B."""
         return Add().agrees(_as_sum(call))
 
     def agrees_with_itself(self, call: Call) -> bool:

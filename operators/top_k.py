@@ -27,7 +27,7 @@ class TopK(Operator):
     """Y, I = the k largest (or smallest) elements of X along `axis`, sorted; ONNX TopK-11.
 
     Scales are positive, so integers are ordered as the numbers are. Of equals the first come first;
-    numbers that share an integer count as equal. I is int64 and not quantized.
+    numbers with one quantized value count as equal. I is int64 and not quantized.
     """
 
     op_type = "TopK"
@@ -41,7 +41,7 @@ class TopK(Operator):
         return Rule(OpCategory.MOVEMENT, shares_qparams=True, lowered=True, shrinks=True)
 
     def cases(self) -> Iterable[Case]:
-        """Ends, axes, ties, all elements, none, no rows."""
+        """First and last, axes, ties, all elements, none, no rows."""
         x, ties = normal(3, 7, 4), np.round(normal(4, 9))
         yield Case("largest", (x, ints(3)), (1,), outputs=2)
         yield Case("smallest, axis", (x, ints(2)), (1,), {"axis": 1, "largest": 0}, outputs=2)

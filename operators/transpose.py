@@ -21,13 +21,13 @@ def cases() -> Iterable[Case]:
     yield Case("empty batch", (normal(0, 3, 4),), (), {"perm": [0, 2, 1]})
 
 
-def carried(node: ir.Node, factor: Reals) -> Reals:
-    """The factor, with its axes back in the input's order."""
-    order = node.attributes.get_ints("perm", range(factor.ndim)[::-1])
-    return factor.transpose(np.argsort(np.array(order)))
+def scale_before(node: ir.Node, scale: Reals) -> Reals:
+    """The scale, with its axes back in the input's order."""
+    order = node.attributes.get_ints("perm", range(scale.ndim)[::-1])
+    return scale.transpose(np.argsort(np.array(order)))
 
 
-@selection("Transpose", cases=cases, carried=carried)
+@selection("Transpose", cases=cases, before=scale_before)
 def transpose(call: Call, x: IntArray) -> Array:
     """Y[i_perm[0], i_perm[1], ...] = X[i_0, i_1, ...]; ONNX Transpose-13.
 

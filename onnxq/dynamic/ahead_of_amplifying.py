@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING
 from onnxq import catalog
 from onnxq.graph.walk import node_name, walk
 from onnxq.operator import Curve, Linear
-from onnxq.operator.carried_errors import carried_errors
 from onnxq.operator.nodes import find_input
+from onnxq.operator.propagated_errors import propagated_errors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from onnxq.operator import Operator
-    from onnxq.operator.carried_errors import CarriedError
+    from onnxq.operator.propagated_errors import PropagatedError
 
 LOGARITHM = "Log"
 REDUCTION = "Reduce"  # ONNX's names of all of them begin so
@@ -72,7 +72,7 @@ def ahead_of_amplifying(model: ir.Model) -> dict[ir.Node, str]:
         behind = [read[key] for v in node.outputs for key in ((v, False), (v, True)) if key in read]
         ahead = list(_amplifying(node, operator))
         for way in behind:
-            for step in carried_errors(operator, node):
+            for step in propagated_errors(operator, node):
                 if not step.is_followed(way.products) or (way.divides and _is_loud(node, step)):
                     continue
                 if step.products:
@@ -97,7 +97,7 @@ def _amplifying(node: ir.Node, operator: Operator) -> Iterator[tuple[ir.Value, _
             yield value, _Way(0, exponent is not None and exponent < 0, name)
 
 
-def _is_loud(node: ir.Node, step: CarriedError) -> bool:
+def _is_loud(node: ir.Node, step: PropagatedError) -> bool:
     """Whether a divisor that the node gives stays large where its input is quiet."""
     if node.op_type.startswith(REDUCTION):
         return True

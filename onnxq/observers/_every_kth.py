@@ -1,15 +1,15 @@
 """EveryKth: the part of a large tensor that a histogram counts, and how far that can mislead it.
 
 Of N values, those at places i with i = o (mod k) are counted, each for k. In the first 16 batches,
-the few values near the minimum and the maximum are all counted, each for itself. o goes round with the
-number of the batch, so that k batches of one shape count every place once. k is a prime that
+the few values near the minimum and the maximum are all counted, each for itself. o goes round with
+the number of the batch, so that k batches of one shape count every place once. k is a prime that
 divides no size of the tensor, so that it has no factor in common with the distance of two
 neighbours along any axis: of every row, column and channel every k-th value is counted, never the
 same few channels again and again. Minimum and maximum are exact.
 
 How far off is the sum of k e(x) over counted values from E, that of e(x) over all, where e is the
-squared error of rounding, say? For o uniform in 0..k-1 and places that say nothing of the values, its
-mean is E, and what is counted in full has no variance. The rest of a batch has
+squared error of rounding, say? For o uniform in 0..k-1 and places that say nothing of the values,
+its mean is E, and what is counted in full has no variance. The rest of a batch has
 
     variance <= (k - 1) sum e^2
 
@@ -24,8 +24,8 @@ mean is E, and what is counted in full has no variance. The rest of a batch has
 - *Rounding* with scale s makes errors that are spread evenly over +-s/2. Squared, they have
   a mean square of 9/5 of their square mean: a deviation of sqrt(9/5 / n) of E, n being the values
   that are counted and that are no integers themselves. With LEAST = 8,192 of them that is 1.5%,
-  with half of them zeros 2.1%. Scales that differ little err on the same values, so that their order
-  hardly changes: one batch costs 0.1 dB at most in tests/observers/test_every_kth.py.
+  with half of them zeros 2.1%. Scales that differ little err on the same values, so that their
+  order hardly changes: one batch costs 0.1 dB at most in tests/observers/test_every_kth.py.
 - *A share* p of the values, of which a percentile is the inverse, is exact within what is counted
   in full, and else has a deviation of sqrt((1 - p) / (p n)) of itself.
 

@@ -92,7 +92,7 @@ class _Search:
         high = np.maximum(self.x.max(axis=1), 0).astype(np.float64)
         for below in _RANGE_SHARES:
             for above in _RANGE_SHARES:
-                scale = ((high * above - low * below) / self.integers.steps).astype(np.float32)
+                scale = ((high * above - low * below) / self.integers.span).astype(np.float32)
                 scale = np.maximum(scale, np.float32(self.integers.eps))
                 shift = np.rint(low * below / scale).astype(np.int64)
                 self._take(scale, self.integers.quant_min - shift)

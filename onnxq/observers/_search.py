@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from onnxq.observers._bins import ZeroAnchoredHistogram
     from onnxq.observers.value_range import QuantRange
 
-MAX_STEPS = (
+MAX_SPAN = (
     4096  # above: noise of rounding is negligible, clipping never pays, the range is taken whole
 )
 TOLERANCE = 0.015
@@ -57,8 +57,8 @@ class _Stage(NamedTuple):
     """Changes of the zero point."""
 
 
-# error is smooth in the scale but for the period of the levels; each stage covers the gaps of the one
-# before
+# error is smooth in the scale but for the period of the levels; each stage covers the gaps of the
+# one before
 _STAGES = (
     _Stage(4, np.linspace(0.82, 1.22, 17), np.arange(-12, 13, 3)),
     _Stage(3, np.linspace(0.97, 1.03, 13), np.arange(-2, 3)),
@@ -75,7 +75,7 @@ def search_qparams(histogram: ZeroAnchoredHistogram, integers: QuantRange) -> QP
     """The qparams of nearly the least squared error on what the histogram counted (not empty)."""
     widest = integers.qparams(histogram.minimum, histogram.maximum)
     nothing = histogram.minimum == histogram.maximum == 0
-    if nothing or integers.steps > MAX_STEPS or float(widest.scale) <= integers.eps:
+    if nothing or integers.span > MAX_SPAN or float(widest.scale) <= integers.eps:
         return widest
     moments = Moments(histogram)
     scale = float(widest.scale) / histogram.width
@@ -88,7 +88,7 @@ def search_qparams(histogram: ZeroAnchoredHistogram, integers: QuantRange) -> QP
         )
     best = _least_error(moments, integers, scale, int(widest.zero_point))
     if best[0] < _CLIPS * scale:
-        low, high = documented_range(histogram, moments, integers.steps + 1)
+        low, high = documented_range(histogram, moments, integers.span + 1)
         documented = integers.qparams(low, high)
         first = float(documented.scale) / histogram.width, int(documented.zero_point)
         best = _first_good(moments, integers, first, best)
@@ -96,7 +96,7 @@ def search_qparams(histogram: ZeroAnchoredHistogram, integers: QuantRange) -> QP
 
 
 def _on_qparams(moments: Moments, scale: float) -> bool:
-    """Whether every value lies within a bin's width of a multiple of scale: no search can help then.
+    """Whether every value lies within a bin's width of a multiple of scale: no search helps.
 
     True of images of 8-bit pixels, of masks and of one-hot vectors: counts inside a bin are not
     spread over it, so the error that the search would weigh is not there.
@@ -124,10 +124,10 @@ def _lattice(moments: Moments, integers: QuantRange) -> tuple[float, int] | None
         above, below = integers.quant_max - integers.middle, integers.middle - integers.quant_min
         fraction = min(above // high if high else above, below // -low if low else below)
         return (divisor / fraction, integers.middle) if fraction else None
-    fraction = integers.steps // (high - low)
+    fraction = integers.span // (high - low)
     if fraction < 1:
         return None
-    spare = integers.steps - (high - low) * fraction
+    spare = integers.span - (high - low) * fraction
     below = 0 if low == 0 else spare if high == 0 else spare // 2
     return divisor / fraction, integers.quant_min - low * fraction + below
 
@@ -180,7 +180,7 @@ def _between(
         for scale, zero in (first, best)
     )
     lows, highs = low + (best_low - low) * _WAY, high + (best_high - high) * _WAY
-    scale = (highs - lows) / integers.steps
+    scale = (highs - lows) / integers.span
     zero = integers.quant_min - np.rint(lows / scale).astype(np.int64)
     return scale, np.clip(zero, integers.quant_min, integers.quant_max)
 
@@ -202,7 +202,7 @@ def _first_qparams(
         (integers.quant_max - zero_point) * widest,
     )
     lows, highs = (a.ravel() for a in np.meshgrid(low * _COARSE, high * _COARSE))
-    scale = (lows + highs) / integers.steps
+    scale = (lows + highs) / integers.span
     zero = integers.quant_min + np.rint(lows / scale).astype(np.int64)
     # the whole range itself comes first, with its exact scale
     return scale, np.clip(zero, integers.quant_min, integers.quant_max)

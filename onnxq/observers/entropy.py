@@ -30,7 +30,7 @@ class EntropyObserver(HistogramObserver):
             return self.range.qparams(self.histogram.minimum, self.histogram.maximum)
         one_sided = self.histogram.minimum >= 0 or self.histogram.maximum <= 0
         whole = one_sided and not self.qscheme.symmetric
-        levels = self.range.steps + 1 if whole else (self.range.steps + 1) // 2
+        levels = self.range.span + 1 if whole else (self.range.span + 1) // 2
         threshold = least_divergent_threshold(folded, levels)
         low = max(self.histogram.minimum, np.float32(-threshold))
         high = min(self.histogram.maximum, np.float32(threshold))

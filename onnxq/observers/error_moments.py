@@ -64,7 +64,7 @@ class Moments:
         return mass, moment
 
     def squared_error(self, scale: Reals, low: I64Array, high: I64Array) -> Reals:
-        """Sum of (x - scale * clip(rint(x / scale), low, high))^2 over all values, for each candidate.
+        """Sum of (x - scale * clip(rint(x / scale), low, high))^2 over all values, per candidate.
 
             sum_c int (x - c s)^2 = S2 - 2 s sum_c c M1_c + s^2 sum_c c^2 M0_c
 
@@ -72,11 +72,11 @@ class Moments:
 
         Args:
             scale: float64 (candidates,), in widths of a bin.
-            low: int64 (candidates,), smallest integer less zero_point; high - low is the same for all.
+            low: int64 (candidates,), smallest integer less zero_point; equal high - low.
             high: int64 (candidates,), largest integer less zero_point.
         """
-        steps = int(high[0] - low[0])
-        code = low[:, None] + np.arange(steps, dtype=np.int64)
+        span = int(high[0] - low[0])
+        code = low[:, None] + np.arange(span, dtype=np.int64)
         mass, moment = self.below((code + 0.5) * scale[:, None])
         linear = high * self.mean - moment.sum(axis=1)
         squares = high.astype(np.float64) ** 2 * self.total - ((2.0 * code + 1) * mass).sum(axis=1)

@@ -1,15 +1,15 @@
 """NormalizationObserver: what a normalization makes of a tensor's channels, and of errors in it.
 
-    z = (x - mean) / sqrt(variance + epsilon),    y = gain z + bias
+    z = (x - mean) / sqrt(variance + epsilon),    y = gamma z + beta
 
 An error e of x that has the same power in every channel becomes, in channel c of y,
 
-    gain_c^2 e^2 mean over rows of 1 / (variance + epsilon)
+    gamma_c^2 e^2 mean over rows of 1 / (variance + epsilon)
 
-beside a signal of gain_c^2 mean(z_c^2). A few channels that are far larger than all others make the
-variance, and the step of 8 bits; the gain of these is small, so that the others are what comes out.
-So a tensor may have 40 dB in itself and 7 dB behind: both sides of that ratio are kept here, per
-channel, with each channel's range.
+beside a signal of gamma_c^2 mean(z_c^2). A few channels that are far larger than all others make
+the variance, and the scale of 8 bits; gamma of these is small, so that the others are what comes
+out. So a tensor may have 40 dB in itself and 7 dB behind: both sides of that ratio are stored here,
+per channel, with each channel's range.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from onnxq.dtypes import QDType
     from onnxq.observers._base import State
 
-LEAST_EPSILON = 1e-30  # a row of equal numbers would have an infinite gain
+LEAST_EPSILON = 1e-30  # a row of equal numbers would be divided by 0
 
 
 class NormalizationObserver(MinMaxObserver):
@@ -104,11 +104,11 @@ class NormalizationObserver(MinMaxObserver):
             np.multiply(centred, centred, out=centred)
             inverse = 1 / (centred.mean(axes, keepdims=True, dtype=np.float64) + self.epsilon)
             centred *= inverse.astype(np.float32)
-        power, gain = (self._per_channel(a, values) for a in (centred, inverse))
+        power, inverses = (self._per_channel(a, values) for a in (centred, inverse))
         low = folded(np.minimum, self.channel_min, low, self.ch_axis_of_data, f"batch {index}")
         high = folded(np.maximum, self.channel_max, high, self.ch_axis_of_data, f"batch {index}")
         self.channel_min, self.channel_max = low, high
-        for sums, more in ((self.power_sums, power), (self.inverse_sums, gain)):
+        for sums, more in ((self.power_sums, power), (self.inverse_sums, inverses)):
             if not len(sums.limbs):
                 sums.limbs = ExactSums(low.size).limbs
             sums.add(np.nan_to_num(more))
@@ -164,7 +164,7 @@ class NormalizationObserver(MinMaxObserver):
         """Mean of 1 / (variance + epsilon) over each channel's rows, float64 (channels,)."""
         return self.inverse_sums.values / max(self.rows, 1)
 
-    def behind(self, noise: Reals, gain: Reals, clipped: float = 0.0) -> tuple[float, float]:
+    def behind(self, noise: Reals, gamma: Reals, clipped: float = 0.0) -> tuple[float, float]:
         """(signal, error) behind the normalization, means over the channels.
 
         An error cannot take more than there is: in channels that are smaller than it, all is lost.
@@ -172,10 +172,10 @@ class NormalizationObserver(MinMaxObserver):
         Args:
             noise: mean of the squared error of x; () where it is the same in every channel,
                 or (channels,); of other channels, their mean counts.
-            gain: (channels,), or () where there is none.
+            gamma: (channels,), or () where there is none.
             clipped: share of the noise that lies on the channels of the widest ranges.
         """
-        squares = np.broadcast_to(np.square(gain, dtype=np.float64), self.channel_power.shape)
+        squares = np.broadcast_to(np.square(gamma, dtype=np.float64), self.channel_power.shape)
         signal = squares * self.channel_power
         per_channel = noise if noise.size == squares.size else noise.mean()
         spread = per_channel * ((1 - clipped) + clipped * self._share_of_the_widest())

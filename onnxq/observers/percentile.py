@@ -22,8 +22,8 @@ class PercentileObserver(HistogramObserver):
 
     affine: (100 - percentile) / 2 percent are left out on each side. symmetric: the percentile of
     the absolute values. Within a bin of HistogramObserver's histogram values count as spread
-    evenly, so min and max are exact to a bin; each never leaves the range of the values. The range is
-    widened to hold 0.
+    evenly, so min and max are exact to a bin; each never leaves the range of the values. The range
+    is widened to hold 0.
 
     Args:
         percentile: share of the values to keep, in percent; in (0, 100].

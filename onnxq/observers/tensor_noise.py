@@ -4,8 +4,8 @@
 
 A histogram says it without the tensor: values at an edge of the bins are points (a zero has no
 error with any scale, and neither has a mask or a pixel that is a level), those inside a bin are
-spread evenly over it. So a scale that is finer than the bins gives scale^2 / 12, one that is coarser
-what its boundaries make of the counts, and a value below half an LSB is lost whole.
+spread evenly over it. So a scale that is finer than the bins gives scale^2 / 12, one that is
+coarser what its boundaries make of the counts, and a value below half an LSB is lost whole.
 
 The two bins beside zero are the exception. Powers of a spectrum crowd there over many decades, so
 that most of them are far below a bin's width w. Their number up to x is taken as a power of x that
@@ -145,7 +145,7 @@ def _count(moments: Moments, edge: int) -> int:
 
 
 def _beyond(moments: Moments, scale: float, low: int, high: int) -> float:
-    """Squared error of the values that are half an LSB or more beyond the range, in bins' widths."""
+    """Squared error of values half an LSB or more beyond the range, in bins' widths."""
     k = np.arange(moments.edges.size, dtype=np.float64) + moments.first
     above = _tail(k, moments, (high + 0.5) * scale, high * scale)
     below = _tail(-k, moments, (0.5 - low) * scale, -low * scale, upwards=-1)

@@ -61,7 +61,7 @@ class QuantRange:
     eps: float
 
     @property
-    def steps(self) -> int:
+    def span(self) -> int:
         """Distance of the largest from the smallest integer."""
         return self.quant_max - self.quant_min
 
@@ -81,7 +81,7 @@ class QuantRange:
         low = np.minimum(np.asarray(minimum, np.float32), np.float32(0))
         high = np.maximum(np.asarray(maximum, np.float32), np.float32(0))
         if self.qscheme.symmetric:
-            scale = self._at_least_eps(np.maximum(-low, high) / np.float32(self.steps / 2))
+            scale = self._at_least_eps(np.maximum(-low, high) / np.float32(self.span / 2))
             return QParams(scale, np.full(scale.shape, self.middle), self.dtype, granularity)
         with np.errstate(over="ignore"):
             width = high - low
@@ -90,7 +90,7 @@ class QuantRange:
                 f"values range from {low.min():.6g} to {high.max():.6g}, wider than "
                 "float32 can say; use a symmetric qscheme, or leave the tensor float."
             )
-        scale = self._at_least_eps(width / np.float32(self.steps))
+        scale = self._at_least_eps(width / np.float32(self.span))
         # int64: torch's int32 wraps here for qint32 and gives a wrong zero point; this saturates
         zero_point = self.quant_min - np.rint(low / scale).astype(np.int64)
         zero_point = np.clip(zero_point, self.quant_min, self.quant_max)

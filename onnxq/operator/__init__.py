@@ -6,7 +6,7 @@
     call           Call: what a kernel computes with
     integer_call   IntegerCall: the same, for kernels of operators on integers
     site           Site, DynamicSite: where a lowering writes its nodes
-    unfolded       Unfolded: a node with a weight as a product of matrices
+    unfolded       Unfolded: a node with a weight as a matrix product
     node_plan      NodePlan, DynamicNodePlan: the qparams of one node
     precision      Precision: in which numbers a node reads, computes and gives
     nodes          constants and shapes of a node, for its rule

@@ -64,37 +64,37 @@ class Operator(ABC):
         return 0.0
 
     def unfolded(self, node: ir.Node) -> Unfolded | None:
-        """The node as a product of matrices, for improvements of its weight; None: it is none.
+        """The node as a matrix product, for PTQ algorithms; None: it is none.
 
         Asked of nodes whose rule has a weight. May look at what `rule` may look at.
         """
         return None
 
-    def scaled(self, node: ir.Node, factor: Reals) -> tuple[Mapping[int, Reals], ...]:
-        """Ways to have the result multiplied by a factor: the factor of each input, by slot.
+    def scaled(self, node: ir.Node, scale: Reals) -> tuple[Mapping[int, Reals], ...]:
+        """Ways to scale the result: the scale of each input, by slot.
 
-            factor * f(x0, x1, ...) = f(g0 * x0, g1 * x1, ...),    g = 1 where a slot is missing
+            scale * f(x0, x1, ...) = f(s0 * x0, s1 * x1, ...),    s = 1 where a slot is missing
 
         Args:
             node: of one result that matters.
-            factor: above 0, of the result's rank; of size 1 along axes where it does not vary.
+            scale: above 0, of the result's rank; of size 1 along axes where it does not vary.
 
         Returns:
-            One mapping per way, the usual one first; none: no factors of inputs give that.
+            One mapping per way, the usual one first; none: no scales of inputs give that.
         """
         return ()
 
-    def undone(self, node: ir.Node, factor: Reals) -> Mapping[int, Reals] | None:
-        """Factors of constant inputs that leave the result as it is where input 0 is divided.
+    def undone(self, node: ir.Node, scale: Reals) -> Mapping[int, Reals] | None:
+        """Scales of constant inputs that leave the result as it is where input 0 is divided.
 
-            f(x / factor, g1 * w, ...) = f(x, w, ...)
+            f(x / scale, s1 * w, ...) = f(x, w, ...)
 
         Args:
             node: whose input 0 is an activation.
-            factor: above 0, of that input's rank, as in `scaled`.
+            scale: above 0, of that input's rank, as in `scaled`.
 
         Returns:
-            Factor by slot; None: no constant undoes that.
+            Scale by slot; None: no constant undoes that.
         """
         return None
 

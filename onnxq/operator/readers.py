@@ -34,7 +34,7 @@ def is_clipped(value: ir.Value, clips: Collection[str], vanishing: Collection[st
     """Whether its only reader is a Relu or Clip that has one reader itself.
 
     ONNX Runtime takes such a node for a part of the QuantizeLinear that may stand behind it, and
-    where none does, it leaves the product in front of it alone: DequantizeLinear -> MatMul -> Relu
+    where none does, it leaves the MatMul in front of it alone: DequantizeLinear -> MatMul -> Relu
     stays, and so is dequantized in every run.
 
     Args:

@@ -1,8 +1,7 @@
-"""Response of an operator to an error in one of its inputs: what quantization ahead does behind it.
+"""Response of an operator to an error in one of its inputs, from quantization ahead of it.
 
-Nothing is said of products with the constant weights of their rules, nor of nodes that only move
-data or bound it: their rules say enough. An operator that says nothing else either is one behind
-which errors are not followed.
+Linear layers with a weight in their rule, and nodes that only move or bound data, need no response:
+their rules suffice. Behind an operator without a response, errors are not followed.
 """
 
 from __future__ import annotations
@@ -18,13 +17,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Linear:
-    """The error of each of these inputs, times a factor.
+    """The error of each of these inputs, times a number.
 
     Attributes:
         slots: of the inputs.
-        amplification: mean of the squared factors.
+        amplification: mean of the squared numbers.
         offset: what is added to the products; None: not the same for all.
-        sign: of the factors; -1 where the inputs are subtracted.
+        sign: of the numbers; -1 where the inputs are subtracted.
     """
 
     slots: tuple[int, ...]
@@ -35,7 +34,7 @@ class Linear:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Curve:
-    """A function of one input, so steep somewhere that a small error becomes a large one.
+    """A function of one input with nonlinear amplification: a small error may become a large one.
 
     Attributes:
         slot: of the input.
@@ -58,7 +57,7 @@ class Normalizing:
         groups: of channels on axis 1; 0: none.
         epsilon: added to the variance.
         centred: whether the mean is subtracted.
-        gain_slot: of the factors per channel; None: there are none.
+        gamma_slot: of the scale per channel; None: there are none.
     """
 
     axis: int = -1
@@ -66,7 +65,7 @@ class Normalizing:
     groups: int = 0
     epsilon: float = 1e-5
     centred: bool = True
-    gain_slot: int | None = 1
+    gamma_slot: int | None = 1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -75,7 +74,7 @@ class Weighted:
 
     Attributes:
         slot: of the input.
-        rows: (..., sums, inputs): the factors of each sum.
+        rows: (..., sums, inputs): the constants of each sum.
     """
 
     slot: int

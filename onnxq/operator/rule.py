@@ -66,7 +66,7 @@ class Rule:
             a sum are added, the fastest last; neighbours (2k, 2k + 1) are a pair. Empty: any two
             weights of a channel may be one.
         channelwise: each row of the weight sees one channel of the input, in order (a depthwise
-            convolution): a factor on a channel can be undone in the rows that see it.
+            convolution): a scale of a channel can be undone in the rows that see it.
         shrinks: it gives fewer elements than it reads: behind float nodes it stays float, and
             integers are made of its result.
         named_only: why it stays float unless the qconfig names it; empty: it need not be named.
@@ -121,7 +121,7 @@ class DynamicWeight:
         axis: w.shape[axis] has one scale per entry, in the float model's layout; None: one scale.
         perm: axes of the float weight in the order in which the integers are stored (np.transpose);
             None: as they are.
-        few_rows: its product has few rows at a time, whatever the input's shape (a step of a
+        few_rows: its matrix product has few rows at a time, whatever the input's shape (a step of a
             recurrence), so that a scale per column costs time; objective "speed" may give it one.
     """
 
@@ -140,12 +140,12 @@ class DynamicRule:
         forms: that `lower_dynamic` can write, the usual one first.
         saturating_pairs: as in Rule, for Precision.DYNAMIC_INT8.
         missing: why the operator's usual form is not among them; empty: it is.
-        not_rows: axes of the activation, counted from behind, along which no rows of a product lie:
-            the one that is summed over, and the steps of a recurrence, which are products of
-            their own.
+        not_rows: axes of the activation, counted from behind, along which no rows of the matrix
+            product lie: the one that is summed over, and the steps of a recurrence, which are
+            products of their own.
         min_bits: of the narrowest integers that `lower_dynamic` can write.
         no_float_kernel: ONNX Runtime does not run the float node, so that nothing is slower.
-        measured_as: op type under which a target keeps the gains of such a node; empty: its own.
+        measured_as: op type under which a target has the speedups of such a node; empty: its own.
     """
 
     weights: tuple[DynamicWeight, ...]

@@ -1,4 +1,4 @@
-"""Unfolded: a node with a weight as a product of matrices, Y[g] = X[g] W[g]' + b.
+"""Unfolded: a node with a weight as a matrix product, Y[g] = X[g] W[g]' + b.
 
 Improvements of weights think in this form: X holds what each output element sees of the activation,
 one row per place; a convolution has a place per window, a matrix product one per row.

@@ -17,7 +17,7 @@ long as both together become less. Of K weights about sqrt(K / 12) turn. Without
 taken for 1, and variances for nothing: the errors of a channel then add up to 0.
 
 Where scales are large because pairs of products have to fit int16, this wins back a third of what
-that costs, or more than all of it (docs/guides/targets.md). No turned code takes a pair out of
+that costs, or more than all of it (docs/guides/targets.md). No turned weight takes a pair out of
 int16.
 
 Everything is computed in whole numbers, and no two ranks are equal: all machines turn the same.
@@ -44,13 +44,9 @@ Turned = npt.NDArray[np.int16]
 Whole = npt.NDArray[np.int64]
 Wide = npt.NDArray[np.int16] | npt.NDArray[np.int64]  # int8 sums would wrap
 
-LARGEST_SUM = (
-    128  # of two integers of one sign: 255 * 128 = 32640, and 255 * 129 = 32895 is too much
-)
+LARGEST_SUM = 128  # of two integers of one sign: 255 * 128 = 32640; 255 * 129 = 32895 is too much
 CHUNK_ELEMENTS = 1 << 16  # pieces that stay in the cache: 20 to 40 ns a weight, twice that else
-STEP = (
-    1 << 16
-)  # an integer's distance in the units of d: sums of whole numbers are exact in any order
+UNIT = 1 << 16  # an LSB in the units of d: sums of whole numbers are exact in any order
 MEAN = 1 << 15  # the largest mean in its units
 VARIANCE = 1 << 10  # the square of that mean in the units of variances
 LARGEST_VARIANCE = 1 << 30  # beside it, no turn is worth its cost
@@ -100,7 +96,7 @@ class BiasPreservingRounding:
     inputs: InputMeans | None = None
 
     def integers(self, x: FloatArray, qparams: QParams, limit: int) -> Integers:
-        """Integers of the weight, rounded so that the sums are kept.
+        """Integers of the weight, rounded so that the sums stay.
 
         Otherwise as `quantize` rounds.
 
@@ -120,7 +116,7 @@ class BiasPreservingRounding:
         flat = rows.reshape(len(rows), math.prod(rows.shape[1:]))
         weights = np.transpose(x, order)
         scale = np.broadcast_to(qparams.scale, len(rows))
-        mean, variance = self._moments(rows.shape, x.ndim)
+        mean, variance = self._means_and_variances(rows.shape, x.ndim)
         group = np.arange(len(rows)) * len(mean) // max(len(rows), 1)
         channels = range(len(rows)) if self.channels is None else self.channels
         step = max(1, CHUNK_ELEMENTS // max(flat.shape[1], 1))
@@ -128,12 +124,12 @@ class BiasPreservingRounding:
             some = list(channels[start : start + step])
             part = np.asarray(weights[some], np.float32).reshape(len(some), -1)
             with np.errstate(over="ignore"):  # far beyond the integers: clipped
-                steps = part / scale[some, np.newaxis]
-            error = _distances(steps, flat[some])
+                exact = part / scale[some, np.newaxis]
+            error = _distances(exact, flat[some])
             flat[some] = _turned(error, flat[some], limit, mean[group[some]], variance[group[some]])
         return np.ascontiguousarray(np.transpose(rows, np.argsort(order)))
 
-    def _moments(self, rows: tuple[int, ...], rank: int) -> tuple[Whole, Whole]:
+    def _means_and_variances(self, rows: tuple[int, ...], rank: int) -> tuple[Whole, Whole]:
         """Means and variances of what each place is multiplied by, int64 (groups, places)."""
         places = math.prod(rows[1:])
         if self.inputs is None:
@@ -144,13 +140,13 @@ class BiasPreservingRounding:
         largest = float(np.abs(means).max(initial=0.0)) or 1.0
         variances = np.square(np.array(self.inputs.deviations, np.float64) / largest)
 
-        def placed(each: npt.NDArray[np.float64]) -> Whole:
+        def spread(each: npt.NDArray[np.float64]) -> Whole:
             groups = np.rint(each).astype(np.int64).reshape(-1, *shape[1:])
             full: Whole = np.broadcast_to(groups, (len(groups), *rows[1:]))
             return full.reshape(len(groups), places)
 
         units = np.minimum(variances * VARIANCE, LARGEST_VARIANCE)
-        return placed(means / largest * MEAN), placed(units)
+        return spread(means / largest * MEAN), spread(units)
 
 
 def leave_int16(one: Wide, other: Wide) -> npt.NDArray[np.bool_]:
@@ -160,10 +156,10 @@ def leave_int16(one: Wide, other: Wide) -> npt.NDArray[np.bool_]:
     return np.asarray((above > LARGEST_SUM) | (below < -LARGEST_SUM))
 
 
-def _distances(steps: npt.NDArray[np.float32], integers: Integers) -> Whole:
-    """Errors w / s - q in units of 1 / STEP; 0 for clipped weights, which nothing makes up for."""
-    distance = np.rint((steps - integers) * np.float32(STEP))
-    distance[np.abs(distance) > STEP // 2] = 0
+def _distances(exact: npt.NDArray[np.float32], integers: Integers) -> Whole:
+    """Errors w / s - q in units of 1 / UNIT; 0 for clipped weights, which nothing makes up for."""
+    distance = np.rint((exact - integers) * np.float32(UNIT))
+    distance[np.abs(distance) > UNIT // 2] = 0
     return np.asarray(distance, np.int64)
 
 
@@ -171,7 +167,7 @@ def _turned(error: Whole, integers: Integers, limit: int, mean: Whole, variance:
     """Integers with those of a row turned that make its error least.
 
     Args:
-        error: int64 (channels, places), in units of 1 / STEP.
+        error: int64 (channels, places), in units of 1 / UNIT.
         integers: int8, rounded and clipped, the same shape.
         limit: of integers.
         mean: int64 (channels, places), up to MEAN.
@@ -179,33 +175,34 @@ def _turned(error: Whole, integers: Integers, limit: int, mean: Whole, variance:
     """
     turned: Turned = np.asarray(integers + np.sign(error), np.int16)
     may_turn = (error != 0) & (np.abs(turned) <= limit) & _pairs_fit(integers, turned)
-    gain = np.sign(error) * mean * STEP
-    cost = variance * (STEP - 2 * np.abs(error))
+    decrease = np.sign(error) * mean * UNIT
+    cost = variance * (UNIT - 2 * np.abs(error))
     missing = (error * mean).sum(axis=1, dtype=np.int64)
     found = integers.copy()
     for _ in range(ROUNDS):
-        turns = _turns(missing, np.where(may_turn, gain, 0), cost)
+        turns = _turns(missing, np.where(may_turn, decrease, 0), cost)
         if not turns.any():
             break
         found = np.where(turns, turned, found).astype(np.int8)
         may_turn &= ~turns
-        missing -= (gain * turns).sum(axis=1, dtype=np.int64)
+        missing -= (decrease * turns).sum(axis=1, dtype=np.int64)
     return found
 
 
-def _turns(missing: Whole, gain: Whole, cost: Whole) -> npt.NDArray[np.bool_]:
-    """Which places of each row to turn: the first ones by gain per cost, as many as pay.
+def _turns(missing: Whole, decrease: Whole, cost: Whole) -> npt.NDArray[np.bool_]:
+    """Which places of each row to turn: by decrease per cost, as many as pay.
 
     Args:
         missing: int64 (channels,), sum of the errors times the means.
-        gain: int64 (channels, places), by which turning a place lessens that sum; 0: it may not.
+        decrease: int64 (channels, places), by which turning a place lessens that sum; 0: it may
+            not.
         cost: int64 (channels, places), by which it raises the other term, in its units.
     """
-    count = gain.shape[1]
-    gain = gain * np.sign(missing)[:, np.newaxis]
+    count = decrease.shape[1]
+    decrease = decrease * np.sign(missing)[:, np.newaxis]
     apart = np.abs(missing)[:, np.newaxis]
-    pays = (gain > 0) & (_less(apart, gain) > _as_squares(cost))
-    ratio = np.where(pays, gain / (cost + 1.0), 0.0)
+    pays = (decrease > 0) & (_less(apart, decrease) > _as_squares(cost))
+    ratio = np.where(pays, decrease / (cost + 1.0), 0.0)
     bits = count.bit_length()
     places = np.arange(count - 1, -1, -1)
     rank = (ratio.view(np.int64) >> bits << bits) + places
@@ -213,24 +210,24 @@ def _turns(missing: Whole, gain: Whole, cost: Whole) -> npt.NDArray[np.bool_]:
     best = np.argpartition(rank, count - most, axis=1)[:, count - most :]
     order = np.take_along_axis(rank, best, axis=1).argsort(axis=1)[:, ::-1]
     place = np.take_along_axis(best, order, axis=1)
-    gained, paid = (
-        np.take_along_axis(a * pays, place, axis=1).cumsum(axis=1) for a in (gain, cost)
+    total, paid = (
+        np.take_along_axis(a * pays, place, axis=1).cumsum(axis=1) for a in (decrease, cost)
     )
-    worth = _less(apart, gained) - _as_squares(paid)
-    chosen = np.arange(most) <= worth.argmax(axis=1)[:, np.newaxis]
-    turns = np.zeros(gain.shape, np.bool_)
-    np.put_along_axis(turns, place, chosen & (worth.max(axis=1) > 0)[:, np.newaxis], axis=1)
+    better_by = _less(apart, total) - _as_squares(paid)
+    chosen = np.arange(most) <= better_by.argmax(axis=1)[:, np.newaxis]
+    turns = np.zeros(decrease.shape, np.bool_)
+    np.put_along_axis(turns, place, chosen & (better_by.max(axis=1) > 0)[:, np.newaxis], axis=1)
     return turns & pays
 
 
-def _less(apart: Whole, gain: Whole) -> npt.NDArray[np.float64]:
-    """apart^2 - (apart - gain)^2, in units of the square of MEAN STEP."""
-    return np.asarray(gain / (MEAN * STEP) * ((2 * apart - gain) / (MEAN * STEP)))
+def _less(apart: Whole, decrease: Whole) -> npt.NDArray[np.float64]:
+    """apart^2 - (apart - decrease)^2, in units of (MEAN UNIT)^2."""
+    return np.asarray(decrease / (MEAN * UNIT) * ((2 * apart - decrease) / (MEAN * UNIT)))
 
 
 def _as_squares(cost: Whole) -> npt.NDArray[np.float64]:
     """Cost in the units of `_less`."""
-    return np.asarray(cost / (VARIANCE * STEP))
+    return np.asarray(cost / (VARIANCE * UNIT))
 
 
 def _pairs_fit(integers: Integers, turned: Turned) -> npt.NDArray[np.bool_]:
@@ -238,6 +235,6 @@ def _pairs_fit(integers: Integers, turned: Turned) -> npt.NDArray[np.bool_]:
     fits = np.ones(integers.shape, np.bool_)
     even = integers.shape[1] // 2 * 2
     most, least = np.maximum(integers, turned), np.minimum(integers, turned)
-    pairs = [~leave_int16(ends[:, 0:even:2], ends[:, 1:even:2]) for ends in (most, least)]
+    pairs = [~leave_int16(q[:, 0:even:2], q[:, 1:even:2]) for q in (most, least)]
     fits[:, 0:even:2] = fits[:, 1:even:2] = pairs[0] & pairs[1]
     return fits

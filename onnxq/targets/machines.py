@@ -1,8 +1,8 @@
 """Target of each instruction set: what it computes exactly, and what is fast there.
 
-    x86-sse      SSE2                     exact products; sums of integers without fused
-    multiply-adds x86-avx2     AVX2                     two u8*s8 products are summed in int16 and
-    SATURATE x86-avx512   AVX512BW without VNNI    as x86-avx2
+    x86-sse      SSE2                     exact products; sums without fused multiply-adds
+    x86-avx2     AVX2                     two u8*s8 products are summed in int16 and SATURATE
+    x86-avx512   AVX512BW without VNNI    as x86-avx2
     x86-avxvnni  AVX-VNNI                 exact
     x86-vnni     AVX512-VNNI              exact
     arm64        NEON                     two (-128)*(-128) products WRAP in int16, in any layer

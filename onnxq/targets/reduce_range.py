@@ -21,7 +21,7 @@ from onnxq.errors import member
 
 
 class ReduceRange(enum.Enum):
-    """Which weights are held back so that pairs of products fit int16."""
+    """Which weights get a smaller range so that pairs of products fit int16."""
 
     EVERYWHERE = "everywhere"
     """All of operators that add pairs: integers within +-64."""
@@ -53,10 +53,10 @@ class ReducedRange:
     """Range that one weight gave up.
 
     Attributes:
-        channels: whose scale was raised.
+        channels: whose scale was increased.
         of: scales that it has.
-        largest: factor by which one was raised.
-        mean: factor, over all of them (geometric).
+        largest: ratio of increase of one.
+        mean: ratio, over all of them (geometric).
     """
 
     channels: int

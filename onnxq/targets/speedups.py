@@ -1,27 +1,26 @@
 """How much faster dynamically quantized nodes were than float ones, by shape, as measured.
 
 The numbers are in the tables beside this file, which the scripts write; a column per number of rows
-m (tests compare them with what is kept in scripts/*.md):
+m (tests compare them with benchmarks/results/*.md):
 
     product_speedups.csv    benchmarks/dynamic.py: MatMul and Gemm, int8 weights with a scale per
                             column, blocks of 32
     recurrent_speedups.csv  benchmarks/recurrent.py --speedups: 32 steps, m is the batch; of GRU the
                             slower of its two kinds
     attention_speedups.csv  benchmarks/attention.py: heads of 64, m is the sequence's length;
-                            "Attention" is QAttention; "MultiHeadAttention", behind a product
+                            "Attention" is QAttention; "MultiHeadAttention", behind a MatMul
                             of its own, is what a node becomes that has an attention_bias, or a
-                            V of another
-                            size
+                            V of another size
 
 on AVX512-VNNI (Zen 5), onnxruntime 1.31.1, one thread. The other targets use the same numbers: no
 other machine was at hand, and an emulator's times say nothing. Time of the session itself, 2.6 us,
-is not in them: a product of 32 x 32 takes 0.4 us, and would look as fast as float.
+is not in them: a MatMul of 32 x 32 takes 0.4 us, and would look as fast as float.
 
-With one row, products in integers are faster from 256 x 256 weights on, with 64 rows from 64 x 64:
+With one row, integer MatMuls are faster from 256 x 256 weights on, with 64 rows from 64 x 64:
 quantizing the activations has to be earned. Blocks are with one row, or with 512 x 512 weights and
 few rows. DynamicQuantizeLSTM, one kernel, is from 64 on. GRU and RNN are a Scan whose body costs
 half a microsecond per node and step: GRU is above 256 (from 192 on for a batch of 8), RNN from
-192 on (64). QAttention is from a hidden size of 128 on, with one row too; a product of its own
+192 on (64). QAttention is from a hidden size of 128 on, with one row too; a MatMul of its own
 and MultiHeadAttention from 256 on. ONNX's own Attention has no weights, and no numbers here.
 """
 
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 PRODUCT_OPS = ("MatMul", "Gemm")
-"""Float operators that become one product, with or without a bias."""
+"""Float operators that become one integer matrix product, with or without a bias."""
 GATES: Mapping[str, int] = {"LSTM": 4, "GRU": 3, "RNN": 1}
 """Rows of W and R, in multiples of the hidden size."""
 R_SLOT = 2
@@ -95,7 +94,7 @@ def measured_speedups(table: str) -> Iterator[DynamicSpeedup]:
 
 
 def all_speedups() -> Iterator[DynamicSpeedup]:
-    """The speedups of all tables; weights that have an integer form may be stored as well."""
+    """The speedups of all tables; int8 weights may be stored as well."""
     for table in TABLES:
         for speedup in measured_speedups(table):
             yield speedup

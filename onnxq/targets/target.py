@@ -46,8 +46,7 @@ UNPROVEN = 0.98
 
 FIXED_POINT = (
     "sums of integers round in fixed point: where scales were not chosen for that (imported "
-    "models, "
-    "other targets) they may be one LSB off near ties"
+    "models, other targets) they may be one LSB off near ties"
 )
 
 
@@ -60,8 +59,7 @@ DIVIDED_PAIRS = (
 
 UNFUSED_SUMS = (
     "sums of integers are rounded without fused multiply-adds: where scales were not chosen for "
-    "that "
-    "(imported models, other targets) they may be one LSB off near ties"
+    "that (imported models, other targets) they may be one LSB off near ties"
 )
 
 

@@ -36,7 +36,7 @@ def exact(x: QTensor, w: QTensor, bias: npt.NDArray[np.float32]) -> npt.NDArray[
 
 
 @pytest.mark.parametrize("weight", [W, CHANNELS], ids=["per tensor", "per channel"])
-def test_a_convolution_is_within_half_a_step(weight: QTensor) -> None:
+def test_a_convolution_is_within_half_an_lsb(weight: QTensor) -> None:
     y = conv2d(X, weight, B, scale=0.2, zero_point=128)
     assert y.qparams == per_tensor(0.2, 128, quint8)
     real = np.clip(exact(X, weight, B), -128 * 0.2, 127 * 0.2)

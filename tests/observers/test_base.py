@@ -149,7 +149,7 @@ class TestEveryObserver:
         if observer.needs_range_alone:
             assert len(set(sizes)) == 1, "compact leaves a state of fixed size"
 
-    def test_the_ends_of_a_batch_stand_for_it_where_they_are_all_that_counts(
+    def test_min_and_max_of_a_batch_stand_for_it_where_they_are_all_that_counts(
         self, spec: ObserverSpec
     ) -> None:
         if not find_observer(spec.name).needs_range_alone:

@@ -50,7 +50,7 @@ def test_constant_has_its_value_as_range(value: float) -> None:
     assert found(np.full(10, value, np.float32)) == (float(np.float32(value)),) * 2
 
 
-def test_ranges_only_narrow_and_end() -> None:
+def test_ranges_only_narrow_and_stop() -> None:
     counts = RNG.integers(0, 50, 2048) * RNG.integers(0, 2, 2048)
     ranges = list(_narrowing(np.cumsum(counts).astype(float).tolist()))
     for (start, end), (next_start, next_end) in pairwise(ranges):

@@ -114,7 +114,7 @@ def test_a_few_values_beyond_the_last_whole_chunk_are_counted(beyond: int, index
     assert abs(counted.part.size * counted.weight + counted.far.size - x.size) < bound
 
 
-def test_equal_values_at_an_end_are_not_far() -> None:
+def test_equal_values_at_a_bound_are_not_far() -> None:
     x = np.minimum(NORMAL, 0.5)  # 31% are the largest value
     counted = EveryKth.in_batch((1, 64, 56, 56), 0).read(x, 0)
     saturated = EveryKth.in_batch((1, 64, 56, 56), 0).read(np.clip(NORMAL, 0, 0.5), 0)
@@ -123,7 +123,7 @@ def test_equal_values_at_an_end_are_not_far() -> None:
 
 
 @pytest.mark.parametrize("place", [0, 1, 777, SIZE - 1])
-def test_ends_are_exact_wherever_they_are(place: int) -> None:
+def test_min_and_max_are_exact_wherever_they_are(place: int) -> None:
     x = NORMAL.copy()
     x[place], x[SIZE // 2] = 60, -70
     seen = in_one_batch(x).histogram

@@ -113,7 +113,7 @@ def test_pixels_are_lossless() -> None:
 
 
 @pytest.mark.parametrize("arguments", [{}, SYMMETRIC])
-def test_pixels_that_miss_both_ends_are_lossless(arguments: dict[str, object]) -> None:
+def test_pixels_that_miss_min_and_max_are_lossless(arguments: dict[str, object]) -> None:
     x = ((RNG.integers(9, 230, 50_000) - 128) / 64).astype(np.float32)
     p = qparams(x, **arguments)
     assert p.scale == np.float32(1 / 64)
@@ -127,7 +127,7 @@ def test_the_bound_of_relu6_is_a_integer() -> None:
     )
 
 
-def test_negative_end_survives_a_large_positive_outlier() -> None:
+def test_negative_min_survives_a_large_positive_outlier() -> None:
     # the zero point of the whole range is 0: a search that kept it would cut all below zero
     assert int(qparams(SHAPES["outlier, one-sided range"][:-1]).zero_point) > 100
     x = np.append(SHAPES["normal"], np.float32(40))

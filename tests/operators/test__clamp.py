@@ -16,7 +16,7 @@ P = per_tensor(0.05, 100, UINT8)
 INF = float("inf")
 
 
-def test_infinite_bounds_are_the_ends_of_the_type() -> None:
+def test_infinite_bounds_are_min_and_max_of_the_type() -> None:
     assert tuple(map(int, bound_integers((-INF, INF), P))) == (0, 255)
     assert tuple(map(int, bound_integers((-INF, INF), per_tensor(0.05, 0, INT8)))) == (-128, 127)
 

@@ -149,7 +149,7 @@ def test_wide_integers_are_lowered_around_float(op_type: str) -> None:
 
 
 @pytest.mark.parametrize("op_type", ["Asin", "Acosh", "Atanh"])
-def test_wide_integers_beyond_the_ends_have_the_result_of_the_ends(op_type: str) -> None:
+def test_wide_integers_beyond_min_and_max_have_the_results_there(op_type: str) -> None:
     operator = builder.operator(op_type)
     x, wide = np.array([0, 300, 1000, 1001], np.uint16), per_tensor(0.004, 500, UINT16)
     case, plan = Case("", (x.astype(np.float32),)), NodePlan((wide,), (wide,))
@@ -210,7 +210,7 @@ def test_activations_and_steps_need_not_be_followed_value_by_value(op_type: str)
 
 
 @pytest.mark.parametrize("op_type", ["Asin", "Acos", "Atanh", "Acosh"])
-def test_functions_that_are_steep_where_they_end_are_followed_value_by_value(op_type: str) -> None:
+def test_functions_that_amplify_where_they_end_are_followed_value_by_value(op_type: str) -> None:
     (case, *_) = operator(op_type).cases()
     (response,) = operator(op_type).responses(builder.node_of(operator(op_type), case))
     assert isinstance(response, Curve)

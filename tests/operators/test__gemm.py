@@ -56,7 +56,7 @@ SHAPES = (
     seed=st.integers(0, 99),
 )
 @settings(max_examples=60, deadline=None)
-def test_products_of_codes_are_exact_whatever_is_subtracted(
+def test_products_of_integers_are_exact_whatever_is_subtracted(
     dtype: QDType, share: float, shapes: tuple[tuple[int, ...], tuple[int, ...]], seed: int
 ) -> None:
     random = np.random.default_rng(seed)

@@ -44,7 +44,7 @@ def test_what_is_only_noted_changes_nothing(operator: QLinearAdd | QLinearMul) -
 
 
 @pytest.mark.parametrize("kind", sorted({*SaturationMode} - {SaturationMode.DIVIDES}, key=str))
-def test_products_of_codes_are_alike_elsewhere(kind: SaturationMode) -> None:
+def test_products_of_integers_are_alike_elsewhere(kind: SaturationMode) -> None:
     call = given(integers(256, 64), integers(256, 64, seed=1))
     assert QLinearMul().risks(call, kind) is None
     (own,) = QLinearMul().kernel_on(call, Accumulator(kind))

@@ -21,7 +21,7 @@ def test_logistic_equals_onnx_runtime_to_the_bit(width: float) -> None:
     assert np.array_equal(logistic(x), y)
 
 
-def test_every_float_near_the_ends_is_onnx_runtimes() -> None:
+def test_every_float_near_min_and_max_is_onnx_runtimes() -> None:
     """A net found it: ONNX Runtime's kernel may return 1 + 2^-23, but nothing below 0."""
     model = onnx.parser.parse_model(
         '<ir_version: 10, opset_import: ["": 21]>g (float[N] x) => (float[N] y) { y = Sigmoid(x) }'

@@ -163,7 +163,7 @@ def test_onnx_runtime_folds_stored_weights_when_it_loads_them(
 
 
 @pytest.mark.parametrize("operator", OPERATORS, ids=lambda op: op.op_type)
-def test_one_product_serves_all_steps_and_both_directions(
+def test_one_matmul_serves_all_steps_and_both_directions(
     operator: Operator, tmp_path: Path
 ) -> None:
     case = next(case for case in operator.cases() if case.name == "both directions")

@@ -41,7 +41,7 @@ def test_kernel_equals_onnx_runtime_for_any_broadcast(
     assert np.array_equal(OP.kernel(Call(OP.op_type, inputs, plan))[0], wanted)
 
 
-def test_all_pairs_of_codes_equal_onnx_runtime() -> None:
+def test_all_pairs_of_integers_equal_onnx_runtime() -> None:
     a, b = np.meshgrid(*[np.arange(256, dtype=np.uint8)] * 2)
     case = Case("pairs", (a.astype(np.float32), b.astype(np.float32)))
     for scale in (0.04, 0.026, 0.5):

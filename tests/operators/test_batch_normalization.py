@@ -30,18 +30,18 @@ def test_the_weight_has_no_error() -> None:
     case = CASES["plain"]
     weight, scale, _ = convolution(case)
     gamma, var = np.asarray(case.inputs[1]), np.asarray(case.inputs[4])
-    gain = gamma / np.sqrt(var + np.float32(1e-5))
+    slope = gamma / np.sqrt(var + np.float32(1e-5))
     assert weight.shape == (4, 1, 1, 1)
     assert set(np.abs(weight).ravel()) == {127}
-    # float32 rounds the gain here, and the scale there: 2^-24 each, and the division by 127
-    assert np.allclose(weight.ravel() * scale, gain, rtol=2**-22, atol=0)
+    # float32 rounds the slope here, and the scale there: 2^-24 each, and the division by 127
+    assert np.allclose(weight.ravel() * scale, slope, rtol=2**-22, atol=0)
 
 
-def test_a_gain_of_zero_leaves_the_offset() -> None:
-    weight, scale, bias = convolution(CASES["gains of 0"])
+def test_a_slope_of_zero_leaves_the_offset() -> None:
+    weight, scale, bias = convolution(CASES["slopes of 0"])
     assert weight.ravel()[0] == weight.ravel()[2] == 0
     assert bias[0] == 0
-    assert scale[0] == 1  # gain and offset are 0
+    assert scale[0] == 1  # slope and offset are 0
     assert abs(bias[2]) == pytest.approx(2**30, rel=2**-24)  # the scale is a float32
 
 

@@ -169,7 +169,7 @@ def test_rule_is_consistent(operator: Operator, case: Case) -> None:
 # a lowered rule has no QDQ form; the lowered form is compared below
 @each_case(lambda op, case: not builder.rule_of(op, case).lowered)
 @pytest.mark.parametrize("types", [Types(), Types(x=INT8)], ids=str)
-def test_qdq_form_is_within_a_step_of_float(operator: Operator, case: Case, types: Types) -> None:
+def test_qdq_form_is_within_an_lsb_of_float(operator: Operator, case: Case, types: Types) -> None:
     plan = builder.plan_of(operator, case, types)
     integers = builder.integers_of(case, plan)
     got = builder.run_exactly(builder.qdq_model(operator, case, plan, integers), case, integers)
@@ -190,7 +190,7 @@ def test_onnx_runtime_fuses_the_qdq_form_and_only_that(
 
 
 @each_case(lambda op, _: op.has_lowering())
-def test_lowered_form_is_within_a_step_of_float(operator: Operator, case: Case) -> None:
+def test_lowered_form_is_within_an_lsb_of_float(operator: Operator, case: Case) -> None:
     plan = builder.plan_of(operator, case, Types())
     integers = builder.integers_of(case, plan)
     got = builder.run_exactly(builder.lowered_model(operator, case, plan, integers), case, integers)

@@ -39,7 +39,7 @@ def test_unit_strides_are_one_convolution() -> None:
     assert ops(CASES["depthwise, unit strides"]) == ["QLinearConv"]
 
 
-def test_phases_are_one_convolution_and_moves_of_codes() -> None:
+def test_phases_are_one_convolution_and_moves_of_integers() -> None:
     found = ops(CASES["k2 s2, no bias"])
     assert found.count("QLinearConv") == 1
     assert set(found) == {"QLinearConv", "Transpose", "Reshape"}

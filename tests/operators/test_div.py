@@ -31,7 +31,7 @@ def test_only_what_varies_is_quantized() -> None:
 
 
 @pytest.mark.parametrize("divisor", [3, -1e30])
-def test_a_number_is_a_factor_on_integers(divisor: float) -> None:
+def test_a_number_multiplies_integers(divisor: float) -> None:
     found = rule(X, np.array(divisor), 1)
     assert isinstance(found, Rule)
     assert found.lowered

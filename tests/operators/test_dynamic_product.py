@@ -185,7 +185,7 @@ class TestBlocks:
             name for name in model.graph.initializers if "zero_point" in name and dtype != "int2"
         ]
 
-    def test_bias_is_part_of_the_product(self, tmp_path: Path) -> None:
+    def test_bias_is_part_of_the_linear_layer(self, tmp_path: Path) -> None:
         model = quantized_case(*RIGHT[6], Precision.WEIGHT_ONLY_GROUPWISE, SYMMETRIC, 32)
         assert optimized_ops(model, tmp_path) == ["MatMulNBits"]
 
@@ -301,7 +301,7 @@ def test_sum_with_a_matrix_behind_blocks_is_not_made_a_gemm(
 
 @pytest.mark.parametrize("bias", ["", "a"])
 @pytest.mark.parametrize("clip", ["Relu", "Clip"])
-def test_blocks_ahead_of_a_clip_are_no_float_product(clip: str, bias: str, tmp_path: Path) -> None:
+def test_blocks_ahead_of_a_clip_are_no_float_matmul(clip: str, bias: str, tmp_path: Path) -> None:
     """ONNX Runtime leaves DequantizeLinear -> MatMul -> Relu, and dequantizes in every run."""
     nodes = [helper.make_node("MatMul", ["x", "w"], ["product"], "m")]
     if bias:

@@ -106,13 +106,13 @@ def test_half_is_within_half_an_ulp_of_float16(operator: Operator, case: Case) -
 
 
 @pytest.mark.parametrize("case", GATHERS[:4], ids=[c.name for c in GATHERS[:4]])
-def test_a_table_equals_the_reference_bit_for_bit(case: Case) -> None:
+def test_an_embedding_equals_the_reference_bit_for_bit(case: Case) -> None:
     for weight in (SYMMETRIC, affine("uint8")):
         model = quantized_case(Gather(), case, Precision.WEIGHT_ONLY, weight)
         cross_check(model, [samples(case)]).check()
 
 
-def test_the_float_table_exists_neither_in_the_file_nor_in_the_session(tmp_path: Path) -> None:
+def test_the_float_embedding_exists_neither_in_the_file_nor_in_the_session(tmp_path: Path) -> None:
     model = quantized_case(Gather(), GATHERS[0], Precision.WEIGHT_ONLY)
     ops = optimized_ops(model, tmp_path)
     assert ops == ["Cast", "Gather", "Gather", "Mul"]
@@ -166,7 +166,7 @@ def test_a_mask_stays_float(value: float) -> None:
 
 @pytest.mark.parametrize("dtype", ["int4", "uint4"])
 @pytest.mark.parametrize("case", GATHERS[:4:3], ids=["rows", "one index"])
-def test_a_table_of_4_bits_is_picked_in_one_block_per_row(
+def test_an_embedding_of_4_bits_is_picked_in_one_block_per_row(
     case: Case, dtype: str, tmp_path: Path
 ) -> None:
     model = quantized_case(Gather(), case, Precision.WEIGHT_ONLY, affine(dtype))
@@ -176,7 +176,7 @@ def test_a_table_of_4_bits_is_picked_in_one_block_per_row(
 
 
 @pytest.mark.parametrize("dtype", ["int4", "uint4", "int8", "uint8"])
-def test_a_table_in_blocks(dtype: str, tmp_path: Path) -> None:
+def test_an_embedding_in_blocks(dtype: str, tmp_path: Path) -> None:
     case = Case("", (normal(11, 40), IDS), (0,))
     model = quantized_case(Gather(), case, Precision.WEIGHT_ONLY_GROUPWISE, affine(dtype), 16)
     assert optimized_ops(model, tmp_path) == ["GatherBlockQuantized"]
@@ -188,7 +188,7 @@ def test_a_table_in_blocks(dtype: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("case", "dtype"), [(GATHERS[0], "int2"), (GATHERS[1], "int4"), (GATHERS[2], "int4")]
 )
-def test_a_table_of_codes_that_nothing_picks_stays_float(case: Case, dtype: str) -> None:
+def test_an_embedding_of_integers_that_nothing_picks_stays_float(case: Case, dtype: str) -> None:
     with pytest.raises(ModelError, match=rf"takes integers of . bits or more, .* asks for {dtype}"):
         quantized_case(Gather(), case, Precision.WEIGHT_ONLY, affine(dtype))
 

@@ -32,7 +32,7 @@ def bodies(model: ir.Model, folder: Path) -> list[list[str]]:
 
 
 @pytest.mark.parametrize(("name", "products"), [("bias", 2), ("linear before reset", 1)])
-def test_the_recurrent_products_fuse_in_the_body(name: str, products: int, tmp_path: Path) -> None:
+def test_the_recurrent_matmuls_fuse_in_the_body(name: str, products: int, tmp_path: Path) -> None:
     model = dynamic_model(OPERATOR, CASES[name], Precision.DYNAMIC_INT8)
     (body,) = bodies(model, tmp_path)
     assert body.count("DynamicQuantizeMatMul") == products

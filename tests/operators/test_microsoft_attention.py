@@ -192,7 +192,7 @@ def test_a_mask_of_as_many_keys_as_rows_is_no_broadcast(keys: str | int) -> None
     assert "no masks but" in getattr(OPERATOR.dynamic_rule(node), "missing", "")
 
 
-def test_a_product_split_off_is_fused_with_its_bias(tmp_path: Path) -> None:
+def test_a_matmul_split_off_is_fused_with_its_bias(tmp_path: Path) -> None:
     model = quantized_case(OPERATOR, CASES["bias of scores"], Precision.DYNAMIC_INT8)
     found = optimized_ops(model, tmp_path)
     assert found == ["DynamicQuantizeMatMul", "MultiHeadAttention", "Split"]
@@ -234,7 +234,7 @@ def large_gains() -> targets.Target:
 @pytest.mark.parametrize(
     ("hidden", "rows", "fast"), [(64, 1, False), (64, 128, True), (128, 1, True)]
 )
-def test_speed_asks_the_measured_gains(hidden: int, rows: int, *, fast: bool) -> None:
+def test_speed_asks_the_measured_speedups(hidden: int, rows: int, *, fast: bool) -> None:
     x, w, bias = normal(3, rows, hidden), normal(hidden, 3 * hidden), normal(3 * hidden)
     case = Case("sized", (x, w, bias), (1, 2), {"num_heads": 2})
     model = builder.float_model(OPERATOR, case)

@@ -34,7 +34,7 @@ def changed(slot: int, x: Array | None, name: str = "per column") -> list[Array 
     return inputs
 
 
-def test_present_is_the_product_of_codes_to_the_bit() -> None:
+def test_present_is_the_product_of_integers_to_the_bit() -> None:
     case = CASES["per column"]
     x, w, bias, x_scale, w_scale, _, x_zp, w_zp = case.inputs
     (wanted,) = MatMulIntegerToFloat().kernel(
@@ -148,7 +148,7 @@ def test_a_machine_whose_sums_saturate_has_a_bound_of_its_own() -> None:
         (4, scales(*[0.1] * 18)[None], "wanted one number or"),
         (5, np.ones((2, 4), np.int64), "mask_index has dtype int64"),
         (5, np.ones((1, 4), np.int32), r"mask_index has shape \(1, 4\)"),
-        (5, np.array([-1, 2], np.int32), "mask_index ends at -1"),
+        (5, np.array([-1, 2], np.int32), "mask_index has length -1"),
     ],
 )
 def test_what_onnx_runtime_refuses_is_refused_in_words(slot: int, x: Array, message: str) -> None:

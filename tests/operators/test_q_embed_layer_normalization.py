@@ -86,7 +86,7 @@ def test_the_reference_runs_the_float_operator() -> None:
     np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-5)
 
 
-def test_an_id_beyond_the_table_is_refused() -> None:
+def test_an_id_beyond_the_embedding_is_refused() -> None:
     case = next(iter(OP.cases()))
     inputs = [np.full((2, 5), 7, np.int32), *case.inputs[1:]]
     with pytest.raises(ShapeError, match="an id is beyond"):

@@ -61,7 +61,7 @@ def test_the_smallest_of_nothing_is_refused(op_type: str) -> None:
 
 
 @pytest.mark.parametrize("mode", ["linear", "nearest"])
-def test_crops_of_codes_are_refused(mode: str) -> None:
+def test_crops_of_integers_are_refused(mode: str) -> None:
     operator = catalog.find_integer("Resize")
     assert operator is not None
     roi = np.array([0, 0, 0.1, 0.1, 1, 1, 0.9, 0.9], np.float32)

@@ -151,7 +151,7 @@ def test_nearest_of_plain_integers_is_copied() -> None:
 
 
 @pytest.mark.parametrize("mode", ["half_pixel", "asymmetric", "align_corners"])
-def test_cubic_of_codes_with_channels_last_is_the_filter_of_antialiasing(mode: str) -> None:
+def test_cubic_of_integers_with_channels_last_is_the_filter_of_antialiasing(mode: str) -> None:
     attributes = {"mode": "cubic", "coordinate_transformation_mode": mode}
     inputs = (integers(2, 6, 5, 4), None, np.array([1, 1.5, 2, 1], np.float32))
     case = Case(mode, inputs, (2,), attributes)

@@ -23,7 +23,7 @@ def test_alphas_are_read_one_for_one_as_onnx_runtime_does() -> None:
         dynamic_model(OPERATOR, short, Precision.DYNAMIC_INT8)
 
 
-def test_the_body_is_one_product_a_sum_and_the_function() -> None:
+def test_the_body_is_one_matmul_a_sum_and_the_function() -> None:
     model = dynamic_model(OPERATOR, CASES["bias"], Precision.DYNAMIC_INT8)
     (scan,) = (node for node in model.graph if node.op_type == "Scan")
     body = [node.op_type for node in scan.attributes["body"].as_graph()]

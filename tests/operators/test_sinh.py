@@ -9,7 +9,7 @@ from tests.operators.builder import copied, operator, u8
 OP = operator("Sinh")
 
 
-def test_large_results_get_the_integers_at_the_ends() -> None:
+def test_large_results_get_the_least_and_largest_integers() -> None:
     # by SHARED: 0, 1, and what is beyond 124
     assert copied(OP, u8([7, 9, 255]))[0].tolist() == [7, 9, 255]
 

@@ -25,7 +25,7 @@ def test_mirrored_integers_stand_for_the_negative_numbers(dtype: QDType) -> None
     assert np.array_equal(dequantize(x[::-1], mirrored(q)), -dequantize(x, q))
 
 
-def test_all_pairs_of_codes_equal_onnx_runtime() -> None:
+def test_all_pairs_of_integers_equal_onnx_runtime() -> None:
     a, b = np.meshgrid(*[np.arange(256, dtype=np.uint8)] * 2)
     case = Case("pairs", (a.astype(np.float32), b.astype(np.float32)))
     for scale in (0.04, 0.026, 0.5):

@@ -51,9 +51,9 @@ def test_a_table_is_written_as_it_was_read(table: str) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("op,form,bits,k,n,1\n", "got columns .* wanted operators, form"),
-        ("operators,form,bits,k,n,1,4\nGemm,integer,8,32,32,0.5\n", "shorter"),
-        ("operators,form,bits,k,n,1\nGemm,integer,8,32,32,fast\n", "fast"),
+        ("op,precision,bits,k,n,1\n", "got columns .* wanted operators, precision"),
+        ("operators,precision,bits,k,n,1,4\nGemm,dynamic_int8,8,32,32,0.5\n", "shorter"),
+        ("operators,precision,bits,k,n,1\nGemm,dynamic_int8,8,32,32,fast\n", "fast"),
     ],
 )
 def test_an_altered_table_is_refused(
@@ -68,13 +68,13 @@ def test_an_altered_table_is_refused(
 # --- products
 
 
-def test_speedups_of_products_are_those_that_were_measured() -> None:
+def test_speedups_of_linear_layers_are_those_that_were_measured() -> None:
     """Cells of a row: K x N, M, one scale, stored, then FORMS in their order."""
     shapes = Results.load(RESULTS / "dynamic.json").tables["shapes"]
     stored = {
-        (op_type, *form, *map(int, sizes.split(" x ")), rows): speedup
+        (op_type, *precision, *map(int, sizes.split(" x ")), rows): speedup
         for sizes, rows, _, _, *speedups in shapes.of()
-        for form, speedup in zip(dynamic.FORMS, speedups, strict=True)
+        for precision, speedup in zip(dynamic.FORMS, speedups, strict=True)
         for op_type in PRODUCT_OPS
     }
     assert stored == {
@@ -83,7 +83,7 @@ def test_speedups_of_products_are_those_that_were_measured() -> None:
     }
 
 
-def test_speedups_of_products_are_of_the_shapes_that_the_script_measures() -> None:
+def test_speedups_of_linear_layers_are_of_the_shapes_that_the_script_measures() -> None:
     measured = list(measured_speedups("product_speedups.csv"))
     assert {(g.precision, g.bits) for g in measured} == set(dynamic.FORMS)
     assert {g.m for g in measured} == set(dynamic.ROWS)
@@ -93,28 +93,33 @@ def test_speedups_of_products_are_of_the_shapes_that_the_script_measures() -> No
 @pytest.mark.parametrize("op_type", ["MatMul", "Gemm"])
 @pytest.mark.parametrize("bits", [8, 4, 2])
 @pytest.mark.parametrize("shape", [(32, 32, 64), (64, 64, 4), (128, 128, 1), (16, 2048, None)])
-def test_small_products_are_faster_in_float(
+def test_small_linear_layers_are_faster_in_float(
     op_type: str, bits: int, shape: tuple[int, int, int | None]
 ) -> None:
     """A session of one small product hides that: most of its time is the session's own."""
     target = targets.find("portable")
-    forms = ("blocks", "integer", "stored")
-    found = {form: target.dynamic_speedup(op_type, form, bits, *shape) for form in forms}
+    precisions = ("weight_only_groupwise", "dynamic_int8", "weight_only")
+    found = {
+        precision: target.dynamic_speedup(op_type, precision, bits, *shape)
+        for precision in precisions
+    }
     assert all(speedup < 1 for speedup in found.values() if speedup is not None)
-    assert found["stored"] == (STORED if bits == 8 else None)
+    assert found["weight_only"] == (STORED if bits == 8 else None)
 
 
 @pytest.mark.parametrize("op_type", ["MatMul", "Gemm"])
 def test_large_weights_gain_in_integers(op_type: str) -> None:
     target = targets.find("portable")
-    large = target.dynamic_speedup(op_type, "integer", 8, 768, 768, None)
+    large = target.dynamic_speedup(op_type, "dynamic_int8", 8, 768, 768, None)
     assert large is not None
     assert large > 2
 
 
 def test_blocks_gain_with_one_row_and_lose_with_many() -> None:
     target = targets.find("portable")
-    one, many = (target.dynamic_speedup("MatMul", "blocks", 4, 512, 512, m) for m in (1, 256))
+    one, many = (
+        target.dynamic_speedup("MatMul", "weight_only_groupwise", 4, 512, 512, m) for m in (1, 256)
+    )
     assert one is not None
     assert many is not None
     assert one > 2 > 1 > many
@@ -140,14 +145,14 @@ def test_integers_gain_more_the_larger_the_layer_is(op_type: str) -> None:
     target = targets.find("portable")
     n = GATES[op_type]
     sizes = recurrent.HIDDEN
-    found = [target.dynamic_speedup(op_type, "integer", 8, h, n * h, 1) or 0 for h in sizes]
+    found = [target.dynamic_speedup(op_type, "dynamic_int8", 8, h, n * h, 1) or 0 for h in sizes]
     assert found == sorted(found)
 
 
 def test_a_batch_that_is_not_known_counts_as_the_slower_one() -> None:
     target = targets.find("portable")
-    assert target.dynamic_speedup("GRU", "integer", 8, 256, 768, None) == 0.96
-    assert target.dynamic_speedup("GRU", "integer", 8, 256, 768, 8) == 1.79
+    assert target.dynamic_speedup("GRU", "dynamic_int8", 8, 256, 768, None) == 0.96
+    assert target.dynamic_speedup("GRU", "dynamic_int8", 8, 256, 768, 8) == 1.79
 
 
 # --- attention
@@ -169,8 +174,8 @@ def test_speedups_of_attention_are_those_that_were_measured() -> None:
 
 def test_bert_gains_and_a_small_one_with_few_rows_does_not() -> None:
     target = targets.find("portable")
-    bert = target.dynamic_speedup("Attention", "integer", 8, 768, 3 * 768, None)
-    small = target.dynamic_speedup("Attention", "integer", 8, 64, 3 * 64, 1)
+    bert = target.dynamic_speedup("Attention", "dynamic_int8", 8, 768, 3 * 768, None)
+    small = target.dynamic_speedup("Attention", "dynamic_int8", 8, 64, 3 * 64, 1)
     assert bert is not None
     assert small is not None
     assert small < 1 < 2 < bert
@@ -178,13 +183,13 @@ def test_bert_gains_and_a_small_one_with_few_rows_does_not() -> None:
 
 def test_stored_weights_run_at_floats_speed() -> None:
     target = targets.find("portable")
-    assert target.dynamic_speedup("Attention", "stored", 8, 768, 3 * 768, 128) == STORED < 1
+    assert target.dynamic_speedup("Attention", "weight_only", 8, 768, 3 * 768, 128) == STORED < 1
 
 
 def test_a_bias_of_scores_needs_a_larger_size() -> None:
     target = targets.find("portable")
     found = [
-        target.dynamic_speedup(kind, "integer", 8, 128, 3 * 128, 1)
+        target.dynamic_speedup(kind, "dynamic_int8", 8, 128, 3 * 128, 1)
         for kind in ("Attention", "MultiHeadAttention")
     ]
     assert found[0] is not None

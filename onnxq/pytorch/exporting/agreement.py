@@ -5,7 +5,7 @@ what differs was computed there. Free running, both start from the same input, a
 differs early makes others differ behind it.
 
 Both round the same real numbers. The module adds them up in float32, ONNX Runtime in integers, so
-that a sum may come out on the other side of a tie: one step, in a few elements of a million.
+that a sum may come out on the other side of a tie: one LSB, in a few elements of a million.
 """
 
 from __future__ import annotations
@@ -54,14 +54,14 @@ class Feeding(enum.Enum):
 
 @dataclass(slots=True)
 class TensorAgreement:
-    """How the integers of one tensor compare.
+    """Counts how the integers of one tensor compare.
 
     Attributes:
         node: of the traced module.
         tensor: of the exported model.
         elements: compared so far.
         differing: how many of them differ.
-        largest: by how many steps, at most.
+        largest: difference in LSB, at most.
     """
 
     node: str
@@ -77,10 +77,10 @@ class TensorAgreement:
 
     def add(self, got: Array, wanted: Array) -> None:
         """Takes the integers of one batch."""
-        steps = np.abs(got.astype(np.int32) - wanted.astype(np.int32))
-        self.elements += steps.size
-        self.differing += int(np.count_nonzero(steps))
-        self.largest = max(self.largest, int(steps.max(initial=0)))
+        lsb = np.abs(got.astype(np.int32) - wanted.astype(np.int32))
+        self.elements += lsb.size
+        self.differing += int(np.count_nonzero(lsb))
+        self.largest = max(self.largest, int(lsb.max(initial=0)))
 
 
 class Layers(NamedTuple):
@@ -140,7 +140,7 @@ class ModulePair:
         session: Runs,
         feeding: Feeding,
     ) -> None:
-        """Keeps what `beside` opened: integers are the outputs `exposed` of the session."""
+        """Stores what `beside` opened; `exposed` names the integer outputs of the session."""
         self.feeding = feeding
         self.tensors: dict[str, TensorAgreement] = {}
         self._module = module
@@ -182,7 +182,7 @@ class _Integers:
         """Tensors of this shape with these qparams, or with what convert may have made of them."""
         shaped = [name for name in self.qparams if self.arrays[name].shape == shape]
         equal = [name for name in shaped if self.qparams[name] == qparams]
-        return equal or [name for name in shaped if _is_raised(self.qparams[name], qparams)]
+        return equal or [name for name in shaped if _is_increased(self.qparams[name], qparams)]
 
 
 class _Runner(fx.Interpreter):
@@ -231,7 +231,7 @@ class _Runner(fx.Interpreter):
             module = module.fake_quant
         if not isinstance(module, FakeQuantize | Requantize):
             return None
-        # of parameters alone, as a table at fixed places: stored as integers
+        # of parameters alone, as position embeddings: stored as integers
         return module if node.all_input_nodes[0] in self._from_inputs else None
 
     def _match(self, node: fx.Node, quantizer: FakeQuantize | Requantize, integers: Array) -> None:
@@ -252,7 +252,7 @@ class _Runner(fx.Interpreter):
         self._matched.add(nearest)
 
 
-def _is_raised(found: tuple[float, int], before: tuple[float, int]) -> bool:
+def _is_increased(found: tuple[float, int], before: tuple[float, int]) -> bool:
     """Whether convert may have made these qparams of a prepared module's (see agreeing_sums)."""
     return found[1] == before[1] and 0 < found[0] / before[0] - 1 <= LARGEST
 

@@ -1,30 +1,31 @@
-"""Compares an exported quantized model with its module, in steps of the outputs' scales.
+"""Compares an exported quantized model with its module, in LSB of its outputs.
 
 Both round with the same qparams, but add up in another order: the module in float32, ONNX Runtime
 in integers. A sum that lies at a tie within float32's error may then come out one LSB apart. That
 is rare (below 0.2% of the elements of one layer on equal inputs), but what differs by one LSB makes
 sums behind it differ. At worst that turns the rounding of every layer into an independent one. The
-difference of two independent roundings has a variance of 1/6 of a squared step, so that for L
-quantized tensors, one behind the other, each with the gain of 1 that scales fitted to their ranges
-have on average,
+difference of two independent roundings has a variance of 1/6 of a squared LSB, so that for L
+quantized tensors, one behind the other, each with the amplification of 1 that scales fitted to
+their ranges have on average,
 
     root mean square <= 1 + sqrt(L / 6)        largest <= 1 + 6 sqrt(L / 6)
 
-in LSB, the 1 for a tie at the output itself. An output in float32 has steps of its largest
+in LSB, the 1 for a tie at the output itself. An output in float32 has an LSB of its largest
 absolute value / 127.
 
 Scales fitted to other data than what runs, or a tensor that is many times smaller than its
-neighbour, have larger gains: in a small EfficientNet one step of a batch norm is 64 of the SiLU
+neighbour, amplify more: in a small EfficientNet one LSB of a batch norm is 64 of the SiLU
 behind it. Where the bound is exceeded, the movement is therefore measured, on the module itself
 (rounding_noise); it takes the place of sqrt(L / 6), with a warning, as long as it is below the
 spread of the output: what roundings move as far as that cannot be told from anything else.
 
 Then the whole says nothing, and each layer is looked at by itself: given the integers that ONNX
 Runtime computed ahead of it, the module's integers are equal or one LSB apart, at a tie. That is
-known of modules whose graph is at hand; it is a bound on wrong translations that no gain widens.
+known of modules whose graph is at hand; it is a bound on wrong translations that no amplification
+widens.
 
 A wrong translation shows as far more: another padding or a lost bias moves
-many elements by tens of steps.
+many elements by tens of LSB.
 """
 
 from __future__ import annotations
@@ -90,7 +91,7 @@ def check_in_lsb(
         if tolerance is not None:
             raise VerificationError(message)
         noise = noise or rounding_noise(module, inputs)
-        moved = noise[index] / found.step
+        moved = noise[index] / found.lsb
         if moved < found.spread and found.is_within(moved, None):
             _warn(there, moved, found, _WIDE)
             continue
@@ -115,14 +116,14 @@ def _check_layers(message: str, by_layer: ByLayer, inputs: BoundInputs) -> int:
         if one.largest > 1:
             raise VerificationError(
                 f"{message} Given the integers that ONNX Runtime computed ahead of it, "
-                f"'{one.node}' (tensor '{one.tensor}') differs by up to {one.largest} steps, "
+                f"'{one.node}' (tensor '{one.tensor}') differs by up to {one.largest} LSB, "
                 f"in {one.differing} of {one.elements} elements."
             )
     for index, pair in enumerate(layers.outputs):
         there = f"{message} Given ONNX Runtime's integers ahead of it, output {index}"
         found = difference(there, *pair, None)
         if found is not None and not found.is_within(math.sqrt(1 / 6), None):
-            raise VerificationError(f"{there} differs by up to {found.largest:.3g} steps.")
+            raise VerificationError(f"{there} differs by up to {found.largest:.3g} errors.")
     return len(layers.tensors)
 
 
@@ -130,20 +131,20 @@ class Difference(NamedTuple):
     """Differences of an output from the module's, in LSB.
 
     Attributes:
-        step: in the output's own unit.
+        lsb: in the output's own unit.
         largest: of all elements.
         mean: root mean square.
         spread: standard deviation of the module's own result.
     """
 
-    step: float
+    lsb: float
     largest: float
     mean: float
     spread: float
 
     def is_within(self, sigma: float, tolerance: float | None) -> bool:
         """Whether roundings that move elements by sigma, or a tolerance, explain it."""
-        # a half step is the slack of float32 in a quotient that is a whole number
+        # half an LSB is the slack of float32 in a quotient that is a whole number
         if tolerance is not None:
             return self.largest <= tolerance + 0.5
         return self.largest <= _most(sigma) + 0.5 and self.mean <= 1 + sigma
@@ -178,19 +179,19 @@ def difference(
     if not actual.size:
         return None
     if not np.issubdtype(expected.dtype, np.floating):
-        return None  # argmax and the like: a step decides a tie
+        return None  # argmax and the like: an LSB decides a tie
     reference = expected.astype(np.float64)
-    step = float(np.abs(reference).max()) / FLOAT_LSB if scale is None else scale
-    step = max(step, float(np.finfo(np.float32).tiny))
-    steps = np.abs(actual.astype(np.float64) - reference) / step
-    mean = math.sqrt(float((steps**2).mean()))
-    return Difference(step, float(steps.max()), mean, float(reference.std()) / step)
+    lsb = float(np.abs(reference).max()) / FLOAT_LSB if scale is None else scale
+    lsb = max(lsb, float(np.finfo(np.float32).tiny))
+    errors = np.abs(actual.astype(np.float64) - reference) / lsb
+    mean = math.sqrt(float((errors**2).mean()))
+    return Difference(lsb, float(errors.max()), mean, float(reference.std()) / lsb)
 
 
 def _message(where: str, found: Difference, sigma: float, tolerance: float | None) -> str:
     most = _most(sigma) if tolerance is None else tolerance
     return (
-        f"{where}: differs from the module by up to {found.largest:.3g} steps, root mean square "
+        f"{where}: differs from the module by up to {found.largest:.3g} LSB, root mean square "
         f"{found.mean:.3g}; rounding explains {most:.3g} and {1 + sigma:.3g}. Compare layer by "
         "layer, report the module to onnxq, or, if small differences are amplified in it, "
         "pass a larger tolerance (in LSB)."
@@ -202,14 +203,14 @@ def _cause(moved: float, found: Difference) -> str:
     if not moved or moved < found.spread:
         return ""
     return (
-        f" On these inputs roundings alone move it by {moved:.3g} steps, and its own spread is "
+        f" On these inputs roundings alone move it by {moved:.3g} LSB, and its own spread is "
         f"{found.spread:.3g}: it is noise, as in a model that is not trained yet."
     )
 
 
 def _warn(where: str, moved: float, found: Difference, verdict: str) -> None:
     warnings.warn(
-        f"{where}: roundings alone move it by {moved:.3g} steps (root mean square; its own spread "
+        f"{where}: roundings alone move it by {moved:.3g} LSB (root mean square; its own spread "
         f"is {found.spread:.3g}), and it differs from the module by {found.mean:.3g}. {verdict} "
         "onnxq.cross_check compares the exported model node by node.",
         UserWarning,
@@ -222,7 +223,7 @@ _WIDE = (
     "this."
 )
 _RIGHT = (
-    "The layers are right: {} tensors agree within one step, each computed from what ONNX Runtime "
+    "The layers are right: {} tensors agree within one LSB, each computed from what ONNX Runtime "
     "computed ahead of it. As a whole the output is noise: ranges are far wider than the values, "
     "as in a model that is not trained, or whose batch norm has statistics of other data."
 )

@@ -79,7 +79,7 @@ def _moved(model: ir.Model, batches: Sequence[BoundInputs]) -> dict[str, float]:
 
 
 def _note(machine: Target, moved: dict[str, float]) -> str:
-    name, steps = max(moved.items(), key=lambda item: item[1])
+    name, lsb = max(moved.items(), key=lambda item: item[1])
     limit = machine.weight_qmax_saturating
     within = f"keep weights in [-{limit}, {limit}]"
     remedy = within
@@ -91,7 +91,7 @@ def _note(machine: Target, moved: dict[str, float]) -> str:
     return (
         f"on this machine ({machine.name}) pairs of products {_EFFECTS[machine.saturation_mode]} "
         "in "
-        f"int16: they move output '{name}' of the exported model by up to {steps:.3g} steps. In "
+        f"int16: they move output '{name}' of the exported model by up to {lsb:.3g} LSB. In "
         "exact sums, as on x86-vnni, it computes what the module computes. For a model that does "
         f"so here too, {remedy}. onnxq.predict names the layers."
     )

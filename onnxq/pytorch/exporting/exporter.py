@@ -96,7 +96,7 @@ def export(
             pytorch.arguments.batch_axes). {} fixes all shapes to
             those of the example inputs.
         tolerance: largest accepted difference as a share of the largest absolute output value, or
-            in steps of a quantized output; None derives it from the module's size.
+            in LSB of a quantized output; None derives it from the module's size.
         format: of a quantized model, "qdq" or "qoperator", as `onnxq.rewrite` has them.
     Returns:
         The model, of a quantized module an onnxq.QuantizedModel; its weights are copies, so that

@@ -3,8 +3,9 @@
     rounded(x + u scale),  u uniform in [-1/2, 1/2)
 
 in place of rounded(x), for every quantized tensor. With fractions of x / scale spread evenly the
-integers of the two differ by 1/4 of a squared step, those of two independent roundings by 1/6: what
-is measured is not less than what another order of sums can do, with the module's scales and gains.
+integers of the two differ by 1/4 of a squared LSB, those of two independent roundings by 1/6: what
+is measured is not less than what another order of sums can do, with the module's scales and
+amplification.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ def rounding_noise(module: nn.Module, inputs: BoundInputs) -> list[float]:
 
 
 class _Dither:
-    """Adds noise of one step's width to what is rounded."""
+    """Adds noise of one LSB's width to what is rounded."""
 
     def __init__(self, generator: torch.Generator) -> None:
         self.generator = generator

@@ -24,7 +24,7 @@ CONSTANTS = "imported"
 """Name of the submodule that holds scales, zero points and biases."""
 
 
-_HOMES = ("torch.ao.nn.quantized", "torch.ao.nn.intrinsic.quantized")
+_MODULES = ("torch.ao.nn.quantized", "torch.ao.nn.intrinsic.quantized")
 
 
 def is_converted(model: nn.Module) -> bool:
@@ -32,7 +32,7 @@ def is_converted(model: nn.Module) -> bool:
 
     Dynamic modules of torch.ao are not asked about: they have given way to float modules.
     """
-    if any(type(part).__module__.startswith(_HOMES) for part in model.modules()):
+    if any(type(part).__module__.startswith(_MODULES) for part in model.modules()):
         return True
     nodes = model.graph.nodes if isinstance(model, fx.GraphModule) else ()
     return any(node.target is torch.quantize_per_tensor for node in nodes)

@@ -71,15 +71,15 @@ def dequantized_modules(model: nn.Module) -> tuple[Dequantized, dict[int, nn.Mod
     """
     dequantized, made = Dequantized({}, {}), dict[int, nn.Module]()
     for path, module in model.named_modules():
-        home, kind = type(module).__module__, type(module).__name__
-        if not home.startswith((DYNAMIC, FUSED)) or kind in (
+        package, kind = type(module).__module__, type(module).__name__
+        if not package.startswith((DYNAMIC, FUSED)) or kind in (
             "LinearPackedParams",
             "PackedParameter",
         ):
             continue
         if kind not in _MAKERS:
             raise UnsupportedError(
-                f"module '{path}': {kind} of {home} cannot be imported; known are "
+                f"module '{path}': {kind} of {package} cannot be imported; known are "
                 f"{', '.join(_MAKERS)}. Put the float module back and let onnxq quantize it."
             )
         made[id(module)] = _MAKERS[kind](module, dequantized, path).eval()
@@ -160,15 +160,15 @@ class BothWays(nn.Module):
     def forward(self, input: Tensor, hx: Any = None) -> tuple[Tensor, Any]:  # torch's name
         """(output, final state) as nn.LSTM and nn.GRU return them."""
         x = input
-        ends = []
+        states = []
         for layer, (there, back) in enumerate(zip(self.there, self.back, strict=True)):
-            ahead, end = there(x, self._start(hx, 2 * layer))
+            ahead, state = there(x, self._start(hx, 2 * layer))
             behind, other = back(x.flip(self.time), self._start(hx, 2 * layer + 1))
             x = torch.cat([ahead, behind.flip(self.time)], -1)
-            ends += [end, other]
+            states += [state, other]
         if not self.has_cell:
-            return x, torch.cat(ends)
-        return x, (torch.cat([h for h, _ in ends]), torch.cat([c for _, c in ends]))
+            return x, torch.cat(states)
+        return x, (torch.cat([h for h, _ in states]), torch.cat([c for _, c in states]))
 
     def _start(self, hx: Any, index: int) -> Any:
         if hx is None:

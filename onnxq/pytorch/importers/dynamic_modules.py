@@ -45,7 +45,7 @@ _INTEGER = QConfigDynamic(onnxq_default_dynamic_qconfig.weight, Precision.DYNAMI
 def quantize_again(
     model: nn.Module, exported: ir.Model, dequantized: Dequantized, limit: int | None
 ) -> ir.Model:
-    """The exported model with integer products where the dequantized modules are.
+    """The exported model with integer linear layers where the dequantized modules are.
 
     Args:
         model: that was exported, with the dequantized modules in it.

@@ -49,7 +49,7 @@ class FloatResults(enum.Enum):
     FLOAT = "float"
     """In float32, as in torch; a warning names them."""
     INTEGER = "integer"
-    """ConvInteger: integer products, a float result, exact and slow."""
+    """ConvInteger: integer convolution, a float result, exact and slow."""
     REQUANTIZE = "requantize"
     """QLinearConv: the result gets 8 bits, its range taken from the example inputs."""
 
@@ -127,27 +127,27 @@ def _as_conv_integer(node: ir.Node, names: FreeNames) -> None:
             "for all. Use float_results='requantize', or 'float'."
         )
     stem, ones = str(node.outputs[0].name), [1] * (integers.ndim - 2)
-    factor = (x_qparams.scale * w_qparams.scale).astype(np.float32)
-    factor = factor.reshape(1, -1, *ones) if factor.ndim else factor
+    scale = (x_qparams.scale * w_qparams.scale).astype(np.float32)
+    scale = scale.reshape(1, -1, *ones) if scale.ndim else scale
     middle = np.array(w_qparams.zero_point.flat[0], integers.dtype)
     zero = new_constant(node, names.value(f"{stem}_w_zero_point"), middle)
     attributes = list(node.attributes.values())
-    product = ir.Node(
+    convolution = ir.Node(
         "", "ConvInteger", [x.inputs[0], w.inputs[0], zero_point_of(x), zero], attributes,
         name=names.node(f"{node.name}_integer"),
     )  # fmt: skip
     floats = ir.node(
         "Cast",
-        [product.outputs[0]],
+        [convolution.outputs[0]],
         {"to": ir.DataType.FLOAT},
         name=names.node(f"{node.name}_cast"),
     )
     scaled = ir.node(
         "Mul",
-        [floats.outputs[0], new_constant(node, names.value(f"{stem}_factor"), factor)],
+        [floats.outputs[0], new_constant(node, names.value(f"{stem}_factor"), scale)],
         name=names.node(f"{node.name}_scaled"),
     )
-    made = [product, floats, scaled]
+    made = [convolution, floats, scaled]
     bias = real_bias(node)
     if bias is not None:
         constant = new_constant(node, names.value(f"{stem}_bias"), bias.reshape(1, -1, *ones))

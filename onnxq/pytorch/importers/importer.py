@@ -134,7 +134,7 @@ def import_quantized(
         output_names: in order; None: the exporter's names.
         dynamic_axes: as `onnxq.export` takes them; None finds the batch, but fixes all shapes of a
             program that was exported with fixed ones.
-        tolerance: largest accepted difference between ONNX Runtime and torch, in steps of a
+        tolerance: largest accepted difference between ONNX Runtime and torch, in LSB of a
             quantized output; None derives it from the number of quantized tensors.
         format: "qdq" or "qoperator", as `onnxq.rewrite` has them.
         weights: "keep" torch's integers, or "narrow" them to what the target computes exactly.
@@ -382,7 +382,7 @@ def _finished(model: ir.Model, bound: BoundInputs, options: _Options) -> _Import
 
 
 def _note_sums(model: ir.Model) -> None:
-    """Names sums that some machines round otherwise: imported scales are kept."""
+    """Names sums that some machines round otherwise: imported scales stay."""
     names = list(disagreeing_sums(model))
     if names:
         note(

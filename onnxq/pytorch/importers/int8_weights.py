@@ -4,7 +4,7 @@ torch's observers give integers in [-128, 127]. Some machines add two products i
 saturate (x86 without VNNI, beyond 64) or wrap (ARM, -128): see onnxq.targets. Imported integers are
 kept, because they are what was trained, unless narrowing is asked for:
 
-    the limit is 127    -128 becomes -127: one step, of these weights alone
+    the limit is 127    -128 becomes -127: one LSB, of these weights alone
     the limit is 64     w_scale' = w_scale * max|integers| / 64, integers rounded to that scale
 """
 
@@ -123,10 +123,10 @@ def within(
         return np.maximum(integers, -limit).astype(np.int8), scale
     others = tuple(a for a in range(integers.ndim) if scale.ndim == 0 or a != axis % integers.ndim)
     largest = np.abs(integers.astype(np.int32)).max(axis=others)
-    factor = (np.maximum(largest, limit) / limit).astype(np.float64)
+    ratio = (np.maximum(largest, limit) / limit).astype(np.float64)
     shape = [-1 if scale.ndim and a == axis % integers.ndim else 1 for a in range(integers.ndim)]
-    narrowed = np.rint(integers / factor.reshape(shape)).astype(np.int8)
-    return narrowed, (scale * factor).astype(np.float32)
+    narrowed = np.rint(integers / ratio.reshape(shape)).astype(np.int8)
+    return narrowed, (scale * ratio).astype(np.float32)
 
 
 def _narrow(node: ir.Node, integers: Integers, limit: int, names: FreeNames) -> None:
@@ -186,7 +186,7 @@ def _endangers(target: Target, integers: Integers, saturates: object) -> bool:
 
 
 def limit_of(target: Target, saturates: object) -> int:
-    """Largest magnitude of an integer that the target computes exactly in such a product."""
+    """Largest magnitude of an integer that the target computes exactly in such a layer."""
     if target.saturation_mode in (SaturationMode.EXACT, SaturationMode.UNFUSED):
         return INT8_MAX + 1
     return target.weight_qmax_saturating if saturates else target.weight_qmax

@@ -145,20 +145,20 @@ class PackedWeight(nn.Module):
 
     def _make_room(self, bias: Tensor, x: TracedQParams) -> None:
         """Raises the scale of channels whose bias would not fit int32: dead ones, as a rule."""
-        raised = raised_scale(self.weight_scale, bias, x.tensors[0])
-        if torch.equal(raised, self.weight_scale):
+        increased = raised_scale(self.weight_scale, bias, x.tensors[0])
+        if torch.equal(increased, self.weight_scale):
             return
         note(
-            f"{self.where}: the weight scale of {int((raised != self.weight_scale).sum())} "
-            "channel(s) was raised so that the bias fits int32 at x_scale * weight_scale."
+            f"{self.where}: the weight scale of {int((increased != self.weight_scale).sum())} "
+            "channel(s) was increased so that the bias fits int32 at x_scale * weight_scale."
         )
-        ratio = (self.weight_scale / raised).reshape(
+        ratio = (self.weight_scale / increased).reshape(
             [-1 if i == self.axis else 1 for i in range(self.weight.ndim)]
-            if raised.ndim
+            if increased.ndim
             else [1] * self.weight.ndim
         )
         self.weight = (self.weight.float() * ratio).round().to(torch.int8)
-        self.weight_scale = raised
+        self.weight_scale = increased
 
 
 def packed_weights(model: nn.Module, skipped: Collection[str]) -> dict[int, PackedWeight]:

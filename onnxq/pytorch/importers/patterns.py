@@ -34,7 +34,7 @@ F32 = npt.NDArray[np.float32]
 
 ULP = 2.0**-23  # of float32: 1 / s is off by half of it, and so is s where it was computed from r
 MATRIX = 2
-_CLOSE = 1e-3  # of a step: how far multiples of a scale in float32 may be from whole numbers
+_CLOSE = 1e-3  # of an LSB: how far multiples of a scale in float32 may be from whole numbers
 WEIGHTS = {"Conv": 0, "ConvTranspose": 1, "Gemm": 0, "MatMul": 1}
 """Operators with weights in slot 1 -> axis of their channels, of Gemm where transB = 1."""
 

@@ -2,7 +2,7 @@
 
     conv, linear     op(x, weight, bias)          weights and biases from integers, then relu ...
     add, mul, cat    on real numbers              then the qparams of the result
-    batch_norm       conv of one tap per channel  weight +-127 at |gain| / 127: no error
+    batch_norm       conv of one tap per channel  weight +-127 at |slope| / 127: no error
 
 Each handler takes the region and the operator's own arguments.
 """
@@ -43,7 +43,7 @@ def _same(x: Tensor) -> Tensor:
     return x
 
 
-# --- products
+# --- linear layers and convolutions
 
 
 def _windows(x: Tensor, w: Tensor, b: Tensor | None, windows: WindowSizes) -> Tensor:
@@ -284,7 +284,7 @@ def _instance_norm(
 
 
 def _batch_norm(activation: Callable[[Tensor], Tensor]) -> Handler:
-    """Gain * x + shift per channel, with gain = weight / sqrt(var + eps)."""
+    """Slope * x + shift per channel, with slope = weight / sqrt(var + eps)."""
 
     def handler(
         region: Region, x: Tensor, weight: Tensor, bias: Tensor, mean: Tensor, var: Tensor,
@@ -299,25 +299,27 @@ def _batch_norm(activation: Callable[[Tensor], Tensor]) -> Handler:
         take = region.constants.take
         dims = x.ndim - 2
 
-        def gain() -> Tensor:
+        def slope() -> Tensor:
             one = torch.ones(()) if weight is None else weight.detach().double()
             return one * (var.double() + eps).rsqrt()
 
         def shift() -> Tensor:
             zero = 0.0 if bias is None else bias.detach().double()
-            return (zero - mean.double() * gain()).float()
+            return (zero - mean.double() * slope()).float()
 
         integers = take(
-            "gain", lambda: (gain().sign() * 127).to(torch.int8).reshape(-1, 1, *[1] * dims)
+            "gain", lambda: (slope().sign() * 127).to(torch.int8).reshape(-1, 1, *[1] * dims)
         )
-        steps = take("gain_scale", lambda: (gain().abs() / 127).float().clamp_min(float(MIN_SCALE)))
-        zeros = take("gain_zero_point", lambda: torch.zeros_like(steps, dtype=torch.int8))
-        b_scale = take("shift_scale", lambda: bias_scale(incoming.tensors[0], steps))
+        scales = take(
+            "gain_scale", lambda: (slope().abs() / 127).float().clamp_min(float(MIN_SCALE))
+        )
+        zeros = take("gain_zero_point", lambda: torch.zeros_like(scales, dtype=torch.int8))
+        b_scale = take("shift_scale", lambda: bias_scale(incoming.tensors[0], scales))
         b_integers = take("shift", lambda: bias_integers(shift(), b_scale))
         b_zeros = take("shift_zero_point", lambda: torch.zeros_like(b_scale, dtype=torch.int32))
         y = _CONVS[dims](
             x,
-            dequantize_linear(integers, steps, zeros, 0),
+            dequantize_linear(integers, scales, zeros, 0),
             dequantize_linear(b_integers, b_scale, b_zeros, 0),
             groups=x.shape[1],
         )
@@ -328,7 +330,7 @@ def _batch_norm(activation: Callable[[Tensor], Tensor]) -> Handler:
 
 def _operators() -> dict[str, Handler]:
     relu = torch.relu
-    table: dict[str, Handler] = {
+    handlers: dict[str, Handler] = {
         "add": _binary(torch.add, _same),
         "add_scalar": _binary(torch.add, _same),
         "add_relu": _binary(torch.add, relu),
@@ -363,12 +365,12 @@ def _operators() -> dict[str, Handler]:
         "conv2d_add_relu": _conv_add(relu),
     }
     for dims in ("", "1d", "2d", "3d"):
-        table[f"batch_norm{dims}"] = _batch_norm(_same)
-        table[f"batch_norm{dims}_relu"] = _batch_norm(relu)
-        table[f"conv{dims}"] = _weighted(_same)
-        table[f"conv{dims}_relu"] = _weighted(relu)
-        table[f"conv_transpose{dims}"] = _weighted(_same)
-    return table
+        handlers[f"batch_norm{dims}"] = _batch_norm(_same)
+        handlers[f"batch_norm{dims}_relu"] = _batch_norm(relu)
+        handlers[f"conv{dims}"] = _weighted(_same)
+        handlers[f"conv{dims}_relu"] = _weighted(relu)
+        handlers[f"conv_transpose{dims}"] = _weighted(_same)
+    return handlers
 
 
 OPERATORS = _operators()

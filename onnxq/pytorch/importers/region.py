@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 # They ask `input.is_quantized`, which no TorchFunctionMode sees. While a Region runs, what stands
 # under their names calls what they would call.
 
-_HOMES = ("torch.ao.nn.quantized.functional", "torch.nn.quantized.functional")
+_FUNCTIONAL = ("torch.ao.nn.quantized.functional", "torch.nn.quantized.functional")
 _SAME = (
     "adaptive_avg_pool2d", "adaptive_avg_pool3d", "avg_pool2d", "avg_pool3d", "hardsigmoid",
     "hardtanh", "interpolate", "max_pool1d", "max_pool2d", "upsample", "upsample_bilinear",
@@ -96,16 +96,16 @@ def _replacements() -> dict[str, Callable[..., Any]]:
 @contextlib.contextmanager
 def on_floats() -> Iterator[None]:
     """A context in which the functions take float tensors."""
-    homes = [sys.modules[name] for name in _HOMES if name in sys.modules]
-    found = [(home, name) for home in homes for name in _replacements() if hasattr(home, name)]
-    kept = [(home, name, getattr(home, name)) for home, name in found]
+    places = [sys.modules[name] for name in _FUNCTIONAL if name in sys.modules]
+    found = [(m, name) for m in places for name in _replacements() if hasattr(m, name)]
+    originals = [(module, name, getattr(module, name)) for module, name in found]
     try:
-        for home, name in found:
-            setattr(home, name, _replacements()[name])
+        for module, name in found:
+            setattr(module, name, _replacements()[name])
         yield
     finally:
-        for home, name, function in kept:
-            setattr(home, name, function)
+        for module, name, function in originals:
+            setattr(module, name, function)
 
 
 # Functions of a quantized tensor whose result has its qparams (torch/aten/native/quantized/cpu).

@@ -24,7 +24,7 @@ from onnxq.pytorch.tensor_quant.quant_errors import QuantTypeError, QuantValueEr
 DOCUMENTED = ("num_bits", "axis", "amax", "unsigned", "fake_quant")
 _WITHOUT_FORM = {  # attributes of descendants that change what is computed
     "block_sizes": "scales for blocks of values",
-    "pre_quant_scale": "a factor ahead of quantization",
+    "pre_quant_scale": "a scale ahead of quantization",
     "rotate": "a rotation ahead of quantization",
     "bias": "an offset ahead of quantization",
 }

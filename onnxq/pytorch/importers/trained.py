@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _SYMMETRIC = (torch.per_tensor_symmetric, torch.per_channel_symmetric)
 _MAX_NAMED = 8  # channels in a warning; the rest are counted
-_TINY = 1e-30  # batch norm gains below it leave nothing of a channel
+_TINY = 1e-30  # batch norm slopes below it leave nothing of a channel
 
 
 def is_prepared(model: nn.Module) -> bool:
@@ -86,8 +86,8 @@ def _use_buffers(fake: nn.Module) -> None:
     """Makes `calculate_qparams` give the buffers."""
     scale, zero_point = (getattr(fake, name, None) for name in ("scale", "zero_point"))
     if isinstance(scale, torch.Tensor) and isinstance(zero_point, torch.Tensor):
-        kept = scale.detach().clone(), zero_point.detach().clone()
-        fake.calculate_qparams = lambda: kept  # type: ignore[assignment]  # of this fake alone
+        fixed = scale.detach().clone(), zero_point.detach().clone()
+        fake.calculate_qparams = lambda: fixed  # type: ignore[assignment]  # of this fake alone
 
 
 # --- weights
@@ -115,8 +115,8 @@ class _Trained:
 def _keep_trained_weight(path: str, module: Any) -> None:
     """Rounds the weight to the levels that training used, symmetric in every channel."""
     fake = module.weight_fake_quant
-    factor = _batch_norm_gain(module)
-    folded = module.weight.detach().float() * factor
+    slope = _batch_norm_slope(module)
+    folded = module.weight.detach().float() * slope
     trained = _quantized_weight(folded, fake)
     asked_symmetric = fake.qscheme in _SYMMETRIC
     odd = trained.zero_point != 0
@@ -125,20 +125,20 @@ def _keep_trained_weight(path: str, module: Any) -> None:
         _warn(path, odd, asked_symmetric)
     weight = trained.real.to(folded.dtype)
     module.weight = nn.Parameter(
-        torch.where(factor.abs() > _TINY, weight / factor, module.weight.detach())
+        torch.where(slope.abs() > _TINY, weight / slope, module.weight.detach())
     )
-    kept = trained.scale.clone(), torch.zeros_like(trained.zero_point)
-    fake.calculate_qparams = lambda: kept
+    fixed = trained.scale.clone(), torch.zeros_like(trained.zero_point)
+    fake.calculate_qparams = lambda: fixed
 
 
-def _batch_norm_gain(module: Any) -> Tensor:
+def _batch_norm_slope(module: Any) -> Tensor:
     """Gain gamma / sqrt(running_var + eps) per channel of the weight; 1 where no norm follows."""
     norm = getattr(module, "bn", None)
     ones = [1] * (module.weight.ndim - 1)
     if norm is None:
         return torch.ones(1, *ones)
-    gain = norm.weight.detach() * torch.rsqrt(norm.running_var + norm.eps)
-    shaped: Tensor = gain.reshape(-1, *ones)
+    slope = norm.weight.detach() * torch.rsqrt(norm.running_var + norm.eps)
+    shaped: Tensor = slope.reshape(-1, *ones)
     return shaped
 
 

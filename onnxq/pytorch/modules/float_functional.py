@@ -92,6 +92,6 @@ class NeverCalled(nn.Module):
         """
         raise CalibrationError(
             f"'{self.name}' (FloatFunctional) was not called while the prepared model saw data, so "
-            "that its result has no scale. Run the prepared model on data that reaches it, then "
+            "that its result has no scale. Run the prepared model on data that gets there, then "
             "convert it."
         )

@@ -25,14 +25,14 @@ def folded(layer: Any, bn: Any) -> nn.Module:
             "with track_running_stats=False."
         )
     made: Any = copy.deepcopy(layer)
-    factor = gamma_of(bn) / std_of(bn)
+    slope = gamma_of(bn) / std_of(bn)
     with torch.no_grad():
         made.weight.mul_(
-            per_weight(factor, made.weight, made.groups)
+            per_weight(slope, made.weight, made.groups)
             if isinstance(layer, TRANSPOSED)
-            else factor.reshape(-1, *[1] * (made.weight.ndim - 1))
+            else slope.reshape(-1, *[1] * (made.weight.ndim - 1))
         )
-        bias = bias_behind(bn, factor, layer.bias)
+        bias = bias_behind(bn, slope, layer.bias)
     made.bias = nn.Parameter(bias, made.weight.requires_grad)
     return made  # type: ignore[no-any-return]  # a copy of the layer
 
@@ -48,15 +48,15 @@ def gamma_of(bn: Any) -> Tensor:
     return gamma
 
 
-def bias_behind(bn: Any, factor: Tensor, bias: Tensor | None) -> Tensor:
+def bias_behind(bn: Any, slope: Tensor, bias: Tensor | None) -> Tensor:
     """Bias of a layer with the batch norm folded in, (channels,).
 
     Args:
         bn: with running statistics.
-        factor: gamma / sqrt(running_var + eps).
+        slope: gamma / sqrt(running_var + eps).
         bias: of the layer; None: it has none.
     """
     beta = 0.0 if bn.bias is None else bn.bias
     mean: Tensor = bn.running_mean
-    made: Tensor = folded_bias(0.0 if bias is None else bias, factor, mean, beta)
+    made: Tensor = folded_bias(0.0 if bias is None else bias, slope, mean, beta)
     return made

@@ -13,7 +13,7 @@ from onnxq.pytorch.nn.intrinsic import FusedModule
 class MappedModule(nn.Module):
     """A module that computes what `float_type` computes, a fused ReLU too.
 
-    The tables of `prepare_qat` and `convert` are computed from `float_type`
+    The mappings of `prepare_qat` and `convert` are computed from `float_type`
     (onnxq.pytorch.train.mappings).
     """
 

@@ -24,7 +24,7 @@ INTRINSIC_DYNAMIC = _remedies(
     LinearReLU="quantize_dynamic makes nn.quantized.dynamic.Linear of its layer; the ReLU stays."
 )
 QAT = _remedies(
-    EmbeddingBag="Its table is quantized after training: by prepare, or by quantize_dynamic."
+    EmbeddingBag="Its weight is quantized after training: by prepare, or by quantize_dynamic."
 )
 QAT_DYNAMIC = _remedies(
     Linear="Weights alone are trained in blocks, with onnxq.qconfig.blocks_4bit_qat_qconfig."
@@ -36,7 +36,7 @@ QUANTIZABLE = _remedies(
 QUANTIZED = _remedies(
     Dropout="nn.Dropout stays as it is, and lets integers pass in eval mode.",
     FXFloatFunctional="FloatFunctional stands for operators in eager and in graph mode.",
-    LSTM="quantize_dynamic makes nn.quantized.dynamic.LSTM, whose products run in integers.",
+    LSTM="quantize_dynamic makes nn.quantized.dynamic.LSTM, whose matrix products run in integers.",
     MultiheadAttention=(
         "nn.MultiheadAttention becomes nn.quantizable.MultiheadAttention, converted part by part."
     ),

@@ -47,7 +47,7 @@ class MinMaxRule:
     Attributes:
         averaging_constant: weight of a new batch; None: the widest range counts.
         symmetric: whether the larger magnitude alone counts; the zero point is `middle` then.
-        steps: distance of the integers that the range is spread over.
+        span: distance of the integers that the range is spread over.
         quant_min: smallest integer.
         quant_max: largest integer.
         middle: zero point of a symmetric rule.
@@ -57,7 +57,7 @@ class MinMaxRule:
 
     averaging_constant: float | None
     symmetric: bool
-    steps: float
+    span: float
     quant_min: int
     quant_max: int
     middle: int
@@ -88,21 +88,21 @@ class MinMaxRule:
         moved = (min_max - seen).mul_(self.averaging_constant).add_(seen)
         return torch.where(moved.isnan(), min_max, moved)  # -inf - -inf: the first batch
 
-    def scale_and_zero_point(self, min_max: Tensor, steps: Tensor) -> tuple[Tensor, Tensor]:
+    def scale_and_zero_point(self, min_max: Tensor, span: Tensor) -> tuple[Tensor, Tensor]:
         """The qparams that cover [min, max] and 0: what the observer's calculate_qparams gives.
 
         Args:
             min_max: float32 (2,) or (2, channels), of something that was seen.
-            steps: self.steps as float32 (), on the device of min_max.
+            span: self.span as float32 (), on the device of min_max.
 
         Returns:
             Scale, and whole numbers, both float32 () or (channels,).
         """
         clipped = min_max.clamp_min(0)
         if self.eps_is_relative:
-            scale = self._relative(min_max.amax(0) / steps)
+            scale = self._relative(min_max.amax(0) / span)
             return scale, torch.zeros_like(scale)
-        scale = self._at_least_eps((clipped.amax(0) if self.symmetric else clipped.sum(0)) / steps)
+        scale = self._at_least_eps((clipped.amax(0) if self.symmetric else clipped.sum(0)) / span)
         if self.symmetric:
             return scale, torch.full_like(scale, self.middle)
         zero_point = (clipped[0] / scale).round_().add_(self.quant_min)
@@ -134,7 +134,7 @@ def rule_of(observer: Observer) -> MinMaxRule | None:
     return MinMaxRule(
         averaging_constant=getattr(observer, "averaging_constant", None),
         symmetric=symmetric,
-        steps=limits.quant_max if is_narrow else limits.steps / 2 if symmetric else limits.steps,
+        span=limits.quant_max if is_narrow else limits.span / 2 if symmetric else limits.span,
         quant_min=limits.quant_min,
         quant_max=limits.quant_max,
         middle=0 if is_narrow else limits.middle,

@@ -118,7 +118,7 @@ class Observing(ExactBuffers):
     zero_point: Tensor
     min_max: Tensor
     left_out: Tensor
-    _steps: Tensor
+    _span: Tensor
     FLAGS: tuple[str, ...] = ("observer_enabled", "has_observed")
 
     def __init__(self, spec: ObserverSpec) -> None:
@@ -139,8 +139,8 @@ class Observing(ExactBuffers):
             shape = (2, 0) if self.is_per_channel else (2,)
             self.register_buffer("min_max", torch.full(shape, UNSEEN), persistent=False)
             self.register_buffer("left_out", torch.zeros((), dtype=torch.int64))
-            steps = torch.tensor(self._rule.steps, dtype=torch.float32)
-            self.register_buffer("_steps", steps, persistent=False)
+            span = torch.tensor(self._rule.span, dtype=torch.float32)
+            self.register_buffer("_span", span, persistent=False)
 
     @property
     def observer(self) -> Observer:
@@ -162,12 +162,12 @@ class Observing(ExactBuffers):
 
     @property
     def quant_min(self) -> int:
-        """Smallest code."""
+        """Smallest integer."""
         return self._observer.quant_min
 
     @property
     def quant_max(self) -> int:
-        """Largest code."""
+        """Largest integer."""
         return self._observer.quant_max
 
     @property
@@ -278,7 +278,7 @@ class Observing(ExactBuffers):
         if self._rule is None:
             self._ask()
         else:
-            scale, zero_point = self._rule.scale_and_zero_point(self.min_max, self._steps)
+            scale, zero_point = self._rule.scale_and_zero_point(self.min_max, self._span)
             self.set_tensor("scale", scale)
             self.set_tensor("zero_point", zero_point.to(torch.int32))
         self._stale = False

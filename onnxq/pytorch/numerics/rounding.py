@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from onnxq.errors import ShapeError
 
 EXACT = torch.float32
-_HALF = 0.5  # a step: between the last integer that is inside and the first that is not
+_HALF = 0.5  # of an LSB: between the last integer that is inside and the first that is not
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ def check_floats(x: Tensor) -> None:
     if not x.dtype.is_floating_point:
         raise ShapeError(
             f"got a tensor of {x.dtype}, shape {list(x.shape)}; wanted floating-point values. "
-            "Integers (token ids, masks, integers) are not quantized: leave them out of the "
+            "Integers (token ids, masks) are not quantized: leave them out of the "
             "quantized "
             "region, or convert them with .float() first."
         )

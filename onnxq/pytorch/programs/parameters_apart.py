@@ -1,6 +1,6 @@
 """Parameters of other values while a program's ONNX form is made, so that none is like another.
 
-    bias = 0, 0, ...;  gain = 1, 1, ...     drawn from [0.5, 1.5)
+    bias = 0, 0, ...;  gamma = 1, 1, ...    drawn from [0.5, 1.5)
     two parameters of equal values          the second drawn
 
 torch's exporter merges constants that are equal, and leaves out a sum with 0 and a product with 1.

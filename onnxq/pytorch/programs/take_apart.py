@@ -140,13 +140,13 @@ def _attention(
         return None
     if enable_gqa:
         key, value = (_repeated(write, x, value_of(query).shape[-3]) for x in (key, value))
-    product = features**-0.5 if scale is None else scale
-    factor = math.sqrt(abs(product))
+    multiplier = features**-0.5 if scale is None else scale
+    root = math.sqrt(abs(multiplier))
     columns = write(_aten.transpose.int, key, -2, -1)
-    if product < 0:
+    if multiplier < 0:
         query = write(_aten.neg.default, query)
-    if factor != 1.0:
-        query, columns = (write(_aten.mul.Tensor, x, factor) for x in (query, columns))
+    if root != 1.0:
+        query, columns = (write(_aten.mul.Tensor, x, root) for x in (query, columns))
     scores = write(_aten.matmul.default, query, columns)
     mask = _causal(write, query, key) if is_causal else attn_mask
     if mask is not None:

@@ -28,15 +28,15 @@ from onnxq.pytorch.programs.call_form import (
 )
 from onnxq.pytorch.programs.graph_module import TrainingGraph
 from onnxq.pytorch.programs.leaf_calls import LeafCalls, arguments, scope, scopes
-from onnxq.pytorch.programs.products import product_of
+from onnxq.pytorch.programs.linear_calls import linear_call
 from onnxq.pytorch.programs.recurrences import as_function, is_recurrence, layer_call
 from onnxq.pytorch.programs.shape_guard import guard_of
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
+    from onnxq.pytorch.programs.linear_calls import LinearCall
     from onnxq.pytorch.programs.own_gradients import FunctionCall
-    from onnxq.pytorch.programs.products import Product
     from onnxq.pytorch.programs.program import Program
 
 aten = torch.ops.aten
@@ -106,7 +106,7 @@ class _Building:
         made.recompile()
         return made.train(self._model.training)
 
-    # --- head and end
+    # --- inputs and outputs
 
     def _enter(self, exported: ExportedProgram) -> None:
         head = entry(self._graph, self._model, self._program.bound)
@@ -127,8 +127,8 @@ class _Building:
         self._device = self._graph.call_function(getattr, (tensors[0][1], "device"))
 
     def _leave(self, exported: ExportedProgram) -> None:
-        (end,) = [node for node in exported.graph.nodes if node.op == "output"]
-        results = [self._read(node) for node in end.args[0]]
+        (output,) = [node for node in exported.graph.nodes if node.op == "output"]
+        results = [self._read(node) for node in output.args[0]]
         outputs = self._program.outputs
         if is_plain(outputs):
             self._graph.output(result_of(outputs, iter(results)))
@@ -218,9 +218,9 @@ class _Building:
             self._called.add(self._calls.module(path))
             x = arguments(node)["indices"] if node.target is aten.embedding.default else None
             return self._graph.call_module(path, (self._read(x or node.args[0]),))
-        product = product_of(node)
-        if product is not None and self._has_static_weight(product):
-            return self._given(node, product)
+        linear = linear_call(node)
+        if linear is not None and self._has_static_weight(linear):
+            return self._given(node, linear)
         if node.target in _DROPOUTS:
             return self._dropout(node)
         return self._function(node)
@@ -230,22 +230,20 @@ class _Building:
         module = self._calls.module(path)
         return not path or (module in self._called and isinstance(module, WEIGHTED))
 
-    def _has_static_weight(self, product: Product) -> bool:
+    def _has_static_weight(self, linear: LinearCall) -> bool:
         """Whether an input is multiplied by what depends on none."""
-        return product.x in self._dynamic and self._dynamic.isdisjoint(
-            [product.weight, product.bias]
-        )
+        return linear.x in self._dynamic and self._dynamic.isdisjoint([linear.weight, linear.bias])
 
-    def _given(self, node: fx.Node, product: Product) -> fx.Node:
+    def _given(self, node: fx.Node, linear: LinearCall) -> fx.Node:
         """A call of a layer with a weight that is not its own."""
-        weight = self._read(product.weight)
-        if product.is_transposed:
+        weight = self._read(linear.weight)
+        if linear.is_transposed:
             weight = self._graph.call_function(aten.t.default, (weight,))
             # no result of the program: names lead to the call alone
             weight.meta |= {PROGRAM_NODES: (), SCOPE: scope(node)}
-        wrapper = ParametrizedLayer(product.layer())
-        args = [self._read(product.x), weight]
-        args += [] if product.bias is None else [self._read(product.bias)]
+        wrapper = ParametrizedLayer(linear.layer())
+        args = [self._read(linear.x), weight]
+        args += [] if linear.bias is None else [self._read(linear.bias)]
         return self._module(node.name, wrapper, args)
 
     def _function(self, node: fx.Node, target: Any = None) -> fx.Node:

@@ -120,7 +120,7 @@ default_weight_only_qconfig = QConfig(nn.Identity, default_weight_fake_quant)
 default_activation_only_qconfig = QConfig(default_fake_quant, nn.Identity)
 default_quint8_weight_qconfig = QConfig(default_observer, MinMaxObserver)
 
-# tables of embeddings: nothing of their input, which is integers, and a scale for each row
+# embeddings: nothing of their input, which is integers, and a scale for each row
 float_qparams_weight_only_qconfig = QConfig(
     default_placeholder_observer, default_float_qparams_observer
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 _GRAPH = (
     "Graph mode needs no names of its own: onnxq.pytorch.prepare(model, inputs=example) and "
-    "prepare_qat(model, inputs=example) place quantizers without stubs, and convert follows."
+    "prepare_qat(model, inputs=example) insert quantizers without stubs, and convert follows."
 )
 _MAPPING = (
     "Use onnxq.qconfig.QConfigMapping, whose set_global, set_op_type and set_node name "

@@ -38,15 +38,15 @@ from onnxq.qparams import QParams
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-_TABLES = (nn.Embedding, nn.EmbeddingBag)
-_OF_TABLES = {
+_LOOKUPS = (nn.Embedding, nn.EmbeddingBag)
+_OF_ROWS = {
     torch.quint8: float_qparams_weight_only_qconfig,
     torch.quint4x2: float_qparams_weight_only_qconfig_4bit,
 }
 _OF_DTYPE = {
     torch.qint8: default_dynamic_qconfig,
     torch.float16: float16_dynamic_qconfig,
-    **_OF_TABLES,
+    **_OF_ROWS,
 }
 
 
@@ -103,7 +103,7 @@ def quantize_dynamic(
         qconfig_spec: types and names of submodules; or {type or name: QConfigDynamic, None for
             float}; None: every type that has a dynamic layer, but convolutions.
         dtype: of the weights, where qconfig_spec says no more: torch.qint8 or torch.float16; for
-            tables of embeddings torch.quint8 or torch.quint4x2.
+            embeddings torch.quint8 or torch.quint4x2.
         mapping: {float type: dynamic type with from_float}; None: those of nn.quantized.dynamic.
         inplace: changes the model itself.
 
@@ -199,17 +199,17 @@ def _entries(spec: object, dtype: torch.dtype) -> Mapping[Any, object]:
             f"quantize_dynamic: dtype {dtype}; wanted {' or '.join(map(str, _OF_DTYPE))}, or a "
             "QConfigDynamic for each type in qconfig_spec."
         )
-    usual = _TABLES if dtype in _OF_TABLES else tuple(get_default_dynamic_quant_module_mappings())
+    usual = _LOOKUPS if dtype in _OF_ROWS else tuple(get_default_dynamic_quant_module_mappings())
     keys = usual if spec is None else spec
     if not isinstance(keys, set | frozenset | list | tuple | dict):
         raise QConfigError(
             f"qconfig_spec is {kind_of(spec)}; wanted None, a set such as {{nn.LSTM, nn.Linear}}, "
             "or a dict {module type or name: QConfigDynamic}."
         )
-    others = [key for key in keys if isinstance(key, type) and not issubclass(key, _TABLES)]
-    if dtype in _OF_TABLES and others:
+    others = [key for key in keys if isinstance(key, type) and not issubclass(key, _LOOKUPS)]
+    if dtype in _OF_ROWS and others:
         raise QConfigError(
-            f"quantize_dynamic: {dtype} is for tables of embeddings, not for "
+            f"quantize_dynamic: {dtype} is for embeddings, not for "
             f"{listed([key.__name__ for key in others])}; wanted torch.qint8 or torch.float16."
         )
     return dict.fromkeys(keys, _OF_DTYPE[dtype])

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-TINY_AMAX = 2.0**-24  # half of float16's smallest number: an amax up to it makes every code 0
+TINY_AMAX = 2.0**-24  # half of float16's smallest number: an amax up to it makes every integer 0
 _FLOATS = (*HALVES, torch.float32, torch.float64)
 _OUTPUTS = (torch.int32, torch.float32)
 
@@ -60,7 +60,7 @@ class TensorQuantFunction(Function):
                 (channels, 1, 1, 1) for axis 0 of four.
             num_bits: 2 to 16.
             unsigned: integers from 0 on; inputs must not be negative.
-            narrow_range: leave the code -bound - 1 out.
+            narrow_range: leave the integer -bound - 1 out.
             output_dtype: torch.int32 or torch.float32 for outputs; None: that of inputs.
         Returns:
             Integers, of the shape of inputs; scale, of the shape of amax and the type of inputs.
@@ -126,7 +126,7 @@ legacy_fake_tensor_quant = fake_tensor_quant
 
 
 def integer_range(num_bits: int, unsigned: object, narrow_range: object) -> tuple[int, int]:
-    """(lowest, largest) code.
+    """(lowest, largest) integer.
 
     Raises:
         QuantTypeError: num_bits is no int.

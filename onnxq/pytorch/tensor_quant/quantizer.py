@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 # --- Fake quantization with the scale of amax, as QuantizeLinear rounds, differentiable.
 
-EVERYTHING = 2.0**127  # a scale that makes every code 0
+EVERYTHING = 2.0**127  # a scale that makes every integer 0
 
 
 class OnnxFakeQuantFunction(Function):
@@ -78,7 +78,7 @@ onnx_fake_quant = cast("Callable[[Tensor, Tensor, int, int], Tensor]", OnnxFakeQ
 
 
 def scale_of(amax: Tensor, bound: int) -> Tensor:
-    """Amax / bound in float32; 2^127, which makes every code 0, where amax <= 2^-24."""
+    """Amax / bound in float32; 2^127, which makes every integer 0, where amax <= 2^-24."""
     amax = amax.to(torch.float32)
     # a tensor, not a number: CUDA multiplies by the reciprocal of a number
     scale = amax / amax.new_full((), bound)
@@ -334,7 +334,7 @@ class TensorQuantizer(nn.Module):
             # tidied
             shift = 0 if self._unsigned else 1 << (7 if self._num_bits <= _BYTE else 15)
             zero_point = torch.full_like(scale, shift, dtype=torch.int32)
-            low, high = (code + shift for code in self.integer_range())
+            low, high = (q + shift for q in self.integer_range())
             made: Tensor = rounding_ops.fake_quantize(x, scale, zero_point, low, high, axis)
             return made
         amax = self._amax_for(x)
@@ -348,7 +348,7 @@ class TensorQuantizer(nn.Module):
         return integers
 
     def integer_range(self) -> tuple[int, int]:
-        """(lowest, largest) code."""
+        """(lowest, largest) integer."""
         return integer_range(self._num_bits, self._unsigned, self._narrow_range)
 
     def exported_scale(self, x: Tensor) -> tuple[Tensor, int]:

@@ -1,4 +1,4 @@
-"""Scales of trained modules for which every machine adds integers to the same integers.
+"""Scales of trained modules with which every machine adds integers alike.
 
 Whether ARM, x86 without AVX2 or WebAssembly rounds one in 65,536 pairs of integers otherwise than
 other machines depends on the last bits of the scales (onnxq.static.planning.plan_sums chooses those
@@ -6,7 +6,7 @@ of a plan). `convert` does the same with scales that were trained or observed, b
 modules of them, so that the converted module and the exported model have one scale.
 
 Which tensors are added is found when a module is prepared: by annotation, or in its first forward
-pass, and kept as names of FakeQuantizes, relative to the module that was prepared.
+pass, and stored as names of FakeQuantizes, relative to the module that was prepared.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ def let_sums_agree(module: nn.Module) -> None:
     """Raises scales of results in a prepared module until its sums are the same on all machines.
 
     By onnxq.qdq.sum_scales.LARGEST at most, usually by 1 in a million. A FakeQuantize
-    whose scale is raised keeps that one: its observer rests. A scale that was asked for as a power
-    of two (by an observer of the user's own, or as a number) stays one, with a warning.
+    whose scale is increased keeps that one: its observer rests. A scale that was asked for as a
+    power of two (by an observer of the user's own, or as a number) stays one, with a warning.
 
     Args:
         module: prepared, or with prepared modules in it; changed in place.
@@ -74,13 +74,13 @@ def let_sums_agree(module: nn.Module) -> None:
     if not sums:
         return
     before = {name: fake.qparams() for name, fake in fakes.items()}
-    kept = [one for one in sums if any(_is_asked_for(fakes[str(name)]) for name in one.outputs)]
-    others = [one for one in sums if one not in kept]
+    fixed = [one for one in sums if any(_is_asked_for(fakes[str(name)]) for name in one.outputs)]
+    others = [one for one in sums if one not in fixed]
     tensors, left = raise_scales(others, {name: (name,) for name in fakes}, before)
     for name, fake in fakes.items():
         if tensors[name] is not before[name]:
             fake.fix(tensors[name])
-    asked = [one.name for one in kept if not one.agrees(tensors)]
+    asked = [one.name for one in fixed if not one.agrees(tensors)]
     _warn(asked, "their scales were asked for as powers of two, and stay", _OF_CONVERT)
     _warn([one.name for one in left], "no scale near avoids it", _OF_CONVERT)
 

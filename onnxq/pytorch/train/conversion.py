@@ -114,8 +114,8 @@ class ModuleMappings:
     def of(self, module: nn.Module) -> type[nn.Module] | None:
         """The quantized type with from_float for a module; None: it stays."""
         is_dynamic = isinstance(getattr(module, "qconfig", None), QConfigDynamic)
-        table = self.dynamic if is_dynamic and self.dynamic else self.static
-        return table.get(type_before_parametrizations(module))
+        mapping = self.dynamic if is_dynamic and self.dynamic else self.static
+        return mapping.get(type_before_parametrizations(module))
 
 
 DEFAULT_MAPPINGS = ModuleMappings(STATIC_MAPPING, DYNAMIC_MAPPING)

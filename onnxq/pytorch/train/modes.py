@@ -1,4 +1,4 @@
-"""Modes of the parts of a module, kept when it is prepared for training.
+"""Modes of the parts of a module, unchanged when it is prepared for training.
 
 norm.eval() in a model in train mode               fine-tuning with frozen statistics
 def train(self, mode): super(); norm.eval()        the same, whenever train() is called

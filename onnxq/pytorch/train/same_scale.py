@@ -75,10 +75,10 @@ def exact_mean(x: Tensor, scale: Tensor, count: int) -> Tensor:
     """
     if not count or x.dtype != torch.float32 or torch.compiler.is_exporting():
         return x
-    means, step = x.detach(), scale.detach()
-    sums = means / step * count
+    means, s = x.detach(), scale.detach()
+    sums = means / s * count
     whole = sums.round()
-    rounded = (whole * (step / (step * count))).round() * step
+    rounded = (whole * (s / (s * count))).round() * s
     exact = torch.where((sums - whole).abs() <= _WHOLE, rounded, means)
     return x + (exact - means)
 

@@ -314,6 +314,6 @@ def _lost(tracker: Tracker, module: nn.Module, source: Lost) -> str:
         f"'{name}' ({type(module).__name__}): its input, from {tracker.describe(source)}, is not "
         "fake-quantized, so that it could not run in integers. Put a QuantStub before it; or use "
         "FloatFunctional for add, mul and cat, which fake-quantizes its result; or set its qconfig "
-        "to None to leave it in float; or let onnxq place all this: "
+        "to None to leave it in float; or let onnxq insert all this: "
         "prepare_qat(model, inputs=...)."
     )

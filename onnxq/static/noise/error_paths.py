@@ -25,8 +25,8 @@ from onnxq.graph.weights import constant_array
 from onnxq.observers import FloatHistogramObserver, NormalizationObserver
 from onnxq.observers.tensor_noise import decibels, noise_at
 from onnxq.operator import Curve, Factored, Linear, Normalizing, Summed, Weighted, WeightSlot
-from onnxq.operator.carried_errors import carried_errors
 from onnxq.operator.nodes import constant, find_input, input_at
+from onnxq.operator.propagated_errors import propagated_errors
 from onnxq.static.noise.error import (
     added,
     bounded,
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
     from onnxq.core.arrays import Reals
     from onnxq.observers import Observer
-    from onnxq.operator.carried_errors import CarriedError
+    from onnxq.operator.propagated_errors import PropagatedError
     from onnxq.static.noise.error import Change, Error
 
 MOST_MAGNIFIERS = 8  # kept per tensor; those behind have been counted on the way
@@ -136,7 +136,7 @@ def _steps(
     operator = catalog.find(node.op_type, node.domain)
     if operator is None:
         return
-    for step in carried_errors(operator, node) if behind else ():
+    for step in propagated_errors(operator, node) if behind else ():
         followed = [magnifier for magnifier in behind if step.is_followed(magnifier.products)]
         changes = _changes(node, step, observers, positive) if followed else None
         if changes is None:
@@ -152,7 +152,10 @@ def _steps(
 
 
 def _changes(
-    node: ir.Node, step: CarriedError, observers: Mapping[str, Observer], positive: Collection[str]
+    node: ir.Node,
+    step: PropagatedError,
+    observers: Mapping[str, Observer],
+    positive: Collection[str],
 ) -> tuple[Change, ...] | None:
     """Error of the input -> error of the result, of as many shares; empty: the same.
 
@@ -205,7 +208,7 @@ def _ahead_of_normalization(
     value = _varying(node, 0)
     seen = None if value is None else observers.get(value_name(value))
     if value is not None and isinstance(seen, NormalizationObserver):
-        slot = normalizing.gain_slot
+        slot = normalizing.gamma_slot
         amplification = None if slot is None else constant(node, slot)
         yield value, _magnifier(node, value, of_normalization(seen, amplification))
 

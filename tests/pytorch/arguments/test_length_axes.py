@@ -29,7 +29,7 @@ class Text(nn.Module):
         return summed
 
 
-def test_ids_and_mask_have_one_length_though_the_table_ends() -> None:
+def test_ids_and_mask_have_one_length_though_the_embedding_ends() -> None:
     model = Text()
     bound = bind(model, (torch.ones(2, 5, dtype=torch.long), torch.ones(2, 5)))
     assert length_axes(model, bound, BATCH) == {"ids": {1}, "mask": {1}}

@@ -204,7 +204,7 @@ def test_batch_norm_by_itself_is_a_layer_between_integers() -> None:
     assert fakes(made) == {"0", "1", "2"}
 
 
-def test_an_embedding_trains_with_a_rounded_table() -> None:
+def test_an_embedding_trains_with_a_rounded_weight() -> None:
     qconfig = QConfig(get_default_qat_qconfig().activation, default_weight_fake_quant)
     net: Any = nn.Sequential(nn.Embedding(10, 4, padding_idx=0), nn.Linear(4, 2), DeQuantStub())
     net.qconfig = qconfig

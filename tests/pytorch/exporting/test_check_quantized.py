@@ -43,7 +43,7 @@ def one(steps: float) -> npt.NDArray[np.float32]:
     return difference
 
 
-def test_a_step_at_a_tie_passes_and_more_does_not() -> None:
+def test_an_lsb_at_a_tie_passes_and_more_does_not() -> None:
     check(one(1))
     check(one(3))  # 1 + 6 sqrt(1 / 6) = 3.45
     with pytest.raises(VerificationError, match="up to 5 LSB"):
@@ -61,13 +61,13 @@ def test_small_differences_everywhere_are_a_wrong_translation() -> None:
         check(0.2)
 
 
-def test_the_callers_tolerance_is_in_steps() -> None:
+def test_the_callers_tolerance_is_in_lsb() -> None:
     check(0.2, tolerance=2)
     with pytest.raises(VerificationError):
         check(0.3, tolerance=2)
 
 
-def test_float_outputs_have_steps_of_their_range() -> None:
+def test_float_outputs_have_an_lsb_of_their_range() -> None:
     check(0.007, scale=None)
     with pytest.raises(VerificationError):
         check(0.1, scale=None)

@@ -142,7 +142,7 @@ def test_the_result_is_near_the_module_which_stays_as_it_is() -> None:
     assert all(torch.equal(p, before[name]) for name, p in net.named_parameters())
 
 
-def test_a_bag_of_words_has_its_table_stored() -> None:
+def test_a_bag_of_words_has_its_embedding_stored() -> None:
     class Bag(nn.Module):
         def __init__(self) -> None:
             super().__init__()

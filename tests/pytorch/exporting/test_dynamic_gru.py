@@ -134,7 +134,7 @@ def test_each_direction_of_nn_gru_becomes_a_scan_of_integers(options: dict[str, 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
-def test_nn_rnn_which_torch_writes_out_is_quantized_in_its_products(
+def test_nn_rnn_which_torch_writes_out_is_quantized_in_its_matmuls(
     options: dict[str, int],
 ) -> None:
     found = quantized(Sequence(nn.RNN, **options), 0 if "batch_first" in options else 1, INTEGERS)

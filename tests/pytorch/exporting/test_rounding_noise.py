@@ -26,13 +26,13 @@ class Amplifying(nn.Module):
         return y, y.argmax(-1)
 
 
-def test_one_rounding_moves_by_half_a_step() -> None:
+def test_one_rounding_moves_by_half_an_lsb() -> None:
     module = nn.Sequential(Requantize(SCALE, 128))
     (moved,) = rounding_noise(module, bind(module, X))
     assert math.isclose(moved, SCALE / 2, rel_tol=0.05)  # E d^2 = 1/4
 
 
-def test_a_gain_between_roundings_is_measured() -> None:
+def test_amplification_between_roundings_is_measured() -> None:
     module = Amplifying(0.9)
     usual, integers = rounding_noise(module, bind(module, X / 50))
     large = rounding_noise(Amplifying(30), bind(module, X / 50))[0]

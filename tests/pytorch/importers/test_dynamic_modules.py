@@ -65,7 +65,7 @@ def test_every_module_gives_what_torch_gives_where_torch_uses_8_bits() -> None:
     assert counts["Gemm"] == 0
 
 
-def test_a_linear_layer_is_within_both_activation_steps() -> None:
+def test_a_linear_layer_is_within_an_lsb_of_both_activations() -> None:
     """fbgemm takes 7 bits of the activation, ONNX Runtime 8: half an LSB of each, times sum |w|."""
     layer = nn.Sequential(nn.Linear(16, 12))
     model: Any = quantized(layer, "fbgemm")

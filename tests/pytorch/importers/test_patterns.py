@@ -76,7 +76,7 @@ def test_both_ranges_become_uint8_and_the_same_numbers(low: int, high: int) -> N
     assert (off > 0).mean() <= 0.01  # the bias, int32 there and float32 here
 
 
-def test_the_step_of_multiples_is_the_largest() -> None:
+def test_the_scale_of_multiples_is_the_largest() -> None:
     integers = np.array([-126, 4, 0, 90], np.float32)
     assert _step_of(integers * np.float32(0.013)) == pytest.approx(0.026, rel=1e-6)
     assert _step_of(np.zeros(3, np.float32)) == 1

@@ -94,7 +94,7 @@ def cross() -> Made:
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("make", [vit, encoder, cross])
-def test_what_is_trained_is_deployed_and_annotated_as_post_training_places_it(
+def test_what_is_trained_is_deployed_and_annotated_as_post_training_inserts_it(
     make: Callable[[], Made],
 ) -> None:
     torch.manual_seed(0)

@@ -67,7 +67,7 @@ class Lookup(nn.Module):
         return y
 
 
-def test_a_table_is_rounded_by_the_rows_that_are_looked_up() -> None:
+def test_an_embedding_is_rounded_by_the_rows_that_are_looked_up() -> None:
     view = viewed(Lookup().eval(), torch.randint(0, 16, (2, 5)))
     tensors = Tensors(view)
     operands = Operands(view, tensors)

@@ -206,7 +206,7 @@ def test_a_bias_beyond_int32_raises_the_scale_that_groups_share() -> None:
     weight, bias = module.deployed()
     assert bias is not None
     assert torch.allclose(bias, module.bias)
-    with pytest.warns(UserWarning, match="raised so that the bias"):
+    with pytest.warns(UserWarning, match="increased so that the bias"):
         made = nnq.ConvTranspose2d.from_float(module)
     raised = made.weight_scale > 10 * made.weight_scale.min()
     assert raised.tolist() == [False, True, False]

@@ -80,7 +80,9 @@ def sqnr_db(wanted: Singles, got: Singles) -> float:
 
 
 @pytest.mark.parametrize("opset", [18, 21])
-def test_a_table_before_a_linear_layer_is_stored_in_a_quarter(opset: int, tmp_path: Path) -> None:
+def test_an_embedding_before_a_linear_layer_is_stored_in_a_quarter(
+    opset: int, tmp_path: Path
+) -> None:
     model = export(Projected(), IDS, opset=opset)
     integer = quantize(model, [{"ids": IDS.numpy()}])
     assert "table.weight" not in integer.graph.initializers
@@ -92,7 +94,7 @@ def test_a_table_before_a_linear_layer_is_stored_in_a_quarter(opset: int, tmp_pa
     assert sqnr_db(outputs(model), outputs(integer)) > 30
 
 
-def test_a_table_that_only_float_nodes_read_is_no_static_node_unless_named() -> None:
+def test_an_embedding_that_only_float_nodes_read_is_no_static_node_unless_named() -> None:
     model = export(Words(), IDS)
     (decision,) = prepare(model, ALL_INTEGERS).decisions.values()
     assert isinstance(decision, Float)
@@ -103,7 +105,7 @@ def test_a_table_that_only_float_nodes_read_is_no_static_node_unless_named() -> 
 
 
 @pytest.mark.parametrize("mode", ["sum", "mean"])
-def test_a_bag_is_a_loop_whose_table_is_no_static_node_with_the_reason(mode: str) -> None:
+def test_a_bag_is_a_loop_whose_embedding_is_no_static_node_with_the_reason(mode: str) -> None:
     model = export(Bag(mode), IDS)
     reasons = {
         decision.reason.words
@@ -117,7 +119,7 @@ def test_a_bag_is_a_loop_whose_table_is_no_static_node_with_the_reason(mode: str
 
 
 @pytest.mark.parametrize("module", [Words(), Bag("sum")], ids=["table", "bag"])
-def test_a_table_between_floats_is_stored_in_a_quarter(module: nn.Module) -> None:
+def test_an_embedding_between_floats_is_stored_in_a_quarter(module: nn.Module) -> None:
     model = export(module, IDS)
     integer = quantize(model, [{"ids": IDS.numpy()}])
     assert "table.weight" not in integer.graph.initializers

@@ -109,7 +109,7 @@ def test_a_bias_beyond_int32_raises_the_weights_scale_in_both() -> None:
         module.weight[2] *= 1e-9
         module.weight[3] = 0
         module.bn.bias[2:5] = torch.tensor([3e4, -3e4, 1e5])
-    with pytest.warns(UserWarning, match="raised so that the bias"):
+    with pytest.warns(UserWarning, match="increased so that the bias"):
         ours, theirs = integers_of_both(module, torch.randn(4, 4, 9, 9))
     assert np.abs(ours - theirs).max() <= 1
     assert np.count_nonzero(ours != theirs) <= 0.0002 * ours.size

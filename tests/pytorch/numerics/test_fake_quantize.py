@@ -497,7 +497,7 @@ class TestLearnable:
         assert fake.scale.item() < 1
         assert not fake.observer_enabled
 
-    def test_a_step_below_zero_comes_back_to_the_smallest_scale(self) -> None:
+    def test_a_scale_below_zero_comes_back_to_the_smallest_scale(self) -> None:
         fake = trained(MinMaxObserver, LearnableFakeQuantize)
         with torch.no_grad():
             fake.scale.fill_(-1.0)

@@ -77,13 +77,13 @@ def test_scales_and_zero_points_are_the_observers_to_the_bit(spec: ObserverSpec,
     own = rule(observer)
     axis = 0 if observer.qscheme.per_channel else None
     seen = torch.full((2,) if axis is None else (2, 6), UNSEEN)
-    steps = torch.tensor(own.steps, dtype=torch.float32)
+    span = torch.tensor(own.span, dtype=torch.float32)
     for index, x in enumerate(batches(kind)):
         observer.observe(x.numpy(), index)
         seen, left_out = own.seen_with(seen, min_max_of(x, axis))
         assert not left_out
         wanted = observer.calculate_qparams()
-        scale, zero_point = own.scale_and_zero_point(seen, steps)
+        scale, zero_point = own.scale_and_zero_point(seen, span)
         np.testing.assert_array_equal(scale.numpy(), wanted.scale)
         np.testing.assert_array_equal(zero_point.numpy(), wanted.zero_point)
     resumed = spec()

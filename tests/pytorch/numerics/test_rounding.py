@@ -90,7 +90,7 @@ def test_half_precision_is_compared_in_float32() -> None:
     assert passed.dtype == torch.bfloat16
 
 
-def test_gradient_of_a_step_is_that_of_lsq() -> None:
+def test_gradient_of_a_scale_is_that_of_lsq() -> None:
     x = torch.tensor([0.3, 5.0, -9.0, -0.7])
     scale, zero = torch.tensor(0.5), torch.tensor(0, dtype=torch.int32)
     integers = IntegerRange(-7, 7, -1)

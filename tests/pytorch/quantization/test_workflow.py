@@ -92,7 +92,7 @@ def test_float16_weights_are_stored_so(x: torch.Tensor) -> None:
 def test_other_types_of_weights_are_refused() -> None:
     with pytest.raises(QConfigError, match=r"dtype torch\.qint32; wanted"):
         tq.quantize_dynamic(Net(), {nn.Linear}, dtype=torch.qint32)
-    with pytest.raises(QConfigError, match=r"quint8 is for tables of embeddings, not for 'Linear'"):
+    with pytest.raises(QConfigError, match=r"quint8 is for embeddings, not for 'Linear'"):
         tq.quantize_dynamic(Net(), {nn.Linear}, dtype=torch.quint8)
     with pytest.raises(QConfigError, match="qconfig_spec is"):
         tq.quantize_dynamic(Net(), 3)  # type: ignore[arg-type]
@@ -107,9 +107,7 @@ def test_a_model_without_what_is_named_comes_back_with_a_warning(x: torch.Tensor
 
 @pytest.mark.parametrize(("dtype", "steps"), [(torch.quint8, 255), (torch.quint4x2, 15)])
 @pytest.mark.parametrize("kind", [nn.Embedding, nn.EmbeddingBag])
-def test_tables_of_embeddings_are_stored_in_8_and_4_bits(
-    kind: Any, dtype: torch.dtype, steps: int
-) -> None:
+def test_embeddings_are_stored_in_8_and_4_bits(kind: Any, dtype: torch.dtype, steps: int) -> None:
     torch.manual_seed(0)
     table = kind(10, 8)
     model = nn.Sequential(table, nn.Linear(8, 4))
@@ -123,7 +121,7 @@ def test_tables_of_embeddings_are_stored_in_8_and_4_bits(
     assert type(quantized[1]) is nn.Linear
 
 
-def test_a_table_with_the_documented_qconfig_is_prepared_and_converted() -> None:
+def test_an_embedding_with_the_documented_qconfig_is_prepared_and_converted() -> None:
     model: Any = nn.Sequential(nn.EmbeddingBag(10, 8)).eval()
     model[0].qconfig = tq.float_qparams_weight_only_qconfig
     ids = torch.arange(10)[:, None]

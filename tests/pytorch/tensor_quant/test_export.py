@@ -104,7 +104,7 @@ class TestChain:
         sign[2] = 0
         np.testing.assert_array_equal(integers, (trained * sign.reshape(8, 1, 1, 1)).numpy())
 
-    def test_equals_the_module_within_a_step_of_its_output(
+    def test_equals_the_module_within_an_lsb_of_its_output(
         self, chain: tuple[Chain, ir.Model]
     ) -> None:
         net, model = chain

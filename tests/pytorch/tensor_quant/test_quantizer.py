@@ -46,7 +46,7 @@ def test_values_are_those_of_quantize_linear(bits: int, unsigned: bool, narrow: 
         assert torch.equal(TensorQuantizer(desc)(x), onnx_rule(x, amax, bits, unsigned, narrow))
 
 
-def test_it_differs_from_the_documented_formula_at_ties_by_one_step() -> None:
+def test_it_differs_from_the_documented_formula_at_ties_by_one_lsb() -> None:
     x = torch.randn(400_000)
     quantizer = TensorQuantizer(QuantDescriptor(amax=3.0))
     steps = (quantizer(x) - fake_tensor_quant(x, torch.tensor(3.0), 8, False, False)) * 127 / 3

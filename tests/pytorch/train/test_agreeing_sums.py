@@ -170,7 +170,7 @@ def test_a_module_that_agrees_once_is_left_as_it_is() -> None:
 
 
 @pytest.mark.nightly
-def test_a_prepared_module_is_compared_with_its_model_though_scales_were_raised() -> None:
+def test_a_prepared_module_is_compared_with_its_model_though_scales_were_increased() -> None:
     prepared = next(
         p for p in map(free, range(9)) if scales(convert(p)).items() - scales(p).items()
     )
@@ -230,7 +230,7 @@ def test_powers_of_two_that_were_asked_for_stay_and_are_named(activation: Any) -
     assert int8.add.scale == before
 
 
-def test_a_power_of_two_by_accident_is_raised() -> None:
+def test_a_power_of_two_by_accident_is_increased() -> None:
     prepared = doubled(MinMaxObserver)
     int8: Any = convert(prepared)
     assert float(prepared.add.activation_post_process.qparams().scale) == 2.0
@@ -249,7 +249,7 @@ def test_a_sum_that_no_scale_near_its_own_helps_is_named(monkeypatch: pytest.Mon
     assert int8.add.scale == 2.0
 
 
-def test_differences_and_hardsigmoid_are_no_sums_of_codes_here() -> None:
+def test_differences_and_hardsigmoid_are_no_sums_of_integers_here() -> None:
     class Other(nn.Module):
         def __init__(self) -> None:
             super().__init__()

@@ -32,7 +32,7 @@ def row(kind: type[nn.Module]) -> str:
     return f"{shown(kind):<31}  {shown(trained) if trained else '-':<35}  {shown(quantized)}"
 
 
-def test_the_tables_that_are_computed_are_those_that_a_reader_expects() -> None:
+def test_the_mappings_that_are_computed_are_those_that_a_reader_expects() -> None:
     floats = {*STATIC_MAPPING, *QAT_MAPPING} - {*QAT_MAPPING.values()}
     static = "\n".join(sorted(map(row, floats)))
     pairs = DYNAMIC_MAPPING.items()

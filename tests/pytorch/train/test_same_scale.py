@@ -90,7 +90,7 @@ def test_the_layer_reads_the_qparams_of_what_the_function_read(name: str) -> Non
 
 
 @pytest.mark.parametrize("name", ["mean", "adaptive_avg_pool2d"])
-def test_a_mean_of_codes_is_rounded_as_their_sum_in_integers(name: str) -> None:
+def test_a_mean_of_integers_is_rounded_as_their_sum_in_integers(name: str) -> None:
     net = trained(BETWEEN[name])
     images = torch.randn(64, 3, 4, 4, generator=torch.Generator().manual_seed(1))
     net(images)

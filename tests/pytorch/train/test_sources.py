@@ -131,7 +131,7 @@ def test_nothing_is_left_of_a_pass_that_fails_and_the_next_is_watched() -> None:
     assert net.conv.input_fake_quant is net.first
 
 
-def test_layers_that_a_pass_did_not_reach_are_watched_for() -> None:
+def test_layers_that_a_pass_did_not_run_are_waited_for() -> None:
     class Two(Net):
         def __init__(self) -> None:
             super().__init__()

@@ -110,8 +110,8 @@ class QatModule(MappedModule):
     def deployed(self) -> tuple[Tensor, Tensor | None]:
         """(weight, bias) of `folded`, rounded to what will be deployed.
 
-        Where the bias would leave int32 at x_scale * w_scale, w_scale of that channel is raised, as
-        onnxq.plan does.
+        Where the bias would leave int32 at x_scale * w_scale, w_scale of that channel is increased,
+        as onnxq.plan does.
         """
         weight, bias = self.folded()
         fake, source = self.weight_fake_quant, self.input_fake_quant

@@ -1,4 +1,4 @@
-"""Embedding tables that are fake-quantized while they are trained."""
+"""Embeddings that are fake-quantized while they are trained."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Embedding(QatModule, nn.Embedding):
-    """nn.Embedding with a fake-quantized table; per channel: a scale for each row.
+    """nn.Embedding with a fake-quantized weight; per channel: a scale for each row.
 
     Raises:
         QConfigError: no qconfig, or one that does not round weights.
@@ -68,17 +68,17 @@ class Embedding(QatModule, nn.Embedding):
 
     @classmethod
     def arguments(cls, layer: Any) -> dict[str, Any]:
-        """Sizes of the table, and what changes it or its gradient."""
+        """Sizes of the embedding, and what changes it or its gradient."""
         names = "num_embeddings embedding_dim padding_idx max_norm norm_type scale_grad_by_freq"
         return {name: getattr(layer, name) for name in (*names.split(), "sparse")}
 
     def take(self, parts: Any) -> None:
-        """Makes the float layer's table its own."""
+        """Makes the float layer's weight its own."""
         self.weight = parts[0].weight
         self.weight_fake_quant.to(self.weight.device)
 
     def to_float(self) -> nn.Module:
-        """The float module again, with the table as it is now."""
+        """The float module again, with the weight as it is now."""
         embedding: Any = nn.Embedding(**self.arguments(self))
         embedding.weight = nn.Parameter(self.weight.detach())
         embedding.qconfig = self.qconfig

@@ -43,9 +43,9 @@ class Linear(QatModule, nn.Linear):
         return sizes | {"bias": layer.bias is not None}
 
     def layer(self, x: Tensor, weight: Tensor, bias: Tensor | None, *others: Any) -> Tensor:  # noqa: ARG002  # some take others
-        """The product x @ weight.T + bias."""
+        """The linear layer x @ weight.T + bias."""
         return F.linear(x, weight, bias)
 
     def forward(self, x: Tensor) -> Tensor:
-        """The product x @ fq(weight).T + fq32(bias)."""
+        """The linear layer x @ fq(weight).T + fq32(bias)."""
         return self.activated(self.pre_activation(x))

@@ -1,4 +1,4 @@
-"""Multi-head attention of layers and products that have a place for a quantizer each."""
+"""Multi-head attention of layers and matrix products with a quantizer each."""
 
 from __future__ import annotations
 

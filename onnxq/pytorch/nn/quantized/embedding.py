@@ -1,4 +1,4 @@
-"""Embedding tables stored as integers: rows are looked up as integers, and dequantized then."""
+"""Embeddings stored as integers: rows are looked up as integers, and dequantized then."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 MODES = ("sum", "mean", "max")
 
 
-class _Table(OptionalOutput, MappedModule):
-    """A table of embeddings, looked up by index."""
+class _Embedding(OptionalOutput, MappedModule):
+    """A quantized embedding, looked up by index."""
 
     def make_buffers(
         self, shape: tuple[int, int], weight: object, dtype: torch.dtype | QDType | str
@@ -38,7 +38,7 @@ class _Table(OptionalOutput, MappedModule):
             self.set_weight(weight)
 
     def set_weight(self, w: QTensor | torch.Tensor) -> None:
-        """Stores a quantized table.
+        """Stores a quantized embedding.
 
         Raises:
             ShapeError: another shape than the constructor was given.
@@ -61,11 +61,11 @@ class _Table(OptionalOutput, MappedModule):
         return centred * F.embedding(indices, self.weight_scale[:, None])
 
     def refresh(self) -> None:
-        """Notes whether the table has zero points: a number, so that tracing has no branch."""
+        """Notes whether the embedding has zero points: a number, so that tracing has no branch."""
         self._centred = not bool(self.weight_zero_point.any())
 
     def take(self, mod: nn.Module) -> Self:
-        """Fills the module with a prepared one's table and qparams."""
+        """Fills the module with a prepared one's embedding and qparams."""
         source = float_weights(mod, type(self).__name__)
         weight = source.weight.detach().to(torch.float32)
         self.to(weight.device)
@@ -76,18 +76,18 @@ class _Table(OptionalOutput, MappedModule):
         return self
 
     def extra_repr(self) -> str:
-        """Sizes, and how the table is stored."""
+        """Sizes, and how the embedding is stored."""
         count, width = self.weight_integers.shape
         dtype = str(self.weight_integers.dtype).removeprefix("torch.")
         scales = "one scale" if self.weight_scale.ndim == 0 else "a scale per row"
         return f"{count}, {width}, dtype={dtype}, {scales}"
 
 
-class Embedding(_Table):
+class Embedding(_Embedding):
     """weight[x], x integers; the arguments are torch.nn.quantized.Embedding's.
 
     Those that only training reads (max_norm, norm_type, scale_grad_by_freq, sparse) must be
-    defaults or have no effect: max_norm changes the table at each look-up, and is refused.
+    defaults or have no effect: max_norm changes the embedding at each look-up, and is refused.
 
     Raises:
         QConfigError: max_norm.
@@ -119,18 +119,18 @@ class Embedding(_Table):
 
     @classmethod
     def from_float(cls, mod: nn.Module, use_precomputed_fake_quant: object = False) -> Self:  # noqa: ARG003  # torch's
-        """The table of a float or trained module with a qconfig.
+        """The embedding of a float or trained module with a qconfig.
 
         Raises:
             UnsupportedError: another type of module.
         """
         check_layer(mod, cls.float_type, cls.__name__)
-        table: Any = mod
-        made = cls(table.num_embeddings, table.embedding_dim, table.padding_idx, table.max_norm)
+        given: Any = mod
+        made = cls(given.num_embeddings, given.embedding_dim, given.padding_idx, given.max_norm)
         return made.take(mod)
 
 
-class EmbeddingBag(_Table):
+class EmbeddingBag(_Embedding):
     """Sums, means or maxima of bags of rows; the arguments are torch.nn.quantized.EmbeddingBag's.
 
     Raises:
@@ -189,7 +189,7 @@ class EmbeddingBag(_Table):
 
     @classmethod
     def from_float(cls, mod: nn.Module, use_precomputed_fake_quant: object = False) -> Self:  # noqa: ARG003  # torch's
-        """The table of a float module with a qconfig.
+        """The embedding of a float module with a qconfig.
 
         Raises:
             UnsupportedError: another type of module.
@@ -209,6 +209,6 @@ class EmbeddingBag(_Table):
 def _refuse_max_norm(max_norm: float | None) -> None:
     if max_norm is not None:
         raise QConfigError(
-            "max_norm rescales rows of the table at each look-up, which stored integers cannot "
-            "follow. Apply it to the float table once, and leave it out."
+            "max_norm rescales rows of the embedding at each look-up, which stored integers cannot "
+            "follow. Apply it to the float embedding once, and leave it out."
         )

@@ -52,7 +52,7 @@ def float_weights(mod: nn.Module, wanted_by: str) -> FloatWeights:
             f"{wanted_by}.from_float: the {type(mod).__name__} has no qconfig. Call prepare or "
             "prepare_qat with one for it, or set its qconfig before."
         )
-    weight, bias = core.weight, getattr(core, "bias", None)  # tables of embeddings have none
+    weight, bias = core.weight, getattr(core, "bias", None)  # embeddings have none
     assert isinstance(weight, torch.Tensor)
     assert bias is None or isinstance(bias, torch.Tensor)
     part = along_channels(qconfig.weight, core)

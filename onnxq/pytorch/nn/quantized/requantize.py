@@ -138,7 +138,7 @@ class Requantize(Stored):
 
     def refresh(self) -> None:
         """Reads the integers in use: numbers, so that tracing has no branch on a tensor."""
-        low, high = (int(code) for code in self.integer_range.tolist())
+        low, high = (int(limit) for limit in self.integer_range.tolist())
         every = torch.iinfo(self.zero_point.dtype)
         self._clip = None if (low, high) == (every.min, every.max) else (low, high)
 

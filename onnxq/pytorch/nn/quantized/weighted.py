@@ -122,10 +122,10 @@ class Weighted(OutputQParams, OptionalOutput, MappedModule):
         if b is not None:
             b = b.detach().to(device, torch.float32).reshape(-1)
             self._check_bias(b, self.output_channels)
-            raised = raised_scale(scale, b, self.input_scale)
-            if not torch.equal(raised, scale):
-                weight = self._at(weight, raised)
-                scale = raised
+            increased = raised_scale(scale, b, self.input_scale)
+            if not torch.equal(increased, scale):
+                weight = self._at(weight, increased)
+                scale = increased
         self.store_weight(weight)
         self.bias_integers = self.bias_scale = self.bias_zero_point = None
         if b is None:
@@ -137,15 +137,15 @@ class Weighted(OutputQParams, OptionalOutput, MappedModule):
     def _at(self, weight: QTensor, scale: torch.Tensor) -> QTensor:
         """The weight's real values at larger scales."""
         old = torch.from_numpy(weight.qparams.scale.copy()).to(scale.device)
-        self._warn_of_raised(int((scale != old).sum()))
+        self._warn_of_increased(int((scale != old).sum()))
         zero_point = torch.from_numpy(weight.qparams.zero_point.copy())
         qparams = qparams_of(scale.cpu(), zero_point, self.channel_axis)
         qparams = replace(qparams, dtype=weight.dtype)
         return QTensor(quantize(weight.dequantize(), qparams), qparams)
 
-    def _warn_of_raised(self, channels: int) -> None:
+    def _warn_of_increased(self, channels: int) -> None:
         warnings.warn(
-            f"{self.title}: the weight scale of {channels} channel(s) was raised so that the "
+            f"{self.title}: the weight scale of {channels} channel(s) was increased so that the "
             "bias fits int32 at input_scale * weight_scale.",
             UserWarning,
             stacklevel=4,
@@ -204,10 +204,10 @@ class Weighted(OutputQParams, OptionalOutput, MappedModule):
         scale, zero_point = (x.to(weight.device) for x in tensors_of(qparams))
         if source.bias is not None:
             found = source.bias.detach().reshape(-1)
-            raised = raised_scale(scale, found, input_scale.to(weight.device))
-            if not torch.equal(raised, scale):
-                self._warn_of_raised(int((raised != scale).sum()))
-                scale = raised
+            increased = raised_scale(scale, found, input_scale.to(weight.device))
+            if not torch.equal(increased, scale):
+                self._warn_of_increased(int((increased != scale).sum()))
+                scale = increased
         integers = quantize_linear(weight, scale, zero_point, self.channel_axis)
         integers = integers.to(torch.int32).clamp_(fake.quant_min, fake.quant_max)
         raised_qparams = replace(

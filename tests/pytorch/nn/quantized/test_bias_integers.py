@@ -26,7 +26,9 @@ def test_the_scale_of_a_bias_is_that_of_the_sums() -> None:
 
 @pytest.mark.parametrize("sizes", [(), (CHANNELS,), (CHANNELS // 3,)], ids=str)
 @pytest.mark.parametrize("largest", [1.0, 1e6, 1e30])
-def test_scales_are_raised_for_a_bias_as_in_numpy(sizes: tuple[int, ...], largest: float) -> None:
+def test_scales_are_increased_for_a_bias_as_in_numpy(
+    sizes: tuple[int, ...], largest: float
+) -> None:
     rng = np.random.default_rng(3)
     w = np.asarray(rng.uniform(1e-6, 1e-2, sizes), np.float32)
     bias = (rng.standard_normal(CHANNELS) * largest).astype(np.float32)

@@ -326,7 +326,7 @@ def test_embeddings_are_looked_up_as_integers_where_they_are_deployed() -> None:
             torch.testing.assert_close(torch.from_numpy(np.asarray(found)), wanted)
 
 
-def test_embeddings_of_trained_tables_and_refusals() -> None:
+def test_embeddings_of_trained_modules_and_refusals() -> None:
     table = qat.Embedding(6, 4, qconfig=QAT)
     table.activation_post_process = observed(-3.0, 3.0)
     ids = torch.arange(6)

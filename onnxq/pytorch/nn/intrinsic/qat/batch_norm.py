@@ -63,14 +63,14 @@ class WithBatchNorm(QatModule):
         if not self.bn.training:
             return super().pre_activation(x, *others)
         # bn changes running_var in place; compiled code might read it again for the backward pass
-        factor = gamma_of(self.bn) / held(std_of(self.bn))
-        scaled = self.weight_fake_quant(self.weight * self.per_weight(factor))
+        slope = gamma_of(self.bn) / held(std_of(self.bn))
+        scaled = self.weight_fake_quant(self.weight * self.per_weight(slope))
         # gamma 0 folds to weight 0, whose result divided by 0 is NaN; the weight itself keeps the
         # statistics, and the gradient of gamma, right
-        dead = factor == 0
+        dead = slope == 0
         scaled = torch.where(self.per_weight(dead), self.weight, scaled)
         result = self.layer(x, scaled, None, *others)
-        result = result / along(torch.where(dead, 1.0, factor), result.ndim, 1)
+        result = result / along(torch.where(dead, 1.0, slope), result.ndim, 1)
         if self.bias is not None:
             result = result + along(self.bias, result.ndim, 1)
         normed: Tensor = self.bn(result)
@@ -78,14 +78,14 @@ class WithBatchNorm(QatModule):
 
     def folded(self) -> tuple[Tensor, Tensor]:
         """(w f, beta + (b - running_mean) f)."""
-        factor = gamma_of(self.bn) / std_of(self.bn)
-        return self.weight * self.per_weight(factor), bias_behind(self.bn, factor, self.bias)
+        slope = gamma_of(self.bn) / std_of(self.bn)
+        return self.weight * self.per_weight(slope), bias_behind(self.bn, slope, self.bias)
 
     @torch.no_grad()
     def start_at(self, weight: Tensor, bias: Tensor | None) -> None:
-        """Changes weight and shift so that `folded` gives these; channels of gain 0 stay."""
-        factor = gamma_of(self.bn) / std_of(self.bn)
-        of_weight = self.per_weight(factor)
+        """Changes weight and shift so that `folded` gives these; channels of slope 0 stay."""
+        slope = gamma_of(self.bn) / std_of(self.bn)
+        of_weight = self.per_weight(slope)
         self.weight.copy_(torch.where(of_weight == 0, self.weight, weight / of_weight))
         if bias is None:
             return
@@ -94,7 +94,7 @@ class WithBatchNorm(QatModule):
             self.bn.bias.copy_(self.bn.bias + change)
         else:
             before = 0.0 if self.bias is None else self.bias
-            self._start_bias_at(before + torch.where(factor == 0, 0.0, change / factor))
+            self._start_bias_at(before + torch.where(slope == 0, 0.0, change / slope))
 
     def update_bn_stats(self) -> Self:
         """Normalizes with each batch's statistics, and averages them into the running ones."""
@@ -146,7 +146,7 @@ def check_batch_norm(bn: BatchNorm) -> BatchNorm:
 
 
 def hold(norm: nn.Module) -> nn.Module:
-    """The batch norm, of a layer of its own, as one that freeze_bn_stats and its like reach."""
+    """The batch norm, of a layer of its own, as one for freeze_bn_stats and its like."""
     norm.freeze_bn = False  # type: ignore[assignment]  # a plain attribute
     return norm
 

@@ -1,4 +1,4 @@
-"""One step of a recurrence, both of its products in integers; the gates are float32."""
+"""One step of a recurrence, both of its linear layers in integers; the gates are float32."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NONLINEARITIES = {"tanh": torch.tanh, "relu": torch.relu}
 
 
 class _Cell(nn.Module):
-    """Products of a recurrent cell: x W_ih^T + b_ih and h W_hh^T + b_hh.
+    """Linear layers of a recurrent cell: x W_ih^T + b_ih and h W_hh^T + b_hh.
 
     Attributes:
         ih: of the input.

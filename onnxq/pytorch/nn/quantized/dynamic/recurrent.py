@@ -212,7 +212,7 @@ class _Recurrent(Stored):
 
 
 class LSTM(_Recurrent):
-    """torch.nn.LSTM, both products of a layer in integers: com.microsoft DynamicQuantizeLSTM.
+    """torch.nn.LSTM, both linear layers in integers: com.microsoft DynamicQuantizeLSTM.
 
     A layer's whole input has one scale, and each step's h, over the whole batch.
     """

@@ -16,7 +16,7 @@ from onnxq.pytorch.programs.training_graph import training_graph
 pytestmark = pytest.mark.oracle
 
 
-class Products(nn.Module):
+class Linears(nn.Module):
     """One of each."""
 
     def __init__(self) -> None:
@@ -37,7 +37,7 @@ class Products(nn.Module):
 
 
 def test_they_compute_the_same() -> None:
-    model, x = Products(), torch.randn(3, 4)
+    model, x = Linears(), torch.randn(3, 4)
     graph = training_graph(copy.deepcopy(model), program_of(model, x, {}))
     given = [str(n.target) for n in graph.graph.nodes if n.op == "call_module"]
     given = [path for path in given if isinstance(graph.get_submodule(path), ParametrizedLayer)]

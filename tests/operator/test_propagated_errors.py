@@ -8,11 +8,11 @@ from onnx import numpy_helper
 
 from onnxq import catalog
 from onnxq.operator import Curve, Factored, Linear, Summed, Weighted, WeightSlot
-from onnxq.operator.carried_errors import CarriedError, carried_errors
+from onnxq.operator.propagated_errors import PropagatedError, propagated_errors
 from tests.examples import weights
 
 
-def carried(text: str) -> list[CarriedError]:
+def carried(text: str) -> list[PropagatedError]:
     """The errors that a node of x and z, at run time, and constants carries: w, zero, one ..."""
     model = onnx.parser.parse_model(
         f"""<ir_version: 10, opset_import: ["" : 18]>
@@ -24,7 +24,7 @@ def carried(text: str) -> list[CarriedError]:
     node = ir.from_proto(onnx.shape_inference.infer_shapes(model)).graph[0]
     operator = catalog.find(node.op_type, node.domain)
     assert operator is not None
-    return list(carried_errors(operator, node))
+    return list(propagated_errors(operator, node))
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_inputs_whose_errors_come_out(
     assert all(isinstance(step.through, through) for step in found)
 
 
-def test_errors_are_followed_through_three_products_and_a_bound_behind_all_of_them() -> None:
+def test_errors_are_followed_through_three_linear_layers_and_a_bound_behind_all_of_them() -> None:
     (product,), (bound,), (move,) = map(
         carried, ("y = MatMul(x, w)", "y = Relu(x)", "y = Transpose(x)")
     )

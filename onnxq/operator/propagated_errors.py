@@ -1,6 +1,6 @@
-"""Inputs of a node whose errors come out of it, and as what: one step against the graph's order.
+"""Inputs of a node whose errors its outputs have, and how: one node against the graph's order.
 
-Ahead of a function that magnifies errors, they are followed through moves, bounds, sums, means,
+Ahead of a function that amplifies them, errors are followed through moves, bounds, sums, means,
 powers, products and quotients. Not further than MOST_PRODUCTS of those with constants: a short-time
 Fourier transform, a filter bank behind it, and the mean over time that levels its bands.
 """
@@ -27,12 +27,13 @@ MOST_PRODUCTS = 3
 
 
 @dataclass(frozen=True, slots=True)
-class CarriedError:
-    """An input whose error comes out of a node.
+class PropagatedError:
+    """An input whose error propagates to the outputs of a node.
 
     Attributes:
         value: the input, which is no constant.
-        through: what its error meets there; None: a move or a bound, which leave it as it is.
+        through: response of the node to its error; None: a move or a bound, which leave it as it
+            is.
         bounds: of the result; None: there are none.
     """
 
@@ -55,35 +56,35 @@ class CarriedError:
         return products + self.products <= MOST_PRODUCTS
 
 
-def carried_errors(operator: Operator, node: ir.Node) -> Iterator[CarriedError]:
-    """The inputs whose errors come out of a node, as far as its operator says.
+def propagated_errors(operator: Operator, node: ir.Node) -> Iterator[PropagatedError]:
+    """The inputs whose errors propagate through a node, as far as its operator says.
 
     Times 0 or over 0, they come out as nothing that is left of the signal could be compared with.
     """
     for response in operator.responses(node):
         match response:
             case Linear(slots=slots, amplification=amplification) if 0 < amplification < math.inf:
-                yield from _carried(node, slots, response)
+                yield from _propagated(node, slots, response)
             case Weighted(slot=slot) | Factored(slot=slot) | Summed(slot=slot):
-                yield from _carried(node, (slot,), response)
+                yield from _propagated(node, (slot,), response)
             case Curve(slot=slot, exponent=exponent) if exponent is not None:
-                yield from _carried(node, (slot,), response)
+                yield from _propagated(node, (slot,), response)
     rule = operator.rule(node)
     if not isinstance(rule, Rule):
         return
     if rule.category in (OpCategory.MOVEMENT, OpCategory.CLAMP):
-        yield from _carried(node, rule.activations, None, rule.clamp)
+        yield from _propagated(node, rule.activations, None, rule.clamp)
     if rule.weight is not None and is_constant(node, rule.weight.slot):
-        yield from _carried(node, rule.activations[:1], rule.weight)
+        yield from _propagated(node, rule.activations[:1], rule.weight)
 
 
-def _carried(
+def _propagated(
     node: ir.Node,
     slots: tuple[int, ...],
     through: Linear | Curve | Weighted | Factored | Summed | WeightSlot | None,
     bounds: tuple[float, float] | None = None,
-) -> Iterator[CarriedError]:
+) -> Iterator[PropagatedError]:
     for slot in slots:
         value = find_input(node, slot)
         if value is not None and not is_constant(node, slot):
-            yield CarriedError(value, through, bounds)
+            yield PropagatedError(value, through, bounds)

@@ -36,7 +36,7 @@ _MATRIX = 2  # rank
 
 
 @dataclass(frozen=True, slots=True)
-class Product:
+class LinearCall:
     """One operator with a weight.
 
     Attributes:
@@ -71,19 +71,19 @@ class Product:
         return made
 
 
-def product_of(node: fx.Node) -> Product | None:
-    """The product that a node computes; None where it is none of these."""
+def linear_call(node: fx.Node) -> LinearCall | None:
+    """The linear layer that a node computes; None for other nodes."""
     args: Any = node.args
     if node.target is aten.linear.default or node.target in _CONVS:
         bound = arguments(node)
-        return Product(bound["input"], bound["weight"], bound.get("bias"), False, node)
+        return LinearCall(bound["input"], bound["weight"], bound.get("bias"), False, node)
     if node.target in (aten.matmul.default, aten.mm.default):
         x, weight = args
         is_matrix = weight.meta["val"].ndim == _MATRIX and x.meta["val"].ndim >= _MATRIX
-        return Product(x, weight, None, True, node) if is_matrix else None
+        return LinearCall(x, weight, None, True, node) if is_matrix else None
     if node.target is aten.addmm.default and not node.kwargs:
         bias, x, weight = args
         columns = weight.meta["val"].shape[1]
         is_vector = tuple(bias.meta["val"].shape) == (columns,)
-        return Product(x, weight, bias, True, node) if is_vector else None
+        return LinearCall(x, weight, bias, True, node) if is_vector else None
     return None

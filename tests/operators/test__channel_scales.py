@@ -1,4 +1,4 @@
-"""Factors of results as factors of inputs: all operators that say so, on all their cases."""
+"""Scales of results as scales of inputs: all operators that say so, on all their cases."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from tests.operators.builder import node_of, operator, run_float
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-TOLERANCE = 1e-5  # factors are between 0.5 and 4: a few roundings of float32 in sums of 1,500
+TOLERANCE = 1e-5  # scales are between 0.5 and 4: a few roundings of float32 in sums of 1,500
 
 
 def scaling() -> list[tuple[str, Case]]:
-    """Cases of the operators that carry factors, without empty results and divisions by 0."""
+    """Cases of the operators that take scales, without empty results and divisions by 0."""
     names = [
         op.op_type
         for op in catalog.all_operators()
@@ -33,8 +33,8 @@ def scaling() -> list[tuple[str, Case]]:
     ]
 
 
-def factors_of(shape: tuple[int, ...]) -> list[Reals]:
-    """One factor per axis of more than one element."""
+def scales_of(shape: tuple[int, ...]) -> list[Reals]:
+    """One scale per axis of more than one element."""
     rng = np.random.default_rng(len(shape))
     return [
         np.exp2(rng.uniform(-1, 2, size)).reshape(
@@ -45,10 +45,10 @@ def factors_of(shape: tuple[int, ...]) -> list[Reals]:
     ]
 
 
-def times(case: Case, factors: Mapping[int, Reals]) -> Case:
+def times(case: Case, scales: Mapping[int, Reals]) -> Case:
     """The case with inputs multiplied; absent ones stay absent."""
     inputs = tuple(
-        x if x is None or slot not in factors else np.asarray(x.astype(float) * factors[slot], "f4")
+        x if x is None or slot not in scales else np.asarray(x.astype(float) * scales[slot], "f4")
         for slot, x in enumerate(case.inputs)
     )
     return dataclasses.replace(case, inputs=inputs)
@@ -64,12 +64,12 @@ def assert_close(made: Reals, wanted: Reals) -> None:
 
 
 @pytest.mark.parametrize(("name", "case"), scaling(), ids=lambda x: getattr(x, "name", x))
-def test_factors_of_inputs_make_the_factor_of_the_result(name: str, case: Case) -> None:
+def test_scales_of_inputs_make_the_scale_of_the_result(name: str, case: Case) -> None:
     op = operator(name)
     result = result_of(op, case)
-    for factor in factors_of(result.shape):
-        for way in op.scaled(node_of(op, case), factor):
-            assert_close(result_of(op, times(case, way)), result * factor)
+    for scale in scales_of(result.shape):
+        for way in op.scaled(node_of(op, case), scale):
+            assert_close(result_of(op, times(case, way)), result * scale)
 
 
 @pytest.mark.parametrize("name", ["MatMul", "Gemm"])
@@ -77,20 +77,20 @@ def test_constants_undo_what_divides_the_input(name: str) -> None:
     op, undone = operator(name), 0
     for case in op.cases():
         x = case.inputs[0]
-        for factor in factors_of(x.shape) if x is not None and x.size else ():
-            way = op.undone(node_of(op, case), factor)
+        for scale in scales_of(x.shape) if x is not None and x.size else ():
+            way = op.undone(node_of(op, case), scale)
             if way is not None:
-                divided = times(case, {0: 1 / factor, **way})
+                divided = times(case, {0: 1 / scale, **way})
                 assert_close(result_of(op, divided), result_of(op, case))
                 undone += 1
     assert undone > 3
 
 
-def test_a_factor_of_heads_comes_out_of_a_reshape_as_one_of_columns() -> None:
-    """(2, 3, 8) as (2, 3, 4, 2): a factor per (head, element) is one per column."""
+def test_a_scale_of_heads_comes_out_of_a_reshape_as_one_of_columns() -> None:
+    """(2, 3, 8) as (2, 3, 4, 2): a scale per (head, element) is one per column."""
     x = np.zeros((2, 3, 8), np.float32)
     case = Case("heads", (x, np.array([2, 3, 4, 2])), (1,))
-    factor = np.arange(1.0, 9).reshape(1, 1, 4, 2)
-    (way,) = operator("Reshape").scaled(node_of(operator("Reshape"), case), factor)
+    scale = np.arange(1.0, 9).reshape(1, 1, 4, 2)
+    (way,) = operator("Reshape").scaled(node_of(operator("Reshape"), case), scale)
     assert way[0].reshape(-1).tolist() == list(range(1, 9))
     assert way[0].shape == (1, 1, 8)
