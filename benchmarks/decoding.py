@@ -1,4 +1,4 @@
-"""Speed of a decoder in blocks: a token, a prompt, and tokens per second in onnxruntime-genai.
+"""Speed of a group-wise decoder: a token, a prompt, and tokens per second in onnxruntime-genai.
 
     pip install --target DIR --no-deps onnxruntime-genai
     PYTHONPATH=DIR python -m benchmarks decoding
@@ -120,7 +120,7 @@ def beside(folder: Path, float_folder: Path, write: Callable[[Path, Path], objec
 
 
 def ours(scheme: str, embedding_bits: int | None, source: Path, target: Path) -> None:
-    """Writes weights in blocks."""
+    """Writes group-wise weights."""
     made = onnxq.quantize_weights(
         source,
         method="rtn",
@@ -145,7 +145,7 @@ def their_int8(source: Path, target: Path) -> None:
 
 
 def their_affine(source: Path, target: Path) -> None:
-    """Writes ONNX Runtime's weights in blocks."""
+    """Writes ONNX Runtime's group-wise weights."""
     from onnxruntime.quantization import matmul_nbits_quantizer as nbits
 
     quantizer = nbits.MatMulNBitsQuantizer(

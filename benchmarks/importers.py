@@ -1,4 +1,4 @@
-"""Steps between QAT models of torch.ao, evaluated in torch, and what is imported; with their cause.
+"""Differences of QAT models between torch.ao and what is imported, in LSB; with their cause.
 
     python -m benchmarks importers
 

@@ -47,7 +47,7 @@ PREFILL = 256
 
 
 def ours(bits: int, method: str, scheme: str = "affine") -> Maker:
-    """Our weights in blocks, the table and the head in float."""
+    """Our group-wise weights, the embedding and the head in float."""
 
     def make(model: ir.Model, samples: dict[str, Array]) -> ir.Model:
         given = samples if method == "gptq" else None
@@ -82,7 +82,7 @@ def with_int8_cache(model: ir.Model, samples: dict[str, Array]) -> ir.Model:
 
 
 def of_ort(config: Callable[[], theirs.WeightOnlyQuantConfig]) -> Maker:
-    """Weights in blocks by ONNX Runtime's quantizer."""
+    """Group-wise weights by ONNX Runtime's quantizer."""
 
     def make(model: ir.Model, _: dict[str, Array]) -> ir.Model:
         quantizer = theirs.MatMulNBitsQuantizer(

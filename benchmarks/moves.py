@@ -1,4 +1,4 @@
-"""Error, time and size of what a node can have beside its form: what `tune` offers as a move.
+"""Error, time and size of what a node can have beside its precision: the changes of `tune`.
 
     python -m benchmarks moves               # all models, some minutes
     python -m benchmarks moves transformer   # some of them

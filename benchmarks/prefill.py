@@ -1,4 +1,4 @@
-"""Products of a decoder by the rows that they see at once: float, int8, and weights in blocks.
+"""Linear layers of a decoder by rows at once: float, int8, and group-wise weights.
 
     python -m benchmarks prefill
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 FLOAT = "float"
 LEVELS = ((4, 4), (4, 0), (8, 4), (2, 4))
-"""Bits, and the accuracy level of ONNX Runtime's products in blocks."""
+"""Bits, and the accuracy level of ONNX Runtime's MatMulNBits."""
 FORMS = ("int8", *(f"{bits} bits, level {level}" for bits, level in LEVELS))
 PRODUCTS = Table("products", {"rows": "", **dict.fromkeys(FORMS, RATIO), "fastest": ""})
 ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256)

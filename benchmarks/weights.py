@@ -1,10 +1,10 @@
-"""SQNR of models with weights in blocks: onnxq's methods beside those of ONNX Runtime, one run.
+"""SQNR of models with group-wise weights: onnxq's methods beside those of ONNX Runtime, one run.
 
     python -m benchmarks weights --only decoder --only ViT
     python -m benchmarks weights --only "sentence encoder"   # random weights, some 10 minutes
     python -m benchmarks weights --also MiniLM=model.onnx,calibration.npz,test.npz
 
-All read the same float file, and quantize the weights of its MatMuls in blocks of 32. ONNX
+All read the same float file, and quantize the weights of its MatMuls in groups of 32. ONNX
 Runtime's quantizers take no Gemm, so that onnxq leaves Gemms in float here, too. Scales are
 float32; products are at accuracy level 4 where ONNX Runtime's writer lets it be set. SQNR is of all
 outputs, on samples that no method saw. "MB": of the file, embeddings included. ONNX Runtime's HQQ

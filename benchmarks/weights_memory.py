@@ -1,4 +1,4 @@
-"""Anonymous memory (RssAnon) and CPU time of weights in blocks, on a decoder of 5 GB.
+"""Anonymous memory (RssAnon) and CPU time of group-wise weights, on a decoder of 5 GB.
 
     python -m benchmarks weights_memory [--layers 2]
 
