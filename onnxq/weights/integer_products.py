@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from onnxq.core.arrays import Singles
     from onnxq.dynamic.dynamic_decision import QuantizeDynamic
     from onnxq.static.prepared import Prepared
-    from onnxq.weights.smoothing import Rounding
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,7 +43,7 @@ class IntegerProduct:
 
     node: ir.Node
     slot: int
-    rounded: Rounding
+    rounded: Callable[[Singles], Singles]
     observer: ObserverSpec | None
     has_bias: bool
 

@@ -12,7 +12,7 @@ from onnxq.graph.untrusted.scopes import all_tensors, scopes
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_FIELDS = (
+_TEXT_FIELDS = (
     "name", "domain", "op_type", "overload", "doc_string", "producer_name", "producer_version",
 )  # fmt: skip
 
@@ -27,7 +27,7 @@ def check_texts(model: ir.Model) -> Iterator[Problem]:
 def _texts(model: ir.Model) -> Iterator[tuple[str, object]]:
     for thing in _things(model):
         kind = type(thing).__name__.lower()
-        for field in _FIELDS:
+        for field in _TEXT_FIELDS:
             yield f"{field} of a {kind}", getattr(thing, field, None)
         for key, text in getattr(thing, "metadata_props", {}).items():
             yield f"a key in the metadata of a {kind}", key

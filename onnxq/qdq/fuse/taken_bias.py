@@ -36,7 +36,7 @@ def take_bias(made: Fusion, scales: Scales) -> str:
         wanted = np.asarray(x.scale * w.scale)
     producer = value.producer()
     if producer is not None and from_dequantize(value, made.node):
-        return _take_integers(made, slot, producer, wanted, scales)
+        return _take_integer_bias(made, slot, producer, wanted, scales)
     tensor = constant(value)
     if tensor is None or tensor.dtype.name != "FLOAT" or len(tensor.shape) != 1:
         return "its bias is float, and no constant vector"
@@ -52,7 +52,7 @@ def take_bias(made: Fusion, scales: Scales) -> str:
     return ""
 
 
-def _take_integers(
+def _take_integer_bias(
     made: Fusion, slot: int, dequantize: ir.Node, wanted: Singles, scales: Scales
 ) -> str:
     """Puts the integers of a DequantizeLinear in place; the reason where that cannot be done."""
