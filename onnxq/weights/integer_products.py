@@ -22,6 +22,8 @@ from onnxq.static.planning.constants import weight_key
 from onnxq.weights.layers import bias_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import onnx_ir as ir
 
     from onnxq.core.arrays import Singles
