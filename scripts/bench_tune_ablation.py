@@ -45,7 +45,7 @@ from onnxq.tuning.scoring.objective_function import ObjectiveFunction, noise_of
 from onnxq.tuning.scoring.score import Score
 from onnxq.tuning.scoring.subject import Subject, Wishes
 from onnxq.tuning.scoring.tuning_samples import open_tuning_samples
-from onnxq.tuning.search import change_costs, layers, local_search, proposals, search
+from onnxq.tuning.search import layers, local_search, proposals, search
 from onnxq.tuning.search.candidate import Candidate
 from onnxq.tuning.search.config_changes import changes_of_the_whole, form_in, with_form
 from onnxq.tuning.search.layers import by_layer_type, dearest_parts
@@ -90,7 +90,7 @@ STAGES: dict[str, Sequence[Stage]] = {
     "sweeps": [(proposals.Estimator, "_swept", lambda self, c, *_: (c, self.expected(c)))],
     "knapsack": [(proposals.Estimator, "_by_knapsack", lambda *_: iter(()))],
     "times of changes as a layer type": [
-        (proposals, "times_with_their_layer_type", change_costs.times_alone)
+        (proposals, "times_with_their_layer_type", proposals.times_alone)
     ],
     "learning from batches": [(NoiseEstimates, "learn", lambda *_: None)],
     "correction of estimates": [(NoiseEstimates, "correct", lambda *_: None)],

@@ -15,7 +15,7 @@ from onnxq.graph.quantized import INPUTS_KEY, read_quantized_io
 from onnxq.graph.saving import saved_bytes
 from onnxq.graph.untrusted.scopes import all_tensors
 from onnxq.ort import runtime
-from onnxq.ort.timing import paired_times
+from onnxq.ort.turns import paired_times
 from onnxq.page.card import card_of
 from onnxq.samples import InputSpec, Samples, as_taken, input_specs, open_samples
 from onnxq.samples.ignored import check_ignored

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from onnxq.errors import CalibrationError
 from onnxq.samples import Samples, open_samples
-from onnxq.samples.held_apart import check_every, held_apart
+from onnxq.samples.excerpt import check_every, held_apart
 from onnxq.samples.ignored import check_ignored
 from onnxq.static.arguments import check_decibels
 

@@ -17,14 +17,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-@dataclass(frozen=True)
 class NotReached(Reason):
     """No sample reached the node."""
 
     WORDS = "no sample reached it"
 
 
-@dataclass(frozen=True)
 class NotCompared(Reason):
     """The integers of the node could not be computed or read.
 

@@ -21,9 +21,8 @@ from onnxq.core.arrays import Array
 from onnxq.errors import OnnxqError, UnsupportedError
 from onnxq.graph.passes.names import UniqueNames
 from onnxq.ort import facts, runtime
-from onnxq.ort.expose import Exposed, expose, observable
+from onnxq.ort.expose import Exposed, expose, observable, type_bodies
 from onnxq.ort.expose_steps import expose_steps
-from onnxq.ort.inner_types import type_bodies
 from onnxq.ort.runtime import NodeKind
 
 if TYPE_CHECKING:

@@ -12,18 +12,15 @@ import click
 from onnxq.cli.calibrating import calibrate
 from onnxq.cli.commands import Commands
 from onnxq.cli.common_options import common_options
-from onnxq.cli.cross_checking import cross_check
-from onnxq.cli.doctoring import doctor
 from onnxq.cli.exporting import export
 from onnxq.cli.language_models import genai_folder, quantize_cache
-from onnxq.cli.looking import inspect, targets
+from onnxq.cli.looking import doctor, inspect, targets
 from onnxq.cli.making import quantize, quantize_dynamic
 from onnxq.cli.making_weights import quantize_weights
 from onnxq.cli.measuring import bench, costs
-from onnxq.cli.predicting import predict
 from onnxq.cli.reporting import report
 from onnxq.cli.searching import tune
-from onnxq.cli.verifying import verify
+from onnxq.cli.verifying import cross_check, predict, verify
 from onnxq.errors import exit_codes
 
 __all__ = ["main"]

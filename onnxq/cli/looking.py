@@ -1,7 +1,8 @@
-"""Commands that only look: inspect, targets."""
+"""Commands that only look: inspect, targets, doctor."""
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING
 
 import click
@@ -158,3 +159,27 @@ def targets(as_json: bool) -> None:
     console.print_targets(
         console.open_console(), known.all_targets(), known.get_default().name, known.aliases()
     )
+
+
+# --- The command that looks at the installation: doctor
+
+
+@click.command()
+@json_option
+def doctor(as_json: bool) -> None:
+    """Say what this machine is, what is installed, and which command installs what is missing.
+
+    Fails (exit code 7) where a package that every command needs is missing or too old.
+    """
+    from onnxq.report.diagnosis import diagnose, print_diagnosis
+
+    found = diagnose()
+    if as_json:
+        from onnxq.report.json_values import to_text
+
+        click.echo(to_text(dataclasses.asdict(found)))
+    else:
+        from onnxq.report.console import open_console
+
+        print_diagnosis(open_console(), found)
+    found.check()

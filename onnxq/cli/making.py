@@ -35,9 +35,8 @@ from onnxq.cli.steps import (
     plan_dynamic_model,
     prepare_model,
 )
-from onnxq.cli.verdicts import Asked, verdict_options
 from onnxq.cli.worker_options import Workers, workers_options
-from onnxq.cli.written import Written, report_dynamic, report_quantization
+from onnxq.cli.written import Asked, Written, report_dynamic, report_quantization, verdict_options
 from onnxq.core.stopwatch import Stopwatch
 
 if TYPE_CHECKING:

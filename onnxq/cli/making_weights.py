@@ -17,9 +17,8 @@ from onnxq.cli.options import (
 from onnxq.cli.reporting import check_report, report_option, write_report
 from onnxq.cli.samples_options import stateless_samples_options
 from onnxq.cli.steps import claim_beside, given, load_model
-from onnxq.cli.verdicts import Asked, verdict_options
 from onnxq.cli.worker_options import Workers, workers_options
-from onnxq.cli.written import Written, report_weights
+from onnxq.cli.written import Asked, Written, report_weights, verdict_options
 from onnxq.core.stopwatch import Stopwatch
 
 if TYPE_CHECKING:

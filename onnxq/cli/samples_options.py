@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from onnxq.cli.image_options import image_options
 from onnxq.cli.options import pair
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
+
 
 _batch_size = click.option(
     "--batch-size",
@@ -57,3 +58,91 @@ def _packed(
     for option in options:
         made = option(made)
     return made
+
+
+# --- Options that say how a folder of images becomes samples, which several commands share
+
+
+OPTIONS = {"size": "--image-size", "mean": "--image-mean", "std": "--image-std"}
+"""Attribute of Images -> the option."""
+
+
+def image_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Adds --image-size, --image-mean and --image-std to a command.
+
+    Where one of them is given, folders among its `samples` and `check`, and the last of its
+    `paths`, are Images.
+    """
+
+    @wraps(command)
+    def packed(**given: Any) -> None:  # click hands options by their names
+        wishes = {name: given.pop(f"image_{name}") for name in OPTIONS}
+        wishes = {name: value for name, value in wishes.items() if value is not None}
+        if wishes:
+            for name in ("samples", "check"):
+                given |= {name: _images(given[name], wishes)} if name in given else {}
+            if given.get("paths"):
+                *others, last = given["paths"]
+                given["paths"] = (*others, _images(last, wishes))
+        command(**given)
+
+    made: Callable[..., None] = packed
+    for name, metavar, text in (
+        ("std", "S[,S,S]", "With --image-mean: what x is divided by; default: 1."),
+        ("mean", "M[,M,M]", "SAMPLES are images: x = (pixel / 255 - mean) / std; default: 0."),
+        ("size", "HEIGHT,WIDTH", "SAMPLES are images, cut to this size; default: the model's."),
+    ):
+        option = click.option(
+            OPTIONS[name],
+            f"image_{name}",
+            metavar=metavar,
+            callback=_sizes if name == "size" else _numbers,
+            help=text,
+        )
+        made = option(made)
+    return made
+
+
+def image_words(samples: object) -> list[str]:
+    """The options that make these samples of a folder; none where they are no images."""
+    from onnxq.samples.images import Images
+
+    if not isinstance(samples, Images):
+        return []
+    shown = {"mean": samples.mean, "std": samples.std, "size": samples.size or ()}
+    return [
+        f"{OPTIONS[name]}={','.join(f'{number:g}' for number in numbers)}"
+        for name, numbers in shown.items()
+        if numbers
+    ]
+
+
+def _images(path: Path | None, wishes: dict[str, Any]) -> Any:
+    """The folder as Images; another path as it is."""
+    if path is None or not path.is_dir():
+        return path
+    from onnxq.samples.images import Images
+
+    return Images(path, **wishes)
+
+
+def _numbers(
+    _ctx: click.Context, param: click.Parameter, text: str | None
+) -> tuple[float, ...] | None:
+    """(0.5, 0.4) of "0.5,0.4"."""
+    if text is None:
+        return None
+    try:
+        return tuple(float(number) for number in text.split(","))
+    except ValueError:
+        raise click.BadParameter(f"'{text}': wanted {param.metavar}.", param=param) from None
+
+
+def _sizes(_ctx: click.Context, param: click.Parameter, text: str | None) -> tuple[int, int] | None:
+    """(224, 192) of "224,192", and (224, 224) of "224"."""
+    if text is None:
+        return None
+    sizes = [size.strip() for size in text.split(",")]
+    if not 1 <= len(sizes) <= 2 or not all(size.isdecimal() and int(size) for size in sizes):
+        raise click.BadParameter(f"'{text}': wanted {param.metavar}.", param=param)
+    return int(sizes[0]), int(sizes[-1])

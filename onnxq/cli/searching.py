@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 import click
 
 from onnxq.cli.end_options import Ends, ends_options
-from onnxq.cli.image_options import image_words
 from onnxq.cli.options import (
     PATH,
     Bound,
@@ -26,7 +25,7 @@ from onnxq.cli.options import (
     target_option,
 )
 from onnxq.cli.reporting import report_option, write_report
-from onnxq.cli.samples_options import samples_options
+from onnxq.cli.samples_options import image_words, samples_options
 from onnxq.cli.steps import (
     asked_mapping,
     asked_target,
@@ -36,8 +35,8 @@ from onnxq.cli.steps import (
     load_model,
 )
 from onnxq.cli.worker_options import Workers, workers_options
+from onnxq.report.console import say
 from onnxq.report.detail import is_quiet
-from onnxq.report.wrapping import say
 from onnxq.tuning.defaults import IMPROVE, MOST_RUNS
 
 if TYPE_CHECKING:
@@ -173,7 +172,7 @@ def tune(
     from onnxq.checking.check import Check
     from onnxq.dynamic.dynamic_decision import Objective
     from onnxq.report.progress import progress_bar
-    from onnxq.samples.held_apart import EVERY
+    from onnxq.samples.excerpt import EVERY
     from onnxq.times import Costs
     from onnxq.tuning.scoring.goal import Goal
     from onnxq.tuning.tune import tune as search

@@ -1,17 +1,20 @@
-"""The command that compares a quantized model with float: verify."""
+"""Commands that compare a quantized model with float: verify, predict, cross-check."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from onnxq.cli.options import PATH, Bound, json_option
+from onnxq.cli.common_options import say_note
+from onnxq.cli.options import PATH, Bound, json_option, kernel_threads_option, names
 from onnxq.cli.samples_options import samples_options
 from onnxq.cli.worker_options import Workers, workers_options
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from concurrent.futures import Executor
     from pathlib import Path
 
     from onnxq.samples import Samples
@@ -77,3 +80,191 @@ def verify(
     else:
         print_findings(open_console(), findings, min_sqnr, max_lsb)
     findings.check(min_sqnr, max_lsb)
+
+
+# --- The command that says on which machines integers differ: predict
+
+
+@click.command()
+@click.argument("quantized", type=PATH)
+@click.argument("samples", type=PATH, required=False)
+@click.option(
+    "--machines",
+    default="all",
+    show_default=True,
+    metavar="all|NAME,...",
+    callback=names,
+    help="The machines to ask for; see `onnxq targets`.",
+)
+@samples_options
+@kernel_threads_option
+@workers_options
+@json_option
+def predict(
+    quantized: Path,
+    samples: Path | None,
+    machines: tuple[str, ...],
+    threads: int,
+    as_json: bool,
+    reading: Samples,
+    workers: Workers,
+) -> None:
+    """Predict on which machines the integers of QUANTIZED differ from exact ones.
+
+    It names the layers, and the weights that cause it, without having the machines. Fails (exit
+    code 10) where a named machine would differ on SAMPLES; without SAMPLES, where it could.
+    """
+    with workers.executor() as executor:
+        predict_machines((quantized, samples), machines, reading, executor, threads, as_json)
+
+
+def predict_machines(
+    paths: tuple[Path, Path | None],
+    machines: Sequence[str],
+    reading: Samples,
+    executor: Executor | None,
+    threads: int,
+    as_json: bool,
+) -> None:
+    """Predicts, prints it, and fails where a machine differs.
+
+    Args:
+        paths: quantized model, samples or None.
+        machines: names of targets, or "all".
+        reading: how to read the samples.
+        executor: whose workers run; None: this process.
+        threads: of the kernels.
+        as_json: the prediction as JSON, not as tables.
+    """
+    from onnxq.checking.predict import predict as run
+    from onnxq.report.console import open_console
+    from onnxq.report.print_prediction import print_prediction
+    from onnxq.report.progress import progress_bar
+
+    with progress_bar("predict") as progress:
+        found = run(
+            paths[0],
+            replace(reading, source=paths[1]),
+            machines,
+            executor=executor,
+            threads=threads,
+            progress=progress,
+        )
+    if as_json:
+        click.echo(found.to_json())
+    else:
+        print_prediction(open_console(), found)
+    found.check()
+
+
+# --- The command that compares every integer with the reference kernels: cross-check
+
+
+@click.command("cross-check")
+@click.argument("quantized", type=PATH)
+@click.argument("samples", type=PATH)
+@samples_options
+@click.option(
+    "--max-lsb", type=Bound(min=0), metavar="N", help="Let integers differ by so many steps."
+)
+@click.option(
+    "--max-differing",
+    type=Bound(0, 1),
+    metavar="SHARE",
+    help="Let this share of a node's integers differ.",
+)
+@click.option(
+    "--max-output-lsb",
+    type=Bound(min=0),
+    metavar="N",
+    help="Of the outputs end to end; default: what float nodes round.",
+)
+@click.option(
+    "--allow-unchecked",
+    is_flag=True,
+    help="Integer nodes without a kernel are noted, and do not fail.",
+)
+@kernel_threads_option
+@workers_options
+@json_option
+def cross_check(
+    quantized: Path,
+    samples: Path,
+    max_lsb: float | None,
+    max_differing: float | None,
+    max_output_lsb: float | None,
+    allow_unchecked: bool,
+    threads: int,
+    as_json: bool,
+    reading: Samples,
+    workers: Workers,
+) -> None:
+    """Does ONNX Runtime compute the integers that QUANTIZED says?
+
+    Each integer node of its optimized graph is compared with the reference kernel, on the inputs
+    that it had, then the whole model. Any difference fails (exit code 8), unless --max-lsb or
+    --max-differing allow it; but not some last digits of outputs behind float nodes, while all
+    integers agree.
+    """
+    allowed = allowances(max_lsb, max_differing, max_output_lsb, allow_unchecked)
+    with workers.executor() as executor:
+        check_integers((quantized, samples), reading, allowed, executor, threads, as_json)
+
+
+def allowances(
+    max_lsb: float | None,
+    max_differing: float | None,
+    max_output_lsb: float | None,
+    allow_unchecked: bool,
+) -> dict[str, object]:
+    """Allowances by the names of CrossFindings.check."""
+    from onnxq.checking.cross_findings import Unchecked
+
+    return {
+        "max_lsb": max_lsb,
+        "max_differing": max_differing,
+        "max_output_lsb": max_output_lsb,
+        "unchecked": Unchecked.ALLOWED if allow_unchecked else Unchecked.REFUSED,
+    }
+
+
+def check_integers(
+    paths: tuple[Path, Path],
+    reading: Samples,
+    allowed: Mapping[str, Any],
+    executor: Executor | None,
+    threads: int,
+    as_json: bool,
+) -> None:
+    """Compares, prints the findings, and fails where more differs than is allowed.
+
+    Args:
+        paths: quantized model, samples.
+        reading: how to read the samples.
+        allowed: see `allowances`.
+        executor: whose workers run; None: this process.
+        threads: of the kernels.
+        as_json: the findings as JSON, not as tables.
+    """
+    from onnxq.checking.cross_check import cross_check as run
+    from onnxq.report.console import open_console
+    from onnxq.report.cross import print_cross_findings
+    from onnxq.report.progress import progress_bar
+
+    with progress_bar("cross-check") as progress:
+        findings = run(
+            paths[0],
+            replace(reading, source=paths[1]),
+            executor=executor,
+            threads=threads,
+            progress=progress,
+        )
+    if as_json:
+        click.echo(findings.to_json())
+    else:
+        print_cross_findings(open_console(), findings)
+    findings.check(**allowed)
+    for node in findings.unchecked:
+        say_note(f"{node.op_type} '{node.name}' was not checked: {node.reason}")
+    if findings.end_to_end:
+        say_note(f"end to end was not checked: {findings.end_to_end}")

@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
+from onnxq.cli.options import PATH, Bound
+from onnxq.report.console import say, say_aside
 from onnxq.report.detail import is_quiet, is_whole
-from onnxq.report.wrapping import say, say_aside
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     import onnx_ir as ir
 
+    from onnxq.checking.check import Check
     from onnxq.checking.runnable import Made
     from onnxq.dynamic.dynamic_decision import DynamicPlan
     from onnxq.graph.canonical import Canonical
     from onnxq.quantized.verdict import Verdict
+    from onnxq.samples import Samples
     from onnxq.static.plan import Plan
     from onnxq.static.prepared import Prepared
     from onnxq.weights.mixed_bits import Mixed
@@ -61,13 +65,13 @@ def report_quantization(prepared: Prepared, made: Plan, written: Written, as_jso
     """Says what became of each operator, and what ONNX Runtime runs."""
     from onnxq.graph.checks import FORMAT_KEY
     from onnxq.qdq.qoperator import remains
-    from onnxq.report import console, json_values, other_machines, tables
+    from onnxq.report import console, json_values, print_prediction, tables
     from onnxq.report.print_verdict import improvement_rows
     from onnxq.report.summary import summarize_choices
 
     summary = summarize_choices(prepared.model, made.decisions, made.choices)
     model, runs = written.made.model, written.made.execution
-    elsewhere = [] if runs is None else other_machines.on_other_machines(made, runs)
+    elsewhere = [] if runs is None else print_prediction.on_other_machines(made, runs)
     sizes = written.sizes
     remaining = remains(model)
     _warn_if_low(written)
@@ -96,9 +100,9 @@ def report_quantization(prepared: Prepared, made: Plan, written: Written, as_jso
         columns = ("improvement", "node", "kept", "dB before", "after", "why")
         title = "improvements of weights, judged on samples held back"
         tables.print_table(console.open_console(), title, columns, improvements, (3, 4))
-    reduced = other_machines.reduced_in_a_line(made)
+    reduced = print_prediction.reduced_in_a_line(made)
     notes = [*reduced, *made.notes, *remaining.sentences(), *elsewhere]
-    rows = other_machines.reduced_rows(made) if is_whole() else []
+    rows = print_prediction.reduced_rows(made) if is_whole() else []
     if rows:
         header = ("node", "channels", "largest scale", "mean")
         title = f"gave up range of weights, so that pairs of products fit ({made.reduce_range})"
@@ -201,3 +205,69 @@ def report_weights(
         tables.print_table(console.open_console(), title, header, rows, range(1, len(header)))
     console.print_quantization(console.open_console(), summary, runs, sizes, notes)
     _say_verdict(written)
+
+
+# --- Options on the verdict of a quantized model, which the commands that make one share
+
+
+Command = TypeVar("Command", bound="Callable[..., object]")
+
+
+def verdict_options(command: Command) -> Command:
+    """Adds --check, --min-sqnr and --no-verdict to a command."""
+    for option in (
+        click.option(
+            "--no-verdict",
+            is_flag=True,
+            help="Write the file without running it: for operators that are not registered here.",
+        ),
+        click.option(
+            "--min-sqnr",
+            type=Bound(),
+            metavar="DB",
+            help="Write nothing if a float output falls below this SQNR.",
+        ),
+        click.option(
+            "--check",
+            type=PATH,
+            help="Samples to try the result on, other than those of the calibration.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Values of the options.
+
+    Attributes:
+        check: samples to try the model on.
+        min_sqnr: bound on every float output, in dB.
+        no_verdict: the model is not run.
+
+    Raises:
+        click.UsageError: options that contradict each other.
+    """
+
+    check: Path | None
+    min_sqnr: float | None
+    no_verdict: bool
+
+    def __post_init__(self) -> None:
+        if self.no_verdict and (self.check is not None or self.min_sqnr is not None):
+            raise click.UsageError("--no-verdict leaves nothing for --check and --min-sqnr.")
+
+    def as_check(self, reading: Samples, hold_apart: int | None = None) -> Check:
+        """The options as one value.
+
+        Args:
+            reading: how samples are read.
+            hold_apart: one batch of the samples in so many; None: none.
+        """
+        from onnxq.checking.check import Check
+
+        if self.no_verdict:
+            return Check.NONE
+        samples = self.check if self.check is None else replace(reading, source=self.check)
+        return Check(samples, hold_apart, self.min_sqnr)

@@ -1,6 +1,5 @@
 """Reasons as values: a type, fields, and words for people.
 
-    @dataclass(frozen=True)
     class SlowInIntegers(Reason):
         WORDS = "ONNX Runtime runs {label} in integers at {ratio:.2f} of its float speed"
         label: str
@@ -13,7 +12,7 @@ tests/core/test_reason.py looks for that in all of the package.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar, Self, dataclass_transform
 
 from onnxq.core.saved import plain_fields, record
 
@@ -24,9 +23,10 @@ _kinds: dict[str, type[Reason]] = {}
 """Name of a kind -> kind, of all whose modules are imported: what reads them back imports them."""
 
 
+@dataclass_transform(frozen_default=True)
 @dataclass(frozen=True)
 class Reason:
-    """Base of all reasons: a frozen dataclass, equal to another of its type with equal fields.
+    """Base of all reasons, each a frozen dataclass: equal to others of its type with equal fields.
 
     Attributes:
         WORDS: template of `words`, with the fields' names in braces.
@@ -35,7 +35,7 @@ class Reason:
     WORDS: ClassVar[str] = ""
 
     def __init_subclass__(cls) -> None:
-        _kinds[cls.__name__] = cls
+        _kinds[cls.__name__] = dataclass(frozen=True)(cls)
 
     @property
     def words(self) -> str:

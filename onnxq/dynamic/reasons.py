@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from onnxq.core.reason import Reason
 
 
-@dataclass(frozen=True)
 class NotAsked(Reason):
-    """The qconfig does not name the node for dynamic quantization."""
-
     WORDS = "the qconfig does not ask for dynamic quantization of it"
 
 
-@dataclass(frozen=True)
 class NoWeights(Reason):
-    """The operator has no constant matrix."""
-
     WORDS = "{label} has no weights that dynamic quantization stores"
     label: str
 
 
-@dataclass(frozen=True)
 class NoDynamicOperator(Reason):
     """The node has a constant matrix, and its operator no dynamic form.
 
@@ -38,7 +29,6 @@ class NoDynamicOperator(Reason):
 
     @property
     def words(self) -> str:
-        """The reason as a user reads it."""
         remedy = "; quantize the model before such nodes are fused from MatMul or Gemm"
         return (
             f"onnxq has no dynamic form of {self.label}: its constant '{self.constant}' stays in "
@@ -46,34 +36,22 @@ class NoDynamicOperator(Reason):
         )
 
 
-@dataclass(frozen=True)
 class WeightAbsent(Reason):
-    """A weight of the operator's rule is missing."""
-
     WORDS = "a weight that it needs is absent"
 
 
-@dataclass(frozen=True)
 class WeightNotFloat32(Reason):
-    """A weight is of another type."""
-
     WORDS = "its weight '{tensor}' is {dtype}, not float32"
     tensor: str
     dtype: str
 
 
-@dataclass(frozen=True)
 class WeightEmpty(Reason):
-    """A weight holds no number."""
-
     WORDS = "its weight '{tensor}' is empty"
     tensor: str
 
 
-@dataclass(frozen=True)
 class AheadOfSteep(Reason):
-    """A logarithm, a high root or a quotient reads what the node gives."""
-
     WORDS = (
         "{reader} reads its results, and integers may lose all that is quiet; samples (onnxq "
         "quantize) or a form in the qconfig decide otherwise"
@@ -81,7 +59,6 @@ class AheadOfSteep(Reason):
     reader: str
 
 
-@dataclass(frozen=True)
 class SlowerThanFloat(Reason):
     """Every form is slower than float on the target.
 
@@ -99,7 +76,6 @@ class SlowerThanFloat(Reason):
 
     @property
     def words(self) -> str:
-        """The reason as a user reads it."""
         at = ""
         if self.rows is not None:
             at = f", at {self.rows} row{'s' * (self.rows > 1)}: the model leaves sizes open"
@@ -109,46 +85,32 @@ class SlowerThanFloat(Reason):
         )
 
 
-@dataclass(frozen=True)
 class TableInFloat(Reason):
-    """Another node keeps the table of a lookup in the file in float."""
-
     WORDS = (
         "its table '{table}' stays in the file in float for '{reader}': integers beside it would "
-        "make "
-        "the file larger; objective 'size' quantizes it anyway"
+        "make the file larger; objective 'size' quantizes it anyway"
     )
     table: str
     reader: str
 
 
-@dataclass(frozen=True)
 class NoFormTakes(Reason):
-    """No form of the node takes weights of the type that the qconfig names."""
-
     WORDS = "none of the forms that {op_type} has here ({forms}) takes {dtype} weights"
     op_type: str
     forms: str
     dtype: str
 
 
-@dataclass(frozen=True)
 class DifferentTypes(Reason):
-    """The qconfig gives the weights of one node different types."""
-
     WORDS = "the qconfig gives its weights different types: {dtypes}"
     dtypes: str
 
 
-@dataclass(frozen=True)
 class NoMatrix(Reason):
-    """The weight is no matrix."""
-
     WORDS = "its weight is no matrix, which precision '{precision}' needs"
     precision: str
 
 
-@dataclass(frozen=True)
 class LacksForm(Reason):
     """The node does not have the form that the qconfig names.
 
@@ -166,7 +128,6 @@ class LacksForm(Reason):
 
     @property
     def words(self) -> str:
-        """The reason as a user reads it."""
         why = f" ({self.missing})" if self.missing else ""
         return (
             f"this {self.op_type} has no precision '{self.precision}', which the qconfig asks "
@@ -174,34 +135,24 @@ class LacksForm(Reason):
         )
 
 
-@dataclass(frozen=True)
 class TooNarrow(Reason):
-    """The qconfig asks for fewer bits than the lowering writes."""
-
     WORDS = "it takes integers of {min_bits} bits or more, the qconfig asks for {dtype}"
     min_bits: int
     dtype: str
 
 
-@dataclass(frozen=True)
 class TooLargeForHalf(Reason):
-    """A weight leaves the range of float16."""
-
     WORDS = "its weight '{tensor}' reaches {largest:g}, which float16 does not hold"
     tensor: str
     largest: float
 
 
-@dataclass(frozen=True)
 class ZeroInHalf(Reason):
-    """All of a weight is below the least float16."""
-
     WORDS = "its weight '{tensor}' reaches only {largest:g}: in float16 all of it would be 0"
     tensor: str
     largest: float
 
 
-@dataclass(frozen=True)
 class WeightsStored(Reason):
     """The weights of a node are stored as integers or float16.
 
@@ -217,5 +168,4 @@ class WeightsStored(Reason):
 
     @property
     def words(self) -> str:
-        """The reason as a user reads it."""
         return f"{self.weights}, {self.run}{'; ' if self.missing else ''}{self.missing}"

@@ -19,15 +19,13 @@ from onnxq.graph.passes.fold_factors_ahead import FoldFactorsAhead, FoldGemmFact
 from onnxq.graph.passes.fuse_activations import FuseGelu, FuseHardSwish, FuseMish
 from onnxq.graph.passes.fuse_layer_normalization import FuseLayerNormalization, TakeSkipNormsApart
 from onnxq.graph.passes.fuse_softmax import FuseSoftmax, GiveAttentionBias, TakeLogSumsApart
-from onnxq.graph.passes.global_pool import MeanToGlobalPool
-from onnxq.graph.passes.initializer_inputs import RemoveInitializersFromInputs
+from onnxq.graph.passes.global_pool import MeanToGlobalPool, SpatialMaxToPool
 from onnxq.graph.passes.inline import InlineFunctions
 from onnxq.graph.passes.lift_constants import LiftConstants
 from onnxq.graph.passes.names import UniqueNames
 from onnxq.graph.passes.no_ops import RemoveNoOps
 from onnxq.graph.passes.opset import QUANTIZABLE_OPSET, UpgradeOpset, upgrade_opset
-from onnxq.graph.passes.spatial_max import SpatialMaxToPool
-from onnxq.graph.passes.unused import RemoveUnused
+from onnxq.graph.passes.unused import RemoveInitializersFromInputs, RemoveUnused
 from onnxq.graph.skeleton import read_attributes
 from onnxq.graph.types import RunCallable, infer_by_run, infer_types, untyped
 

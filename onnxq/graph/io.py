@@ -18,9 +18,8 @@ from onnxq.graph.hashing import model_hash
 from onnxq.graph.saving import save
 from onnxq.graph.skeleton import proto_graphs
 from onnxq.graph.untrusted.check_model import check_model, refuse
-from onnxq.graph.untrusted.depth import MAX_DEPTH, check_depth
 from onnxq.graph.untrusted.external_data import check_folder_is_known, set_folder
-from onnxq.graph.untrusted.order import out_of_order
+from onnxq.graph.untrusted.order import MAX_DEPTH, check_depth, out_of_order
 from onnxq.graph.untrusted.problem import DAMAGED, WHERE_KEY, label
 from onnxq.graph.untrusted.scopes import scopes
 

@@ -6,8 +6,7 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from onnxq.errors import QConfigError, WorkerError, first_line, nearest
-from onnxq.jobs.extras import imported
-from onnxq.jobs.ray_executor import RayExecutor
+from onnxq.jobs.ray_executor import RayExecutor, imported
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

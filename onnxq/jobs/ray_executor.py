@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import importlib
 import threading
 from concurrent.futures import Executor
 from concurrent.futures import wait as wait_for
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from onnxq.jobs.extras import imported
+from onnxq.errors import UnsupportedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from concurrent.futures import Future
+
 
 P = ParamSpec("P")
 Result = TypeVar("Result")
@@ -86,3 +88,20 @@ class RayExecutor(Executor):
 
 def _call(function: Callable[..., object], args: tuple[Any, ...], kwargs: dict[str, Any]) -> object:
     return function(*args, **kwargs)
+
+
+# --- Packages that only some clusters need: the extras of onnxq
+
+
+def imported(module: str, extra: str) -> Any:
+    """The module that an extra brings.
+
+    Raises:
+        UnsupportedError: it is not installed.
+    """
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise UnsupportedError(
+            f"'{module}' cannot be imported ({error}). Install it: pip install 'onnxq[{extra}]'."
+        ) from error

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from onnxq.core.reason import Reason
 
 
-@dataclass(frozen=True)
 class OperatorLimit(Reason):
     """An operator, or its kernel in ONNX Runtime, has no quantized form of such a node.
 
@@ -19,7 +16,6 @@ class OperatorLimit(Reason):
     said: str
 
 
-@dataclass(frozen=True)
 class InfiniteOperand(OperatorLimit):
     """A constant operand puts numbers that stand for infinity into the result.
 
@@ -27,49 +23,31 @@ class InfiniteOperand(OperatorLimit):
     """
 
 
-@dataclass(frozen=True)
 class LeftByRequest(Reason):
-    """The qconfig leaves the node in float."""
-
     WORDS = "the qconfig leaves it in float"
 
 
-@dataclass(frozen=True)
 class TensorLeftByRequest(Reason):
-    """The qconfig leaves a tensor of the node in float."""
-
     WORDS = "the qconfig leaves tensor '{tensor}' in float"
     tensor: str
 
 
-@dataclass(frozen=True)
 class ComputedAtRunTime(Reason):
-    """A weight or a bias of the node is no constant."""
-
     WORDS = "its {operand} '{tensor}' is computed at run time"
     operand: str
     tensor: str
 
 
-@dataclass(frozen=True)
 class NotRun(Reason):
-    """ONNX Runtime does not run the model with the node quantized."""
-
     WORDS = "with it in integers, ONNX Runtime does not run: {message}"
     message: str
 
 
-@dataclass(frozen=True)
 class NotTried(Reason):
-    """A bisection left the node in float to try others."""
-
     WORDS = "not tried yet"
 
 
-@dataclass(frozen=True)
 class HowAndWhy(Reason):
-    """A node runs so, and that is why."""
-
     WORDS = "{how}: {why}"
     how: Reason
     why: Reason

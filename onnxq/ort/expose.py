@@ -16,11 +16,13 @@ import onnx_ir as ir
 
 from onnxq.errors import ModelError, UnsupportedError, nearest
 from onnxq.graph.edit import NamePool
+from onnxq.graph.types import infer_types
 from onnxq.graph.walk import IF
-from onnxq.ort.inner_types import type_bodies
+from onnxq.ort.node_kinds import value_types
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
+
 
 BRANCHES = {"then_branch": "else_branch", "else_branch": "then_branch"}
 """If's two branches, each with the other."""
@@ -170,3 +172,21 @@ def _describe(
 ) -> ir.Value:
     value.name, value.type, value.shape = name, kind, shape
     return value
+
+
+# --- Types of values in bodies, which neither ONNX Runtime nor other tools write into a file
+
+
+def type_bodies(model: ir.Model) -> None:
+    """Fills in types of values inside of bodies, in place.
+
+    By onnx's inference; what it does not know (operators of com.microsoft, and all behind them) by
+    the facts of ONNX Runtime's operators.
+
+    Args:
+        model: names are unique over the whole model.
+    """
+    infer_types(model)
+    for value, dtype in value_types(model).items():
+        if value.type is None and value.graph is not model.graph:
+            value.type = ir.TensorType(dtype)

@@ -1,4 +1,4 @@
-"""A verdict for people: what the run showed, and the command to go on with."""
+"""A verdict for people: what the run showed, its bits, and the command to go on with."""
 
 from __future__ import annotations
 

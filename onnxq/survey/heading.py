@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from onnxq.checking.findings import Findings, OutputFinding, TensorFinding
-    from onnxq.times.paired_node_times import PairedNodeTimes
+    from onnxq.times.timed_runs import PairedNodeTimes
 
 PACKAGES = ("onnxruntime", "onnx", "numpy")
 

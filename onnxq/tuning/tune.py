@@ -20,7 +20,7 @@ from onnxq.errors import QConfigError, kind_of
 from onnxq.qconfig import default_qconfig_mapping
 from onnxq.qconfig.excluded import excluding
 from onnxq.samples import Samples
-from onnxq.samples.held_apart import EVERY
+from onnxq.samples.excerpt import EVERY
 from onnxq.samples.state import check_feedback
 from onnxq.static.arguments import check_costs, check_path, check_progress, mapping_from
 from onnxq.static.prepare import backend_of

@@ -25,8 +25,8 @@ from onnxq.weights.activation_cache import ActivationCache, SpilledArrays, opene
 from onnxq.weights.find_integers import find_integers, parts_of
 from onnxq.weights.hessian import noise_in
 from onnxq.weights.quantized_weights_file import QuantizedWeightsFile
-from onnxq.weights.rtn import Nearest
 from onnxq.weights.sequential import SequentialPipeline, last_reads, stages_of
+from onnxq.weights.solve import Nearest
 from onnxq.weights.subgraphs import cut
 from onnxq.weights.write_products import FLOAT_ACCURACY, ProductWriter
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING
 
-from onnxq.samples.excerpt import rows_of
-from onnxq.samples.held_apart import EVERY, is_last
+from onnxq.samples.excerpt import EVERY, is_last, rows_of
 from onnxq.samples.inputs import has_dynamic_batch
 
 if TYPE_CHECKING:

@@ -22,12 +22,13 @@ from onnxq.static.planning.constants import weight_key
 from onnxq.weights.layers import bias_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import onnx_ir as ir
 
     from onnxq.core.arrays import Singles
     from onnxq.dynamic.dynamic_decision import QuantizeDynamic
     from onnxq.static.prepared import Prepared
-    from onnxq.weights.smoothing import Rounding
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,7 +45,7 @@ class IntegerProduct:
 
     node: ir.Node
     slot: int
-    rounded: Rounding
+    rounded: Callable[[Singles], Singles]
     observer: ObserverSpec | None
     has_bias: bool
 

@@ -17,7 +17,6 @@ from onnxq.qparams.group_ranges import in_groups, rounded, search_ranges, unshru
 from onnxq.qparams.group_spec import Method, Scheme
 from onnxq.qparams.groups import GroupIntegers, beside
 from onnxq.weights.gptq import BLOCK_SIZE, gptq, inverse_factor
-from onnxq.weights.rtn import Nearest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -344,3 +343,26 @@ class _Work:
             moved = shift / self._scale[:, group, np.newaxis]
             self._point[:, group] -= moved[:, 0]
             self._centred[:, part] += moved
+
+
+# --- Round to nearest: every weight by itself, in the range of its group with the least error
+#
+# Scales of a row are raised then, so that rounding makes its weights no smaller.
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Nearest:
+    """Solver of rows by rounding to nearest.
+
+    Attributes:
+        power: float32 (inputs,), what an error of each input's weight counts; None: all the same.
+        alike: of `search_ranges`.
+    """
+
+    power: Singles | None = None
+    alike: float = 0.0
+
+    def __call__(self, rows: Singles, spec: GroupSpec) -> GroupIntegers:
+        """Integers of float32 (rows, inputs)."""
+        made = rounded(rows, spec, *search_ranges(rows, spec, self.power, self.alike))
+        return unshrunk(rows, made, self.power)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from onnxq.cli.image_options import image_words
+from onnxq.cli.samples_options import image_words
 from onnxq.samples.images import Images
 
 if TYPE_CHECKING:

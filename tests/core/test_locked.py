@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from onnxq.core.locked import OpenJournal, lock, open_journal
+from onnxq.core.append_only import OpenJournal, lock, open_journal
 from onnxq.errors import OutputError
 
 if TYPE_CHECKING:

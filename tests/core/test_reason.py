@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import json
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -25,7 +24,6 @@ CUTS = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True)
 class Example(Reason):
     WORDS = "{count} of {share:.1f}"
     count: int

@@ -10,8 +10,7 @@ from onnx import TensorProto, helper, numpy_helper
 from onnxq import quantize_weights
 from onnxq.dynamic.known_inputs import Known, power_behind_norm, raw_tensors
 from onnxq.qparams.group_spec import GroupSpec, Method
-from onnxq.weights.rtn import Nearest
-from onnxq.weights.solve import prepared
+from onnxq.weights.solve import Nearest, prepared
 from tests.weights.block_models import weight
 
 

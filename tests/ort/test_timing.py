@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from onnxq.ort import runtime, timing
-from onnxq.ort.timing import PairedTimes, paired_times
+from onnxq.ort import runtime, turns
+from onnxq.ort.turns import PairedTimes, paired_times
 
 if TYPE_CHECKING:
     import numpy as np
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def test_times_are_taken_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(timing, "repeats_of", lambda _seconds: 1)
+    monkeypatch.setattr(turns, "repeats_of", lambda _seconds: 1)
     calls: list[str] = []
 
     class Recorded(runtime.Session):

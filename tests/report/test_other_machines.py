@@ -8,7 +8,7 @@ import numpy as np
 from onnxq import targets
 from onnxq.checking.execution import execution
 from onnxq.checking.findings import Execution
-from onnxq.report import other_machines
+from onnxq.report import print_prediction
 from onnxq.static.calibrate import calibrate
 from onnxq.static.observed_range import plan_observed
 from onnxq.static.plan import Plan, plan
@@ -38,32 +38,32 @@ def planned(reduction: str, source: onnx.ModelProto | None = None) -> tuple[Plan
 
 def test_nothing_is_to_be_said_of_integers_that_are_safe_for_any_input() -> None:
     for reduction in ("worst-case", "everywhere"):
-        assert other_machines.on_other_machines(planned(reduction)[0], INTEGERS) == []
+        assert print_prediction.on_other_machines(planned(reduction)[0], INTEGERS) == []
 
 
 def test_an_observed_reduction_says_that_other_inputs_may_differ() -> None:
-    (note,) = other_machines.on_other_machines(planned("observed")[0], INTEGERS)
+    (note,) = print_prediction.on_other_machines(planned("observed")[0], INTEGERS)
     assert "on other inputs integers may differ on x86 without VNNI" in note
 
 
 def test_an_observed_reduction_means_nothing_where_nothing_saturates() -> None:
     made = dataclasses.replace(planned("observed")[0], target="x86-vnni")
-    assert other_machines.on_other_machines(made, INTEGERS) == []
+    assert print_prediction.on_other_machines(made, INTEGERS) == []
 
 
 def test_floats_that_are_left_are_named() -> None:
     made, model = planned("worst-case")
-    (note,) = other_machines.on_other_machines(made, execution(model))
+    (note,) = print_prediction.on_other_machines(made, execution(model))
     assert "2 node(s) compute in float: Softmax (1), GlobalAveragePool (1). Their last" in note
     blocks = Execution({"MatMulNBits": 3}, {"Gelu": 1, "Reshape": 2}, {}, ())
-    note, own = other_machines.on_other_machines(made, blocks)
+    note, own = print_prediction.on_other_machines(made, blocks)
     assert "1 node(s) compute in float: Gelu (1); 3 node(s) sum integers and scale them" in note
     assert "float32: MatMulNBits (3). Their last bits may differ" in note
-    assert own == other_machines.OWN_BLOCKS
+    assert own == print_prediction.OWN_BLOCKS
 
 
 def test_each_layer_that_gave_up_range_has_a_row() -> None:
     made, _ = planned("everywhere")
-    rows = other_machines.reduced_rows(made)
+    rows = print_prediction.reduced_rows(made)
     assert [row[0] for row in rows] == list(made.reductions)
     assert rows[0][1:] == ("8 of 8", "x 1.984", "x 1.984")

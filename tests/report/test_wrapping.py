@@ -3,8 +3,7 @@ from __future__ import annotations
 import io
 from typing import TYPE_CHECKING
 
-from onnxq.report.console import open_console
-from onnxq.report.wrapping import wrapped
+from onnxq.report.console import open_console, wrapped
 
 if TYPE_CHECKING:
     import pytest

@@ -5,7 +5,7 @@ import pytest
 
 from onnxq.errors import CalibrationError, QConfigError
 from onnxq.samples import InputSpec, open_samples
-from onnxq.samples.held_apart import held_apart
+from onnxq.samples.excerpt import held_apart
 
 X = InputSpec("x", np.dtype(np.float32), ("N", 1))
 

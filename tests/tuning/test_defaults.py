@@ -3,7 +3,7 @@ from __future__ import annotations
 import inspect
 
 from onnxq.cli.searching import tune as command
-from onnxq.samples.held_apart import EVERY
+from onnxq.samples.excerpt import EVERY
 from onnxq.tuning.defaults import IMPROVE, MOST_RUNS
 from onnxq.tuning.scoring.goal import Goal
 from onnxq.tuning.tune import tune

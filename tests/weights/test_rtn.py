@@ -6,7 +6,7 @@ import numpy as np
 
 from onnxq.qparams.group_ranges import search_ranges
 from onnxq.qparams.group_spec import GroupSpec
-from onnxq.weights.rtn import Nearest
+from onnxq.weights.solve import Nearest
 from tests.weights.block_models import weight
 
 

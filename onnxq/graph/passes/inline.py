@@ -7,7 +7,7 @@ import onnx_ir.passes.common as common
 
 from onnxq.errors import ModelError
 from onnxq.graph.untrusted.check_model import refuse
-from onnxq.graph.untrusted.depth import check_depth
+from onnxq.graph.untrusted.order import check_depth
 from onnxq.graph.untrusted.signatures import check_signatures
 
 

@@ -1,4 +1,4 @@
-"""Nodes and initializers that nothing reads are removed."""
+"""Nodes and initializers that nothing reads are removed, and initializers from the inputs."""
 
 from __future__ import annotations
 
@@ -22,3 +22,18 @@ class RemoveUnused(ir.passes.InPlacePass):
                 del graph.initializers[name]
             modified |= bool(dead)
         return ir.passes.PassResult(model, modified)
+
+
+# --- Initializers that are listed as inputs become plain initializers
+
+
+class RemoveInitializersFromInputs(ir.passes.InPlacePass):
+    """inputs := inputs - initializers, in all graphs.
+
+    Before IR version 4 every initializer had to be an input; later it means a default that a caller
+    may override, which a quantized weight cannot be.
+    """
+
+    def call(self, model: ir.Model) -> ir.passes.PassResult:
+        """Removes them; modified says whether there were any."""
+        return common.RemoveInitializersFromInputsPass()(model)

@@ -11,13 +11,11 @@ import onnx_ir as ir
 
 from onnxq.dtypes import BYTE_BITS
 from onnxq.errors import ModelError
-from onnxq.graph.untrusted.depth import check_depth
 from onnxq.graph.untrusted.external_data import check_external_data
-from onnxq.graph.untrusted.order import check_order
+from onnxq.graph.untrusted.order import check_depth, check_order
 from onnxq.graph.untrusted.problem import DAMAGED, Problem, label
 from onnxq.graph.untrusted.scopes import Scope, all_tensors, scoped_nodes, scopes
 from onnxq.graph.untrusted.signatures import check_signatures
-from onnxq.graph.untrusted.texts import check_texts
 from onnxq.operator.nodes import ONNX_DOMAINS
 
 if TYPE_CHECKING:
@@ -25,6 +23,55 @@ if TYPE_CHECKING:
 
     import onnx
     from google.protobuf.internal.containers import RepeatedScalarFieldContainer
+
+
+# --- Texts: UTF-8, all of them; protobuf reads others as bytes, and writes none of them
+
+
+_TEXT_FIELDS = (
+    "name", "domain", "op_type", "overload", "doc_string", "producer_name", "producer_version",
+)  # fmt: skip
+
+
+def check_texts(model: ir.Model) -> Iterator[Problem]:
+    """Finds a name, a domain, a doc string ... that is no text."""
+    for what, text in _texts(model):
+        if isinstance(text, bytes):
+            yield Problem(f"{what} is no UTF-8 text: {text!r}")
+
+
+def _texts(model: ir.Model) -> Iterator[tuple[str, object]]:
+    for thing in _things(model):
+        kind = type(thing).__name__.lower()
+        for field in _TEXT_FIELDS:
+            yield f"{field} of a {kind}", getattr(thing, field, None)
+        for key, text in getattr(thing, "metadata_props", {}).items():
+            yield f"a key in the metadata of a {kind}", key
+            yield f"a text in the metadata of a {kind}", text
+        if isinstance(thing, ir.Value):
+            for size in thing.shape or ():
+                yield f"a size of '{thing.name}'", size if isinstance(size, int) else size.value
+    for scope in scopes(model):
+        for domain in scope.opsets:
+            yield "the domain of an opset", domain
+
+
+def _things(model: ir.Model) -> Iterator[object]:
+    """Whatever has a name."""
+    yield model
+    for scope in scopes(model):
+        yield scope.graph
+        yield from scope.graph.inputs
+        yield from scope.graph.outputs
+        if isinstance(scope.graph, ir.Graph):
+            yield from scope.graph.initializers.values()
+        for node in scope.graph:
+            yield node
+            yield from node.attributes.values()
+            yield from node.outputs
+            yield from (x for x in node.inputs if x is not None and x.producer() is None)
+    for _, tensor in all_tensors(model):
+        yield tensor
 
 
 # --- Values: each has a name where it needs one, and somebody who makes it, once

@@ -1,4 +1,4 @@
-"""Order of nodes: each behind those that it reads from, which copying needs."""
+"""Order and depth of nodes, which copying and walking need."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import itertools
 from typing import TYPE_CHECKING
 
 from onnxq.graph.untrusted.problem import Problem, label
+from onnxq.graph.untrusted.scopes import scopes
 from onnxq.graph.walk import bodies
 
 if TYPE_CHECKING:
@@ -47,3 +48,23 @@ def out_of_order(graph: ir.Graph) -> ir.Node | None:
         else:
             seen.add(node)
     return None
+
+
+# --- Depth of bodies in bodies, over which later walks recurse
+
+
+MAX_DEPTH = 30
+"""Bodies inside bodies. Protobuf, hence ONNX Runtime, reads 100 messages inside each other, and a
+body takes three; onnx_ir copies bodies by recursion, in some 8 of Python's 1,000 frames each."""
+
+
+def check_depth(model: ir.Model) -> Iterator[Problem]:
+    """Finds a body below more than MAX_DEPTH others."""
+    for scope in scopes(model):
+        if scope.depth > MAX_DEPTH:
+            yield Problem(
+                f"graph '{scope.graph.name}' lies inside {scope.depth} nodes (If, Loop, Scan ...); "
+                f"onnxq reads {MAX_DEPTH}",
+                "Join the conditions, or leave the inner ones to a model of their own.",
+            )
+            return

@@ -203,7 +203,7 @@ def translation_table(opset: int) -> dict[Callable[..., object], Callable[..., o
         return op.DequantizeLinear(integers, scale, zero_point, axis=axis)
 
     def leave_integers(x):  # type: ignore[no-untyped-def]  # onnxscript reads it
-        return op.Max(x)  # onnxq.qdq.tidy.marks.MARK
+        return op.Max(x)  # onnxq.qdq.tidy.movement.MARK
 
     return dynamic_table(op) | {
         torch.ops.onnxq.leave_integers.default: leave_integers,

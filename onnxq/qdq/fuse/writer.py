@@ -20,9 +20,8 @@ from onnxq.ort.matmul_add import biased_product
 from onnxq.qdq.fuse.float_weights import quantize_float_weights
 from onnxq.qdq.fuse.fusion import Flattened, Fusion, Kept
 from onnxq.qdq.fuse.judge import judge, site
-from onnxq.qdq.fuse.scales import Int8Activations, Scales
+from onnxq.qdq.fuse.scales import Int8Activations, Scales, float_view, view_of
 from onnxq.qdq.fuse.signed import shift_to_uint8
-from onnxq.qdq.fuse.view import float_view, view_of
 from onnxq.qdq.read import Unread, from_dequantize, is_dequantize, is_quantize
 from onnxq.qdq.write import graph_qparams_of, quantize_behind
 from onnxq.qparams import PerTensor

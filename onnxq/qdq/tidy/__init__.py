@@ -26,13 +26,25 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 import numpy as np
+import onnx_ir as ir
 
+from onnxq import catalog
+from onnxq.affine import integer_bounds
 from onnxq.errors import ModelError
 from onnxq.graph.checks import FORMAT_KEY
-from onnxq.graph.edit import FreeNames, bypass, merge_equal, new_constant, replace
+from onnxq.graph.edit import (
+    FreeNames,
+    bypass,
+    graph_of,
+    insert_behind,
+    merge_equal,
+    new_constant,
+    replace,
+)
 from onnxq.graph.passes.global_pool import MeanToGlobalPool
 from onnxq.graph.passes.unused import RemoveUnused
 from onnxq.graph.types import infer_types
+from onnxq.operator import OpCategory
 from onnxq.ort.node_kinds import PRODUCT_OF_BLOCKS
 from onnxq.qdq.fuse import Int8Activations
 from onnxq.qdq.qoperator import FORMATS
@@ -50,21 +62,18 @@ from onnxq.qdq.read import (
 )
 from onnxq.qdq.signed_integers import keep_loadable
 from onnxq.qdq.tidy.biases import store_bias
-from onnxq.qdq.tidy.clamps import fold_clamps
 from onnxq.qdq.tidy.lowered import lower_layer
-from onnxq.qdq.tidy.marks import MARK
-from onnxq.qdq.tidy.movement import drop_round_trip, onto_qparams, quantize_before
+from onnxq.qdq.tidy.movement import MARK, drop_round_trip, onto_qparams, quantize_before
 from onnxq.qdq.tidy.norms import fold_norm
 from onnxq.qdq.tidy.stored_constants import store_integers, store_narrow
 from onnxq.qdq.tidy.unsigned import store_unsigned
-from onnxq.qdq.write import GraphQParams, graph_qparams_of
+from onnxq.qdq.write import GraphQParams, clip_integers, constants_of, graph_qparams_of
 from onnxq.qparams import PerBlock, QParams, sum_scale
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
 
-    import onnx_ir as ir
-
+    from onnxq.dtypes import QDType
     from onnxq.operator import Array
 
 
@@ -344,3 +353,64 @@ def _said(node: ir.Node) -> Hashable | None:
     if any(end is None for end in ends):
         return None
     return (node.inputs[0], *(end.item() for end in ends if end is not None))
+
+
+# --- Relu and Clip before a QuantizeLinear: its integers carry them out
+
+
+def fold_clamps(node: ir.Node, names: FreeNames) -> None:
+    """Q(clip(x)) = clip(Q(x)): a Clip on integers takes its place, where it cuts integers off."""
+    qparams = one_scale(node) if is_quantize(node) else None
+    if qparams is None:
+        return
+    x = node.inputs[0]
+    clamps: list[ir.Node] = []
+    low, high = -np.inf, np.inf
+    producer = None if x is None else x.producer()
+    while producer is not None and _only_reader(producer):
+        bounds = _bounds(producer)
+        if bounds is None:
+            break
+        # what comes later clips what came earlier
+        ends = np.clip(np.array(bounds), low, high)
+        low, high = (float(end) for end in ends)
+        clamps.append(producer)
+        above = producer.inputs[0]
+        assert above is not None
+        x, producer = above, above.producer()
+    if not clamps:
+        return
+    if is_dequantize(producer):
+        return  # a clamp of integers on another grid: it stays where it is
+    node.replace_input_with(0, x)
+    for clamp in clamps:
+        assert isinstance(clamp.graph, ir.Graph)
+        clamp.graph.remove(clamp, safe=True)
+    integers = integer_bounds((low, high), qparams)
+    if integers != (qparams.dtype.qmin, qparams.dtype.qmax):
+        _clip_behind(node, qparams.dtype, integers, names)
+
+
+def _clip_behind(
+    quantizer: ir.Node, dtype: QDType, bounds: tuple[int, int], names: FreeNames
+) -> None:
+    value = quantizer.outputs[0]
+    new = constants_of(quantizer, names)
+    node = clip_integers(value, dtype, bounds, str(value.name), new)
+    node.name = names.node(f"{quantizer.name}_clip")
+    result = node.outputs[0]
+    result.name = names.value(f"{value.name}_clipped")
+    value.replace_all_uses_with(result, replace_graph_outputs=True)
+    node.replace_input_with(0, value)
+    insert_behind(value, node, graph_of(quantizer))
+
+
+def _bounds(node: ir.Node) -> tuple[float, float] | None:
+    """Bounds that the node clips its input to; None where it does something else."""
+    rule = catalog.rule_of(node)
+    return rule.clamp if rule is not None and rule.category is OpCategory.CLAMP else None
+
+
+def _only_reader(node: ir.Node) -> bool:
+    value = node.outputs[0]
+    return len(list(value.uses())) == 1 and not value.is_graph_output()

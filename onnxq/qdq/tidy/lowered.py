@@ -12,8 +12,7 @@ from onnx_ir.tape import Tape
 from onnxq import catalog
 from onnxq.graph.edit import graph_of
 from onnxq.operator import NodePlan, OpCategory, Rule, Site
-from onnxq.qdq.fuse.scales import Scales
-from onnxq.qdq.fuse.view import float_view
+from onnxq.qdq.fuse.scales import Scales, float_view
 from onnxq.qdq.read import (
     dequantizer,
     is_constant,

@@ -20,7 +20,6 @@ from onnxq.qdq.read import (
     qparams_of,
 )
 from onnxq.qdq.tidy.lowered import write
-from onnxq.qdq.tidy.marks import MARK
 from onnxq.qdq.write import (
     GraphQParams,
     clip_integers,
@@ -179,3 +178,10 @@ def _moved(node: ir.Node) -> ir.Value | None:
         return None
     value = node.inputs[rule.activations[0]]
     return None if value is None or value.is_initializer() else value
+
+
+# --- Marks that a PyTorch export leaves in a graph
+
+
+MARK = "Max"
+"""ONNX operator of one input that stands for the mark in an exported graph."""

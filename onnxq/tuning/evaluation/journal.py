@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Self, TypeVar
 
+from onnxq.core.append_only import OpenJournal, open_journal
 from onnxq.core.atomic import as_output_error, check_writable
-from onnxq.core.locked import OpenJournal, open_journal
 from onnxq.core.regular import why_no_file
 from onnxq.core.saved import UNREADABLE, Saved, plain
 from onnxq.errors import CalibrationError

@@ -22,8 +22,16 @@ from onnxq.ort.version import installed
 from onnxq.qconfig import Choice, QConfig, QConfigMapping, onnxq_default_dynamic_qconfig
 from onnxq.times.attribution import TimeOwner, TimePart, times_by_owner
 from onnxq.times.changed_time import change_times, changes_of
-from onnxq.times.model_times import IN_FLOAT, ChangeTime, NodeTimes, TimeModel, Times, form_ahead
-from onnxq.times.run_sizes import every_size, known_shapes
+from onnxq.times.model_times import (
+    IN_FLOAT,
+    ChangeTime,
+    NodeTimes,
+    TimeModel,
+    Times,
+    every_size,
+    form_ahead,
+    known_shapes,
+)
 from onnxq.times.time_model import walked
 from onnxq.times.timed_runs import check_runs, profiled
 from onnxq.tuning.evaluation.evaluations import REFUSALS

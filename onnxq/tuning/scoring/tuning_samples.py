@@ -9,9 +9,8 @@ import numpy as np
 
 from onnxq.errors import CalibrationError, nearest
 from onnxq.samples import Batches, as_taken
-from onnxq.samples.excerpt import rows_of
+from onnxq.samples.excerpt import EVERY, held_apart, rows_of
 from onnxq.samples.fingerprint import crc_of
-from onnxq.samples.held_apart import EVERY, held_apart
 from onnxq.samples.ignored import check_ignored
 from onnxq.samples.labelled import open_labelled
 

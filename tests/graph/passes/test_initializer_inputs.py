@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from onnxq.graph.passes.initializer_inputs import RemoveInitializersFromInputs
+from onnxq.graph.passes.unused import RemoveInitializersFromInputs
 
 if TYPE_CHECKING:
     from tests.graph.conftest import Parse

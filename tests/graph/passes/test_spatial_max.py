@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from onnxq.graph.passes.spatial_max import SpatialMaxToPool
+from onnxq.graph.passes.global_pool import SpatialMaxToPool
 from onnxq.graph.types import infer_types
 
 if TYPE_CHECKING:

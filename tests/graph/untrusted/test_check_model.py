@@ -24,12 +24,11 @@ from onnxq.graph.untrusted.check_model import (
     check_opset,
     check_origins,
     check_tensors,
+    check_texts,
 )
-from onnxq.graph.untrusted.depth import MAX_DEPTH, check_depth
 from onnxq.graph.untrusted.external_data import check_external_data
-from onnxq.graph.untrusted.order import check_order
+from onnxq.graph.untrusted.order import MAX_DEPTH, check_depth, check_order
 from onnxq.graph.untrusted.signatures import check_signatures
-from onnxq.graph.untrusted.texts import check_texts
 from tests.examples import network
 
 if TYPE_CHECKING:

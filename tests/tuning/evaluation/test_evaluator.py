@@ -19,7 +19,7 @@ from onnxq.qconfig import (
     default_qconfig_mapping,
     onnxq_default_qconfig,
 )
-from onnxq.samples.held_apart import held_apart
+from onnxq.samples.excerpt import held_apart
 from onnxq.tuning.scoring.metric import SQNR
 from onnxq.tuning.scoring.subject import Subject, Wishes
 from onnxq.tuning.search.config_changes import QuantizedAlone

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from onnxq.tuning.search.candidate import Candidate, PrecisionChange
-from onnxq.tuning.search.change_costs import (
+from onnxq.tuning.search.proposals import (
     bytes_alone,
     options_of,
     share_of_bytes,

@@ -10,9 +10,8 @@ from onnxq.dynamic.dynamic_decision import Objective
 from onnxq.tuning.scoring.goal import Goal
 from onnxq.tuning.scoring.objective_function import ObjectiveFunction
 from onnxq.tuning.search.candidate import MeasuredCandidate, PrecisionChange
-from onnxq.tuning.search.change_costs import share_of_bytes
 from onnxq.tuning.search.noise_estimates import NoiseEstimates
-from onnxq.tuning.search.proposals import Estimator
+from onnxq.tuning.search.proposals import Estimator, share_of_bytes
 from tests.tuning.made_up import FLOAT, INTEGER, Layer, Network
 
 if TYPE_CHECKING:
