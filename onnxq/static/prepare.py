@@ -25,6 +25,7 @@ from onnxq.static.choosing.carried import carried
 from onnxq.static.choosing.named_forms import NamedForms
 from onnxq.static.choosing.rules import by_rules
 from onnxq.static.origin import suit_kernels
+from onnxq.static.placing.context import Context, Rules
 from onnxq.static.placing.decision import Quantize
 from onnxq.static.placing.groups import (
     as_observed,
@@ -200,28 +201,39 @@ def _decided(
         notes: on the model alone.
         begun: with all forms open; None: it is made where it is needed.
     """
-    mapping, chosen, integers_out = asked.mapping, asked.target, asked.quantized_output
+    mapping = asked.mapping
+    context = Context(
+        model,
+        Rules.of_model(model) if begun is None else begun.rules,
+        asked.target,
+        mapping,
+        asked.quantized_output,
+        asked.feedback,
+    )
     named = NamedForms(mapping)
     if mapping.choice is Choice.BEST:
-        named = _ruled(model, mapping, asked)
-    made = placed(model, named.mapping, chosen, integers_out)
+        named = _ruled(context)
+    made = placed(context, named.mapping)
     found, open_forms = with_reasons(made, named.reasons), mapping.without_forms()
     if begun is not None:
         every = begun.in_integers
     elif open_forms != named.mapping:
-        every = placed(model, open_forms, chosen, integers_out).groups
+        every = placed(context, open_forms).groups
     else:
         every = made.groups
     groups = found.groups
     if open_forms != mapping:  # observed as if they were still to be chosen: the same numbers
-        seen = set(begun.observed) if begun else _observed(model, asked, open_forms, every)
+        seen = (
+            set(begun.observed) if begun else _observed(replace(context, asked=open_forms), every)
+        )
         groups = with_stand_ins(groups, seen, every)
-    absent = absent_op_types([node for node, _ in walk(model.graph)], mapping)
+    absent = absent_op_types([node for node, _ in context.order], mapping)
     return Prepared(
         model=model,
         model_hash=name,
-        target=chosen,
+        target=asked.target,
         qconfig=mapping,
+        rules=context.rules,
         chosen=named,
         decisions=found.decisions,
         groups=as_observed(groups, observers_of(every)),
@@ -231,32 +243,26 @@ def _decided(
         feedback=asked.feedback,
         notes=(*notes, *found.notes, *absent),
         quantized_input=asked.quantized_input,
-        quantized_output=integers_out,
+        quantized_output=asked.quantized_output,
         costs=asked.costs,
         model_notes=len(notes),
     )
 
 
-def _observed(
-    model: ir.Model, asked: _Request, open_forms: QConfigMapping, every: tuple[TensorGroup, ...]
-) -> set[str]:
+def _observed(context: Context, every: tuple[TensorGroup, ...]) -> set[str]:
     """Tensors that are observed where forms are open.
 
     Args:
-        model: canonical.
-        asked: what is wanted.
-        open_forms: its mapping without forms.
+        context: with a mapping without forms.
         every: groups with every node in integers that can be.
     """
-    rules = _ruled(model, open_forms, asked).mapping
-    ruled = placed(model, rules, asked.target, asked.quantized_output)
+    ruled = placed(context, _ruled(context).mapping)
     return {*observers_of(every), *observers_of(ruled.groups)}
 
 
-def _ruled(model: ir.Model, mapping: QConfigMapping, asked: _Request) -> NamedForms:
+def _ruled(context: Context) -> NamedForms:
     """The mapping with the forms that are chosen without data."""
-    state = NamedForms(mapping).naming(carried(model, mapping, asked.feedback))
-    return by_rules(model, mapping, asked.target, asked.quantized_output, state)
+    return by_rules(context, NamedForms(context.asked).naming(carried(context)))
 
 
 def _canonical(model: ModelSource | Canonical) -> Canonical:
@@ -273,7 +279,7 @@ def named_again(prepared: Prepared, named: NamedForms) -> Prepared:
         prepared: of the same model and request.
         named: forms that the data have a say in.
     """
-    made = placed(prepared.model, named.mapping, prepared.target, prepared.quantized_output)
+    made = placed(prepared.context, named.mapping)
     found = with_reasons(made, named.reasons)
     return replace(
         prepared,

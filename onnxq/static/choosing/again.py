@@ -28,14 +28,7 @@ def chosen_again(prepared: Prepared, naming: Naming) -> Prepared:
         prepared: with the forms that were chosen before.
         naming: of nodes that nobody named.
     """
-    named = by_rules(
-        prepared.model,
-        prepared.qconfig,
-        prepared.target,
-        prepared.quantized_output,
-        prepared.chosen.naming(naming),
-    )
-    return named_again(prepared, named)
+    return named_again(prepared, by_rules(prepared.context, prepared.chosen.naming(naming)))
 
 
 def in_float(prepared: Prepared, nodes: Iterable[ir.Node], reason: Reason) -> Naming:

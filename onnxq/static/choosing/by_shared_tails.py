@@ -17,7 +17,6 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from onnxq.catalog import rule_of
 from onnxq.graph.walk import node_name, value_name
 from onnxq.observers.tensor_noise import noise_at
 from onnxq.operator import OpCategory
@@ -110,7 +109,7 @@ def _shared_tails(prepared: Prepared) -> Iterable[_SharedTail]:
     in_integers = [n for n in prepared.model.graph if _is_quantized(n, prepared)]
     for nodes in neighbours(in_integers):
         region = set(nodes)
-        if any(_has_product_ahead(node, region) for node in nodes):
+        if any(_has_product_ahead(node, region, prepared) for node in nodes):
             continue
         yield _SharedTail(
             nodes, [name for node in nodes for name in _summed_integers(node, prepared)]
@@ -121,7 +120,7 @@ def _is_quantized(node: ir.Node, prepared: Prepared) -> bool:
     return isinstance(prepared.decisions[node_name(node)], Quantize)
 
 
-def _has_product_ahead(node: ir.Node, region: set[ir.Node]) -> bool:
+def _has_product_ahead(node: ir.Node, region: set[ir.Node], prepared: Prepared) -> bool:
     """Whether what the node reads from outside the region comes of more than moves and sums."""
     waiting, seen = [node], {node}
     while waiting:
@@ -129,7 +128,7 @@ def _has_product_ahead(node: ir.Node, region: set[ir.Node]) -> bool:
             source = None if value is None else value.producer()
             if source is None or source in region or source in seen:
                 continue
-            if _category(source) not in (
+            if prepared.rules.category(source) not in (
                 OpCategory.MOVEMENT,
                 OpCategory.CLAMP,
                 OpCategory.ELEMENTWISE,
@@ -157,13 +156,8 @@ def _is_summed(value: ir.Value, prepared: Prepared) -> bool:
                 continue
             if reader.op_type in ADDED_BY_CONV:
                 return True
-            if _category(reader) is OpCategory.MOVEMENT:
+            if prepared.rules.category(reader) is OpCategory.MOVEMENT:
                 new = [v for v in reader.outputs if v not in seen]
                 seen.update(new)
                 waiting.extend(new)
     return False
-
-
-def _category(node: ir.Node) -> OpCategory | None:
-    rule = rule_of(node)
-    return None if rule is None else rule.category

@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING
 
 from onnxq import catalog, targets
 from onnxq.catalog import has_dynamic_form
-from onnxq.graph.walk import node_name, value_name, walk
+from onnxq.graph.walk import node_name, value_name
 from onnxq.operator import Float, OpCategory, Precision
 from onnxq.operator.nodes import find_input
 from onnxq.static.choosing.choices import dynamic_entry
-from onnxq.static.choosing.named_forms import NamedForm, NamedForms
+from onnxq.static.choosing.named_forms import NamedForm
 from onnxq.static.placing.decision import Quantize
 from onnxq.static.placing.placement import place
 from onnxq.static.reasons import (
@@ -38,45 +38,32 @@ from onnxq.static.reasons import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
     import onnx_ir as ir
 
     from onnxq.core.reason import Reason
     from onnxq.operator import Rule
     from onnxq.qconfig import QConfig, QConfigMapping
-    from onnxq.static.choosing.named_forms import Naming
+    from onnxq.static.choosing.named_forms import NamedForms, Naming
+    from onnxq.static.placing.context import Context
     from onnxq.static.placing.placement import Placement
-    from onnxq.targets import Target
 
 MEASURED_ON = "x86-vnni"
 
 
-def by_rules(
-    model: ir.Model,
-    asked: QConfigMapping,
-    target: Target,
-    integers_out: Collection[str] = (),
-    named: NamedForms | None = None,
-) -> NamedForms:
+def by_rules(context: Context, named: NamedForms) -> NamedForms:
     """The mapping with the forms that the rules choose, of nodes that the user left open.
 
     Args:
-        model: canonical.
-        asked: what the user wants; its choice is BEST.
-        target: as of `place`.
-        integers_out: outputs that are read as integers.
-        named: forms that were chosen before, by the rules and by the data; None: none.
+        context: of the model; the choice of what was asked for is BEST.
+        named: forms that were chosen before, by the rules and by the data.
     """
-    order = list(walk(model.graph))
-    named = NamedForms(asked) if named is None else named
-    dynamic = _without_static_form(order, asked)
+    dynamic = _without_static_form(context)
     named = named.naming({n: new for n, new in dynamic.items() if n not in named.reasons})
     while True:
-        placement = place(model, named.mapping, target, integers_out)
-        more = _Pass([node for node, _ in order], asked, placement, integers_out).naming()
+        placement = place(context, named.mapping)
+        more = _Pass(context, placement).naming()
         if not more:
-            tables = _tables([node for node, _ in order], asked, placement)
+            tables = _tables(context, placement)
             return named.naming({n: new for n, new in tables.items() if n not in named.reasons})
         named = named.naming(more)
 
@@ -89,36 +76,36 @@ def open_entry(node: ir.Node, asked: QConfigMapping) -> QConfig | None:
     return entry if entry is not None and entry.precision is None else None
 
 
-def _without_static_form(order: list[tuple[ir.Node, str | None]], asked: QConfigMapping) -> Naming:
+def _without_static_form(context: Context) -> Naming:
     """Dynamic entries for nodes that static quantization leaves in float whatever the model is."""
     found: dict[str, NamedForm] = {}
-    for node, loop in order:
+    for node, loop in context.order:
         operator = catalog.find(node.op_type, node.domain)
-        entry = open_entry(node, asked)
+        entry = open_entry(node, context.asked)
         if operator is None or entry is None or not has_dynamic_form(node):
             continue
         if isinstance(operator.dynamic_rule(node), Float):
             continue
         if loop is not None:
             found[node_name(node)] = NamedForm(dynamic_entry(entry), RepeatedByLoop())
-        elif isinstance(operator.rule(node), Float):
+        elif isinstance(context.rules.verdict(node), Float):
             found[node_name(node)] = NamedForm(dynamic_entry(entry), NoStaticForm())
     return found
 
 
-def _tables(nodes: list[ir.Node], asked: QConfigMapping, placement: Placement) -> Naming:
+def _tables(context: Context, placement: Placement) -> Naming:
     """Dynamic entries for nodes that only take rows of a constant, for float nodes."""
     found: dict[str, NamedForm] = {}
-    for node in nodes:
-        entry, operator = open_entry(node, asked), catalog.find(node.op_type, node.domain)
+    for node, _ in context.order:
+        entry, operator = open_entry(node, context.asked), catalog.find(node.op_type, node.domain)
         if operator is None or entry is None or not has_dynamic_form(node):
             continue
         if isinstance(placement.decisions[node_name(node)], Quantize):
             continue
-        static, dynamic = operator.rule(node), operator.dynamic_rule(node)
-        if isinstance(static, Float) or isinstance(dynamic, Float):
+        category, dynamic = context.rules.category(node), operator.dynamic_rule(node)
+        if category is not OpCategory.MOVEMENT or isinstance(dynamic, Float):
             continue
-        if static.category is OpCategory.MOVEMENT and dynamic.forms[0] is Precision.WEIGHT_ONLY:
+        if dynamic.forms[0] is Precision.WEIGHT_ONLY:
             found[node_name(node)] = NamedForm(dynamic_entry(entry), LookupForFloats())
     return found
 
@@ -141,24 +128,18 @@ class _Base:
 class _Pass:
     """One look at a placement: which of its integer nodes the rules take away."""
 
-    def __init__(
-        self,
-        nodes: list[ir.Node],
-        asked: QConfigMapping,
-        placement: Placement,
-        integers_out: Collection[str],
-    ) -> None:
-        self.asked = asked
+    def __init__(self, context: Context, placement: Placement) -> None:
+        self.asked = context.asked
         self.bases = [
             _Base(node, decision.rule, decision.results)
-            for node in nodes
+            for node, _ in context.order
             if isinstance(decision := placement.decisions[node_name(node)], Quantize)
             and not decision.folded_into
         ]
         self.from_integers = {t for base in self.bases for t in base.results}
         self.from_integers |= placement.from_integers
-        self.by_products = set(integers_out)
-        self.by_any = set(integers_out)
+        self.by_products = set(context.quantized_output)
+        self.by_any = set(context.quantized_output)
         self.saved_ahead: dict[str, float] = {}  # tensor -> what its readers save on integers
 
     def naming(self) -> Naming:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
-from onnxq import catalog
 from onnxq.catalog import has_dynamic_form
 from onnxq.dtypes import INT8, UINT8
 from onnxq.graph.walk import node_name, value_name
@@ -42,10 +41,9 @@ from onnxq.static.reasons import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from onnxq.core.reason import Reason
     from onnxq.qconfig import QConfigMapping
+    from onnxq.static.placing.context import Context
     from onnxq.targets import Target
 
 MATRIX = 2  # rank of B where MatMul + Add counts as a biased MatMul
@@ -72,19 +70,18 @@ class Candidate:
 
 
 def find_candidates(
-    order: Iterable[tuple[ir.Node, str | None]], qconfig: QConfigMapping, target: Target
+    context: Context, qconfig: QConfigMapping
 ) -> tuple[dict[ir.Node, Candidate], dict[ir.Node, Float]]:
     """(nodes that could run in integers, the others with the reason); folded nodes are in neither.
 
     Args:
-        order: what `decision.walk` yields.
+        context: the model, and the target, which says what is slow in integers.
         qconfig: what to leave in float.
-        target: which operators are slow in integers.
     """
     candidates: dict[ir.Node, Candidate] = {}
     floats: dict[ir.Node, Float] = {}
-    for node, loop in order:
-        verdict = _judge(node, loop, qconfig, target)
+    for node, loop in context.order:
+        verdict = _judge(node, loop, qconfig, context)
         if isinstance(verdict, Float):
             floats[node] = verdict
             continue
@@ -105,7 +102,7 @@ def _has_float_result(candidate: Candidate, qconfig: QConfigMapping) -> bool:
 
 
 def _judge(
-    node: ir.Node, loop: str | None, qconfig: QConfigMapping, target: Target
+    node: ir.Node, loop: str | None, qconfig: QConfigMapping, context: Context
 ) -> Rule | Float:
     """The rule of a node that can and should run in integers as far as the node alone tells."""
     label = _label(node)
@@ -113,18 +110,17 @@ def _judge(
         return Float(QuantizedAtRunTime() if has_dynamic_form(node) else NoDynamicForm(label))
     if loop is not None:
         return Float(InLoopBody(loop))
-    operator = catalog.find(node.op_type, node.domain)
-    if operator is None:
+    rule = context.rules.verdict(node)
+    if rule is None:
         return Float(NoIntegerForm(label, _floats_around(node)))
     entry = qconfig.for_node(node_name(node), node.op_type)
     if entry is None or entry.precision is Precision.FLOAT:
         return Float(LeftByRequest())
-    rule = operator.rule(node)
     if isinstance(rule, Float):
         return rule
     if reason := _why_slots_forbid(node, rule, qconfig) or _why_types_forbid(node, rule, qconfig):
         return Float(reason)
-    reason = _why_not_by_default(node, rule, qconfig, target)
+    reason = _why_not_by_default(node, rule, qconfig, context.target)
     if reason and not qconfig.explicit_for_node(node_name(node), node.op_type):
         return Float(reason)
     return rule

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from onnxq.dtypes import INT8
-from onnxq.graph.walk import node_name, value_name, walk
+from onnxq.graph.walk import node_name, value_name
 from onnxq.operator import Float, OpCategory, Precision, Rule
 from onnxq.operator.reasons import NotTried
 from onnxq.qdq.read import dequantizer, one_scale
@@ -40,12 +40,13 @@ from onnxq.static.reasons import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Mapping
 
     import onnx_ir as ir
 
     from onnxq.core.reason import Reason
     from onnxq.qconfig import QConfig, QConfigMapping
+    from onnxq.static.placing.context import Context
     from onnxq.targets import Target
 
 BITS_OF_RANGES = 8  # Rule.output_range is made for integers of 8 bits; wider ones are observed
@@ -91,13 +92,11 @@ class Placement:
         self.shares[self.root(second)] = self.root(first)
 
 
-def place(
-    model: ir.Model, qconfig: QConfigMapping, target: Target, integers_out: Collection[str] = ()
-) -> Placement:
-    """Runs the four sweeps over a canonical model; `integers_out` are outputs read as integers."""
-    order = list(walk(model.graph))
-    candidates, floats = find_candidates(order, qconfig, target)
-    for node in readers_of_infinity(order, candidates):
+def place(context: Context, qconfig: QConfigMapping) -> Placement:
+    """Runs the four sweeps over a canonical model, with this qconfig in place of the asked one."""
+    model, order, target = context.model, context.order, context.target
+    candidates, floats = find_candidates(context, qconfig)
+    for node in readers_of_infinity(context, candidates):
         floats |= {n: Float(ReadsInfinity()) for n in _whole(candidates.pop(node))}
     for node, candidate in list(candidates.items()):
         if reason := _why_not_in_range(candidate):
@@ -106,7 +105,7 @@ def place(
     placement = Placement()
     for node, _ in order:  # graph order; those of candidates are overwritten below
         placement.decisions[node_name(node)] = floats.get(node, Float(NotTried()))
-    ends = {v for v in model.graph.outputs if v.name in integers_out}
+    ends = {v for v in model.graph.outputs if v.name in context.quantized_output}
     demand = _demand(order, candidates, ends)
     in_integers = [v for node, _ in order for v in node.outputs if _reach_of_codes(v) is not None]
     for value in (*model.graph.inputs, *in_integers):
