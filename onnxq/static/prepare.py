@@ -21,9 +21,8 @@ from onnxq.qconfig.excluded import excluding
 from onnxq.qconfig.quantized_input import as_quantized_input, as_quantized_output, check_end
 from onnxq.samples.state import check_feedback
 from onnxq.static.arguments import check_costs, mapping_from
-from onnxq.static.choosing.carried import carried
-from onnxq.static.choosing.named_forms import NamedForms
-from onnxq.static.choosing.rules import by_rules
+from onnxq.static.choosing.proposals import Decided, SoFar
+from onnxq.static.deciders import BY_RULES, BY_STATE, by_rules
 from onnxq.static.origin import suit_kernels
 from onnxq.static.placing.context import Context, Rules
 from onnxq.static.placing.decision import Quantize
@@ -32,7 +31,6 @@ from onnxq.static.placing.groups import (
     observers_of,
     with_stand_ins,
 )
-from onnxq.static.placing.placed import placed, with_reasons
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -210,17 +208,14 @@ def _decided(
         asked.quantized_output,
         asked.feedback,
     )
-    named = NamedForms(mapping)
-    if mapping.choice is Choice.BEST:
-        named = _ruled(context)
-    made = placed(context, named.mapping)
-    found, open_forms = with_reasons(made, named.reasons), mapping.without_forms()
+    so_far = _decided_without_data(context)
+    found, open_forms = so_far.placed, mapping.without_forms()
     if begun is not None:
         every = begun.in_integers
-    elif open_forms != named.mapping:
-        every = placed(context, open_forms).groups
+    elif open_forms != so_far.decided.mapping:
+        every = SoFar(context, Decided(open_forms)).placed.groups
     else:
-        every = made.groups
+        every = found.groups
     groups = found.groups
     if open_forms != mapping:  # observed as if they were still to be chosen: the same numbers
         seen = (
@@ -234,7 +229,7 @@ def _decided(
         target=asked.target,
         qconfig=mapping,
         rules=context.rules,
-        chosen=named,
+        chosen=so_far.decided,
         decisions=found.decisions,
         groups=as_observed(groups, observers_of(every)),
         clamps=found.clamps,
@@ -256,13 +251,16 @@ def _observed(context: Context, every: tuple[TensorGroup, ...]) -> set[str]:
         context: with a mapping without forms.
         every: groups with every node in integers that can be.
     """
-    ruled = placed(context, _ruled(context).mapping)
+    ruled = _decided_without_data(context).placed
     return {*observers_of(every), *observers_of(ruled.groups)}
 
 
-def _ruled(context: Context) -> NamedForms:
-    """The mapping with the forms that are chosen without data."""
-    return by_rules(context, NamedForms(context.asked).naming(carried(context)))
+def _decided_without_data(context: Context) -> SoFar:
+    """Decisions that need no data."""
+    so_far = SoFar(context, Decided(context.asked))
+    if context.asked.choice is not Choice.BEST:
+        return so_far
+    return by_rules(so_far, (*BY_STATE, *BY_RULES))
 
 
 def _canonical(model: ModelSource | Canonical) -> Canonical:
@@ -270,25 +268,6 @@ def _canonical(model: ModelSource | Canonical) -> Canonical:
     if not isinstance(model, Canonical):
         return canonicalize(load(model), types_by_run)
     return model if model.trains else model.copy()
-
-
-def named_again(prepared: Prepared, named: NamedForms) -> Prepared:
-    """The Prepared with other forms; what is observed stays as it is.
-
-    Args:
-        prepared: of the same model and request.
-        named: forms that the data have a say in.
-    """
-    made = placed(prepared.context, named.mapping)
-    found = with_reasons(made, named.reasons)
-    return replace(
-        prepared,
-        chosen=named,
-        decisions={**found.decisions, **prepared.left},
-        groups=as_observed(found.groups, prepared.observed),
-        clamps=found.clamps,
-        channel_scales=found.channel_scales,
-    )
 
 
 def backend_of(target: str | Target | None) -> str:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from onnxq.qconfig import QConfigMapping
     from onnxq.qconfig.quantized_input import Pixels, QuantizedInput
     from onnxq.quantized.outcome import Outcome
-    from onnxq.static.choosing.named_forms import NamedForms
+    from onnxq.static.choosing.proposals import Decided
     from onnxq.static.placing.channel_scales import ChannelScale
     from onnxq.static.placing.context import Rules
     from onnxq.static.placing.decision import Decision
@@ -89,7 +89,7 @@ class Prepared:
     target: Target
     qconfig: QConfigMapping
     rules: Rules = field(repr=False)
-    chosen: NamedForms
+    chosen: Decided
     decisions: Mapping[str, Decision]
     groups: tuple[TensorGroup, ...]
     clamps: Mapping[str, tuple[float, float]]

@@ -10,49 +10,42 @@ only copies integers rounds nothing.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from onnxq.graph.walk import IF, bodies, node_name
-from onnxq.operator import OpCategory, Precision
+from onnxq.graph.walk import IF, bodies
+from onnxq.operator import OpCategory
 from onnxq.operator.nodes import find_input
-from onnxq.static.choosing.named_forms import NamedForm
-from onnxq.static.choosing.rules import open_entry
+from onnxq.static.choosing.proposals import in_float
 from onnxq.static.reasons import CarriesState
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-    from onnxq.static.choosing.named_forms import Naming
+    from onnxq.static.choosing.proposals import Proposal, Proposals, SoFar
     from onnxq.static.placing.context import Context
 
 WITHOUT_PRODUCT = (OpCategory.ELEMENTWISE, OpCategory.MOVEMENT, OpCategory.CLAMP)
 
 
-def carried(context: Context) -> Naming:
-    """FLOAT for the nodes on the way of a state from batch to batch that have no product in it.
+def by_state(so_far: SoFar) -> Proposals:
+    """Proposes float on the way of a state from batch to batch that has no product on it.
 
     Args:
-        context: of the model; branches are looked into, bodies of loops are not. Nodes that the
+        so_far: of a model; branches are looked into, bodies of loops are not. Nodes that the
             user names are left to him.
     """
+    context = so_far.context
     if not context.feedback:
         return {}
     model, steps = context.model, _steps(context)
     inputs = {str(value.name): value for value in model.graph.inputs}
     outputs = {str(value.name): value for value in model.graph.outputs}
-    naming: dict[str, NamedForm] = {}
+    naming: dict[str, Proposal] = {}
     for output, fed in context.feedback.items():
         way = _between(steps, inputs[fed], outputs[output])
         if not any(context.rules.category(node) is OpCategory.ELEMENTWISE for node in way):
             continue
-        reason = CarriesState(fed)
-        for node in way:
-            entry = open_entry(node, context.asked)
-            if entry is not None:
-                naming[node_name(node)] = NamedForm(
-                    replace(entry, precision=Precision.FLOAT), reason
-                )
+        naming |= in_float(context.asked, way, CarriesState(fed))
     return naming
 
 

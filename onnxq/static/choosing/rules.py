@@ -24,9 +24,8 @@ from onnxq.graph.walk import node_name, value_name
 from onnxq.operator import Float, OpCategory, Precision
 from onnxq.operator.nodes import find_input
 from onnxq.static.choosing.choices import dynamic_entry
-from onnxq.static.choosing.named_forms import NamedForm
+from onnxq.static.choosing.proposals import Proposal, open_entry
 from onnxq.static.placing.decision import Quantize
-from onnxq.static.placing.placement import place
 from onnxq.static.reasons import (
     FloatReadersOfResult,
     LookupForFloats,
@@ -42,44 +41,17 @@ if TYPE_CHECKING:
 
     from onnxq.core.reason import Reason
     from onnxq.operator import Rule
-    from onnxq.qconfig import QConfig, QConfigMapping
-    from onnxq.static.choosing.named_forms import NamedForms, Naming
+    from onnxq.static.choosing.proposals import Proposals, SoFar
     from onnxq.static.placing.context import Context
     from onnxq.static.placing.placement import Placement
 
 MEASURED_ON = "x86-vnni"
 
 
-def by_rules(context: Context, named: NamedForms) -> NamedForms:
-    """The mapping with the forms that the rules choose, of nodes that the user left open.
-
-    Args:
-        context: of the model; the choice of what was asked for is BEST.
-        named: forms that were chosen before, by the rules and by the data.
-    """
-    dynamic = _without_static_form(context)
-    named = named.naming({n: new for n, new in dynamic.items() if n not in named.reasons})
-    while True:
-        placement = place(context, named.mapping)
-        more = _Pass(context, placement).naming()
-        if not more:
-            tables = _tables(context, placement)
-            return named.naming({n: new for n, new in tables.items() if n not in named.reasons})
-        named = named.naming(more)
-
-
-def open_entry(node: ir.Node, asked: QConfigMapping) -> QConfig | None:
-    """The entry of a node that nobody named; None: somebody did, or it is no static one."""
-    if asked.explicit_for_node(node_name(node), node.op_type):
-        return None
-    entry = asked.for_node(node_name(node), node.op_type)
-    return entry if entry is not None and entry.precision is None else None
-
-
-def _without_static_form(context: Context) -> Naming:
-    """Dynamic entries for nodes that static quantization leaves in float whatever the model is."""
-    found: dict[str, NamedForm] = {}
-    for node, loop in context.order:
+def by_static_form(so_far: SoFar) -> Proposals:
+    """Proposes dynamic entries for nodes that static quantization leaves in float in any model."""
+    context, found = so_far.context, dict[str, Proposal]()
+    for node, loop in so_far.left:
         operator = catalog.find(node.op_type, node.domain)
         entry = open_entry(node, context.asked)
         if operator is None or entry is None or not has_dynamic_form(node):
@@ -87,16 +59,16 @@ def _without_static_form(context: Context) -> Naming:
         if isinstance(operator.dynamic_rule(node), Float):
             continue
         if loop is not None:
-            found[node_name(node)] = NamedForm(dynamic_entry(entry), RepeatedByLoop())
+            found[node_name(node)] = Proposal(dynamic_entry(entry), RepeatedByLoop())
         elif isinstance(context.rules.verdict(node), Float):
-            found[node_name(node)] = NamedForm(dynamic_entry(entry), NoStaticForm())
+            found[node_name(node)] = Proposal(dynamic_entry(entry), NoStaticForm())
     return found
 
 
-def _tables(context: Context, placement: Placement) -> Naming:
-    """Dynamic entries for nodes that only take rows of a constant, for float nodes."""
-    found: dict[str, NamedForm] = {}
-    for node, _ in context.order:
+def by_lookup(so_far: SoFar) -> Proposals:
+    """Proposes dynamic entries for nodes that only take rows of a constant, for float nodes."""
+    context, placement, found = so_far.context, so_far.placement, dict[str, Proposal]()
+    for node, _ in so_far.left:
         entry, operator = open_entry(node, context.asked), catalog.find(node.op_type, node.domain)
         if operator is None or entry is None or not has_dynamic_form(node):
             continue
@@ -106,8 +78,13 @@ def _tables(context: Context, placement: Placement) -> Naming:
         if category is not OpCategory.MOVEMENT or isinstance(dynamic, Float):
             continue
         if dynamic.forms[0] is Precision.WEIGHT_ONLY:
-            found[node_name(node)] = NamedForm(dynamic_entry(entry), LookupForFloats())
+            found[node_name(node)] = Proposal(dynamic_entry(entry), LookupForFloats())
     return found
+
+
+def by_neighbours(so_far: SoFar) -> Proposals:
+    """Proposes float, or float results, for integer nodes whose neighbours do not need integers."""
+    return _Pass(so_far.context, so_far.placement).naming()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -142,16 +119,16 @@ class _Pass:
         self.by_any = set(context.quantized_output)
         self.saved_ahead: dict[str, float] = {}  # tensor -> what its readers save on integers
 
-    def naming(self) -> Naming:
+    def naming(self) -> Proposals:
         """Entries for the nodes that lose their integers or their integers, last ones first."""
-        found: dict[str, NamedForm] = {}
+        found: dict[str, Proposal] = {}
         for base in reversed(self.bases):
             entry = self.asked.for_node(node_name(base.node), base.node.op_type)
             lost = self._lost(base) if entry is not None and entry.precision is None else None
             if lost is None or lost[0] is not Precision.FLOAT:
                 self._read(base)
             if lost is not None and entry is not None:
-                found[node_name(base.node)] = NamedForm(replace(entry, precision=lost[0]), lost[1])
+                found[node_name(base.node)] = Proposal(replace(entry, precision=lost[0]), lost[1])
         return found
 
     def _lost(self, base: _Base) -> tuple[Precision, Reason] | None:

@@ -12,7 +12,6 @@ from onnxq.static.placing.check_types import check_types
 from onnxq.static.placing.clipped_outputs import with_clipped_outputs
 from onnxq.static.placing.groups import groups_of
 from onnxq.static.placing.overrides import check_overrides, unmet_forms, unmet_requests
-from onnxq.static.placing.placement import place
 from onnxq.static.placing.stored_types import storage_of
 
 if TYPE_CHECKING:
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from onnxq.static.placing.context import Context
     from onnxq.static.placing.decision import Decision
     from onnxq.static.placing.groups import TensorGroup
+    from onnxq.static.placing.placement import Placement
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +45,19 @@ class Placed:
     notes: tuple[str, ...]
 
 
-def placed(context: Context, qconfig: QConfigMapping) -> Placed:
+def placed(context: Context, qconfig: QConfigMapping, placement: Placement) -> Placed:
     """The Placed of a canonical model, with this qconfig in place of the asked one.
+
+    Args:
+        context: of the model.
+        qconfig: names what was decided.
+        placement: made with it.
 
     Raises:
         QConfigError: the qconfig names an observer for a tensor where it cannot take effect.
         UnsupportedError: it asks for number types that ONNX Runtime lacks.
     """
-    model, placement = context.model, place(context, qconfig)
+    model = context.model
     decisions, clamps = placement.decisions, placement.clamps
     channel_scales = find_channel_scales(model, placement, qconfig)
     groups = groups_of(placement, qconfig, channel_scales)
