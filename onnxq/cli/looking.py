@@ -45,6 +45,11 @@ if TYPE_CHECKING:
     help="Statistics of calibrate: what is chosen with them, and what ONNX Runtime runs of it.",
 )
 @costs_option
+@click.option(
+    "--why",
+    metavar="NODE",
+    help="What each decider said of this node, in order, and the outcome.",
+)
 @json_option
 def inspect(
     model: Path,
@@ -56,6 +61,7 @@ def inspect(
     objective: str,
     stats: tuple[Path, ...],
     costs: Path | None,
+    why: str | None,
     as_json: bool,
     ends: Ends,
 ) -> None:
@@ -85,12 +91,18 @@ def inspect(
             "--target": target,
             "--stats": stats or None,
             "--costs": costs,
+            "--why": why,
         }
         refuse_options("for a model that is quantized already", sensitive)
         _show(quantized, as_json)
         return
     if dynamic:
-        sensitive = {"--all-integers": choice, "--stats": stats or None, "--costs": costs}
+        sensitive = {
+            "--all-integers": choice,
+            "--stats": stats or None,
+            "--costs": costs,
+            "--why": why,
+        }
         refuse_options("with --dynamic", sensitive)
         _inspect_dynamic(source, (qconfig, overrides, target, objective), as_json)
         return
@@ -102,11 +114,14 @@ def inspect(
     prepared = prepare_model(
         source, qconfig, overrides, target, choice=choice, ends=ends, costs=costs
     )
-    found = inspected(prepared, merged_files(stats) if stats else None, objective)
+    found = inspected(prepared, merged_files(stats) if stats else None, objective, why or "")
     if as_json:
         from onnxq.report.json_values import to_text
 
         click.echo(to_text(found.to_dict()))
+        return
+    if why:
+        found.print_why(open_console())
         return
     found.print_on(open_console())
 

@@ -72,7 +72,7 @@ def ahead_of_amplifying(model: ir.Model) -> dict[ir.Node, str]:
         behind = [read[key] for v in node.outputs for key in ((v, False), (v, True)) if key in read]
         ahead = list(_amplifying(node, operator))
         for way in behind:
-            for step in propagated_errors(operator, node):
+            for step in propagated_errors(operator, node, operator.rule(node)):
                 if not step.is_followed(way.products) or (way.divides and _is_loud(node, step)):
                     continue
                 if step.products:

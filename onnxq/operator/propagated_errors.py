@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from onnxq.operator.contract import Operator
+    from onnxq.operator.rule import Float
 
 MOST_PRODUCTS = 3
 """Products with constants on one way: a Fourier transform, a filter bank, a mean over time."""
@@ -56,10 +57,17 @@ class PropagatedError:
         return products + self.products <= MOST_PRODUCTS
 
 
-def propagated_errors(operator: Operator, node: ir.Node) -> Iterator[PropagatedError]:
+def propagated_errors(
+    operator: Operator, node: ir.Node, rule: Rule | Float | None
+) -> Iterator[PropagatedError]:
     """The inputs whose errors propagate through a node, as far as its operator says.
 
     Times 0 or over 0, they come out as nothing that is left of the signal could be compared with.
+
+    Args:
+        operator: of the node.
+        node: of a canonical model.
+        rule: that the operator has for the node.
     """
     for response in operator.responses(node):
         match response:
@@ -69,7 +77,6 @@ def propagated_errors(operator: Operator, node: ir.Node) -> Iterator[PropagatedE
                 yield from _propagated(node, (slot,), response)
             case Curve(slot=slot, exponent=exponent) if exponent is not None:
                 yield from _propagated(node, (slot,), response)
-    rule = operator.rule(node)
     if not isinstance(rule, Rule):
         return
     if rule.category in (OpCategory.MOVEMENT, OpCategory.CLAMP):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from onnxq.checking.execution import execution
@@ -11,12 +11,14 @@ from onnxq.graph.io import load
 from onnxq.graph.walk import tensor_names
 from onnxq.page.card import Table, card
 from onnxq.report import json_values
-from onnxq.report.console import open_console, print_execution, print_inspection
+from onnxq.report.console import open_console, print_execution, print_inspection, print_table
 from onnxq.report.quantized_file import QuantizedFile, look_at
 from onnxq.report.summary import summarize_choices
+from onnxq.static.deciders import with_evidence
 from onnxq.static.plan import plan
 from onnxq.static.prepare import prepare
 from onnxq.static.rewrite import rewrite
+from onnxq.static.why import chain_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from onnxq.report.summary import Summary
     from onnxq.static.prepared import ModelSource, Prepared
     from onnxq.static.statistics import Statistics
+    from onnxq.static.why import Said
     from onnxq.targets import Target
     from onnxq.times import Costs
 
@@ -42,6 +45,8 @@ class Inspection:
         summary: of the nodes.
         notes: on the model and the configuration.
         tensors: names, for a QConfigMapping.
+        node: the one whose chain was asked for; empty: none was.
+        chain: what deciders said of it, in order.
         execution: what ONNX Runtime would run on this machine; None: no statistics were given.
     """
 
@@ -50,6 +55,8 @@ class Inspection:
     notes: tuple[str, ...]
     tensors: tuple[str, ...]
     execution: Execution | None = None
+    node: str = ""
+    chain: tuple[Said, ...] = ()
 
     def __repr__(self) -> str:
         forms = ", ".join(f"{like} {count}" for like, count in self.summary.forms.items())
@@ -61,6 +68,13 @@ class Inspection:
             for like in self.summary.alike
         )
         return card(repr(self), self.notes, (), (Table(("form", "nodes", "why"), alike),))
+
+    def print_why(self, console: Console) -> None:
+        """Prints the chain of the node that was asked for, and its outcome."""
+        rows = [(said.decider, said.precision.value, said.reason.words) for said in self.chain]
+        end = next(node for node in self.summary.nodes if node.name == self.node)
+        rows.append(("outcome", end.precision.value, end.words))
+        print_table(console, f"{end.op_type} {end.name}", ("decider", "precision", "why"), rows)
 
     def print(self) -> None:
         """Prints it on stdout, as `onnxq inspect` does."""
@@ -81,6 +95,7 @@ class Inspection:
             "tensors": list(self.tensors),
             **({} if runs is None else {"execution": json_values.execution(runs)}),
             **json_values.summary(self.summary),
+            **({"why": [said.to_dict() for said in self.chain]} if self.node else {}),
         }
 
 
@@ -121,9 +136,19 @@ def inspect(
 
 
 def inspected(
-    prepared: Prepared, statistics: Statistics | None, objective: Objective | str
+    prepared: Prepared, statistics: Statistics | None, objective: Objective | str, node: str = ""
 ) -> Inspection:
-    """Inspection of a Prepared; see `inspect`."""
+    """Inspection of a Prepared, with the chain of a node where one is named; see `inspect`.
+
+    Raises:
+        QConfigError: the model has no such node.
+    """
+    if node:
+        decided = prepared
+        if statistics is not None:
+            decided, _ = with_evidence(prepared, statistics, as_objective(objective))
+        made = inspected(prepared, statistics, objective)
+        return replace(made, node=node, chain=chain_of(decided, node))
     tensors = tuple(tensor_names(prepared.model))
     name = prepared.target.name
     if statistics is None:

@@ -21,17 +21,16 @@ from onnxq.qconfig.excluded import excluding
 from onnxq.qconfig.quantized_input import as_quantized_input, as_quantized_output, check_end
 from onnxq.samples.state import check_feedback
 from onnxq.static.arguments import check_costs, mapping_from
-from onnxq.static.choosing.carried import carried
-from onnxq.static.choosing.named_forms import NamedForms
-from onnxq.static.choosing.rules import by_rules
+from onnxq.static.choosing.proposals import Decided, SoFar
+from onnxq.static.deciders import BY_RULES, BY_STATE, by_rules
 from onnxq.static.origin import suit_kernels
+from onnxq.static.placing.context import Context, Rules
 from onnxq.static.placing.decision import Quantize
 from onnxq.static.placing.groups import (
     as_observed,
     observers_of,
     with_stand_ins,
 )
-from onnxq.static.placing.placed import placed, with_reasons
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -200,29 +199,37 @@ def _decided(
         notes: on the model alone.
         begun: with all forms open; None: it is made where it is needed.
     """
-    mapping, chosen, integers_out = asked.mapping, asked.target, asked.quantized_output
-    named = NamedForms(mapping)
-    if mapping.choice is Choice.BEST:
-        named = _ruled(model, mapping, asked)
-    made = placed(model, named.mapping, chosen, integers_out)
-    found, open_forms = with_reasons(made, named.reasons), mapping.without_forms()
+    mapping = asked.mapping
+    context = Context(
+        model,
+        Rules.of_model(model) if begun is None else begun.rules,
+        asked.target,
+        mapping,
+        asked.quantized_output,
+        asked.feedback,
+    )
+    so_far = _decided_without_data(context)
+    found, open_forms = so_far.placed, mapping.without_forms()
     if begun is not None:
         every = begun.in_integers
-    elif open_forms != named.mapping:
-        every = placed(model, open_forms, chosen, integers_out).groups
+    elif open_forms != so_far.decided.mapping:
+        every = SoFar(context, Decided(open_forms)).placed.groups
     else:
-        every = made.groups
+        every = found.groups
     groups = found.groups
     if open_forms != mapping:  # observed as if they were still to be chosen: the same numbers
-        seen = set(begun.observed) if begun else _observed(model, asked, open_forms, every)
+        seen = (
+            set(begun.observed) if begun else _observed(replace(context, asked=open_forms), every)
+        )
         groups = with_stand_ins(groups, seen, every)
-    absent = absent_op_types([node for node, _ in walk(model.graph)], mapping)
+    absent = absent_op_types([node for node, _ in context.order], mapping)
     return Prepared(
         model=model,
         model_hash=name,
-        target=chosen,
+        target=asked.target,
         qconfig=mapping,
-        chosen=named,
+        rules=context.rules,
+        chosen=so_far.decided,
         decisions=found.decisions,
         groups=as_observed(groups, observers_of(every)),
         clamps=found.clamps,
@@ -231,32 +238,29 @@ def _decided(
         feedback=asked.feedback,
         notes=(*notes, *found.notes, *absent),
         quantized_input=asked.quantized_input,
-        quantized_output=integers_out,
+        quantized_output=asked.quantized_output,
         costs=asked.costs,
         model_notes=len(notes),
     )
 
 
-def _observed(
-    model: ir.Model, asked: _Request, open_forms: QConfigMapping, every: tuple[TensorGroup, ...]
-) -> set[str]:
+def _observed(context: Context, every: tuple[TensorGroup, ...]) -> set[str]:
     """Tensors that are observed where forms are open.
 
     Args:
-        model: canonical.
-        asked: what is wanted.
-        open_forms: its mapping without forms.
+        context: with a mapping without forms.
         every: groups with every node in integers that can be.
     """
-    rules = _ruled(model, open_forms, asked).mapping
-    ruled = placed(model, rules, asked.target, asked.quantized_output)
+    ruled = _decided_without_data(context).placed
     return {*observers_of(every), *observers_of(ruled.groups)}
 
 
-def _ruled(model: ir.Model, mapping: QConfigMapping, asked: _Request) -> NamedForms:
-    """The mapping with the forms that are chosen without data."""
-    state = NamedForms(mapping).naming(carried(model, mapping, asked.feedback))
-    return by_rules(model, mapping, asked.target, asked.quantized_output, state)
+def _decided_without_data(context: Context) -> SoFar:
+    """Decisions that need no data."""
+    so_far = SoFar(context, Decided(context.asked))
+    if context.asked.choice is not Choice.BEST:
+        return so_far
+    return by_rules(so_far, (*BY_STATE, *BY_RULES))
 
 
 def _canonical(model: ModelSource | Canonical) -> Canonical:
@@ -264,25 +268,6 @@ def _canonical(model: ModelSource | Canonical) -> Canonical:
     if not isinstance(model, Canonical):
         return canonicalize(load(model), types_by_run)
     return model if model.trains else model.copy()
-
-
-def named_again(prepared: Prepared, named: NamedForms) -> Prepared:
-    """The Prepared with other forms; what is observed stays as it is.
-
-    Args:
-        prepared: of the same model and request.
-        named: forms that the data have a say in.
-    """
-    made = placed(prepared.model, named.mapping, prepared.target, prepared.quantized_output)
-    found = with_reasons(made, named.reasons)
-    return replace(
-        prepared,
-        chosen=named,
-        decisions={**found.decisions, **prepared.left},
-        groups=as_observed(found.groups, prepared.observed),
-        clamps=found.clamps,
-        channel_scales=found.channel_scales,
-    )
 
 
 def backend_of(target: str | Target | None) -> str:

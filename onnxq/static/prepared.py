@@ -21,6 +21,7 @@ from onnxq.static.calibration import Calibration
 from onnxq.static.choosing.choices import Choices, choices_of, form_counts
 from onnxq.static.noise.probed import probed
 from onnxq.static.origin import Origin, read_again
+from onnxq.static.placing.context import Context
 from onnxq.static.placing.groups import (
     TensorGroup,
     observers_of,
@@ -38,8 +39,9 @@ if TYPE_CHECKING:
     from onnxq.qconfig import QConfigMapping
     from onnxq.qconfig.quantized_input import Pixels, QuantizedInput
     from onnxq.quantized.outcome import Outcome
-    from onnxq.static.choosing.named_forms import NamedForms
+    from onnxq.static.choosing.proposals import Decided
     from onnxq.static.placing.channel_scales import ChannelScale
+    from onnxq.static.placing.context import Rules
     from onnxq.static.placing.decision import Decision
     from onnxq.static.statistics import Statistics
     from onnxq.targets import Target
@@ -58,6 +60,7 @@ class Prepared:
             constants are improved.
         target: the machine that the model is for.
         qconfig: what was asked for.
+        rules: of the operators for each node.
         chosen: the same with the forms that were chosen without data, and why.
         decisions: node name -> Quantize or Float(reason), in graph order, subgraphs included.
         groups: the quantized activation tensors.
@@ -85,7 +88,8 @@ class Prepared:
     model_hash: str
     target: Target
     qconfig: QConfigMapping
-    chosen: NamedForms
+    rules: Rules = field(repr=False)
+    chosen: Decided
     decisions: Mapping[str, Decision]
     groups: tuple[TensorGroup, ...]
     clamps: Mapping[str, tuple[float, float]]
@@ -110,6 +114,18 @@ class Prepared:
 
     def _repr_html_(self) -> str:
         return card_of(self, counts("form", form_counts(self.choices)))
+
+    @property
+    def context(self) -> Context:
+        """The model, its rules and the wishes, for deciders."""
+        return Context(
+            self.model,
+            self.rules,
+            self.target,
+            self.qconfig,
+            self.quantized_output,
+            self.feedback,
+        )
 
     @property
     def observed(self) -> dict[str, ObserverSpec]:

@@ -16,7 +16,7 @@ from onnxq.errors import (
     kind_of,
 )
 from onnxq.quantized.outcome import summaries
-from onnxq.static.choosing.again import chosen_again
+from onnxq.static.deciders import decided_again
 from onnxq.static.prepare import prepared_again
 from onnxq.weights.improvement import (
     EqualModel,
@@ -81,7 +81,7 @@ def improve_model(
             made = _result(improvement, work, EqualModel)
             prepared = prepared_again(prepared, made.model, made.outcomes)
             if made.naming:
-                prepared = chosen_again(prepared, made.naming)
+                prepared = decided_again(prepared, improvement.name, made.naming)
     return prepared
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from onnxq.quantized.outcome import Outcome
     from onnxq.samples import Batches
-    from onnxq.static.choosing.named_forms import Naming
+    from onnxq.static.choosing.proposals import Proposals
     from onnxq.static.plan import Plan
     from onnxq.static.prepared import Prepared
 
@@ -39,7 +39,7 @@ class EqualModel:
 
     model: ir.Model
     outcomes: tuple[Outcome, ...]
-    naming: Naming = field(default_factory=dict)
+    naming: Proposals = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

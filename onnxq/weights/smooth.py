@@ -29,8 +29,7 @@ from onnxq.dynamic.dynamic_decision import Objective
 from onnxq.graph.walk import node_name, walk
 from onnxq.operator import Float, Precision
 from onnxq.quantized.outcome import Outcome
-from onnxq.static.choosing.named_forms import NamedForm
-from onnxq.static.choosing.rules import open_entry
+from onnxq.static.choosing.proposals import Proposal, open_entry
 from onnxq.weights.held_back import too_few
 from onnxq.weights.improvement import EqualModel, ModelImprovement, register
 from onnxq.weights.smoothing import site_choices
@@ -41,7 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from onnxq.samples import Batches
-    from onnxq.static.choosing.named_forms import Naming
+    from onnxq.static.choosing.proposals import Proposals
     from onnxq.static.prepared import Prepared
     from onnxq.weights.judgement import Judgement
     from onnxq.weights.smoothing import SiteChoice
@@ -144,18 +143,20 @@ class _Ruling:
         return Outcome(name, "", kept, found.before_db, found.after_db, why)
 
 
-def _left_by_data(prepared: Prepared, plain: ScaleTrial, choices: Sequence[SiteChoice]) -> Naming:
+def _left_by_data(
+    prepared: Prepared, plain: ScaleTrial, choices: Sequence[SiteChoice]
+) -> Proposals:
     """Forms of products that the data leave in float: their own input is what integers cannot hold.
 
     Smoothing other tensors does not make it fit, though it stands out less among what is left, or
     more: so they stay where they are until their own input is smoothed.
     """
     nodes = {node_name(node): node for node, _ in walk(prepared.model.graph)}
-    naming: dict[str, NamedForm] = {}
+    naming: dict[str, Proposal] = {}
     for name in (name for choice in choices for name in choice.site.readers):
         entry, decision = open_entry(nodes[name], prepared.qconfig), plain.decisions[name]
         if plain.runs_in_integers(name) or entry is None:
             continue
         if isinstance(decision, Float):
-            naming[name] = NamedForm(replace(entry, precision=Precision.FLOAT), decision.reason)
+            naming[name] = Proposal(replace(entry, precision=Precision.FLOAT), decision.reason)
     return naming

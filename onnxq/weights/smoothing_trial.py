@@ -23,7 +23,7 @@ from onnxq.ort import runtime
 from onnxq.samples import Batches
 from onnxq.samples.excerpt import rows_of
 from onnxq.static.calibrate import calibrate
-from onnxq.static.choosing.again import chosen_again
+from onnxq.static.deciders import decided_again
 from onnxq.static.observed_range import plan_as_targeted
 from onnxq.static.prepare import prepared_again
 from onnxq.static.rewrite import rewrite
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from onnxq.core.arrays import Reals
     from onnxq.dynamic.dynamic_decision import Objective
     from onnxq.samples.inputs import Batch
-    from onnxq.static.choosing.named_forms import Naming
+    from onnxq.static.choosing.proposals import Proposals
     from onnxq.static.placing.decision import Decision
     from onnxq.static.plan import Plan
     from onnxq.static.prepared import Prepared
@@ -65,7 +65,7 @@ class ScaleTrial:
     """
 
     model: ir.Model
-    naming: Naming
+    naming: Proposals
     sites: frozenset[Site]
     signal: Reals
     errors: Reals
@@ -119,13 +119,13 @@ class Flow:
 NO_FACTORS: Mapping[Site, Reals] = {}
 
 
-def validation_of(flow: Flow, factors: Mapping[Site, Reals], naming: Naming) -> ScaleTrial:
+def validation_of(flow: Flow, factors: Mapping[Site, Reals], naming: Proposals) -> ScaleTrial:
     """The model with these factors and forms, quantized, and judged on the batches held back."""
     prepared, batches, made = flow.prepared, flow.batches, flow.prepared
     if factors:
         made = prepared_again(prepared, with_factors(prepared.model, factors))
     if naming:
-        made = chosen_again(made, naming)
+        made = decided_again(made, "smooth", naming)
     made = replace(made, quantized_input={}, quantized_output=())
     some, held = ([b for i, b in enumerate(batches) if is_held_back(i) is k] for k in (False, True))
     unseen = calibrate(made, some, threads=1)

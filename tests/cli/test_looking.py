@@ -71,6 +71,27 @@ def test_inspect_with_statistics_names_the_forms_and_what_runs(
     assert {node["precision"] for node in value["nodes"]} >= {"int8", "int8_float_output"}
 
 
+def test_why_prints_what_each_decider_said_of_a_node(
+    run: Run, model_path: Path, samples_path: Path, tmp_path: Path
+) -> None:
+    stats = tmp_path / "s.stats"
+    assert run("calibrate", model_path, samples_path, "-o", stats).exit_code == 0
+    result = run("inspect", model_path, "--stats", stats, "--why", "gemm", "--json")
+    assert [(said["decider"], said["precision"]) for said in json.loads(result.stdout)["why"]] == [
+        ("by_conversions", "int8_float_output"),
+    ]
+    left = ("--why", "gemm", "--exclude", "gemm")
+    words = " ".join(run("inspect", model_path, *left).stdout.split())
+    assert "by_request float" in words
+    assert "outcome float" in words
+
+
+def test_why_of_an_unknown_node_suggests_the_nearest(run: Run, model_path: Path) -> None:
+    result = run("inspect", model_path, "--why", "gem")
+    assert result.exit_code != 0
+    assert "Did you mean 'gemm'" in result.stderr
+
+
 def test_what_would_be_done_has_no_meaning_for_a_model_that_is_quantized(
     run: Run, quantized_path: Path
 ) -> None:

@@ -24,7 +24,7 @@ def carried(text: str) -> list[PropagatedError]:
     node = ir.from_proto(onnx.shape_inference.infer_shapes(model)).graph[0]
     operator = catalog.find(node.op_type, node.domain)
     assert operator is not None
-    return list(propagated_errors(operator, node))
+    return list(propagated_errors(operator, node, operator.rule(node)))
 
 
 @pytest.mark.parametrize(

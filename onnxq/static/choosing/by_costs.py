@@ -14,17 +14,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from onnxq.static.choosing.again import chosen_again, in_float
-from onnxq.static.choosing.weighing import Weighing, forms_of, in_us
+from onnxq.static.choosing.proposals import in_float
+from onnxq.static.choosing.weighing import forms_of, in_us
 from onnxq.static.reasons import TooLittleSaved
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from onnxq.graph.sizes import Sizes
-    from onnxq.static.choosing.named_forms import NamedForm
+    from onnxq.static.choosing.evidence import Evidence
+    from onnxq.static.choosing.proposals import Proposal, Proposals
     from onnxq.static.prepared import Prepared
-    from onnxq.times import Costs
 
 LEAST_GAIN = 0.05
 """Share of a model's time in float that integers have to save together: the table is wrong by 6% in
@@ -32,42 +29,36 @@ the median of whole networks (benchmarks/results/costs.md), and integers cost ac
 case."""
 
 
-def by_costs(prepared: Prepared, sizes: Mapping[str, Sizes], costs: Costs) -> Prepared:
-    """The Prepared without integer nodes that take longer than float ones.
+def by_time(prepared: Prepared, evidence: Evidence) -> Proposals:
+    """Proposes float for the integer nodes that the cut has in float, where the model gains by it.
 
     Args:
-        prepared: with the forms that rules and data chose.
-        sizes: of the model's values, with one sample.
-        costs: times of nodes in each form.
+        prepared: with the precisions so far.
+        evidence: times of nodes; without them nothing is proposed.
     """
-    return _without_integers_for_nothing(_without_slower(prepared, sizes, costs), sizes, costs)
-
-
-def _without_slower(prepared: Prepared, sizes: Mapping[str, Sizes], costs: Costs) -> Prepared:
-    """The Prepared without the integer nodes that the cut has in float."""
-    weighing = Weighing(prepared, sizes, costs)
-    naming: dict[str, NamedForm] = {}
+    if (weighing := evidence.weighing(prepared)) is None:
+        return {}
+    naming: dict[str, Proposal] = {}
     for nodes in weighing.slower():
         reason = weighing.reason(nodes)
-        naming |= in_float(prepared, nodes, reason) if reason else {}
+        naming |= in_float(prepared.qconfig, nodes, reason) if reason else {}
     if not naming:
-        return prepared
-    found = chosen_again(prepared, naming)
-    return found if weighing.ns(forms_of(found)) < weighing.ns(weighing.forms) else prepared
+        return {}
+    found = evidence.after(prepared, by_time.__name__, naming)
+    return naming if weighing.ns(forms_of(found)) < weighing.ns(weighing.forms) else {}
 
 
-def _without_integers_for_nothing(
-    prepared: Prepared, sizes: Mapping[str, Sizes], costs: Costs
-) -> Prepared:
-    """The Prepared without integers where all of them together save less than anybody would notice.
+def by_total_time(prepared: Prepared, evidence: Evidence) -> Proposals:
+    """Proposes float for all integers that together save less than anybody would notice.
 
     A small model, of which that share is less than a run takes with nothing in it, keeps its
     integers.
     """
-    weighing = Weighing(prepared, sizes, costs)
+    if (weighing := evidence.weighing(prepared)) is None:
+        return {}
     quantized, float_ns = weighing.quantized(), weighing.ns({})
     saved = weighing.saved_by_integers(quantized)
     if not quantized or saved >= LEAST_GAIN * float_ns or LEAST_GAIN * float_ns <= weighing.run_ns:
-        return prepared
-    reason = TooLittleSaved(len(quantized), in_us(float_ns), in_us(-saved), costs.target)
-    return chosen_again(prepared, in_float(prepared, quantized, reason))
+        return {}
+    reason = TooLittleSaved(len(quantized), in_us(float_ns), in_us(-saved), weighing.target)
+    return in_float(prepared.qconfig, quantized, reason)

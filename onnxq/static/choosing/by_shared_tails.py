@@ -17,27 +17,25 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from onnxq.catalog import rule_of
 from onnxq.graph.walk import node_name, value_name
 from onnxq.observers.tensor_noise import noise_at
 from onnxq.operator import OpCategory
 from onnxq.ort.layouts import ADDED_BY_CONV
-from onnxq.static.choosing.again import chosen_again, in_float
+from onnxq.static.choosing.proposals import in_float
 from onnxq.static.choosing.weighing import Weighing, in_us, neighbours
 from onnxq.static.noise.sensitive import TYPICAL_NOISE, tensor_losses
 from onnxq.static.placing.decision import Quantize
 from onnxq.static.reasons import NoisyStem
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
     import onnx_ir as ir
 
-    from onnxq.graph.sizes import Sizes
-    from onnxq.static.choosing.named_forms import NamedForm
+    from onnxq.static.choosing.evidence import Evidence
+    from onnxq.static.choosing.proposals import Proposal, Proposals
     from onnxq.static.prepared import Prepared
     from onnxq.static.statistics import Statistics
-    from onnxq.times import Costs
 
 NOISE_OF_TIME = 2e-3
 """Noise of a stem that all of float's time would be worth; about half of it reaches the outputs.
@@ -47,24 +45,22 @@ is what they are quantized for; products of attention 1.4e-3 (4.5 dB of 38.2 for
 much; the stem of a small ViT 8e-3 (7.3 dB of 41.8 for 0.04)."""
 
 
-def by_shared_tails(
-    prepared: Prepared, statistics: Statistics, sizes: Mapping[str, Sizes], costs: Costs
-) -> Prepared:
-    """The Prepared without stems whose error is worth more than the time that they save.
+def by_shared_tails(prepared: Prepared, evidence: Evidence) -> Proposals:
+    """Proposes float for stems whose error is worth more than the time that they save.
 
     Args:
-        prepared: with the forms that rules, data and times chose.
-        statistics: of its observed tensors.
-        sizes: of the model's values, with one sample.
-        costs: times of nodes in each form.
+        prepared: with the precisions that rules, data and times chose.
+        evidence: times of nodes; without them nothing is proposed.
     """
+    if evidence.times is None:
+        return {}
     shared_tails = [stem for stem in _shared_tails(prepared) if stem.integers]
     if not shared_tails:
-        return prepared
-    weighing = Weighing(prepared, sizes, costs)
+        return {}
+    weighing = Weighing(prepared, *evidence.times)
     float_ns = weighing.ns({})
-    noises = _noises(prepared, statistics)
-    naming: dict[str, NamedForm] = {}
+    noises = _noises(prepared, evidence.statistics)
+    naming: dict[str, Proposal] = {}
     for stem in shared_tails:
         noise = max(
             noises.get(name, TYPICAL_NOISE) for name in stem.integers
@@ -74,9 +70,9 @@ def by_shared_tails(
         if is_worth_it or not weighing.knows(stem.nodes):
             continue
         sqnr_db, saved_us = -10 * math.log10(noise), in_us(max(saved, 0.0))
-        reason = NoisyStem(sqnr_db, saved_us, in_us(float_ns), costs.target)
-        naming |= in_float(prepared, stem.nodes, reason)
-    return chosen_again(prepared, naming) if naming else prepared
+        reason = NoisyStem(sqnr_db, saved_us, in_us(float_ns), weighing.target)
+        naming |= in_float(prepared.qconfig, stem.nodes, reason)
+    return naming
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -110,7 +106,7 @@ def _shared_tails(prepared: Prepared) -> Iterable[_SharedTail]:
     in_integers = [n for n in prepared.model.graph if _is_quantized(n, prepared)]
     for nodes in neighbours(in_integers):
         region = set(nodes)
-        if any(_has_product_ahead(node, region) for node in nodes):
+        if any(_has_product_ahead(node, region, prepared) for node in nodes):
             continue
         yield _SharedTail(
             nodes, [name for node in nodes for name in _summed_integers(node, prepared)]
@@ -121,7 +117,7 @@ def _is_quantized(node: ir.Node, prepared: Prepared) -> bool:
     return isinstance(prepared.decisions[node_name(node)], Quantize)
 
 
-def _has_product_ahead(node: ir.Node, region: set[ir.Node]) -> bool:
+def _has_product_ahead(node: ir.Node, region: set[ir.Node], prepared: Prepared) -> bool:
     """Whether what the node reads from outside the region comes of more than moves and sums."""
     waiting, seen = [node], {node}
     while waiting:
@@ -129,7 +125,7 @@ def _has_product_ahead(node: ir.Node, region: set[ir.Node]) -> bool:
             source = None if value is None else value.producer()
             if source is None or source in region or source in seen:
                 continue
-            if _category(source) not in (
+            if prepared.rules.category(source) not in (
                 OpCategory.MOVEMENT,
                 OpCategory.CLAMP,
                 OpCategory.ELEMENTWISE,
@@ -157,13 +153,8 @@ def _is_summed(value: ir.Value, prepared: Prepared) -> bool:
                 continue
             if reader.op_type in ADDED_BY_CONV:
                 return True
-            if _category(reader) is OpCategory.MOVEMENT:
+            if prepared.rules.category(reader) is OpCategory.MOVEMENT:
                 new = [v for v in reader.outputs if v not in seen]
                 seen.update(new)
                 waiting.extend(new)
     return False
-
-
-def _category(node: ir.Node) -> OpCategory | None:
-    rule = rule_of(node)
-    return None if rule is None else rule.category

@@ -13,19 +13,20 @@ from typing import TYPE_CHECKING
 
 from onnxq import catalog
 from onnxq.catalog import has_dynamic_form
+from onnxq.dynamic.dynamic_decision import Objective
 from onnxq.graph.walk import node_name, value_name, walk
 from onnxq.operator import Float, Precision
 from onnxq.operator.nodes import find_input, tensor_of
 from onnxq.static.choosing.choices import dynamic_entry
-from onnxq.static.choosing.named_forms import NamedForm
-from onnxq.static.choosing.rules import open_entry
-from onnxq.static.prepare import named_again
+from onnxq.static.choosing.proposals import Proposal, open_entry
 from onnxq.static.reasons import QuantizedAtRunTime
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
     from onnxq.operator import DynamicWeight
+    from onnxq.static.choosing.evidence import Evidence
+    from onnxq.static.choosing.proposals import Proposals
     from onnxq.static.prepared import Prepared
 
 FLOAT_BYTES, PER_CHANNEL = 4, 5
@@ -34,27 +35,33 @@ WORTH_A_WORD = 0.05
 MEGA, KILO = 1e6, 1e3
 
 
-def by_size(prepared: Prepared) -> Prepared:
-    """The Prepared with the weights of its float nodes stored, as objective `size` wants it.
+def by_size(prepared: Prepared, evidence: Evidence) -> Proposals:
+    """Proposes that weights of float nodes are stored, as objective `size` wants it.
 
     Args:
-        prepared: with the forms that rules, data and times chose.
+        prepared: with the precisions that rules, data and times chose.
+        evidence: has the objective.
     """
-    naming: dict[str, NamedForm] = {}
+    if evidence.objective is not Objective.SIZE:
+        return {}
+    naming: dict[str, Proposal] = {}
     for node in _storable(prepared):
         entry = open_entry(node, prepared.qconfig)
         assert entry is not None, "it is storable"
         stored = replace(dynamic_entry(entry), precision=Precision.WEIGHT_ONLY)
-        naming[node_name(node)] = NamedForm(stored, prepared.choices[node_name(node)].reason)
-    return named_again(prepared, prepared.chosen.naming(naming)) if naming else prepared
+        naming[node_name(node)] = Proposal(stored, prepared.choices[node_name(node)].reason)
+    return naming
 
 
-def note_on_size(prepared: Prepared) -> list[str]:
+def note_on_size(prepared: Prepared, objective: Objective) -> list[str]:
     """One note on what objective `size` would save; none where that is little.
 
     Args:
         prepared: with the forms that rules, data and times chose.
+        objective: SIZE stores them already.
     """
+    if objective is Objective.SIZE:
+        return []
     nodes = _storable(prepared)
     weights = {value: weight for node in nodes for value, weight in _weights(node)}
     floats = sum(FLOAT_BYTES * tensor_of(value).size for value in weights)

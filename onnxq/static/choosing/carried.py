@@ -10,51 +10,42 @@ only copies integers rounds nothing.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from onnxq import catalog
-from onnxq.graph.walk import IF, bodies, node_name, walk
-from onnxq.operator import OpCategory, Precision
+from onnxq.graph.walk import IF, bodies
+from onnxq.operator import OpCategory
 from onnxq.operator.nodes import find_input
-from onnxq.static.choosing.named_forms import NamedForm
-from onnxq.static.choosing.rules import open_entry
+from onnxq.static.choosing.proposals import in_float
 from onnxq.static.reasons import CarriesState
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     import onnx_ir as ir
 
-    from onnxq.qconfig import QConfigMapping
-    from onnxq.static.choosing.named_forms import Naming
+    from onnxq.static.choosing.proposals import Proposal, Proposals, SoFar
+    from onnxq.static.placing.context import Context
 
 WITHOUT_PRODUCT = (OpCategory.ELEMENTWISE, OpCategory.MOVEMENT, OpCategory.CLAMP)
 
 
-def carried(model: ir.Model, asked: QConfigMapping, feedback: Mapping[str, str]) -> Naming:
-    """FLOAT for the nodes on the way of a state from batch to batch that have no product in it.
+def by_state(so_far: SoFar) -> Proposals:
+    """Proposes float on the way of a state from batch to batch that has no product on it.
 
     Args:
-        model: canonical; branches are looked into, bodies of loops are not.
-        asked: what the user wants: nodes that it names are left to it.
-        feedback: output name -> input name.
+        so_far: of a model; branches are looked into, bodies of loops are not. Nodes that the
+            user names are left to him.
     """
-    steps = _steps(model)
+    context = so_far.context
+    if not context.feedback:
+        return {}
+    model, steps = context.model, _steps(context)
     inputs = {str(value.name): value for value in model.graph.inputs}
     outputs = {str(value.name): value for value in model.graph.outputs}
-    naming: dict[str, NamedForm] = {}
-    for output, fed in feedback.items():
+    naming: dict[str, Proposal] = {}
+    for output, fed in context.feedback.items():
         way = _between(steps, inputs[fed], outputs[output])
-        if not any(_category(node) is OpCategory.ELEMENTWISE for node in way):
+        if not any(context.rules.category(node) is OpCategory.ELEMENTWISE for node in way):
             continue
-        reason = CarriesState(fed)
-        for node in way:
-            entry = open_entry(node, asked)
-            if entry is not None:
-                naming[node_name(node)] = NamedForm(
-                    replace(entry, precision=Precision.FLOAT), reason
-                )
+        naming |= in_float(context.asked, way, CarriesState(fed))
     return naming
 
 
@@ -62,17 +53,17 @@ _Step = tuple[list["ir.Value"], list["ir.Value"], "ir.Node | None"]
 """Values that one becomes the other of, and the node that does it; None: the end of a branch."""
 
 
-def _steps(model: ir.Model) -> list[_Step]:
+def _steps(context: Context) -> list[_Step]:
     """Steps without a product, in the order in which they are taken."""
     found: list[_Step] = []
-    for node, loop in walk(model.graph):
+    for node, loop in context.order:
         if loop is not None:
             continue
         if node.op_type == IF:
             for body in bodies(node):
                 ends = zip(body.outputs, node.outputs, strict=True)
                 found += [([inner], [outer], None) for inner, outer in ends]
-        rule = catalog.rule_of(node)
+        rule = context.rules.find(node)
         if rule is not None and rule.category in WITHOUT_PRODUCT:
             read = [find_input(node, slot) for slot in rule.activations]
             found.append(([v for v in read if v is not None], list(node.outputs), node))
@@ -93,8 +84,3 @@ def _between(steps: list[_Step], start: ir.Value, end: ir.Value) -> list[ir.Node
         for read, written, node in steps
         if node is not None and ahead.intersection(read) and behind.intersection(written)
     ]
-
-
-def _category(node: ir.Node) -> OpCategory | None:
-    rule = catalog.rule_of(node)
-    return None if rule is None else rule.category

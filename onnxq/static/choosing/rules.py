@@ -20,13 +20,12 @@ from typing import TYPE_CHECKING
 
 from onnxq import catalog, targets
 from onnxq.catalog import has_dynamic_form
-from onnxq.graph.walk import node_name, value_name, walk
+from onnxq.graph.walk import node_name, value_name
 from onnxq.operator import Float, OpCategory, Precision
 from onnxq.operator.nodes import find_input
 from onnxq.static.choosing.choices import dynamic_entry
-from onnxq.static.choosing.named_forms import NamedForm, NamedForms
+from onnxq.static.choosing.proposals import Proposal, open_entry
 from onnxq.static.placing.decision import Quantize
-from onnxq.static.placing.placement import place
 from onnxq.static.reasons import (
     FloatReadersOfResult,
     LookupForFloats,
@@ -38,89 +37,54 @@ from onnxq.static.reasons import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
     import onnx_ir as ir
 
     from onnxq.core.reason import Reason
     from onnxq.operator import Rule
-    from onnxq.qconfig import QConfig, QConfigMapping
-    from onnxq.static.choosing.named_forms import Naming
+    from onnxq.static.choosing.proposals import Proposals, SoFar
+    from onnxq.static.placing.context import Context
     from onnxq.static.placing.placement import Placement
-    from onnxq.targets import Target
 
 MEASURED_ON = "x86-vnni"
 
 
-def by_rules(
-    model: ir.Model,
-    asked: QConfigMapping,
-    target: Target,
-    integers_out: Collection[str] = (),
-    named: NamedForms | None = None,
-) -> NamedForms:
-    """The mapping with the forms that the rules choose, of nodes that the user left open.
-
-    Args:
-        model: canonical.
-        asked: what the user wants; its choice is BEST.
-        target: as of `place`.
-        integers_out: outputs that are read as integers.
-        named: forms that were chosen before, by the rules and by the data; None: none.
-    """
-    order = list(walk(model.graph))
-    named = NamedForms(asked) if named is None else named
-    dynamic = _without_static_form(order, asked)
-    named = named.naming({n: new for n, new in dynamic.items() if n not in named.reasons})
-    while True:
-        placement = place(model, named.mapping, target, integers_out)
-        more = _Pass([node for node, _ in order], asked, placement, integers_out).naming()
-        if not more:
-            tables = _tables([node for node, _ in order], asked, placement)
-            return named.naming({n: new for n, new in tables.items() if n not in named.reasons})
-        named = named.naming(more)
-
-
-def open_entry(node: ir.Node, asked: QConfigMapping) -> QConfig | None:
-    """The entry of a node that nobody named; None: somebody did, or it is no static one."""
-    if asked.explicit_for_node(node_name(node), node.op_type):
-        return None
-    entry = asked.for_node(node_name(node), node.op_type)
-    return entry if entry is not None and entry.precision is None else None
-
-
-def _without_static_form(order: list[tuple[ir.Node, str | None]], asked: QConfigMapping) -> Naming:
-    """Dynamic entries for nodes that static quantization leaves in float whatever the model is."""
-    found: dict[str, NamedForm] = {}
-    for node, loop in order:
+def by_static_form(so_far: SoFar) -> Proposals:
+    """Proposes dynamic entries for nodes that static quantization leaves in float in any model."""
+    context, found = so_far.context, dict[str, Proposal]()
+    for node, loop in so_far.left:
         operator = catalog.find(node.op_type, node.domain)
-        entry = open_entry(node, asked)
+        entry = open_entry(node, context.asked)
         if operator is None or entry is None or not has_dynamic_form(node):
             continue
         if isinstance(operator.dynamic_rule(node), Float):
             continue
         if loop is not None:
-            found[node_name(node)] = NamedForm(dynamic_entry(entry), RepeatedByLoop())
-        elif isinstance(operator.rule(node), Float):
-            found[node_name(node)] = NamedForm(dynamic_entry(entry), NoStaticForm())
+            found[node_name(node)] = Proposal(dynamic_entry(entry), RepeatedByLoop())
+        elif isinstance(context.rules.verdict(node), Float):
+            found[node_name(node)] = Proposal(dynamic_entry(entry), NoStaticForm())
     return found
 
 
-def _tables(nodes: list[ir.Node], asked: QConfigMapping, placement: Placement) -> Naming:
-    """Dynamic entries for nodes that only take rows of a constant, for float nodes."""
-    found: dict[str, NamedForm] = {}
-    for node in nodes:
-        entry, operator = open_entry(node, asked), catalog.find(node.op_type, node.domain)
+def by_lookup(so_far: SoFar) -> Proposals:
+    """Proposes dynamic entries for nodes that only take rows of a constant, for float nodes."""
+    context, placement, found = so_far.context, so_far.placement, dict[str, Proposal]()
+    for node, _ in so_far.left:
+        entry, operator = open_entry(node, context.asked), catalog.find(node.op_type, node.domain)
         if operator is None or entry is None or not has_dynamic_form(node):
             continue
         if isinstance(placement.decisions[node_name(node)], Quantize):
             continue
-        static, dynamic = operator.rule(node), operator.dynamic_rule(node)
-        if isinstance(static, Float) or isinstance(dynamic, Float):
+        category, dynamic = context.rules.category(node), operator.dynamic_rule(node)
+        if category is not OpCategory.MOVEMENT or isinstance(dynamic, Float):
             continue
-        if static.category is OpCategory.MOVEMENT and dynamic.forms[0] is Precision.WEIGHT_ONLY:
-            found[node_name(node)] = NamedForm(dynamic_entry(entry), LookupForFloats())
+        if dynamic.forms[0] is Precision.WEIGHT_ONLY:
+            found[node_name(node)] = Proposal(dynamic_entry(entry), LookupForFloats())
     return found
+
+
+def by_neighbours(so_far: SoFar) -> Proposals:
+    """Proposes float, or float results, for integer nodes whose neighbours do not need integers."""
+    return _Pass(so_far.context, so_far.placement).naming()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -141,36 +105,30 @@ class _Base:
 class _Pass:
     """One look at a placement: which of its integer nodes the rules take away."""
 
-    def __init__(
-        self,
-        nodes: list[ir.Node],
-        asked: QConfigMapping,
-        placement: Placement,
-        integers_out: Collection[str],
-    ) -> None:
-        self.asked = asked
+    def __init__(self, context: Context, placement: Placement) -> None:
+        self.asked = context.asked
         self.bases = [
             _Base(node, decision.rule, decision.results)
-            for node in nodes
+            for node, _ in context.order
             if isinstance(decision := placement.decisions[node_name(node)], Quantize)
             and not decision.folded_into
         ]
         self.from_integers = {t for base in self.bases for t in base.results}
         self.from_integers |= placement.from_integers
-        self.by_products = set(integers_out)
-        self.by_any = set(integers_out)
+        self.by_products = set(context.quantized_output)
+        self.by_any = set(context.quantized_output)
         self.saved_ahead: dict[str, float] = {}  # tensor -> what its readers save on integers
 
-    def naming(self) -> Naming:
+    def naming(self) -> Proposals:
         """Entries for the nodes that lose their integers or their integers, last ones first."""
-        found: dict[str, NamedForm] = {}
+        found: dict[str, Proposal] = {}
         for base in reversed(self.bases):
             entry = self.asked.for_node(node_name(base.node), base.node.op_type)
             lost = self._lost(base) if entry is not None and entry.precision is None else None
             if lost is None or lost[0] is not Precision.FLOAT:
                 self._read(base)
             if lost is not None and entry is not None:
-                found[node_name(base.node)] = NamedForm(replace(entry, precision=lost[0]), lost[1])
+                found[node_name(base.node)] = Proposal(replace(entry, precision=lost[0]), lost[1])
         return found
 
     def _lost(self, base: _Base) -> tuple[Precision, Reason] | None:

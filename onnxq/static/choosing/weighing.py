@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from onnxq.graph.walk import node_name
 from onnxq.operator import Precision
 from onnxq.ort.layouts import CONVOLUTION
-from onnxq.static.choosing.rules import open_entry
+from onnxq.static.choosing.proposals import open_entry
 from onnxq.static.placing.decision import Quantize
 from onnxq.static.reasons import SlowerInIntegers
 from onnxq.times.changed_time import ALWAYS, NEVER, BinaryChoices, ChangedTime
@@ -78,6 +78,11 @@ class Weighing:
     def ns(self, forms: Mapping[str, Precision]) -> float:
         """Predicted nanoseconds of the model with these forms."""
         return predicted(self._model, self._walked(forms), self._costs).ns
+
+    @property
+    def target(self) -> str:
+        """Machine that the times were measured on."""
+        return self._costs.target
 
     @property
     def run_ns(self) -> float:

@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from onnxq.catalog import rule_of
 from onnxq.graph.passes.formulas import line_of
-from onnxq.graph.walk import value_name, walk
+from onnxq.graph.walk import value_name
 from onnxq.observers import FloatHistogramObserver
 from onnxq.operator import Curve, OpCategory
 from onnxq.operator.nodes import find_input
@@ -31,6 +30,8 @@ if TYPE_CHECKING:
 
     from onnxq.core.arrays import Reals
     from onnxq.observers import Observer
+    from onnxq.operator import Rule
+    from onnxq.static.placing.context import Context
 
 _SLACK = 1e-6  # of the ends of a range, for the rounding of a line's numbers
 
@@ -92,7 +93,7 @@ class CurveBehind:
 
 
 def curves_behind(
-    model: ir.Model, observers: Mapping[str, Observer]
+    context: Context, observers: Mapping[str, Observer]
 ) -> dict[str, tuple[CurveBehind, ...]]:
     """Tensor -> the functions that its elements go through; tensors without any are missing.
 
@@ -100,20 +101,23 @@ def curves_behind(
     many ways lead to it.
 
     Args:
-        model: canonical.
+        context: of the model.
         observers: of the probed tensors.
     """
     found: dict[str, dict[CurveBehind, None]] = {}
-    for node, loop in reversed(list(walk(model.graph))):
+    for node, loop in reversed(context.order):
         if loop is None:
             behind = [each for v in node.outputs if v.name for each in found.get(v.name, {})]
-            for value, each in _steps(node, behind, observers):
+            for value, each in _steps(node, context.rules.find(node), behind, observers):
                 found.setdefault(value_name(value), {})[each] = None
     return {name: tuple(behind) for name, behind in found.items()}
 
 
 def _steps(
-    node: ir.Node, behind: list[CurveBehind], observers: Mapping[str, Observer]
+    node: ir.Node,
+    rule: Rule | None,
+    behind: list[CurveBehind],
+    observers: Mapping[str, Observer],
 ) -> Iterator[tuple[ir.Value, CurveBehind]]:
     """(input, CurveBehind seen from it) for the node itself, and for all that lies behind it."""
     for response in responses(node):
@@ -124,7 +128,7 @@ def _steps(
                 yield value, CurveBehind(response, float(seen.min_val), float(seen.max_val))
     if not behind:
         return
-    line, rule = line_of(node), rule_of(node)
+    line = line_of(node)
     if line is not None:
         yield from ((line.x, each.of_line(line.factor, line.offset)) for each in behind)
     elif rule is not None and rule.category in (OpCategory.MOVEMENT, OpCategory.CLAMP):

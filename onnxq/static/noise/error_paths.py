@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from onnxq import catalog
-from onnxq.graph.walk import node_name, value_name, walk
+from onnxq.graph.walk import node_name, value_name
 from onnxq.graph.weights import constant_array
 from onnxq.observers import FloatHistogramObserver, NormalizationObserver
 from onnxq.observers.tensor_noise import decibels, noise_at
@@ -47,8 +47,10 @@ if TYPE_CHECKING:
 
     from onnxq.core.arrays import Reals
     from onnxq.observers import Observer
+    from onnxq.operator import Rule
     from onnxq.operator.propagated_errors import PropagatedError
     from onnxq.static.noise.error import Change, Error
+    from onnxq.static.placing.context import Context
 
 MOST_MAGNIFIERS = 8  # kept per tensor; those behind have been counted on the way
 MOST_FACTORS = 16  # of the sizes that a tensor of factors has: as many quantiles
@@ -104,21 +106,21 @@ class Magnifier:
 
 
 def magnifiers(
-    model: ir.Model, observers: Mapping[str, Observer], positive: Collection[str]
+    context: Context, observers: Mapping[str, Observer], positive: Collection[str]
 ) -> dict[str, tuple[Magnifier, ...]]:
     """Tensor -> the nodes that magnify its errors; tensors without any are missing.
 
     Args:
-        model: canonical.
+        context: of the model.
         observers: of the probed tensors.
         positive: tensors without numbers below 0.
     """
     found: dict[str, list[Magnifier]] = {}
-    for node, loop in reversed(list(walk(model.graph))):
+    for node, loop in reversed(context.order):
         if loop is not None:
             continue
         behind = [magnifier for v in node.outputs if v.name for magnifier in found.get(v.name, ())]
-        for value, magnifier in _steps(node, behind, observers, positive):
+        for value, magnifier in _steps(node, context.rules.find(node), behind, observers, positive):
             at = found.setdefault(value_name(value), [])
             known = any(magnifier.is_twin_of(other) for other in at)
             if not known and len(at) < MOST_MAGNIFIERS:
@@ -128,6 +130,7 @@ def magnifiers(
 
 def _steps(
     node: ir.Node,
+    rule: Rule | None,
     behind: list[Magnifier],
     observers: Mapping[str, Observer],
     positive: Collection[str],
@@ -136,7 +139,7 @@ def _steps(
     operator = catalog.find(node.op_type, node.domain)
     if operator is None:
         return
-    for step in propagated_errors(operator, node) if behind else ():
+    for step in propagated_errors(operator, node, rule) if behind else ():
         followed = [magnifier for magnifier in behind if step.is_followed(magnifier.products)]
         changes = _changes(node, step, observers, positive) if followed else None
         if changes is None:

@@ -148,7 +148,7 @@ def tensor_losses(
     Arguments as `sensitive`.
     """
     qparams = tensor_qparams(prepared, statistics)[0] if tensors is None else tensors
-    paths = magnifiers(prepared.model, statistics.probed, _positive(prepared, statistics))
+    paths = magnifiers(prepared.context, statistics.probed, _positive(prepared, statistics))
     reads_integers = _readers_of_codes(prepared)
     found = {}
     for group in prepared.groups:

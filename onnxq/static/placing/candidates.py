@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
-from onnxq import catalog
 from onnxq.catalog import has_dynamic_form
 from onnxq.dtypes import INT8, UINT8
 from onnxq.graph.walk import node_name, value_name
@@ -42,10 +41,11 @@ from onnxq.static.reasons import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable
 
     from onnxq.core.reason import Reason
-    from onnxq.qconfig import QConfigMapping
+    from onnxq.qconfig import Entry, QConfigMapping
+    from onnxq.static.placing.context import Context
     from onnxq.targets import Target
 
 MATRIX = 2  # rank of B where MatMul + Add counts as a biased MatMul
@@ -72,24 +72,23 @@ class Candidate:
 
 
 def find_candidates(
-    order: Iterable[tuple[ir.Node, str | None]], qconfig: QConfigMapping, target: Target
+    context: Context, qconfig: QConfigMapping
 ) -> tuple[dict[ir.Node, Candidate], dict[ir.Node, Float]]:
     """(nodes that could run in integers, the others with the reason); folded nodes are in neither.
 
     Args:
-        order: what `decision.walk` yields.
+        context: the model, and the target, which says what is slow in integers.
         qconfig: what to leave in float.
-        target: which operators are slow in integers.
     """
     candidates: dict[ir.Node, Candidate] = {}
     floats: dict[ir.Node, Float] = {}
-    for node, loop in order:
-        verdict = _judge(node, loop, qconfig, target)
-        if isinstance(verdict, Float):
-            floats[node] = verdict
-            continue
-        outputs = [node.outputs[slot] for slot in verdict.outputs]
-        candidates[node] = Candidate(node, verdict, outputs, [], verdict.needs_output)
+    for node, loop in context.order:
+        left = alone(context, node, loop, qconfig)
+        if left is not None:
+            floats[node] = left[1]
+        elif (rule := context.rules.find(node)) is not None:
+            outputs = [node.outputs[slot] for slot in rule.outputs]
+            candidates[node] = Candidate(node, rule, outputs, [], rule.needs_output)
     for candidate in list(candidates.values()):
         if candidate.node in candidates:
             _fold(candidate, candidates, qconfig)
@@ -104,64 +103,67 @@ def _has_float_result(candidate: Candidate, qconfig: QConfigMapping) -> bool:
     return asked and not candidate.rule.needs_output
 
 
-def _judge(
-    node: ir.Node, loop: str | None, qconfig: QConfigMapping, target: Target
-) -> Rule | Float:
-    """The rule of a node that can and should run in integers as far as the node alone tells."""
-    label = _label(node)
-    if isinstance(qconfig.entry_for_node(node_name(node), node.op_type), QConfigDynamic):
-        return Float(QuantizedAtRunTime() if has_dynamic_form(node) else NoDynamicForm(label))
-    if loop is not None:
-        return Float(InLoopBody(loop))
-    operator = catalog.find(node.op_type, node.domain)
-    if operator is None:
-        return Float(NoIntegerForm(label, _floats_around(node)))
-    entry = qconfig.for_node(node_name(node), node.op_type)
-    if entry is None or entry.precision is Precision.FLOAT:
-        return Float(LeftByRequest())
-    rule = operator.rule(node)
-    if isinstance(rule, Float):
-        return rule
-    if reason := _why_slots_forbid(node, rule, qconfig) or _why_types_forbid(node, rule, qconfig):
-        return Float(reason)
-    reason = _why_not_by_default(node, rule, qconfig, target)
-    if reason and not qconfig.explicit_for_node(node_name(node), node.op_type):
-        return Float(reason)
-    return rule
+@dataclass(frozen=True, slots=True)
+class _Node:
+    """A node alone.
+
+    Attributes:
+        node: of a canonical model.
+        loop: the loop in whose body it stands, or None.
+        verdict: the rule of its operator, or why that leaves it in float; None: no operator.
+        entry: of the qconfig; None: the qconfig leaves it in float.
+        qconfig: says more of its tensors.
+        target: says what is slow in integers.
+    """
+
+    node: ir.Node
+    loop: str | None
+    verdict: Rule | Float | None
+    entry: Entry
+    qconfig: QConfigMapping
+    target: Target
+
+    @property
+    def rule(self) -> Rule:
+        """Rule of its operator, which by_operator_rule has seen to be one."""
+        assert isinstance(self.verdict, Rule)
+        return self.verdict
 
 
-def _why_not_by_default(
-    node: ir.Node, rule: Rule, qconfig: QConfigMapping, target: Target
-) -> Reason | None:
-    """Why it stays float unless the qconfig names it, or None."""
-    if rule.named_only:
-        return UnlessNamed(OperatorLimit(rule.named_only))
-    if missing := _missing_kernel(node, rule, qconfig):
-        return UnlessNamed(missing)
-    if rule.precision is Precision.FLOAT_BETWEEN_QDQ:
-        return ConversionsAlone(len(_varying(node, rule)) + len(rule.outputs))
-    ratio = target.slow_in_integers.get(node.op_type)
-    return None if ratio is None else UnlessNamed(SlowInIntegers(_label(node), ratio))
+def by_dynamic_request(at: _Node) -> Reason | None:
+    """Leaves to dynamic quantization what the qconfig wants so."""
+    if not isinstance(at.entry, QConfigDynamic):
+        return None
+    is_possible = has_dynamic_form(at.node)
+    return QuantizedAtRunTime() if is_possible else NoDynamicForm(_label(at.node))
 
 
-def _label(node: ir.Node) -> str:
-    return f"{node.domain}.{node.op_type}" if node.domain else node.op_type
+def by_loop(at: _Node) -> Reason | None:
+    """Leaves bodies of loops in float."""
+    return None if at.loop is None else InLoopBody(at.loop)
 
 
-def _varying(node: ir.Node, rule: Rule) -> list[ir.Value]:
-    """Activations that the node would read in integers and that are no constants."""
-    values = dict.fromkeys(find_input(node, slot) for slot in rule.activations)
-    return [v for v in values if v is not None and not v.is_initializer()]
+def by_operator(at: _Node) -> Reason | None:
+    """Leaves in float what has no integer form."""
+    if at.verdict is not None:
+        return None
+    return NoIntegerForm(_label(at.node), _floats_around(at.node))
 
 
-def _floats_around(node: ir.Node) -> int:
-    """How many floats it reads and gives that integers would have to be converted from and to."""
-    inputs = {v for v in node.inputs if v is not None and not v.is_initializer()}
-    return sum(v.dtype == ir.DataType.FLOAT for v in (*inputs, *node.outputs))
+def by_request(at: _Node) -> Reason | None:
+    """Leaves in float what the qconfig wants so."""
+    is_float = at.entry is None or at.entry.precision is Precision.FLOAT
+    return LeftByRequest() if is_float else None
 
 
-def _why_slots_forbid(node: ir.Node, rule: Rule, qconfig: QConfigMapping) -> Reason | None:
-    """Why a tensor of this node cannot be quantized, or None."""
+def by_operator_rule(at: _Node) -> Reason | None:
+    """Leaves in float what its operator says no scale or kernel fits."""
+    return at.verdict.reason if isinstance(at.verdict, Float) else None
+
+
+def by_tensors(at: _Node) -> Reason | None:
+    """Leaves a node in float where one of its tensors cannot be quantized."""
+    node, rule, qconfig = at.node, at.rule, at.qconfig
     tensors = [node.inputs[slot] for slot in rule.activations if slot < len(node.inputs)]
     tensors += [node.outputs[slot] for slot in rule.outputs if slot < len(node.outputs)]
     for value in tensors:
@@ -184,6 +186,82 @@ def _why_slots_forbid(node: ir.Node, rule: Rule, qconfig: QConfigMapping) -> Rea
     return None
 
 
+def by_integer_types(at: _Node) -> Reason | None:
+    """Leaves in float what onnxq itself writes and has no kernel for the types asked for.
+
+    The QDQ form of such types runs in float, and what moves data is refused (see check_types).
+    """
+    node, rule, qconfig = at.node, at.rule, at.qconfig
+    entry = qconfig.for_node(node_name(node), node.op_type)
+    if not rule.lowered or rule.category not in (OpCategory.COMPUTE, OpCategory.ELEMENTWISE):
+        return None
+    assert entry is not None, "asked before"
+    x = entry.activation_observer().dtype
+    # int8 activations are stored as uint8 beside uint8 weights (see stored_types)
+    pairs = {(UINT8, UINT8), (UINT8, INT8), (INT8, INT8), (INT8, UINT8)}
+    w = INT8 if rule.weight is None else weight_observer(node, rule, qconfig)().dtype
+    if (x, w) in pairs:
+        return None
+    return NoKernelForTypes(str(x), "" if rule.weight is None else str(w))
+
+
+def by_default(at: _Node) -> Reason | None:
+    """Leaves in float what is slow, or has no kernel, unless the qconfig names it."""
+    node, rule, qconfig = at.node, at.rule, at.qconfig
+    if qconfig.explicit_for_node(node_name(node), node.op_type):
+        return None
+    if rule.named_only:
+        return UnlessNamed(OperatorLimit(rule.named_only))
+    if missing := _missing_kernel(node, rule, qconfig):
+        return UnlessNamed(missing)
+    if rule.precision is Precision.FLOAT_BETWEEN_QDQ:
+        return ConversionsAlone(len(_varying(node, rule)) + len(rule.outputs))
+    ratio = at.target.slow_in_integers.get(node.op_type)
+    return None if ratio is None else UnlessNamed(SlowInIntegers(_label(node), ratio))
+
+
+ALONE: tuple[Callable[[_Node], Reason | None], ...] = (
+    by_dynamic_request,
+    by_loop,
+    by_operator,
+    by_request,
+    by_operator_rule,
+    by_tensors,
+    by_integer_types,
+    by_default,
+)
+"""Deciders that look at one node alone: each says why it stays in float, or None."""
+
+
+def alone(
+    context: Context, node: ir.Node, loop: str | None, qconfig: QConfigMapping
+) -> tuple[str, Float] | None:
+    """(the first decider of ALONE that has something to say of the node, its Float), or None."""
+    entry = qconfig.entry_for_node(node_name(node), node.op_type)
+    at = _Node(node, loop, context.rules.verdict(node), entry, qconfig, context.target)
+    for decide in ALONE:
+        reason = decide(at)
+        if reason is not None:
+            return decide.__name__, Float(reason)
+    return None
+
+
+def _label(node: ir.Node) -> str:
+    return f"{node.domain}.{node.op_type}" if node.domain else node.op_type
+
+
+def _varying(node: ir.Node, rule: Rule) -> list[ir.Value]:
+    """Activations that the node would read in integers and that are no constants."""
+    values = dict.fromkeys(find_input(node, slot) for slot in rule.activations)
+    return [v for v in values if v is not None and not v.is_initializer()]
+
+
+def _floats_around(node: ir.Node) -> int:
+    """How many floats it reads and gives that integers would have to be converted from and to."""
+    inputs = {v for v in node.inputs if v is not None and not v.is_initializer()}
+    return sum(v.dtype == ir.DataType.FLOAT for v in (*inputs, *node.outputs))
+
+
 def _why_no_floats(value: ir.Value) -> Reason | None:
     """Why the value is not known to be a tensor of float32, or None."""
     if value.type is None or value.dtype is None:
@@ -197,24 +275,6 @@ def _why_no_floats(value: ir.Value) -> Reason | None:
 
 def _is_empty(value: ir.Value) -> bool:
     return value.shape is not None and 0 in value.shape
-
-
-def _why_types_forbid(node: ir.Node, rule: Rule, qconfig: QConfigMapping) -> Reason | None:
-    """Why an integer form that onnxq writes by itself has no kernels for the types asked for.
-
-    The QDQ form of such types runs in float, and what moves data is refused (see check_types).
-    """
-    entry = qconfig.for_node(node_name(node), node.op_type)
-    if not rule.lowered or rule.category not in (OpCategory.COMPUTE, OpCategory.ELEMENTWISE):
-        return None
-    assert entry is not None, "asked before"
-    x = entry.activation_observer().dtype
-    # int8 activations are stored as uint8 beside uint8 weights (see stored_types)
-    pairs = {(UINT8, UINT8), (UINT8, INT8), (INT8, INT8), (INT8, UINT8)}
-    w = INT8 if rule.weight is None else weight_observer(node, rule, qconfig)().dtype
-    if (x, w) in pairs:
-        return None
-    return NoKernelForTypes(str(x), "" if rule.weight is None else str(w))
 
 
 def _missing_kernel(node: ir.Node, rule: Rule, qconfig: QConfigMapping) -> Reason | None:

@@ -12,20 +12,18 @@ from onnxq.static.placing.check_types import check_types
 from onnxq.static.placing.clipped_outputs import with_clipped_outputs
 from onnxq.static.placing.groups import groups_of
 from onnxq.static.placing.overrides import check_overrides, unmet_forms, unmet_requests
-from onnxq.static.placing.placement import place
 from onnxq.static.placing.stored_types import storage_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-
-    import onnx_ir as ir
+    from collections.abc import Mapping
 
     from onnxq.core.reason import Reason
     from onnxq.qconfig import QConfigMapping
     from onnxq.static.placing.channel_scales import ChannelScale
+    from onnxq.static.placing.context import Context
     from onnxq.static.placing.decision import Decision
     from onnxq.static.placing.groups import TensorGroup
-    from onnxq.targets import Target
+    from onnxq.static.placing.placement import Placement
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,16 +45,19 @@ class Placed:
     notes: tuple[str, ...]
 
 
-def placed(
-    model: ir.Model, qconfig: QConfigMapping, target: Target, integers_out: Collection[str] = ()
-) -> Placed:
-    """The Placed of a canonical model; `integers_out` are outputs that are read as integers.
+def placed(context: Context, qconfig: QConfigMapping, placement: Placement) -> Placed:
+    """The Placed of a canonical model, with this qconfig in place of the asked one.
+
+    Args:
+        context: of the model.
+        qconfig: names what was decided.
+        placement: made with it.
 
     Raises:
         QConfigError: the qconfig names an observer for a tensor where it cannot take effect.
         UnsupportedError: it asks for number types that ONNX Runtime lacks.
     """
-    placement = place(model, qconfig, target, integers_out)
+    model = context.model
     decisions, clamps = placement.decisions, placement.clamps
     channel_scales = find_channel_scales(model, placement, qconfig)
     groups = groups_of(placement, qconfig, channel_scales)
@@ -67,7 +68,7 @@ def placed(
     shared = [(group.members, group.observer) for group in groups]
     notes += check_types(model, decisions, shared, clamps, qconfig)
     types = {tensor: group.dtype for group in groups for tensor in group.members}
-    storage = storage_of(model, decisions, types, qconfig, target)
+    storage = storage_of(model, decisions, types, qconfig, context.target)
     return Placed(
         decisions,
         tuple(replace(group, dtype=storage.of(group.dtype)) for group in groups),

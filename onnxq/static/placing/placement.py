@@ -17,13 +17,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from onnxq.dtypes import INT8
-from onnxq.graph.walk import node_name, value_name, walk
+from onnxq.graph.walk import node_name, value_name
 from onnxq.operator import Float, OpCategory, Precision, Rule
 from onnxq.operator.reasons import NotTried
 from onnxq.qdq.read import dequantizer, one_scale
 from onnxq.static.placing.candidates import UNBOUNDED, Candidate, find_candidates
 from onnxq.static.placing.decision import Decision, Quantize, weight_limit
-from onnxq.static.placing.unbounded import readers_of_infinity
+from onnxq.static.placing.unbounded import by_infinity
 from onnxq.static.reasons import (
     BetterBehind,
     BoundsOutsideRange,
@@ -36,16 +36,16 @@ from onnxq.static.reasons import (
     MovesUnreadData,
     PartOf,
     ReadInFloat,
-    ReadsInfinity,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Mapping
 
     import onnx_ir as ir
 
     from onnxq.core.reason import Reason
     from onnxq.qconfig import QConfig, QConfigMapping
+    from onnxq.static.placing.context import Context
     from onnxq.targets import Target
 
 BITS_OF_RANGES = 8  # Rule.output_range is made for integers of 8 bits; wider ones are observed
@@ -91,22 +91,17 @@ class Placement:
         self.shares[self.root(second)] = self.root(first)
 
 
-def place(
-    model: ir.Model, qconfig: QConfigMapping, target: Target, integers_out: Collection[str] = ()
-) -> Placement:
-    """Runs the four sweeps over a canonical model; `integers_out` are outputs read as integers."""
-    order = list(walk(model.graph))
-    candidates, floats = find_candidates(order, qconfig, target)
-    for node in readers_of_infinity(order, candidates):
-        floats |= {n: Float(ReadsInfinity()) for n in _whole(candidates.pop(node))}
-    for node, candidate in list(candidates.items()):
-        if reason := _why_not_in_range(candidate):
-            del candidates[node]
-            floats[node] = Float(reason)
+def place(context: Context, qconfig: QConfigMapping) -> Placement:
+    """Runs the four sweeps over a canonical model, with this qconfig in place of the asked one."""
+    model, order, target = context.model, context.order, context.target
+    candidates, floats = find_candidates(context, qconfig)
+    for decide in BESIDE:
+        for node, reason in decide(context, candidates).items():
+            floats |= {n: Float(reason) for n in _whole(candidates.pop(node))}
     placement = Placement()
     for node, _ in order:  # graph order; those of candidates are overwritten below
         placement.decisions[node_name(node)] = floats.get(node, Float(NotTried()))
-    ends = {v for v in model.graph.outputs if v.name in integers_out}
+    ends = {v for v in model.graph.outputs if v.name in context.quantized_output}
     demand = _demand(order, candidates, ends)
     in_integers = [v for node, _ in order for v in node.outputs if _reach_of_codes(v) is not None]
     for value in (*model.graph.inputs, *in_integers):
@@ -177,7 +172,7 @@ def _decide(
 ) -> None:
     node = candidate.node
     asked = qconfig.explicit_for_node(node_name(node), node.op_type)
-    reason = None if asked else _why_not_worth(candidate, demand, placement)
+    reason = None if asked else by_conversions(candidate, demand, placement)
     if reason:
         _leave_float(candidate, reason, placement)
         return
@@ -282,8 +277,8 @@ def _read(candidate: Candidate) -> list[ir.Value]:
     return [v for slot in candidate.rule.activations if (v := node.inputs[slot]) is not None]
 
 
-def _why_not_worth(candidate: Candidate, demand: _Demand, placement: Placement) -> Reason | None:
-    """Why the integer form would cost more conversions than it saves, or None."""
+def by_conversions(candidate: Candidate, demand: _Demand, placement: Placement) -> Reason | None:
+    """Leaves a node in float where integers cost more conversions than they save."""
     varying = [v for v in _read(candidate) if not v.is_initializer()]
     arrive = [value_name(v) in placement.from_integers for v in varying]
     # around the node in integers, whose readers are float, and in float
@@ -305,16 +300,22 @@ def _why_not_worth(candidate: Candidate, demand: _Demand, placement: Placement) 
     return None
 
 
-def _why_not_in_range(candidate: Candidate) -> Reason | None:
-    """Why the integers of its input cannot hold its bounds, or None.
+def by_clip_bounds(_: Context, candidates: Mapping[ir.Node, Candidate]) -> dict[ir.Node, Reason]:
+    """Leaves a Clip in float where integers of its input cannot hold its bounds.
 
     Folded into the node before it, a Clip bounds what is observed; on its own, it reads integers
     whose range holds the data and 0, but need not reach its bounds.
     """
-    if candidate.rule.clamp is None:
-        return None
-    low, high = candidate.rule.clamp
-    return None if low <= 0 <= high else BoundsOutsideRange(low, high)
+    clamps = {node: candidate.rule.clamp for node, candidate in candidates.items()}
+    return {
+        node: BoundsOutsideRange(*clamp)
+        for node, clamp in clamps.items()
+        if clamp is not None and not clamp[0] <= 0 <= clamp[1]
+    }
+
+
+BESIDE = (by_infinity, by_clip_bounds)
+"""Deciders that look at a candidate beside others: node -> why it stays in float."""
 
 
 def _how(rule: Rule, has_output: bool, chosen: QConfig, target: Target) -> Reason:

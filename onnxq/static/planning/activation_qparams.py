@@ -56,7 +56,7 @@ def tensor_qparams(
         for name, value in graph.initializers.items()
     }
     bounds = _bounds(prepared, statistics)
-    curves = curves_behind(prepared.model, statistics.probed)
+    curves = curves_behind(prepared.context, statistics.probed)
     for group in _known(prepared, statistics):
         reason = _why_unknown(group, statistics, bounds)
         if reason:

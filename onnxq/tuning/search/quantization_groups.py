@@ -20,7 +20,7 @@ from onnxq import catalog
 from onnxq.graph.walk import node_name, walk
 from onnxq.operator import Float, OpCategory, Precision
 from onnxq.operator.nodes import find_input
-from onnxq.static.choosing.rules import open_entry
+from onnxq.static.choosing.proposals import open_entry
 from onnxq.static.placing.decision import Quantize
 
 if TYPE_CHECKING:

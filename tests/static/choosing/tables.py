@@ -4,13 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from onnxq.dynamic.dynamic_decision import Objective
 from onnxq.graph.sizes import sizes_of
 from onnxq.operator import Precision
+from onnxq.static.choosing.evidence import Evidence
+from onnxq.static.deciders import decided_again
 from onnxq.times import Change, Costs, Timing, Work, work_of
 from onnxq.times.work import RUN
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from onnxq.graph.sizes import Sizes
     from onnxq.static.prepared import Prepared
+    from onnxq.static.statistics import Statistics
 
 SHAPE = (1, 3, 8, 8)
 """Shape of the models' input x."""
@@ -35,3 +42,10 @@ def table(
     ]
     timings = tuple(Timing(w, f, ns) for w, f, ns in every if w is not None for _ in range(2))
     return Costs("x86-vnni", "", "", "", "1", "", "", timings)
+
+
+def evidence(
+    prepared: Prepared, statistics: Statistics, times: tuple[Mapping[str, Sizes], Costs]
+) -> Evidence:
+    """Evidence with these times."""
+    return Evidence(prepared, statistics, times, Objective.SPEED, decided_again)

@@ -10,16 +10,24 @@ import onnxq
 from onnxq.graph.sizes import sizes_of
 from onnxq.operator import Precision
 from onnxq.qconfig import default_qconfig_mapping
-from onnxq.static.choosing.by_costs import by_costs
+from onnxq.static.choosing.by_costs import by_time, by_total_time
 from onnxq.static.choosing.weighing import in_us
+from onnxq.static.deciders import weighed
+from onnxq.static.statistics import Statistics
 from tests.examples import images, model, network, weights
-from tests.static.choosing.tables import table
+from tests.static.choosing.tables import evidence, table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from onnxq.graph.sizes import Sizes
     from onnxq.static.prepared import Prepared
+    from onnxq.times import Costs
+
+
+def by_costs(prepared: Prepared, sizes: Mapping[str, Sizes], costs: Costs) -> Prepared:
+    seen = evidence(prepared, Statistics(prepared.model_hash, {}, {}, {}), (sizes, costs))
+    return weighed(prepared, seen, (by_time, by_total_time))
 
 
 @pytest.fixture(name="prepared")

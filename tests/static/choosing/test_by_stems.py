@@ -10,10 +10,11 @@ from onnxq.graph.sizes import sizes_of
 from onnxq.operator import Precision
 from onnxq.qconfig import default_qconfig_mapping
 from onnxq.static.choosing.by_shared_tails import by_shared_tails
+from onnxq.static.deciders import weighed
 from onnxq.static.seen_samples import SeenSamples
 from tests.examples import images, network
 from tests.small_networks import patches
-from tests.static.choosing.tables import table
+from tests.static.choosing.tables import evidence, table
 
 if TYPE_CHECKING:
     from onnxq.static.prepared import Prepared
@@ -27,7 +28,8 @@ INTEGER, RESULT, FLOAT = Precision.INT8, Precision.INT8_FLOAT_OUTPUT, Precision.
 def chosen(prepared: Prepared, statistics: Statistics, costs: Costs) -> Prepared:
     """The stems' choice for the shapes that the statistics tell."""
     sizes = sizes_of(prepared.model, statistics.samples.shapes)
-    return by_shared_tails(prepared, statistics, sizes, costs)
+    seen = evidence(prepared, statistics, (sizes, costs))
+    return weighed(prepared, seen, (by_shared_tails,))
 
 
 def forms(setting: str = "", integer_ns: float = 9e4) -> dict[str, Precision]:

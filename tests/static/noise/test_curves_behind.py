@@ -41,7 +41,7 @@ def prepared_of(nodes: list[onnx.NodeProto], constants: Mapping[str, Array]) -> 
 def behind(nodes: list[onnx.NodeProto], constants: Mapping[str, Array]) -> tuple[CurveBehind, ...]:
     prepared = prepared_of(nodes, constants)
     probed = onnxq.calibrate(prepared, images(8, 0)).probed
-    return curves_behind(prepared.model, probed).get("c", ())
+    return curves_behind(prepared.context, probed).get("c", ())
 
 
 def test_functions_are_found_behind_moves_and_bounds() -> None:

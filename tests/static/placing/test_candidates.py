@@ -7,7 +7,6 @@ import pytest
 
 from onnxq import targets
 from onnxq.dtypes import INT4, INT8, UINT8, UINT16, QDType
-from onnxq.graph.walk import walk
 from onnxq.observers import MinMaxObserver
 from onnxq.operator import Float
 from onnxq.ort import facts
@@ -15,6 +14,7 @@ from onnxq.ort.facts import Fact
 from onnxq.ort.version import OLDEST
 from onnxq.qconfig import QConfig, QConfigMapping, default_qconfig, default_qconfig_mapping
 from onnxq.static.placing.candidates import UNBOUNDED, Candidate, find_candidates
+from onnxq.static.placing.context import Context, Rules
 
 CONSTANTS: dict[str, npt.NDArray[np.generic]] = {
     "w": np.ones((4, 4, 1, 1), np.float32),
@@ -47,7 +47,9 @@ def found(
         for value in node.outputs:
             value.type = value.type or ir.TensorType(ir.DataType.FLOAT)
     mapping = qconfig or default_qconfig_mapping()
-    candidates, floats = find_candidates(walk(model.graph), mapping, VNNI)
+    candidates, floats = find_candidates(
+        Context(model, Rules.of_model(model), VNNI, mapping), mapping
+    )
     assert all(isinstance(reason, Float) for reason in floats.values())
     return (
         {node.op_type: candidate for node, candidate in candidates.items()},

@@ -17,6 +17,7 @@ from onnxq.qconfig import (
     default_qconfig_mapping,
     onnxq_default_qconfig,
 )
+from onnxq.static.placing.context import Context, Rules
 from onnxq.static.placing.decision import Quantize
 from onnxq.static.placing.placement import Placement, place
 from onnxq.static.reasons import NotFloat32
@@ -55,7 +56,12 @@ def placed(
         for value in node.outputs:
             value.type = value.type or ir.TensorType(ir.DataType.FLOAT)
             value.shape = value.shape or ir.Shape([1, 4, 8, 8])
-    return place(model, qconfig or default_qconfig_mapping(), targets.find("x86-vnni"))
+    return placed_on(model, "x86-vnni", qconfig)
+
+
+def placed_on(model: ir.Model, target: str, qconfig: QConfigMapping | None = None) -> Placement:
+    mapping = qconfig or default_qconfig_mapping()
+    return place(Context(model, Rules.of_model(model), targets.find(target), mapping), mapping)
 
 
 def summary(placement: Placement) -> list[str]:
@@ -185,7 +191,7 @@ def test_loop_bodies_stay_float_with_that_reason() -> None:
     model = ir.Model(
         ir.Graph([trip], loop.outputs, nodes=[loop], opset_imports={"": 21}), ir_version=10
     )
-    placement = place(model, default_qconfig_mapping(), targets.find("portable"))
+    placement = placed_on(model, "portable")
     decision = placement.decisions["inner"]
     assert isinstance(decision, Float)
     assert "Loop 'loop'" in decision.reason.words
@@ -196,7 +202,7 @@ def test_int64_add_is_float_with_its_type_as_reason() -> None:
         '<ir_version: 10, opset_import: ["" : 21]> g (int64[2] a) => (int64[2] y) { y = Add(a, a) }'
     )
     model.graph.node(0).name = "sum"
-    decision = place(model, default_qconfig_mapping(), targets.find("portable")).decisions["sum"]
+    decision = placed_on(model, "portable").decisions["sum"]
     assert decision == Float(NotFloat32("int64"))
 
 

@@ -28,7 +28,8 @@ from onnxq.qconfig import (
 )
 from onnxq.qparams import QParams, per_tensor
 from onnxq.static.calibrate import calibrate
-from onnxq.static.choosing.again import chosen_again, in_float
+from onnxq.static.choosing.proposals import in_float
+from onnxq.static.deciders import decided_again
 from onnxq.static.plan import Plan, plan
 from onnxq.static.prepare import prepare
 from onnxq.static.rewrite import rewrite
@@ -103,7 +104,8 @@ def test_a_bounded_tensor_whose_node_became_float_has_its_bounds() -> None:
     statistics = calibrate(prepared, {"x": images(2)})
     assert "t" not in statistics.observers
     node = next(n for n in prepared.model.graph if n.name == "tanh")
-    later = chosen_again(prepared, in_float(prepared, [node], OperatorLimit("its times")))
+    left = in_float(prepared.qconfig, [node], OperatorLimit("its times"))
+    later = decided_again(prepared, "by_time", left)
     assert isinstance(later.decisions["tanh"], Float)
     found = plan(later, statistics).tensors["t"]
     np.testing.assert_allclose(found.scale, 2 / 255, rtol=5e-3)

@@ -1,0 +1,117 @@
+"""Proposals of deciders, and what was decided so far."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from onnxq.graph.walk import node_name
+from onnxq.operator import Precision
+from onnxq.static.placing.placed import placed, with_reasons
+from onnxq.static.placing.placement import place
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import onnx_ir as ir
+
+    from onnxq.core.reason import Reason
+    from onnxq.qconfig import Entry, QConfig, QConfigMapping
+    from onnxq.static.placing.context import Context
+    from onnxq.static.placing.placed import Placed
+    from onnxq.static.placing.placement import Placement
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """Precision that a decider proposes for one node.
+
+    Attributes:
+        entry: of the node, with the precision in it.
+        reason: why.
+    """
+
+    entry: Entry
+    reason: Reason
+
+
+Proposals = Mapping[str, Proposal]
+"""Node name -> what is proposed for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """Proposals so far; of those for one node, the last one holds.
+
+    Attributes:
+        mapping: what was asked for, with an entry for each node that has a proposal.
+        chain: node name -> (decider, proposal) of each decider that had something to say of it.
+    """
+
+    mapping: QConfigMapping
+    chain: Mapping[str, tuple[tuple[str, Proposal], ...]] = field(default_factory=dict)
+
+    @property
+    def reasons(self) -> dict[str, Reason]:
+        """Node name -> why its precision was chosen, of each node that has a proposal."""
+        return {name: said[-1][1].reason for name, said in self.chain.items()}
+
+    def following(self, decider: str, more: Proposals) -> Decided:
+        """Adds the proposals of one more decider."""
+        entries = {name: proposal.entry for name, proposal in more.items()}
+        chain = {n: (*self.chain.get(n, ()), (decider, p)) for n, p in more.items()}
+        mapping = replace(self.mapping, nodes={**self.mapping.nodes, **entries})
+        return Decided(mapping, {**self.chain, **chain})
+
+
+@dataclass(frozen=True, eq=False)
+class SoFar:
+    """State of the decisions on a model, and the quantizers that follow from it.
+
+    Attributes:
+        context: of the model.
+        decided: without data, or before these quantizers are looked at.
+    """
+
+    context: Context
+    decided: Decided
+
+    @cached_property
+    def placement(self) -> Placement:
+        """Where the quantizers sit."""
+        return place(self.context, self.decided.mapping)
+
+    @property
+    def placed(self) -> Placed:
+        """The placement, and all that follows from it."""
+        made = placed(self.context, self.decided.mapping, self.placement)
+        return with_reasons(made, self.decided.reasons)
+
+    @property
+    def left(self) -> list[tuple[ir.Node, str | None]]:
+        """(node, its loop) of the nodes for which no decider has proposed anything."""
+        return [at for at in self.context.order if node_name(at[0]) not in self.decided.chain]
+
+    def following(self, decider: str, more: Proposals) -> SoFar:
+        """Adds the proposals of one more decider."""
+        return SoFar(self.context, self.decided.following(decider, more)) if more else self
+
+
+def open_entry(node: ir.Node, asked: QConfigMapping) -> QConfig | None:
+    """The entry of a node that nobody named; None: somebody did, or it is no static one."""
+    if asked.explicit_for_node(node_name(node), node.op_type):
+        return None
+    entry = asked.for_node(node_name(node), node.op_type)
+    return entry if entry is not None and entry.precision is None else None
+
+
+def in_float(asked: QConfigMapping, nodes: Iterable[ir.Node], reason: Reason) -> Proposals:
+    """FLOAT with that reason, for those of the nodes that nobody named."""
+    entries = {node_name(node): open_entry(node, asked) for node in nodes}
+    return {
+        name: Proposal(replace(entry, precision=Precision.FLOAT), reason)
+        for name, entry in entries.items()
+        if entry is not None
+    }

@@ -1,0 +1,79 @@
+"""The chain of one node: each decider that had something to say of it, in order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from onnxq.errors import QConfigError, nearest
+from onnxq.graph.walk import node_name
+from onnxq.operator import Precision
+from onnxq.static.choosing.choices import choices_of
+from onnxq.static.choosing.proposals import Decided, SoFar
+from onnxq.static.placing.candidates import alone
+from onnxq.static.placing.placement import by_clip_bounds, by_conversions
+from onnxq.static.placing.unbounded import by_infinity
+from onnxq.static.reasons import BoundsOutsideRange, ReadsInfinity
+
+if TYPE_CHECKING:
+    from onnxq.core.reason import Reason
+    from onnxq.static.prepared import Prepared
+
+_PLACED_BY: dict[type[Reason], str] = {
+    ReadsInfinity: by_infinity.__name__,
+    BoundsOutsideRange: by_clip_bounds.__name__,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What a decider said of a node.
+
+    Attributes:
+        decider: name of its function (see onnxq.static.deciders).
+        precision: that it proposed.
+        reason: why.
+    """
+
+    decider: str
+    precision: Precision
+    reason: Reason
+
+    def to_dict(self) -> dict[str, object]:
+        """The same as plain values."""
+        return {
+            "decider": self.decider,
+            "precision": self.precision.value,
+            "reason": self.reason.to_dict(),
+        }
+
+
+def chain_of(prepared: Prepared, name: str) -> tuple[Said, ...]:
+    """What deciders said of a node: at first those that place quantizers, as the qconfig asks.
+
+    Args:
+        prepared: with precisions that were decided with or without data.
+        name: of the node.
+
+    Raises:
+        QConfigError: the model has no such node; the message suggests the nearest.
+    """
+    context = prepared.context
+    found = {node_name(node): (node, loop) for node, loop in context.order}
+    if name not in found:
+        raise QConfigError(
+            f"node '{name}' is not in the model, which has {len(found)} nodes. 'onnxq inspect' "
+            f"lists them.{nearest(name, found)}"
+        )
+    first = alone(context, *found[name], context.asked)
+    if first is not None:
+        said = [Said(first[0], Precision.FLOAT, first[1].reason)]
+    else:
+        decisions = SoFar(context, Decided(context.asked)).placement.decisions
+        placed = choices_of(context.model, decisions, {}, context.target.throughput)[name]
+        decider = _PLACED_BY.get(type(placed.reason), by_conversions.__name__)
+        said = [Said(decider, placed.precision, placed.reason)]
+    for by, proposal in prepared.chosen.chain.get(name, ()):
+        asked = None if proposal.entry is None else proposal.entry.precision
+        said.append(Said(by, asked or Precision.DYNAMIC_INT8, proposal.reason))
+    return tuple(said)

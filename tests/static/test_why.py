@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+import numpy as np
+
+from onnxq.dynamic.dynamic_decision import Objective
+from onnxq.graph.walk import node_name
+from onnxq.static import deciders
+from onnxq.static.calibrate import calibrate
+from onnxq.static.deciders import DECIDERS, with_evidence
+from onnxq.static.prepare import prepare
+from onnxq.static.why import chain_of
+from tests.small_networks import WIDTH, encoder_block
+
+
+def test_a_chain_ends_with_what_was_chosen_and_names_listed_deciders() -> None:
+    prepared = prepare(encoder_block(), None, "x86-vnni")
+    spec = prepared.inputs[0]
+    shape = [size if isinstance(size, int) else 2 for size in spec.shape]
+    assert shape[-1] == WIDTH
+    x = np.random.default_rng(1).normal(0, 1, shape).astype(np.float32)
+    statistics = calibrate(prepared, [{spec.name: x}])
+    decided, _ = with_evidence(prepared, statistics, Objective.SIZE)
+    names = {decider.__name__ for decider in DECIDERS}
+    lengths = set()
+    for node, _ in decided.context.order:
+        chain = chain_of(decided, node_name(node))
+        assert {said.decider for said in chain} <= names
+        if node_name(node) in decided.chosen.chain:
+            assert chain[-1].reason == decided.choices[node_name(node)].reason
+        lengths.add(len(chain))
+    assert max(lengths) > 1
+
+
+def test_the_table_of_contents_names_every_decider() -> None:
+    assert deciders.__doc__ is not None
+    for decider in deciders.DECIDERS:
+        assert decider.__name__ in deciders.__doc__
