@@ -5,8 +5,8 @@
 One scale holds all channels of X, so that a few large ones leave the others few integers; W has a
 scale per column, which a large row widens. With a = 1 all channels of X get one range, with a = 0
 all rows of W. (Xiao et al. 2022, "SmoothQuant", equation 4.) Which a is best depends on both
-distributions: what activations gain, weights pay for (benchmarks/results/smooth.md). So each is tried
-with the very quantizers, and what decides is the error of the rounded product, row by row
+distributions: what activations gain, weights pay for (benchmarks/results/smooth.md). So each is
+tried with the very quantizers, and what decides is the error of the rounded product, row by row
 
     mean over rows r of |Yq[r] - Y[r]|^2 / |Y[r]|^2
 

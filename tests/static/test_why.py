@@ -15,7 +15,7 @@ from tests.small_networks import WIDTH, encoder_block
 def test_a_chain_ends_with_what_was_chosen_and_names_listed_deciders() -> None:
     prepared = prepare(encoder_block(), None, "x86-vnni")
     spec = prepared.inputs[0]
-    shape = [size if isinstance(size, int) else 2 for size in spec.shape]
+    shape = [size if isinstance(size, int) else 2 for size in spec.shape or ()]
     assert shape[-1] == WIDTH
     x = np.random.default_rng(1).normal(0, 1, shape).astype(np.float32)
     statistics = calibrate(prepared, [{spec.name: x}])

@@ -35,8 +35,8 @@ NOISE_OF_FORM = {
     Precision.FLOAT: 0.0,
 }
 """Noise of a group over that with integers on both sides, before anything is measured: results that
-are not rounded give 5.7 dB on models/transformer, dynamic ranges 6 (benchmarks/results/defaults.md);
-weights of 8 bits alone are left in the others."""
+are not rounded give 5.7 dB on models/transformer, dynamic ranges 6
+(benchmarks/results/defaults.md); weights of 8 bits alone are left in the others."""
 MOST_CORRECTION = 30.0
 """Factor by which one measurement may correct an estimate: more is the neighbours' doing."""
 LEAST_DELIVERED = 0.25
