@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from onnxq.checking.findings import Findings, OutputFinding, TensorFinding
-    from onnxq.times.timed_runs import PairedNodeTimes
+    from onnxq.times.attribution import PairedNodeTimes
 
 PACKAGES = ("onnxruntime", "onnx", "numpy")
 

@@ -29,7 +29,7 @@ from onnxq.survey.file_forms import forms_in, planned, shown_by_file, with_reaso
 from onnxq.survey.heading import NO_BOUNDS, Bounds, heading
 from onnxq.survey.local_errors import TensorErrors, errors_of
 from onnxq.survey.stored_ranges import stored_ranges
-from onnxq.times.timed_runs import paired_node_times
+from onnxq.times.attribution import paired_node_times
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

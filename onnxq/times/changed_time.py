@@ -14,7 +14,7 @@ import numpy as np
 from onnxq.ort.layouts import INTO_BLOCKS, OUT_OF_BLOCKS, QUANTIZES_AT_RUN, REORDERED
 from onnxq.qdq.read import DEQUANTIZE, QUANTIZE
 from onnxq.times import Change
-from onnxq.times.microbenchmarks.parts import BLOCKS, Parts, integers, numbers
+from onnxq.times.microbenchmarks.link import BLOCKS, Parts, integers, numbers
 from onnxq.times.model_times import ChangeTime
 from onnxq.times.time_model import FLOATS, changing, step_of, total_ns
 from onnxq.times.timed_runs import profiled

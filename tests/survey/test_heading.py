@@ -5,7 +5,7 @@ import math
 
 from onnxq.checking.findings import Execution, Findings, OutputFinding, TensorFinding
 from onnxq.survey.heading import NO_BOUNDS, Bounds, ReportSubject, heading
-from onnxq.times.timed_runs import PairedNodeTimes
+from onnxq.times.attribution import PairedNodeTimes
 
 SUBJECT = ReportSubject("m.onnx", "q.onnx", (1000, 250))
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from onnxq.survey.file_forms import forms_in, planned
-from onnxq.times.timed_runs import paired_node_times
+from onnxq.times.attribution import paired_node_times
 from tests.survey.pair import BATCH, pair
 
 

@@ -11,16 +11,20 @@ import numpy as np
 from onnxq.operator import Precision
 from onnxq.ort.layouts import FEW_CHANNELS, FUSED_BEHIND_CONV
 from onnxq.ort.runtime import Optimization
-from onnxq.times.microbenchmarks.link import Arrangement, Link, nothing
-from onnxq.times.microbenchmarks.parts import Parts, numbers, weights
-from onnxq.times.microbenchmarks.quantized_parts import (
+from onnxq.times.microbenchmarks.link import (
     CLIPPED,
+    Arrangement,
+    Link,
+    Parts,
+    TimedNode,
+    nothing,
+    numbers,
     pooled,
     pooled_integers,
     quantized,
     weight_of,
+    weights,
 )
-from onnxq.times.microbenchmarks.timed_node import TimedNode
 from onnxq.times.work import FUSED
 
 if TYPE_CHECKING:

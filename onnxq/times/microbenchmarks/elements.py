@@ -11,25 +11,27 @@ from onnxq.ort.runtime import Optimization
 from onnxq.times import Change
 from onnxq.times.microbenchmarks.convolutions import Shape, add_float, add_integer
 from onnxq.times.microbenchmarks.link import (
+    BLOCKS,
+    MICROSOFT,
     SHAPE,
     Arrangement,
     Build,
     Link,
+    Parts,
+    TimedNode,
     both,
     calling,
-    nothing,
-    sizes_alone,
-)
-from onnxq.times.microbenchmarks.parts import BLOCKS, MICROSOFT, Parts, integers, numbers
-from onnxq.times.microbenchmarks.quantized_parts import (
     calling_on_integers,
+    integers,
+    nothing,
+    numbers,
     on_integers,
     pooled,
     pooled_integers,
     qparams,
     quantized,
+    sizes_alone,
 )
-from onnxq.times.microbenchmarks.timed_node import TimedNode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

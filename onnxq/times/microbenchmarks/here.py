@@ -21,15 +21,24 @@ from onnxq.times import Change, Costs, Timing, Work
 from onnxq.times.fit import LEAST_NS
 from onnxq.times.microbenchmarks.convolutions import convolution_links, fused_links
 from onnxq.times.microbenchmarks.elements import element_links
-from onnxq.times.microbenchmarks.link import SHAPE, Arrangement, Build, Link, both, nothing
-from onnxq.times.microbenchmarks.parts import MICROSOFT, Parts, integers, numbers, weights
-from onnxq.times.microbenchmarks.quantized_parts import (
+from onnxq.times.microbenchmarks.link import (
+    MICROSOFT,
+    SHAPE,
+    Arrangement,
+    Build,
+    Link,
+    Parts,
+    TimedNode,
+    both,
     calling_on_integers,
+    integers,
+    nothing,
+    numbers,
     qparams,
     quantized,
     weight_of,
+    weights,
 )
-from onnxq.times.microbenchmarks.timed_node import TimedNode
 from onnxq.times.work import RUN
 
 if TYPE_CHECKING:
