@@ -11,9 +11,10 @@ from onnxq.graph.io import load
 from onnxq.graph.walk import tensor_names
 from onnxq.page.card import Table, card
 from onnxq.report import json_values
-from onnxq.report.console import open_console, print_execution, print_inspection, print_table
+from onnxq.report.console import open_console, print_execution, print_inspection
 from onnxq.report.quantized_file import QuantizedFile, look_at
 from onnxq.report.summary import summarize_choices
+from onnxq.report.tables import print_table
 from onnxq.static.deciders import with_evidence
 from onnxq.static.plan import plan
 from onnxq.static.prepare import prepare
@@ -147,8 +148,8 @@ def inspected(
         decided = prepared
         if statistics is not None:
             decided, _ = with_evidence(prepared, statistics, as_objective(objective))
-        made = inspected(prepared, statistics, objective)
-        return replace(made, node=node, chain=chain_of(decided, node))
+        found = inspected(prepared, statistics, objective)
+        return replace(found, node=node, chain=chain_of(decided, node))
     tensors = tuple(tensor_names(prepared.model))
     name = prepared.target.name
     if statistics is None:
