@@ -148,8 +148,8 @@ def inspected(
         decided = prepared
         if statistics is not None:
             decided, _ = with_evidence(prepared, statistics, as_objective(objective))
-        whole = inspected(prepared, statistics, objective)
-        return replace(whole, node=node, chain=chain_of(decided, node))
+        found = inspected(prepared, statistics, objective)
+        return replace(found, node=node, chain=chain_of(decided, node))
     tensors = tuple(tensor_names(prepared.model))
     name = prepared.target.name
     if statistics is None:
