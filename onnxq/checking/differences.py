@@ -11,9 +11,9 @@ import numpy.typing as npt
 if TYPE_CHECKING:
     from onnxq.core.arrays import Array
 
-INTEGERS = "integers"
+INTEGERS = "LSB"
 """Integers (and booleans): a step is 1."""
-SCALES = "LSB"
+SCALES = "LSB of its scale"
 """Floats that a DequantizeLinear made: a step is its scale."""
 ULPS = "ulps"
 """Other floats: a step is one unit in the last place of the largest number of the tensor, so that

@@ -151,7 +151,7 @@ def _blocks_of(node: ir.Node, block: int) -> str:
         scheme = "real" if is_real else "affine"
     level = node.attributes.get_int("accuracy_level", 0)
     beside = f", accuracy level {level}" if level else ""
-    return f"blocks of {block}, {scheme}{beside}"
+    return f"groups of {block}, {scheme}{beside}"
 
 
 def _is_weight(value: ir.Value) -> bool:

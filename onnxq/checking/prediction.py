@@ -77,7 +77,7 @@ class LayerPrediction:
     elements: int = 0
     differing: int = 0
     largest: int = 0
-    unit: str = "integers"
+    unit: str = "LSB"
     pairs_of: str = WEIGHTS
     error: float = 0.0
     size: float = 0.0

@@ -139,7 +139,7 @@ def test_dynamic_and_float_results_are_compared_in_ulps() -> None:
 
 def test_a_dequantized_output_is_compared_in_steps_of_its_scale() -> None:
     findings = cross_check(quantized_matmul(np.array(3, np.uint8)), {"x": weights(0, 4, 8)})
-    assert findings.outputs[0].unit == "LSB"
+    assert findings.outputs[0].unit == "LSB of its scale"
     findings.check()
 
 
@@ -160,7 +160,7 @@ def test_qoperator_models_agree() -> None:
     x = np.random.default_rng(0).integers(0, 255, (4, 3, 8, 8), np.uint8)
     findings = cross_check(proto, {"x": x})
     findings.check()
-    assert findings.outputs[0].unit == "integers"
+    assert findings.outputs[0].unit == "LSB"
 
 
 def around_float(*nodes: onnx.NodeProto, opset: int = 18) -> onnx.ModelProto:

@@ -21,8 +21,8 @@ from onnxq.errors import CalibrationError, QConfigError, VerificationError
 if TYPE_CHECKING:
     from pathlib import Path
 
-NODE = NodeFinding("c", "QLinearConv", "", "onnxq", 100, 0, 0, "integers", "")
-OUTPUT = OutputAgreement("y", 10, 0, 0, "integers", "")
+NODE = NodeFinding("c", "QLinearConv", "", "onnxq", 100, 0, 0, "LSB", "")
+OUTPUT = OutputAgreement("y", 10, 0, 0, "LSB", "")
 GOOD = CrossFindings(
     "hash", 2, (NODE,), (), (FloatNode("s", "Softmax", ""),), (), (OUTPUT,), "", ""
 )
@@ -41,7 +41,7 @@ def test_equal_integers_pass() -> None:
 
 def test_one_element_that_differs_fails_and_is_named() -> None:
     findings = with_node(differing=1, largest=2)
-    with pytest.raises(VerificationError, match=r"QLinearConv 'c': 1 of 100 .* up to 2 integers"):
+    with pytest.raises(VerificationError, match=r"QLinearConv 'c': 1 of 100 .* up to 2 LSB"):
         findings.check()
 
 
@@ -94,7 +94,7 @@ def test_what_was_not_compared_is_not_exact(changes: dict[str, object]) -> None:
 def test_no_kernel_is_blamed_for_what_a_float_node_rounds() -> None:
     behind = dataclasses.replace(OUTPUT, differing=5, largest=3, behind="Softmax 's'")
     findings = dataclasses.replace(GOOD, outputs=(behind,))
-    with pytest.raises(VerificationError, match=r"No kernel .* 0 of 1 .*Softmax 's'.*steps 3\)"):
+    with pytest.raises(VerificationError, match=r"No kernel .* 0 of 1 .*Softmax 's'.*lsb 3\)"):
         findings.check()
     node = dataclasses.replace(NODE, differing=1, largest=1)
     with pytest.raises(VerificationError, match="its kernel"):

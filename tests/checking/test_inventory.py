@@ -66,7 +66,7 @@ def test_weights_in_blocks_say_their_bits() -> None:
     packed = np.zeros((2, 2, 8), np.uint8)
     found = of(node, {"w": packed, "s": np.ones(4, np.float32)})
     (weight,) = found.weights
-    assert (weight.dtype, weight.granularity) == ("4 bits", "blocks of 16, symmetric")
+    assert (weight.dtype, weight.granularity) == ("4 bits", "groups of 16, symmetric")
     assert found.stored == {"uint8": (1, 32), "float": (1, 16)}
     assert found.producer == "tool"
 
@@ -83,7 +83,7 @@ def test_weights_in_blocks_say_their_scheme_and_level(zeros: type, scheme: str) 
         "z": np.zeros(2, zeros),
     }
     assert [weight.granularity for weight in of(node, constants).weights] == [
-        f"blocks of 16, {scheme}, accuracy level 4"
+        f"groups of 16, {scheme}, accuracy level 4"
     ]
 
 
@@ -108,4 +108,4 @@ def test_zero_points_of_blocks_are_no_weight_though_they_are_a_matrix(
         "z": np.zeros((8, 1), np.uint8),
     }
     (weight,) = of(node, constants).weights
-    assert (weight.dtype, weight.granularity) == ("4 bits", "blocks of 32, affine")
+    assert (weight.dtype, weight.granularity) == ("4 bits", "groups of 32, affine")

@@ -119,7 +119,7 @@ def test_integers_next_to_a_tie_may_tip_and_everything_behind_them_agrees(
     found = cross_check(around_softmax(), onnxq.Samples({"x": weights(0, 512, 64)}, batch_size=512))
     (output,) = found.outputs
     assert 0 < output.differing < output.elements / 100
-    assert (output.unit, output.largest) == ("LSB", 1)
+    assert (output.unit, output.largest) == ("LSB of its scale", 1)
     assert found.first_difference == ""
     assert found.is_rounding(output)
 

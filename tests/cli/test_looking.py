@@ -108,7 +108,7 @@ def test_a_folder_of_genai_says_its_products_and_its_cache(run: Run, tmp_path: P
     result = run("inspect", tmp_path / "made")
     assert result.exit_code == 0, result.stderr
     said = " ".join(result.stdout.split())
-    assert "4 bits blocks of 16, affine, accuracy level 4" in said
+    assert "4 bits groups of 16, affine, accuracy level" in said
     assert "past_key_values.*.key (4)" in said
     assert "cache: 4 layers, 1 heads of 16 numbers, float32: 512 B a token" in said
     assert "GroupQueryAttention" in said

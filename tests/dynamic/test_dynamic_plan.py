@@ -148,7 +148,7 @@ def test_a_tensor_may_have_its_own_observer_or_stay_float() -> None:
 # --- speed and size
 
 
-def on(ratio: float, form: str = "integer") -> targets.Target:
+def on(ratio: float, form: str = "dynamic_int8") -> targets.Target:
     gains = (DynamicSpeedup("MatMul", form, 8, SIDE, SIDE, ROWS, ratio),)
     return dataclasses.replace(UNMEASURED, name="mine", dynamic_speedups=gains)
 

@@ -14,7 +14,7 @@ from tests.dynamic_models import UNMEASURED, planned, quantized, run, stored
 from tests.examples import weights
 
 WORDS, WIDTH = 40, 32
-GAIN = DynamicSpeedup("Gemm", "integer", 8, WIDTH, WORDS, 1, 0.5)
+GAIN = DynamicSpeedup("Gemm", "dynamic_int8", 8, WIDTH, WORDS, 1, 0.5)
 SLOW = dataclasses.replace(UNMEASURED, name="mine", dynamic_speedups=(GAIN,))
 
 

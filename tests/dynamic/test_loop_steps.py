@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from onnxq.core.arrays import Array
     from onnxq.operator import IntegerCall
+    from onnxq.targets.accumulation import Accumulator
 
 W = normal(SIDE, SIDE)
 V = normal(SIDE, SIDE, seed=1)
@@ -72,14 +73,14 @@ def test_a_loop_whose_condition_fails_has_fewer_steps() -> None:
 def test_a_wrong_step_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     operator = catalog.find_integer("DynamicQuantizeMatMul", "com.microsoft")
     assert operator is not None
-    kernel, calls = operator.kernel, []
+    kernel, calls = operator.kernel_on, []
 
-    def once(call: IntegerCall) -> tuple[Array, ...]:
-        (y,) = kernel(call)
+    def once(call: IntegerCall, accumulator: Accumulator) -> tuple[Array, ...]:
+        (y,) = kernel(call, accumulator)
         calls.append(y)
         return (np.negative(y, dtype=np.float32) if len(calls) == 2 else y,)
 
-    monkeypatch.setattr(operator, "kernel", once)
+    monkeypatch.setattr(operator, "kernel_on", once)
     findings, _ = found(looped())
     differing = {n.op_type: n.differing for n in findings.nodes}
     assert differing["DynamicQuantizeMatMul"] == 2 * SIDE

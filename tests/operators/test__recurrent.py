@@ -403,7 +403,7 @@ def test_speed_does_not_leave_in_float_what_onnx_runtime_does_not_run() -> None:
             targets.find("portable"),
             dynamic_speedups=tuple(
                 targets.DynamicSpeedup("GRU", form, 8, 32, 96, rows, 0.5)
-                for form in ("integer", "stored")
+                for form in ("dynamic_int8", "weight_only")
                 for rows in (1, 8)
             ),
         )

@@ -24,9 +24,9 @@ def printed(findings: CrossFindings) -> str:
     return out.getvalue()
 
 
-GOOD = NodeFinding("/a/[0]", "QLinearConv", "", "onnxq", 100, 0, 0, "integers", "")
-BAD = NodeFinding("b", "QLinearAdd", "com.microsoft", "onnxq", 50, 3, 2, "integers", "")
-ODD = NodeFinding("c", "QGemm", "com.microsoft", "onnxq", 5, 5, 0, "integers", "gives int8 (1,)")
+GOOD = NodeFinding("/a/[0]", "QLinearConv", "", "onnxq", 100, 0, 0, "LSB", "")
+BAD = NodeFinding("b", "QLinearAdd", "com.microsoft", "onnxq", 50, 3, 2, "LSB", "")
+ODD = NodeFinding("c", "QGemm", "com.microsoft", "onnxq", 5, 5, 0, "LSB", "gives int8 (1,)")
 FINDINGS = CrossFindings(
     "0123456789abcdef",
     4,
@@ -43,7 +43,7 @@ FINDINGS = CrossFindings(
 def test_every_finding_is_printed() -> None:
     text = printed(FINDINGS)
     assert "equal in every integer, node by node: QLinearConv 1" in text
-    assert "2 integers" in text
+    assert "2 LSB" in text
     assert "gives int8 (1,)" in text
     assert "no kernel for it" in text
     assert "Softmax      2" in text

@@ -44,17 +44,17 @@ def text(
 
 
 def test_causes_come_with_their_weights_and_what_could_be_comes_after() -> None:
-    outputs = (OutputPrediction("y", 10, 4, 3, "integers"),)
+    outputs = (OutputPrediction("y", 10, 4, 3, "LSB"),)
     shown = text(MachinePrediction(("avx2", "avx512"), "saturates", (CAUSE, RISKY), outputs))
     assert "4 of 10" in shown
-    assert "3 integers" in shown
+    assert "3 LSB" in shown
     assert "0: 0 9, 7; 1: 0 9, 6; 2: 0 9, 5 ..." in shown
     assert "where others can, on other samples" in shown
     assert "batches: 2; model 0123456789ab" in shown
 
 
 def test_machines_that_agree_say_how_sure_that_is() -> None:
-    outputs = (OutputPrediction("y", 10, 0, 0, "integers"),)
+    outputs = (OutputPrediction("y", 10, 0, 0, "LSB"),)
     sure = MachinePrediction(("a",), "exact", (SAFE,), outputs)
     assert "exact, whatever the input" in text(sure)
     can = MachinePrediction(("a",), "wraps", (LATE,), outputs)

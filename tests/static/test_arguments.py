@@ -90,7 +90,7 @@ def test_runs_of_bench_are_a_whole_number(runs: object) -> None:
 
 @pytest.mark.parametrize(
     ("option", "value"),
-    [("bits", "4"), ("bits", 4.0), ("block", "32"), ("block", None), ("block", True),
+    [("bits", "4"), ("bits", 4.0), ("group_size", "32"), ("group_size", None), ("group_size", True),
      ("accuracy_level", 4.0), ("bits_average", "4"), ("size", [1]), ("form", 3),
      ("scheme", "afine")],
 )  # fmt: skip

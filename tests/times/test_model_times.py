@@ -23,8 +23,8 @@ TIMES = Times(
     "somewhere",
     {"x": (1, 3)},
     {
-        "conv": NodeTimes({"float": 100.0, "integer": 40.0}, {"integer": 5.0}),
-        "relu": NodeTimes({"float": 0.0, "integer": 0.0}),
+        "conv": NodeTimes({"float": 100.0, "int8": 40.0}, {"int8": 5.0}),
+        "relu": NodeTimes({"float": 0.0, "int8": 0.0}),
         "norm": NodeTimes({"float": 30.0}),
     },
     {"quantize": ChangeTime(100.0, 0.5)},
