@@ -29,7 +29,7 @@ from onnxq.cli.steps import (
 )
 from onnxq.cli.worker_options import Workers, workers_options
 from onnxq.core import signals
-from onnxq.report.console import say_aside
+from onnxq.report.wrapping import say_aside
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,8 +15,8 @@ import click
 from onnxq.cli.common_options import DEBUG
 from onnxq.core import signals
 from onnxq.errors import OnnxqError, OutputError, first_line
-from onnxq.report.console import say_aside
 from onnxq.report.detail import is_quiet
+from onnxq.report.wrapping import say_aside
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

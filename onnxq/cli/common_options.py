@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from onnxq.report.console import say, say_aside
 from onnxq.report.detail import Detail, is_quiet, showing
+from onnxq.report.wrapping import say, say_aside
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

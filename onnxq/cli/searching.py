@@ -35,8 +35,8 @@ from onnxq.cli.steps import (
     load_model,
 )
 from onnxq.cli.worker_options import Workers, workers_options
-from onnxq.report.console import say
 from onnxq.report.detail import is_quiet
+from onnxq.report.wrapping import say
 from onnxq.tuning.defaults import IMPROVE, MOST_RUNS
 
 if TYPE_CHECKING:

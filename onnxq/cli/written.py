@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 
 from onnxq.cli.options import PATH, Bound
-from onnxq.report.console import say, say_aside
 from onnxq.report.detail import is_quiet, is_whole
+from onnxq.report.wrapping import say, say_aside
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 import sys
-import textwrap
 from typing import TYPE_CHECKING, Any, TextIO
 
-import click
 from rich.console import Console
 
 from onnxq.core.brief import size_text
 from onnxq.errors import counted
 from onnxq.report.detail import is_whole
 from onnxq.report.tables import print_table
+from onnxq.report.wrapping import wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -219,49 +217,3 @@ def _ratio(before: int, after: int) -> str:
 # In a pipe a sentence stays one line, for `grep`. Words and paths are never broken. A command that
 # is
 # there to be copied is printed by itself, without wrapping.
-
-
-HANG = 2
-"""Columns by which the rows behind the first are indented."""
-LEAST = 24
-"""Columns of a row, at least, however narrow the terminal is."""
-
-
-def wrapped(text: str, width: int) -> str:
-    """The text with every line broken between words, so that rows have at most `width` columns.
-
-    A word that is longer stays whole, and so does one with a hyphen or a slash.
-    """
-    return "\n".join(_rows(line, max(width, LEAST)) for line in text.split("\n"))
-
-
-def _rows(line: str, width: int) -> str:
-    indent = " " * (len(line) - len(line.lstrip()) + HANG)
-    if len(line) <= width:
-        return line
-    return textwrap.fill(
-        line,
-        width,
-        subsequent_indent=indent,
-        break_long_words=False,
-        break_on_hyphens=False,
-        drop_whitespace=True,
-        replace_whitespace=False,
-    )
-
-
-def say(text: str) -> None:
-    """A message on stdout, which fits where that is a terminal."""
-    _say(text, is_error=False)
-
-
-def say_aside(text: str) -> None:
-    """A message on stderr, likewise."""
-    _say(text, is_error=True)
-
-
-def _say(text: str, *, is_error: bool) -> None:
-    stream = sys.stderr if is_error else sys.stdout
-    if stream is not None and stream.isatty():
-        text = wrapped(text, shutil.get_terminal_size().columns)
-    click.echo(text, err=is_error)

@@ -1,4 +1,4 @@
-"""Reasons are values: they survive JSON, and no integer reads their words."""
+"""Reasons are values: they survive JSON, and no code reads their words."""
 
 from __future__ import annotations
 

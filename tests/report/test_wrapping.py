@@ -3,7 +3,8 @@ from __future__ import annotations
 import io
 from typing import TYPE_CHECKING
 
-from onnxq.report.console import open_console, wrapped
+from onnxq.report.console import open_console
+from onnxq.report.wrapping import wrapped
 
 if TYPE_CHECKING:
     import pytest
