@@ -27,7 +27,7 @@ _PLACED_BY: dict[type[Reason], str] = {
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What a decider said of a node.
+    """One statement of a decider on a node.
 
     Attributes:
         decider: name of its function (see onnxq.static.deciders).
@@ -49,7 +49,7 @@ class Said:
 
 
 def chain_of(prepared: Prepared, name: str) -> tuple[Said, ...]:
-    """What deciders said of a node: at first those that place quantizers, as the qconfig asks.
+    """Statements of deciders on a node: first of those that insert quantizers, as the qconfig asks.
 
     Args:
         prepared: with precisions that were decided with or without data.
