@@ -183,7 +183,7 @@ def _start(command: Command, folder: Path, spawned: bool) -> int:
 
 
 def _wait(pid: int) -> int:
-    """Exit status of the process: its integer, or minus the signal that ended it."""
+    """Exit status of the process: its code, or minus the signal that ended it."""
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 

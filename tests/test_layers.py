@@ -24,7 +24,7 @@ TORCH_ROOMS = (
     "insertion", "importers", "eager", "quantization", "deployed",
 )
 TUNING_ROOMS = (
-    "defaults", "scoring", "evaluation", "evaluating", "measuring", "sensitivity",
+    "defaults", "scoring", "evaluation", "measuring", "sensitivity",
     "search", "milestones", "tuned", "tune",
 )
 # fmt: on

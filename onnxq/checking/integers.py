@@ -27,7 +27,7 @@ from onnxq.qdq.read import (
     qparams_of,
 )
 from onnxq.qparams import PerTensor, QParams
-from onnxq.static.placing.channel_scales import GAINS_KEY, read_gains
+from onnxq.static.placing.channel_scales import CHANNEL_SCALES_KEY, read_channel_scales
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -142,8 +142,8 @@ def _tensor(integers: ir.Value) -> str:
 
 
 def _channel_scale(value: ir.Value) -> tuple[float, ...] | None:
-    text = value.metadata_props.get(GAINS_KEY)
-    return None if text is None else read_gains(text)
+    text = value.metadata_props.get(CHANNEL_SCALES_KEY)
+    return None if text is None else read_channel_scales(text)
 
 
 def _qparams(

@@ -35,7 +35,7 @@ from onnxq.dynamic.forms import choose_form, least_rows, stored_type
 from onnxq.dynamic.known_inputs import ALIKE, raw_tensors
 from onnxq.dynamic.one_scale import FEW_ROWS, with_one_scale
 from onnxq.dynamic.reasons import (
-    AheadOfSteep,
+    AheadOfAmplification,
     NotAsked,
     SlowerThanFloat,
     WeightAbsent,
@@ -301,7 +301,7 @@ class _Planner:
         if reason := self._why_weights_forbid(node, rule):
             return Float(reason)
         if entry.precision is None and node in self.ahead_of_amplifying:
-            return Float(AheadOfSteep(self.ahead_of_amplifying[node]))
+            return Float(AheadOfAmplification(self.ahead_of_amplifying[node]))
         form = self._form(node, rule, entry)
         if not isinstance(form, Float):
             return _Chosen(node, rule, entry, form)

@@ -51,7 +51,7 @@ class WeightEmpty(Reason):
     tensor: str
 
 
-class AheadOfSteep(Reason):
+class AheadOfAmplification(Reason):
     WORDS = (
         "{reader} reads its results, and integers may lose all that is quiet; samples (onnxq "
         "quantize) or a form in the qconfig decide otherwise"

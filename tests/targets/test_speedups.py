@@ -108,14 +108,14 @@ def test_small_linear_layers_are_faster_in_float(
 
 
 @pytest.mark.parametrize("op_type", ["MatMul", "Gemm"])
-def test_large_weights_gain_in_integers(op_type: str) -> None:
+def test_large_weights_are_faster_in_integers(op_type: str) -> None:
     target = targets.find("portable")
     large = target.dynamic_speedup(op_type, "dynamic_int8", 8, 768, 768, None)
     assert large is not None
     assert large > 2
 
 
-def test_blocks_gain_with_one_row_and_lose_with_many() -> None:
+def test_groups_are_faster_with_one_row_and_slower_with_many() -> None:
     target = targets.find("portable")
     one, many = (
         target.dynamic_speedup("MatMul", "weight_only_groupwise", 4, 512, 512, m) for m in (1, 256)
@@ -141,7 +141,7 @@ def test_speedups_of_layers_are_of_the_sizes_that_the_script_measures() -> None:
 
 
 @pytest.mark.parametrize("op_type", GATES)
-def test_integers_gain_more_the_larger_the_layer_is(op_type: str) -> None:
+def test_integers_are_faster_the_larger_the_layer_is(op_type: str) -> None:
     target = targets.find("portable")
     n = GATES[op_type]
     sizes = recurrent.HIDDEN
@@ -172,7 +172,7 @@ def test_speedups_of_attention_are_those_that_were_measured() -> None:
     assert {g.m for g in measured} == set(attention.ROWS)
 
 
-def test_bert_gains_and_a_small_one_with_few_rows_does_not() -> None:
+def test_bert_is_faster_and_a_small_one_with_few_rows_is_not() -> None:
     target = targets.find("portable")
     bert = target.dynamic_speedup("Attention", "dynamic_int8", 8, 768, 3 * 768, None)
     small = target.dynamic_speedup("Attention", "dynamic_int8", 8, 64, 3 * 64, 1)

@@ -113,7 +113,7 @@ def _folded(node: ir.Node, opset: int) -> list[ir.TensorProtocol] | None:
         return None
     try:
         results = [_result(node, i, inputs, opset) for i in range(len(node.outputs))]
-    except Exception:  # onnx.reference raises whatever its integer does: ONNX Runtime is to say why
+    except Exception:  # onnx.reference raises whatever its code does: ONNX Runtime is to say why
         return None
     known = [result for result in results if result is not None]
     return known if len(known) == len(results) else None

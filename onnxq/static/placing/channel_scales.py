@@ -18,7 +18,6 @@ the Clip's bound.
 from __future__ import annotations
 
 import base64
-import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -40,8 +39,8 @@ if TYPE_CHECKING:
     from onnxq.static.placing.placement import Placement
 
 CHANNEL_AXIS = 1  # of what a convolution writes and reads
-GAINS_KEY = "onnxq.channel_scale"
-"""Metadata of the integers in the quantized model: one factor per channel, as `written_gains`."""
+CHANNEL_SCALES_KEY = "onnxq.channel_scale"
+"""Metadata of a quantized tensor: one factor per channel, as `written_channel_scales`."""
 UNCLAMPED = (float("-inf"), float("inf"))
 MAX_CHANNEL_SCALE = 1024.0  # a channel that hardly ever spoke is not blown up beyond 10 bits
 
@@ -144,13 +143,11 @@ def channel_scales_of(observer: Observer, qparams: QParams) -> npt.NDArray[np.fl
     return np.where(absmax > 0, channel_scales, np.float32(1)).astype(np.float32)
 
 
-def written_gains(channel_scales: Iterable[float]) -> str:
+def written_channel_scales(channel_scales: Iterable[float]) -> str:
     """Text of the factors: their float32 bytes, little-endian, in base 85 (5 characters each)."""
     return base64.b85encode(np.array(list(channel_scales), "<f4").tobytes()).decode()
 
 
-def read_gains(text: str) -> tuple[float, ...]:
-    """The factors of a text of `written_gains`, or of the JSON list that earlier files have."""
-    if text.startswith("["):  # no digit of base 85
-        return tuple(json.loads(text))
+def read_channel_scales(text: str) -> tuple[float, ...]:
+    """The factors of a text of `written_channel_scales`."""
     return tuple(np.frombuffer(base64.b85decode(text), "<f4").astype(float).tolist())

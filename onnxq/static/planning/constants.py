@@ -95,7 +95,7 @@ def plan_weight(key: WeightKey, qparams: QParams) -> PlannedWeight:
     return PlannedWeight(key.tensor, qparams, key.limit if qparams.dtype == INT8 else None)
 
 
-def with_gain(
+def with_channel_scale(
     weight: PlannedWeight,
     made: npt.NDArray[np.float32] | None,
     read: npt.NDArray[np.float32] | None,

@@ -16,7 +16,7 @@ from onnxq.static.planning.constants import (
     plan_bias,
     plan_weight,
     weight_key,
-    with_gain,
+    with_channel_scale,
     with_room,
 )
 from onnxq.static.planning.input_means import input_means
@@ -92,7 +92,7 @@ def plan_constants(
             planned.notes.extend(notes)
         weight = plan_weight(key, observed[key])
         if made is not None or x in channel_scales:
-            weight = with_gain(weight, made, channel_scales.get(x))
+            weight = with_channel_scale(weight, made, channel_scales.get(x))
         weight, reduction = reduced(weight, node, rule, prepared.target, saturated)
         weight = with_means(weight, input_means(node, rule, statistics.probed))
         if reduction is not None:

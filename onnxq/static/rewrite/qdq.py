@@ -26,7 +26,7 @@ from onnxq.operator.nodes import input_at
 from onnxq.ort.kept_copy import KEPT_COPY
 from onnxq.qdq.initializers import Initializers
 from onnxq.qdq.write import clip_integers
-from onnxq.static.placing.channel_scales import GAINS_KEY, written_gains
+from onnxq.static.placing.channel_scales import CHANNEL_SCALES_KEY, written_channel_scales
 from onnxq.static.placing.decision import Quantize
 from onnxq.static.rewrite.bias_inside import bias_inside
 from onnxq.static.rewrite.guards import inputs_to_guard, results_to_guard
@@ -301,7 +301,8 @@ class _QdqWriter:
             integers = self._clip(integers, self.plan.integer_bounds[tensor], tensor, behind)
         integers.name = self.new.unique(f"{tensor}_quantized")
         if tensor in self.plan.channel_scales:
-            integers.metadata_props[GAINS_KEY] = written_gains(self.plan.channel_scales[tensor])
+            scales = self.plan.channel_scales[tensor]
+            integers.metadata_props[CHANNEL_SCALES_KEY] = written_channel_scales(scales)
         return integers
 
     def _clip(

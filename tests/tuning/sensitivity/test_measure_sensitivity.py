@@ -224,7 +224,7 @@ def test_results_of_a_group_stand_in_graph_order_without_those_that_it_keeps() -
     assert results_of(found, group) == [f"y{i}" for i in range(count)]
 
 
-def test_errors_inside_of_a_model_that_takes_pixels_are_those_of_codes() -> None:
+def test_errors_inside_of_a_model_that_takes_pixels_are_those_of_integers() -> None:
     pixels = np.random.default_rng(0).integers(0, 256, (12, 3, 8, 8), dtype=np.uint8)
     found = evaluator_of(samples={"x": pixels}, wishes=Wishes(quantized_input={"x": Pixels()}))
     made = found.quantized(ALL_INTEGERS).model

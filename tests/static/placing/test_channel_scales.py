@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,8 +15,8 @@ from onnxq.static.calibrate import calibrate
 from onnxq.static.placing.channel_scales import (
     MAX_CHANNEL_SCALE,
     channel_scales_of,
-    read_gains,
-    written_gains,
+    read_channel_scales,
+    written_channel_scales,
 )
 from onnxq.static.plan import Plan, plan
 from onnxq.static.prepare import prepare
@@ -187,6 +186,5 @@ def test_gains_come_back_from_their_text_bit_for_bit_and_from_the_earlier_one() 
     channel_scales = tuple(
         float(np.float32(channel_scale)) for channel_scale in (1, 1.7, 1 / 3, MAX_CHANNEL_SCALE)
     )
-    assert read_gains(written_gains(channel_scales)) == channel_scales
-    assert len(written_gains(channel_scales)) == 5 * len(channel_scales)
-    assert read_gains(json.dumps(channel_scales)) == channel_scales
+    assert read_channel_scales(written_channel_scales(channel_scales)) == channel_scales
+    assert len(written_channel_scales(channel_scales)) == 5 * len(channel_scales)

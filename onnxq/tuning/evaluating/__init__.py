@@ -1,1 +1,0 @@
-"""Timed runs of whole models."""
