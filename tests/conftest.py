@@ -10,12 +10,16 @@ import signal
 import sys
 import threading
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from filelock import FileLock
 
 from tests import cpu_seconds
 from tests.nightly_table import Table
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
 
 IS_WORKER = "PYTEST_XDIST_WORKER" in os.environ
 
@@ -36,6 +40,8 @@ gc.disable()
 
 METER = pytest.StashKey[cpu_seconds.Meter]()
 TABLE = pytest.StashKey[Table]()
+COMPILED = Path(sys.pycache_prefix or ".cache") / "compiled"
+"""There since a worker has written the bytecode of all tests and of what they import."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -67,6 +73,23 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         path.write_text(config.stash[TABLE].text(), encoding="utf-8")
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Lets one worker compile what all of them import, where there is no bytecode yet.
+
+    To compile torch and to rewrite the tests takes a minute, which each would spend.
+    """
+    if not IS_WORKER or sys.dont_write_bytecode or COMPILED.exists():
+        return (yield)
+    COMPILED.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(COMPILED.with_suffix(".lock")):
+        if not COMPILED.exists():
+            result = yield
+            COMPILED.touch()
+            return result
+    return (yield)
+
+
 @pytest.hookimpl(tryfirst=True)  # before -m chooses
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Marks what is slow and what is left for the night; leaves that out unless -m asks for it.
@@ -74,6 +97,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     All cases run of files that are named, and where costs are measured. Workers are given the
     dearest files first, so that none computes alone at the end.
     """
+    _look_for_no_constants()
     seconds = cpu_seconds.read()
     if IS_WORKER:
         of_file = cpu_seconds.by_file(seconds)
@@ -107,6 +131,14 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
     return 0 if in_sight or _names_files(config) else None
 
 
+def _look_for_no_constants() -> None:
+    """Keeps hypothesis from parsing each module for numbers to draw: 1,000 files in each worker."""
+    if "hypothesis" in sys.modules:
+        from hypothesis.internal.conjecture import providers
+
+        providers._get_local_constants = lambda: providers._local_constants
+
+
 def _names_files(config: pytest.Config) -> bool:
     files = [Path(argument.split("::")[0]) for argument in config.args]
     return all((config.invocation_params.dir / path).is_file() for path in files)
@@ -126,7 +158,6 @@ def pytest_collection_finish() -> None:
         from onnxq.ort import runtime
 
         runtime._options = functools.partial(_one_thread, runtime._options)
-    gc.collect()
     gc.freeze()
     gc.enable()
 
