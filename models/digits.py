@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -27,12 +28,10 @@ def load_digits(split: str) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int
     """
     if split not in ("train", "test"):
         raise ValueError(f"split is {split!r}; wanted 'train' or 'test'")
-    from sklearn import datasets  # of the dev extra; importing it takes a second
-
-    digits = datasets.load_digits()
     part = slice(None, TRAINING) if split == "train" else slice(TRAINING, None)
-    images = digits.images[part] / (BRIGHTEST / 2) - 1
-    return images.astype(np.float32), digits.target[part].astype(np.int64)
+    with np.load(Path(__file__).parent / "digits.npz") as stored:
+        images, labels = stored["images"][part], stored["labels"][part]
+    return (images / (BRIGHTEST / 2) - 1).astype(np.float32), labels.astype(np.int64)
 
 
 class DigitsLSTM(nn.Module):
