@@ -20,10 +20,12 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = ("onnxq", "operators", "models", "scripts", "benchmarks", "examples", "tests")
 
-_SUBJECTLESS = re.compile(
-    r"(What|As|Of|Those|That|These|None of|It|Them|They|Its|Likewise|The inverse|The same for)\b"
-    r"|The same,"
+_WORDS = (
+    r"(?:(?:What|As|Of|Those|That|These|None of|It|Them|They|Its|Likewise|The inverse"
+    r"|The same for)\b|The same,)"
 )
+_SUBJECTLESS = re.compile(_WORDS)
+_IN_A_STRING = re.compile(r"[\"'](?:\\\n|\s)*" + _WORDS)  # files without it are not parsed
 _DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
@@ -43,6 +45,8 @@ def docstrings(tree: ast.Module) -> Iterator[ast.Constant]:
 
 def subjectless(text: str) -> Iterator[tuple[int, str]]:
     """Line and text of the docstrings of a Python file that begin without a subject."""
+    if not _IN_A_STRING.search(text):
+        return
     for node in docstrings(ast.parse(text)):
         first = str(node.value).strip().partition("\n")[0]
         if _SUBJECTLESS.match(first):
