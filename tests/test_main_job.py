@@ -46,7 +46,9 @@ KERNELS = {
 FACTORIES = {"resnet20": "models.resnet:resnet20", "mobilenetv2": "models.mobilenet:mobilenetv2"}
 
 
-@pytest.fixture(scope="module", params=sorted(FACTORIES))
+@pytest.fixture(
+    scope="module", params=[pytest.param("mobilenetv2", marks=pytest.mark.nightly), "resnet20"]
+)
 def name(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
@@ -62,7 +64,10 @@ def source(name: str, calibration: npt.NDArray[np.float32]) -> ir.Model:
     return onnxq.export(module, (torch.from_numpy(calibration[:2]),))
 
 
-@pytest.fixture(scope="module", params=["x86-vnni", "portable"])
+# by day one file; what each target costs is in tests/static, and the night has all four
+@pytest.fixture(
+    scope="module", params=["x86-vnni", pytest.param("portable", marks=pytest.mark.nightly)]
+)
 def quantized(
     request: pytest.FixtureRequest, source: ir.Model, calibration: npt.NDArray[np.float32]
 ) -> ir.Model:

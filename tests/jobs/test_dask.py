@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 if importlib.util.find_spec("distributed") is None:  # looked for, since importing it takes long
     pytest.skip("pip install 'onnxq[dask]'", allow_module_level=True)
-pytestmark = pytest.mark.oracle
+pytestmark = [pytest.mark.oracle, pytest.mark.nightly]  # a cluster takes seconds to start
 
 
 @pytest.fixture(scope="module")
@@ -69,13 +69,11 @@ def test_an_error_of_the_work_names_its_item(executor: Executor) -> None:
         list(in_order(executor, Failing(7, "unusable"), range(9)))
 
 
-@pytest.mark.nightly
 def test_a_worker_that_dies_is_made_up_for(executor: Executor, tmp_path: Path) -> None:
     made = in_order(executor, Deadly(5, tmp_path / "died"), range(12))
     assert list(made) == [x * x for x in range(12)]
 
 
-@pytest.mark.nightly  # a nanny takes seconds to replace a worker
 def test_an_item_that_kills_every_worker_ends_the_run(executor: Executor) -> None:
     with pytest.raises(WorkerError, match=r"^5: its worker was lost 4 times, .*KilledWorker"):
         list(in_order(executor, Deadly(5, None), range(8)))
@@ -92,7 +90,6 @@ def test_a_calibration_by_address_writes_the_same_file(cluster: Any, tmp_path: P
     assert (tmp_path / "dask.stats").read_bytes() == (tmp_path / "here.stats").read_bytes()
 
 
-@pytest.mark.nightly
 def test_a_scheduler_that_does_not_answer_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("onnxq.jobs.cluster.WAIT_S", 0.5)
     with (

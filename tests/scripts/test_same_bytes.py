@@ -31,23 +31,23 @@ Judge = Callable[[Edit], Verdict]
 
 
 @pytest.fixture(scope="module")
-def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """The small nets, by two processes."""
-    folders = tmp_path_factory.mktemp("once"), tmp_path_factory.mktemp("again")
-    write_files([Tree(ROOT, folder) for folder in folders], SMALL, 1)
-    return folders
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The small nets."""
+    folder = tmp_path_factory.mktemp("once")
+    write_files([Tree(ROOT, folder)], SMALL, 1)
+    return folder
 
 
 @pytest.fixture
-def verdict(written: tuple[Path, Path], tmp_path: Path) -> Judge:
+def verdict(written: Path, tmp_path: Path) -> Judge:
     """Compares an edited copy of FILE with FILE."""
 
     def judged(edit: Edit) -> Verdict:
-        model = onnx.load(written[0] / FILE)
+        model = onnx.load(written / FILE)
         edit(model)
         (tmp_path / FILE).parent.mkdir()
         onnx.save(model, tmp_path / FILE)
-        return compared(FILE, tmp_path, written[0])
+        return compared(FILE, tmp_path, written)
 
     return judged
 
@@ -66,13 +66,14 @@ def read_by(model: onnx.ModelProto, op_type: str, slot: int) -> str:
 
 
 @pytest.mark.nightly
-def test_two_processes_write_the_same_files(written: tuple[Path, Path]) -> None:
-    files = files_in(written[0], list(SMALL))
-    assert files == files_in(written[1], list(SMALL))
+def test_two_processes_write_the_same_files(written: Path, tmp_path: Path) -> None:
+    write_files([Tree(ROOT, tmp_path)], SMALL, 1)
+    files = files_in(written, list(SMALL))
+    assert files == files_in(tmp_path, list(SMALL))
     assert len(files) == 7 + 7 + 2 + 2 + 2
     for file in files:
-        assert sums(written[0] / file) == sums(written[1] / file)
-        assert compared(file, *written) == Verdict(file, "equal")
+        assert sums(written / file) == sums(tmp_path / file)
+        assert compared(file, written, tmp_path) == Verdict(file, "equal")
 
 
 @pytest.mark.nightly
@@ -141,33 +142,31 @@ def test_a_constant_that_nobody_read_before_is_told(verdict: Judge) -> None:
     assert "only the working tree has it" in found.words
 
 
-def test_constants_in_bodies_count(written: tuple[Path, Path]) -> None:
-    model = read(written[0] / "gru_integer" / "portable.dynamic.onnx")
+def test_constants_in_bodies_count(written: Path) -> None:
+    model = read(written / "gru_integer" / "portable.dynamic.onnx")
     inside = [one.reader for one in numbers_of(model) if "Scan" in one.reader]
     assert any("body, node 3 (Mul" in reader for reader in inside)
     assert any("(MatMulInteger" in reader for reader in inside)
 
 
-def test_a_file_of_one_tree_alone_is_no_equal(written: tuple[Path, Path], tmp_path: Path) -> None:
-    found = compared(FILE, tmp_path, written[0])
+def test_a_file_of_one_tree_alone_is_no_equal(written: Path, tmp_path: Path) -> None:
+    found = compared(FILE, tmp_path, written)
     assert (found.kind, found.words) == ("not made", "only the commit makes it")
     lines = table(["residual"], [found, Verdict("residual/other", "equal")]).splitlines()
     assert lines[0].split() == ["residual", "1", "not", "made,", "1", "equal"]
     assert lines[1].endswith("portable.qdq.onnx: not made: only the commit makes it")
 
 
-def test_a_list_finds_what_differs_and_reads_back(
-    written: tuple[Path, Path], tmp_path: Path
-) -> None:
-    made = SumList(this_machine(), "0" * 40, {FILE: sums(written[0] / FILE)})
+def test_a_list_finds_what_differs_and_reads_back(written: Path, tmp_path: Path) -> None:
+    made = SumList(this_machine(), "0" * 40, {FILE: sums(written / FILE)})
     made.write(tmp_path / "sums.json")
     known = SumList.read(tmp_path / "sums.json")
     assert known == made
-    assert compared_with_list(FILE, written[0], known).kind == "equal"
+    assert compared_with_list(FILE, written, known).kind == "equal"
     other = replace(known, files={FILE: replace(known.files[FILE], bytes_sum="")})
-    assert compared_with_list(FILE, written[0], other).kind == "bytes differ"
+    assert compared_with_list(FILE, written, other).kind == "bytes differ"
     other = replace(known, files={FILE: replace(known.files[FILE], numbers_sum="")})
-    assert compared_with_list(FILE, written[0], other).kind == "integers differ"
+    assert compared_with_list(FILE, written, other).kind == "integers differ"
     assert compared_with_list(FILE, tmp_path, known).kind == "not made"
 
 
@@ -187,7 +186,7 @@ def test_a_list_of_another_machine_is_refused_in_words(
 
 
 def test_the_command_ends_with_1_where_a_net_is_not_made(
-    written: tuple[Path, Path],
+    written: Path,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
@@ -196,7 +195,7 @@ def test_the_command_ends_with_1_where_a_net_is_not_made(
         assert jobs == 1
         for tree in trees:
             for name in names[1:]:
-                shutil.copytree(written[0] / name, tree.files / name)
+                shutil.copytree(written / name, tree.files / name)
 
     (tmp_path / "cache").mkdir()
     monkeypatch.setattr(same_bytes, "write_files", copied)

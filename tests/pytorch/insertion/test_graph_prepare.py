@@ -315,27 +315,36 @@ def test_onnx_runtime_computes_what_is_trained(
     assert np.isfinite(result).all()
 
 
-def test_convolutions_become_intrinsic_modules_with_batch_norm_and_relu() -> None:
+@pytest.fixture(scope="module")
+def two_branches() -> tuple[Any, Any, Tensor]:
+    """The concatenation as it was and prepared, and its input; tests only read them."""
     model, x = concatenated()
-    prepared: Any = prepare_qat(model, inputs=x)
+    return model, prepare_qat(model, inputs=x), x
+
+
+def test_convolutions_become_intrinsic_modules_with_batch_norm_and_relu(
+    two_branches: tuple[Any, Any, Tensor],
+) -> None:
+    _, prepared, _ = two_branches
     assert type(prepared.left.get_submodule("0")) is ConvBn2d  # a ReLU6 stays a module
     assert type(prepared.right.get_submodule("0")) is ConvBnReLU2d
     assert isinstance(prepared.left.get_submodule("2"), nn.ReLU6)
 
 
-def test_tensors_of_one_group_go_through_one_fake_quantize() -> None:
-    model, x = concatenated()
-    prepared: Any = prepare_qat(model, inputs=x)
+def test_tensors_of_one_group_go_through_one_fake_quantize(
+    two_branches: tuple[Any, Any, Tensor],
+) -> None:
+    _, prepared, _ = two_branches
     group = next(g for g in prepared.meta[ANNOTATIONS].groups if len(g.sources) > 1)
     members = [prepared.get_submodule(f"{node}_fake_quant").fake_quant for node in group.nodes]
     assert len(members) > 2
     assert all(fake is members[0] for fake in members)
 
 
-def test_a_group_has_the_range_of_its_widest_tensor() -> None:
-    float_model, x = concatenated()
-    model: Any = float_model
-    prepared: Any = prepare_qat(model, inputs=x)
+def test_a_group_has_the_range_of_its_widest_tensor(
+    two_branches: tuple[Any, Any, Tensor],
+) -> None:
+    model, prepared, x = two_branches
     group = next(g for g in prepared.meta[ANNOTATIONS].groups if len(g.sources) > 1)
     fake = prepared.get_submodule(f"{group.sources[0]}_fake_quant").fake_quant
     with torch.no_grad():
@@ -343,9 +352,8 @@ def test_a_group_has_the_range_of_its_widest_tensor() -> None:
     assert float(fake.scale) * 255 == pytest.approx(widest, rel=0.02)
 
 
-def test_a_copy_trains_by_itself() -> None:
-    model, x = concatenated()
-    prepared: Any = prepare_qat(model, inputs=x)
+def test_a_copy_trains_by_itself(two_branches: tuple[Any, Any, Tensor]) -> None:
+    _, prepared, _ = two_branches
     copied: Any = copy.deepcopy(prepared)
     source = copied.fc.input_fake_quant
     assert isinstance(source, FakeQuantize)
