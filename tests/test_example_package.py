@@ -26,13 +26,20 @@ global:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """With the package installed in site/, and a model, samples and a QConfig."""
-    folder = tmp_path_factory.mktemp("example")
+def folder(without_package: Path) -> Path:
+    """With the package installed in site/."""
+    folder = without_package
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     options = ["--no-deps", "--no-build-isolation", "--no-index", "--target", str(folder / "site")]
     done = subprocess.run([*pip, *options, str(PACKAGE)], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+    return folder
+
+
+@pytest.fixture(scope="module")
+def without_package(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """With a model, samples and a QConfig."""
+    folder = tmp_path_factory.mktemp("example")
     random = np.random.default_rng(0)
     model = onnx.parser.parse_model(
         """<ir_version: 10, opset_import: ["": 21, "com.microsoft": 1]>
@@ -83,6 +90,7 @@ def test_inspect_shows_the_operator_in_integers_only_where_the_package_is(folder
     assert "float" in lines[False].split()
 
 
+@pytest.mark.nightly
 def test_the_catalog_finds_both_operators(folder: Path) -> None:
     assert run_json(
         folder,
@@ -152,8 +160,9 @@ def test_the_reference_session_runs_the_operator_on_integers(folder: Path) -> No
     )
 
 
-def test_a_single_file_is_enough(folder: Path) -> None:
+def test_a_single_file_is_enough(without_package: Path) -> None:
     """In a script: by defining it. On the command line: by the environment variable."""
+    folder = without_package
     own = (PACKAGE / "onnxq_example" / "quick_gelu.py").read_text("utf-8")
     (folder / "own_operator.py").write_text(own)
     use = "import onnxq; print(onnxq.prepare('net.onnx').decisions['QuickGelu_b'])"

@@ -181,6 +181,7 @@ def test_the_language_model_keeps_its_state_between_calls() -> None:
     np.testing.assert_allclose(got, wanted.detach().numpy(), atol=1e-5)
 
 
+@pytest.mark.nightly
 def test_an_encoder_and_its_decoder_pass_a_dict_on() -> None:
     torch.manual_seed(0)
     encoder, decoder = Encoder().eval(), Decoder().eval()

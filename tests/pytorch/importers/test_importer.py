@@ -125,6 +125,7 @@ def test_this_machine_is_named_beside_the_target_where_weights_saturate_on_it(
     assert any("saturate on x86-avx2" in str(one.message) for one in said) is named
 
 
+@pytest.mark.nightly
 @pytest.mark.filterwarnings("error::onnxq.pytorch.importers.ImportedModelWarning")
 @pytest.mark.parametrize(("target", "lowest"), [("arm64", -127), ("x86-avx2", -64)])
 def test_weights_are_narrowed_on_request(target: str, lowest: int) -> None:

@@ -84,6 +84,7 @@ def test_convolutions_with_float_results_run_in_integers_on_request(trained: boo
     assert np.abs(run(fast) - wanted).max() <= 0.02 * np.abs(wanted).max()
 
 
+@pytest.mark.nightly
 def test_prepared_programs_and_weights_that_were_not_folded_are_taken() -> None:
     unfolded = program(fold=False)
     model = import_quantized(unfolded, IMAGES)
@@ -91,6 +92,7 @@ def test_prepared_programs_and_weights_that_were_not_folded_are_taken() -> None:
     import_quantized(program(convert=False), IMAGES)
 
 
+@pytest.mark.nightly
 def test_an_exported_program_brings_its_inputs() -> None:
     dynamic = {"x": {0: torch.export.Dim("batch")}}
     exported = torch.export.export(program(), (IMAGES,), dynamic_shapes=dynamic)
@@ -107,6 +109,7 @@ def test_a_prepared_program_without_torchao_says_what_to_install() -> None:
         convert_program(prepared)
 
 
+@pytest.mark.nightly
 def test_int8_activations_of_programs_run_in_integers() -> None:
     pytest.importorskip("torchao")
     with warnings.catch_warnings():

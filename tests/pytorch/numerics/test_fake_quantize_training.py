@@ -144,6 +144,7 @@ def test_one_graph_learns_scales_once_a_batch_was_seen() -> None:
     assert losses(net, compiled, half=False) == losses(twin, twin, half=False)
 
 
+@pytest.mark.nightly
 def test_an_observer_that_is_numpy_is_refused_in_one_graph_until_it_rests() -> None:
     net, (x, _) = Net(FakeQuantize), task()
     net.y_fake = FakeQuantize(HistogramObserver)
