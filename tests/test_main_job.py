@@ -64,7 +64,7 @@ def source(name: str, calibration: npt.NDArray[np.float32]) -> ir.Model:
     return onnxq.export(module, (torch.from_numpy(calibration[:2]),))
 
 
-# by day one file; what each target costs is in tests/static, and the night has all four
+# by day one file; the night has the other three
 @pytest.fixture(
     scope="module", params=["x86-vnni", pytest.param("portable", marks=pytest.mark.nightly)]
 )
