@@ -304,9 +304,6 @@ class _Planner:
             return Float(AheadOfAmplification(self.ahead_of_amplifying[node]))
         form = self._form(node, rule, entry)
         if not isinstance(form, Float):
-            if form is Precision.WEIGHT_ONLY and self._is_default(node, rule, entry):
-                saved = too_little_saved(node, rule)
-                return _Chosen(node, rule, entry, form) if saved is None else Float(saved)
             return _Chosen(node, rule, entry, form)
         if isinstance(form.reason, SlowerThanFloat):
             self.slower.append(node_name(node))
@@ -337,7 +334,10 @@ class _Planner:
         dtype = stored_type([self._observer(v, entry) for v in values if v is not None])
         if isinstance(dtype, Float):
             return dtype
-        return choose_form(node, rule, entry.precision, dtype, self.target, self.objective)
+        form = choose_form(node, rule, entry.precision, dtype, self.target, self.objective)
+        if form is Precision.WEIGHT_ONLY and self._is_default(node, rule, entry):
+            return too_little_saved(node, rule) or form
+        return form
 
     def _is_default(self, node: ir.Node, rule: DynamicRule, entry: QConfigDynamic) -> bool:
         """Whether the qconfig names neither a precision nor an observer for this node's weights."""

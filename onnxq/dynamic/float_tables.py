@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from onnxq.dynamic.reasons import OneNumberPerRow, SavesTooLittle, TableInFloat
 from onnxq.graph.walk import node_name, value_name
+from onnxq.operator import Float
 from onnxq.operator.nodes import input_at, tensor_of
 
 if TYPE_CHECKING:
@@ -13,7 +14,6 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
-    from onnxq.core.reason import Reason
     from onnxq.operator import DynamicRule
 
 LEAST_BYTES = 1024
@@ -51,7 +51,7 @@ def kept_in_float(
     return TableInFloat(value_name(table), node_name(floats[0]))
 
 
-def too_little_saved(node: ir.Node, rule: DynamicRule) -> Reason | None:
+def too_little_saved(node: ir.Node, rule: DynamicRule) -> Float | None:
     """Why weights that would only be stored as integers stay float; None: they save enough.
 
     Args:
@@ -60,6 +60,6 @@ def too_little_saved(node: ir.Node, rule: DynamicRule) -> Reason | None:
     """
     tensors = [tensor_of(input_at(node, weight.slot)) for weight in rule.weights]
     if node.op_type == LOOKUP and len(tensors[0].shape) == 1:
-        return OneNumberPerRow(str(tensors[0].name))
+        return Float(OneNumberPerRow(str(tensors[0].name)))
     size = sum(tensor.nbytes for tensor in tensors)
-    return SavesTooLittle(size, LEAST_BYTES) if size < LEAST_BYTES else None
+    return Float(SavesTooLittle(size, LEAST_BYTES)) if size < LEAST_BYTES else None
