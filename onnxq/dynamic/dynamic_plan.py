@@ -336,7 +336,7 @@ class _Planner:
             return dtype
         form = choose_form(node, rule, entry.precision, dtype, self.target, self.objective)
         if form is Precision.WEIGHT_ONLY and self._is_default(node, rule, entry):
-            return too_little_saved(node, rule) or form
+            return too_little_saved(node) or form
         return form
 
     def _is_default(self, node: ir.Node, rule: DynamicRule, entry: QConfigDynamic) -> bool:

@@ -1,4 +1,4 @@
-"""Weights that stay in float for the sake of the file: their integers would hardly shrink it."""
+"""Tables that stay in float for the sake of the file: their integers would hardly shrink it."""
 
 from __future__ import annotations
 
@@ -14,12 +14,11 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
-    from onnxq.operator import DynamicRule
 
 LEAST_BYTES = 1024
-"""Bytes of float32 weights below which storing them as int8 is not worth an error.
+"""Bytes of a float32 table below which storing it as int8 is not worth an error.
 
-int8 saves three quarters of them; the scales and the Cast, Sub and Mul that dequantize take about
+int8 saves three quarters of it; the scales and the Cast, Sub and Mul that dequantize take about
 300 bytes of the file.
 """
 
@@ -51,15 +50,15 @@ def kept_in_float(
     return TableInFloat(value_name(table), node_name(floats[0]))
 
 
-def too_little_saved(node: ir.Node, rule: DynamicRule) -> Float | None:
-    """Why weights that would only be stored as integers stay float; None: they save enough.
+def too_little_saved(node: ir.Node) -> Float | None:
+    """Why a table that would only be stored as integers stays float; None: it saves enough.
 
     Args:
-        node: a reader of constant weights.
-        rule: its operator's.
+        node: a Gather on a constant, or another node, of which nothing is said.
     """
-    tensors = [tensor_of(input_at(node, weight.slot)) for weight in rule.weights]
-    if node.op_type == LOOKUP and len(tensors[0].shape) == 1:
-        return Float(OneNumberPerRow(str(tensors[0].name)))
-    size = sum(tensor.nbytes for tensor in tensors)
-    return Float(SavesTooLittle(size, LEAST_BYTES)) if size < LEAST_BYTES else None
+    if node.op_type != LOOKUP:
+        return None
+    table = tensor_of(input_at(node, 0))
+    if len(table.shape) == 1:
+        return Float(OneNumberPerRow(str(table.name)))
+    return Float(SavesTooLittle(table.nbytes, LEAST_BYTES)) if table.nbytes < LEAST_BYTES else None

@@ -100,7 +100,7 @@ class OneNumberPerRow(Reason):
 
 
 class SavesTooLittle(Reason):
-    WORDS = "its weights take {bytes} bytes: below {least} integers save too little for their error"
+    WORDS = "its table takes {bytes} bytes: below {least} integers save too little for their error"
     bytes: int
     least: int
 

@@ -90,7 +90,7 @@ def picked(table: np.ndarray[tuple[int, ...], np.dtype[np.float32]]) -> onnx.Mod
 
 @pytest.mark.parametrize(
     ("shape", "words"),
-    [((3000,), "its table 'table' has one number per row"), ((8, 31), "take 992 bytes")],
+    [((3000,), "its table 'table' has one number per row"), ((8, 31), "takes 992 bytes")],
 )
 def test_a_table_is_not_rounded_for_nothing(shape: tuple[int, ...], words: str) -> None:
     with pytest.raises(ModelError, match=words):
