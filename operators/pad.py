@@ -31,7 +31,8 @@ from onnxq.qparams import IntArray, QParams
 class Pad(Operator):
     """Y = X between pads[i] elements before and pads[i + rank] behind along axis i; ONNX Pad-21.
 
-    They are a constant, or X itself by mode reflect, edge or wrap; negative pads cut away.
+    They are a constant, or X itself by mode reflect, edge or wrap. Negative pads cut away: of X, or
+    of Y where a constant is beside it.
 
     On integers, the constant is its integer: the zero point for 0.
     """
@@ -70,6 +71,8 @@ class Pad(Operator):
         yield Case("axes", (x, ints(1, 2, 0, 1), None, ints(2, 0)), (1, 3))
         for mode in ("reflect", "edge", "wrap"):
             yield Case(mode, (x, ints(0, 1, 2, 0, 1, 1)), (1,), {"mode": mode})
+            pads = ints(0, 1, -2, 0, -1, 1)
+            yield Case(f"{mode} beside a cut", (x, pads), (1,), {"mode": mode})
         yield Case("pads computed at run time", (x, ints(0, 0, 1, 0, 0, 1)))
         yield Case("empty batch", (normal(0, 3), ints(0, 1, 0, 1)), (1,))
 
@@ -96,14 +99,19 @@ class Pad(Operator):
         with call.shape_errors():
             if mode == "constant":
                 y = np.pad(x, widths, constant_values=_integer(value, qparams).item())
-            else:
-                _check_reflection(x.shape, widths, mode)
-                y = np.pad(x, widths, mode)  # type: ignore[call-overload]  # it takes these names
-        cut = [
-            slice(max(-b, 0), n - max(-e, 0))
-            for b, e, n in zip(before, behind, y.shape, strict=True)
-        ]
-        return (np.asarray(y[tuple(cut)]),)
+                return (_cropped(y, before, behind),)
+            x = _cropped(x, before, behind)  # what is cut away is not repeated on the other side
+            _check_reflection(x.shape, widths, mode)
+            y = np.pad(x, widths, mode)  # type: ignore[call-overload]  # it takes these names
+        return (np.asarray(y),)
+
+
+def _cropped(x: IntArray, before: Sequence[int], behind: Sequence[int]) -> IntArray:
+    """X without what negative pads cut away."""
+    cut = [
+        slice(max(-b, 0), n - max(-e, 0)) for b, e, n in zip(before, behind, x.shape, strict=True)
+    ]
+    return np.asarray(x[tuple(cut)])
 
 
 def _integer(value: Array | None, qparams: QParams) -> IntArray:

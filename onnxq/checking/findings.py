@@ -13,6 +13,7 @@ from onnxq.core.saved import Saved
 from onnxq.errors import VerificationError, in_lines
 from onnxq.page.card import Table, card_of
 from onnxq.page.wording import decibels, share
+from onnxq.quantized.output_part import Part  # noqa: TC001  # the codec reads annotations at run time
 from onnxq.static.arguments import check_bound, check_decibels
 
 if TYPE_CHECKING:
@@ -67,6 +68,8 @@ class OutputFinding:
         top1_agreement: share of rows with the same argmax; None unless 2-D with 2 columns or more.
         agreement: share of equal elements of an output of integers or booleans, on which no bound
             in dB is; None: it is of floats.
+        worst_part: slices of other power than the rest, such as scores beside boxes, where they
+            are further from float than the whole; None: there are none.
     """
 
     name: str
@@ -77,6 +80,7 @@ class OutputFinding:
     max_error_lsb: float | None
     top1_agreement: float | None
     agreement: float | None = None
+    worst_part: Part | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +228,11 @@ class Findings(Saved):
 
     def _sqnr(self) -> Iterator[tuple[str, float]]:
         yield from ((_place(t), t.sqnr_db) for t in self.tensors)
-        yield from ((f"output '{o.name}'", o.sqnr_db) for o in self.outputs if o.agreement is None)
+        for o in self.outputs:
+            if o.agreement is None:
+                yield f"output '{o.name}'", o.sqnr_db
+            if o.worst_part is not None:
+                yield f"output '{o.name}', {o.worst_part.place}", o.worst_part.sqnr_db
 
     def _lsb(self) -> Iterator[tuple[str, float]]:
         yield from ((_place(t), t.max_error_lsb) for t in self.tensors)

@@ -9,6 +9,7 @@ import numpy as np
 
 from onnxq.affine import dequantize, quantize
 from onnxq.checking.comparison import Agreement, Comparison
+from onnxq.checking.output_parts import PartSums
 from onnxq.ort import runtime
 from onnxq.ort.expose import expose
 from onnxq.samples import as_taken, input_specs
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from onnxq.graph.quantized import QuantizedIO
     from onnxq.ort.runtime import Session
     from onnxq.qparams import QParams
+    from onnxq.quantized.output_part import Part
     from onnxq.samples.inputs import Batch
 
 CHANNEL_AXIS = 1
@@ -34,6 +36,7 @@ class Sums:
 
     Attributes:
         compared: sums over the elements.
+        parts: of an output of floats, sums over its slices.
         top1: agreement of rows.
         differing: batches in which the shapes differed, so that nothing could be compared.
         integers: of an output of integers or booleans, elements of the longer side.
@@ -41,6 +44,7 @@ class Sums:
     """
 
     compared: Comparison = field(default_factory=Comparison)
+    parts: PartSums = field(default_factory=PartSums)
     top1: Agreement = field(default_factory=Agreement)
     differing: int = 0
     integers: int = 0
@@ -49,10 +53,16 @@ class Sums:
     def add(self, other: Sums) -> None:
         """Adds those of the next batch; batch by batch, so that the order of additions is one."""
         self.compared.add(other.compared)
+        self.parts.add(other.parts)
         self.top1.add(other.top1)
         self.differing += other.differing
         self.integers += other.integers
         self.equal += other.equal
+
+    @property
+    def worst_part(self) -> Part | None:
+        """The slices of an output that are further from float than the whole, if there are any."""
+        return self.parts.worst(self.compared.sqnr_db)
 
     @property
     def agreement(self) -> float | None:
@@ -101,8 +111,10 @@ class Pair:
         if self.channel_scale is not None:
             x = np.multiply(x, self.channel_scale_of(x), dtype=np.float32)
         sums.compared.update(x, y, self.qparams)
-        if self.qparams is None and x.ndim == 2 and x.shape[1] > 1:
-            sums.top1.update(x, y)
+        if self.qparams is None:
+            sums.parts.update(x, y)
+            if x.ndim == 2 and x.shape[1] > 1:
+                sums.top1.update(x, y)
         return sums
 
     def channel_scale_of(self, x: Array) -> Singles:

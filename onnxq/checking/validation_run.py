@@ -16,6 +16,7 @@ import onnx_ir as ir
 from onnxq.checking.collapse import find_collapse
 from onnxq.checking.comparison import Agreement, Comparison
 from onnxq.checking.execution import execution_in
+from onnxq.checking.output_parts import PartSums
 from onnxq.checking.validation import RefusalError
 from onnxq.core.memory import available_bytes
 from onnxq.errors import CalibrationError, ModelError, OnnxqError
@@ -143,6 +144,7 @@ class _Output:
     name: str
     quantized: QuantizedIO | None = None
     comparison: Comparison = field(default_factory=Comparison)
+    parts: PartSums = field(default_factory=PartSums)
     top1: Agreement = field(default_factory=Agreement)
     equal: int = 0
     integers: int = 0
@@ -166,6 +168,7 @@ class _Output:
         if self.quantized is not None:
             y = self.quantized.decode(y)
         self.comparison.update(x, y)
+        self.parts.update(x, y)
         if x.ndim == 2 and x.shape[1] > 1:
             self.top1.update(x, y)
 
@@ -177,7 +180,7 @@ class _Output:
         if not self.comparison.elements:
             return None
         sqnr = self.comparison.sqnr_db
-        return OutputVerdict(self.name, sqnr, top1_agreement=self.top1.share)
+        return OutputVerdict(self.name, sqnr, None, self.top1.share, self.parts.worst(sqnr))
 
 
 class _Run:

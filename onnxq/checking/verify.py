@@ -131,4 +131,5 @@ def _output_finding(pair: Pair, scale: float | None) -> OutputFinding:
         None if scale is None else error / scale,
         pair.sums.top1.share,
         pair.sums.agreement,
+        None if differs else pair.sums.worst_part,
     )

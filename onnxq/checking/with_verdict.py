@@ -87,8 +87,8 @@ def make_static(
         left = prepared.leaving(floats) if floats else prepared
         made = decide(left)
         if floats:
-            dynamic = {name: d for name, d in made.dynamic.items() if name not in floats}
-            made = replace(made, dynamic=dynamic, decisions={**made.decisions, **floats})
+            dynamic = {name: d for name, d in made.dynamic.items() if name not in left.left}
+            made = replace(made, dynamic=dynamic, decisions={**made.decisions, **left.left})
         better = improve(left, made)
         return better.plan, rewrite(better.prepared, better.plan, form)
 

@@ -30,7 +30,7 @@ from onnxq.dynamic.dynamic_weights import (
     plan_stored,
     stored_scales,
 )
-from onnxq.dynamic.float_tables import kept_in_float
+from onnxq.dynamic.float_tables import kept_in_float, too_little_saved
 from onnxq.dynamic.forms import choose_form, least_rows, stored_type
 from onnxq.dynamic.known_inputs import ALIKE, raw_tensors
 from onnxq.dynamic.one_scale import FEW_ROWS, with_one_scale
@@ -334,7 +334,16 @@ class _Planner:
         dtype = stored_type([self._observer(v, entry) for v in values if v is not None])
         if isinstance(dtype, Float):
             return dtype
-        return choose_form(node, rule, entry.precision, dtype, self.target, self.objective)
+        form = choose_form(node, rule, entry.precision, dtype, self.target, self.objective)
+        if form is Precision.WEIGHT_ONLY and self._is_default(node, rule, entry):
+            return too_little_saved(node) or form
+        return form
+
+    def _is_default(self, node: ir.Node, rule: DynamicRule, entry: QConfigDynamic) -> bool:
+        """Whether the qconfig names neither a precision nor an observer for this node's weights."""
+        default = onnxq_default_dynamic_qconfig.weight_observer
+        values = [input_at(node, weight.slot) for weight in rule.weights]
+        return entry.precision is None and all(self._observer(v, entry) == default for v in values)
 
     def _observer(self, value: ir.Value, entry: QConfigDynamic) -> ObserverSpec:
         named = self.qconfig.for_tensor(value_name(value))

@@ -94,6 +94,17 @@ class TableInFloat(Reason):
     reader: str
 
 
+class OneNumberPerRow(Reason):
+    WORDS = "its table '{table}' has one number per row: one scale for all would round each of them"
+    table: str
+
+
+class SavesTooLittle(Reason):
+    WORDS = "its table takes {bytes} bytes: below {least} integers save too little for their error"
+    bytes: int
+    least: int
+
+
 class NoFormTakes(Reason):
     WORDS = "none of the forms that {op_type} has here ({forms}) takes {dtype} weights"
     op_type: str

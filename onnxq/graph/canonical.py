@@ -25,6 +25,7 @@ from onnxq.graph.passes.lift_constants import LiftConstants
 from onnxq.graph.passes.names import UniqueNames
 from onnxq.graph.passes.no_ops import RemoveNoOps
 from onnxq.graph.passes.opset import QUANTIZABLE_OPSET, UpgradeOpset, upgrade_opset
+from onnxq.graph.passes.resize_axes import WriteAxesOut
 from onnxq.graph.passes.unused import RemoveInitializersFromInputs, RemoveUnused
 from onnxq.graph.skeleton import read_attributes
 from onnxq.graph.types import RunCallable, infer_by_run, infer_types, untyped
@@ -136,6 +137,7 @@ def _canonicalize(model: ir.Model, run: RunCallable | None) -> Canonical:
         RemoveNoOps(),
         FoldConstants(),  # behind it, what is constant is an initializer
         RemoveNoOps(),  # whose constants were computed: the square root of a head's size 1
+        WriteAxesOut(),
         FoldGemmFactors(),
         FoldBatchNorm(),  # into the Conv or Gemm right ahead of it
         RemoveUnused(),  # a dead reader would keep a part of a function from being fused

@@ -12,7 +12,7 @@ from onnxq.graph.untrusted.problem import WHERE_KEY
 from onnxq.graph.untrusted.scopes import all_tensors, scoped_nodes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterator
 
 FORMAT_KEY = "onnxq.format"  # metadata of a quantized model; weights alone leave no other trace
 
@@ -65,14 +65,25 @@ def _only_reads_integers(node: ir.Node) -> bool:
 
 
 def _check_types(model: ir.Model) -> None:
-    graphs = list(model.graphs())
-    ends = [v for g in graphs for v in (*g.inputs, *g.outputs)]
-    typed: Iterable[tuple[str, ir.DataType | None]] = [(v.name or "", v.dtype) for v in ends]
-    # a lone scalar (a constant of some shape arithmetic) is not worth a refusal
-    weights = ((name, t.dtype) for name, t in all_tensors(model) if t.size > 1)
-    for name, dtype in (*typed, *weights):
-        if dtype in _REFUSED_TYPES:
-            raise ModelError(
-                f"tensor '{name}' is {_REFUSED_TYPES[dtype]}; onnxq quantizes float32 models "
-                "(and converts float16). Export the model in float32, in PyTorch model.float()."
-            )
+    """Passes a model with float32 or float16 numbers; float64 nodes beside them are let be."""
+    found = list(_floats(model))
+    if not found or any(dtype not in _REFUSED_TYPES for dtype, _ in found):
+        return
+    dtype, name = found[0]
+    raise ModelError(
+        f"tensor '{name}' is {_REFUSED_TYPES[dtype]}, as all floats of the model; onnxq quantizes "
+        "float32 models (and converts float16). Export the model in float32, in PyTorch "
+        "model.float()."
+    )
+
+
+def _floats(model: ir.Model) -> Iterator[tuple[ir.DataType, str]]:
+    """(type, name) of tensors of floats at the graphs' ends and among the constants."""
+    for graph in model.graphs():
+        for value in (*graph.inputs, *graph.outputs):
+            if value.dtype is not None and value.dtype.is_floating_point():
+                yield value.dtype, value.name or ""
+    for name, tensor in all_tensors(model):
+        # a lone scalar may be a constant of some shape arithmetic
+        if tensor.size > 1 and tensor.dtype.is_floating_point():
+            yield tensor.dtype, name

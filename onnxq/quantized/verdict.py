@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, ClassVar
 from onnxq.core.saved import Saved
 from onnxq.errors import VerificationError, listed
 from onnxq.page.card import card
+from onnxq.quantized.output_part import Part  # noqa: TC001  # the codec reads annotations at run time
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,27 +54,34 @@ class OutputVerdict:
         sqnr_db: of floats; inf where nothing differs. None of integers and booleans.
         agreement: share of equal elements, of integers and booleans; None of floats.
         top1_agreement: share of rows with the same argmax; None unless 2-D with 2 columns or more.
+        worst_part: slices of other power than the rest, such as scores beside boxes, where they
+            are further from float than the whole; None: there are none.
     """
 
     name: str
     sqnr_db: float | None = None
     agreement: float | None = None
     top1_agreement: float | None = None
+    worst_part: Part | None = None
 
     @property
     def known_db(self) -> float:
-        """The SQNR in dB, -inf where there is none."""
-        return -math.inf if self.sqnr_db is None or math.isnan(self.sqnr_db) else self.sqnr_db
+        """The SQNR in dB, of the worst part where there is one; -inf where there is none."""
+        if self.sqnr_db is None or math.isnan(self.sqnr_db):
+            return -math.inf
+        return self.sqnr_db if self.worst_part is None else self.worst_part.sqnr_db
 
     @property
     def is_low(self) -> bool:
         """Whether a user's own metric has to decide; NaN is low."""
-        return self.sqnr_db is not None and not self.sqnr_db >= LOW_SQNR_DB
+        return self.sqnr_db is not None and not self.known_db >= LOW_SQNR_DB
 
     def __str__(self) -> str:
         said = []
         if self.sqnr_db is not None:
             said.append(f"SQNR {self.sqnr_db:.1f} dB, {self._difference}")
+        if self.worst_part is not None:
+            said.append(str(self.worst_part))
         if self.agreement is not None:
             said.append(f"{self.agreement:.2%} of the elements are equal")
         if self.top1_agreement is not None:
@@ -168,19 +176,20 @@ class Verdict(Saved):
         said = f"keeps {worst.known_db:.1f} dB of the float model, below {LOW_SQNR_DB:g}"
         if not math.isfinite(worst.known_db):
             said = f"cannot be compared with the float model's, {INCOMPARABLE}"
+        where = "" if worst.worst_part is None else f" in {worst.worst_part.place}"
         return (
-            f"output '{worst.name}' {said}. That may ruin the model or do no harm: measure your "
-            "own metric, such as accuracy, before you use it."
+            f"output '{worst.name}' {said}{where}. That may ruin the model or do no harm: measure "
+            "your own metric, such as accuracy, before you use it."
         )
 
     def check(self, min_sqnr_db: float) -> None:
-        """Returns if every output keeps the bound; NaN keeps none.
+        """Returns if every output, and the worst part of it, keeps the bound; NaN keeps none.
 
         Raises:
             VerdictError: one does not, or nothing was compared.
         """
         floats = [o for o in self.outputs if o.sqnr_db is not None]
-        broken = [str(o) for o in floats if not (o.sqnr_db or 0.0) >= min_sqnr_db]
+        broken = [str(o) for o in floats if not o.known_db >= min_sqnr_db]
         if floats and not broken:
             return
         if self.outputs and not floats:

@@ -66,6 +66,9 @@ def _print_outputs(console: Console, outputs: tuple[OutputFinding, ...]) -> None
     columns = len(header) if any(o.agreement is not None for o in outputs) else len(header) - 1
     shown = [row[:columns] for row in rows]
     print_table(console, "", header[:columns], shown, numbers=range(1, columns))
+    for output in outputs:
+        if output.worst_part is not None:
+            console.print(f"output '{output.name}', {output.worst_part}")
 
 
 def _print_tensors(

@@ -22,6 +22,7 @@ from onnxq.static.choosing.choices import Choices, choices_of, form_counts
 from onnxq.static.noise.probed import probed
 from onnxq.static.origin import Origin, read_again
 from onnxq.static.placing.context import Context
+from onnxq.static.placing.decision import Quantize
 from onnxq.static.placing.groups import (
     TensorGroup,
     observers_of,
@@ -176,8 +177,17 @@ class Prepared:
         return Excerpt(self.inputs, self.feedback.values())
 
     def leaving(self, floats: Mapping[str, Float]) -> Prepared:
-        """The same with these nodes left in float; the observed tensors stay as they are."""
-        left = {**self.left, **floats}
+        """The same with these nodes, and what is folded into them, left in float.
+
+        The observed tensors stay as they are: nobody observed what a node gives to the one that is
+        folded into it, so that the two stay together.
+        """
+        folded = {
+            name: floats[decision.folded_into]
+            for name, decision in self.decisions.items()
+            if isinstance(decision, Quantize) and decision.folded_into in floats
+        }
+        left = {**self.left, **folded, **floats}
         return replace(self, decisions={**self.decisions, **left}, left=left)
 
     def read_from(self, path: str | Path) -> Prepared:

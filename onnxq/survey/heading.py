@@ -87,6 +87,8 @@ def heading(
     figures = [Figure("size", size_text(after), f"float {size_text(before)}")]
     if worst is not None:
         figures.insert(0, Figure("worst output", decibels(worst.sqnr_db), f"‘{worst.name}’"))
+        if (part := worst.worst_part) is not None:
+            figures.insert(1, Figure("worst part", decibels(part.sqnr_db), f"its {part.place}"))
         if worst.top1_agreement is not None:
             figures.insert(1, Figure("same top-1", f"{worst.top1_agreement:.1%}", "of the rows"))
     if times is not None:

@@ -7,6 +7,7 @@ import onnx
 import pytest
 from onnx import helper
 
+from onnxq.errors import ModelError
 from onnxq.operator import Float, Precision
 from onnxq.qconfig import QConfigDynamic, default_dynamic_qconfig
 from onnxq.targets import DynamicSpeedup
@@ -72,3 +73,38 @@ def test_what_is_asked_for_is_quantized(named: str) -> None:
     objective = "size" if named == "size" else "speed"
     _, plan = planned(tied(), spec, target=SLOW, objective=objective)
     assert "words" in plan.quantized
+
+
+def picked(table: np.ndarray[tuple[int, ...], np.dtype[np.float32]]) -> onnx.ModelProto:
+    """y = table[i]."""
+    shape = ["N", *table.shape[1:]]
+    graph = helper.make_graph(
+        [helper.make_node("Gather", ["table", "i"], ["y"], "rows")],
+        "picked",
+        [helper.make_tensor_value_info("i", onnx.TensorProto.INT64, ["N"])],
+        [helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, shape)],
+        [onnx.numpy_helper.from_array(table, "table")],
+    )
+    return helper.make_model(graph, ir_version=10, opset_imports=[helper.make_opsetid("", 18)])
+
+
+@pytest.mark.parametrize(
+    ("shape", "words"),
+    [((3000,), "its table 'table' has one number per row"), ((8, 31), "takes 992 bytes")],
+)
+def test_a_table_is_not_rounded_for_nothing(shape: tuple[int, ...], words: str) -> None:
+    with pytest.raises(ModelError, match=words):
+        planned(picked(weights(1, *shape)))
+
+
+@pytest.mark.parametrize("shape", [(3000,), (8, 31)])
+def test_a_small_table_is_stored_as_integers_where_the_qconfig_says_so(
+    shape: tuple[int, ...],
+) -> None:
+    spec = QConfigDynamic(default_dynamic_qconfig.weight_observer, Precision.WEIGHT_ONLY)
+    decision = planned(picked(weights(1, *shape)), {"rows": spec})[1].decisions["rows"]
+    assert not isinstance(decision, Float)
+
+
+def test_a_table_of_1024_bytes_is_stored_as_integers() -> None:
+    assert not isinstance(planned(picked(weights(1, 8, 32)))[1].decisions["rows"], Float)

@@ -109,6 +109,7 @@ def _convert_cpp(model: ir.Model, target: int) -> None:
     except Exception as error:  # C++ errors arrive as RuntimeError, ConvertError, IndexError ...
         raise _unsupported(source, target, str(error)) from error
     _restore(converted, model)
+    _drop_meaningless(converted)
     if coordinates:
         keep_coordinates(all_nodes(converted), model)
     model.graph = converted.graph
@@ -133,6 +134,16 @@ def _restore(converted: ir.Model, original: ir.Model) -> None:
             node.metadata_props.update(old_node.metadata_props)
     for domain, version in original.opset_imports.items():
         converted.opset_imports.setdefault(domain, version)
+
+
+def _drop_meaningless(model: ir.Model) -> None:
+    """Drops old attributes that meant nothing where they stood, and that ONNX Runtime refuses."""
+    for node in all_nodes(model):
+        if node.domain:
+            continue
+        node.attributes.pop("consumed_inputs", None)  # of opset 1: a hint about memory
+        if node.op_type == "Pad" and node.attributes.get_string("mode", "constant") != "constant":
+            node.attributes.pop("value", None)
 
 
 def _unsupported(source: int, target: int, reason: str) -> UnsupportedError:

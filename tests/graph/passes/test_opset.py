@@ -102,3 +102,15 @@ def test_group_norm_of_known_size_is_converted(parse: Parse, run: Run) -> None:
     before = run(model, {"x": x})[0]
     upgrade_opset(model, 21)
     np.testing.assert_allclose(run(model, {"x": x})[0], before, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("mode", ["reflect", "edge"])
+def test_a_value_that_an_old_pad_never_reads_is_dropped(mode: str, parse: Parse, run: Run) -> None:
+    text = (
+        "g (float[2,3,6,6] x) => (float[2,3,8,8] y) "
+        f'{{ y = Pad<mode="{mode}", pads=[0,0,1,1,0,0,1,1], value=0.5>(x) }}'
+    )
+    model = parse(text, {}, 10)
+    before = run(model, {"x": X})[0]
+    upgrade_opset(model, 13)
+    np.testing.assert_array_equal(run(model, {"x": X})[0], before)

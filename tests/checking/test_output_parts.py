@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from onnxq.checking.output_parts import Part, PartSums
+
+RNG = np.random.default_rng(0)
+
+
+def worst(x: np.ndarray, error: np.ndarray | float, batch: int = 1) -> Part | None:
+    sums = PartSums()
+    y = x + error
+    for start in range(0, len(x), batch):
+        sums.update(x[start : start + batch], y[start : start + batch])
+    return sums.worst(60.0)
+
+
+def detections(samples: int = 8, places: int = 400) -> np.ndarray:
+    """(N, 4 boxes of 0 to 640 and 6 scores of 0 to 1, places)."""
+    boxes = RNG.uniform(0, 640, (samples, 4, places))
+    scores = RNG.uniform(0, 1, (samples, 6, places)) ** 4
+    return np.concatenate([boxes, scores], axis=1).astype(np.float32)
+
+
+def test_ruined_scores_beside_good_boxes_are_named() -> None:
+    x = detections()
+    error = RNG.normal(0, 1, x.shape) * 0.3
+    found = worst(x, error)
+    assert found is not None
+    assert (found.axis, found.slices) == (1, (4, 5, 6, 7, 8, 9))
+    scores = x[:, 4:].astype(np.float64)
+    expected = 10 * np.log10((scores**2).sum() / (error[:, 4:] ** 2).sum())
+    assert found.sqnr_db == pytest.approx(expected, abs=1e-3)
+    assert str(found) == f"slices 4 to 9 of axis 1: {found.sqnr_db:.1f} dB"
+
+
+def test_an_axis_behind_the_places_is_found_too() -> None:
+    x = np.swapaxes(detections(), 1, 2)
+    found = worst(x, 0.3)
+    assert found is not None
+    assert (found.axis, found.slices) == (2, (4, 5, 6, 7, 8, 9))
+
+
+def test_classes_that_never_score_decide_nothing() -> None:
+    x = detections()
+    x[:, 6:] *= 0.01
+    found = worst(x, 1e-3)
+    assert found is not None
+    assert found.slices == (4, 5)
+
+
+@pytest.mark.parametrize("batch", [1, 4, 8])
+def test_batches_change_nothing(batch: int) -> None:
+    x = detections()
+    assert worst(x, 0.1, batch) == worst(x, 0.1, 2)
+
+
+@pytest.mark.parametrize(
+    "x",
+    [
+        RNG.normal(size=(16, 1000)),  # logits
+        RNG.normal(size=(4, 16000)) * np.linspace(0, 1, 16000),  # a recording that grows louder
+        RNG.normal(size=(8, 50, 32)),  # a sequence of features
+        RNG.uniform(0, 1, (8, 2, 32, 32)),  # a mask
+    ],
+    ids=["logits", "recording", "sequence", "mask"],
+)
+def test_outputs_of_one_kind_have_no_parts(x: np.ndarray) -> None:
+    assert worst(x.astype(np.float32), 0.1) is None
+
+
+def test_a_pause_that_moves_from_sample_to_sample_is_no_part() -> None:
+    x = RNG.normal(size=(8, 100, 16)).astype(np.float32)
+    for sample in range(8):
+        x[sample, 10 * sample : 10 * sample + 20] *= 1e-3
+    x[:7, 90:] *= 1e-3
+    assert worst(x, 0.01) is None
+
+
+def test_zeros_of_padding_are_no_part() -> None:
+    x = RNG.normal(size=(8, 100, 16)).astype(np.float32)
+    x[:, 60:] = 0
+    assert worst(x, 0.01) is None
+
+
+def test_an_axis_whose_size_changes_is_not_looked_at() -> None:
+    sums = PartSums()
+    for places in (300, 400):
+        x = detections(1, places)
+        sums.update(x, x + 0.3)
+    found = sums.worst(60.0)
+    assert found is not None
+    assert found.axis == 1
