@@ -72,8 +72,8 @@ def runnable(
             verdict, execution = try_out(model, validation)
             break
         except RefusalError as refused:
-            if _suits_not_even_float(refused, validation):
-                validation = replace(validation, input_source=InputSource.NONE, batches=())
+            if instead := _suiting_float(refused, validation):
+                validation = instead
                 continue
             floats |= _to_blame(make, quantized(plan), floats, refused)
     verdict = replace(verdict, left_in_float=tuple(floats))
@@ -83,26 +83,27 @@ def runnable(
     return Made(plan, model, execution)
 
 
-def _suits_not_even_float(refused: RefusalError, validation: Validation) -> bool:
-    """Whether the batch was made up, and the float model does not run on it either.
+def _suiting_float(refused: RefusalError, validation: Validation) -> Validation | None:
+    """Other batches, where the float model does not run on the one either; None: it does.
+
+    A batch that was cut is whole in them; in the place of one that was made up there is none.
 
     Raises:
         ModelError: the float model does not run at all.
     """
     reason = refusal(validation.source, refused.feeds)
-    if (
-        reason
-        and validation.input_source is InputSource.MADE_UP
-        and not refusal(validation.source, None)
-    ):
-        return True
     if reason:
+        if validation.whole:
+            return replace(validation, batches=validation.whole, whole=())
+        made_up = validation.input_source is InputSource.MADE_UP
+        if made_up and not refusal(validation.source, None):
+            return replace(validation, input_source=InputSource.NONE, batches=())
         raise ModelError(
             f"the float model itself does not run on ONNX Runtime: {reason}. Repair it; or, if "
             "its operators are registered where it will run, and not here, ask for no verdict: "
             "check=onnxq.Check.NONE, on the command line --no-verdict."
         )
-    return False
+    return None
 
 
 def _to_blame(

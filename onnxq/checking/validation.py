@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from onnxq.core.arrays import Array
+    from onnxq.samples.excerpt import Excerpt
 
     Batch = Mapping[str, Array]
 
@@ -34,6 +35,7 @@ class Validation:
         input_source: what the batches are.
         batches: to be run, in order.
         samples_in_all: that the batches were chosen from; None: these are all.
+        whole: batches in their place, where the float model does not run on a part of one.
         feedback: output name -> input name.
         work: CPU time since the work began, of which runs for their time alone may take a share.
     """
@@ -44,11 +46,30 @@ class Validation:
     samples_in_all: int | None = None
     feedback: Mapping[str, str] = field(default_factory=dict)
     work: Stopwatch = field(default_factory=Stopwatch)
+    whole: Iterable[Batch] = ()
 
     @property
     def has_samples(self) -> bool:
         """Whether outputs can be compared with the float model's."""
         return self.input_source in (InputSource.CALIBRATION, InputSource.UNSEEN)
+
+
+def on_excerpt(
+    source: ir.Model, excerpt: Excerpt, feedback: Mapping[str, str], work: Stopwatch
+) -> Validation:
+    """A Validation on some of the samples that were seen; on made-up inputs where none was.
+
+    Args:
+        source: canonical float model.
+        excerpt: of the samples.
+        feedback: output name -> input name.
+        work: as of a Validation.
+    """
+    chosen = excerpt.chosen()
+    if not chosen:
+        return on_made_up_inputs(source, work)
+    made = InputSource.CALIBRATION
+    return Validation(source, made, chosen, excerpt.samples, feedback, work, whole=excerpt.whole())
 
 
 class RefusalError(ModelError):

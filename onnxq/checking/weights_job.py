@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from onnxq.checking.check import Check
 from onnxq.checking.runnable import Made, runnable
-from onnxq.checking.validation import Validation, on_made_up_inputs
+from onnxq.checking.validation import Validation, on_excerpt
 from onnxq.checking.with_verdict import check_bound_is_seen
 from onnxq.core.stopwatch import Stopwatch
 from onnxq.errors import CalibrationError, ModelError
@@ -194,8 +194,4 @@ def _seen(job: WeightsJob, excerpt: Excerpt) -> Validation | None:
     """A Trial on some of the samples that were seen; None where none is wanted."""
     if not job.check.runs:
         return None
-    chosen = excerpt.chosen()
-    if not chosen:
-        return on_made_up_inputs(job.model, job.work)
-    input_source = InputSource.CALIBRATION
-    return Validation(job.model, input_source, chosen, excerpt.samples, work=job.work)
+    return on_excerpt(job.model, excerpt, {}, job.work)

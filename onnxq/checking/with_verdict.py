@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from onnxq.checking.runnable import Made, runnable
-from onnxq.checking.validation import Validation, on_made_up_inputs
+from onnxq.checking.validation import Validation, on_excerpt, on_made_up_inputs
 from onnxq.dynamic.rewrite_dynamic import rewrite_dynamic
 from onnxq.errors import QConfigError
 from onnxq.quantized.verdict import InputSource
@@ -53,10 +53,7 @@ def static_validation(
     if check.unseen is not None:
         batches = open_samples(check.unseen.with_feedback(feedback), prepared.inputs)
         return Validation(source, InputSource.UNSEEN, batches, None, feedback, work)
-    chosen = excerpt.chosen()
-    if not chosen:
-        return on_made_up_inputs(source, work)
-    return Validation(source, InputSource.CALIBRATION, chosen, excerpt.samples, feedback, work)
+    return on_excerpt(source, excerpt, feedback, work)
 
 
 def make_static(

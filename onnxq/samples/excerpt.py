@@ -42,6 +42,7 @@ class Excerpt:
         self._can_be_cut = not fed_back and has_dynamic_batch(inputs)
         self._consecutive = bool(fed_back)
         self._batches: list[Batch] = []
+        self._whole: list[Batch] = []
         self._seen = 0
         self._stride = 1
 
@@ -58,6 +59,8 @@ class Excerpt:
     def offer(self, batch: Mapping[str, Array]) -> None:
         """Counts a batch, and keeps a copy of its first rows if its turn has come."""
         self.samples += rows_of(batch)
+        if not self._seen and self._can_be_cut and rows_of(batch) > 1:
+            self._whole = [{name: np.array(x) for name, x in batch.items()}]
         if self._seen % self._stride == 0 and not self._is_full_of_first_ones():
             self._batches.append({k: np.array(x) for k, x in self._cut(batch, MOST_ROWS).items()})
             while self._is_too_much() and len(self._batches) > 1:
@@ -78,6 +81,13 @@ class Excerpt:
             return self._batches[:count]
         picked = [self._batches[i * len(self._batches) // count] for i in range(count)]
         return [self._cut(batch, -(-wanted // count)) for batch in picked]
+
+    def whole(self) -> list[Batch]:
+        """The first batch with all its rows; empty where `chosen` cuts none.
+
+        A model may have the size of its batch in a constant, though the file leaves it open.
+        """
+        return self._whole
 
     def _cut(self, batch: Mapping[str, Array], rows: int) -> Batch:
         if not self._can_be_cut or rows_of(batch) <= rows:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from onnxq.checking.bench import size_bytes
 from onnxq.checking.sides import EVERYTHING, Sides, sides_of
+from onnxq.checking.validation import refusal
 from onnxq.checking.verify import findings_of, open_for
 from onnxq.graph.saving import saved_bytes
 from onnxq.page.render import write_page
@@ -65,7 +66,9 @@ class Compared:
             sides.target.metadata_props.get(TARGET_KEY, ""),
             self.excerpt.samples,
         )
-        batches = self.excerpt.chosen()
+        batches, whole = self.excerpt.chosen(), self.excerpt.whole()
+        if whole and refusal(sides.source, batches[0]):  # a constant fixes the size of its batch
+            batches = whole
         write_page(survey(subject, sides, self.findings, batches, self.feedback, beside), path)
 
 

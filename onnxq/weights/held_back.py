@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 
 from onnxq.samples.excerpt import EVERY, is_last, rows_of
 from onnxq.samples.inputs import has_dynamic_batch
+from onnxq.times.timed_runs import one_row
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
-    from onnxq.samples import Batches, InputSpec
+    from onnxq.samples import Batches
     from onnxq.samples.inputs import Batch
+    from onnxq.static.prepared import Prepared
 
 ENOUGH_SAMPLES = 128
 """Below it, means and covariances of few samples are what improvements fit: said in the report."""
@@ -32,19 +34,20 @@ def too_few(batches: Sequence[Batch]) -> str:
     return f"{len(batches)} batches of samples: wanted {EVERY} or more, to hold one back to judge"
 
 
-def enough(samples: Batches, inputs: Sequence[InputSpec], fed_back: Collection[str]) -> list[Batch]:
+def enough(samples: Batches, prepared: Prepared) -> list[Batch]:
     """The batches to look at, cut into smaller ones where there are too few to hold some back.
 
     Args:
         samples: can be gone through twice.
-        inputs: of the model; says whether a batch can be cut.
-        fed_back: inputs that each batch gets from the one before: the first ones are taken then,
-            and nothing is cut.
+        prepared: has the float model, whose run says whether a batch can be cut. Of state that each
+            batch gets from the one before, the first batches are taken, and nothing is cut.
     """
-    if fed_back:
+    if prepared.feedback:
         return list(_first(samples))
     batches = list(itertools.islice(samples, 0, None, _stride(samples)))
-    if not too_few(batches) or not has_dynamic_batch(inputs):
+    if not too_few(batches) or not batches or not has_dynamic_batch(prepared.inputs):
+        return batches
+    if rows_of(one_row(prepared.model, prepared.inputs, batches[0])) > 1:  # a constant fixes it
         return batches
     return [part for batch in batches for part in _cut(batch)]
 

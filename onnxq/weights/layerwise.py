@@ -102,7 +102,7 @@ def layerwise(
     Raises:
         CalibrationError: unusable samples.
     """
-    batches = enough(samples, prepared.inputs, prepared.feedback.values())
+    batches = enough(samples, prepared)
     if why := too_few(batches):
         return with_outcomes(Improved(prepared, plan), (Outcome(name, "", False, why=why),))
     # sums are the same whatever the number of cores, with one BLAS thread

@@ -98,7 +98,7 @@ class Flow:
     @classmethod
     def of(cls, prepared: Prepared, samples: Batches, objective: Objective) -> Flow:
         """The flow on as many of the samples as tell enough."""
-        batches = enough(samples, prepared.inputs, prepared.feedback.values())
+        batches = enough(samples, prepared)
         return cls(prepared, batches, objective)
 
     @property

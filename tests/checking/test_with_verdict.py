@@ -35,6 +35,27 @@ def test_some_of_the_calibration_samples_are_tried() -> None:
     assert verdict.outputs[0].sqnr_db is not None
 
 
+@pytest.mark.parametrize("method", ["quantize", "quantize_weights"])
+def test_a_batch_whose_size_a_constant_fixes_is_tried_whole(method: str) -> None:
+    """The file leaves the size open; the batch is cut everywhere else."""
+    x = weights(0, 6, 8)
+    made = getattr(onnxq, method)(fixed_batch(), [{"x": x[:3]}, {"x": x[3:]}])
+    verdict = verdict_of(made)
+    assert (verdict.samples, verdict.samples_in_all) == (3, 6)
+    assert verdict.outputs[0].sqnr_db is not None
+    assert not verdict.left_in_float
+
+
+def fixed_batch() -> onnx.ModelProto:
+    """concat(x, c) w, where c has three rows."""
+    nodes = [
+        helper.make_node("Concat", ["x", "c"], ["joined"], axis=1),
+        helper.make_node("MatMul", ["joined", "w"], ["y"]),
+    ]
+    constants = {"c": weights(1, 3, 24), "w": weights(2, 32, 16)}
+    return model(nodes, constants, {"x": ["N", 8]})
+
+
 def test_samples_to_check_on_are_all_tried() -> None:
     made = onnxq.quantize(network(), {"x": images(8)}, check={"x": images(5, seed=1)})
     verdict = verdict_of(made)

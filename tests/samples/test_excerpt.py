@@ -66,6 +66,16 @@ def test_a_static_batch_is_not_cut() -> None:
         excerpt.offer(batch(i, 4))
     assert [each["x"].shape for each in excerpt.chosen()] == [(4, 2)]
     assert excerpt.samples == 32
+    assert excerpt.whole() == []
+
+
+def test_the_first_batch_that_is_cut_is_kept_whole_beside_the_others() -> None:
+    excerpt = Excerpt(DYNAMIC)
+    assert excerpt.whole() == []
+    for i in range(8):
+        excerpt.offer(batch(i, 40))
+    (whole,) = excerpt.whole()
+    assert np.array_equal(whole["x"], batch(0, 40)["x"])
 
 
 def test_state_that_goes_round_keeps_the_first_batches() -> None:

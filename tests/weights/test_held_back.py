@@ -6,15 +6,24 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+import onnxq
 from onnxq.samples import Batches, InputSpec, Samples, open_samples
 from onnxq.weights import held_back
 from onnxq.weights.held_back import enough, is_held_back
+from tests.ort.small_models import parsed
 
 if TYPE_CHECKING:
     import numpy.typing as npt
     import pytest
 
+    from onnxq.static.prepared import Prepared
+
 INPUTS = (InputSpec("x", np.dtype(np.float32), ("N", 2)),)
+
+
+def prepared(shape: str = "N, 2", feedback: bool = False) -> Prepared:
+    model = parsed(f"g (float[{shape}] x) => (float[{shape}] y) {{ y = Neg(x) }}")
+    return onnxq.prepare(model, feedback={"y": "x"} if feedback else None)
 
 
 def samples(count: int, batch_size: int = 1) -> Batches:
@@ -31,19 +40,25 @@ def test_a_quarter_judges_spread_evenly() -> None:
 
 
 def test_few_batches_are_cut_where_that_can_be() -> None:
-    assert [len(b["x"]) for b in enough(samples(10, 10), INPUTS, ())] == [2, 3, 2, 3]
-    assert len(enough(samples(10, 10), INPUTS, ["x"])) == 1  # state goes from batch to batch
-    static = (InputSpec("x", np.dtype(np.float32), (10, 2)),)
-    assert len(enough(samples(10, 10), static, ())) == 1
+    assert [len(b["x"]) for b in enough(samples(10, 10), prepared())] == [2, 3, 2, 3]
+    state = prepared(feedback=True)
+    assert len(enough(samples(10, 10), state)) == 1  # it goes from batch to batch
+    assert len(enough(samples(10, 10), prepared("10, 2"))) == 1
+
+
+def test_a_batch_whose_size_a_constant_fixes_is_not_cut() -> None:
+    text = """g (float[N,2] x) => (y) <float[4,1] c = {1,2,3,4}> { y = Concat<axis=1>(x, c) }"""
+    fixed = onnxq.prepare(parsed(text))
+    assert [len(b["x"]) for b in enough(samples(4, 4), fixed)] == [4]
 
 
 def test_of_many_samples_some_are_taken_evenly_and_of_states_the_first(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(held_back, "MOST_SAMPLES", 8)
-    assert firsts(enough(samples(20), INPUTS, ())) == [0, 3, 6, 9, 12, 15, 18]
-    assert firsts(enough(samples(20), INPUTS, ["x"])) == list(range(8))
+    assert firsts(enough(samples(20), prepared())) == [0, 3, 6, 9, 12, 15, 18]
+    assert firsts(enough(samples(20), prepared(feedback=True))) == list(range(8))
     zeros = np.zeros((1, 2), np.float32)
     one_by_one = open_samples(lambda: ({"x": zeros} for _ in range(20)), INPUTS)
-    assert len(enough(one_by_one, INPUTS, ())) == 7
-    assert len(enough(samples(20, 5), INPUTS, ())) == 4  # no fewer than hold one back
+    assert len(enough(one_by_one, prepared())) == 7
+    assert len(enough(samples(20, 5), prepared())) == 4  # no fewer than hold one back
