@@ -151,14 +151,15 @@ def quantize_weights(
     from onnxq.graph.annotations import Annotations
     from onnxq.graph.canonical import canonicalize
     from onnxq.graph.saving import save
-    from onnxq.ort.types_by_run import types_by_run
+    from onnxq.ort.types_by_run import types_on
     from onnxq.survey.survey import BesideFiles
 
-    canonical = canonicalize(source, types_by_run)
+    seen = None if samples is None else replace(reading, source=samples)
+    canonical = canonicalize(source, types_on(seen or reading))
     job = WeightsJob(
         canonical.model,
         request,
-        None if samples is None else replace(reading, source=samples),
+        seen,
         accuracy_level,
         written_as,
         asked.as_check(reading),

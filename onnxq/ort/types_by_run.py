@@ -10,24 +10,53 @@ import onnx_ir as ir
 from onnxq.errors import CalibrationError, ModelError, UnsupportedError
 from onnxq.ort.expose import expose
 from onnxq.ort.runtime import Optimization, open_session
-from onnxq.samples import input_specs
+from onnxq.samples import Samples, input_specs, open_samples
 from onnxq.samples.made_up import batch_of_ones
+from onnxq.samples.state import State
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from onnxq.core.arrays import Array
+    from onnxq.graph.types import RunCallable
     from onnxq.ort.runtime import Session
+
+    Batch = Mapping[str, Array]
+
+MOST_SIZES, LARGEST_SIZE, LONGEST = 16, 256, 16
+"""Sizes of a batch to try, the largest of them, and elements of a constant that has some."""
+
+
+def types_on(samples: Samples) -> RunCallable:
+    """The run that tells types: on the first of the samples, else as `types_by_run` without feeds.
+
+    Samples that can be gone through once are left alone, and so is what does not suit the model.
+    """
+    if samples.source is None or samples.is_one_shot:
+        return types_by_run
+
+    def run(model: ir.Model) -> dict[str, tuple[ir.DataType, tuple[int, ...]]]:
+        specs = input_specs(model, samples.feedback.values())
+        try:
+            first = next(iter(open_samples(samples, specs)))
+            return types_by_run(model, feeds=State(specs, samples.feedback).feeds(first))
+        except (
+            CalibrationError
+        ):  # said again, with what is wrong of it, when they are calibrated on
+            return types_by_run(model)
+
+    return run
 
 
 def types_by_run(
     model: ir.Model,
     names: Sequence[str] | None = None,
-    feeds: Mapping[str, Array] | None = None,
+    feeds: Batch | None = None,
 ) -> dict[str, tuple[ir.DataType, tuple[int, ...]]]:
     """Type and shape of the named values, found by one real run: {value name: (dtype, shape)}.
 
-    A run without feeds gets ones (True for booleans), with 1 for each dimension that is not static.
+    A run without feeds gets ones (True for booleans), with 1 for each dimension that is not static;
+    where the model does not run on these, its constants suggest other sizes of the first.
     A value in a branch of an If that does not run is not in the result.
 
     Args:
@@ -56,12 +85,31 @@ def types_by_run(
 
 
 def _on_ones(session: Session, model: ir.Model) -> Sequence[Array]:
-    try:
-        return session.run(batch_of_ones(input_specs(model)))
-    except UnsupportedError as error:
-        raise ModelError(f"types cannot be found by a run on inputs of ones: {error}") from error
-    except CalibrationError as error:
-        raise ModelError(
-            f"types cannot be found by a run on inputs of ones: {error} Run shape inference "
-            "first (onnx.shape_inference.infer_shapes), or give the inputs static shapes."
-        ) from error
+    specs, first = input_specs(model), None
+    for size in (1, *_suggested_sizes(model)):
+        try:
+            return session.run(batch_of_ones(specs, size))
+        except UnsupportedError as error:
+            raise ModelError(f"types are not found by a run on inputs of ones: {error}") from error
+        except CalibrationError as error:
+            first = first or error
+    raise ModelError(
+        f"types are not found by a run on inputs of ones, which the model does not take: {first} "
+        "Run shape inference first (onnx.shape_inference.infer_shapes), or give the inputs static "
+        "shapes."
+    ) from first
+
+
+def _suggested_sizes(model: ir.Model) -> list[int]:
+    """Sizes of a batch that constants may fix, such as rows of an initial state, smallest first."""
+    found: set[int] = set()
+    for graph in model.graphs():
+        for value in graph.initializers.values():
+            tensor = value.const_value
+            if tensor is None:
+                continue
+            found.update(tensor.shape.numpy())
+            if tensor.dtype is ir.DataType.INT64 and tensor.size <= LONGEST:
+                numbers = tensor.numpy().ravel().tolist()
+                found.update((*numbers, sum(numbers)))
+    return sorted(n for n in found if 1 < n <= LARGEST_SIZE)[:MOST_SIZES]

@@ -99,18 +99,28 @@ def _example(spec: InputSpec, batch_size: int | None) -> str:
     return ",".join(str(size) if isinstance(size, int) else "N" for size in sizes)
 
 
-def batch_of_ones(inputs: Iterable[InputSpec]) -> Batch:
-    """Ones (True for booleans); dynamic axes are 1.
+def batch_of_ones(inputs: Iterable[InputSpec], first_size: int = 1) -> Batch:
+    """Ones (True for booleans); of the dynamic axes, the first has that size, and the others 1.
 
     Raises:
         UnsupportedError: an input that is no tensor; inputs that are too large.
     """
-    shapes = [(spec, _shape(spec, None)) for spec in inputs]
+    shapes = [(spec, _shape(_with_first(spec, first_size), None)) for spec in inputs]
     _check_size(shapes)
     return {
         spec.name: _texts(shape) if spec.dtype.hasobject else np.ones(shape, spec.dtype)
         for spec, shape in shapes
     }
+
+
+def _with_first(spec: InputSpec, size: int) -> InputSpec:
+    """The input with that size of the first axis that is dynamic."""
+    shape = list(spec.shape or ())
+    for axis, known in enumerate(shape):
+        if not isinstance(known, int):
+            shape[axis] = size
+            return replace(spec, shape=tuple(shape))
+    return spec
 
 
 def _shape(spec: InputSpec, batch_size: int | None) -> tuple[int, ...]:

@@ -7,7 +7,8 @@ import onnx_ir as ir
 import pytest
 
 from onnxq.errors import ModelError, UnsupportedError
-from onnxq.ort.types_by_run import types_by_run
+from onnxq.ort.types_by_run import types_by_run, types_on
+from onnxq.samples import Samples
 from tests.ort.small_models import parsed
 
 
@@ -51,7 +52,7 @@ def test_every_tensor_of_the_main_graph_is_typed_by_default() -> None:
 
 def test_a_model_that_cannot_run_on_ones_is_an_error() -> None:
     model = parsed("g (float[2,3] x, int64[2] n) => (y) { y = Reshape(x, n) }")
-    with pytest.raises(ModelError, match="types cannot be found by a run"):
+    with pytest.raises(ModelError, match="types are not found by a run on inputs of ones"):
         types_by_run(model, ["y"])
 
 
@@ -74,3 +75,31 @@ def test_feeds_take_the_place_of_ones() -> None:
     model = parsed("g (float[n,3] x) => (y) { y = Neg(x) }")
     found = types_by_run(model, ["y"], {"x": np.ones((4, 3), np.float32)})
     assert found == {"y": (ir.DataType.FLOAT, (4, 3))}
+
+
+FIXED = """
+    g (float[n,2] x) => (y) <float[3,1] c = {1,2,3}> {
+      s = SequenceConstruct(x, x)
+      i = Constant<value = int64 {0}>()
+      first = SequenceAt(s, i)
+      y = Concat<axis = 1>(first, c)
+    }
+"""
+
+
+def test_a_size_of_the_batch_that_a_constant_fixes_is_tried() -> None:
+    assert types_by_run(parsed(FIXED))["y"] == (ir.DataType.FLOAT, (3, 3))
+
+
+def test_the_first_sample_comes_before_ones() -> None:
+    model = parsed("g (float[n,2] x, int64[2] n) => (y) { y = Reshape(x, n) }")
+    samples = {"x": np.ones((1, 3, 2), np.float32), "n": np.array([[6, 1]])}
+    assert types_on(Samples(samples))(model) == {"y": (ir.DataType.FLOAT, (6, 1))}
+
+
+@pytest.mark.parametrize(
+    "source", [None, iter([{"x": 0}]), {"x": np.ones((2, 5), np.float32)}, "no such file.npz"]
+)
+def test_ones_tell_types_where_no_sample_can(source: object) -> None:
+    model = parsed("g (float[n,2] x) => (y) { y = Neg(x) }")
+    assert types_on(Samples(source))(model) == {"y": (ir.DataType.FLOAT, (1, 2))}
