@@ -33,6 +33,7 @@ INT8_ACCURACY = 4
 INT8_BLOCKS_OF_2_BITS = (32, 64, 128)
 INT8_MAX = np.float32(127)
 HALF_ULP = 2.0**-24  # of float32, relative: one rounding
+HALF_OF_LEAST = 2.0**-150  # of the numbers of float32 above 0
 TINY = (
     2.0**-120
 )  # 127 / amax overflows for smaller amax, and integers say nothing of the block then
@@ -81,20 +82,29 @@ class MatMulNBits(IntegerOperator):
             return (np.asarray(y.astype(np.float32)).astype(call.operand(0, "A").dtype),)
 
     def bound(self, call: IntegerCall) -> Array | None:
-        """(4 + sqrt(n)) * 2^-24 * (sum_k |a| |w| + |bias|), |w| = (q + |zero_point|) * scale.
+        """(6 + min(n, 2 sqrt(n))) * 2^-24 * (sum_k |a| |w| + |bias|) + 2^-150 * underflow.
 
-        ONNX Runtime subtracts zero points after it has summed, so that |w| counts both parts. n
-        terms are added: K, or the number of blocks where A is int8 (sums within a block are exact).
-        Rounding errors of n additions in any order grow as sqrt(n) (Higham and Mary, 2019, "A New
-        Approach to Probabilistic Rounding Error Analysis"); 4 stands for the roundings of w, of the
-        scales' product, of the term and of the result. float16 results are rounded once more.
-        Blocks of A below 2^-120 count as noise. Shape of Y.
+        |w| = (q + |zero_point|) * scale: ONNX Runtime subtracts zero points after it has summed, so
+        that |w| counts both parts. n additions: K, or 2 of each block where A is int8 (sums within
+        a block are exact). Their rounding errors are n at most, and in any order grow as sqrt(n)
+        (Higham and Mary, 2019, "A New Approach to Probabilistic Rounding Error Analysis"), with a
+        standard deviation below sqrt(n / 3). 6 stands for the roundings of zero
+        point times scale, of the scales' product, of the term, of the bias's sum and of each
+        result. float16 results are rounded once more.
+
+        underflow = sum_k |a| + 127 K 2^(bits + 1): a product of scales, or of a scale and an
+        integer, that is below the normal float32 numbers loses half of the smallest number, and
+        multiplies what the integers add up to. Blocks of A below 2^-120 count as noise. Shape of Y.
         """
         a, w, magnitude = _operands(call)
         sizes = _sizes(call)
-        terms = sizes.blocks if _is_int8(call, sizes) else sizes.inner
+        additions = 2 * sizes.blocks if _is_int8(call, sizes) else sizes.inner
+        rounded = 6 + min(additions, 2 * np.sqrt(additions))
         total = np.abs(a) @ magnitude.T + np.abs(_bias(call))
-        found = total * ((4 + np.sqrt(terms)) * HALF_ULP) + 2 * TINY * magnitude.sum(axis=1)
+        largest = INT8_MAX * sizes.inner * 2.0 ** (sizes.bits + 1)
+        underflow = np.abs(a).sum(axis=-1, keepdims=True) + largest
+        found = total * (rounded * HALF_ULP) + 2 * TINY * magnitude.sum(axis=1)
+        found = found + HALF_OF_LEAST * underflow
         if call.operand(0, "A").dtype == np.float16:
             y = np.abs(a @ w.T + _bias(call)) + found
             found = found + 2 * (FLOAT16_HALF_ULP * y + FLOAT16_TINY)  # each rounds for itself

@@ -101,3 +101,15 @@ def test_weights_near_0_are_bound_by_their_integers() -> None:
     inputs = (A, b, SCALES, points)
     case = Case("near 0", inputs, (1, 2, 3), {**SIZES, "accuracy_level": 4})
     assert_equals_onnx_runtime(MatMulNBits(), builder.MICROSOFT, case)
+
+
+@pytest.mark.parametrize("level", [0, 4])
+def test_scales_whose_products_are_below_the_normal_numbers_are_within_the_bound(
+    level: int,
+) -> None:
+    scales = np.full_like(SCALES, np.finfo(np.float32).tiny)  # of weights that are all zero
+    points = np.full(25, 0x77, np.uint8)
+    for rows in (A[:1], A, A * 1e-4):
+        inputs = (rows.astype(np.float32), B, scales, points)
+        case = Case("tiny scales", inputs, (1, 2, 3), {**SIZES, "accuracy_level": level})
+        assert_equals_onnx_runtime(MatMulNBits(), builder.MICROSOFT, case)
