@@ -6,25 +6,25 @@ import math
 from typing import TYPE_CHECKING
 
 import numpy as np
-from onnx import TensorProto, helper
+from onnx import helper
 
 if TYPE_CHECKING:
     from scripts._random_graphs.growth import Attribute, Growth, Value
 
 FUNCTIONS: dict[str, tuple[int, dict[str, Attribute]]] = {
-    "Relu": (13, {}),
-    "LeakyRelu": (13, {"alpha": 0.1}),
-    "Sigmoid": (13, {}),
-    "Tanh": (13, {}),
+    "Relu": (1, {}),
+    "LeakyRelu": (1, {"alpha": 0.1}),
+    "Sigmoid": (1, {}),
+    "Tanh": (1, {}),
     "HardSwish": (14, {}),
-    "HardSigmoid": (13, {}),
-    "Elu": (13, {}),
-    "Softplus": (13, {}),
-    "Erf": (13, {}),
-    "Abs": (13, {}),
-    "Neg": (13, {}),
+    "HardSigmoid": (1, {}),
+    "Elu": (1, {}),
+    "Softplus": (1, {}),
+    "Erf": (1, {}),
+    "Abs": (1, {}),
+    "Neg": (1, {}),
     "Gelu": (20, {}),
-    "Softmax": (13, {"axis": -1}),
+    "Softmax": (1, {"axis": -1}),
 }
 """Functions of one tensor -> (the first opset, attributes)."""
 
@@ -169,6 +169,6 @@ def branch(g: Growth, x: Value) -> Value | None:
             helper.make_node(op, [names.get(n, n) for n in inputs], [names[out]], g.name(op))
             for op, inputs, out in nodes
         ]
-        result = helper.make_tensor_value_info(names[nodes[-1][2]], TensorProto.FLOAT, None)
+        result = helper.make_tensor_value_info(names[nodes[-1][2]], g.float_type, None)
         bodies.append(helper.make_graph(made, g.name("body"), [], [result]))
     return g.node("If", [positive.name], x.shape, then_branch=bodies[0], else_branch=bodies[1])
