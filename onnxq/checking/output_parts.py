@@ -136,6 +136,8 @@ def _parts(axis: int, sums: _Axis) -> tuple[float, list[Part]] | None:
     if sums.values < LEAST_VALUES or not np.isfinite(signal).all():
         return None
     left = (signal.sum(axis=0) > 0) & ~_never_taken(sums)
+    if not left.any():
+        return None
     parts: list[Part] = []
     ratio = 0.0
     while left.any() and len(parts) < MOST_PARTS:

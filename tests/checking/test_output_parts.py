@@ -63,8 +63,9 @@ def test_batches_change_nothing(batch: int) -> None:
         RNG.normal(size=(4, 16000)) * np.linspace(0, 1, 16000),  # a recording that grows louder
         RNG.normal(size=(8, 50, 32)),  # a sequence of features
         RNG.uniform(0, 1, (8, 2, 32, 32)),  # a mask
+        np.zeros((8, 50, 32)),
     ],
-    ids=["logits", "recording", "sequence", "mask"],
+    ids=["logits", "recording", "sequence", "mask", "zeros"],
 )
 def test_outputs_of_one_kind_have_no_parts(x: np.ndarray) -> None:
     assert worst(x.astype(np.float32), 0.1) is None
