@@ -114,8 +114,8 @@ def grid_sample(g: Growth, x: Value) -> str | None:
         grid = g.op("Add", grid, g.op("Tanh", mean))
     mode = g.pick("bilinear", "nearest") if g.opset < 20 else g.pick("linear", "nearest", "cubic")
     padding = g.pick("zeros", "border", "reflection")
-    attributes = {"mode": mode, "padding_mode": padding, "align_corners": g.below(2)}
-    return g.op("GridSample", x.name, grid, **attributes)
+    corners = g.below(2)
+    return g.op("GridSample", x.name, grid, mode=mode, padding_mode=padding, align_corners=corners)
 
 
 def resize(g: Growth, x: Value) -> str | None:

@@ -190,7 +190,7 @@ class Growth:
         """NumPy's type of the numbers."""
         return np.float16 if self.half else np.float32
 
-    def constant(self, values: npt.ArrayLike, dtype: npt.DTypeLike = None) -> str:
+    def constant(self, values: npt.ArrayLike, dtype: npt.DTypeLike | None = None) -> str:
         """Name of a new initializer; of the graph's numbers where no type is given."""
         name = self.name("k")
         self.constants[name] = np.asarray(values, dtype or self.float_dtype)
