@@ -120,7 +120,7 @@ def grid_sample(g: Growth, x: Value) -> str | None:
 
 def resize(g: Growth, x: Value) -> str | None:
     """Resize in every mode, by scales or by sizes; by Upsample of old."""
-    if x.rank not in (3, 4) or g.opset == 9:
+    if x.rank not in (3, 4):
         return None
     space = x.rank - 2
     factors = [float(g.pick(0.5, 1.0, 1.5, 2.0, 3.0)) for _ in range(space)]
@@ -128,7 +128,8 @@ def resize(g: Growth, x: Value) -> str | None:
     attributes: dict[str, Attribute] = {"mode": mode}
     if g.opset < 11:
         scales = g.constant([1, 1, *(max(1.0, f) for f in factors)], np.float32)
-        return g.op("Resize", x.name, scales, mode=g.pick("nearest", "linear"))
+        op_type = "Resize" if g.opset == 10 else "Upsample"
+        return g.op(op_type, x.name, scales, mode=g.pick("nearest", "linear"))
     if g.opset >= 18 and g.chance(0.3) and mode != "nearest":
         attributes["antialias"] = 1
     if mode == "nearest":

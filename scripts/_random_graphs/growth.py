@@ -30,6 +30,7 @@ ATTRIBUTES = {
     "Squeeze": (13, ("", "axes")),
     "TopK": (10, ("", "k")),
     "Unsqueeze": (13, ("", "axes")),
+    "Upsample": (9, ("", "scales")),
     "ReduceSum": (13, ("", "axes")),
     **dict.fromkeys(
         [
