@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from onnxq import targets
@@ -24,7 +23,7 @@ from onnxq.dynamic.spec import as_dtype, check_names, mapping_of
 from onnxq.errors import CalibrationError
 from onnxq.graph.canonical import canonicalize
 from onnxq.graph.io import load
-from onnxq.ort.types_by_run import types_by_run, types_on
+from onnxq.ort.types_by_run import types_by_run
 from onnxq.qconfig.excluded import excluding
 from onnxq.samples import Samples, open_samples
 from onnxq.static.arguments import check_prepared, check_progress
@@ -37,6 +36,7 @@ from onnxq.weights.carry_out import check_samples
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from concurrent.futures import Executor
+    from pathlib import Path
 
     import numpy as np
     import numpy.typing as npt
@@ -159,7 +159,7 @@ def quantize(
         )
     aim = as_objective(objective)
     prepared = prepare(
-        canonicalize(load(model), types_on(given)) if can_share else model,
+        model,
         qconfig,
         target,
         given.feedback,
@@ -168,8 +168,6 @@ def quantize(
         costs=costs,
         exclude=exclude,
     )
-    if isinstance(model, str | Path):
-        prepared = prepared.read_from(model)
     given, checked = checked.held_apart(given, prepared.inputs)
     again = prepared.target.reduce_range is ReduceRange.OBSERVED or prepared.qconfig.improve
     if again and given.is_one_shot:

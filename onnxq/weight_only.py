@@ -13,7 +13,7 @@ from onnxq.core.stopwatch import Stopwatch
 from onnxq.errors import CalibrationError, QConfigError, member
 from onnxq.graph.canonical import canonicalize
 from onnxq.graph.io import load
-from onnxq.ort.types_by_run import types_on
+from onnxq.ort.types_by_run import types_by_run
 from onnxq.qparams.group_spec import GroupSpec, Method, Scheme
 from onnxq.samples import Samples
 from onnxq.samples.samples import without_state
@@ -105,7 +105,7 @@ def quantize_weights(
         bits, group_size, scheme, method, exclude, given.source, written_as, embedding_bits
     )
     check_accuracy(accuracy_level)
-    canonical = canonicalize(load(model), types_on(given))
+    canonical = canonicalize(load(model), types_by_run)
     job = WeightsJob(
         canonical.model,
         request,

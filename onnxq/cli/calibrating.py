@@ -96,18 +96,15 @@ def calibrate(
     outputs = [output, *given(checkpoint)]
     claim_beside(model, outputs, [samples, *given(qconfig)])
     source = load_model(model, outputs)
-    from onnxq.graph.canonical import canonicalize
-    from onnxq.ort.types_by_run import types_on
     from onnxq.samples.ignored import check_ignored
     from onnxq.static.calibrate import Checkpoint, Statistics
 
-    given_samples = replace(reading, source=samples)
-    canonical = canonicalize(source, types_on(given_samples))
     prepared = prepare_model(
-        canonical, qconfig, overrides, target, reading.feedback, choice=choice, ends=ends
+        source, qconfig, overrides, target, reading.feedback, choice=choice, ends=ends
     )
     prepared = prepared.read_from(model)
     kept = Checkpoint(checkpoint, checkpoint_every) if checkpoint else None
+    given_samples = replace(reading, source=samples)
     check_ignored(given_samples)
     previous = Statistics.load(output) if resume and output.exists() else None
     with signals.stoppable() as stopped:

@@ -138,15 +138,12 @@ def quantize(
     from onnxq.core.atomic import write_atomically
     from onnxq.dynamic.dynamic_decision import as_objective
     from onnxq.graph.annotations import Annotations
-    from onnxq.graph.canonical import canonicalize
     from onnxq.graph.saving import save
-    from onnxq.ort.types_by_run import types_on
     from onnxq.survey.survey import BesideFiles
 
     aim = as_objective(objective)
-    all_samples = replace(reading, source=samples)
     prepared = prepare_model(
-        canonicalize(source, types_on(all_samples)),
+        source,
         qconfig,
         overrides,
         target,
@@ -157,6 +154,7 @@ def quantize(
         costs,
         improve,
     ).read_from(model)
+    all_samples = replace(reading, source=samples)
     to_see, to_check = asked.as_check(reading, hold_apart).held_apart(all_samples, prepared.inputs)
 
     def observe(prepared: Prepared, excerpt: Excerpt) -> tuple[Statistics, Excerpt]:

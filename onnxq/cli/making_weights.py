@@ -151,15 +151,14 @@ def quantize_weights(
     from onnxq.graph.annotations import Annotations
     from onnxq.graph.canonical import canonicalize
     from onnxq.graph.saving import save
-    from onnxq.ort.types_by_run import types_on
+    from onnxq.ort.types_by_run import types_by_run
     from onnxq.survey.survey import BesideFiles
 
-    seen = None if samples is None else replace(reading, source=samples)
-    canonical = canonicalize(source, types_on(seen or reading))
+    canonical = canonicalize(source, types_by_run)
     job = WeightsJob(
         canonical.model,
         request,
-        seen,
+        None if samples is None else replace(reading, source=samples),
         accuracy_level,
         written_as,
         asked.as_check(reading),

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from onnxq.dynamic.dynamic_decision import DynamicPlan
-    from onnxq.graph.canonical import Canonical
     from onnxq.qconfig import QConfigMapping
     from onnxq.samples import Samples
     from onnxq.samples.excerpt import Excerpt
@@ -161,7 +160,7 @@ def asked_target(target: str | None, reduce_range: str | None) -> str | Target |
 
 
 def prepare_model(
-    model: ir.Model | Canonical,
+    model: ir.Model,
     qconfig: Path | None,
     overrides: tuple[str, ...],
     target: str | None,

@@ -10,53 +10,29 @@ import onnx_ir as ir
 from onnxq.errors import CalibrationError, ModelError, UnsupportedError
 from onnxq.ort.expose import expose
 from onnxq.ort.runtime import Optimization, open_session
-from onnxq.samples import Samples, input_specs, open_samples
+from onnxq.samples import input_specs
 from onnxq.samples.made_up import batch_of_ones
-from onnxq.samples.state import State
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from onnxq.core.arrays import Array
-    from onnxq.graph.types import RunCallable
     from onnxq.ort.runtime import Session
-
-    Batch = Mapping[str, Array]
 
 MOST_SIZES, LARGEST_SIZE, LONGEST = 16, 256, 16
 """Sizes of a batch to try, the largest of them, and elements of a constant that has some."""
 
 
-def types_on(samples: Samples) -> RunCallable:
-    """The run that tells types: on the first of the samples, else as `types_by_run` without feeds.
-
-    Samples that can be gone through once are left alone, and so is what does not suit the model.
-    """
-    if samples.source is None or samples.is_one_shot:
-        return types_by_run
-
-    def run(model: ir.Model) -> dict[str, tuple[ir.DataType, tuple[int, ...]]]:
-        specs = input_specs(model, samples.feedback.values())
-        try:
-            first = next(iter(open_samples(samples, specs)))
-            return types_by_run(model, feeds=State(specs, samples.feedback).feeds(first))
-        except (
-            CalibrationError
-        ):  # said again, with what is wrong of it, when they are calibrated on
-            return types_by_run(model)
-
-    return run
-
-
 def types_by_run(
     model: ir.Model,
     names: Sequence[str] | None = None,
-    feeds: Batch | None = None,
+    feeds: Mapping[str, Array] | None = None,
 ) -> dict[str, tuple[ir.DataType, tuple[int, ...]]]:
     """Type and shape of the named values, found by one real run: {value name: (dtype, shape)}.
 
     A run without feeds gets ones (True for booleans), with 1 for each dimension that is not static;
-    where the model does not run on these, its constants suggest other sizes of the first.
+    where the model does not run on these, its constants suggest other sizes of the first. Samples
+    have no say: the canonical form is a function of the model alone, as `verify` relies upon.
     A value in a branch of an If that does not run is not in the result.
 
     Args:

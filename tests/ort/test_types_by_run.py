@@ -7,8 +7,7 @@ import onnx_ir as ir
 import pytest
 
 from onnxq.errors import ModelError, UnsupportedError
-from onnxq.ort.types_by_run import types_by_run, types_on
-from onnxq.samples import Samples
+from onnxq.ort.types_by_run import types_by_run
 from tests.ort.small_models import parsed
 
 
@@ -89,17 +88,3 @@ FIXED = """
 
 def test_a_size_of_the_batch_that_a_constant_fixes_is_tried() -> None:
     assert types_by_run(parsed(FIXED))["y"] == (ir.DataType.FLOAT, (3, 3))
-
-
-def test_the_first_sample_comes_before_ones() -> None:
-    model = parsed("g (float[n,2] x, int64[2] n) => (y) { y = Reshape(x, n) }")
-    samples = {"x": np.ones((1, 3, 2), np.float32), "n": np.array([[6, 1]])}
-    assert types_on(Samples(samples))(model) == {"y": (ir.DataType.FLOAT, (6, 1))}
-
-
-@pytest.mark.parametrize(
-    "source", [None, iter([{"x": 0}]), {"x": np.ones((2, 5), np.float32)}, "no such file.npz"]
-)
-def test_ones_tell_types_where_no_sample_can(source: object) -> None:
-    model = parsed("g (float[n,2] x) => (y) { y = Neg(x) }")
-    assert types_on(Samples(source))(model) == {"y": (ir.DataType.FLOAT, (1, 2))}
