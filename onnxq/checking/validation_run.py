@@ -210,14 +210,12 @@ class _Run:
         feeds: Batch = {}
         for batch in validation.batches:
             feeds = states[0].feeds(batch)
-            try:
-                y, quantized_s = self._timed(quantized, as_taken(feeds, theirs))
-            except CalibrationError as error:
-                raise RefusalError(error, feeds) from error
+            y, quantized_s = self._timed(quantized, as_taken(feeds, theirs), feeds)
             states[0].keep(y)
             self.samples += rows_of(batch)
             if isinstance(beside, runtime.Session):
-                x, float_s = self._timed(beside, states[1].feeds(batch))
+                given = states[1].feeds(batch)
+                x, float_s = self._timed(beside, given, given)
                 states[1].keep(x)
                 self.ratios.append(float_s / quantized_s)
                 self._last_s = (quantized_s, float_s)
@@ -230,9 +228,15 @@ class _Run:
         with beside:
             return self._more_pairs(quantized, beside, feeds)
 
-    def _timed(self, session: runtime.Session, feeds: Batch) -> tuple[dict[str, Array], float]:
+    def _timed(
+        self, session: runtime.Session, feeds: Batch, batch: Batch
+    ) -> tuple[dict[str, Array], float]:
+        """Outputs and CPU seconds of a run; RefusalError of the float model's batch."""
         start = time.process_time()
-        results = session.run(feeds, self._names)
+        try:
+            results = session.run(feeds, self._names)
+        except CalibrationError as error:
+            raise RefusalError(error, batch) from error
         spent = time.process_time() - start
         return dict(zip(self._names, results, strict=True)), max(spent, 1e-9)
 

@@ -180,6 +180,15 @@ def test_a_model_that_does_not_run_is_told_with_the_batch() -> None:
     assert refusal(source, x) == ""
 
 
+def test_a_batch_that_the_float_model_alone_does_not_take_is_told_too() -> None:
+    _, quantized = made(network(), {"x": images(2)})
+    fixed = onnxq.prepare(network(batch=2)).model
+    with pytest.raises(RefusalError) as caught:
+        try_out(quantized, Validation(fixed, InputSource.UNSEEN, [{"x": images(1)}]))
+    assert caught.value.feeds is not None
+    assert caught.value.feeds["x"].shape[0] == 1
+
+
 def test_large_weights_are_rounded_once_for_the_run_and_the_file() -> None:
     wide = model([helper.make_node("MatMul", ["x", "w"], ["y"], "product")],
                  {"w": weights(1, 512, 600)}, {"x": [2, 512]}, {"y": 1})  # fmt: skip
