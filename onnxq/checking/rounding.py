@@ -165,10 +165,11 @@ class _Replay:
         error = _error(node, inputs, outputs)
         if not error:
             return outputs
+        apart = _apart(node, inputs)
         if any(map(_is_float, inputs)):  # not of a branch, whose nodes are moved as they run
             moved = [self._move(x, error) for x in inputs]
             outputs = reference.run_node(node, moved, extra)
-        return tuple(self._move(y, error) for y in outputs)
+        return tuple(self._move(y, error, apart) for y in outputs)
 
     def _move(self, x: Any, error: float, apart: Array | None = None) -> Any:
         """The floats, each up or down at random; anything else as it is."""

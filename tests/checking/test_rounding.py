@@ -260,3 +260,18 @@ def test_the_bound_of_a_product_in_blocks_goes_through_what_is_behind_it() -> No
         parsed(text, {"w": normal(72, 24, seed=7)}), group_size=128, method="rtn", form="dequantize"
     )
     onnxq.cross_check(made, {"x": normal(15, 72)}).check()
+
+
+def test_the_bound_of_a_product_in_a_body_does_so_too() -> None:
+    """Weights that are all zero leave what the subtraction of zero points rounds."""
+    text = """
+    g (float[n, 72] x) => (float[n, 24] y) {
+      c = Constant<value = bool {1}>()
+      y = If (c) <
+        then_branch = t () => (float[n, 24] a) { h = MatMul(x, w)  a = Sign(h) },
+        else_branch = f () => (float[n, 24] b) { b = MatMul(x, w) }>
+    }
+    """
+    zeros = parsed(text, {"w": np.zeros((72, 24), np.float32)})
+    made = onnxq.quantize_weights(zeros, bits=8, method="rtn")
+    onnxq.cross_check(made, {"x": normal(15, 72)}).check()
