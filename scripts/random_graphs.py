@@ -258,12 +258,19 @@ class Table:
             f"{sum(self.drawn.values())} graphs, {self.wide} of them with steps of all families; "
             f"{self.not_drawn} not drawn. Weights: {kinds}."
         )
-        return "\n".join([*lines, "", counts, *self._refusals()])
+        return "\n".join([*lines, "", counts, *self._wrong(), *self._refusals()])
+
+    def _faults(self) -> list[str]:
+        return [fault for row in self.rows.values() for fault in row.faults]
+
+    def _wrong(self) -> list[str]:
+        """All that is wrong, a line each."""
+        wrong = [fault.splitlines()[0] for fault in self._faults() if REFUSED not in fault]
+        return ["", *(f"- {fault}" for fault in wrong)] if wrong else []
 
     def _refusals(self) -> list[str]:
         """A table of why models were refused; names and numbers of one model are left out."""
-        faults = [fault for row in self.rows.values() for fault in row.faults]
-        words = [fault.split(REFUSED, 1)[1] for fault in faults if REFUSED in fault]
+        words = [fault.split(REFUSED, 1)[1] for fault in self._faults() if REFUSED in fault]
         kinds = Counter(
             re.sub(r"\d+", "N", re.sub(r"'.*?'| \(.*|\. .*", "...", each)) for each in words
         )
