@@ -153,7 +153,7 @@ class Growth:
     def ops(
         self, op_type: str, *inputs: str, outputs: int, **attributes: Attribute
     ) -> tuple[str, ...]:
-        """Likewise, of a node of several."""
+        """Names of the results of a new node of several."""
         made = self.nodes_of(op_type, inputs, [()] * outputs, **attributes)
         return tuple(value.name for value in made)
 
