@@ -63,7 +63,7 @@ class MicrosoftAttention(Operator):
         """Float: its result would be, and dynamic quantization has the products already.
 
         QAttention on integers whose scale is known ahead takes 0.93 to 1.07 of the time of the
-        dynamic form (1 to 128 rows, widths 256 and 768; benchmarks/results/forms.md), at the same
+        dynamic form (1 to 128 rows, widths 256 and 768; benchmarks/results/fusions.md), at the same
         SQNR: a static form gains nothing.
         """
         return Float(

@@ -16,6 +16,7 @@ from onnxq import catalog
 from onnxq.catalog import has_dynamic_form
 from onnxq.dtypes import INT8
 from onnxq.dynamic.ahead_of_amplifying import ahead_of_amplifying
+from onnxq.dynamic.choose_precision import choose_form, least_rows, stored_type
 from onnxq.dynamic.dynamic_decision import (
     DynamicDecision,
     DynamicPlan,
@@ -31,7 +32,6 @@ from onnxq.dynamic.dynamic_weights import (
     stored_scales,
 )
 from onnxq.dynamic.float_tables import kept_in_float
-from onnxq.dynamic.forms import choose_form, least_rows, stored_type
 from onnxq.dynamic.known_inputs import ALIKE, raw_tensors
 from onnxq.dynamic.one_scale import FEW_ROWS, with_one_scale
 from onnxq.dynamic.reasons import (

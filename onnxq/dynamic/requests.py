@@ -10,7 +10,7 @@ import onnx_ir as ir
 
 from onnxq.catalog import has_dynamic_form
 from onnxq.dtypes import FLOAT16, QDType
-from onnxq.dynamic.forms import stored_type
+from onnxq.dynamic.choose_precision import stored_type
 from onnxq.dynamic.reasons import NoDynamicOperator, NoWeights
 from onnxq.dynamic.spec import dynamic_op_types
 from onnxq.errors import ModelError, QConfigError, counted, listed

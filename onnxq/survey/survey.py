@@ -25,7 +25,7 @@ from onnxq.page.content import (
 from onnxq.page.drawing import ENDS
 from onnxq.page.wording import counting
 from onnxq.survey.channel_reaches import median_share
-from onnxq.survey.file_forms import forms_in, planned, shown_by_file, with_reasons
+from onnxq.survey.file_precisions import forms_in, planned, shown_by_file, with_reasons
 from onnxq.survey.heading import NO_BOUNDS, Bounds, heading
 from onnxq.survey.local_errors import TensorErrors, errors_of
 from onnxq.survey.stored_ranges import stored_ranges
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from onnxq.qparams import QParams
     from onnxq.samples.inputs import Batch
     from onnxq.static.plan import Plan
-    from onnxq.survey.file_forms import ShownForm
+    from onnxq.survey.file_precisions import ShownForm
     from onnxq.survey.heading import ReportSubject
     from onnxq.tuning.milestones import Milestone
     from onnxq.tuning.tuned import Tuned

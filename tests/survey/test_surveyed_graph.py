@@ -3,7 +3,7 @@ from __future__ import annotations
 import shlex
 
 from onnxq.operator import Precision
-from onnxq.survey.file_forms import ShownForm, planned
+from onnxq.survey.file_precisions import ShownForm, planned
 from onnxq.survey.survey import surveyed_graph
 from tests.survey.pair import pair
 

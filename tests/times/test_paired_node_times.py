@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from onnxq.survey.file_forms import forms_in, planned
+from onnxq.survey.file_precisions import forms_in, planned
 from onnxq.times.attribution import paired_node_times
 from tests.survey.pair import BATCH, pair
 

@@ -5,7 +5,7 @@
 ONNX Runtime makes a Gemm of a MatMul and an Add where it knows the sizes, and computes it in
 float32 unless a Q follows. Where it does not know them, the product alone is on integers, and the
 Add a float node of its own. Time over that of the kernel with the bias inside, onnxruntime 1.31 on
-AVX512, 32 to 512 rows, widths 256 to 3072 (benchmarks/results/forms.md):
+AVX512, 32 to 512 rows, widths 256 to 3072 (benchmarks/results/fusions.md):
 
     MatMulIntegerToFloat, Add           1.1 to 1.5
     QGemm with a float32 result         1.0 to 1.7

@@ -9,7 +9,7 @@ from onnx import helper
 import onnxq
 from onnxq.operator import Float, Precision
 from onnxq.operator.reasons import LeftByRequest
-from onnxq.survey.file_forms import SEARCHED, forms_in, planned, shown_by_file
+from onnxq.survey.file_precisions import SEARCHED, forms_in, planned, shown_by_file
 from tests.examples import as_ir, model
 from tests.survey.pair import pair
 

@@ -4,14 +4,14 @@ import onnx_ir as ir
 import pytest
 
 from onnxq.dtypes import INT4, INT8, QDType
-from onnxq.dynamic.dynamic_decision import Objective
-from onnxq.dynamic.forms import (
+from onnxq.dynamic.choose_precision import (
     choose_form,
     known_rows,
     least_rows,
     matrix_sizes,
     stored_type,
 )
+from onnxq.dynamic.dynamic_decision import Objective
 from onnxq.dynamic.reasons import SlowerThanFloat
 from onnxq.errors import QConfigError
 from onnxq.observers import MinMaxObserver, NarrowRangeObserver, NoopObserver
