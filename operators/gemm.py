@@ -160,7 +160,7 @@ class Gemm(Operator):
         """Run-time integers by integers, or float by dequantized integers, then + beta * C.
 
         Raises:
-            UnsupportedError: the form has no product for these weights.
+            UnsupportedError: the precision has no product for these weights.
         """
         rule = self.dynamic_rule(site.node)
         assert isinstance(rule, DynamicRule), "the plan holds nodes that have a rule"

@@ -173,7 +173,7 @@ class MatMul(Operator):
         A bias is the Add behind it.
 
         Raises:
-            UnsupportedError: the form has no product for these weights.
+            UnsupportedError: the precision has no product for these weights.
         """
         rule = self.dynamic_rule(site.node)
         assert isinstance(rule, DynamicRule), "the plan holds nodes that have a rule"

@@ -91,7 +91,7 @@ def notes_on_open_sizes(nodes: Sequence[str]) -> list[str]:
 def _all_slower(target: str, nodes: str) -> str:
     return (
         "objective 'speed' leaves in float what would be slower in every "
-        f"form on {target}, and here that is {nodes}; objective 'size' "
+        f"precision on {target}, and here that is {nodes}; objective 'size' "
         "(--objective size) quantizes them anyway."
     )
 

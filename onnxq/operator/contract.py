@@ -148,7 +148,7 @@ class Operator(ABC):
         return True
 
     def dynamic_rule(self, node: ir.Node) -> DynamicRule | Float:
-        """The weights that dynamic quantization can store, and in which forms; or why none.
+        """The weights that dynamic quantization can store, and in which precisions; or why none.
 
         May look at what `rule` may look at.
         """

@@ -74,7 +74,7 @@ onnxq_default_qconfig = QConfig(
 """Least squared error for activations; weights on [-127, 127], which no CPU computes wrongly."""
 
 onnxq_default_dynamic_qconfig = QConfigDynamic(NarrowRangeObserver.with_args())
-"""A scale per output channel, integers in [-127, 127]; the form is the planner's choice."""
+"""A scale per output channel, integers in [-127, 127]; the precision is the planner's choice."""
 
 onnxq_default_qat_qconfig = QConfig(
     _full_fake_quant,

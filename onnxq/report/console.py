@@ -50,7 +50,7 @@ def open_console(file: TextIO | None = None) -> Console:
 
 
 def print_inspection(console: Console, summary: Summary, notes: Sequence[str]) -> None:
-    """Every node with its form, then the forms and why, then counts per op type."""
+    """Every node with its precision, then the precisions and why, then counts per op type."""
     places = {(like.precision, like.why): str(i) for i, like in enumerate(summary.alike, 1)}
     rows = [
         (n.name, n.op_type, n.precision.value, places[n.precision, n.why]) for n in summary.nodes
@@ -74,7 +74,7 @@ def print_quantization(
     sizes: tuple[int, int],
     notes: Sequence[str],
 ) -> None:
-    """Counts per op type, forms and why, what ONNX Runtime runs, sizes, notes."""
+    """Counts per op type, precisions and why, what ONNX Runtime runs, sizes, notes."""
     _print_counts(console, summary)
     header = ["precision", "nodes", "op", "why, or how"]
     rows = [
@@ -87,7 +87,7 @@ def print_quantization(
             [*row, counted(like.nodes, MAX_NAMED)]
             for row, like in zip(rows, summary.alike, strict=True)
         ]
-    print_table(console, "forms of nodes", header, rows, numbers=(1,))
+    print_table(console, "precisions of nodes", header, rows, numbers=(1,))
     if execution is not None:
         print_execution(console, execution)
     before, after = sizes
@@ -172,8 +172,8 @@ def _print_counts(console: Console, summary: Summary) -> None:
 
 def _stored_as(summary: Summary) -> str:
     """Heading of the nodes whose weights alone are integers in the file: their precisions."""
-    forms = {node.precision.value for node in summary.nodes if node.dynamic}
-    return " or ".join(sorted(forms)) or "dynamic"
+    precisions = {node.precision.value for node in summary.nodes if node.dynamic}
+    return " or ".join(sorted(precisions)) or "dynamic"
 
 
 def print_execution(console: Console, execution: Execution) -> None:

@@ -1,4 +1,4 @@
-"""A Summary: decisions counted per op type and grouped by form and reason, in graph order."""
+"""A Summary: decisions counted per op type and grouped by precision and reason, in graph order."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class NodeDecision:
         in_integers: static quantization runs it on integers.
         dynamic: dynamic quantization stores its weights as integers or float16.
         precision: that it has.
-        why: it has that form.
+        why: it has that precision.
     """
 
     name: str
@@ -75,7 +75,7 @@ class Alike:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Nodes of one op type that have the same form for the same reason."""
+    """Nodes of one op type that have the same precision for the same reason."""
 
     op_type: str
     precision: Precision
@@ -85,7 +85,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Like:
-    """Nodes of any op type that have the same form for the same reason.
+    """Nodes of any op type that have the same precision for the same reason.
 
     Attributes:
         op_types: op type -> how many.
@@ -107,7 +107,7 @@ class Summary:
         return brief(self)
 
     def _repr_html_(self) -> str:
-        return card_of(self, counts("form", self.forms))
+        return card_of(self, counts("precision", self.precisions))
 
     @property
     def counts(self) -> dict[str, Count]:
@@ -123,13 +123,13 @@ class Summary:
         return counts
 
     @property
-    def forms(self) -> dict[str, int]:
-        """Form -> nodes that have it, the most frequent first."""
+    def precisions(self) -> dict[str, int]:
+        """Precision -> nodes that have it, the most frequent first."""
         return dict(Counter(node.precision.value for node in self.nodes).most_common())
 
     @property
     def groups(self) -> list[Group]:
-        """Nodes by op type, form and words; the most frequent first, floats behind the others."""
+        """Nodes by op type, precision and words; the most frequent first, floats last."""
         found: dict[tuple[str, Precision, Reason], list[str]] = {}
         for node in self.nodes:
             found.setdefault((node.op_type, node.precision, node.why), []).append(node.name)
@@ -140,7 +140,7 @@ class Summary:
 
     @property
     def alike(self) -> list[Like]:
-        """The groups of one form and words together; form by form, the most frequent first."""
+        """The groups of one precision and words together, the most frequent precision first."""
         found: dict[tuple[Precision, Reason], list[Group]] = {}
         for group in self.groups:
             found.setdefault((group.precision, group.why), []).append(group)
@@ -155,8 +155,13 @@ class Summary:
         totals = Counter(node.precision for node in self.nodes)
 
         def place(like: Like) -> tuple[bool, int, str, int]:
-            form = like.precision
-            return (form is Precision.FLOAT, -totals[form], form.value, -len(like.nodes))
+            precision = like.precision
+            return (
+                precision is Precision.FLOAT,
+                -totals[precision],
+                precision.value,
+                -len(like.nodes),
+            )
 
         return sorted(alike, key=place)
 
@@ -185,9 +190,9 @@ def summarize(model: ir.Model, decisions: Mapping[str, DynamicDecision]) -> Summ
     for node, _ in walk(model.graph):
         decision = decisions[node_name(node)]
         made = isinstance(decision, QuantizeDynamic)
-        form = decision.precision if isinstance(decision, QuantizeDynamic) else Precision.FLOAT
+        precision = decision.precision if isinstance(decision, QuantizeDynamic) else Precision.FLOAT
         why = decision.reason if isinstance(decision, Float) else decision.how
-        nodes.append(NodeDecision(node_name(node), op_label(node), False, why, made, form))
+        nodes.append(NodeDecision(node_name(node), op_label(node), False, why, made, precision))
     return Summary(tuple(nodes))
 
 
@@ -199,18 +204,18 @@ def summarize_choices(
     Args:
         model: canonical.
         decisions: node name -> decision.
-        choices: node name -> form, and why.
+        choices: node name -> precision, and why.
     """
     nodes = []
     for node, _ in walk(model.graph):
         name = node_name(node)
         decision, choice = decisions[name], choices[name]
         dynamic = choice.precision.stores_weights_alone
-        form, why = choice.precision, choice.reason
+        precision, why = choice.precision, choice.reason
         if isinstance(decision, Float) and not dynamic:
-            form, why = Precision.FLOAT, decision.reason
+            precision, why = Precision.FLOAT, decision.reason
         integers = isinstance(decision, Quantize)
-        nodes.append(NodeDecision(name, op_label(node), integers, why, dynamic, form))
+        nodes.append(NodeDecision(name, op_label(node), integers, why, dynamic, precision))
     return Summary(tuple(nodes))
 
 

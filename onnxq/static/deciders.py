@@ -141,13 +141,13 @@ def _evidence(
     times, notes = None, []
     if table is None:
         notes = [
-            f"no times were measured for {prepared.target}: forms follow the static rules. `onnxq "
-            "costs -o FILE` on such a machine and --costs FILE decide by its times"
+            f"no times were measured for {prepared.target}: precisions follow the static rules. "
+            "`onnxq costs -o FILE` on such a machine and --costs FILE decide by its times"
         ]
     elif not statistics.samples.shapes:
         notes = [
             "the statistics are of an earlier onnxq and tell no shapes, without which no times are "
-            "known: forms follow the static rules. Calibrate again"
+            "known: precisions follow the static rules. Calibrate again"
         ]
     else:
         times = (sizes_of(prepared.model, statistics.samples.shapes), table)

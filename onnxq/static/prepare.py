@@ -115,13 +115,13 @@ def prepare(
 
 
 def prepared_with(begun: Prepared, mapping: QConfigMapping) -> Prepared:
-    """The same model with a qconfig that names forms; equal to what `prepare` gives of it.
+    """The same model with a qconfig that names precisions; equal to what `prepare` gives of it.
 
     What could be chosen, and is observed for that, is taken over: half of the work, and more.
 
     Args:
         begun: with `mapping.all_open()`.
-        mapping: names forms.
+        mapping: names precisions.
 
     Raises:
         QConfigError, UnsupportedError: as of `prepare`.
@@ -197,7 +197,7 @@ def _decided(
         name: its hash.
         asked: what is wanted.
         notes: on the model alone.
-        begun: with all forms open; None: it is made where it is needed.
+        begun: with all precisions open; None: it is made where it is needed.
     """
     mapping = asked.mapping
     context = Context(
@@ -209,17 +209,19 @@ def _decided(
         asked.feedback,
     )
     so_far = _decided_without_data(context)
-    found, open_forms = so_far.placed, mapping.without_forms()
+    found, open_precisions = so_far.placed, mapping.without_precisions()
     if begun is not None:
         every = begun.in_integers
-    elif open_forms != so_far.decided.mapping:
-        every = SoFar(context, Decided(open_forms)).placed.groups
+    elif open_precisions != so_far.decided.mapping:
+        every = SoFar(context, Decided(open_precisions)).placed.groups
     else:
         every = found.groups
     groups = found.groups
-    if open_forms != mapping:  # observed as if they were still to be chosen: the same numbers
+    if open_precisions != mapping:  # observed as if they were still to be chosen: the same numbers
         seen = (
-            set(begun.observed) if begun else _observed(replace(context, asked=open_forms), every)
+            set(begun.observed)
+            if begun
+            else _observed(replace(context, asked=open_precisions), every)
         )
         groups = with_stand_ins(groups, seen, every)
     absent = absent_op_types([node for node, _ in context.order], mapping)
@@ -245,10 +247,10 @@ def _decided(
 
 
 def _observed(context: Context, every: tuple[TensorGroup, ...]) -> set[str]:
-    """Tensors that are observed where forms are open.
+    """Tensors that are observed where precisions are open.
 
     Args:
-        context: with a mapping without forms.
+        context: with a mapping without precisions.
         every: groups with every node in integers that can be.
     """
     ruled = _decided_without_data(context).placed

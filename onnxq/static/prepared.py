@@ -18,7 +18,7 @@ from onnxq.page.card import card_of, counts
 from onnxq.samples import InputSpec, input_specs, open_samples
 from onnxq.samples.excerpt import Excerpt
 from onnxq.static.calibration import Calibration
-from onnxq.static.choosing.choices import Choices, choices_of, form_counts
+from onnxq.static.choosing.choices import Choices, choices_of, precision_counts
 from onnxq.static.noise.probed import probed
 from onnxq.static.origin import Origin, read_again
 from onnxq.static.placing.context import Context
@@ -61,7 +61,7 @@ class Prepared:
         target: the machine that the model is for.
         qconfig: what was asked for.
         rules: of the operators for each node.
-        chosen: the same with the forms that were chosen without data, and why.
+        chosen: the same with the precisions that were chosen without data, and why.
         decisions: node name -> Quantize or Float(reason), in graph order, subgraphs included.
         groups: the quantized activation tensors.
         clamps: tensor -> real bounds of the Relu and Clip that were folded into its Q.
@@ -113,7 +113,7 @@ class Prepared:
         return brief(self)
 
     def _repr_html_(self) -> str:
-        return card_of(self, counts("form", form_counts(self.choices)))
+        return card_of(self, counts("precision", precision_counts(self.choices)))
 
     @property
     def context(self) -> Context:
@@ -134,7 +134,7 @@ class Prepared:
 
     @property
     def choices(self) -> Choices:
-        """Node name -> its form as far as it can be told without data, and why."""
+        """Node name -> its precision as far as it can be told without data, and why."""
         throughput = self.target.throughput
         return choices_of(self.model, self.decisions, self.chosen.reasons, throughput)
 

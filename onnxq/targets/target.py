@@ -39,7 +39,7 @@ SLOW_IN_INTEGERS: Mapping[str, float] = {
 
 
 AS_FAST = 1.0
-"""Ratio of a form that runs as fast as float."""
+"""Ratio of a precision that runs as fast as float."""
 UNPROVEN = 0.98
 """Speedup expected below all shapes that were measured: less than float, and than STORED."""
 

@@ -1,4 +1,4 @@
-"""Time of a model of which a few nodes take another form: only what is around them is walked."""
+"""Time of a model in which a few nodes change their precision: only what is around them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class ChangedTime:
 
     Args:
         model: float, canonical.
-        found: the model with its forms.
+        found: the model with its precisions.
         costs: table of the machine.
     """
 
@@ -51,15 +51,17 @@ class ChangedTime:
             for value in dict.fromkeys(moving(node)):
                 self._needs.setdefault(value, Counter())[state] += 1
 
-    def ns(self, changed: Collection[ir.Node], form_of: Callable[[ir.Node], Precision]) -> float:
-        """Nanoseconds that the model takes longer where these nodes have other forms.
+    def ns(
+        self, changed: Collection[ir.Node], precision_of: Callable[[ir.Node], Precision]
+    ) -> float:
+        """Nanoseconds that the model takes longer where these nodes have other precisions.
 
-        That is the difference of two `predicted`, to rounding. A node walks again where its form,
-        that of a source, or the state of what it reads is another.
+        That is the difference of two `predicted`, to rounding. A node walks again where its
+        precision, that of a source, or the state of what it reads is another.
 
         Args:
-            changed: nodes whose forms are others.
-            form_of: forms that all nodes have then.
+            changed: nodes whose precisions are others.
+            precision_of: precisions that all nodes have then.
         """
         found = self._found
         states: dict[ir.Value, TensorState] = {}
@@ -70,7 +72,7 @@ class ChangedTime:
         while waiting:
             node = self._nodes[heapq.heappop(waiting)]
             known = ChainMap(states, found.states)
-            step = step_of(node, form_of(node), form_of, known, found.sizes, self._costs)
+            step = step_of(node, precision_of(node), precision_of, known, found.sizes, self._costs)
             ns += total_ns(step.own or ()) - total_ns(found.own[node] or ())
             if step.reads != found.reads[node]:
                 for value in dict.fromkeys(moving(node)):

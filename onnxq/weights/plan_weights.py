@@ -4,7 +4,7 @@ Each node alone, bodies of If, Loop and Scan included. A weight that is, transpo
 embedding too, stays in float with it unless embeddings are asked for: its integers would stand
 in the file beside the float embedding. Integers of an embedding come before any sample has gone
 through the model, so that they are found without; a product that shares them has the embedding's
-form.
+precision.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class WeightRequest:
         spec: form of the integers.
         method: how they are found.
         exclude: names or globs of nodes that stay in float.
-        embeddings: form of embeddings, and of products that are one; None: they stay in float.
+        embeddings: precision of embeddings, and of products that are one; None: they stay in float.
     """
 
     spec: GroupSpec = field(default_factory=GroupSpec)
@@ -79,7 +79,7 @@ class Groupwise:
     """A product, or a lookup, whose weight is stored in groups.
 
     Attributes:
-        spec: form of its integers.
+        spec: precision of its integers.
         method: how they are found.
         slot: of the weight.
         tensor: name of the float initializer.
@@ -108,7 +108,7 @@ class Groupwise:
 
     @property
     def how(self) -> StoredGroupwise:
-        """The form of the weight, and how it is found."""
+        """The precision of the weight, and how it is found."""
         return StoredGroupwise(self.spec.words, self.method.value)
 
 
@@ -271,7 +271,7 @@ def _decision(
 
 def _why_no_blocks(node: ir.Node, rule: DynamicRule) -> Reason | None:
     """Why the weight cannot be stored in groups, or None."""
-    if Precision.WEIGHT_ONLY_GROUPWISE not in rule.forms:
+    if Precision.WEIGHT_ONLY_GROUPWISE not in rule.precisions:
         return NoGroupwiseMatrix()
     if is_constant(node, 1 - rule.weights[0].slot):
         return ConstantProduct()

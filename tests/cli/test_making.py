@@ -27,7 +27,7 @@ def test_quantize_reports_people_what_became_of_the_nodes(
     run: Run, model_path: Path, samples_path: Path, tmp_path: Path
 ) -> None:
     result = run("quantize", model_path, samples_path, "-o", tmp_path / "q.onnx", "-v")
-    assert "forms of nodes" in result.stdout
+    assert "precisions of nodes" in result.stdout
     assert "softmax" in result.stdout
     assert "QLinearConv" in result.stdout
     assert "size:" in result.stdout
@@ -353,21 +353,25 @@ def test_the_remedy_that_a_recurrent_node_is_given_works(
     assert types != [name]
 
 
-def test_the_saved_forms_give_the_same_file(
+def test_the_saved_precisions_give_the_same_file(
     run: Run, model_path: Path, samples_path: Path, tmp_path: Path
 ) -> None:
-    first, again, forms = tmp_path / "a.onnx", tmp_path / "b.onnx", tmp_path / "forms.yaml"
-    options = ("-o", first, "--save-qconfig", forms)
+    first, again, precisions = (
+        tmp_path / "a.onnx",
+        tmp_path / "b.onnx",
+        tmp_path / "precisions.yaml",
+    )
+    options = ("-o", first, "--save-qconfig", precisions)
     assert run("quantize", model_path, samples_path, *options).exit_code == 0
-    result = run("quantize", model_path, samples_path, "-o", again, "--qconfig", forms)
+    result = run("quantize", model_path, samples_path, "-o", again, "--qconfig", precisions)
     assert result.exit_code == 0, result.stderr
     assert again.read_bytes() == first.read_bytes()
 
 
 def test_excluded_nodes_stay_in_float_on_the_command_line_too(run: Run, model_path: Path) -> None:
     result = run("inspect", model_path, "--exclude", "conv*", "--exclude", "gemm", "--json")
-    forms = {node["name"]: node["precision"] for node in json.loads(result.stdout)["nodes"]}
-    assert {forms["conv1"], forms["conv2"], forms["gemm"]} == {"float"}
+    precisions = {node["name"]: node["precision"] for node in json.loads(result.stdout)["nodes"]}
+    assert {precisions["conv1"], precisions["conv2"], precisions["gemm"]} == {"float"}
     wrong = run("inspect", model_path, "--exclude", "conv_1")
     assert (wrong.exit_code, "Did you mean 'conv1'" in wrong.stderr) == (5, True)
 

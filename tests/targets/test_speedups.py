@@ -74,7 +74,7 @@ def test_speedups_of_linear_layers_are_those_that_were_measured() -> None:
     stored = {
         (op_type, *precision, *map(int, sizes.split(" x ")), rows): speedup
         for sizes, rows, _, _, *speedups in shapes.of()
-        for precision, speedup in zip(dynamic.FORMS, speedups, strict=True)
+        for precision, speedup in zip(dynamic.PRECISIONS, speedups, strict=True)
         for op_type in PRODUCT_OPS
     }
     assert stored == {
@@ -85,7 +85,7 @@ def test_speedups_of_linear_layers_are_those_that_were_measured() -> None:
 
 def test_speedups_of_linear_layers_are_of_the_shapes_that_the_script_measures() -> None:
     measured = list(measured_speedups("product_speedups.csv"))
-    assert {(g.precision, g.bits) for g in measured} == set(dynamic.FORMS)
+    assert {(g.precision, g.bits) for g in measured} == set(dynamic.PRECISIONS)
     assert {g.m for g in measured} == set(dynamic.ROWS)
     assert {(g.k, g.n) for g in measured} == set(dynamic.SHAPES)
 

@@ -1,4 +1,4 @@
-"""Forms that the data forbid: nodes around tensors that 8 bits cannot hold.
+"""Precisions that the data forbid: nodes around tensors that 8 bits cannot hold.
 
 A node that would read such a tensor in integers, or has to write it so, stays in float. A product
 that gives it has a float result. What is left of sums and movements is asked for its reasons again.
@@ -46,8 +46,8 @@ def by_data(prepared: Prepared, evidence: Evidence) -> Proposals:
             product = (
                 decision.rule.category is OpCategory.COMPUTE and not decision.rule.needs_output
             )
-            form = Precision.INT8_FLOAT_OUTPUT if product else Precision.FLOAT
-            naming[node_name(node)] = Proposal(replace(entry, precision=form), written[0])
+            precision = Precision.INT8_FLOAT_OUTPUT if product else Precision.FLOAT
+            naming[node_name(node)] = Proposal(replace(entry, precision=precision), written[0])
     return naming
 
 

@@ -1,4 +1,4 @@
-"""Rules that choose forms without data: what was measured of whole networks, operator by operator.
+"""Rules choose precisions without data, by what was measured of whole networks.
 
     no static form, but a dynamic one    DYNAMIC_INT8: recurrences, and what a Loop repeats
     product of two activations           FLOAT
@@ -77,7 +77,7 @@ def by_lookup(so_far: SoFar) -> Proposals:
         category, dynamic = context.rules.category(node), operator.dynamic_rule(node)
         if category is not OpCategory.MOVEMENT or isinstance(dynamic, Float):
             continue
-        if dynamic.forms[0] is Precision.WEIGHT_ONLY:
+        if dynamic.precisions[0] is Precision.WEIGHT_ONLY:
             found[node_name(node)] = Proposal(dynamic_entry(entry), LookupForFloats())
     return found
 
@@ -132,7 +132,7 @@ class _Pass:
         return found
 
     def _lost(self, base: _Base) -> tuple[Precision, Reason] | None:
-        """(form, reason) where the rules give it another form; None: it keeps its own."""
+        """(precision, reason) where the rules give it another precision; None: it keeps its own."""
         explicit = self.asked.explicit_for_node(node_name(base.node), base.node.op_type)
         if base.rule.category is not OpCategory.COMPUTE:
             return None if explicit else self._useless(base)
@@ -194,7 +194,7 @@ def _saved_by_product(base: _Base) -> float:
     """Nanoseconds per element of the result that a product with a constant saves in integers.
 
     A rounding more is worth it for a function that saves more than that: a Mish, of which the float
-    form takes 10 ns, behind products of fewer than 1,400 terms. Integers of three of them with
+    precision takes 10 ns, behind products of fewer than 1,400 terms. Integers of three of them with
     their products of 128 and 512 terms take 0.18 of float's time in place of 0.81.
     """
     weight = None if base.rule.weight is None else base.node.inputs[base.rule.weight.slot]

@@ -122,7 +122,7 @@ def unmet_requests(
     ]
 
 
-def unmet_forms(
+def unmet_precisions(
     model: ir.Model, decisions: Mapping[str, Decision], qconfig: QConfigMapping
 ) -> list[str]:
     """Notes on nodes that have integers out where the qconfig names a float result.

@@ -11,7 +11,7 @@ from onnxq.static.placing.channel_scales import find_channel_scales
 from onnxq.static.placing.check_types import check_types
 from onnxq.static.placing.clipped_outputs import with_clipped_outputs
 from onnxq.static.placing.groups import groups_of
-from onnxq.static.placing.overrides import check_overrides, unmet_forms, unmet_requests
+from onnxq.static.placing.overrides import check_overrides, unmet_precisions, unmet_requests
 from onnxq.static.placing.stored_types import storage_of
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def placed(context: Context, qconfig: QConfigMapping, placement: Placement) -> P
     groups = with_clipped_outputs(groups, model, decisions, qconfig)
     notes = check_overrides(model, decisions, placement.quantized, qconfig)
     notes += unmet_requests(model, decisions, qconfig)
-    notes += unmet_forms(model, decisions, qconfig)
+    notes += unmet_precisions(model, decisions, qconfig)
     shared = [(group.members, group.observer) for group in groups]
     notes += check_types(model, decisions, shared, clamps, qconfig)
     types = {tensor: group.dtype for group in groups for tensor in group.members}

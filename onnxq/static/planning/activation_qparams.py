@@ -79,7 +79,7 @@ def tensor_qparams(
 def _known(prepared: Prepared, statistics: Statistics) -> tuple[TensorGroup, ...]:
     """The groups, by what was observed of them.
 
-    Statistics of all integers, or of an earlier version, lack what only the chosen forms read.
+    Statistics of all integers, or of an earlier version, lack what only the chosen precisions read.
     """
     found = with_stand_ins(prepared.groups, statistics.observers, prepared.in_integers)
     return as_observed(found, prepared.observed)

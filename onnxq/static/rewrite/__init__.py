@@ -108,7 +108,7 @@ def write_part(model: ir.Model, plan: Plan) -> None:
 
 
 def _int8_integers(plan: Plan) -> Int8Activations:
-    """Form of int8 activations: a plan has them only where its target runs them."""
+    """The integer type of activations: a plan has them only where its target runs them."""
     signed = any(qparams.dtype == INT8 for qparams in plan.tensors.values())
     return Int8Activations.KEPT if signed else Int8Activations.SHIFTED
 

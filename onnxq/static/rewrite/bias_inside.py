@@ -14,7 +14,7 @@ AVX512, 32 to 512 rows, widths 256 to 3072 (benchmarks/results/fusions.md):
 
 Its float bias is not rounded, and the results are those of product and Add bit for bit. A Gemm of
 the float model stays one, as QGemm: it adds its bias in integers, so that every machine has the
-same results, and most have one row, where neither form is faster.
+same results, and most have one row, where neither precision is faster.
 """
 
 from __future__ import annotations

@@ -177,29 +177,29 @@ def convolution_links() -> Iterator[Link]:
         yield _link(shape, Precision.INT8)
 
 
-def _link(shape: Shape, form: Precision) -> Link:
+def _link(shape: Shape, precision: Precision) -> Link:
     """A chain of the convolution, and of the one that leads back; or branches behind one input."""
-    add = add_float if form is Precision.FLOAT else add_integer
-    begin = nothing if form is Precision.FLOAT else quantized
+    add = add_float if precision is Precision.FLOAT else add_integer
+    begin = nothing if precision is Precision.FLOAT else quantized
     node = shape.node
     if not shape.is_chain:
         pool = TimedNode("GlobalAveragePool", (_result(shape),)).work
         return Link(
             (node.work,),
-            form,
+            precision,
             lambda parts, name: add(parts, name, shape),
             node.feeds(),
             begin=begin
             if shape.channels < FEW_CHANNELS
             else lambda p, n: add(p, begin(p, n), _same(shape)),
-            end=pooled if form is Precision.FLOAT else pooled_integers,
+            end=pooled if precision is Precision.FLOAT else pooled_integers,
             optimization=Optimization.ALL,
-            minus=((pool, form),),
+            minus=((pool, precision),),
         )
     if shape.channels == shape.results:
         return Link(
             (node.work,),
-            form,
+            precision,
             lambda parts, name: add(parts, name, shape),
             node.feeds(),
             Arrangement.CHAIN,
@@ -210,7 +210,7 @@ def _link(shape: Shape, form: Precision) -> Link:
         )
     return Link(
         (node.work, shape.turned.node.work),
-        form,
+        precision,
         lambda parts, name: add(parts, add(parts, name, shape), shape.turned),
         node.feeds(),
         Arrangement.CHAIN,

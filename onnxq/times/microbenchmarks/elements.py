@@ -181,8 +181,10 @@ def _moving(shape: tuple[int, ...]) -> Iterator[Link]:
         yield _float(node)
         yield _integer(node, node.build, integers(*shape))
     flat = TimedNode("Reshape", (x,), (np.array([0, 0, -1, size[-1]]),))
-    for form, array in ((Precision.FLOAT, x), (Precision.INT8, integers(*shape))):
-        yield Link((flat.work,), form, flat.build, {"x": array}, Arrangement.CHAIN, few=2, more=8)
+    for precision, array in ((Precision.FLOAT, x), (Precision.INT8, integers(*shape))):
+        yield Link(
+            (flat.work,), precision, flat.build, {"x": array}, Arrangement.CHAIN, few=2, more=8
+        )
 
 
 def _concat(parts: Parts, name: str) -> str:
@@ -211,14 +213,14 @@ def _pools(shape: tuple[int, ...]) -> Iterator[Link]:
     attributes = {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1]}
     for op_type in ("MaxPool", "AveragePool"):
         pool = TimedNode(op_type, (x,), (), attributes)
-        for form in (Precision.FLOAT, Precision.INT8):
+        for precision in (Precision.FLOAT, Precision.INT8):
             yield Link(
                 (pool.work,),
-                form,
-                _pool(pool, form),
+                precision,
+                _pool(pool, precision),
                 pool.feeds(),
                 Arrangement.CHAIN,
-                _behind_convolution(Shape(channels, channels, size[0]), form),
+                _behind_convolution(Shape(channels, channels, size[0]), precision),
                 optimization=Optimization.ALL,
                 few=2,
                 more=4,
@@ -240,30 +242,30 @@ def _resized(shape: tuple[int, ...]) -> Iterator[Link]:
     )
     ahead = Shape(channels, channels, size)
     mean = TimedNode("GlobalAveragePool", (numbers(1, channels, 2 * size, 2 * size),)).work
-    for form in (Precision.FLOAT, Precision.INT8):
-        first, then = _behind_convolution(ahead, form), _pool(node, form)
+    for precision in (Precision.FLOAT, Precision.INT8):
+        first, then = _behind_convolution(ahead, precision), _pool(node, precision)
         yield Link(
             (node.work,),
-            form,
+            precision,
             both(first, then),
             node.feeds(),
-            end=pooled if form is Precision.FLOAT else pooled_integers,
+            end=pooled if precision is Precision.FLOAT else pooled_integers,
             optimization=Optimization.ALL,
-            minus=((ahead.node.work, form), (mean, form)),
+            minus=((ahead.node.work, precision), (mean, precision)),
         )
 
 
-def _pool(node: TimedNode, form: Precision) -> Build:
+def _pool(node: TimedNode, precision: Precision) -> Build:
     def build(parts: Parts, name: str) -> str:
         pooled = node.build(parts, name)
-        return pooled if form is Precision.FLOAT else quantized(parts, pooled)
+        return pooled if precision is Precision.FLOAT else quantized(parts, pooled)
 
     return build
 
 
-def _behind_convolution(shape: Shape, form: Precision) -> Build:
+def _behind_convolution(shape: Shape, precision: Precision) -> Build:
     """A convolution, whose layout those behind it take."""
-    if form is Precision.FLOAT:
+    if precision is Precision.FLOAT:
         return lambda parts, name: add_float(parts, name, shape)
     return lambda parts, name: add_integer(parts, quantized(parts, name), shape)
 
@@ -298,10 +300,10 @@ def _embedding(ids: int, width: int) -> Iterator[Link]:
     table = numbers(5000, width)
     x = np.random.default_rng(ids).integers(0, 5000, (1, ids))
     node = TimedNode("Gather", (x,), table=table)
-    for form, rows in ((Precision.FLOAT, table), (Precision.INT8, integers(5000, width))):
+    for precision, rows in ((Precision.FLOAT, table), (Precision.INT8, integers(5000, width))):
         yield Link.alone(
             node.work,
-            form,
+            precision,
             _gathering(rows),
             {"x": x},
         )

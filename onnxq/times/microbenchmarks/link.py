@@ -122,7 +122,7 @@ Build = Callable[[Parts, str], str]
 
 
 SHAPE = (Work("Shape", "", 1, 1), Precision.FLOAT)
-"""Work and form of the node that reads the result of a branch."""
+"""Work and precision of the node that reads the result of a branch."""
 
 
 class Arrangement(enum.Enum):
@@ -164,20 +164,20 @@ class Link:
 
     Attributes:
         works: of the nodes that are timed, which share the time evenly.
-        form: that they take.
+        precision: that they take.
         build: adds one link.
         inputs: name -> array; "x" is what the first link reads.
         arrangement: of the links in a model.
         begin: adds what stands between "x" and the links.
         end: adds what stands behind them.
         optimization: of the session; links that are equal would be made one.
-        minus: further works and their forms that a link holds, whose time is not counted.
+        minus: further works and their precisions that a link holds, whose time is not counted.
         few: links of the shorter model.
         more: links that the longer one has on top, at least.
     """
 
     works: tuple[Work, ...]
-    form: Precision
+    precision: Precision
     build: Build
     inputs: Mapping[str, Array]
     arrangement: Arrangement = Arrangement.BRANCHES
@@ -189,9 +189,11 @@ class Link:
     more: int = 3
 
     @classmethod
-    def alone(cls, work: Work, form: Precision, build: Build, inputs: Mapping[str, Array]) -> Link:
+    def alone(
+        cls, work: Work, precision: Precision, build: Build, inputs: Mapping[str, Array]
+    ) -> Link:
         """Branches of one node, whose result nobody reads."""
-        return cls((work,), form, build, inputs, end=sizes_alone, minus=(SHAPE,))
+        return cls((work,), precision, build, inputs, end=sizes_alone, minus=(SHAPE,))
 
     def model(self, count: int) -> ir.Model:
         """The model with so many links."""

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
     from onnxq.qconfig import QConfigMapping
     from onnxq.times import Costs
-    from onnxq.times.time_model import Forms
+    from onnxq.times.time_model import Precisions
     from onnxq.tuning.evaluation.evaluations import Refusal
     from onnxq.tuning.evaluation.evaluator import Evaluator
     from onnxq.tuning.scoring.goal import Goal
@@ -159,7 +159,7 @@ class Search:
         return tuple(Candidate(plan.qconfig, groups, name=name) for name, plan in plans.items())
 
     def groups(
-        self, asked: QConfigMapping, begun: Sequence[Forms]
+        self, asked: QConfigMapping, begun: Sequence[Precisions]
     ) -> tuple[QuantizationGroup, ...]:
         """The groups that may be moved: of nodes that `asked` does not name.
 
@@ -167,7 +167,7 @@ class Search:
             asked: what the user wants.
             begun: forms that the search begins with.
         """
-        open_forms = asked.without_forms().set_choice(Choice.ALL_INTEGERS)
+        open_forms = asked.without_precisions().set_choice(Choice.ALL_INTEGERS)
         prepared = self._evaluations.evaluator.subject.prepared(open_forms)
         return quantization_groups_of(prepared.model, prepared.decisions, asked, begun)
 
