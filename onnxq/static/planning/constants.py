@@ -21,7 +21,7 @@ from onnxq.qparams import (
     PerChannel,
     PerTensor,
     QParams,
-    raised_scale,
+    scale_for_int32_bias,
     sum_scale,
 )
 from onnxq.static.placing.decision import Quantize, weight_limit, weight_observer, weight_of
@@ -173,7 +173,7 @@ def plan_bias(
         )
     if made is not None:
         bias = bias * made
-    weight, notes = _raised(node, weight, raised_scale(weight.qparams.scale, bias, x.scale))
+    weight, notes = _raised(node, weight, scale_for_int32_bias(weight.qparams.scale, bias, x.scale))
     scale = sum_scale(x, weight.qparams)
     if scale.ndim:  # one scale per element of the bias: groups share those of the weight
         columns = bias.shape[-1] if bias.ndim else 1
@@ -215,7 +215,9 @@ def with_room(
         x: of the input.
         weight: as `plan_weight` gave it.
     """
-    needed = raised_scale(weight.qparams.scale, constant_array(bias).astype(np.float64), x.scale)
+    needed = scale_for_int32_bias(
+        weight.qparams.scale, constant_array(bias).astype(np.float64), x.scale
+    )
     with np.errstate(over="ignore"):
         least = np.float32(MIN_SCALE / x.scale)
     return _raised(node, weight, np.maximum(needed, least))
