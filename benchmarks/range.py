@@ -64,7 +64,7 @@ def planned(
     if kind is None:
         prepared = prepare(model.path, None, "x86-vnni")
     else:
-        prepared = prepare(model.path, None, targets.find("portable").with_range_reduction(kind))
+        prepared = prepare(model.path, None, targets.find("portable").with_reduce_range(kind))
     if kind is ReduceRange.OBSERVED:
         made = plan_observed(prepared, statistics, Samples({"image": images}, batch_size=BATCH))
     else:

@@ -273,7 +273,7 @@ class Reader:
 def test_samples_that_come_once_may_be_run_more_often(
     source: Callable[[], Any],
 ) -> None:
-    observed = onnxq.targets.find("portable").with_range_reduction("observed")
+    observed = onnxq.targets.find("portable").with_reduce_range("observed")
     wanted = quantize(network(), batches(), target=observed)
     assert model_hash(quantize(network(), source(), target=observed)) == model_hash(wanted)
 

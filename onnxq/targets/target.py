@@ -164,7 +164,7 @@ class Target:
         where = "any input" if self.reduce_range.for_any_input else "the samples"
         return f"int8 within +-{self.weight_qmax}, pairs within int16 for {where}"
 
-    def with_range_reduction(self, which: ReduceRange | str) -> Target:
+    def with_reduce_range(self, which: ReduceRange | str) -> Target:
         """The same machine, with weights held back elsewhere.
 
         Args:

@@ -71,7 +71,7 @@ def prepared(
     shape = ["N", weight.shape[0]] + ["H", "W"] * (op == "Conv")
     mapping = None if spec is None else mapped(spec)
     source = model(nodes, {"w": weight, "b": bias}, {"x": shape})
-    return prepare(source, mapping, targets.find(target).with_range_reduction(reduction))
+    return prepare(source, mapping, targets.find(target).with_reduce_range(reduction))
 
 
 def mapped(spec: object) -> QConfigMapping:
