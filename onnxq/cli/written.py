@@ -105,7 +105,9 @@ def report_quantization(prepared: Prepared, made: Plan, written: Written, as_jso
     rows = print_prediction.reduced_rows(made) if is_whole() else []
     if rows:
         header = ("node", "channels", "largest scale", "mean")
-        title = f"gave up range of weights, so that pairs of products fit ({made.reduce_range})"
+        title = (
+            f"reduced range of weights, so that pairs of products fit int16 ({made.reduce_range})"
+        )
         tables.print_table(console.open_console(), title, header, rows, numbers=(1, 2, 3))
     console.print_quantization(console.open_console(), summary, runs, sizes, notes)
     _say_verdict(written)

@@ -112,7 +112,7 @@ def _numbers(machine: MachinePrediction) -> tuple[str, str]:
 
 
 def _largest(found: LayerPrediction | OutputPrediction) -> str:
-    """In steps; of floats that no scale was given for, as it is, beside the largest of them."""
+    """In LSB; of floats that no scale was given for, as it is, beside the largest of them."""
     if found.unit == ULPS:
         return f"{found.error:.3g} (numbers up to {found.size:.3g})"
     return f"{found.largest} {found.unit}"
@@ -217,7 +217,7 @@ def _told(nodes: Mapping[str, int], what: str) -> str:
 
 
 def reduced_rows(made: Plan) -> list[tuple[str, str, str, str]]:
-    """(node, channels that gave up range, largest factor of a scale, mean) of each that did."""
+    """(node, channels of reduced range, largest factor of a scale, mean) of each with such."""
     return [
         (name, f"{r.channels} of {r.of}", f"x {r.largest:.3f}", f"x {r.mean:.3f}")
         for name, r in made.reductions.items()
@@ -225,13 +225,13 @@ def reduced_rows(made: Plan) -> list[tuple[str, str, str, str]]:
 
 
 def reduced_in_a_line(made: Plan) -> list[str]:
-    """One note on weights that gave up range; empty where none did."""
+    """One note on weights with a reduced range; empty where there are none."""
     if not made.reductions:
         return []
     name, most = max(made.reductions.items(), key=lambda item: item[1].largest)
     channels = sum(r.channels for r in made.reductions.values())
     return [
-        f"{channels} channels of weights in {len(made.reductions)} node(s) gave up range, so that "
-        f"pairs of products fit ({made.reduce_range}): steps up to {most.largest:.2f} times as "
-        f"wide, in '{name}'; -v lists them"
+        f"{channels} channels of weights in {len(made.reductions)} node(s) have a reduced range, so "
+        f"that pairs of products fit int16 ({made.reduce_range}): scales up to "
+        f"{most.largest:.2f} times as large, in '{name}'; -v lists them"
     ]

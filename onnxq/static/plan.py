@@ -83,8 +83,8 @@ class Plan(Saved):
         notes: what a user should know.
         dynamic: node name -> how it is quantized dynamically; its decision is a Float, since its
             inputs and results are.
-        reduce_range: where weights gave up range.
-        reductions: node name -> how much its weight gave up; the others nothing.
+        reduce_range: where weights have a reduced range.
+        reductions: node name -> how much the range of its weight is reduced; others: not.
         choices: node name -> the precision that was chosen for it, and why; a node may stay in
             float all the same, where the data leave it without numbers: see its decision.
         asked: the qconfig that it was made with; None: of a file that an earlier version wrote.

@@ -49,20 +49,23 @@ def test_quantize_reports_programs_the_same(
     onnx.checker.check_model(str(output), full_check=True)
 
 
-def test_quantize_lists_the_layers_that_gave_up_range(
+def test_quantize_lists_the_layers_with_a_reduced_range(
     run: Run, model_path: Path, samples_path: Path, tmp_path: Path
 ) -> None:
     arguments = ("quantize", model_path, samples_path, "-o", tmp_path / "q.onnx")
     text = run(*arguments).stdout
-    assert "gave up range, so that pairs of products fit (worst-case): steps up to" in text
+    assert (
+        "have a reduced range, so that pairs of products fit int16 (worst-case): scales up to"
+        in text
+    )
     assert "largest scale" not in text
     whole = run(*arguments, "-v").stdout
-    assert "gave up range of weights, so that pairs of products fit (worst-case):" in whole
+    assert "reduced range of weights, so that pairs of products fit int16 (worst-case):" in whole
     assert "Their last bits may differ between machines" in text  # a Softmax is left in float
     value = json.loads(run(*arguments, "--reduce-range", "everywhere", "--json").stdout)
     assert value["reduce_range"] == "everywhere"
     assert {r["largest"] for r in value["reductions"].values()} == {127 / 64}
-    assert "gave up range" not in run(*arguments, "--target", "x86-vnni").stdout
+    assert "reduced range" not in run(*arguments, "--target", "x86-vnni").stdout
 
 
 def test_quantize_looks_for_saturation_on_the_samples(

@@ -45,7 +45,7 @@ class Constants:
     Attributes:
         weights: node name -> PlannedWeight.
         biases: node name -> PlannedBias.
-        reductions: node name -> how much its weight gave up; the others nothing.
+        reductions: node name -> how much the range of its weight is reduced; others: not.
         notes: what a user should know.
     """
 
