@@ -4,7 +4,7 @@
     python -m benchmarks range --data cifar10_jpeg.npz          # all 10,000
 
 Calibration, and the samples of `observed`: the 256 embedded training images. "layers" and
-"channels" are those with a reduced range, of those whose products are added in pairs; "scale" is the
+"channels": those with a reduced range, of those whose products are added in pairs; "scale": the
 geometric mean factor over these layers' channels. SQNR: of the logits against the float model's.
 "can differ": what the weights alone say of x86-avx2; "differ": images whose logits a prediction
 for x86-avx2 changes, of the first 200 test images.

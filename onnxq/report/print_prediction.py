@@ -231,7 +231,7 @@ def reduced_in_a_line(made: Plan) -> list[str]:
     name, most = max(made.reductions.items(), key=lambda item: item[1].largest)
     channels = sum(r.channels for r in made.reductions.values())
     return [
-        f"{channels} channels of weights in {len(made.reductions)} node(s) have a reduced range, so "
-        f"that pairs of products fit int16 ({made.reduce_range}): scales up to "
+        f"{channels} channels of weights in {len(made.reductions)} node(s) have a reduced range, "
+        f"so that pairs of products fit int16 ({made.reduce_range}): scales up to "
         f"{most.largest:.2f} times as large, in '{name}'; -v lists them"
     ]
