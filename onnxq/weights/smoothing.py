@@ -39,7 +39,7 @@ from onnxq.ort import runtime
 from onnxq.ort.expose import expose
 from onnxq.quantized.outcome import Outcome
 from onnxq.weights.held_back import is_held_back
-from onnxq.weights.integer_products import at_run_time, integer_products
+from onnxq.weights.integer_layers import at_run_time, integer_layers
 from onnxq.weights.layerwise import all_feeds
 from onnxq.weights.smoothing_sites import along
 
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from onnxq.core.arrays import Reals
     from onnxq.samples.inputs import Batch
     from onnxq.static.prepared import Prepared
-    from onnxq.weights.integer_products import IntegerProduct
+    from onnxq.weights.integer_layers import IntegerProduct
     from onnxq.weights.smoothing_sites import Site
     from onnxq.weights.smoothing_trial import Flow
 
@@ -217,7 +217,7 @@ def site_choices(flow: Flow, sites: Sequence[Site]) -> list[SiteChoice]:
         flow: that the model will be made by.
         sites: where factors can be.
     """
-    found = integer_products(flow.prepared, flow.objective)
+    found = integer_layers(flow.prepared, flow.objective)
     return [
         _choice(site, seen, [found[name] for name in site.readers], flow)
         for site, seen in _seen(flow.prepared, sites, flow.batches)

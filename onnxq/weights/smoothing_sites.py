@@ -24,7 +24,7 @@ from onnxq.graph.weights import constant, derived
 from onnxq.operator.nodes import find_input, input_at, tensor_of
 from onnxq.qconfig import NotSet
 from onnxq.static.placing.decision import Quantize
-from onnxq.weights.integer_products import integer_products
+from onnxq.weights.integer_layers import integer_layers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -183,7 +183,7 @@ def sites_of(prepared: Prepared, objective: Objective = Objective.SPEED) -> list
     (onnxq.static.placing.channel_scales).
     """
     readers: dict[ir.Value, list[ir.Node]] = {}
-    for product in integer_products(prepared, objective).values():
+    for product in integer_layers(prepared, objective).values():
         node, x = product.node, _divisible_input(product.node)
         if x is not None and node.graph is prepared.model.graph:
             readers.setdefault(x, []).append(node)

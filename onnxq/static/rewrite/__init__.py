@@ -13,7 +13,7 @@ from onnxq.errors import CalibrationError
 from onnxq.graph.canonical import upgrade_opset
 from onnxq.graph.checks import FORMAT_KEY
 from onnxq.ort.add_norm import write_sums
-from onnxq.ort.clipped_product import write_max
+from onnxq.ort.clipped_matmul import write_max
 from onnxq.qconfig.quantized_input import QuantizedInput
 from onnxq.qdq.compact import compact, names_in
 from onnxq.qdq.ends import cancel_round_trips, give_integers, take_integers

@@ -50,7 +50,7 @@ class IntegerProduct:
     has_bias: bool
 
 
-def integer_products(
+def integer_layers(
     prepared: Prepared, objective: Objective = Objective.SPEED
 ) -> dict[str, IntegerProduct]:
     """Node name -> product, in the order in which they run.
