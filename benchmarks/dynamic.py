@@ -34,7 +34,7 @@ from benchmarks.parts.speedups import write_speedups
 from onnxq.observers import LeastErrorObserver, NarrowRangeObserver, ObserverSpec
 from onnxq.operator import Precision
 from onnxq.qconfig import QConfigDynamic, QConfigMapping
-from onnxq.targets.speedups import PRODUCT_OPS
+from onnxq.targets.speedups import LINEAR_OPS
 from scripts._graphs import model_of, proto_of
 from scripts._peer import DYNAMIC_VARIANTS, dynamic_variants
 from scripts._timing import ratios, session, taking_turns
@@ -170,7 +170,7 @@ def shapes() -> Iterator[Row]:
         for i, rows in enumerate(ROWS):
             yield SHAPE_SPEEDUPS.row(f"{k} x {n}", rows, *(speedups[name][i] for name in VARIANTS))
     by_precision = {
-        (" ".join(PRODUCT_OPS), precision, bits, k, n): speedups[f"{precision} {bits}"]
+        (" ".join(LINEAR_OPS), precision, bits, k, n): speedups[f"{precision} {bits}"]
         for precision, bits in PRECISIONS
         for (k, n), speedups in found.items()
     }

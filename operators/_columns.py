@@ -10,7 +10,7 @@ from onnxq.errors import ShapeError, UnsupportedError
 from onnxq.operator import Array, IntegerCall, Ints, Singles
 from onnxq.operator.integer_call import stored
 from onnxq.operators import _gemm
-from onnxq.operators._pairs import product_correction
+from onnxq.operators._pairs import matmul_correction
 from onnxq.qparams import QParams
 from onnxq.targets.accumulation import Accumulator
 
@@ -146,7 +146,7 @@ def product(
         raise call.shape_error(f"{error}") from error
     if accumulator.exact:
         return total
-    change = product_correction(stored(a), stored(integers), accumulator)
+    change = matmul_correction(stored(a), stored(integers), accumulator)
     return total if change is None else np.asarray(total + change)
 
 

@@ -12,7 +12,7 @@ from onnxq.operator.examples import integers, normal, scales, zero
 from onnxq.operator.integer_call import stored
 from onnxq.operator.site import MICROSOFT
 from onnxq.operators._columns import check_sum, late_columns, product, to_float
-from onnxq.operators._pairs import product_risks
+from onnxq.operators._pairs import matmul_risks
 from onnxq.operators.dynamic_quantize_linear import dynamic_qparams
 from onnxq.targets.accumulation import EXACT, Accumulator, Overflows, SaturationMode
 
@@ -47,7 +47,7 @@ class DynamicQuantizeMatMul(IntegerOperator):
 
     def risks(self, call: IntegerCall, saturation_mode: SaturationMode) -> Overflows | None:
         """Pairs of constant weights that leave int16."""
-        return product_risks(np.dtype(np.uint8), stored(call.operand(1, "B")), saturation_mode)
+        return matmul_risks(np.dtype(np.uint8), stored(call.operand(1, "B")), saturation_mode)
 
     def cases(self) -> Iterable[Case]:
         """Types, columns, bias, ranks, zeros, no row."""

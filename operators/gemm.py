@@ -41,7 +41,7 @@ from onnxq.operators._dynamic_product import (
     write_linear,
 )
 from onnxq.operators._gemm import centred, max_abs, product
-from onnxq.operators._pairs import product_correction
+from onnxq.operators._pairs import matmul_correction
 from onnxq.operators._unfolded import UnfoldedLinear
 from onnxq.targets.accumulation import EXACT, Accumulator
 
@@ -233,7 +233,7 @@ def quantized_gemm(call: Call, accumulator: Accumulator) -> tuple[Array, ...]:
         a.T if trans_a else a, a_qparams, right.T if trans_b else right, max_abs(b_qparams)
     )
     if not accumulator.exact:
-        change = product_correction(a.T if trans_a else a, b.T if trans_b else b, accumulator)
+        change = matmul_correction(a.T if trans_a else a, b.T if trans_b else b, accumulator)
         total = total if change is None else np.asarray(total + change)
     if len(call.inputs) > 2 and call.inputs[2] is not None:
         bias = call.integers(2).astype(np.int32)

@@ -11,7 +11,7 @@ from onnxq.operator.examples import integers, normal, scales, zero
 from onnxq.operator.integer_call import stored
 from onnxq.operator.site import MICROSOFT
 from onnxq.operators._columns import check_signs, check_sum, late_columns, product, to_float
-from onnxq.operators._pairs import product_risks
+from onnxq.operators._pairs import matmul_risks
 from onnxq.targets.accumulation import EXACT, Accumulator, Overflows, SaturationMode
 
 OP = "MatMulIntegerToFloat"
@@ -47,7 +47,7 @@ class MatMulIntegerToFloat(IntegerOperator):
     def risks(self, call: IntegerCall, saturation_mode: SaturationMode) -> Overflows | None:
         """Pairs of constant weights that leave int16."""
         a, b = call.operand(0, "A"), call.operand(1, "B")
-        return product_risks(a.dtype, stored(b), saturation_mode)
+        return matmul_risks(a.dtype, stored(b), saturation_mode)
 
     def cases(self) -> Iterable[Case]:
         """Types, columns, bias, extreme zero points, ranks, no row."""

@@ -21,7 +21,7 @@ from onnxq.operator.integer_call import stored
 from onnxq.operator.site import MICROSOFT
 from onnxq.operators._columns import check_sum, columns, product, to_float
 from onnxq.operators._heads import Heads, attend, attention_bound, heads_of, merge_heads
-from onnxq.operators._pairs import product_risks
+from onnxq.operators._pairs import matmul_risks
 from onnxq.targets.accumulation import EXACT, Accumulator, Overflows, SaturationMode
 
 
@@ -54,7 +54,7 @@ class QAttention(IntegerOperator):
     def risks(self, call: IntegerCall, saturation_mode: SaturationMode) -> Overflows | None:
         """Pairs of constant weights that leave int16."""
         weight = call.operand(1, "weight")
-        return product_risks(np.dtype(np.uint8), stored(weight), saturation_mode)
+        return matmul_risks(np.dtype(np.uint8), stored(weight), saturation_mode)
 
     def bound(self, call: IntegerCall) -> Array | None:
         """`attention_bound` of Y; the projections in front of it are exact."""

@@ -21,7 +21,7 @@ from onnxq.graph.walk import node_name
 from onnxq.operator import DynamicRule, Float, Precision
 from onnxq.operator.nodes import sizes
 from onnxq.targets import AS_FAST
-from onnxq.targets.speedups import GATES, PRODUCT_OPS, R_SLOT
+from onnxq.targets.speedups import GATES, LINEAR_OPS, R_SLOT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -175,7 +175,7 @@ def _is_shared(node: ir.Node, rule: DynamicRule) -> bool:
     """
     values = [node.inputs[weight.slot] for weight in rule.weights]
     readers = [[use.node for use in v.uses()] for v in values if v is not None]
-    return any(sum(n.op_type in PRODUCT_OPS for n in nodes) > 1 for nodes in readers)
+    return any(sum(n.op_type in LINEAR_OPS for n in nodes) > 1 for nodes in readers)
 
 
 def _speedup(

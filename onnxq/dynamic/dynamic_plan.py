@@ -65,7 +65,7 @@ from onnxq.operator.nodes import find_input, input_at, tensor_of
 from onnxq.operator.reasons import ComputedAtRunTime, LeftByRequest, TensorLeftByRequest
 from onnxq.qconfig import QConfigDynamic, onnxq_default_dynamic_qconfig
 from onnxq.qparams import PerTensor
-from onnxq.targets.speedups import PRODUCT_OPS
+from onnxq.targets.speedups import LINEAR_OPS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -141,7 +141,7 @@ def _alike(model: ir.Model) -> dict[str, float]:
     """Weight -> how much the numbers are the same that its first product multiplies."""
     raw = raw_tensors(model)
     found: dict[str, float] = {}
-    for node in (node for node in model.graph if node.op_type in PRODUCT_OPS):
+    for node in (node for node in model.graph if node.op_type in LINEAR_OPS):
         for slot in range(OPERANDS):
             x, weight = find_input(node, 1 - slot), find_input(node, slot)
             if x is not None and weight is not None and weight.is_initializer():
@@ -364,7 +364,7 @@ def _few_rows(choice: _Chosen, weight: DynamicWeight) -> bool:
     """Whether the weight's product may have so few rows that a scale per column costs time."""
     if weight.few_rows:
         return True
-    return choice.node.op_type in PRODUCT_OPS and least_rows(choice.node, choice.rule) < FEW_ROWS
+    return choice.node.op_type in LINEAR_OPS and least_rows(choice.node, choice.rule) < FEW_ROWS
 
 
 def _how(precision: Precision, weights: Sequence[DynamicWeightPlan], missing: str) -> WeightsStored:

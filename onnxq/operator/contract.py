@@ -229,7 +229,7 @@ class IntegerOperator(ABC):
         return None
 
     @classmethod
-    def has_products(cls) -> bool:
+    def depends_on_machine(cls) -> bool:
         """Whether `kernel_on` is written: the result may depend on the machine."""
         return cls.kernel_on is not IntegerOperator.kernel_on
 

@@ -8,7 +8,7 @@ from onnxq import targets
 from onnxq.checking.differences import ULPS
 from onnxq.checking.prediction import WEIGHTS
 from onnxq.errors import listed
-from onnxq.ort.node_kinds import PRODUCT_OF_BLOCKS, rounding
+from onnxq.ort.node_kinds import MATMUL_NBITS, rounding
 from onnxq.report.tables import print_table
 from onnxq.targets.reduce_range import ReduceRange
 
@@ -72,7 +72,7 @@ def _print_floats(console: Console, prediction: Prediction) -> None:
         console.print("no integers are computed from them")
     if prediction.float_outputs:
         console.print(f"outputs computed from them: {', '.join(prediction.float_outputs)}")
-    if PRODUCT_OF_BLOCKS in prediction.floats:
+    if MATMUL_NBITS in prediction.floats:
         console.print(OWN_BLOCKS)
 
 
@@ -204,7 +204,7 @@ def on_other_machines(made: Plan, execution: Execution) -> list[str]:
             f"{'; '.join(told)}. Their last bits may differ between machines, and integers made of "
             "them by one LSB"
         )
-    if PRODUCT_OF_BLOCKS in execution.integer_nodes:
+    if MATMUL_NBITS in execution.integer_nodes:
         notes.append(OWN_BLOCKS)
     return notes
 

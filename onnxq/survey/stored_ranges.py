@@ -12,7 +12,7 @@ from onnxq.checking.integers import SUFFIX
 from onnxq.core.packing import unpacked_rows
 from onnxq.graph.walk import walk
 from onnxq.operator.nodes import find_input
-from onnxq.ort.node_kinds import PRODUCT_OF_BLOCKS, ROWS_OF_BLOCKS
+from onnxq.ort.node_kinds import GATHER_BLOCK_QUANTIZED, MATMUL_NBITS
 from onnxq.page.content import WeightPart
 from onnxq.qdq.read import Unread, is_constant, is_dequantize, qparams_from, qparams_of
 from onnxq.qparams import PerBlock, PerChannel, groups
@@ -161,12 +161,12 @@ def _place(reader: ir.Node, places: Mapping[str, int]) -> int | None:
 #     file
 
 
-INTEGERS = {PRODUCT_OF_BLOCKS: 1, ROWS_OF_BLOCKS: 0}
+INTEGERS = {MATMUL_NBITS: 1, GATHER_BLOCK_QUANTIZED: 0}
 """Operator of weights in blocks -> slot of its integers."""
 SCALES, ZERO_POINTS, ORDER = 2, 3, 4
 """Slots of both; g_idx, which gives blocks another order, is MatMulNBits' alone."""
 DEFAULT_BITS = 4
-BLOCK = {PRODUCT_OF_BLOCKS: 0, ROWS_OF_BLOCKS: 128}
+BLOCK = {MATMUL_NBITS: 0, GATHER_BLOCK_QUANTIZED: 128}
 """Block size where the attribute is left out."""
 
 

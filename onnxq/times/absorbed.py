@@ -10,7 +10,7 @@ from onnxq.operator import Precision
 from onnxq.operator.nodes import is_constant
 from onnxq.ort import facts
 from onnxq.ort.layouts import ADDED_BY_CONV, CONVOLUTION, FUSED_BEHIND_CONV, GATE
-from onnxq.targets.speedups import PRODUCT_OPS
+from onnxq.targets.speedups import LINEAR_OPS
 
 PrecisionOf = Callable[[ir.Node], Precision | None]
 """Precision of a node; None: the node ahead computes it too."""
@@ -39,7 +39,7 @@ def is_absorbed(node: ir.Node, precision: Precision, precision_of: PrecisionOf) 
         )
     return (
         node.op_type in ADDED_BY_CONV
-        and ahead[0].op_type in PRODUCT_OPS
+        and ahead[0].op_type in LINEAR_OPS
         and any(is_constant(node, slot) for slot in range(len(node.inputs)))
     )
 

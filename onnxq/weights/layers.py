@@ -14,7 +14,7 @@ from onnxq.graph.walk import node_name, value_name
 from onnxq.graph.weights import constant_array, is_private
 from onnxq.operator import Rule
 from onnxq.operator.nodes import find_input, has_input, input_at
-from onnxq.ort.matmul_add import biased_product
+from onnxq.ort.matmul_add import matmul_add
 from onnxq.qdq.tensors import rounded_integers
 from onnxq.qparams import PerBlock
 from onnxq.static.placing.decision import Quantize, weight_observer, weight_of
@@ -286,7 +286,7 @@ def bias_of(
     """(where the bias is or can be, the result that has it added)."""
     if rule.bias is not None:
         return BiasSlot(node, rule.bias), node.outputs[0]
-    found = biased_product(node)
+    found = matmul_add(node)
     behind = None if found is None else decisions[node_name(found.add)]
     on_integers = isinstance(behind, Quantize) and behind.folded_into != node_name(node)
     if found is not None and found.adds_vector and not on_integers:

@@ -28,11 +28,11 @@ from onnxq.operator import DynamicRule, Float, Precision
 from onnxq.operator.nodes import input_at, is_constant, tensor_of
 from onnxq.page.card import card_of, counts
 from onnxq.qparams.group_spec import GroupSpec, Method
-from onnxq.targets.speedups import PRODUCT_OPS
+from onnxq.targets.speedups import LINEAR_OPS
 from onnxq.weights.embeddings import find_ties, is_lookup, notes_on_no_embeddings, why_no_rows
 from onnxq.weights.hessian import parts_of_inputs
 from onnxq.weights.reasons import (
-    ConstantProduct,
+    ConstantMatMul,
     EmbeddingsNotAsked,
     Excluded,
     GroupsAlongRows,
@@ -243,7 +243,7 @@ def _decision(
     if is_lookup(node):
         return _lookup(node, request, excluded)
     operator = catalog.find(node.op_type, node.domain)
-    if node.op_type not in PRODUCT_OPS or operator is None or not operator.has_dynamic_rule():
+    if node.op_type not in LINEAR_OPS or operator is None or not operator.has_dynamic_rule():
         return _no_product(node)
     rule = operator.dynamic_rule(node)
     if isinstance(rule, Float):
@@ -274,7 +274,7 @@ def _why_no_blocks(node: ir.Node, rule: DynamicRule) -> Reason | None:
     if Precision.WEIGHT_ONLY_GROUPWISE not in rule.precisions:
         return NoGroupwiseMatrix()
     if is_constant(node, 1 - rule.weights[0].slot):
-        return ConstantProduct()
+        return ConstantMatMul()
     return None
 
 

@@ -18,7 +18,7 @@ class NoGroupwiseMatrix(Reason):
     WORDS = "its weight is no matrix, or the rank of its other operand is not known"
 
 
-class ConstantProduct(Reason):
+class ConstantMatMul(Reason):
     WORDS = "both of its matrices are constants: it is computed when the model is loaded"
 
 

@@ -1,6 +1,6 @@
 """Carries out a plan of weights in groups: each product reads its integers, and no float weight.
 
-`ProductWriter` writes com.microsoft MatMulNBits; `DequantizeWriter` is for any runtime:
+`GroupwiseWriter` writes com.microsoft MatMulNBits; `DequantizeWriter` is for any runtime:
 DequantizeLinear ahead of the product, opset 21.
 
     Y = X W    ->    MatMul(X, DequantizeLinear(integers, scales, zero_points; axis, block_size))
@@ -34,7 +34,7 @@ from onnxq.qparams.group_spec import is_scrambled
 from onnxq.qparams.groups import INTEGERS, SCALES
 from onnxq.quantized.quantized_model import QuantizedModel
 from onnxq.weights.reasons import MisreadByRuntime
-from onnxq.weights.write_products import ProductWriter, StoredIntegers, drop_if_unread
+from onnxq.weights.write_products import GroupwiseWriter, StoredIntegers, drop_if_unread
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -161,13 +161,13 @@ def write_weights(
         UnsupportedError: the opset cannot be raised as far as the types of integers need.
     """
     written = model.clone()
-    writer: ProductWriter | DequantizeWriter
+    writer: GroupwiseWriter | DequantizeWriter
     if form is ProductForm.DEQUANTIZE:
         needed = max((d.spec.dtype.min_opset for d in plan.quantized.values()), default=0)
         upgrade_opset(written, max(needed, BLOCKS_OPSET))
         writer = DequantizeWriter(written)
     else:
-        writer = ProductWriter(written, accuracy)
+        writer = GroupwiseWriter(written, accuracy)
     for node, _ in list(walk(written.graph)):
         decision = plan.quantized.get(node_name(node))
         if decision is not None:

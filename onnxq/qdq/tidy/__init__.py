@@ -45,7 +45,7 @@ from onnxq.graph.passes.global_pool import MeanToGlobalPool
 from onnxq.graph.passes.unused import RemoveUnused
 from onnxq.graph.types import infer_types
 from onnxq.operator import OpCategory
-from onnxq.ort.node_kinds import PRODUCT_OF_BLOCKS
+from onnxq.ort.node_kinds import MATMUL_NBITS
 from onnxq.qdq.fuse import Int8Activations
 from onnxq.qdq.qoperator import FORMATS
 from onnxq.qdq.read import (
@@ -146,7 +146,7 @@ def output_scales(model: ir.Model) -> list[tuple[str, float | None]]:
 def holds_integers(model: ir.Model) -> bool:
     """Whether anything in the model is quantized."""
     return any(
-        is_quantize(node) or is_dequantize(node) or node.op_type == PRODUCT_OF_BLOCKS
+        is_quantize(node) or is_dequantize(node) or node.op_type == MATMUL_NBITS
         for node in model.graph
     )
 

@@ -29,9 +29,9 @@ from onnxq.static.placing.decision import Quantize
 from onnxq.static.reasons import (
     FloatReadersOfResult,
     LookupForFloats,
+    MatMulOfActivations,
     NobodyReads,
     NoStaticForm,
-    ProductOfActivations,
     RepeatedByLoop,
     SumWithFloat,
 )
@@ -137,9 +137,9 @@ class _Pass:
         if base.rule.category is not OpCategory.COMPUTE:
             return None if explicit else self._useless(base)
         if len(base.varying) > 1 and not explicit:
-            return Precision.FLOAT, ProductOfActivations()
+            return Precision.FLOAT, MatMulOfActivations()
         needed = base.rule.needs_output or any(
-            t in self.by_products or self.saved_ahead.get(t, 0.0) > _saved_by_product(base)
+            t in self.by_products or self.saved_ahead.get(t, 0.0) > _saved_by_matmul(base)
             for t in base.results
         )
         return (
@@ -190,7 +190,7 @@ def _saved_on_integers(node: ir.Node) -> float:
     return 0.0 if operator is None else operator.saved_on_integers
 
 
-def _saved_by_product(base: _Base) -> float:
+def _saved_by_matmul(base: _Base) -> float:
     """Nanoseconds per element of the result that a product with a constant saves in integers.
 
     A rounding more is worth it for a function that saves more than that: a Mish, of which the float

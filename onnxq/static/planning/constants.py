@@ -15,7 +15,7 @@ from onnxq.graph.walk import node_name, value_name, walk
 from onnxq.graph.weights import constant_array
 from onnxq.observers.weight_observation import WeightKey
 from onnxq.operator.nodes import has_input, input_at
-from onnxq.ort.matmul_add import biased_product
+from onnxq.ort.matmul_add import matmul_add
 from onnxq.qparams import (
     MIN_SCALE,
     PerChannel,
@@ -193,7 +193,7 @@ def folded_bias(node: ir.Node, decisions: Mapping[str, Decision]) -> ir.Value | 
         node: the float node.
         decisions: node name -> Quantize or Float.
     """
-    found = biased_product(node)
+    found = matmul_add(node)
     decision = None if found is None else decisions[node_name(found.add)]
     if found is None or not isinstance(decision, Quantize):
         return None

@@ -25,13 +25,13 @@ from typing import TYPE_CHECKING
 from onnxq.dtypes import BYTE_BITS
 from onnxq.graph.walk import node_name, value_name
 from onnxq.operator.nodes import input_at
-from onnxq.ort.matmul_add import biased_product
+from onnxq.ort.matmul_add import matmul_add
 from onnxq.static.placing.decision import Quantize
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-    from onnxq.ort.matmul_add import BiasedProduct
+    from onnxq.ort.matmul_add import MatMulAdd
     from onnxq.static.plan import Plan
 
 
@@ -44,7 +44,7 @@ class BiasInside:
             the product along into a float Gemm.
     """
 
-    found: BiasedProduct | None
+    found: MatMulAdd | None
 
     @property
     def inputs(self) -> tuple[ir.Value, ...]:
@@ -66,7 +66,7 @@ def bias_inside(node: ir.Node, plan: Plan) -> BiasInside | None:
         node: in integers, as the float model has it but for its inputs.
         plan: every decision.
     """
-    found, decision = biased_product(node), plan.decisions[node_name(node)]
+    found, decision = matmul_add(node), plan.decisions[node_name(node)]
     assert isinstance(decision, Quantize), "a node in integers"
     if found is None or decision.rule.weight is None or not _has_kernel(node, decision, plan):
         return None

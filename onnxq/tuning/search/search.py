@@ -13,7 +13,7 @@ from onnxq.core.version import VERSION
 from onnxq.dynamic.dynamic_decision import Objective
 from onnxq.ort.version import installed
 from onnxq.qconfig import Choice
-from onnxq.targets.speedups import PRODUCT_OPS
+from onnxq.targets.speedups import LINEAR_OPS
 from onnxq.times.model_times import IN_FLOAT, Times
 from onnxq.tuning.defaults import IMPROVE
 from onnxq.tuning.evaluation.evaluations import REFUSALS, Evaluations
@@ -353,4 +353,4 @@ class Search:
 
 
 def _is_product_in_integers(group: QuantizationGroup, candidate: Candidate) -> bool:
-    return group.anchor.op_type in PRODUCT_OPS and candidate.form(group) not in IN_FLOAT
+    return group.anchor.op_type in LINEAR_OPS and candidate.form(group) not in IN_FLOAT
