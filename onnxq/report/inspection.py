@@ -64,11 +64,11 @@ class Inspection:
         return f"Inspection({self.target}: {len(self.summary.nodes)} nodes: {precisions})"
 
     def _repr_html_(self) -> str:
-        alike = tuple(
-            (like.precision.value, str(len(like.nodes)), like.why.words)
-            for like in self.summary.alike
+        groups = tuple(
+            (group.precision.value, str(len(group.nodes)), group.why.words)
+            for group in self.summary.groups
         )
-        return card(repr(self), self.notes, (), (Table(("precision", "nodes", "why"), alike),))
+        return card(repr(self), self.notes, (), (Table(("precision", "nodes", "why"), groups),))
 
     def print_why(self, console: Console) -> None:
         """Prints the chain of the node that was asked for, and its outcome."""

@@ -65,30 +65,12 @@ class Count:
 
 
 @dataclass(frozen=True, slots=True)
-class Alike:
-    """Nodes of one op type that stay in float, or run so, for the same reason."""
-
-    op_type: str
-    why: Reason
-    nodes: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Group:
-    """Nodes of one op type that have the same precision for the same reason."""
-
-    op_type: str
-    precision: Precision
-    why: Reason
-    nodes: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Like:
-    """Nodes of any op type that have the same precision for the same reason.
+    """Nodes that have the same precision for the same reason.
 
     Attributes:
-        op_types: op type -> how many.
+        op_types: op type -> how many, the most frequent first.
+        nodes: names, by op type.
     """
 
     precision: Precision
@@ -129,59 +111,25 @@ class Summary:
 
     @property
     def groups(self) -> list[Group]:
-        """Nodes by op type, precision and words; the most frequent first, floats last."""
-        found: dict[tuple[str, Precision, Reason], list[str]] = {}
+        """Nodes by precision and reason, the most frequent first, floats last."""
+        found: dict[tuple[Precision, Reason], dict[str, list[str]]] = {}
         for node in self.nodes:
-            found.setdefault((node.op_type, node.precision, node.why), []).append(node.name)
-        groups = [Group(*key, tuple(names)) for key, names in found.items()]
-        return sorted(
-            groups, key=lambda group: (group.precision is Precision.FLOAT, -len(group.nodes))
-        )
-
-    @property
-    def alike(self) -> list[Like]:
-        """The groups of one precision and words together, the most frequent precision first."""
-        found: dict[tuple[Precision, Reason], list[Group]] = {}
-        for group in self.groups:
-            found.setdefault((group.precision, group.why), []).append(group)
-        alike = [
-            Like(
-                *key,
-                {group.op_type: len(group.nodes) for group in groups},
-                tuple(name for group in groups for name in group.nodes),
-            )
-            for key, groups in found.items()
-        ]
+            by_op = found.setdefault((node.precision, node.why), {})
+            by_op.setdefault(node.op_type, []).append(node.name)
+        groups = []
+        for (precision, why), by_op in found.items():
+            ordered = sorted(by_op.items(), key=lambda item: -len(item[1]))
+            op_types = {op: len(names) for op, names in ordered}
+            nodes = tuple(name for _, names in ordered for name in names)
+            groups.append(Group(precision, why, op_types, nodes))
         totals = Counter(node.precision for node in self.nodes)
 
-        def place(like: Like) -> tuple[bool, int, str, int]:
-            precision = like.precision
-            return (
-                precision is Precision.FLOAT,
-                -totals[precision],
-                precision.value,
-                -len(like.nodes),
-            )
+        def place(group: Group) -> tuple[bool, int, str, int, int]:
+            precision, most = group.precision, next(iter(group.op_types.values()))
+            is_float = precision is Precision.FLOAT
+            return is_float, -totals[precision], precision.value, -len(group.nodes), -most
 
-        return sorted(alike, key=place)
-
-    @property
-    def dynamic(self) -> list[Alike]:
-        """Nodes that are quantized dynamically, by how, the most frequent first."""
-        return self._grouped("dynamic")
-
-    @property
-    def reasons(self) -> list[Alike]:
-        """Why nodes stay in float, the most frequent first."""
-        return self._grouped("float")
-
-    def _grouped(self, decision: str) -> list[Alike]:
-        groups: dict[tuple[str, Reason], list[str]] = {}
-        for node in self.nodes:
-            if node.decision == decision:
-                groups.setdefault((node.op_type, node.why), []).append(node.name)
-        ordered = sorted(groups.items(), key=lambda item: -len(item[1]))
-        return [Alike(op_type, why, tuple(names)) for (op_type, why), names in ordered]
+        return sorted(groups, key=place)
 
 
 def summarize(model: ir.Model, decisions: Mapping[str, DynamicDecision]) -> Summary:
