@@ -54,7 +54,7 @@ class GroupsDoNotDivide(Reason):
 class MisreadByRuntime(Reason):
     WORDS = (
         "ONNX Runtime misreads {bits}-bit integers of {outputs} outputs, which 4 does not divide;"
-        " ask for 4 bits, or for form 'matmulnbits'"
+        " ask for 4 bits, or for format 'matmulnbits'"
     )
     bits: int
     outputs: int

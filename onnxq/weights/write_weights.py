@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 
 def misread(plan: WeightPlan) -> dict[str, Float]:
-    """Products that ONNX Runtime would compute wrongly in this form, each with the reason."""
+    """Products that ONNX Runtime would compute wrongly in this format, each with the reason."""
     return {
         name: Float(MisreadByRuntime(d.spec.bits, d.outputs))
         for name, d in plan.quantized.items()
@@ -123,12 +123,12 @@ def _laid_out(
     return derived(compute, dtype, shape[::-1] if decision.inputs_first else shape, name)
 
 
-class ProductForm(enum.Enum):
+class WeightFormat(enum.Enum):
     """How products of blocks are written."""
 
     MATMULNBITS = "matmulnbits"
     """com.microsoft MatMulNBits."""
-    DEQUANTIZE = "dequantize"
+    QDQ = "qdq"
     """DequantizeLinear ahead of the float product, in operators of ai.onnx alone: opset 21."""
 
 
@@ -146,23 +146,23 @@ def write_weights(
     plan: WeightPlan,
     integers: Mapping[str, Mapping[str, ir.TensorProtocol]],
     accuracy: int,
-    form: ProductForm = ProductForm.MATMULNBITS,
+    format: WeightFormat = WeightFormat.MATMULNBITS,
 ) -> QuantizedModel:
     """The model with weights in groups; the float model stays as it is and shares what it can.
 
     Args:
         model: the canonical float model that the plan was made of.
-        plan: which products, and in which form.
+        plan: which products, and in which format.
         integers: product -> arrays of `PackedGroups` by name, in memory or on disk.
         accuracy: accuracy_level of MatMulNBits.
-        form: how products are written.
+        format: how products are written.
 
     Raises:
         UnsupportedError: the opset cannot be raised as far as the types of integers need.
     """
     written = model.clone()
     writer: GroupwiseWriter | DequantizeWriter
-    if form is ProductForm.DEQUANTIZE:
+    if format is WeightFormat.QDQ:
         needed = max((d.spec.dtype.min_opset for d in plan.quantized.values()), default=0)
         upgrade_opset(written, max(needed, BLOCKS_OPSET))
         writer = DequantizeWriter(written)

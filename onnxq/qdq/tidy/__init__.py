@@ -126,7 +126,7 @@ def as_format(model: ir.Model, format: str) -> ir.Model:
     """The model in that form, and with the form in its metadata.
 
     Args:
-        model: in QDQ form.
+        model: in QDQ format.
         format: "qdq" or "qoperator", as `onnxq.rewrite` has them.
     """
     made = FORMATS[format](model, Int8Activations.SHIFTED)

@@ -189,7 +189,7 @@ def by_tensors(at: _Node) -> Reason | None:
 def by_integer_types(at: _Node) -> Reason | None:
     """Leaves in float what onnxq itself writes and has no kernel for the types asked for.
 
-    The QDQ form of such types runs in float, and what moves data is refused (see check_types).
+    The QDQ format of such types runs in float, and what moves data is refused (see check_types).
     """
     node, rule, qconfig = at.node, at.rule, at.qconfig
     entry = qconfig.for_node(node_name(node), node.op_type)

@@ -44,7 +44,7 @@ def rewrite(prepared: Prepared, plan: Plan, format: str = "qdq") -> QuantizedMod
         plan: every decision with its numbers.
         format: "qdq": QuantizeLinear and DequantizeLinear around float operators; ONNX Runtime
             fuses them to integer kernels. "qoperator": these kernels, written out; both give the
-            same integers (see `write_qoperator` for what stays as it is in QDQ form).
+            same integers (see `write_qoperator` for what stays as it is in QDQ format).
     Raises:
         CalibrationError: the plan is of another model, or does not fit it (an edited file).
         QConfigError: the format is not known, or an end that is to be integers has none.
