@@ -141,7 +141,7 @@ def product(
         ShapeError: shapes do not fit together.
     """
     try:
-        total = _gemm.product(stored(a), a_qparams, b.values, b.bound)
+        total = _gemm.matmul_int32(stored(a), a_qparams, b.values, b.bound)
     except ShapeError as error:
         raise call.shape_error(f"{error}") from error
     if accumulator.exact:
