@@ -119,7 +119,7 @@ def check_sum(call: IntegerCall, a: Array, b: Array) -> None:
         )
 
 
-def product(
+def matmul_columns(
     call: IntegerCall,
     a: Array,
     a_qparams: QParams,
@@ -157,7 +157,7 @@ def to_float(
 
     Args:
         call: gives the name, for messages.
-        total: of `product`.
+        total: of `matmul_columns`.
         a_scale: one number.
         b: of `late_columns`; float32(total) * a_scale * b.late where there is such a scale.
         bias: float32, one number per column: (N,) or (1, ..., N).

@@ -11,7 +11,7 @@ from onnxq.operator import Array, Case, IntegerCall, IntegerOperator, register_i
 from onnxq.operator.examples import integers, normal, scales, zero
 from onnxq.operator.integer_call import stored
 from onnxq.operator.site import MICROSOFT
-from onnxq.operators._columns import check_sum, late_columns, product, to_float
+from onnxq.operators._columns import check_sum, late_columns, matmul_columns, to_float
 from onnxq.operators._pairs import matmul_risks
 from onnxq.operators.dynamic_quantize_linear import dynamic_qparams
 from onnxq.targets.accumulation import EXACT, Accumulator, Overflows, SaturationMode
@@ -42,7 +42,7 @@ class DynamicQuantizeMatMul(IntegerOperator):
         right = late_columns(call, "b", b, call.operand(2, "b_scale"), call.optional(3))
         check_sum(call, a, b)
         quantized = quantize(np.asarray(a, np.float32), a_qparams)
-        total = product(call, quantized, a_qparams, right, b, accumulator)
+        total = matmul_columns(call, quantized, a_qparams, right, b, accumulator)
         return (to_float(call, total, a_qparams.scale, right, call.optional(4)),)
 
     def risks(self, call: IntegerCall, saturation_mode: SaturationMode) -> Overflows | None:

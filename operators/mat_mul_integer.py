@@ -9,7 +9,7 @@ import numpy as np
 from onnxq.operator import Array, Case, IntegerCall, IntegerOperator, register_integer
 from onnxq.operator.examples import integers, zero
 from onnxq.operator.integer_call import stored
-from onnxq.operators._columns import check_sum, columns, product
+from onnxq.operators._columns import check_sum, columns, matmul_columns
 from onnxq.operators._pairs import matmul_risks
 from onnxq.targets.accumulation import EXACT, Accumulator, Overflows, SaturationMode
 
@@ -38,7 +38,7 @@ class MatMulInteger(IntegerOperator):
         a_qparams = call.qparams_of("a", one, call.optional(2), call.qdtype(a, "A"))
         right = columns(call, "B", b, None, call.optional(3))
         check_sum(call, a, b)
-        return (product(call, a, a_qparams, right, b, accumulator),)
+        return (matmul_columns(call, a, a_qparams, right, b, accumulator),)
 
     def risks(self, call: IntegerCall, saturation_mode: SaturationMode) -> Overflows | None:
         """Pairs of constant weights that leave int16."""

@@ -10,7 +10,7 @@ from onnxq.affine import requantize
 from onnxq.operator import Array, Case, IntegerCall, IntegerOperator, register_integer
 from onnxq.operator.examples import integers, scales, zero
 from onnxq.operator.integer_call import stored
-from onnxq.operators._columns import check_signs, check_sum, columns, product
+from onnxq.operators._columns import check_signs, check_sum, columns, matmul_columns
 from onnxq.operators._pairs import matmul_risks
 from onnxq.targets.accumulation import EXACT, Accumulator, Overflows, SaturationMode
 
@@ -47,7 +47,7 @@ class QLinearMatMul(IntegerOperator):
             raise call.shape_error(
                 f"a is {a_qparams.dtype}, y {y_qparams.dtype}; they must be equal."
             )
-        total = product(call, a, a_qparams, right, b, accumulator)
+        total = matmul_columns(call, a, a_qparams, right, b, accumulator)
         with np.errstate(over="ignore", under="ignore"):
             multiplier = np.asarray(a_qparams.scale * right.scale / y_qparams.scale)
         return (requantize(total, multiplier, y_qparams),)
