@@ -19,7 +19,7 @@ from onnxq.ort.runtime import open_session
 from onnxq.pipeline import convert, quantize, quantize_dynamic
 from onnxq.qconfig import Choice, default_qconfig_mapping
 from onnxq.static.calibrate import Shard, calibrate
-from onnxq.static.placing.decision import Quantize
+from onnxq.static.insertion.decision import Quantize
 from onnxq.static.plan import plan
 from onnxq.static.prepare import prepare
 from onnxq.static.rewrite import rewrite

@@ -13,7 +13,7 @@ from onnxq.quantized.verdict import InputSource
 from onnxq.samples import input_specs, open_samples
 from onnxq.samples.ignored import check_ignored
 from onnxq.samples.state import check_feedback
-from onnxq.static.placing.decision import Quantize
+from onnxq.static.insertion.decision import Quantize
 from onnxq.static.rewrite import rewrite
 from onnxq.weights.improvement import Improved
 

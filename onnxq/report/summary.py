@@ -11,7 +11,7 @@ from onnxq.dynamic.dynamic_decision import QuantizeDynamic
 from onnxq.graph.walk import node_name, walk
 from onnxq.operator import Float, Precision
 from onnxq.page.card import card_of, counts
-from onnxq.static.placing.decision import Quantize
+from onnxq.static.insertion.decision import Quantize
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from onnxq.core.reason import Reason
     from onnxq.dynamic.dynamic_decision import DynamicDecision
     from onnxq.static.choosing.choices import Choices
-    from onnxq.static.placing.decision import Decision
+    from onnxq.static.insertion.decision import Decision
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,9 +38,9 @@ from onnxq.static.choosing.carried import by_state
 from onnxq.static.choosing.evidence import Evidence
 from onnxq.static.choosing.proposals import Proposals, SoFar, open_entry
 from onnxq.static.choosing.rules import by_lookup, by_neighbours, by_static_form
-from onnxq.static.placing.candidates import ALONE
-from onnxq.static.placing.groups import as_observed
-from onnxq.static.placing.placement import BESIDE, by_conversions
+from onnxq.static.insertion.candidates import ALONE
+from onnxq.static.insertion.groups import as_observed
+from onnxq.static.insertion.insert_quantizers import BESIDE, by_conversions
 from onnxq.times import costs_of
 
 if TYPE_CHECKING:

@@ -36,8 +36,8 @@ from onnxq.static.choosing.choices import (
     with_dynamic,
 )
 from onnxq.static.deciders import with_evidence
-from onnxq.static.placing.channel_scales import channel_scales_of
-from onnxq.static.placing.decision import Decision
+from onnxq.static.insertion.channel_scales import channel_scales_of
+from onnxq.static.insertion.decision import Decision
 from onnxq.static.planning.activation_qparams import tensor_qparams, untaken_branches
 from onnxq.static.planning.clipped import with_shared_qparams
 from onnxq.static.planning.constants import PlannedBias, PlannedWeight, check_weights_left

@@ -23,14 +23,14 @@ from onnxq.samples.state import check_feedback
 from onnxq.static.arguments import check_costs, mapping_from
 from onnxq.static.choosing.proposals import Decided, SoFar
 from onnxq.static.deciders import BY_RULES, BY_STATE, by_rules
-from onnxq.static.origin import suit_kernels
-from onnxq.static.placing.context import Context, Rules
-from onnxq.static.placing.decision import Quantize
-from onnxq.static.placing.groups import (
+from onnxq.static.insertion.context import Context, Rules
+from onnxq.static.insertion.decision import Quantize
+from onnxq.static.insertion.groups import (
     as_observed,
     observers_of,
     with_stand_ins,
 )
+from onnxq.static.origin import suit_kernels
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from onnxq.qconfig.quantized_input import Asked, Pixels, QuantizedInput
     from onnxq.quantized.outcome import Outcome
-    from onnxq.static.placing.groups import TensorGroup
+    from onnxq.static.insertion.groups import TensorGroup
     from onnxq.targets import Target
     from onnxq.times import Costs
 

@@ -19,13 +19,13 @@ from onnxq.samples import InputSpec, input_specs, open_samples
 from onnxq.samples.excerpt import Excerpt
 from onnxq.static.calibration import Calibration
 from onnxq.static.choosing.choices import Choices, choices_of, precision_counts
-from onnxq.static.noise.probed import probed
-from onnxq.static.origin import Origin, read_again
-from onnxq.static.placing.context import Context
-from onnxq.static.placing.groups import (
+from onnxq.static.insertion.context import Context
+from onnxq.static.insertion.groups import (
     TensorGroup,
     observers_of,
 )
+from onnxq.static.noise.probed import probed
+from onnxq.static.origin import Origin, read_again
 from onnxq.static.planning.input_means import averaged
 
 if TYPE_CHECKING:
@@ -40,9 +40,9 @@ if TYPE_CHECKING:
     from onnxq.qconfig.quantized_input import Pixels, QuantizedInput
     from onnxq.quantized.outcome import Outcome
     from onnxq.static.choosing.proposals import Decided
-    from onnxq.static.placing.channel_scales import ChannelScale
-    from onnxq.static.placing.context import Rules
-    from onnxq.static.placing.decision import Decision
+    from onnxq.static.insertion.channel_scales import ChannelScale
+    from onnxq.static.insertion.context import Rules
+    from onnxq.static.insertion.decision import Decision
     from onnxq.static.statistics import Statistics
     from onnxq.targets import Target
     from onnxq.times import Costs

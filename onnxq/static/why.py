@@ -10,9 +10,9 @@ from onnxq.graph.walk import node_name
 from onnxq.operator import Precision
 from onnxq.static.choosing.choices import choices_of
 from onnxq.static.choosing.proposals import Decided, SoFar
-from onnxq.static.placing.candidates import alone
-from onnxq.static.placing.placement import by_clip_bounds, by_conversions
-from onnxq.static.placing.unbounded import by_infinity
+from onnxq.static.insertion.candidates import alone
+from onnxq.static.insertion.insert_quantizers import by_clip_bounds, by_conversions
+from onnxq.static.insertion.unbounded import by_infinity
 from onnxq.static.reasons import BoundsOutsideRange, ReadsInfinity
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from onnxq.graph.walk import node_name, walk
 from onnxq.operator import Float, Precision
 from onnxq.operator.reasons import LeftByRequest
 from onnxq.qdq.read import dequantizer, is_constant, is_dequantize, is_quantize
-from onnxq.static.placing.decision import Quantize
+from onnxq.static.insertion.decision import Quantize
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

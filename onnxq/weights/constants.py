@@ -14,7 +14,7 @@ from onnxq.graph.walk import node_name, tensor_names
 from onnxq.graph.weights import is_private
 from onnxq.operator.nodes import has_input, input_at
 from onnxq.qparams import scale_for_int32_bias
-from onnxq.static.placing.decision import Quantize, weight_of
+from onnxq.static.insertion.decision import Quantize, weight_of
 from onnxq.static.planning.constants import plan_bias
 from onnxq.weights.layers import layer_of
 

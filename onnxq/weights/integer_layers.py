@@ -17,7 +17,7 @@ from onnxq.operator import DynamicRule, Precision
 from onnxq.operator.nodes import input_at
 from onnxq.qconfig import QConfigDynamic
 from onnxq.qparams import PerTensor
-from onnxq.static.placing.decision import Quantize
+from onnxq.static.insertion.decision import Quantize
 from onnxq.static.planning.constants import weight_key
 from onnxq.weights.layers import bias_of
 

@@ -17,7 +17,7 @@ from onnxq.operator.nodes import find_input, has_input, input_at
 from onnxq.ort.matmul_add import matmul_add
 from onnxq.qdq.tensors import rounded_integers
 from onnxq.qparams import PerBlock
-from onnxq.static.placing.decision import Quantize, weight_observer, weight_of
+from onnxq.static.insertion.decision import Quantize, weight_observer, weight_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from onnxq.core.arrays import Ints, Reals, Singles
     from onnxq.operator import Unfolded
     from onnxq.qparams import QParams
-    from onnxq.static.placing.decision import Decision
+    from onnxq.static.insertion.decision import Decision
     from onnxq.static.plan import Plan
     from onnxq.static.planning.constants import PlannedWeight
 

@@ -15,7 +15,7 @@ import onnx_ir as ir
 
 from onnxq.graph.walk import bodies, node_name, value_name, walk
 from onnxq.ort.matmul_add import matmul_add
-from onnxq.static.placing.decision import Quantize
+from onnxq.static.insertion.decision import Quantize
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence

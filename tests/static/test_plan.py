@@ -15,7 +15,7 @@ from onnxq.observers import MinMaxObserver, NarrowRangeObserver, Observer
 from onnxq.operator import Float
 from onnxq.qconfig import QConfig, default_qconfig_mapping
 from onnxq.qparams import QParams
-from onnxq.static.placing.decision import Quantize
+from onnxq.static.insertion.decision import Quantize
 from onnxq.static.plan import Plan, plan
 from onnxq.static.prepare import prepare
 from onnxq.targets.bias_preserving import LARGEST_SUM

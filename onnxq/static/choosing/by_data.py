@@ -13,7 +13,7 @@ from onnxq.graph.walk import node_name, value_name, walk
 from onnxq.operator import OpCategory, Precision
 from onnxq.operator.nodes import find_input
 from onnxq.static.choosing.proposals import Proposal, open_entry
-from onnxq.static.placing.decision import Quantize
+from onnxq.static.insertion.decision import Quantize
 
 if TYPE_CHECKING:
     import onnx_ir as ir

@@ -23,8 +23,8 @@ from onnxq.operator import OpCategory
 from onnxq.ort.layouts import ADDED_BY_CONV
 from onnxq.static.choosing.proposals import in_float
 from onnxq.static.choosing.weighing import Weighing, in_us, neighbours
+from onnxq.static.insertion.decision import Quantize
 from onnxq.static.noise.sensitive import TYPICAL_NOISE, tensor_losses
-from onnxq.static.placing.decision import Quantize
 from onnxq.static.reasons import NoisyStem
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from onnxq.static.choosing.proposals import Proposal, Proposals, SoFar
-    from onnxq.static.placing.context import Context
+    from onnxq.static.insertion.context import Context
 
 NOT_LINEAR = (OpCategory.ELEMENTWISE, OpCategory.MOVEMENT, OpCategory.CLAMP)
 

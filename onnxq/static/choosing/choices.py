@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from onnxq.dynamic.dynamic_decision import QuantizeDynamic
     from onnxq.qconfig import Entry
-    from onnxq.static.placing.decision import Decision, Quantize
+    from onnxq.static.insertion.decision import Decision, Quantize
     from onnxq.targets.target import Throughput
 
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from onnxq.graph.walk import node_name
 from onnxq.operator import Precision
-from onnxq.static.placing.placed import placed, with_reasons
-from onnxq.static.placing.placement import place
+from onnxq.static.insertion.insert_quantizers import place
+from onnxq.static.insertion.inserted import placed, with_reasons
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
     from onnxq.core.reason import Reason
     from onnxq.qconfig import Entry, QConfig, QConfigMapping
-    from onnxq.static.placing.context import Context
-    from onnxq.static.placing.placed import Placed
-    from onnxq.static.placing.placement import Placement
+    from onnxq.static.insertion.context import Context
+    from onnxq.static.insertion.insert_quantizers import Placement
+    from onnxq.static.insertion.inserted import Placed
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ from onnxq.operator import Float, OpCategory, Precision
 from onnxq.operator.nodes import find_input
 from onnxq.static.choosing.choices import dynamic_entry
 from onnxq.static.choosing.proposals import Proposal, open_entry
-from onnxq.static.placing.decision import Quantize
+from onnxq.static.insertion.decision import Quantize
 from onnxq.static.reasons import (
     FloatReadersOfResult,
     LookupForFloats,
@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from onnxq.core.reason import Reason
     from onnxq.operator import Rule
     from onnxq.static.choosing.proposals import Proposals, SoFar
-    from onnxq.static.placing.context import Context
-    from onnxq.static.placing.placement import Placement
+    from onnxq.static.insertion.context import Context
+    from onnxq.static.insertion.insert_quantizers import Placement
 
 MEASURED_ON = "x86-vnni"
 

@@ -10,7 +10,7 @@ from onnxq.graph.walk import node_name
 from onnxq.operator import Precision
 from onnxq.ort.layouts import CONVOLUTION
 from onnxq.static.choosing.proposals import open_entry
-from onnxq.static.placing.decision import Quantize
+from onnxq.static.insertion.decision import Quantize
 from onnxq.static.reasons import SlowerInIntegers
 from onnxq.times.changed_time import ALWAYS, NEVER, BinaryChoices, ChangedTime
 from onnxq.times.time_model import (

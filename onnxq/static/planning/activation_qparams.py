@@ -14,8 +14,8 @@ from onnxq.graph.weights import constant_array
 from onnxq.observers import NoopObserver
 from onnxq.observers.value_range import EPS
 from onnxq.qparams import MIN_SCALE, QParams, per_tensor, stored_as
+from onnxq.static.insertion.groups import as_observed, with_stand_ins
 from onnxq.static.noise.curves_behind import curves_behind
-from onnxq.static.placing.groups import as_observed, with_stand_ins
 from onnxq.static.planning.ahead_of_curves import with_curves
 from onnxq.static.reasons import NeverObserved, NoScaleComputed, TensorNotFinite
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from onnxq.core.reason import Reason
     from onnxq.dtypes import QDType
     from onnxq.observers import Observer
-    from onnxq.static.placing.groups import TensorGroup
+    from onnxq.static.insertion.groups import TensorGroup
     from onnxq.static.prepared import Prepared
     from onnxq.static.statistics import Statistics
 

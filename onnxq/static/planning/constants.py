@@ -24,7 +24,7 @@ from onnxq.qparams import (
     scale_for_int32_bias,
     sum_scale,
 )
-from onnxq.static.placing.decision import Quantize, weight_limit, weight_observer, weight_of
+from onnxq.static.insertion.decision import Quantize, weight_limit, weight_observer, weight_of
 from onnxq.targets.bias_preserving import BiasPreservingRounding  # noqa: TC001  # the codec reads annotations at run time
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from onnxq.operator import Rule
-    from onnxq.static.placing.decision import Decision
+    from onnxq.static.insertion.decision import Decision
     from onnxq.static.prepared import Prepared
 
 

@@ -26,7 +26,7 @@ from onnxq.dtypes import BYTE_BITS
 from onnxq.graph.walk import node_name, value_name
 from onnxq.operator.nodes import input_at
 from onnxq.ort.matmul_add import matmul_add
-from onnxq.static.placing.decision import Quantize
+from onnxq.static.insertion.decision import Quantize
 
 if TYPE_CHECKING:
     import onnx_ir as ir

@@ -26,8 +26,8 @@ from onnxq.operator.nodes import input_at
 from onnxq.ort.kept_copy import KEPT_COPY
 from onnxq.qdq.initializers import Initializers
 from onnxq.qdq.write import clip_integers
-from onnxq.static.placing.channel_scales import CHANNEL_SCALES_KEY, written_channel_scales
-from onnxq.static.placing.decision import Quantize
+from onnxq.static.insertion.channel_scales import CHANNEL_SCALES_KEY, written_channel_scales
+from onnxq.static.insertion.decision import Quantize
 from onnxq.static.rewrite.bias_inside import bias_inside
 from onnxq.static.rewrite.guards import inputs_to_guard, results_to_guard
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from onnxq.qparams import QParams
-    from onnxq.static.placing.decision import Decision
+    from onnxq.static.insertion.decision import Decision
     from onnxq.static.plan import Plan
     from onnxq.static.rewrite.bias_inside import BiasInside
 

@@ -21,13 +21,13 @@ from onnxq.graph.walk import node_name, walk
 from onnxq.operator import Float, OpCategory, Precision
 from onnxq.operator.nodes import find_input
 from onnxq.static.choosing.proposals import open_entry
-from onnxq.static.placing.decision import Quantize
+from onnxq.static.insertion.decision import Quantize
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from onnxq.qconfig import QConfigMapping
-    from onnxq.static.placing.decision import Decision
+    from onnxq.static.insertion.decision import Decision
     from onnxq.times.time_model import Precisions
 
 

@@ -28,7 +28,7 @@ from onnxq.observers.weight_observation import (
 from onnxq.qconfig import QConfig, QConfigMapping
 from onnxq.qparams import MAX_BIAS_INTEGER, PerChannel, PerTensor, QParams, per_tensor
 from onnxq.static.calibrate import calibrate
-from onnxq.static.placing.decision import Quantize
+from onnxq.static.insertion.decision import Quantize
 from onnxq.static.plan import plan
 from onnxq.static.planning.constants import (
     PlannedBias,

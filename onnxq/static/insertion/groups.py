@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from onnxq.static.placing.channel_scales import ChannelScale, channel_observer
-from onnxq.static.placing.overrides import group_override
+from onnxq.static.insertion.channel_scales import ChannelScale, channel_observer
+from onnxq.static.insertion.overrides import group_override
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from onnxq.dtypes import QDType
     from onnxq.observers import ObserverSpec
     from onnxq.qconfig import QConfigMapping
-    from onnxq.static.placing.placement import Placement
+    from onnxq.static.insertion.insert_quantizers import Placement
 
 
 @dataclass(frozen=True, slots=True)

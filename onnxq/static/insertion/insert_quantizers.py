@@ -21,9 +21,9 @@ from onnxq.graph.walk import node_name, value_name
 from onnxq.operator import Float, OpCategory, Precision, Rule
 from onnxq.operator.reasons import NotTried
 from onnxq.qdq.read import dequantizer, one_scale
-from onnxq.static.placing.candidates import UNBOUNDED, Candidate, find_candidates
-from onnxq.static.placing.decision import Decision, Quantize, weight_limit
-from onnxq.static.placing.unbounded import by_infinity
+from onnxq.static.insertion.candidates import UNBOUNDED, Candidate, find_candidates
+from onnxq.static.insertion.decision import Decision, Quantize, weight_limit
+from onnxq.static.insertion.unbounded import by_infinity
 from onnxq.static.reasons import (
     BetterBehind,
     BoundsOutsideRange,
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
     from onnxq.core.reason import Reason
     from onnxq.qconfig import QConfig, QConfigMapping
-    from onnxq.static.placing.context import Context
+    from onnxq.static.insertion.context import Context
     from onnxq.targets import Target
 
 BITS_OF_RANGES = 8  # Rule.output_range is made for integers of 8 bits; wider ones are observed

@@ -15,7 +15,7 @@ from onnxq.graph.walk import node_name, tensor_names, value_name, walk
 from onnxq.observers import ObserverSpec
 from onnxq.operator import Float, Precision
 from onnxq.operator.nodes import find_input
-from onnxq.static.placing.decision import Quantize, weight_of
+from onnxq.static.insertion.decision import Quantize, weight_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from onnxq.core.reason import Reason
     from onnxq.qconfig import QConfigMapping
-    from onnxq.static.placing.decision import Decision
+    from onnxq.static.insertion.decision import Decision
 
 
 def group_override(members: Sequence[str], qconfig: QConfigMapping) -> ObserverSpec | None:

@@ -7,23 +7,23 @@ from typing import TYPE_CHECKING
 
 from onnxq.operator import Float
 from onnxq.operator.reasons import LeftByRequest
-from onnxq.static.placing.channel_scales import find_channel_scales
-from onnxq.static.placing.check_types import check_types
-from onnxq.static.placing.clipped_outputs import with_clipped_outputs
-from onnxq.static.placing.groups import groups_of
-from onnxq.static.placing.overrides import check_overrides, unmet_precisions, unmet_requests
-from onnxq.static.placing.stored_types import storage_of
+from onnxq.static.insertion.channel_scales import find_channel_scales
+from onnxq.static.insertion.check_types import check_types
+from onnxq.static.insertion.clipped_outputs import with_clipped_outputs
+from onnxq.static.insertion.groups import groups_of
+from onnxq.static.insertion.overrides import check_overrides, unmet_precisions, unmet_requests
+from onnxq.static.insertion.stored_types import storage_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from onnxq.core.reason import Reason
     from onnxq.qconfig import QConfigMapping
-    from onnxq.static.placing.channel_scales import ChannelScale
-    from onnxq.static.placing.context import Context
-    from onnxq.static.placing.decision import Decision
-    from onnxq.static.placing.groups import TensorGroup
-    from onnxq.static.placing.placement import Placement
+    from onnxq.static.insertion.channel_scales import ChannelScale
+    from onnxq.static.insertion.context import Context
+    from onnxq.static.insertion.decision import Decision
+    from onnxq.static.insertion.groups import TensorGroup
+    from onnxq.static.insertion.insert_quantizers import Placement
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,9 +17,9 @@ from onnxq.qconfig import (
     default_qconfig_mapping,
     onnxq_default_qconfig,
 )
-from onnxq.static.placing.context import Context, Rules
-from onnxq.static.placing.decision import Quantize
-from onnxq.static.placing.placement import Placement, place
+from onnxq.static.insertion.context import Context, Rules
+from onnxq.static.insertion.decision import Quantize
+from onnxq.static.insertion.insert_quantizers import Placement, place
 from onnxq.static.reasons import NotFloat32
 
 W = "float[4,4,1,1] w, float[4] b"

@@ -21,7 +21,7 @@ from onnxq.operator.reasons import (
 from onnxq.ort import facts
 from onnxq.ort.version import OLDEST
 from onnxq.qconfig import QConfigDynamic
-from onnxq.static.placing.decision import weight_observer
+from onnxq.static.insertion.decision import weight_observer
 from onnxq.static.reasons import (
     AbsentInput,
     ConversionsAlone,
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
     from onnxq.core.reason import Reason
     from onnxq.qconfig import Entry, QConfigMapping
-    from onnxq.static.placing.context import Context
+    from onnxq.static.insertion.context import Context
     from onnxq.targets import Target
 
 MATRIX = 2  # rank of B where MatMul + Add counts as a biased MatMul

@@ -25,7 +25,7 @@ import numpy as np
 
 from onnxq.graph.walk import node_name, value_name, walk
 from onnxq.observers import ChannelHistogramObserver, HistogramObserver, ObserverSpec
-from onnxq.static.placing.decision import Quantize, weight_observer
+from onnxq.static.insertion.decision import Quantize, weight_observer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from onnxq.observers import Observer
     from onnxq.qconfig import QConfigMapping
     from onnxq.qparams import QParams
-    from onnxq.static.placing.placement import Placement
+    from onnxq.static.insertion.insert_quantizers import Placement
 
 CHANNEL_AXIS = 1  # of what a convolution writes and reads
 CHANNEL_SCALES_KEY = "onnxq.channel_scale"

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 from onnxq.graph.walk import node_name, value_name, walk
 from onnxq.operator import OpCategory
-from onnxq.static.placing.decision import Quantize
-from onnxq.static.placing.overrides import group_override
+from onnxq.static.insertion.decision import Quantize
+from onnxq.static.insertion.overrides import group_override
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
     from onnxq.operator import Rule
     from onnxq.qconfig import QConfigMapping
-    from onnxq.static.placing.decision import Decision
-    from onnxq.static.placing.groups import TensorGroup
+    from onnxq.static.insertion.decision import Decision
+    from onnxq.static.insertion.groups import TensorGroup
 
     _Ends = tuple[tuple[str, ...], bool]
     """Last copies of what is read of a value; whether they lack some of its values."""
