@@ -3,16 +3,16 @@
     ALONE           one node: by_dynamic_request, by_loop, by_operator, by_request,
                     by_operator_rule, by_tensors, by_integer_types, by_default
     BESIDE          beside nodes ahead: by_infinity, by_clip_bounds
-    by_conversions  what integers cost in conversions, where the quantizers are placed
+    by_conversions  what integers cost in conversions, where the quantizers are inserted
     BY_STATE        by_state: rounding that would add up from batch to batch
     BY_RULES        what was measured of whole networks: by_static_form, by_neighbours, by_lookup
     WITH_EVIDENCE   by_data (what 8 bits do not hold), by_time, by_total_time, by_shared_tails
                     (noise at the start of float sums), by_size (objective `size`)
 
-Placement carries out ALONE, BESIDE and by_conversions each time that quantizers are placed: they
-take from what integers could do, and never give back. The others propose entries for nodes that the
-user left open. After each of WITH_EVIDENCE, BY_RULES are asked again: nodes may have lost their
-reason. `onnxq inspect MODEL --why NODE` prints what each decider said of one node.
+ALONE, BESIDE and by_conversions run each time that quantizers are inserted: they take from what
+integers could do, and never give back. The others propose entries for nodes that the user left
+open. After each of WITH_EVIDENCE, BY_RULES are asked again: nodes may have lost their reason.
+`onnxq inspect MODEL --why NODE` prints what each decider said of one node.
 
 Three places act after this list, each on what only exists then:
 
@@ -87,7 +87,7 @@ def decided_again(prepared: Prepared, decider: str, more: Proposals) -> Prepared
         more: for nodes that nobody named.
     """
     so_far = by_rules(SoFar(prepared.context, prepared.chosen.following(decider, more)))
-    found = so_far.placed
+    found = so_far.inserted
     return replace(
         prepared,
         chosen=so_far.decided,

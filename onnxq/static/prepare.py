@@ -1,4 +1,4 @@
-"""Decides placement without data: every node Quantize or Float(reason), tensors their observers."""
+"""Decides without data where quantizers go: nodes are Quantize or Float, tensors get observers."""
 
 from __future__ import annotations
 
@@ -209,11 +209,11 @@ def _decided(
         asked.feedback,
     )
     so_far = _decided_without_data(context)
-    found, open_precisions = so_far.placed, mapping.without_precisions()
+    found, open_precisions = so_far.inserted, mapping.without_precisions()
     if begun is not None:
         every = begun.in_integers
     elif open_precisions != so_far.decided.mapping:
-        every = SoFar(context, Decided(open_precisions)).placed.groups
+        every = SoFar(context, Decided(open_precisions)).inserted.groups
     else:
         every = found.groups
     groups = found.groups
@@ -253,7 +253,7 @@ def _observed(context: Context, every: tuple[TensorGroup, ...]) -> set[str]:
         context: with a mapping without precisions.
         every: groups with every node in integers that can be.
     """
-    ruled = _decided_without_data(context).placed
+    ruled = _decided_without_data(context).inserted
     return {*observers_of(every), *observers_of(ruled.groups)}
 
 

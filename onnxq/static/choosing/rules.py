@@ -6,7 +6,7 @@
                                          a function that saves more on integers than it does
     sum with a float operand             FLOAT; INT8 where integer nodes read it
     table that float nodes read          WEIGHT_ONLY
-    everything else                      INT8 where it pays (see placing.placement)
+    everything else                      INT8 where it pays (see insertion.insert_quantizers)
 
 They only take from what `place` gives. What they take may leave others without a reason, so that
 they are asked again until nothing changes.
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from onnxq.operator import Rule
     from onnxq.static.choosing.proposals import Proposals, SoFar
     from onnxq.static.insertion.context import Context
-    from onnxq.static.insertion.insert_quantizers import Placement
+    from onnxq.static.insertion.insert_quantizers import QuantizerInsertion
 
 MEASURED_ON = "x86-vnni"
 
@@ -67,12 +67,12 @@ def by_static_form(so_far: SoFar) -> Proposals:
 
 def by_lookup(so_far: SoFar) -> Proposals:
     """Proposes dynamic entries for nodes that only take rows of a constant, for float nodes."""
-    context, placement, found = so_far.context, so_far.placement, dict[str, Proposal]()
+    context, insertion, found = so_far.context, so_far.insertion, dict[str, Proposal]()
     for node, _ in so_far.left:
         entry, operator = open_entry(node, context.asked), catalog.find(node.op_type, node.domain)
         if operator is None or entry is None or not has_dynamic_form(node):
             continue
-        if isinstance(placement.decisions[node_name(node)], Quantize):
+        if isinstance(insertion.decisions[node_name(node)], Quantize):
             continue
         category, dynamic = context.rules.category(node), operator.dynamic_rule(node)
         if category is not OpCategory.MOVEMENT or isinstance(dynamic, Float):
@@ -84,7 +84,7 @@ def by_lookup(so_far: SoFar) -> Proposals:
 
 def by_neighbours(so_far: SoFar) -> Proposals:
     """Proposes float, or float results, for integer nodes whose neighbours do not need integers."""
-    return _Pass(so_far.context, so_far.placement).naming()
+    return _Pass(so_far.context, so_far.insertion).naming()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -103,18 +103,18 @@ class _Base:
 
 
 class _Pass:
-    """One look at a placement: which of its integer nodes the rules take away."""
+    """One look at an insertion: which of its integer nodes the rules take away."""
 
-    def __init__(self, context: Context, placement: Placement) -> None:
+    def __init__(self, context: Context, insertion: QuantizerInsertion) -> None:
         self.asked = context.asked
         self.bases = [
             _Base(node, decision.rule, decision.results)
             for node, _ in context.order
-            if isinstance(decision := placement.decisions[node_name(node)], Quantize)
+            if isinstance(decision := insertion.decisions[node_name(node)], Quantize)
             and not decision.folded_into
         ]
         self.from_integers = {t for base in self.bases for t in base.results}
-        self.from_integers |= placement.from_integers
+        self.from_integers |= insertion.from_integers
         self.by_products = set(context.quantized_output)
         self.by_any = set(context.quantized_output)
         self.saved_ahead: dict[str, float] = {}  # tensor -> what its readers save on integers

@@ -1,1 +1,1 @@
-"""Placement by prepare: of every node, integers or a reason; of every tensor, its observer."""
+"""Quantizer insertion: every node is in integers or has a reason; tensors get observers."""

@@ -42,9 +42,9 @@ def with_clipped_outputs(
     """The groups, observed where what is read of their sources has arrived.
 
     Args:
-        groups: of one placement.
+        groups: of one insertion.
         model: canonical.
-        decisions: of the placement.
+        decisions: of the insertion.
         qconfig: where it names the observer of a group's tensor, that one sees the sources.
     """
     values = {value_name(v): v for v in model.graph.inputs}
