@@ -126,14 +126,12 @@ class PredictedTime:
         nodes: name of a node -> nanoseconds.
         changes: name of a tensor -> nanoseconds of its conversions and changes of layout.
         run: nanoseconds that a run takes whatever its nodes are.
-        error_ns: root of the sum of the squared errors of all of them.
         unknown: nodes whose time is not known, which are left out.
     """
 
     nodes: Mapping[str, float]
     changes: Mapping[str, float]
     run: float
-    error_ns: float
     unknown: tuple[str, ...]
 
     @property
@@ -268,12 +266,10 @@ def predicted(model: ir.Model, found: Walked, costs: Costs) -> PredictedTime:
     nodes = {node_name(node): own for node, own in found.own.items()}
     changes = {value_name(value): own for value, own in changes_of(model, found, costs).items()}
     run = costs.node(Work(RUN), Precision.FLOAT)
-    every = [e for own in (*nodes.values(), *changes.values()) if own for e in own]
     return PredictedTime(
         {name: total_ns(own) for name, own in nodes.items() if own is not None},
         {name: total_ns(own) for name, own in changes.items() if own},
         0.0 if run is None else run.ns,
-        math.hypot(*(each.error_ns for each in every)),
         tuple(name for name, own in nodes.items() if own is None),
     )
 

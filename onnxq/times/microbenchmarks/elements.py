@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,8 +12,8 @@ from onnxq.ort.runtime import Optimization
 from onnxq.times import Change
 from onnxq.times.microbenchmarks.convolutions import Shape, add_float, add_integer
 from onnxq.times.microbenchmarks.link import (
-    BLOCKS,
     MICROSOFT,
+    READS,
     SHAPE,
     Arrangement,
     Build,
@@ -22,6 +23,7 @@ from onnxq.times.microbenchmarks.link import (
     both,
     calling,
     calling_on_integers,
+    changing_link,
     integers,
     nothing,
     numbers,
@@ -31,6 +33,7 @@ from onnxq.times.microbenchmarks.link import (
     qparams,
     quantized,
     sizes_alone,
+    tensors_of,
 )
 
 if TYPE_CHECKING:
@@ -82,30 +85,22 @@ def _changes() -> Iterator[Link]:
     """Conversions and changes of layout."""
     shapes = [(1, channels, size, size) for channels, size in IMAGES]
     for shape in (*shapes, (1, 1, 1, 64), (1, 1, 8, 256), (1, 1, 128, 768)):
-        count = int(np.prod(shape))
-        x, q = numbers(*shape), integers(*shape)
-        yield _change(Change.QUANTIZE, count, _converting("QuantizeLinear"), x)
-        yield _change(Change.DEQUANTIZE, count, _converting("DequantizeLinear"), q)
-        at_run = calling("DynamicQuantizeLinear", results=3)
-        yield _change(Change.QUANTIZE_AT_RUN, count, at_run, x)
+        for change in (Change.QUANTIZE, Change.DEQUANTIZE, Change.QUANTIZE_AT_RUN):
+            yield _change(change, shape)
     for shape in shapes:
-        _, channels, size, _ = shape
-        count = int(np.prod(shape))
-        x, q, turned = numbers(*shape), integers(*shape), integers(1, size, size, channels)
-        last, first = ({"perm": perm} for perm in ([0, 2, 3, 1], [0, 3, 1, 2]))
-        yield _change(Change.CHANNELS_LAST, count, calling("Transpose", last), q)
-        yield _change(Change.CHANNELS_FIRST, count, calling("Transpose", first), turned)
-        yield _change(Change.BLOCKED, count, calling("ReorderInput", {}, BLOCKS), x)
-        channels_of = {"channels": channels}
-        yield _change(Change.UNBLOCKED, count, calling("ReorderOutput", channels_of, BLOCKS), x)
+        for change in (
+            Change.CHANNELS_LAST,
+            Change.CHANNELS_FIRST,
+            Change.BLOCKED,
+            Change.UNBLOCKED,
+        ):
+            yield _change(change, shape)
 
 
-def _change(change: Change, count: int, build: Build, x: Array) -> Link:
-    return Link.alone(change.work(count), Precision.FLOAT, build, {"x": x})
-
-
-def _converting(op_type: str) -> Build:
-    return lambda parts, name: parts.add(op_type, [name, *qparams(parts)])
+def _change(change: Change, shape: tuple[int, ...]) -> Link:
+    work, build = change.work(math.prod(shape)), changing_link(change, shape[1])
+    array = tensors_of(shape)[READS.get(change, "x")]
+    return Link.alone(work, Precision.FLOAT, build, {"x": array})
 
 
 def _unary(shape: tuple[int, ...]) -> Iterator[Link]:

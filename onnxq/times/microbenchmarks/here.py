@@ -6,16 +6,16 @@ import datetime
 import platform
 import time
 from collections.abc import Callable, Sequence
-from importlib import metadata
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from onnxq.core.processor import CPUINFO, processor_name
+from onnxq.core.processor import processor_name
 from onnxq.operator import Precision
-from onnxq.ort import version
 from onnxq.ort.runtime import Optimization, open_session
+from onnxq.ort.version import distribution
 from onnxq.targets import find
+from onnxq.targets.detection import flags_here
 from onnxq.targets.machines import AUTO
 from onnxq.times import Change, Costs, Timing, Work
 from onnxq.times.fit import LEAST_NS
@@ -189,8 +189,8 @@ def measure_costs(
     return Costs(
         target=name,
         machine=processor_name() or platform.machine(),
-        instruction_sets=" ".join(flag for flag in DECIDING if flag in _flags()),
-        onnxruntime=_installed(),
+        instruction_sets=" ".join(flag for flag in DECIDING if flag in flags_here()),
+        onnxruntime=" ".join(distribution()),
         threads="1",
         date=datetime.datetime.now(datetime.UTC).date().isoformat(),
         throughput=throughput_of(timings),
@@ -221,29 +221,6 @@ def throughput_of(timings: tuple[Timing, ...]) -> str:
         for precision in (Precision.INT8, Precision.FLOAT)
     }
     return f"{best[Precision.INT8]:.0f} GOP/s on integers, {best[Precision.FLOAT]:.0f} on floats"
-
-
-def _installed() -> str:
-    for name in version.PACKAGES:
-        try:
-            return f"{name} {metadata.version(name)}"
-        except metadata.PackageNotFoundError:
-            continue
-    return "unknown"
-
-
-def _said(label: str) -> str:
-    """Value of the first line of /proc/cpuinfo with that label; empty where there is none."""
-    text = CPUINFO.read_text(errors="replace") if CPUINFO.is_file() else ""
-    for line in text.splitlines():
-        key, _, value = line.partition(":")
-        if key.strip().lower() == label:
-            return value.strip()
-    return ""
-
-
-def _flags() -> set[str]:
-    return set((_said("flags") or _said("features")).split())
 
 
 # --- Products of matrices and recurrent nodes to be measured, in each precision that they take

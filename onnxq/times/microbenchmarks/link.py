@@ -21,8 +21,10 @@ from onnx import helper, numpy_helper
 
 from onnxq.graph.sizes import sizes_of
 from onnxq.operator import Precision
+from onnxq.ort.layouts import INTO_BLOCKS, OUT_OF_BLOCKS, QUANTIZES_AT_RUN, REORDERED
 from onnxq.ort.runtime import Optimization
-from onnxq.times import Work, work_of
+from onnxq.qdq.read import DEQUANTIZE, QUANTIZE
+from onnxq.times import Change, Work, work_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -132,6 +134,12 @@ class Arrangement(enum.Enum):
     BRANCHES = "branches"
 
 
+def nothing(parts: Parts, name: str) -> str:
+    """Adds no node."""
+    del parts
+    return name
+
+
 def calling(
     op_type: str,
     attributes: Mapping[str, object] = NO_ATTRIBUTES,
@@ -150,12 +158,6 @@ def both(first: Build, second: Build) -> Build:
 def sizes_alone(parts: Parts, name: str) -> str:
     """Reads the sizes of a result."""
     return parts.add("Shape", [name])
-
-
-def nothing(parts: Parts, name: str) -> str:
-    """Adds no node."""
-    del parts
-    return name
 
 
 @dataclass(frozen=True, eq=False)
@@ -333,3 +335,38 @@ def pooled(parts: Parts, name: str) -> str:
 def pooled_integers(parts: Parts, name: str) -> str:
     """The mean of each channel, in integers."""
     return quantized(parts, pooled(parts, name))
+
+
+# --- Nodes that change a tensor of an image from one layout or type to another
+
+
+LAST, FIRST = [0, 2, 3, 1], [0, 3, 1, 2]
+"""Permutations to channels last, and back."""
+
+
+def changing_link(change: Change, channels: int) -> Build:
+    """The node of a change, of a tensor with so many channels."""
+    match change:
+        case Change.QUANTIZE | Change.DEQUANTIZE:
+            op_type = QUANTIZE if change is Change.QUANTIZE else DEQUANTIZE
+            return lambda parts, name: parts.add(op_type, [name, *qparams(parts)])
+        case Change.QUANTIZE_AT_RUN:
+            return calling(QUANTIZES_AT_RUN, results=3)
+        case Change.CHANNELS_LAST:
+            return calling(REORDERED, {"perm": LAST})
+        case Change.CHANNELS_FIRST:
+            return calling(REORDERED, {"perm": FIRST})
+        case Change.BLOCKED:
+            return calling(INTO_BLOCKS, {}, BLOCKS)
+        case Change.UNBLOCKED:
+            return calling(OUT_OF_BLOCKS, {"channels": channels}, BLOCKS)
+
+
+READS = {Change.DEQUANTIZE: "q", Change.CHANNELS_LAST: "q", Change.CHANNELS_FIRST: "t"}
+"""Change -> which of `tensors_of` it reads, where that is not "x"."""
+
+
+def tensors_of(shape: tuple[int, ...]) -> dict[str, Array]:
+    """Floats x, integers q, and integers t with channels last, of an image (1, C, H, W)."""
+    turned = [shape[axis] for axis in LAST]
+    return {"x": numbers(*shape), "q": integers(*shape), "t": integers(*turned)}
