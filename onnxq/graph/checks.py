@@ -66,8 +66,10 @@ def _only_reads_integers(node: ir.Node) -> bool:
 
 def _check_types(model: ir.Model) -> None:
     graphs = list(model.graphs())
-    ends = [v for g in graphs for v in (*g.inputs, *g.outputs)]
-    typed: Iterable[tuple[str, ir.DataType | None]] = [(v.name or "", v.dtype) for v in ends]
+    inputs_and_outputs = [v for g in graphs for v in (*g.inputs, *g.outputs)]
+    typed: Iterable[tuple[str, ir.DataType | None]] = [
+        (v.name or "", v.dtype) for v in inputs_and_outputs
+    ]
     # a lone scalar (a constant of some shape arithmetic) is not worth a refusal
     weights = ((name, t.dtype) for name, t in all_tensors(model) if t.size > 1)
     for name, dtype in (*typed, *weights):

@@ -27,11 +27,11 @@ MOST_TITLE, MOST_NAME = 22, 28
 TURN = 12.0
 """Units below a box where a line turns towards the next column."""
 LANE, LANES = 5.0, 5
-ERROR_ENDS = (15.0, 20.0, 25.0, 30.0, 40.0, 50.0)
+ERROR_BOUNDS = (15.0, 20.0, 25.0, 30.0, 40.0, 50.0)
 """Decibels between the classes of errors: e0 is the worst, e6 the best."""
 TIME_CLASSES = 3
 """Classes of times on either side: t-3 gains most, t3 loses most."""
-ENDS = "end"
+INPUT_OR_OUTPUT = "end"
 """Precision of inputs and outputs, which are drawn and are no nodes."""
 
 
@@ -78,9 +78,10 @@ class Drawing:
 def drawing_of(page: Page) -> Drawing:
     """The drawing of a page's nodes."""
     titles = [
-        shortened(node.name if node.precision == ENDS else node.op_type) for node in page.nodes
+        shortened(node.name if node.precision == INPUT_OR_OUTPUT else node.op_type)
+        for node in page.nodes
     ]
-    names = ["" if node.precision == ENDS else shown_name(node) for node in page.nodes]
+    names = ["" if node.precision == INPUT_OR_OUTPUT else shown_name(node) for node in page.nodes]
     widths = [
         min(max(LEAST_WIDE, SIDES + max(TITLE * len(title), NAME * len(name))), MOST_WIDE)
         for title, name in zip(titles, names, strict=True)
@@ -159,7 +160,7 @@ def error_level(db: float | None) -> str:
     """Class of an SQNR, e0 to e6, or e-none; NaN is the worst."""
     if db is None:
         return "e-none"
-    return f"e{0 if math.isnan(db) else bisect_right(ERROR_ENDS, db)}"
+    return f"e{0 if math.isnan(db) else bisect_right(ERROR_BOUNDS, db)}"
 
 
 def time_class(node: NodePart, most: float) -> str:
@@ -186,7 +187,7 @@ PRECISION_WORDS = {
     "float_between_qdq": "16 bits",
     "float": "float",
     "inside": "in its neighbour",
-    ENDS: "",
+    INPUT_OR_OUTPUT: "",
 }
 """Precision of a node -> words."""
 
@@ -231,7 +232,7 @@ def _turn(start: Point, end: Point, gutter: float) -> str:
 
 def legend_errors() -> Sequence[tuple[str, str]]:
     """(class, words) of the colours of errors, the worst first."""
-    ends = [f"{end:g}" for end in ERROR_ENDS]
-    between = [f"{low} to {high} dB" for low, high in pairwise(ends)]
-    words = [f"below {ends[0]} dB", *between, f"{ends[-1]} dB and more"]
+    bounds = [f"{end:g}" for end in ERROR_BOUNDS]
+    between = [f"{low} to {high} dB" for low, high in pairwise(bounds)]
+    words = [f"below {bounds[0]} dB", *between, f"{bounds[-1]} dB and more"]
     return [(f"e{level}", said) for level, said in enumerate(words)]

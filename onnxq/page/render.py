@@ -21,7 +21,7 @@ from onnxq.core.atomic import write_atomically
 from onnxq.page.charts import HIGH, WIDE, channels_chart, front_chart, histogram_chart
 from onnxq.page.drawing import (
     BOX_HIGH,
-    ENDS,
+    INPUT_OR_OUTPUT,
     difference,
     drawing_of,
     is_unlike,
@@ -55,7 +55,9 @@ def html_of(page: Page) -> str:
     """The text of a page's file."""
     drawing = drawing_of(page)
     style, script = asset("page.css"), asset("page.js")
-    real = [(place, node) for place, node in enumerate(page.nodes) if node.precision != ENDS]
+    real = [
+        (place, node) for place, node in enumerate(page.nodes) if node.precision != INPUT_OR_OUTPUT
+    ]
     timed, first_times = _timed(real)
     return (
         environment()

@@ -165,7 +165,7 @@ def groupwise_matmul(node: ir.Node) -> GroupwiseMatMul | None:
         return None
     columns = integers.shape.numpy()[1]
     alone = _reads(source.outputs[0]) == [node] and not _has_twin(source)
-    if not alone or not _is_plain(node, columns) or not _ends_in_floats(node, columns):
+    if not alone or not _is_plain(node, columns) or not _gives_floats(node, columns):
         return None
     block = _block(source, qparams, columns)
     fits = block is not None and integers.dtype.bitwidth in WIDTHS
@@ -236,7 +236,7 @@ def _is_plain(node: ir.Node, columns: int) -> bool:
     return not (len(behind) == 1 and _is_turn(behind[0]))
 
 
-def _ends_in_floats(node: ir.Node, columns: int) -> bool:
+def _gives_floats(node: ir.Node, columns: int) -> bool:
     """Whether its result is neither quantized nor clipped by its only reader.
 
     An Add of a bias is a part of the product.

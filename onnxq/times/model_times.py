@@ -222,9 +222,9 @@ class TimeModel:
         floats = Estimate(known.of(Precision.FLOAT) or 0.0, 0.0)
         if precision is not Precision.INT8:
             return (floats,)
-        ends = [(Change.DEQUANTIZE, value) for value in moving(node)]
-        ends += [(Change.QUANTIZE, value) for value in node.outputs]
-        shapes = [(change, sizes.get(value_name(value))) for change, value in ends]
+        changes = [(Change.DEQUANTIZE, value) for value in moving(node)]
+        changes += [(Change.QUANTIZE, value) for value in node.outputs]
+        shapes = [(change, sizes.get(value_name(value))) for change, value in changes]
         took = [self.change(c, math.prod(shape)) for c, shape in shapes if shape is not None]
         return (floats, *(each for each in took if each is not None))
 

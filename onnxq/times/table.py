@@ -202,11 +202,11 @@ class Costs:
         floats = self.node(work, Precision.FLOAT)
         if precision is not Precision.INT8 or floats is None or not facts.of(node).stays_float:
             return None
-        ends = (
+        changes = (
             self.change(Change.DEQUANTIZE, work.read),
             self.change(Change.QUANTIZE, work.written),
         )
-        return (floats, *(end for end in ends if end is not None))
+        return (floats, *(end for end in changes if end is not None))
 
     def change(self, change: Change, elements: int) -> Estimate | None:
         """Time of changing a tensor of so many elements; None: not measured."""

@@ -208,8 +208,8 @@ def _kind_of_operands(node: ir.Node, result: Sizes, sizes: Mapping[str, Sizes]) 
 
 def _is_repeated(operand: Sizes, result: Sizes) -> bool:
     """Whether an operand that is no single number is broadcast over the result."""
-    ends = result[len(result) - len(operand) :]
+    last_axes = result[len(result) - len(operand) :]
     fits = len(operand) <= len(result) and all(
-        size in (1, end) for size, end in zip(operand, ends, strict=True)
+        size in (1, end) for size, end in zip(operand, last_axes, strict=True)
     )
     return fits and 1 < math.prod(operand) < math.prod(result)

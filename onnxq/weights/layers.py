@@ -128,7 +128,7 @@ class Layer:
         return self.unfolded.matrix(self.weight).astype(np.float64)
 
     @property
-    def ends(self) -> tuple[Ints, Ints]:
+    def limits(self) -> tuple[Ints, Ints]:
         """int32 (groups, outputs): smallest and largest integer, less the zero point."""
         p, limit = self.plan.qparams, self.plan.integer_limit
         low, high = self.span

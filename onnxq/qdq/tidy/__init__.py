@@ -349,10 +349,10 @@ def _said(node: ir.Node) -> Hashable | None:
         return (node.inputs[0], qparams) if isinstance(qparams, QParams) else None
     if node.op_type != "Clip" or node.domain:
         return None
-    ends = [array_of(node, slot) for slot in (1, 2)]
-    if any(end is None for end in ends):
+    limits = [array_of(node, slot) for slot in (1, 2)]
+    if any(end is None for end in limits):
         return None
-    return (node.inputs[0], *(end.item() for end in ends if end is not None))
+    return (node.inputs[0], *(end.item() for end in limits if end is not None))
 
 
 # --- Relu and Clip before a QuantizeLinear: its integers carry them out
@@ -372,8 +372,8 @@ def fold_clamps(node: ir.Node, names: FreeNames) -> None:
         if bounds is None:
             break
         # what comes later clips what came earlier
-        ends = np.clip(np.array(bounds), low, high)
-        low, high = (float(end) for end in ends)
+        limits = np.clip(np.array(bounds), low, high)
+        low, high = (float(end) for end in limits)
         clamps.append(producer)
         above = producer.inputs[0]
         assert above is not None

@@ -61,8 +61,8 @@ def _steps(context: Context) -> list[_Step]:
             continue
         if node.op_type == IF:
             for body in bodies(node):
-                ends = zip(body.outputs, node.outputs, strict=True)
-                found += [([inner], [outer], None) for inner, outer in ends]
+                results = zip(body.outputs, node.outputs, strict=True)
+                found += [([inner], [outer], None) for inner, outer in results]
         rule = context.rules.find(node)
         if rule is not None and rule.category in NOT_LINEAR:
             read = [find_input(node, slot) for slot in rule.activations]

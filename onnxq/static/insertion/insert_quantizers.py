@@ -101,8 +101,8 @@ def insert_quantizers(context: Context, qconfig: QConfigMapping) -> QuantizerIns
     insertion = QuantizerInsertion()
     for node, _ in order:  # graph order; those of candidates are overwritten below
         insertion.decisions[node_name(node)] = floats.get(node, Float(NotTried()))
-    ends = {v for v in model.graph.outputs if v.name in context.quantized_output}
-    demand = _demand(order, candidates, ends)
+    outputs = {v for v in model.graph.outputs if v.name in context.quantized_output}
+    demand = _demand(order, candidates, outputs)
     in_integers = [v for node, _ in order for v in node.outputs if _reach_of_codes(v) is not None]
     for value in (*model.graph.inputs, *in_integers):
         if value in demand.by_compute:
@@ -128,9 +128,9 @@ class _Demand:
 def _demand(
     order: list[tuple[ir.Node, str | None]],
     candidates: Mapping[ir.Node, Candidate],
-    ends: set[ir.Value],
+    outputs: set[ir.Value],
 ) -> _Demand:
-    demand = _Demand(set(ends), set(ends))
+    demand = _Demand(set(outputs), set(outputs))
     for node, _ in reversed(order):
         candidate = candidates.get(node)
         if candidate is None:

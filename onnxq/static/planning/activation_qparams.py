@@ -185,8 +185,8 @@ def _notes_on_least_scale(observer: Observer, qparams: QParams, group: TensorGro
 def _saw_only_zeros(observer: Observer) -> bool:
     """Whether the observer keeps the ends of its data, and both are 0."""
     state = observer.state()
-    ends = [state[key] for key in ("min", "max") if key in state]
-    return len(ends) == 2 and all(x.size > 0 and not x.any() for x in ends)
+    min_max = [state[key] for key in ("min", "max") if key in state]
+    return len(min_max) == 2 and all(x.size > 0 and not x.any() for x in min_max)
 
 
 def _fitted(qparams: QParams, clamp: tuple[float, float]) -> QParams:

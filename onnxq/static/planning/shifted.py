@@ -83,13 +83,15 @@ def _is_free(tensor: str, prepared: Prepared, groups: Mapping[str, TensorGroup])
         return False
     group = groups[tensor]
     members = set(group.members)
-    ends = {value_name(v) for v in (*prepared.model.graph.inputs, *prepared.model.graph.outputs)}
+    inputs_and_outputs = {
+        value_name(v) for v in (*prepared.model.graph.inputs, *prepared.model.graph.outputs)
+    }
     return (
         len(group.sources) == 1
         and not group.constants
         and group.range is None
         and group_override(list(group.members), prepared.qconfig) is None
-        and not members & (ends | prepared.clamps.keys())
+        and not members & (inputs_and_outputs | prepared.clamps.keys())
     )
 
 

@@ -151,10 +151,10 @@ class _QdqWriter:
         assert decision.rule.clamp is not None
         tensor, result = self.tensor_of[input_at(node, 0)], decision.results[0]
         qparams = self.plan.tensors[tensor]
-        ends = (qparams.dtype.qmin, qparams.dtype.qmax)
+        limits = (qparams.dtype.qmin, qparams.dtype.qmax)
         if qparams != self.plan.tensors[result] or result in self.plan.integer_bounds:
             return False
-        return integer_bounds(decision.rule.clamp, qparams) == ends
+        return integer_bounds(decision.rule.clamp, qparams) == limits
 
     def _to_floats(self, node: ir.Node, decision: Quantize, made: BiasInside) -> None:
         """The product to float32, its bias inside; then Q, where its results are integers."""

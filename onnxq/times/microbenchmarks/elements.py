@@ -164,8 +164,8 @@ def _moving(shape: tuple[int, ...]) -> Iterator[Link]:
         turned = TimedNode("Transpose", (x,), (), {"perm": perm})
         yield _float(turned)
         yield _integer(turned, turned.build, integers(*shape))
-    ends = [np.array([each]) for each in (0, channels // 2, 1)]
-    cut = TimedNode("Slice", (x,), tuple(ends))
+    bounds = [np.array([each]) for each in (0, channels // 2, 1)]
+    cut = TimedNode("Slice", (x,), tuple(bounds))
     yield _float(cut)
     yield _integer(cut, cut.build, integers(*shape))
     shuffled = np.arange(channels).reshape(4, -1).T.ravel()
@@ -184,9 +184,9 @@ def _moving(shape: tuple[int, ...]) -> Iterator[Link]:
 
 def _concat(parts: Parts, name: str) -> str:
     """QLinearConcat of inputs with scales of their own, channels last."""
-    ends = qparams(parts)
+    scale_and_point = qparams(parts)
     other = parts.constant(np.full((), 0.03, np.float32))
-    inputs = [*ends, name, other, ends[1], "x1", *ends]
+    inputs = [*scale_and_point, name, other, scale_and_point[1], "x1", *scale_and_point]
     return parts.add("QLinearConcat", inputs, {"axis": 3}, MICROSOFT)
 
 

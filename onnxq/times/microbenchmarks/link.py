@@ -201,16 +201,16 @@ class Link:
         """The model with so many links."""
         parts = Parts()
         name = self.begin(parts, "x")
-        ends = []
+        outputs = []
         for _ in range(count):
             last = self.build(parts, name)
             if self.arrangement is Arrangement.CHAIN:
                 name = last
             else:
-                ends.append(self.end(parts, last))
+                outputs.append(self.end(parts, last))
         if self.arrangement is Arrangement.CHAIN:
-            ends = [self.end(parts, name)]
-        return parts.model(self.inputs, ends)
+            outputs = [self.end(parts, name)]
+        return parts.model(self.inputs, outputs)
 
 
 # --- A float node with its arrays, to be measured: its Work is what `onnxq.times` says of it
@@ -282,8 +282,9 @@ def qparams(parts: Parts, point: np.uint8 = MIDDLE) -> list[str]:
 
 def quantized(parts: Parts, name: str, point: np.uint8 = MIDDLE) -> str:
     """Integers, and behind them the numbers that they stand for."""
-    ends = qparams(parts, point)
-    return parts.add("DequantizeLinear", [parts.add("QuantizeLinear", [name, *ends]), *ends])
+    scale_and_point = qparams(parts, point)
+    integers = parts.add("QuantizeLinear", [name, *scale_and_point])
+    return parts.add("DequantizeLinear", [integers, *scale_and_point])
 
 
 def weight_of(parts: Parts, w: Array, axis: int) -> tuple[str, str]:
