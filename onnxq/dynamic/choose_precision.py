@@ -64,21 +64,14 @@ def choose_precision(
     assert dtype is not None
     if dtype.bits < rule.min_bits:
         return _too_narrow(rule, dtype)
-    precisions = [
-        precision for precision in rule.precisions if _suits(precision, node, rule, dtype)
-    ]
+    precisions = [p for p in rule.precisions if _suits(p, node, rule, dtype)]
     if not precisions:
         return Float(NoPrecisionTakes(node.op_type, _names(rule.precisions), str(dtype)))
     if dtype.bits == BYTE_BITS and _is_shared(node, rule):
-        precisions = [
-            precision
-            for precision in precisions
-            if precision is not Precision.WEIGHT_ONLY_GROUPWISE
-        ] or precisions
-    speedups = {
-        precision: _speedup(node, rule, precision, dtype, target) for precision in precisions
-    }
-    known = {precision: speedup for precision, speedup in speedups.items() if speedup is not None}
+        others = [p for p in precisions if p is not Precision.WEIGHT_ONLY_GROUPWISE]
+        precisions = others or precisions
+    speedups = {p: _speedup(node, rule, p, dtype, target) for p in precisions}
+    known = {p: speedup for p, speedup in speedups.items() if speedup is not None}
     best = _fastest(known) or precisions[0]
     may_stay = objective is Objective.SPEED and not rule.no_float_kernel
     if may_stay and known.get(best, AS_FAST) < AS_FAST:

@@ -31,7 +31,7 @@ ERROR_BOUNDS = (15.0, 20.0, 25.0, 30.0, 40.0, 50.0)
 """Decibels between the classes of errors: e0 is the worst, e6 the best."""
 TIME_CLASSES = 3
 """Classes of times on either side: t-3 gains most, t3 loses most."""
-INPUT_OR_OUTPUT = "end"
+MODEL_IO = "end"
 """Precision of inputs and outputs, which are drawn and are no nodes."""
 
 
@@ -78,10 +78,9 @@ class Drawing:
 def drawing_of(page: Page) -> Drawing:
     """The drawing of a page's nodes."""
     titles = [
-        shortened(node.name if node.precision == INPUT_OR_OUTPUT else node.op_type)
-        for node in page.nodes
+        shortened(node.name if node.precision == MODEL_IO else node.op_type) for node in page.nodes
     ]
-    names = ["" if node.precision == INPUT_OR_OUTPUT else shown_name(node) for node in page.nodes]
+    names = ["" if node.precision == MODEL_IO else shown_name(node) for node in page.nodes]
     widths = [
         min(max(LEAST_WIDE, SIDES + max(TITLE * len(title), NAME * len(name))), MOST_WIDE)
         for title, name in zip(titles, names, strict=True)
@@ -187,7 +186,7 @@ PRECISION_WORDS = {
     "float_between_qdq": "16 bits",
     "float": "float",
     "inside": "in its neighbour",
-    INPUT_OR_OUTPUT: "",
+    MODEL_IO: "",
 }
 """Precision of a node -> words."""
 

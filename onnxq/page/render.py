@@ -21,7 +21,7 @@ from onnxq.core.atomic import write_atomically
 from onnxq.page.charts import HIGH, WIDE, channels_chart, front_chart, histogram_chart
 from onnxq.page.drawing import (
     BOX_HIGH,
-    INPUT_OR_OUTPUT,
+    MODEL_IO,
     difference,
     drawing_of,
     is_unlike,
@@ -55,9 +55,7 @@ def html_of(page: Page) -> str:
     """The text of a page's file."""
     drawing = drawing_of(page)
     style, script = asset("page.css"), asset("page.js")
-    real = [
-        (place, node) for place, node in enumerate(page.nodes) if node.precision != INPUT_OR_OUTPUT
-    ]
+    real = [(i, node) for i, node in enumerate(page.nodes) if node.precision != MODEL_IO]
     timed, first_times = _timed(real)
     return (
         environment()
@@ -150,11 +148,8 @@ def details_of(page: Page, drawing: Drawing) -> Json:
 
 
 def _node(node: NodePart, place: int) -> Json:
-    facts = (
-        [("precision", precision_words(node.precision)), ("why", node.reason)]
-        if node.reason
-        else []
-    )
+    words = precision_words(node.precision)
+    facts = [("precision", words), ("why", node.reason)] if node.reason else []
     cost = difference(node)
     if cost is not None and takes_time(node):
         facts.append(("time in float", time_taken(node.float_us)))

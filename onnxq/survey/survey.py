@@ -22,7 +22,7 @@ from onnxq.page.content import (
     TensorPart,
     TensorQParams,
 )
-from onnxq.page.drawing import INPUT_OR_OUTPUT
+from onnxq.page.drawing import MODEL_IO
 from onnxq.page.wording import counting
 from onnxq.survey.channel_reaches import median_share
 from onnxq.survey.file_precisions import planned, precisions_in, shown_by_file, with_reasons
@@ -234,7 +234,7 @@ def _joined(
             read[weight.node].append(place)
     results = {tensor.name: place for place, tensor in enumerate(tensors) if tensor.is_output}
     for place, node in enumerate(nodes):
-        if node.op_type == OUTPUT and node.precision == INPUT_OR_OUTPUT and node.name in results:
+        if node.op_type == OUTPUT and node.precision == MODEL_IO and node.name in results:
             given[place] = [results[node.name]]
     behind = {source: reader for source, reader in edges if nodes[reader].precision == INSIDE}
     for place in reversed(range(len(nodes))):
@@ -365,7 +365,7 @@ def surveyed_graph(
     """
     inputs = [v for v in source.graph.inputs if not v.is_initializer()]
     nodes = [node for node, _ in walk(source.graph)]
-    parts = [NodePart(value_name(v), INPUT, INPUT_OR_OUTPUT, "") for v in inputs]
+    parts = [NodePart(value_name(v), INPUT, MODEL_IO, "") for v in inputs]
     parts += [_part(node, choices[node_name(node)], times.get(node_name(node))) for node in nodes]
     places = {node_name(node): len(inputs) + place for place, node in enumerate(nodes)}
     makers = {value_name(v): place for place, v in enumerate(inputs)}
@@ -375,7 +375,7 @@ def surveyed_graph(
         name = value_name(output)
         if name in makers:
             edges.append((makers[name], len(parts)))
-        parts.append(NodePart(name, OUTPUT, INPUT_OR_OUTPUT, ""))
+        parts.append(NodePart(name, OUTPUT, MODEL_IO, ""))
     return SurveyedGraph(tuple(parts), tuple(dict.fromkeys(edges)), places, makers)
 
 

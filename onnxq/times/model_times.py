@@ -131,25 +131,16 @@ class Times(Saved):
 
     def by_precision(self, nodes: tuple[str, ...]) -> dict[Precision, float]:
         """Precision -> nanoseconds of these nodes, for the precisions that one was measured in."""
-        measured = {
-            precision for name in nodes if name in self.nodes for precision in self.nodes[name].ns
-        }
-        found = {
-            precision: self.of(nodes, precision)
-            for precision in Precision
-            if precision.value in measured
-        }
-        return {precision: ns for precision, ns in found.items() if ns is not None}
+        measured = {p for name in nodes if name in self.nodes for p in self.nodes[name].ns}
+        found = {p: self.of(nodes, p) for p in Precision if p.value in measured}
+        return {p: ns for p, ns in found.items() if ns is not None}
 
 
 def precision_ahead(node: ir.Node, precision_of: PrecisionOf) -> Precision:
     """Precision of the first node ahead that computes in integers; FLOAT where none does."""
     makers = (value.producer() for value in moving(node))
     found = (precision_of(maker) for maker in makers if maker is not None)
-    quantized = (
-        precision for precision in found if precision is not None and precision not in IN_FLOAT
-    )
-    return next(quantized, Precision.FLOAT)
+    return next((p for p in found if p is not None and p not in IN_FLOAT), Precision.FLOAT)
 
 
 class TimeModel:

@@ -36,14 +36,10 @@ def shift_to_uint8(model: ir.Model, names: FreeNames) -> None:
         dequantize = _only_dequantize(quantize) if is_quantize(quantize) else None
         if dequantize is None:
             continue
-        zero_points = [_int8_zero_point(node) for node in (quantize, dequantize)]
-        if (
-            zero_points[0] is None
-            or zero_points[1] is None
-            or _number(zero_points[0]) != _number(zero_points[1])
-        ):
+        points = [_int8_zero_point(node) for node in (quantize, dequantize)]
+        if points[0] is None or points[1] is None or _number(points[0]) != _number(points[1]):
             continue
-        for node, value in ((quantize, zero_points[0]), (dequantize, zero_points[1])):
+        for node, value in ((quantize, points[0]), (dequantize, points[1])):
             if value not in shifted:
                 shifted[value] = shifted_constant(value, names)
             node.replace_input_with(2, shifted[value])

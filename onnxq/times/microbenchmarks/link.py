@@ -347,20 +347,16 @@ LAST, FIRST = [0, 2, 3, 1], [0, 3, 1, 2]
 
 def changing_link(change: Change, channels: int) -> Build:
     """The node of a change, of a tensor with so many channels."""
-    match change:
-        case Change.QUANTIZE | Change.DEQUANTIZE:
-            op_type = QUANTIZE if change is Change.QUANTIZE else DEQUANTIZE
-            return lambda parts, name: parts.add(op_type, [name, *qparams(parts)])
-        case Change.QUANTIZE_AT_RUN:
-            return calling(QUANTIZES_AT_RUN, results=3)
-        case Change.CHANNELS_LAST:
-            return calling(REORDERED, {"perm": LAST})
-        case Change.CHANNELS_FIRST:
-            return calling(REORDERED, {"perm": FIRST})
-        case Change.BLOCKED:
-            return calling(INTO_BLOCKS, {}, BLOCKS)
-        case Change.UNBLOCKED:
-            return calling(OUT_OF_BLOCKS, {"channels": channels}, BLOCKS)
+    builds: dict[Change, Build] = {
+        Change.QUANTIZE: lambda parts, name: parts.add(QUANTIZE, [name, *qparams(parts)]),
+        Change.DEQUANTIZE: lambda parts, name: parts.add(DEQUANTIZE, [name, *qparams(parts)]),
+        Change.QUANTIZE_AT_RUN: calling(QUANTIZES_AT_RUN, results=3),
+        Change.CHANNELS_LAST: calling(REORDERED, {"perm": LAST}),
+        Change.CHANNELS_FIRST: calling(REORDERED, {"perm": FIRST}),
+        Change.BLOCKED: calling(INTO_BLOCKS, {}, BLOCKS),
+        Change.UNBLOCKED: calling(OUT_OF_BLOCKS, {"channels": channels}, BLOCKS),
+    }
+    return builds[change]
 
 
 READS = {Change.DEQUANTIZE: "q", Change.CHANNELS_LAST: "q", Change.CHANNELS_FIRST: "t"}
