@@ -68,8 +68,8 @@ def choose_precision(
     if not precisions:
         return Float(NoPrecisionTakes(node.op_type, _names(rule.precisions), str(dtype)))
     if dtype.bits == BYTE_BITS and _is_shared(node, rule):
-        others = [p for p in precisions if p is not Precision.WEIGHT_ONLY_GROUPWISE]
-        precisions = others or precisions
+        groupwise = Precision.WEIGHT_ONLY_GROUPWISE
+        precisions = [p for p in precisions if p is not groupwise] or precisions
     speedups = {p: _speedup(node, rule, p, dtype, target) for p in precisions}
     known = {p: speedup for p, speedup in speedups.items() if speedup is not None}
     best = _fastest(known) or precisions[0]
