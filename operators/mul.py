@@ -59,7 +59,7 @@ class Mul(Operator):
         return (Factored(0, 1), Factored(1, 0))
 
     def scaled(self, node: ir.Node, scale: Reals) -> tuple[Mapping[int, Reals], ...]:
-        """Either operand carries it."""
+        """Scaling the result scales one operand, whichever it is."""
         either = (on_operands(node, (slot,), scale) for slot in (0, 1))
         return tuple(way for way in either if way is not None)
 

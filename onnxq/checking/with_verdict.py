@@ -13,7 +13,7 @@ from onnxq.quantized.verdict import InputSource
 from onnxq.samples import input_specs, open_samples
 from onnxq.samples.ignored import check_ignored
 from onnxq.samples.state import check_feedback
-from onnxq.static.placing.decision import Quantize
+from onnxq.static.insertion.decision import Quantize
 from onnxq.static.rewrite import rewrite
 from onnxq.weights.improvement import Improved
 
@@ -62,7 +62,7 @@ def static_validation(
 def make_static(
     prepared: Prepared,
     decide: Callable[[Prepared], Plan],
-    form: str,
+    file_format: str,
     validation: Validation | None,
     min_sqnr_db: float | None = None,
     improve: Callable[[Prepared, Plan], Improved] = Improved,
@@ -72,7 +72,7 @@ def make_static(
     Args:
         prepared: every decision.
         decide: makes a plan of them.
-        form: "qdq" or "qoperator", as of `rewrite`.
+        file_format: "qdq" or "qoperator", as of `rewrite`.
         validation: what to run it on; None: it is not run.
         min_sqnr_db: bound on every float output; None: none.
         improve: makes constants and plan better; the default takes them as they are.
@@ -90,7 +90,7 @@ def make_static(
             dynamic = {name: d for name, d in made.dynamic.items() if name not in left.left}
             made = replace(made, dynamic=dynamic, decisions={**made.decisions, **left.left})
         better = improve(left, made)
-        return better.plan, rewrite(better.prepared, better.plan, form)
+        return better.plan, rewrite(better.prepared, better.plan, file_format)
 
     check_bound_is_seen(validation, min_sqnr_db)
     return (

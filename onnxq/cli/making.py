@@ -65,11 +65,11 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--format",
-    "form",
+    "file_format",
     default="qdq",
     show_default=True,
     metavar="qdq|qoperator",
-    help="Form of the integer graph: QuantizeLinear and DequantizeLinear around float operators, "
+    help="Format of the integer graph: QuantizeLinear and DequantizeLinear around float operators, "
     "or operators on integers (QLinearConv ...).",
 )
 @objective_option
@@ -105,7 +105,7 @@ def quantize(
     threads: int | None,
     reading: Samples,
     stats: tuple[Path, ...],
-    form: str,
+    file_format: str,
     objective: str,
     costs: Path | None,
     annotations: str,
@@ -163,7 +163,7 @@ def quantize(
         seen = calibrate_model(prepared, to_see, excerpt=excerpt, threads=threads, workers=workers)
         return seen, excerpt
 
-    job = StaticJob(prepared, form, to_check, None if stats else to_see, aim, work)
+    job = StaticJob(prepared, file_format, to_check, None if stats else to_see, aim, work)
     made, statistics = carry_out(job, observe)
     save(made.model, output, Annotations(annotations))
     if save_plan is not None:

@@ -40,7 +40,7 @@ PATH = click.Path(path_type=Path)
 
 
 def pair(_ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
-    """{"left": "right"} of ("left=right",), the form that the option's metavar shows."""
+    """{"left": "right"} of ("left=right",), as the option's metavar shows."""
     pairs = {}
     for text in values:
         left, equals, right = text.partition("=")
@@ -113,7 +113,7 @@ choice_option = click.option(
     "--all-integers",
     "choice",
     flag_value="all_integers",
-    help="Every node that can runs in integers; without it, in the form that is best for it.",
+    help="Every node that can runs in integers; without it, in the precision that is best for it.",
 )
 objective_option = click.option(
     "--objective",

@@ -160,9 +160,9 @@ def tune(
 ) -> None:
     """Search for a quantized MODEL that reaches an accuracy, a speed or a size, by measuring it.
 
-    It begins with what `quantize` would make, or with --qconfig, and changes the forms of layers.
-    Where the goal is not reached, nothing is written to the output: the report shows the best there
-    is, --front and --save-qconfig keep it, and the exit code is 8.
+    It begins with what `quantize` would make, or with --qconfig, and changes the precisions of
+    layers. Where the goal is not reached, nothing is written to the output: the report shows the
+    best there is, --front and --save-qconfig keep it, and the exit code is 8.
     """
     if check is not None and hold_apart is not None:
         raise click.UsageError("--hold-apart checks on some of SAMPLES: without --check.")

@@ -156,7 +156,7 @@ def asked_target(target: str | None, reduce_range: str | None) -> str | Target |
 
     if reduce_range is None:
         return target
-    return targets.resolve(target).with_range_reduction(reduce_range)
+    return targets.resolve(target).with_reduce_range(reduce_range)
 
 
 def prepare_model(

@@ -10,7 +10,7 @@ import onnx_ir as ir
 
 from onnxq.catalog import has_dynamic_form
 from onnxq.dtypes import FLOAT16, QDType
-from onnxq.dynamic.forms import stored_type
+from onnxq.dynamic.choose_precision import stored_type
 from onnxq.dynamic.reasons import NoDynamicOperator, NoWeights
 from onnxq.dynamic.spec import dynamic_op_types
 from onnxq.errors import ModelError, QConfigError, counted, listed
@@ -91,7 +91,7 @@ def notes_on_open_sizes(nodes: Sequence[str]) -> list[str]:
 def _all_slower(target: str, nodes: str) -> str:
     return (
         "objective 'speed' leaves in float what would be slower in every "
-        f"form on {target}, and here that is {nodes}; objective 'size' "
+        f"precision on {target}, and here that is {nodes}; objective 'size' "
         "(--objective size) quantizes them anyway."
     )
 

@@ -13,9 +13,9 @@ from onnxq.page.charts import channels_chart, difference_bar, histogram_chart
 from onnxq.page.drawing import (
     difference,
     error_level,
-    form_words,
     is_unlike,
     legend_errors,
+    precision_words,
     shortened,
 )
 
@@ -37,7 +37,7 @@ def environment() -> jinja2.Environment:
         "change": wording.change,
         "share": wording.share,
         "number": wording.number,
-        "form": form_words,
+        "precision": precision_words,
         "short": shortened,
         "part": wording.part_of_error,
         "level": error_level,

@@ -21,7 +21,7 @@ from onnxq.graph.edit import FreeNames, graph_of
 from onnxq.operator.nodes import input_at
 from onnxq.ort import facts
 from onnxq.ort.kept_copy import KEPT_COPY
-from onnxq.ort.matmul_add import biased_product
+from onnxq.ort.matmul_add import matmul_add
 from onnxq.ort.version import OLDEST
 from onnxq.qdq.read import dequantizer, is_quantize
 from onnxq.qdq.write import OUTPUT_DTYPE_OPSET
@@ -29,7 +29,7 @@ from onnxq.qdq.write import OUTPUT_DTYPE_OPSET
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from onnxq.ort.matmul_add import BiasedProduct
+    from onnxq.ort.matmul_add import MatMulAdd
 
 
 def keep_loadable(model: ir.Model) -> None:
@@ -50,10 +50,10 @@ def keep_loadable(model: ir.Model) -> None:
             del graph.initializers[str(bias.name)]
 
 
-def _biased(model: ir.Model) -> Iterator[BiasedProduct]:
+def _biased(model: ir.Model) -> Iterator[MatMulAdd]:
     """The products of int8 integers that are no plain matrix, with a vector added."""
     for node in model.graph.all_nodes():
-        found = biased_product(node)
+        found = matmul_add(node)
         if found is None or not found.is_flattened or not _is_signed(node.inputs[0]):
             continue
         shape = found.bias.shape

@@ -23,22 +23,14 @@ def to_text(value: Mapping[str, object] | Sequence[object]) -> str:
 
 
 def summary(value: Summary) -> JsonObject:
-    """Counts per op type, groups of one form and reason, and every node."""
+    """Counts per op type, groups of one precision and reason, and every node."""
     return {
         "counts": {op: dataclasses.asdict(count) for op, count in value.counts.items()},
-        "reasons": [
-            {"op_type": r.op_type, "reason": r.why.words, "nodes": list(r.nodes)}
-            for r in value.reasons
-        ],
-        "dynamic": [
-            {"op_type": r.op_type, "how": r.why.words, "nodes": list(r.nodes)}
-            for r in value.dynamic
-        ],
         "groups": [
             {
-                "op_type": g.op_type,
                 "precision": g.precision.value,
                 "why": g.why.words,
+                "op_types": dict(g.op_types),
                 "nodes": list(g.nodes),
             }
             for g in value.groups

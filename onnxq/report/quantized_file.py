@@ -122,9 +122,9 @@ def look_at(model: ir.Model) -> QuantizedFile | None:
     Raises:
         ModelError: its metadata were altered.
     """
-    form = model.metadata_props.get(FORMAT_KEY, "")
+    file_format = model.metadata_props.get(FORMAT_KEY, "")
     found = inventory(model)
-    if not form and not found.is_quantized:
+    if not file_format and not found.is_quantized:
         return None
     runs: Execution | None = None
     floats: tuple[tuple[str, str], ...] = ()
@@ -139,7 +139,7 @@ def look_at(model: ir.Model) -> QuantizedFile | None:
     target = model.metadata_props.get(TARGET_KEY)
     ends = tuple(ends_of(model))
     size, cache = saved_bytes(model), _cache_of(model)
-    return QuantizedFile(form, target, size, ends, found, runs, floats, problem, cache)
+    return QuantizedFile(file_format, target, size, ends, found, runs, floats, problem, cache)
 
 
 def _cache_of(model: ir.Model) -> str:

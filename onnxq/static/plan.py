@@ -30,14 +30,14 @@ from onnxq.static.arguments import check_prepared, check_statistics
 from onnxq.static.choosing.choices import (
     Choices,
     Request,
-    form_counts,
     is_dynamic,
     named_mapping,
+    precision_counts,
     with_dynamic,
 )
 from onnxq.static.deciders import with_evidence
-from onnxq.static.placing.channel_scales import channel_scales_of
-from onnxq.static.placing.decision import Decision
+from onnxq.static.insertion.channel_scales import channel_scales_of
+from onnxq.static.insertion.decision import Decision
 from onnxq.static.planning.activation_qparams import tensor_qparams, untaken_branches
 from onnxq.static.planning.clipped import with_shared_qparams
 from onnxq.static.planning.constants import PlannedBias, PlannedWeight, check_weights_left
@@ -83,10 +83,10 @@ class Plan(Saved):
         notes: what a user should know.
         dynamic: node name -> how it is quantized dynamically; its decision is a Float, since its
             inputs and results are.
-        reduce_range: where weights gave up range.
-        reductions: node name -> how much its weight gave up; the others nothing.
-        choices: node name -> the form that was chosen for it, and why; a node may stay in float all
-            the same, where the data leave it without numbers: see its decision.
+        reduce_range: where weights have a reduced range.
+        reductions: node name -> how much the range of its weight is reduced; others: not.
+        choices: node name -> the precision that was chosen for it, and why; a node may stay in
+            float all the same, where the data leave it without numbers: see its decision.
         asked: the qconfig that it was made with; None: of a file that an earlier version wrote.
         improvements: what became of the improvements of weights; the weights of the plan are then
             those of the Prepared that came with it, not the float model's own.
@@ -116,11 +116,11 @@ class Plan(Saved):
         return brief(self)
 
     def _repr_html_(self) -> str:
-        return card_of(self, counts("form", form_counts(self.choices)))
+        return card_of(self, counts("precision", precision_counts(self.choices)))
 
     @property
     def qconfig(self) -> QConfigMapping:
-        """The mapping that names the form of every node: with it nothing is left to choose.
+        """The mapping that names the precision of every node: with it nothing is left to choose.
 
         `prepare` with it, and the same samples or statistics, gives the same file.
 
@@ -128,7 +128,7 @@ class Plan(Saved):
             CalibrationError: an earlier version wrote the plan, without the choices.
         """
         if self.asked is None:
-            raise CalibrationError(f"the plan has no choices of forms. {self.ANEW}")
+            raise CalibrationError(f"the plan has no choices of precisions. {self.ANEW}")
         return named_mapping(self.asked.mapping, self.choices, self.dynamic)
 
     def __hash__(self) -> int:
@@ -176,10 +176,10 @@ def plan(
     check_prepared(prepared, "plan")
     check_statistics(statistics, "plan")
     statistics.check_model(prepared.model_hash)
-    prepared, of_forms = with_evidence(prepared, statistics, objective)
+    prepared, of_precisions = with_evidence(prepared, statistics, objective)
     check_saturated(prepared.target, saturated)
     tensors, unseen, notes = tensor_qparams(prepared, statistics)
-    notes += [*statistics.notes(), *of_forms]
+    notes += [*statistics.notes(), *of_precisions]
     notes += untaken_branches(prepared, statistics)
     decisions = demoted(prepared, unseen, tensors)
     tensors = with_shifts(prepared, decisions, tensors)

@@ -222,7 +222,7 @@ class Tuned:
             {
                 "group": group.name,
                 "nodes": list(group.nodes),
-                "ns": {form.value: ns for form, ns in self.times.by_form(group.nodes).items()},
+                "ns": {form.value: ns for form, ns in self.times.by_precision(group.nodes).items()},
             }
             for group in self.layer_types
         ]

@@ -162,8 +162,8 @@ def test_speed_leaves_in_float_what_the_target_measured_as_slower() -> None:
     assert plan.slower == ("product",)
     assert plan.notes[0] == (
         "nothing is quantized: objective 'speed' leaves in float what would be slower in every "
-        "form on mine, and here that is every node with weights; objective 'size' (--objective "
-        "size) quantizes them anyway."
+        "precision on mine, and here that is every node with weights; objective 'size' "
+        "(--objective size) quantizes them anyway."
     )
     with pytest.warns(UserWarning, match="nothing is quantized: objective 'speed'"):
         made = quantized(product(), target=on(0.8))

@@ -68,7 +68,7 @@ def test_files_compute_what_the_reference_says(name: str) -> None:
             group_size=block,
             scheme=scheme,
             method="rtn",
-            form="dequantize",
+            format="qdq",
             check=onnxq.Check.NONE,
         )
         assert "DequantizeLinear" in op_types(made)

@@ -19,7 +19,7 @@ from onnxq.graph.saving import saved_bytes
 from onnxq.ort.runtime import Session, open_session
 from onnxq.samples import Batches, Samples, as_taken, input_specs
 from onnxq.static.calibrate import calibrate
-from onnxq.times.time_model import Forms
+from onnxq.times.time_model import Precisions
 from onnxq.times.timed_runs import one_row
 from onnxq.tuning.scoring.metric import Kind
 from onnxq.tuning.scoring.model_run import ModelRun
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from onnxq.tuning.scoring.tuning_samples import TuningSamples
 
 
-Ratio = Callable[[Forms], float | None]
+Ratio = Callable[[Precisions], float | None]
 """Predicted time over the float model's (see TimeModel.ratio); None: not known."""
 
 

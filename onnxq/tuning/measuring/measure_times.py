@@ -29,8 +29,8 @@ from onnxq.times.model_times import (
     TimeModel,
     Times,
     every_size,
-    form_ahead,
     known_shapes,
+    precision_ahead,
 )
 from onnxq.times.time_model import walked
 from onnxq.times.timed_runs import check_runs, profiled
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     from onnxq.core.arrays import Array
     from onnxq.times import Costs
-    from onnxq.times.time_model import Forms
+    from onnxq.times.time_model import Precisions
     from onnxq.tuning.evaluation.evaluator import Evaluator
 
 LEAST_CHANGING = 0.02
@@ -65,7 +65,7 @@ class _Timed:
     """
 
     model: ir.Model
-    forms: Forms
+    forms: Precisions
 
 
 def measure_times(
@@ -100,7 +100,7 @@ def measure_times(
     return _fitted(times, source, [(each.forms, ns) for each, ns in made])
 
 
-def _fitted(times: Times, source: ir.Model, whole: Sequence[tuple[Forms, float]]) -> Times:
+def _fitted(times: Times, source: ir.Model, whole: Sequence[tuple[Precisions, float]]) -> Times:
     """The times with changes at the price that runs of quantized models show, at most at their own.
 
     Among other nodes a change finds its tensor in the cache, and no profiler takes time.
@@ -157,7 +157,7 @@ class _Found:
         self._around = {n: {FLOAT: _ns(sums, n, TimePart.AROUND)} for n in self._nodes}
         self._behind: dict[str, dict[str, float]] = defaultdict(dict)
 
-    def add(self, forms: Forms, sums: Sums) -> None:
+    def add(self, forms: Precisions, sums: Sums) -> None:
         """Adds a quantized model."""
         for name in self._nodes:
             form = forms.get(name, Precision.FLOAT)
@@ -171,7 +171,7 @@ class _Found:
         for node in self._source.graph:
             name = str(node.name)
             if forms.get(name, Precision.FLOAT) in IN_FLOAT:
-                ahead = form_ahead(node, form_of).value
+                ahead = precision_ahead(node, form_of).value
                 self._behind[name].setdefault(ahead, _ns(sums, name, TimePart.KERNEL))
 
     def nodes(self) -> dict[str, NodeTimes]:
@@ -189,7 +189,7 @@ def _source(evaluator: Evaluator) -> ir.Model:
 
 def telling(evaluator: Evaluator) -> dict[str, QConfigMapping]:
     """Mappings, named in words, that give nodes every form between them: integers, dynamic ..."""
-    default = evaluator.subject.default.without_forms()
+    default = evaluator.subject.default.without_precisions()
     overall = default.global_qconfig
     found = {"in all integers": default.set_choice(Choice.ALL_INTEGERS)}
     if isinstance(overall, QConfig):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from onnxq.static.placing.decision import Quantize
+from onnxq.static.insertion.decision import Quantize
 
 if TYPE_CHECKING:
     from onnxq.operator import Precision

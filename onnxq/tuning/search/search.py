@@ -13,7 +13,7 @@ from onnxq.core.version import VERSION
 from onnxq.dynamic.dynamic_decision import Objective
 from onnxq.ort.version import installed
 from onnxq.qconfig import Choice
-from onnxq.targets.speedups import PRODUCT_OPS
+from onnxq.targets.speedups import LINEAR_OPS
 from onnxq.times.model_times import IN_FLOAT, Times
 from onnxq.tuning.defaults import IMPROVE
 from onnxq.tuning.evaluation.evaluations import REFUSALS, Evaluations
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
     from onnxq.qconfig import QConfigMapping
     from onnxq.times import Costs
-    from onnxq.times.time_model import Forms
+    from onnxq.times.time_model import Precisions
     from onnxq.tuning.evaluation.evaluations import Refusal
     from onnxq.tuning.evaluation.evaluator import Evaluator
     from onnxq.tuning.scoring.goal import Goal
@@ -159,7 +159,7 @@ class Search:
         return tuple(Candidate(plan.qconfig, groups, name=name) for name, plan in plans.items())
 
     def groups(
-        self, asked: QConfigMapping, begun: Sequence[Forms]
+        self, asked: QConfigMapping, begun: Sequence[Precisions]
     ) -> tuple[QuantizationGroup, ...]:
         """The groups that may be moved: of nodes that `asked` does not name.
 
@@ -167,7 +167,7 @@ class Search:
             asked: what the user wants.
             begun: forms that the search begins with.
         """
-        open_forms = asked.without_forms().set_choice(Choice.ALL_INTEGERS)
+        open_forms = asked.without_precisions().set_choice(Choice.ALL_INTEGERS)
         prepared = self._evaluations.evaluator.subject.prepared(open_forms)
         return quantization_groups_of(prepared.model, prepared.decisions, asked, begun)
 
@@ -353,4 +353,4 @@ class Search:
 
 
 def _is_product_in_integers(group: QuantizationGroup, candidate: Candidate) -> bool:
-    return group.anchor.op_type in PRODUCT_OPS and candidate.form(group) not in IN_FLOAT
+    return group.anchor.op_type in LINEAR_OPS and candidate.form(group) not in IN_FLOAT

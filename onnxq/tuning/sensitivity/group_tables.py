@@ -70,7 +70,7 @@ def print_revert(console: Console, sensitivity: Sensitivity, groups: Iterable[No
 
 def print_group_times(console: Console, times: Times, groups: Iterable[NodeGroup]) -> None:
     """A row of microseconds for each group, the slowest in float first; -: not in that form."""
-    found = [(group.name, times.by_form(group.nodes)) for group in groups]
+    found = [(group.name, times.by_precision(group.nodes)) for group in groups]
     known = [item for item in found if item[1]]
     known.sort(key=lambda item: -item[1].get(Precision.FLOAT, 0.0))
     shown = [form for form in FORMS if any(form in ns for _, ns in known)]

@@ -236,7 +236,9 @@ def test_a_model_that_takes_pixels_is_scored_on_pixels_and_on_numbers(dtype: typ
 def test_estimates_share_the_calibration_of_what_covers_them() -> None:
     evaluator = evaluator_of(encoder_block(), rows(encoder_block()))
     asked = evaluator.subject.default
-    prepared = evaluator.subject.prepared(asked.without_forms().set_choice(Choice.ALL_INTEGERS))
+    prepared = evaluator.subject.prepared(
+        asked.without_precisions().set_choice(Choice.ALL_INTEGERS)
+    )
     groups_of_nodes = quantization_groups_of(prepared.model, prepared.decisions, asked)
     alone = QuantizedAlone(asked, groups_of_nodes)
     groups = [Layers((group,)) for group in groups_of_nodes]

@@ -1,7 +1,7 @@
 """Time of the forms of float and integer nodes that ONNX Runtime runs fast, beside those it would.
 
-    python -m benchmarks forms                  # all tables, minutes
-    python -m benchmarks forms norms products   # some of them
+    python -m benchmarks fusions                  # all tables, minutes
+    python -m benchmarks fusions norms products   # some of them
 
 One thread, CPU time of that thread; all variants take turns in every round, and a ratio is the
 median over the rounds of what was measured in the same round. What is decided from them stands in

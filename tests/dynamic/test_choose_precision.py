@@ -4,14 +4,14 @@ import onnx_ir as ir
 import pytest
 
 from onnxq.dtypes import INT4, INT8, QDType
-from onnxq.dynamic.dynamic_decision import Objective
-from onnxq.dynamic.forms import (
-    choose_form,
+from onnxq.dynamic.choose_precision import (
+    choose_precision,
     known_rows,
     least_rows,
     matrix_sizes,
     stored_type,
 )
+from onnxq.dynamic.dynamic_decision import Objective
 from onnxq.dynamic.reasons import SlowerThanFloat
 from onnxq.errors import QConfigError
 from onnxq.observers import MinMaxObserver, NarrowRangeObserver, NoopObserver
@@ -55,7 +55,7 @@ def choose(
     rule: DynamicRule = RULE,
     shape: tuple[int, ...] = (8, 16),
 ) -> Precision | Float:
-    return choose_form(node(*shape), rule, named, dtype, target or UNMEASURED, objective)
+    return choose_precision(node(*shape), rule, named, dtype, target or UNMEASURED, objective)
 
 
 def test_nothing_measured_gives_the_usual_form() -> None:
@@ -77,9 +77,9 @@ def test_of_8_bits_that_two_products_read_integers_are_faster_than_blocks() -> N
     second = ir.node("MatMul", [ir.Value(name="other"), first.inputs[1]], name="m")
     gains = with_channel_scales(dynamic_int8=1.2, weight_only_groupwise=2.0, weight_only=1.0)
     for one in (first, second):
-        assert choose_form(one, RULE, None, INT8, gains, Objective.SPEED) is INT
-        assert choose_form(one, RULE, B, INT8, gains, Objective.SPEED) is B  # as it is named
-        assert choose_form(one, RULE, None, INT4, UNMEASURED, Objective.SPEED) is B
+        assert choose_precision(one, RULE, None, INT8, gains, Objective.SPEED) is INT
+        assert choose_precision(one, RULE, B, INT8, gains, Objective.SPEED) is B  # as it is named
+        assert choose_precision(one, RULE, None, INT4, UNMEASURED, Objective.SPEED) is B
 
 
 def test_objective_size_takes_the_fastest_of_the_slow_ones() -> None:
@@ -122,12 +122,14 @@ def test_blocks_need_a_matrix() -> None:
     assert isinstance(choose(rule=no_channels), Float)
 
 
-@pytest.mark.parametrize(("form", "dtype"), [(INT, INT4), (B, None), (INT, None)])
+@pytest.mark.parametrize(("precision", "dtype"), [(INT, INT4), (B, None), (INT, None)])
 def test_forms_and_types_that_exclude_each_other_are_refused(
-    form: Precision, dtype: QDType | None
+    precision: Precision, dtype: QDType | None
 ) -> None:
-    with pytest.raises(QConfigError, match=f"'n': the qconfig names precision '{form.value}' and"):
-        choose(form, dtype)
+    with pytest.raises(
+        QConfigError, match=f"'n': the qconfig names precision '{precision.value}' and"
+    ):
+        choose(precision, dtype)
 
 
 def test_the_type_of_the_integers_is_the_observers() -> None:

@@ -1,4 +1,4 @@
-"""Placement, and all that follows from it without data: groups, factors, types, notes."""
+"""Quantizer insertion, and all that follows from it without data: groups, scales, types, notes."""
 
 from __future__ import annotations
 
@@ -7,27 +7,27 @@ from typing import TYPE_CHECKING
 
 from onnxq.operator import Float
 from onnxq.operator.reasons import LeftByRequest
-from onnxq.static.placing.channel_scales import find_channel_scales
-from onnxq.static.placing.check_types import check_types
-from onnxq.static.placing.clipped_outputs import with_clipped_outputs
-from onnxq.static.placing.groups import groups_of
-from onnxq.static.placing.overrides import check_overrides, unmet_forms, unmet_requests
-from onnxq.static.placing.stored_types import storage_of
+from onnxq.static.insertion.channel_scales import find_channel_scales
+from onnxq.static.insertion.check_types import check_types
+from onnxq.static.insertion.clipped_outputs import with_clipped_outputs
+from onnxq.static.insertion.groups import groups_of
+from onnxq.static.insertion.overrides import check_overrides, unmet_precisions, unmet_requests
+from onnxq.static.insertion.stored_types import storage_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from onnxq.core.reason import Reason
     from onnxq.qconfig import QConfigMapping
-    from onnxq.static.placing.channel_scales import ChannelScale
-    from onnxq.static.placing.context import Context
-    from onnxq.static.placing.decision import Decision
-    from onnxq.static.placing.groups import TensorGroup
-    from onnxq.static.placing.placement import Placement
+    from onnxq.static.insertion.channel_scales import ChannelScale
+    from onnxq.static.insertion.context import Context
+    from onnxq.static.insertion.decision import Decision
+    from onnxq.static.insertion.groups import TensorGroup
+    from onnxq.static.insertion.insert_quantizers import QuantizerInsertion
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class Inserted:
     """Decisions on a canonical model, and the tensors that they quantize.
 
     Attributes:
@@ -45,31 +45,31 @@ class Placed:
     notes: tuple[str, ...]
 
 
-def placed(context: Context, qconfig: QConfigMapping, placement: Placement) -> Placed:
+def inserted(context: Context, qconfig: QConfigMapping, insertion: QuantizerInsertion) -> Inserted:
     """The Placed of a canonical model, with this qconfig in place of the asked one.
 
     Args:
         context: of the model.
         qconfig: names what was decided.
-        placement: made with it.
+        insertion: made with it.
 
     Raises:
         QConfigError: the qconfig names an observer for a tensor where it cannot take effect.
         UnsupportedError: it asks for number types that ONNX Runtime lacks.
     """
     model = context.model
-    decisions, clamps = placement.decisions, placement.clamps
-    channel_scales = find_channel_scales(model, placement, qconfig)
-    groups = groups_of(placement, qconfig, channel_scales)
+    decisions, clamps = insertion.decisions, insertion.clamps
+    channel_scales = find_channel_scales(model, insertion, qconfig)
+    groups = groups_of(insertion, qconfig, channel_scales)
     groups = with_clipped_outputs(groups, model, decisions, qconfig)
-    notes = check_overrides(model, decisions, placement.quantized, qconfig)
+    notes = check_overrides(model, decisions, insertion.quantized, qconfig)
     notes += unmet_requests(model, decisions, qconfig)
-    notes += unmet_forms(model, decisions, qconfig)
+    notes += unmet_precisions(model, decisions, qconfig)
     shared = [(group.members, group.observer) for group in groups]
     notes += check_types(model, decisions, shared, clamps, qconfig)
     types = {tensor: group.dtype for group in groups for tensor in group.members}
     storage = storage_of(model, decisions, types, qconfig, context.target)
-    return Placed(
+    return Inserted(
         decisions,
         tuple(replace(group, dtype=storage.of(group.dtype)) for group in groups),
         clamps,
@@ -78,8 +78,8 @@ def placed(context: Context, qconfig: QConfigMapping, placement: Placement) -> P
     )
 
 
-def with_reasons(found: Placed, reasons: Mapping[str, Reason]) -> Placed:
-    """The placement, with these reasons of nodes that the qconfig leaves in float."""
+def with_reasons(found: Inserted, reasons: Mapping[str, Reason]) -> Inserted:
+    """The insertion, with these reasons of nodes that the qconfig leaves in float."""
     decisions = {
         name: Float(reasons[name]) if name in reasons and _is_left(decision) else decision
         for name, decision in found.decisions.items()

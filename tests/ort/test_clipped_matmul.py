@@ -10,7 +10,7 @@ import pytest
 
 import onnxq
 from onnxq.ort import runtime
-from onnxq.ort.clipped_product import write_max
+from onnxq.ort.clipped_matmul import write_max
 from onnxq.qconfig import QConfigMapping
 from tests.op_types import op_types
 

@@ -15,7 +15,7 @@ from onnxq.graph.walk import node_name, tensor_names, value_name, walk
 from onnxq.observers import ObserverSpec
 from onnxq.operator import Float, Precision
 from onnxq.operator.nodes import find_input
-from onnxq.static.placing.decision import Quantize, weight_of
+from onnxq.static.insertion.decision import Quantize, weight_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from onnxq.core.reason import Reason
     from onnxq.qconfig import QConfigMapping
-    from onnxq.static.placing.decision import Decision
+    from onnxq.static.insertion.decision import Decision
 
 
 def group_override(members: Sequence[str], qconfig: QConfigMapping) -> ObserverSpec | None:
@@ -122,7 +122,7 @@ def unmet_requests(
     ]
 
 
-def unmet_forms(
+def unmet_precisions(
     model: ir.Model, decisions: Mapping[str, Decision], qconfig: QConfigMapping
 ) -> list[str]:
     """Notes on nodes that have integers out where the qconfig names a float result.

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from onnxq.static.placing.channel_scales import ChannelScale, channel_observer
-from onnxq.static.placing.overrides import group_override
+from onnxq.static.insertion.channel_scales import ChannelScale, channel_observer
+from onnxq.static.insertion.overrides import group_override
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from onnxq.dtypes import QDType
     from onnxq.observers import ObserverSpec
     from onnxq.qconfig import QConfigMapping
-    from onnxq.static.placing.placement import Placement
+    from onnxq.static.insertion.insert_quantizers import QuantizerInsertion
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,20 +47,22 @@ class TensorGroup:
 
 
 def groups_of(
-    placement: Placement, qconfig: QConfigMapping, channel_scales: Mapping[str, ChannelScale]
+    insertion: QuantizerInsertion,
+    qconfig: QConfigMapping,
+    channel_scales: Mapping[str, ChannelScale],
 ) -> tuple[TensorGroup, ...]:
     """The groups of the quantized tensors, in graph order.
 
     Args:
-        placement: says which tensors are quantized, and which share qparams.
+        insertion: says which tensors are quantized, and which share qparams.
         qconfig: names the observers.
         channel_scales: tensors that carry a factor per channel, for which each channel is observed
             too.
     """
     members: dict[str, list[str]] = {}
-    for tensor in placement.quantized:
-        members.setdefault(placement.root(tensor), []).append(tensor)
-    groups = (_group(tensors, placement, qconfig) for tensors in members.values())
+    for tensor in insertion.quantized:
+        members.setdefault(insertion.root(tensor), []).append(tensor)
+    groups = (_group(tensors, insertion, qconfig) for tensors in members.values())
     return tuple(
         replace(group, observer=channel_observer(group.observer))
         if group.members[0] in channel_scales
@@ -69,14 +71,16 @@ def groups_of(
     )
 
 
-def _group(tensors: list[str], placement: Placement, qconfig: QConfigMapping) -> TensorGroup:
-    copies = placement.shared_outputs | placement.constants
+def _group(
+    tensors: list[str], insertion: QuantizerInsertion, qconfig: QConfigMapping
+) -> TensorGroup:
+    copies = insertion.shared_outputs | insertion.constants
     sources = tuple(t for t in tensors if t not in copies)
-    constants = tuple(t for t in tensors if t in placement.constants)
-    ranges = {placement.ranges.get(t) for t in sources}
+    constants = tuple(t for t in tensors if t in insertion.constants)
+    ranges = {insertion.ranges.get(t) for t in sources}
     override = group_override(tensors, qconfig)
     by_nature = len(ranges) == 1 and not constants and override is None
-    observer = override or _observer(tensors, placement, qconfig)
+    observer = override or _observer(tensors, insertion, qconfig)
     return TensorGroup(
         tuple(tensors),
         sources,
@@ -87,11 +91,13 @@ def _group(tensors: list[str], placement: Placement, qconfig: QConfigMapping) ->
     )
 
 
-def _observer(tensors: list[str], placement: Placement, qconfig: QConfigMapping) -> ObserverSpec:
+def _observer(
+    tensors: list[str], insertion: QuantizerInsertion, qconfig: QConfigMapping
+) -> ObserverSpec:
     """The observer that the qconfig names for the node of one of the group's tensors."""
     for tensor in tensors:
-        if tensor in placement.owners:
-            chosen = qconfig.for_node(*placement.owners[tensor])
+        if tensor in insertion.owners:
+            chosen = qconfig.for_node(*insertion.owners[tensor])
             assert chosen is not None  # a node without a qconfig is float and owns nothing
             return chosen.activation_observer
     raise AssertionError(f"no node owns any of {tensors}")
@@ -113,7 +119,7 @@ def as_observed(
     """The groups with the observers that look at their sources, where these are of one mind.
 
     Args:
-        groups: of one placement.
+        groups: of one insertion.
         observers: of another one of the same model, whose nodes may own other tensors.
     """
     found = []
@@ -130,7 +136,7 @@ def with_stand_ins(
     """The groups; a tensor that is not seen, being a copy elsewhere, has its sources in its place.
 
     Args:
-        groups: of one placement.
+        groups: of one insertion.
         seen: tensors that are observed.
         every: the groups with every node in integers that can be, which know what copies what.
     """

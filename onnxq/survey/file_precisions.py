@@ -1,4 +1,4 @@
-"""Forms of nodes as a quantized file shows them, whoever wrote it, and as a plan names them.
+"""Precisions of nodes as a quantized file shows them, whoever wrote it, and as a plan names them.
 
 reads integers, gives integers     int8                reads floats, weights are integers
 dynamic_int8 reads integers, gives floats    int8_float_output   reads floats, weights dequantized
@@ -18,7 +18,7 @@ from onnxq.graph.walk import node_name, walk
 from onnxq.operator import Float, Precision
 from onnxq.operator.reasons import LeftByRequest
 from onnxq.qdq.read import dequantizer, is_constant, is_dequantize, is_quantize
-from onnxq.static.placing.decision import Quantize
+from onnxq.static.insertion.decision import Quantize
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -43,8 +43,8 @@ SEARCHED = "the search leaves it in float"
 
 
 @dataclass(frozen=True, slots=True)
-class ShownForm:
-    """Form of a node, and why it has it.
+class ShownPrecision:
+    """Precision of a node, and why it has it.
 
     Attributes:
         precision: None: inside of another node.
@@ -55,8 +55,8 @@ class ShownForm:
     reason: str
 
 
-def planned(plan: Plan, *, is_searched: bool = False) -> dict[str, ShownForm]:
-    """Name of each node -> the form that a plan gives it, with its reason.
+def planned(plan: Plan, *, is_searched: bool = False) -> dict[str, ShownPrecision]:
+    """Name of each node -> the precision that a plan gives it, with its reason.
 
     Args:
         plan: of the quantized model.
@@ -66,21 +66,21 @@ def planned(plan: Plan, *, is_searched: bool = False) -> dict[str, ShownForm]:
     for name, choice in plan.choices.items():
         decision = plan.decisions[name]
         if isinstance(decision, Quantize) and decision.folded_into:
-            found[name] = ShownForm(None, f"computed with {decision.folded_into}")
+            found[name] = ShownPrecision(None, f"computed with {decision.folded_into}")
         elif isinstance(decision, Float) and not choice.precision.stores_weights_alone:
             by_search = is_searched and isinstance(decision.reason, LeftByRequest)
-            found[name] = ShownForm(
+            found[name] = ShownPrecision(
                 Precision.FLOAT, SEARCHED if by_search else str(decision.reason)
             )
         else:
-            found[name] = ShownForm(choice.precision, choice.reason.words)
+            found[name] = ShownPrecision(choice.precision, choice.reason.words)
     return found
 
 
 def with_reasons(
-    shown: Mapping[str, ShownForm], decisions: Mapping[str, DynamicDecision]
-) -> dict[str, ShownForm]:
-    """The forms that a file shows, with the reasons of decisions on weights.
+    shown: Mapping[str, ShownPrecision], decisions: Mapping[str, DynamicDecision]
+) -> dict[str, ShownPrecision]:
+    """The precisions that a file shows, with the reasons of decisions on weights.
 
     Args:
         shown: of `shown_by_file`.
@@ -94,8 +94,8 @@ def with_reasons(
     return found
 
 
-def shown_by_file(source: ir.Model, target: ir.Model) -> dict[str, ShownForm]:
-    """Name of each node of the float model -> the form that the quantized file shows.
+def shown_by_file(source: ir.Model, target: ir.Model) -> dict[str, ShownPrecision]:
+    """Name of each node of the float model -> the precision that the quantized file shows.
 
     Args:
         source: the float model, canonical.
@@ -103,8 +103,10 @@ def shown_by_file(source: ir.Model, target: ir.Model) -> dict[str, ShownForm]:
     """
     names = [node_name(node) for node, _ in walk(source.graph)]
     owned = _owned(target, set(names))
-    forms = {name: _form(owned[name]) if name in owned else None for name in names}
-    return {name: ShownForm(form, WORDS[form]) for name, form in forms.items()}
+    precisions = {name: _precision(owned[name]) if name in owned else None for name in names}
+    return {
+        name: ShownPrecision(precision, WORDS[precision]) for name, precision in precisions.items()
+    }
 
 
 def _owned(target: ir.Model, names: set[str]) -> dict[str, list[ir.Node]]:
@@ -121,8 +123,8 @@ def _owned(target: ir.Model, names: set[str]) -> dict[str, list[ir.Node]]:
     return owned
 
 
-def _form(nodes: list[ir.Node]) -> Precision:
-    """Form of a node that these carry out."""
+def _precision(nodes: list[ir.Node]) -> Precision:
+    """Precision of a node that these carry out."""
     within = {value for node in nodes for value in node.outputs}
     read = [v for node in nodes for v in node.inputs if v is not None and v not in within]
     varying = [v for v in read if not v.is_initializer() and not is_constant(dequantizer(v))]
@@ -173,6 +175,6 @@ def _readers(value: ir.Value) -> Iterator[ir.Node]:
     yield from (use.node for use in value.uses())
 
 
-def forms_in(choices: Mapping[str, ShownForm]) -> dict[str, Precision | None]:
-    """The forms alone."""
+def precisions_in(choices: Mapping[str, ShownPrecision]) -> dict[str, Precision | None]:
+    """The precisions alone."""
     return {name: choice.precision for name, choice in choices.items()}

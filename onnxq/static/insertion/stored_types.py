@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from onnxq.dtypes import INT8, UINT8
 from onnxq.errors import listed
 from onnxq.graph.walk import node_name, walk
-from onnxq.static.placing.decision import Quantize, weight_observer
+from onnxq.static.insertion.decision import Quantize, weight_observer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from onnxq.dtypes import QDType
     from onnxq.qconfig import QConfigMapping
-    from onnxq.static.placing.decision import Decision
+    from onnxq.static.insertion.decision import Decision
     from onnxq.targets import Target
 
 

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
     from onnxq.core.reason import Reason
     from onnxq.operator import Rule
-    from onnxq.static.placing.candidates import Candidate
-    from onnxq.static.placing.context import Context
+    from onnxq.static.insertion.candidates import Candidate
+    from onnxq.static.insertion.context import Context
 
 
 def by_infinity(context: Context, candidates: Mapping[ir.Node, Candidate]) -> dict[ir.Node, Reason]:

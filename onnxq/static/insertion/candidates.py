@@ -21,7 +21,7 @@ from onnxq.operator.reasons import (
 from onnxq.ort import facts
 from onnxq.ort.version import OLDEST
 from onnxq.qconfig import QConfigDynamic
-from onnxq.static.placing.decision import weight_observer
+from onnxq.static.insertion.decision import weight_observer
 from onnxq.static.reasons import (
     AbsentInput,
     ConversionsAlone,
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
     from onnxq.core.reason import Reason
     from onnxq.qconfig import Entry, QConfigMapping
-    from onnxq.static.placing.context import Context
+    from onnxq.static.insertion.context import Context
     from onnxq.targets import Target
 
 MATRIX = 2  # rank of B where MatMul + Add counts as a biased MatMul
@@ -189,7 +189,7 @@ def by_tensors(at: _Node) -> Reason | None:
 def by_integer_types(at: _Node) -> Reason | None:
     """Leaves in float what onnxq itself writes and has no kernel for the types asked for.
 
-    The QDQ form of such types runs in float, and what moves data is refused (see check_types).
+    The QDQ format of such types runs in float, and what moves data is refused (see check_types).
     """
     node, rule, qconfig = at.node, at.rule, at.qconfig
     entry = qconfig.for_node(node_name(node), node.op_type)

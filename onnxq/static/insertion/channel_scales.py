@@ -25,7 +25,7 @@ import numpy as np
 
 from onnxq.graph.walk import node_name, value_name, walk
 from onnxq.observers import ChannelHistogramObserver, HistogramObserver, ObserverSpec
-from onnxq.static.placing.decision import Quantize, weight_observer
+from onnxq.static.insertion.decision import Quantize, weight_observer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from onnxq.observers import Observer
     from onnxq.qconfig import QConfigMapping
     from onnxq.qparams import QParams
-    from onnxq.static.placing.placement import Placement
+    from onnxq.static.insertion.insert_quantizers import QuantizerInsertion
 
 CHANNEL_AXIS = 1  # of what a convolution writes and reads
 CHANNEL_SCALES_KEY = "onnxq.channel_scale"
@@ -61,27 +61,27 @@ class ChannelScale:
 
 
 def find_channel_scales(
-    model: ir.Model, placement: Placement, qconfig: QConfigMapping
+    model: ir.Model, insertion: QuantizerInsertion, qconfig: QConfigMapping
 ) -> dict[str, ChannelScale]:
     """Tensor -> ChannelScale, for every tensor that qualifies; one sweep."""
     found: dict[str, ChannelScale] = {}
     nodes = [node for node, _ in walk(model.graph)]
     values = {value_name(v): v for node in nodes for v in node.outputs if v.name}
     sizes: dict[str, int] = {}
-    for tensor in placement.quantized:
-        sizes[placement.root(tensor)] = sizes.get(placement.root(tensor), 0) + 1
+    for tensor in insertion.quantized:
+        sizes[insertion.root(tensor)] = sizes.get(insertion.root(tensor), 0) + 1
     for node in nodes:
-        decision = placement.decisions[node_name(node)]
+        decision = insertion.decisions[node_name(node)]
         if not isinstance(decision, Quantize) or decision.folded_into or not decision.results:
             continue
         tensor = decision.results[0]
-        if not _has_rows(node, decision, qconfig) or sizes[placement.root(tensor)] > 1:
+        if not _has_rows(node, decision, qconfig) or sizes[insertion.root(tensor)] > 1:
             continue
-        if placement.clamps.get(tensor, UNCLAMPED)[0] != 0:
+        if insertion.clamps.get(tensor, UNCLAMPED)[0] != 0:
             continue
-        if not _is_histogram(tensor, placement, qconfig):
+        if not _is_histogram(tensor, insertion, qconfig):
             continue
-        readers = _channelwise_readers(values[tensor], placement, qconfig)
+        readers = _channelwise_readers(values[tensor], insertion, qconfig)
         if readers:
             found[tensor] = ChannelScale(tensor, node_name(node), readers)
     return found
@@ -94,22 +94,22 @@ def _has_rows(node: ir.Node, decision: Quantize, qconfig: QConfigMapping) -> boo
     return weight_observer(node, decision.rule, qconfig)().qscheme.per_channel
 
 
-def _is_histogram(tensor: str, placement: Placement, qconfig: QConfigMapping) -> bool:
+def _is_histogram(tensor: str, insertion: QuantizerInsertion, qconfig: QConfigMapping) -> bool:
     """Other observers are documented to give the qparams that they give."""
     override = qconfig.for_tensor(tensor)
-    entry = qconfig.for_node(*placement.owners[tensor])
+    entry = qconfig.for_node(*insertion.owners[tensor])
     if isinstance(override, ObserverSpec):
         return override.name == HistogramObserver.__name__
     return entry is not None and entry.activation_observer.name == HistogramObserver.__name__
 
 
 def _channelwise_readers(
-    value: ir.Value, placement: Placement, qconfig: QConfigMapping
+    value: ir.Value, insertion: QuantizerInsertion, qconfig: QConfigMapping
 ) -> tuple[str, ...]:
     """Names of the readers, if each is a depthwise convolution in integers; else nothing."""
     readers = []
     for use in value.uses():
-        decision = placement.decisions[node_name(use.node)]
+        decision = insertion.decisions[node_name(use.node)]
         if not isinstance(decision, Quantize) or not decision.rule.channelwise:
             return ()
         if use.idx not in decision.rule.activations or not _has_rows(use.node, decision, qconfig):

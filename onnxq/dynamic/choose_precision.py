@@ -1,4 +1,4 @@
-"""Which form a node gets: the one that the qconfig names, else the fastest on the target."""
+"""Which precision a node gets: the one that the qconfig names, else the fastest on the target."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from onnxq.dynamic.dynamic_decision import Objective
 from onnxq.dynamic.dynamic_weights import can_be_in_blocks
 from onnxq.dynamic.reasons import (
     DifferentTypes,
-    LacksForm,
-    NoFormTakes,
+    LacksPrecision,
     NoMatrix,
+    NoPrecisionTakes,
     SlowerThanFloat,
     TooNarrow,
 )
@@ -21,7 +21,7 @@ from onnxq.graph.walk import node_name
 from onnxq.operator import DynamicRule, Float, Precision
 from onnxq.operator.nodes import sizes
 from onnxq.targets import AS_FAST
-from onnxq.targets.speedups import GATES, PRODUCT_OPS, R_SLOT
+from onnxq.targets.speedups import GATES, LINEAR_OPS, R_SLOT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -36,7 +36,7 @@ MATRIX = 2  # its axes
 CLOSE = 0.9  # share of the largest speedup that is as good: measurements differ by as much
 
 
-def choose_form(
+def choose_precision(
     node: ir.Node,
     rule: DynamicRule,
     named: Precision | None,
@@ -44,19 +44,19 @@ def choose_form(
     target: Target,
     objective: Objective,
 ) -> Precision | Float:
-    """The form of a node, or why it has none.
+    """The precision of a node, or why it has none.
 
     Args:
         node: the float node.
         rule: its operator's.
-        named: the form that the qconfig names; None: none.
+        named: the precision that the qconfig names; None: none.
         dtype: of the weights' integers; None: float16.
         target: what was measured.
-        objective: what to do where every form is slower than float; a form that is named, and
-            float16, are taken as they are.
+        objective: what to do where every precision is slower than float; a precision that is named,
+            and float16, are taken as they are.
 
     Raises:
-        QConfigError: a form and a type that exclude each other.
+        QConfigError: a precision and a type that exclude each other.
     """
     wanted = Precision.WEIGHT_ONLY_FLOAT16 if dtype is None and named is None else named
     if wanted is not None:
@@ -64,14 +64,15 @@ def choose_form(
     assert dtype is not None
     if dtype.bits < rule.min_bits:
         return _too_narrow(rule, dtype)
-    forms = [form for form in rule.forms if _suits(form, node, rule, dtype)]
-    if not forms:
-        return Float(NoFormTakes(node.op_type, _names(rule.forms), str(dtype)))
+    precisions = [p for p in rule.precisions if _suits(p, node, rule, dtype)]
+    if not precisions:
+        return Float(NoPrecisionTakes(node.op_type, _names(rule.precisions), str(dtype)))
     if dtype.bits == BYTE_BITS and _is_shared(node, rule):
-        forms = [form for form in forms if form is not Precision.WEIGHT_ONLY_GROUPWISE] or forms
-    speedups = {form: _speedup(node, rule, form, dtype, target) for form in forms}
-    known = {form: speedup for form, speedup in speedups.items() if speedup is not None}
-    best = _fastest(known) or forms[0]
+        groupwise = Precision.WEIGHT_ONLY_GROUPWISE
+        precisions = [p for p in precisions if p is not groupwise] or precisions
+    speedups = {p: _speedup(node, rule, p, dtype, target) for p in precisions}
+    known = {p: speedup for p, speedup in speedups.items() if speedup is not None}
+    best = _fastest(known) or precisions[0]
     may_stay = objective is Objective.SPEED and not rule.no_float_kernel
     if may_stay and known.get(best, AS_FAST) < AS_FAST:
         rows = least_rows(node, rule) if known_rows(node, rule) is None else None
@@ -80,13 +81,13 @@ def choose_form(
 
 
 def _fastest(speedups: Mapping[Precision, float]) -> Precision | None:
-    """The first form that is nearly as fast as the fastest, and not slower than float if it is not.
+    """The first precision nearly as fast as the fastest, and no slower than float if that is not.
 
-    Forms come in the rule's order, the usual one first; differences below CLOSE are noise.
+    Precisions come in the rule's order, the usual one first; differences below CLOSE are noise.
     """
     most = max(speedups.values(), default=0.0)
     enough = max(CLOSE * most, min(most, AS_FAST))
-    return next((form for form, speedup in speedups.items() if speedup >= enough), None)
+    return next((precision for precision, speedup in speedups.items() if speedup >= enough), None)
 
 
 def stored_type(specs: Sequence[ObserverSpec]) -> QDType | Float | None:
@@ -115,48 +116,48 @@ def _type_of(spec: ObserverSpec) -> QDType | None:
 
 
 def _named(
-    node: ir.Node, rule: DynamicRule, form: Precision, dtype: QDType | None
+    node: ir.Node, rule: DynamicRule, precision: Precision, dtype: QDType | None
 ) -> Precision | Float:
-    """The form, or why this node does not have it."""
-    if dtype is None and form is not Precision.WEIGHT_ONLY_FLOAT16:
+    """The precision, or why this node does not have it."""
+    if dtype is None and precision is not Precision.WEIGHT_ONLY_FLOAT16:
         raise QConfigError(
-            f"'{node_name(node)}': the qconfig names precision '{form.value}' and float16 "
+            f"'{node_name(node)}': the qconfig names precision '{precision.value}' and float16 "
             "weights, which only 'weight_only_float16' has. Leave one of the two out"
-            + (", or the block size." if form is Precision.WEIGHT_ONLY_GROUPWISE else ".")
+            + (", or the block size." if precision is Precision.WEIGHT_ONLY_GROUPWISE else ".")
         )
-    if form not in rule.forms:
-        return _lacks(node, rule, form)
-    if dtype is None or form is Precision.WEIGHT_ONLY_FLOAT16:
-        return form
+    if precision not in rule.precisions:
+        return _lacks(node, rule, precision)
+    if dtype is None or precision is Precision.WEIGHT_ONLY_FLOAT16:
+        return precision
     if dtype.bits < rule.min_bits:
         return _too_narrow(rule, dtype)
-    if form is Precision.DYNAMIC_INT8 and dtype.bits != BYTE_BITS:
+    if precision is Precision.DYNAMIC_INT8 and dtype.bits != BYTE_BITS:
         raise QConfigError(
             f"'{node_name(node)}': the qconfig names precision 'dynamic_int8' and {dtype} weights; "
             "integer products exist for int8 and uint8. Name 'weight_only_groupwise', or none."
         )
-    if not _suits(form, node, rule, dtype):
-        return Float(NoMatrix(form.value))
-    return form
+    if not _suits(precision, node, rule, dtype):
+        return Float(NoMatrix(precision.value))
+    return precision
 
 
-def _lacks(node: ir.Node, rule: DynamicRule, form: Precision) -> Float:
-    missing = rule.missing if form is Precision.DYNAMIC_INT8 else ""
-    return Float(LacksForm(node.op_type, form.value, missing, _names(rule.forms)))
+def _lacks(node: ir.Node, rule: DynamicRule, precision: Precision) -> Float:
+    missing = rule.missing if precision is Precision.DYNAMIC_INT8 else ""
+    return Float(LacksPrecision(node.op_type, precision.value, missing, _names(rule.precisions)))
 
 
 def _too_narrow(rule: DynamicRule, dtype: QDType) -> Float:
     return Float(TooNarrow(rule.min_bits, str(dtype)))
 
 
-def _suits(form: Precision, node: ir.Node, rule: DynamicRule, dtype: QDType) -> bool:
-    """Whether integer weights of that type can have the form."""
-    if form is Precision.WEIGHT_ONLY_GROUPWISE:
+def _suits(precision: Precision, node: ir.Node, rule: DynamicRule, dtype: QDType) -> bool:
+    """Whether integer weights of that type can have the precision."""
+    if precision is Precision.WEIGHT_ONLY_GROUPWISE:
         values = [(node.inputs[weight.slot], weight) for weight in rule.weights]
         return all(v is not None and can_be_in_blocks(v, weight) for v, weight in values)
-    if form is Precision.DYNAMIC_INT8:
+    if precision is Precision.DYNAMIC_INT8:
         return dtype.bits == BYTE_BITS
-    return form is not Precision.WEIGHT_ONLY_FLOAT16
+    return precision is not Precision.WEIGHT_ONLY_FLOAT16
 
 
 def _is_shared(node: ir.Node, rule: DynamicRule) -> bool:
@@ -167,17 +168,17 @@ def _is_shared(node: ir.Node, rule: DynamicRule) -> bool:
     """
     values = [node.inputs[weight.slot] for weight in rule.weights]
     readers = [[use.node for use in v.uses()] for v in values if v is not None]
-    return any(sum(n.op_type in PRODUCT_OPS for n in nodes) > 1 for nodes in readers)
+    return any(sum(n.op_type in LINEAR_OPS for n in nodes) > 1 for nodes in readers)
 
 
 def _speedup(
-    node: ir.Node, rule: DynamicRule, form: Precision, dtype: QDType, target: Target
+    node: ir.Node, rule: DynamicRule, precision: Precision, dtype: QDType, target: Target
 ) -> float | None:
-    """Time in float / time in that form, as the target has it for such a shape."""
+    """Time in float / time in that precision, as the target has it for such a shape."""
     k, n = matrix_sizes(node, rule)
     rows, least = known_rows(node, rule), least_rows(node, rule)
     measured = rule.measured_as or node.op_type
-    return target.dynamic_speedup(measured, form.value, dtype.bits, k, n, rows, least)
+    return target.dynamic_speedup(measured, precision.value, dtype.bits, k, n, rows, least)
 
 
 def matrix_sizes(node: ir.Node, rule: DynamicRule) -> tuple[int, int]:
@@ -225,5 +226,5 @@ def _rows(node: ir.Node, rule: DynamicRule) -> list[int | ir.SymbolicDim] | None
     return [size for axis, size in enumerate(value.shape) if axis not in skipped]
 
 
-def _names(forms: Sequence[Precision]) -> str:
-    return ", ".join(f"'{form.value}'" for form in forms)
+def _names(precisions: Sequence[Precision]) -> str:
+    return ", ".join(f"'{precision.value}'" for precision in precisions)

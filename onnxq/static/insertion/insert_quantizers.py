@@ -21,9 +21,9 @@ from onnxq.graph.walk import node_name, value_name
 from onnxq.operator import Float, OpCategory, Precision, Rule
 from onnxq.operator.reasons import NotTried
 from onnxq.qdq.read import dequantizer, one_scale
-from onnxq.static.placing.candidates import UNBOUNDED, Candidate, find_candidates
-from onnxq.static.placing.decision import Decision, Quantize, weight_limit
-from onnxq.static.placing.unbounded import by_infinity
+from onnxq.static.insertion.candidates import UNBOUNDED, Candidate, find_candidates
+from onnxq.static.insertion.decision import Decision, Quantize, weight_limit
+from onnxq.static.insertion.unbounded import by_infinity
 from onnxq.static.reasons import (
     BetterBehind,
     BoundsOutsideRange,
@@ -45,15 +45,15 @@ if TYPE_CHECKING:
 
     from onnxq.core.reason import Reason
     from onnxq.qconfig import QConfig, QConfigMapping
-    from onnxq.static.placing.context import Context
+    from onnxq.static.insertion.context import Context
     from onnxq.targets import Target
 
 BITS_OF_RANGES = 8  # Rule.output_range is made for integers of 8 bits; wider ones are observed
 
 
 @dataclass(slots=True)
-class Placement:
-    """Placement that the sweeps fill; `prepare` makes a frozen Prepared of it.
+class QuantizerInsertion:
+    """Quantizer insertion that the sweeps fill; `prepare` makes a frozen Prepared of it.
 
     Attributes:
         decisions: node name -> decision, in graph order, subgraphs included.
@@ -91,30 +91,30 @@ class Placement:
         self.shares[self.root(second)] = self.root(first)
 
 
-def place(context: Context, qconfig: QConfigMapping) -> Placement:
+def insert_quantizers(context: Context, qconfig: QConfigMapping) -> QuantizerInsertion:
     """Runs the four sweeps over a canonical model, with this qconfig in place of the asked one."""
     model, order, target = context.model, context.order, context.target
     candidates, floats = find_candidates(context, qconfig)
     for decide in BESIDE:
         for node, reason in decide(context, candidates).items():
             floats |= {n: Float(reason) for n in _whole(candidates.pop(node))}
-    placement = Placement()
+    insertion = QuantizerInsertion()
     for node, _ in order:  # graph order; those of candidates are overwritten below
-        placement.decisions[node_name(node)] = floats.get(node, Float(NotTried()))
-    ends = {v for v in model.graph.outputs if v.name in context.quantized_output}
-    demand = _demand(order, candidates, ends)
+        insertion.decisions[node_name(node)] = floats.get(node, Float(NotTried()))
+    outputs = {v for v in model.graph.outputs if v.name in context.quantized_output}
+    demand = _demand(order, candidates, outputs)
     in_integers = [v for node, _ in order for v in node.outputs if _reach_of_codes(v) is not None]
     for value in (*model.graph.inputs, *in_integers):
         if value in demand.by_compute:
-            _quantize_tensor(value, placement)
-            placement.from_integers.add(value_name(value))
+            _quantize_tensor(value, insertion)
+            insertion.from_integers.add(value_name(value))
     in_order = [candidates[node] for node, _ in order if node in candidates]
     for candidate in in_order:
-        _decide(candidate, demand, qconfig, target, placement)
+        _decide(candidate, demand, qconfig, target, insertion)
     for candidate in in_order:
-        if _is_enclosed(candidate, placement):
-            _take(candidate, demand, qconfig, target, placement)
-    return placement
+        if _is_enclosed(candidate, insertion):
+            _take(candidate, demand, qconfig, target, insertion)
+    return insertion
 
 
 @dataclass(slots=True)
@@ -128,9 +128,9 @@ class _Demand:
 def _demand(
     order: list[tuple[ir.Node, str | None]],
     candidates: Mapping[ir.Node, Candidate],
-    ends: set[ir.Value],
+    outputs: set[ir.Value],
 ) -> _Demand:
-    demand = _Demand(set(ends), set(ends))
+    demand = _Demand(set(outputs), set(outputs))
     for node, _ in reversed(order):
         candidate = candidates.get(node)
         if candidate is None:
@@ -168,18 +168,18 @@ def _decide(
     demand: _Demand,
     qconfig: QConfigMapping,
     target: Target,
-    placement: Placement,
+    insertion: QuantizerInsertion,
 ) -> None:
     node = candidate.node
     asked = qconfig.explicit_for_node(node_name(node), node.op_type)
-    reason = None if asked else by_conversions(candidate, demand, placement)
+    reason = None if asked else by_conversions(candidate, demand, insertion)
     if reason:
-        _leave_float(candidate, reason, placement)
+        _leave_float(candidate, reason, insertion)
         return
-    _take(candidate, demand, qconfig, target, placement)
+    _take(candidate, demand, qconfig, target, insertion)
 
 
-def _is_enclosed(candidate: Candidate, placement: Placement) -> bool:
+def _is_enclosed(candidate: Candidate, insertion: QuantizerInsertion) -> bool:
     """Whether an element-wise node was left in float though integers stand on all its sides anyway.
 
     Later readers of its inputs may have asked for integers, as the product behind a squeeze and
@@ -188,10 +188,10 @@ def _is_enclosed(candidate: Candidate, placement: Placement) -> bool:
     """
     if candidate.rule.category is not OpCategory.ELEMENTWISE:
         return False
-    if not isinstance(placement.decisions[node_name(candidate.node)], Float):
+    if not isinstance(insertion.decisions[node_name(candidate.node)], Float):
         return False
     around = [*(v for v in _read(candidate) if not v.is_initializer()), *candidate.results]
-    return all(value_name(v) in placement.quantized for v in around)
+    return all(value_name(v) in insertion.quantized for v in around)
 
 
 def _take(
@@ -199,7 +199,7 @@ def _take(
     demand: _Demand,
     qconfig: QConfigMapping,
     target: Target,
-    placement: Placement,
+    insertion: QuantizerInsertion,
 ) -> None:
     """Decides for integers: the tensors around the node get qparams."""
     node, rule = candidate.node, candidate.rule
@@ -210,30 +210,30 @@ def _take(
     owner = (node_name(node), node.op_type)
     narrow = chosen.activation_observer().dtype.bits <= BITS_OF_RANGES
     for value in read:
-        _quantize_tensor(value, placement)
-        placement.owners.setdefault(value_name(value), owner)
+        _quantize_tensor(value, insertion)
+        insertion.owners.setdefault(value_name(value), owner)
         if narrow and (reach := _reach_of_codes(value)) is not None:
-            placement.ranges[value_name(value)] = reach
+            insertion.ranges[value_name(value)] = reach
     results = candidate.results if has_output else []
     for value in results:
-        _quantize_tensor(value, placement)
-        placement.from_integers.add(value_name(value))
-        placement.owners[value_name(value)] = owner
+        _quantize_tensor(value, insertion)
+        insertion.from_integers.add(value_name(value))
+        insertion.owners[value_name(value)] = owner
         if rule.output_range is not None and not candidate.folded and narrow:
-            placement.ranges[value_name(value)] = rule.output_range
+            insertion.ranges[value_name(value)] = rule.output_range
         if candidate.clamp != UNBOUNDED:
-            placement.clamps[value_name(value)] = candidate.clamp
+            insertion.clamps[value_name(value)] = candidate.clamp
     if rule.shares_qparams or (
         rule.category is OpCategory.CLAMP and not _has_own_qparams(candidate)
     ):
-        _share(candidate, read, placement)
+        _share(candidate, read, insertion)
     names = tuple(value_name(v) for v in results)
-    placement.decisions[node_name(node)] = Quantize(
+    insertion.decisions[node_name(node)] = Quantize(
         rule, _how(rule, has_output, chosen, target), None, names
     )
     for folded, folded_rule in candidate.folded:
         part = PartOf(node.op_type, node_name(node))
-        placement.decisions[node_name(folded)] = Quantize(folded_rule, part, node_name(node))
+        insertion.decisions[node_name(folded)] = Quantize(folded_rule, part, node_name(node))
 
 
 def _has_own_qparams(candidate: Candidate) -> bool:
@@ -277,10 +277,12 @@ def _read(candidate: Candidate) -> list[ir.Value]:
     return [v for slot in candidate.rule.activations if (v := node.inputs[slot]) is not None]
 
 
-def by_conversions(candidate: Candidate, demand: _Demand, placement: Placement) -> Reason | None:
+def by_conversions(
+    candidate: Candidate, demand: _Demand, insertion: QuantizerInsertion
+) -> Reason | None:
     """Leaves a node in float where integers cost more conversions than they save."""
     varying = [v for v in _read(candidate) if not v.is_initializer()]
-    arrive = [value_name(v) in placement.from_integers for v in varying]
+    arrive = [value_name(v) in insertion.from_integers for v in varying]
     # around the node in integers, whose readers are float, and in float
     needed, saved = arrive.count(False) + len(candidate.results), sum(arrive)
     if candidate.rule.category is OpCategory.ELEMENTWISE and not any(arrive):
@@ -289,7 +291,7 @@ def by_conversions(candidate: Candidate, demand: _Demand, placement: Placement) 
         return ReadInFloat(needed, saved)
     if candidate.rule.category in (OpCategory.MOVEMENT, OpCategory.CLAMP):
         early = candidate.rule.category is OpCategory.CLAMP or candidate.rule.shrinks
-        if early and not any(value_name(v) in placement.quantized for v in varying):
+        if early and not any(value_name(v) in insertion.quantized for v in varying):
             return BetterBehind()
         if any(v in demand.by_compute for v in candidate.results):
             return None
@@ -333,9 +335,9 @@ def _how(rule: Rule, has_output: bool, chosen: QConfig, target: Target) -> Reaso
     return IntegerKernel(str(dtype), within, has_output)
 
 
-def _leave_float(candidate: Candidate, reason: Reason, placement: Placement) -> None:
+def _leave_float(candidate: Candidate, reason: Reason, insertion: QuantizerInsertion) -> None:
     for node in _whole(candidate):
-        placement.decisions[node_name(node)] = Float(reason)
+        insertion.decisions[node_name(node)] = Float(reason)
 
 
 def _whole(candidate: Candidate) -> list[ir.Node]:
@@ -343,13 +345,13 @@ def _whole(candidate: Candidate) -> list[ir.Node]:
     return [candidate.node, *(folded for folded, _ in candidate.folded)]
 
 
-def _quantize_tensor(value: ir.Value, placement: Placement) -> None:
-    placement.quantized[value_name(value)] = None
+def _quantize_tensor(value: ir.Value, insertion: QuantizerInsertion) -> None:
+    insertion.quantized[value_name(value)] = None
     if value.is_initializer():
-        placement.constants.add(value_name(value))
+        insertion.constants.add(value_name(value))
 
 
-def _share(candidate: Candidate, read: list[ir.Value], placement: Placement) -> None:
+def _share(candidate: Candidate, read: list[ir.Value], insertion: QuantizerInsertion) -> None:
     """Joins the tensors that a node copies.
 
     Where several inputs meet (Concat, Where), an input that others read too keeps its own qparams:
@@ -360,9 +362,9 @@ def _share(candidate: Candidate, read: list[ir.Value], placement: Placement) -> 
     joined = [v for v in read if not (may_requantize and len(v.uses()) > 1)]
     for value in joined:
         for result in results:
-            placement.join(value_name(value), result)
+            insertion.join(value_name(value), result)
     if len(joined) == len(read):
-        placement.shared_outputs.update(results)
+        insertion.shared_outputs.update(results)
     elif len(results) > 1:
         for result in results[1:]:
-            placement.join(results[0], result)
+            insertion.join(results[0], result)

@@ -16,7 +16,7 @@ from onnxq.operator import Precision
 from onnxq.operator.nodes import input_at
 from onnxq.ort import runtime
 from onnxq.qconfig import QConfigMapping, onnxq_default_dynamic_qconfig
-from onnxq.weights.integer_products import at_run_time, integer_products
+from onnxq.weights.integer_layers import at_run_time, integer_layers
 from tests.examples import ALL_INTEGERS, model, weights
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def products(qconfig: QConfigMapping) -> Prepared:
 def test_weights_are_rounded_as_the_plan_rounds_them(qconfig: QConfigMapping) -> None:
     prepared = products(qconfig)
     plan = onnxq.plan(prepared, onnxq.calibrate(prepared, ROWS))
-    found = integer_products(prepared)
+    found = integer_layers(prepared)
     assert list(found) == ["first", "second"]
     for name, product in found.items():
         weight = np.asarray(constant_array(input_at(product.node, product.slot)), np.float32)
@@ -54,8 +54,8 @@ def test_weights_are_rounded_as_the_plan_rounds_them(qconfig: QConfigMapping) ->
 
 
 def test_static_products_have_an_observer_and_others_take_the_range_of_each_run() -> None:
-    assert all(p.observer for p in integer_products(products(ALL_INTEGERS)).values())
-    assert not any(p.observer for p in integer_products(products(DYNAMIC)).values())
+    assert all(p.observer for p in integer_layers(products(ALL_INTEGERS)).values())
+    assert not any(p.observer for p in integer_layers(products(DYNAMIC)).values())
 
 
 def test_a_static_product_with_an_add_behind_has_a_bias_to_correct() -> None:
@@ -68,7 +68,7 @@ def test_a_static_product_with_an_add_behind_has_a_bias_to_correct() -> None:
     proto = model(nodes, constants, {"x": ["N", 12]})
 
     def with_bias(qconfig: QConfigMapping) -> dict[str, bool]:
-        found = integer_products(onnxq.prepare(proto, qconfig, "x86-vnni"))
+        found = integer_layers(onnxq.prepare(proto, qconfig, "x86-vnni"))
         return {name: product.has_bias for name, product in found.items()}
 
     assert with_bias(ALL_INTEGERS) == {"first": True, "second": False}

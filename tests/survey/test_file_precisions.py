@@ -9,16 +9,16 @@ from onnx import helper
 import onnxq
 from onnxq.operator import Float, Precision
 from onnxq.operator.reasons import LeftByRequest
-from onnxq.survey.file_forms import SEARCHED, forms_in, planned, shown_by_file
+from onnxq.survey.file_precisions import SEARCHED, planned, precisions_in, shown_by_file
 from tests.examples import as_ir, model
 from tests.survey.pair import pair
 
 
-@pytest.mark.parametrize("form", ["qdq", "qoperator"])
-def test_the_file_shows_the_forms_of_its_plan(form: str) -> None:
-    made = pair(form)
-    shown = forms_in(shown_by_file(made.sides().source, made.target))
-    wanted = forms_in(planned(made.plan))
+@pytest.mark.parametrize("precision", ["qdq", "qoperator"])
+def test_the_file_shows_the_forms_of_its_plan(precision: str) -> None:
+    made = pair(precision)
+    shown = precisions_in(shown_by_file(made.sides().source, made.target))
+    wanted = precisions_in(planned(made.plan))
     differing = {name for name in wanted if shown[name] is not wanted[name]}
     assert not differing
 

@@ -40,7 +40,7 @@ def write_max(model: ir.Model) -> None:
     In place, bodies included; names stay.
 
     Args:
-        model: a quantized one, in QDQ form.
+        model: a quantized one, in QDQ format.
     """
     if model.opset_imports.get("", 0) < MAX_OPSET:
         return

@@ -17,7 +17,7 @@ from onnxq.operator import DynamicRule, Precision
 from onnxq.operator.nodes import input_at
 from onnxq.qconfig import QConfigDynamic
 from onnxq.qparams import PerTensor
-from onnxq.static.placing.decision import Quantize
+from onnxq.static.insertion.decision import Quantize
 from onnxq.static.planning.constants import weight_key
 from onnxq.weights.layers import bias_of
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class IntegerProduct:
+class IntegerLayer:
     """A node whose kernel multiplies integers by integers of a constant weight.
 
     Attributes:
@@ -50,9 +50,9 @@ class IntegerProduct:
     has_bias: bool
 
 
-def integer_products(
+def integer_layers(
     prepared: Prepared, objective: Objective = Objective.SPEED
-) -> dict[str, IntegerProduct]:
+) -> dict[str, IntegerLayer]:
     """Node name -> product, in the order in which they run.
 
     Args:
@@ -65,9 +65,9 @@ def integer_products(
         name, decision = node_name(node), prepared.decisions[node_name(node)]
         made = None
         if isinstance(decision, Quantize):
-            made = _static_product(node, decision, prepared)
+            made = _static_layer(node, decision, prepared)
         elif name in dynamic:
-            made = _dynamic_product(node, dynamic[name], prepared)
+            made = _dynamic_layer(node, dynamic[name], prepared)
         if made is not None:
             found[name] = made
     return found
@@ -80,7 +80,7 @@ def at_run_time(x: Singles) -> Singles:
     return fake_quantize(x, observer.calculate_qparams())
 
 
-def _static_product(node: ir.Node, decision: Quantize, prepared: Prepared) -> IntegerProduct | None:
+def _static_layer(node: ir.Node, decision: Quantize, prepared: Prepared) -> IntegerLayer | None:
     """The product; None: it has no weight, or another node's kernel carries it out."""
     if decision.rule.weight is None or decision.folded_into:
         return None
@@ -91,7 +91,7 @@ def _static_product(node: ir.Node, decision: Quantize, prepared: Prepared) -> In
 
     bias, _ = bias_of(node, decision.rule, prepared.decisions)
     observer = _observer(node, prepared)
-    return IntegerProduct(node, decision.rule.weight.slot, rounded, observer, bias is not None)
+    return IntegerLayer(node, decision.rule.weight.slot, rounded, observer, bias is not None)
 
 
 def _observer(node: ir.Node, prepared: Prepared) -> ObserverSpec:
@@ -104,9 +104,9 @@ def _observer(node: ir.Node, prepared: Prepared) -> ObserverSpec:
     return entry.activation_observer
 
 
-def _dynamic_product(
+def _dynamic_layer(
     node: ir.Node, decision: QuantizeDynamic, prepared: Prepared
-) -> IntegerProduct | None:
+) -> IntegerLayer | None:
     """The product; None: not one of a matrix and integers."""
     operator = catalog.find(node.op_type, node.domain)
     rule = None if operator is None else operator.dynamic_rule(node)
@@ -126,7 +126,7 @@ def _dynamic_product(
     def rounded(array: Singles) -> Singles:
         return fake_quantize(array, observe_stored(array, key, limit)[0])
 
-    return IntegerProduct(node, weight.slot, rounded, None, has_bias=False)
+    return IntegerLayer(node, weight.slot, rounded, None, has_bias=False)
 
 
 def _dynamic(prepared: Prepared, objective: Objective) -> dict[str, QuantizeDynamic]:

@@ -9,7 +9,7 @@ from onnxq.core.saved import plain, read
 from onnxq.graph.walk import bodies, walk
 from onnxq.operator import Float, OpCategory, Rule, WeightSlot
 from onnxq.operator.reasons import LeftByRequest
-from onnxq.static.placing.decision import Decision, Quantize
+from onnxq.static.insertion.decision import Decision, Quantize
 from onnxq.static.reasons import IntegerKernel, MovesIntegers, PartOf
 
 NESTED = """<ir_version: 10, opset_import: ["" : 21]>

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 from onnxq.graph.walk import node_name, value_name, walk
 from onnxq.operator import OpCategory
-from onnxq.static.placing.decision import Quantize
-from onnxq.static.placing.overrides import group_override
+from onnxq.static.insertion.decision import Quantize
+from onnxq.static.insertion.overrides import group_override
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
     from onnxq.operator import Rule
     from onnxq.qconfig import QConfigMapping
-    from onnxq.static.placing.decision import Decision
-    from onnxq.static.placing.groups import TensorGroup
+    from onnxq.static.insertion.decision import Decision
+    from onnxq.static.insertion.groups import TensorGroup
 
-    _Ends = tuple[tuple[str, ...], bool]
+    _LastMembers = tuple[tuple[str, ...], bool]
     """Last copies of what is read of a value; whether they lack some of its values."""
 
 
@@ -42,9 +42,9 @@ def with_clipped_outputs(
     """The groups, observed where what is read of their sources has arrived.
 
     Args:
-        groups: of one placement.
+        groups: of one insertion.
         model: canonical.
-        decisions: of the placement.
+        decisions: of the insertion.
         qconfig: where it names the observer of a group's tensor, that one sees the sources.
     """
     values = {value_name(v): v for v in model.graph.inputs}
@@ -76,23 +76,23 @@ def _clipped_outputs(
 ) -> tuple[str, ...]:
     """Members to be observed in place of the sources, in their order; values are the group's."""
     members = set(group.members)
-    behind: dict[str, _Ends] = {}
+    behind: dict[str, _LastMembers] = {}
     for name in reversed(values):
-        behind[name] = _ends(values[name], members, decisions, behind)
+        behind[name] = _last_members(values[name], members, decisions, behind)
     found: dict[str, None] = {}
     for source in group.sources:
-        ends, is_part = behind[source]
-        found |= dict.fromkeys(ends if is_part else (source,))
+        last_members, is_part = behind[source]
+        found |= dict.fromkeys(last_members if is_part else (source,))
     return tuple(found)
 
 
-def _ends(
+def _last_members(
     value: ir.Value,
     members: Collection[str],
     decisions: Mapping[str, Decision],
-    behind: Mapping[str, _Ends],
-) -> _Ends:
-    """The ends of one member, from those of all that is computed behind it."""
+    behind: Mapping[str, _LastMembers],
+) -> _LastMembers:
+    """The last members behind one, from those of all that is computed behind it."""
     copies: dict[str, None] = {}
     is_part = False
     for use in value.uses():
@@ -103,12 +103,12 @@ def _ends(
         copies |= {v.name: None for v in use.node.outputs if v.name in decision.results}
     if value.is_graph_output() or not copies:
         return (value_name(value),), False
-    ends: dict[str, None] = {}
+    last_members: dict[str, None] = {}
     for copy in copies:
         last, lacks = behind[copy]
         is_part |= lacks
-        ends |= dict.fromkeys(last if lacks else (copy,))
-    return tuple(ends), is_part
+        last_members |= dict.fromkeys(last if lacks else (copy,))
+    return tuple(last_members), is_part
 
 
 def _copies(decision: Quantize, slot: int, members: Collection[str]) -> bool:

@@ -13,8 +13,8 @@ from onnxq.ort import facts
 from onnxq.ort.facts import Fact
 from onnxq.ort.version import OLDEST
 from onnxq.qconfig import QConfig, QConfigMapping, default_qconfig, default_qconfig_mapping
-from onnxq.static.placing.candidates import UNBOUNDED, Candidate, find_candidates
-from onnxq.static.placing.context import Context, Rules
+from onnxq.static.insertion.candidates import UNBOUNDED, Candidate, find_candidates
+from onnxq.static.insertion.context import Context, Rules
 
 CONSTANTS: dict[str, npt.NDArray[np.generic]] = {
     "w": np.ones((4, 4, 1, 1), np.float32),

@@ -15,7 +15,7 @@ from onnxq.dtypes import INT4, INT8, INT16, UINT4, UINT8, UINT16
 from onnxq.errors import UnsupportedError
 from onnxq.graph.walk import node_name, value_name, walk
 from onnxq.observers import NoopObserver
-from onnxq.static.placing.decision import Quantize, weight_observer
+from onnxq.static.insertion.decision import Quantize, weight_observer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from onnxq.dtypes import QDType
     from onnxq.observers import ObserverSpec
     from onnxq.qconfig import QConfigMapping
-    from onnxq.static.placing.decision import Decision
+    from onnxq.static.insertion.decision import Decision
 
 ACTIVATIONS = (UINT8, INT8, UINT16, INT16)
 WEIGHTS = (*ACTIVATIONS, UINT4, INT4)

@@ -12,7 +12,7 @@ from onnxq.ort import runtime
 from onnxq.qconfig import QConfig, QConfigMapping, default_qconfig_mapping
 from onnxq.qparams import per_tensor
 from onnxq.static.calibrate import calibrate
-from onnxq.static.placing.channel_scales import (
+from onnxq.static.insertion.channel_scales import (
     MAX_CHANNEL_SCALE,
     channel_scales_of,
     read_channel_scales,
