@@ -41,6 +41,8 @@ SESSION_SIZES = 2.0
 for packing them and for activations."""
 TIME_SHARE = 0.05
 """Share of the CPU time of the work so far that may go into pairs of runs for their time alone."""
+LEAST_TIME_S = 0.5
+"""CPU time that the least pairs may take however short the work was."""
 KEPT_BYTES = 1 << 26
 """Size of weights that stay in memory from the run on, in place of being rounded for each use."""
 LEAST_PAIRS = 2
@@ -244,7 +246,10 @@ class _Run:
         repeats = tuple(map(repeats_of, self._last_s))
         # the first run of a session gets its memory; short ones found the other's data in the cache
         self.ratios = self.ratios[1:] if max(repeats) == 1 else []
-        affordable = len(self.ratios) + int(allowed / round_seconds(self._last_s, repeats))
+        pair_s = round_seconds(self._last_s, repeats)
+        affordable = len(self.ratios) + int(allowed / pair_s)
+        if LEAST_PAIRS * pair_s <= LEAST_TIME_S:
+            affordable = max(affordable, LEAST_PAIRS)
         if affordable < LEAST_PAIRS:
             return ["the speed was not measured, which would have taken long; onnxq bench does it"]
         integers = as_taken(feeds, input_specs(self._model))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from onnxq.checking.runnable import Made, runnable
 from onnxq.checking.validation import Validation, on_made_up_inputs
+from onnxq.core.collector import without_collector
 from onnxq.dynamic.rewrite_dynamic import rewrite_dynamic
 from onnxq.errors import QConfigError
 from onnxq.quantized.verdict import InputSource
@@ -85,12 +86,14 @@ def make_static(
 
     def make(floats: Mapping[str, Float]) -> tuple[Plan, QuantizedModel]:
         left = prepared.leaving(floats) if floats else prepared
-        made = decide(left)
+        with without_collector():
+            made = decide(left)
         if floats:
             dynamic = {name: d for name, d in made.dynamic.items() if name not in left.left}
             made = replace(made, dynamic=dynamic, decisions={**made.decisions, **left.left})
         better = improve(left, made)
-        return better.plan, rewrite(better.prepared, better.plan, file_format)
+        with without_collector():
+            return better.plan, rewrite(better.prepared, better.plan, file_format)
 
     check_bound_is_seen(validation, min_sqnr_db)
     return (
