@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests import cpu_seconds
+from tests import cpu_seconds, nights
 from tests.nightly_table import Table
 
 IS_WORKER = "PYTEST_XDIST_WORKER" in os.environ
@@ -71,6 +71,8 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Marks what is slow and what is left for the night; leaves that out unless -m asks for it.
 
+    Of tests whose cases are spread over nights, only those of this night stay (tests/nights.py).
+
     All cases run of files that are named, and where costs are measured. Workers are given the
     dearest files first, so that none computes alone at the end.
     """
@@ -90,11 +92,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             if item.nodeid in left:
                 item.add_marker("nightly")
     if re.search(r"(?<!not )\b(nightly|isa)\b", config.getoption("markexpr")):
-        return
-    nightly = [item for item in items if item.get_closest_marker("nightly")]
-    if nightly:
-        config.hook.pytest_deselected(items=nightly)
-        items[:] = [item for item in items if not item.get_closest_marker("nightly")]
+        parts = {item.nodeid: _nights(item) for item in items}
+        left = nights.left_for_other_nights(parts, nights.tonight())
+    else:
+        left = {item.nodeid for item in items if item.get_closest_marker("nightly")}
+    if left:
+        config.hook.pytest_deselected(items=[item for item in items if item.nodeid in left])
+        items[:] = [item for item in items if item.nodeid not in left]
+
+
+def _nights(item: pytest.Item) -> int:
+    """Over how many nights the cases of a test are spread; 1: all run in each."""
+    mark = item.get_closest_marker("nightly")
+    return int(mark.kwargs.get("nights", 1)) if mark else 1
 
 
 @pytest.hookimpl(optionalhook=True)  # of pytest-xdist

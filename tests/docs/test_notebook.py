@@ -36,7 +36,7 @@ def test_no_output_and_no_fence_that_runs_is_left_in_the_text(page: Page) -> Non
     assert any(cell["cell_type"] == "code" for cell in cells)
 
 
-@pytest.mark.nightly
+@pytest.mark.nightly(nights=6)  # the text of its cells runs as a page, too
 @pytest.mark.oracle
 @pytest.mark.filterwarnings("default")  # of Jupyter's packages
 @pytest.mark.parametrize("page", PAGES, ids=[page.path.stem for page in PAGES])

@@ -49,7 +49,7 @@ def test_pages_that_are_run_elsewhere_or_not_exist() -> None:
     assert given <= set(MAKERS)
 
 
-@pytest.mark.nightly
+@pytest.mark.nightly(nights=3)
 @pytest.mark.oracle
 @pytest.mark.filterwarnings("default")  # pages are users' scripts
 @pytest.mark.parametrize("page", RUN, ids=[page.name for page in RUN])
