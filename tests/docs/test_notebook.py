@@ -17,7 +17,7 @@ from tests.docs.test_page import TEXT
 PAGES = [Page.read(path) for path in tutorials()]
 
 
-def test_cells_are_text_integer_files_and_commands_in_order() -> None:
+def test_cells_are_text_code_files_and_commands_in_order() -> None:
     cells = notebook(Page(Path("page.md"), TEXT))["cells"]
     assert [(cell["cell_type"], cell["source"]) for cell in cells] == [
         ("markdown", "# Title"),
