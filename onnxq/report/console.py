@@ -87,7 +87,7 @@ def print_quantization(
             [*row, counted(like.nodes, MAX_NAMED)]
             for row, like in zip(rows, summary.alike, strict=True)
         ]
-    print_table(console, "forms of nodes", header, rows, numbers=(1,))
+    print_table(console, "precision of nodes", header, rows, numbers=(1,))
     if execution is not None:
         print_execution(console, execution)
     before, after = sizes

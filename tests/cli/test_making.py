@@ -27,7 +27,7 @@ def test_quantize_reports_people_what_became_of_the_nodes(
     run: Run, model_path: Path, samples_path: Path, tmp_path: Path
 ) -> None:
     result = run("quantize", model_path, samples_path, "-o", tmp_path / "q.onnx", "-v")
-    assert "forms of nodes" in result.stdout
+    assert "precision of nodes" in result.stdout
     assert "softmax" in result.stdout
     assert "QLinearConv" in result.stdout
     assert "size:" in result.stdout

@@ -69,7 +69,7 @@ def print_revert(console: Console, sensitivity: Sensitivity, groups: Iterable[No
 
 
 def print_group_times(console: Console, times: Times, groups: Iterable[NodeGroup]) -> None:
-    """A row of microseconds for each group, the slowest in float first; -: not in that form."""
+    """A row of microseconds for each group, the slowest in float first; -: not in that one."""
     found = [(group.name, times.by_form(group.nodes)) for group in groups]
     known = [item for item in found if item[1]]
     known.sort(key=lambda item: -item[1].get(Precision.FLOAT, 0.0))
@@ -83,7 +83,7 @@ def print_group_times(console: Console, times: Times, groups: Iterable[NodeGroup
     print_table(console, title, header, rows, numbers=range(1, len(header)))
     count_others(console, len(known))
     words = [FORM_WORDS[form] for form in shown if form in FORM_WORDS]
-    console.print(f"{'; '.join([*words, '-: not in that form'])}\n")
+    console.print(f"{'; '.join([*words, '-: not in that precision'])}\n")
 
 
 def count_others(console: Console, rows: int) -> None:
