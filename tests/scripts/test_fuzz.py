@@ -73,11 +73,11 @@ def cases(kind: str) -> Callable[[np.random.Generator, Scratch], Case]:
     return lambda _rng, scratch: Case("one", (Call(kind, lambda: run(scratch)),))
 
 
-def found(jobs: list[Job], wall_limit_s: float) -> list[workers.Result]:
+def found(jobs: list[Job], wait_limit_s: float) -> list[workers.Result]:
     """Results of jobs whose kinds are those of `cases`."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(inside, "make_case", cases)
-        patch.setattr(workers, "WALL_LIMIT_S", wall_limit_s)
+        patch.setattr(workers, "WAIT_LIMIT_S", wait_limit_s)
         return list(workers.run(jobs, processes=1))
 
 
