@@ -12,6 +12,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 
 from tests import cpu_seconds, nights
@@ -33,6 +34,10 @@ if threading.current_thread() is threading.main_thread():
 # Nothing is freed while tests are collected, and a collector that looks for it takes a fifth of the
 # time; it goes on when all are there.
 gc.disable()
+
+# a busy machine takes longer than Hypothesis' 200 ms, which then fails by chance
+hypothesis.settings.register_profile("tests", deadline=None)
+hypothesis.settings.load_profile("tests")
 
 METER = pytest.StashKey[cpu_seconds.Meter]()
 TABLE = pytest.StashKey[Table]()
