@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from onnxq.weights.plan_weights import WeightPlan
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # without slots: its sizes are kept
 class Written:
     """A quantized model that was written to a file.
 
@@ -45,7 +46,7 @@ class Written:
     source: Path
     file: Path
 
-    @property
+    @functools.cached_property
     def sizes(self) -> tuple[int, int]:
         """Bytes of the two files."""
         from onnxq.checking.bench import size_bytes

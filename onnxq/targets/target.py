@@ -45,8 +45,8 @@ UNPROVEN = 0.98
 
 
 FIXED_POINT = (
-    "sums of integers round in fixed point: where scales were not chosen for that (imported "
-    "models, other targets) they may be one LSB off near ties"
+    "sums of integers round in fixed point, products by a fused multiply-add: where scales were "
+    "not chosen for that (imported models, other targets) they may be one LSB off near ties"
 )
 
 

@@ -54,7 +54,7 @@ def float_model(body: str, rows: int | str, *, more: bool) -> ir.Model:
     )
 
 
-@pytest.mark.nightly
+@pytest.mark.nightly(nights=2)
 @pytest.mark.parametrize("name", AROUND)
 def test_files_compute_what_the_reference_says(name: str) -> None:
     body = AROUND[name]

@@ -33,6 +33,7 @@ from scripts._defaults.audio import SIZES, Classifier, sounds
 from scripts._defaults.case import exported
 from scripts._defaults.images import transformer
 from scripts._defaults.mobile import architecture
+from tests.this_machine import adds_exactly
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,7 +44,8 @@ if TYPE_CHECKING:
     from onnxq.tuning.tuned import Tuned
     from scripts._defaults.case import Case
 
-pytestmark = pytest.mark.nightly  # minutes: searches of whole networks
+# minutes: searches of whole networks, whose accuracy is that of full-range weights
+pytestmark = [pytest.mark.nightly, adds_exactly]
 
 TARGET = "x86-vnni"
 IN_INTEGERS = {Precision.INT8, Precision.INT8_FLOAT_OUTPUT, Precision.DYNAMIC_INT8}

@@ -83,7 +83,7 @@ def print_group_times(console: Console, times: Times, groups: Iterable[NodeGroup
     print_table(console, title, header, rows, numbers=range(1, len(header)))
     count_others(console, len(known))
     words = [FORM_WORDS[form] for form in shown if form in FORM_WORDS]
-    console.print(f"{'; '.join([*words, '-: not in that form'])}\n")
+    console.print(f"{'; '.join([*words, '-: not in that precision'])}\n")
 
 
 def count_others(console: Console, rows: int) -> None:

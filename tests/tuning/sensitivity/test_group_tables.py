@@ -72,7 +72,7 @@ def test_words_of_the_tables_are_explained_under_them() -> None:
     assert sum("local: its error" in line for line in sensitivity(COST)) == 1
     assert not any("local: its error" in line for line in sensitivity())
     words = " ".join(times(GROUPS)[-2] + times(GROUPS)[-1])
-    assert "dynamic_int8: ranges found in each run; -: not in that form" in words
+    assert "dynamic_int8: ranges found in each run; -: not in that precision" in words
     assert "float result:" not in words
 
 
