@@ -11,6 +11,7 @@ from onnxq.checking.check import Check
 from onnxq.checking.static_job import StaticJob, carry_out
 from onnxq.checking.with_verdict import (
     dynamic_validation,
+    first_unseen,
     make_dynamic,
     make_static,
     static_validation,
@@ -18,6 +19,7 @@ from onnxq.checking.with_verdict import (
 from onnxq.core.stopwatch import Stopwatch
 from onnxq.dynamic.dynamic_decision import Objective, as_objective
 from onnxq.dynamic.dynamic_plan import dynamic_plan
+from onnxq.dynamic.expected_sizes import expected_sizes
 from onnxq.dynamic.requests import check_something, notes_on_dtype, nothing_quantized
 from onnxq.dynamic.spec import as_dtype, check_names, mapping_of
 from onnxq.errors import CalibrationError
@@ -212,6 +214,7 @@ def quantize_dynamic(
     objective: Objective | str = Objective.SPEED,
     check: object = Check.CALIBRATION,
     exclude: Collection[str] = (),
+    shapes: Mapping[str, Sequence[int]] | None = None,
 ) -> QuantizedModel:
     """The model with its weights quantized ahead of time, activations when it runs: no data needed.
 
@@ -229,6 +232,9 @@ def quantize_dynamic(
         check: samples to try the result on, as of `quantize`; or an onnxq.Check, whose bound needs
             some.
         exclude: names or globs of nodes that stay in float, whatever the spec says.
+        shapes: {input name: sizes} that are to be expected where the model leaves some open, which
+            decides where integers pay. None: those of the first sample to check on; without
+            samples, batch 1, length 64 (docs/guides/dynamic.md).
 
     Raises:
         ModelError: the model is unreadable, quantized already, of a refused type or opset, has no
@@ -240,7 +246,14 @@ def quantize_dynamic(
     """
     work, checked = Stopwatch(), Check.of(check)
     source, made = plan_dynamic(
-        model, qconfig_spec, dtype, target=target, objective=objective, exclude=exclude
+        model,
+        qconfig_spec,
+        dtype,
+        target=target,
+        objective=objective,
+        check=checked,
+        exclude=exclude,
+        shapes=shapes,
     )
     if made.slower and not made.quantized:
         warnings.warn(nothing_quantized(made.target), UserWarning, stacklevel=2)
@@ -258,7 +271,9 @@ def plan_dynamic(
     *,
     target: str | Target | None = None,
     objective: Objective | str = Objective.SPEED,
+    check: object = Check.CALIBRATION,
     exclude: Collection[str] = (),
+    shapes: Mapping[str, Sequence[int]] | None = None,
 ) -> tuple[ir.Model, DynamicPlan]:
     """(canonical float model, what `quantize_dynamic` would do with it); arguments as there.
 
@@ -270,6 +285,8 @@ def plan_dynamic(
     chosen = targets.resolve(target)
     canonical = canonicalize(load(model), types_by_run)
     notes = (*canonical.notes, *check_names(canonical.model, mapping), *beside)
-    made = dynamic_plan(canonical.model, mapping, chosen, aim, notes)
+    sample = first_unseen(canonical.model, Check.of(check))
+    sizes = expected_sizes(canonical.model, shapes or {}, sample)
+    made = dynamic_plan(canonical.model, mapping, chosen, aim, notes, sizes=sizes)
     check_something(made, canonical.model)
     return canonical.model, made

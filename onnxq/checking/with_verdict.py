@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from onnxq.operator import Float
     from onnxq.quantized.quantized_model import QuantizedModel
     from onnxq.samples.excerpt import Excerpt
+    from onnxq.samples.inputs import Batch
     from onnxq.static.plan import Plan
     from onnxq.static.prepared import Prepared
 
@@ -138,6 +139,19 @@ def dynamic_validation(source: ir.Model, check: Check, work: Stopwatch) -> Valid
     batches = open_samples(samples, input_specs(source, samples.feedback.values()))
     check_ignored(samples)
     return Validation(source, InputSource.UNSEEN, batches, None, samples.feedback, work)
+
+
+def first_unseen(source: ir.Model, check: Check) -> Batch:
+    """The first batch of the samples to check on; empty: there are none, or they come only once.
+
+    Raises:
+        CalibrationError: unusable samples.
+    """
+    samples = check.unseen
+    if samples is None or samples.source is None or samples.is_one_shot:
+        return {}
+    specs = input_specs(source, samples.feedback.values())
+    return next(iter(open_samples(samples, specs)), {})
 
 
 def make_dynamic(

@@ -21,6 +21,7 @@ from onnxq.cli.options import (
     qconfig_option,
     reduce_range_option,
     set_option,
+    shape_option,
     target_option,
     threads_option,
 )
@@ -188,6 +189,7 @@ def quantize(
 @objective_option
 @dtype_option
 @annotations_option
+@shape_option
 @samples_options
 @verdict_options
 @click.option("--save-plan", type=PATH, help="Write the plan, as JSON.")
@@ -202,6 +204,7 @@ def quantize_dynamic(
     objective: str,
     dtype: str | None,
     annotations: str,
+    given_shapes: dict[str, tuple[int, ...]],
     reading: Samples,
     check: Path | None,
     min_sqnr: float | None,
@@ -221,8 +224,10 @@ def quantize_dynamic(
     from onnxq.graph.saving import save
     from onnxq.survey.survey import BesideFiles
 
-    canonical, plan = plan_dynamic_model(source, qconfig, overrides, target, objective, dtype)
     to_check = asked.as_check(reading)
+    canonical, plan = plan_dynamic_model(
+        source, qconfig, overrides, target, objective, dtype, given_shapes, to_check
+    )
     if check is None and reading.feedback:
         to_check = replace(to_check, samples=reading)  # its names are looked at
     validation = dynamic_validation(canonical, to_check, work)

@@ -84,6 +84,14 @@ def shard(_ctx: click.Context, param: click.Parameter, text: str) -> tuple[int, 
 
 
 output_option = click.option("-o", "--output", type=PATH, required=True, help="File to write.")
+shape_option = click.option(
+    "--shape",
+    "given_shapes",
+    multiple=True,
+    metavar="NAME=SIZE,...",
+    callback=shapes,
+    help="Sizes of an input, where the model leaves some open. May be repeated.",
+)
 json_option = click.option("--json", "as_json", is_flag=True, help="JSON on stdout, for programs.")
 
 

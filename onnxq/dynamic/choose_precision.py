@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from onnxq.dtypes import BYTE_BITS
@@ -17,7 +18,7 @@ from onnxq.dynamic.reasons import (
     TooNarrow,
 )
 from onnxq.errors import QConfigError
-from onnxq.graph.walk import node_name
+from onnxq.graph.walk import node_name, value_name
 from onnxq.operator import DynamicRule, Float, Precision
 from onnxq.operator.nodes import sizes
 from onnxq.targets import AS_FAST
@@ -43,6 +44,7 @@ def choose_precision(
     dtype: QDType | None,
     target: Target,
     objective: Objective,
+    rows: Rows,
 ) -> Precision | Float:
     """The precision of a node, or why it has none.
 
@@ -54,6 +56,7 @@ def choose_precision(
         target: what was measured.
         objective: what to do where every precision is slower than float; a precision that is named,
             and float16, are taken as they are.
+        rows: of its activation.
 
     Raises:
         QConfigError: a precision and a type that exclude each other.
@@ -70,13 +73,14 @@ def choose_precision(
     if dtype.bits == BYTE_BITS and _is_shared(node, rule):
         groupwise = Precision.WEIGHT_ONLY_GROUPWISE
         precisions = [p for p in precisions if p is not groupwise] or precisions
-    speedups = {p: _speedup(node, rule, p, dtype, target) for p in precisions}
+    speedups = {p: _speedup(node, rule, p, dtype, target, rows) for p in precisions}
     known = {p: speedup for p, speedup in speedups.items() if speedup is not None}
     best = _fastest(known) or precisions[0]
     may_stay = objective is Objective.SPEED and not rule.no_float_kernel
     if may_stay and known.get(best, AS_FAST) < AS_FAST:
-        rows = least_rows(node, rule) if known_rows(node, rule) is None else None
-        return Float(SlowerThanFloat(str(target), known[best], best.value, rows))
+        seen = rows.known or rows.least
+        assumed = seen if rows.assumed else None
+        return Float(SlowerThanFloat(str(target), known[best], best.value, assumed))
     return best
 
 
@@ -171,14 +175,34 @@ def _is_shared(node: ir.Node, rule: DynamicRule) -> bool:
     return any(sum(n.op_type in LINEAR_OPS for n in nodes) > 1 for nodes in readers)
 
 
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Rows of the activation in one product, as the rule counts them.
+
+    Attributes:
+        known: how many; None: a size of theirs is open.
+        least: how many at least: the product of the sizes that are known, such as a sequence's.
+        assumed: the model leaves some of these sizes open.
+    """
+
+    known: int | None
+    least: int
+    assumed: bool = False
+
+
 def _speedup(
-    node: ir.Node, rule: DynamicRule, precision: Precision, dtype: QDType, target: Target
+    node: ir.Node,
+    rule: DynamicRule,
+    precision: Precision,
+    dtype: QDType,
+    target: Target,
+    rows: Rows,
 ) -> float | None:
     """Time in float / time in that precision, as the target has it for such a shape."""
     k, n = matrix_sizes(node, rule)
-    rows, least = known_rows(node, rule), least_rows(node, rule)
     measured = rule.measured_as or node.op_type
-    return target.dynamic_speedup(measured, precision.value, dtype.bits, k, n, rows, least)
+    kind = (measured, precision.value, dtype.bits)
+    return target.dynamic_speedup(*kind, k, n, rows.known, rows.least)
 
 
 def matrix_sizes(node: ir.Node, rule: DynamicRule) -> tuple[int, int]:
@@ -199,31 +223,37 @@ def matrix_sizes(node: ir.Node, rule: DynamicRule) -> tuple[int, int]:
     return max(math.prod(shape) // max(n, 1), 1), max(n, 1)
 
 
-def known_rows(node: ir.Node, rule: DynamicRule) -> int | None:
-    """Rows of the activation in one product, as the rule counts them; None: not known."""
-    counted = _rows(node, rule)
+def rows_of(node: ir.Node, rule: DynamicRule, sizes: Mapping[str, Sequence[int]]) -> Rows:
+    """Rows of a product's activation.
+
+    Args:
+        node: with the product.
+        rule: its operator's.
+        sizes: value name -> its sizes for usual inputs, where the model leaves some open.
+    """
+    declared, counted = _rows(node, rule, {}), _rows(node, rule, sizes)
     known = [size for size in counted or () if isinstance(size, int)]
-    return math.prod(known) if counted is not None and len(known) == len(counted) else None
+    product = math.prod(known)
+    is_known = counted is not None and len(known) == len(counted)
+    assumed = declared is not None and not all(isinstance(size, int) for size in declared)
+    return Rows(product if is_known else None, max(product, 1), assumed)
 
 
-def least_rows(node: ir.Node, rule: DynamicRule) -> int:
-    """Least number of rows: the product of the sizes that are known, such as a sequence's."""
-    known = [size for size in _rows(node, rule) or () if isinstance(size, int)]
-    return max(math.prod(known), 1)
-
-
-def _rows(node: ir.Node, rule: DynamicRule) -> list[int | ir.SymbolicDim] | None:
+def _rows(
+    node: ir.Node, rule: DynamicRule, sizes: Mapping[str, Sequence[int]]
+) -> list[int | ir.SymbolicDim] | None:
     """Sizes of the activation whose product is its rows; None: its rank is not known."""
     weights = {weight.slot for weight in rule.weights}
     slot = next((s for s, v in enumerate(node.inputs) if v is not None and s not in weights), None)
     value = None if slot is None else node.inputs[slot]
     if value is None or value.shape is None:
         return None
-    rank = len(value.shape)
+    shape = sizes.get(value_name(value)) or tuple(value.shape)
+    rank = len(shape)
     if rank <= 1:  # a vector is one row, whichever side of the product it stands on
         return []
     skipped = {axis % rank for axis in rule.not_rows}
-    return [size for axis, size in enumerate(value.shape) if axis not in skipped]
+    return [size for axis, size in enumerate(shape) if axis not in skipped]
 
 
 def _names(precisions: Sequence[Precision]) -> str:

@@ -8,6 +8,7 @@ here: the target holds what was measured.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,7 +17,7 @@ from onnxq import catalog
 from onnxq.catalog import has_dynamic_form
 from onnxq.dtypes import INT8
 from onnxq.dynamic.ahead_of_amplifying import ahead_of_amplifying
-from onnxq.dynamic.choose_precision import choose_precision, least_rows, stored_type
+from onnxq.dynamic.choose_precision import choose_precision, rows_of, stored_type
 from onnxq.dynamic.dynamic_decision import (
     DynamicDecision,
     DynamicPlan,
@@ -89,6 +90,7 @@ def dynamic_plan(
     notes: Sequence[str] = (),
     known_hash: str | None = None,
     asked: QConfigMapping | None = None,
+    sizes: Mapping[str, Sequence[int]] = MappingProxyType({}),
 ) -> DynamicPlan:
     """A decision for every node of a canonical model.
 
@@ -101,6 +103,8 @@ def dynamic_plan(
         known_hash: the model's `model_hash`, which takes a second per GB; None: computed.
         asked: the qconfig that the user wrote, whose entries deserve a note where they have no
             effect; None: that one.
+        sizes: value name -> its sizes for the inputs that are to be expected, where the model
+            leaves some open; without, an open size counts as 1.
 
     Raises:
         ModelError: a weight holds NaN or Inf.
@@ -115,6 +119,7 @@ def dynamic_plan(
         asked or qconfig,
         _alike(model),
         ahead_of_amplifying(model) if objective is Objective.SPEED else {},
+        sizes,
     )
     decisions = planner.decide([node for node, _ in walk(model.graph)])
     return DynamicPlan(
@@ -166,6 +171,7 @@ class _Planner:
     asked: QConfigMapping
     alike: Mapping[str, float]
     ahead_of_amplifying: Mapping[ir.Node, str]
+    sizes: Mapping[str, Sequence[int]]
     observed: dict[StorageKey, StoredScales] = field(default_factory=dict)
     limits: dict[StorageKey, int] = field(default_factory=dict)
     slower: list[str] = field(default_factory=list)
@@ -267,7 +273,14 @@ class _Planner:
         if value.name in self.twins or value.name in self.twins.values():
             return False
         default = onnxq_default_dynamic_qconfig.weight_observer
-        return _few_rows(choice, weight) and self._observer(value, choice.entry) == default
+        return self._few_rows(choice, weight) and self._observer(value, choice.entry) == default
+
+    def _few_rows(self, choice: _Chosen, weight: DynamicWeight) -> bool:
+        """Whether the weight's product may have so few rows that a scale per column costs time."""
+        if weight.few_rows:
+            return True
+        rows = rows_of(choice.node, choice.rule, self.sizes)
+        return choice.node.op_type in LINEAR_OPS and rows.least < FEW_ROWS
 
     def _key(self, choice: _Chosen, weight: DynamicWeight) -> StorageKey:
         value = input_at(choice.node, weight.slot)
@@ -339,7 +352,13 @@ class _Planner:
         if isinstance(dtype, Float):
             return dtype
         precision = choose_precision(
-            node, rule, entry.precision, dtype, self.target, self.objective
+            node,
+            rule,
+            entry.precision,
+            dtype,
+            self.target,
+            self.objective,
+            rows_of(node, rule, self.sizes),
         )
         if precision is Precision.WEIGHT_ONLY and self._is_default(node, rule, entry):
             return too_little_saved(node) or precision
@@ -369,13 +388,6 @@ def _notes_on_infinite(node: ir.Node, rule: DynamicRule) -> list[str]:
         for value in values
         if value is not None and not np.isfinite(constant_array(value)).all()
     ]
-
-
-def _few_rows(choice: _Chosen, weight: DynamicWeight) -> bool:
-    """Whether the weight's product may have so few rows that a scale per column costs time."""
-    if weight.few_rows:
-        return True
-    return choice.node.op_type in LINEAR_OPS and least_rows(choice.node, choice.rule) < FEW_ROWS
 
 
 def _how(precision: Precision, weights: Sequence[DynamicWeightPlan], missing: str) -> WeightsStored:

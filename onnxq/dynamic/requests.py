@@ -82,9 +82,10 @@ def notes_on_open_sizes(nodes: Sequence[str]) -> list[str]:
     if not nodes:
         return []
     return [
-        f"{counted(nodes)}: in float because the model leaves sizes of the input open, such as "
-        "batch or length, and 1 is assumed of each. Fix those that are fixed: with more rows "
-        "integers may be faster. Objective 'size' (--objective size) quantizes them as they are."
+        f"{counted(nodes)}: in float at the sizes that are assumed where the model leaves them "
+        "open, such as batch or length. Say others (--shape NAME=SIZE,..., or samples to check "
+        "on): with more rows integers may be faster. Objective 'size' (--objective size) "
+        "quantizes them."
     ]
 
 

@@ -22,6 +22,7 @@ from onnxq.dynamic.dynamic_decision import (
 from onnxq.dynamic.dynamic_plan import dynamic_plan
 from onnxq.dynamic.tied_weights import notes_on_both_parts
 from onnxq.errors import CalibrationError, UnsupportedError
+from onnxq.graph.sizes import sizes_of
 from onnxq.operator import Float
 from onnxq.page.card import card_of, counts
 from onnxq.qparams import QParams
@@ -190,7 +191,7 @@ def plan(
     notes += of_sums
     channel_scales = _channel_scales(prepared, statistics, tensors, decisions)
     constants = plan_constants(prepared, statistics, decisions, tensors, channel_scales, saturated)
-    dynamic, reasons, of_dynamic = _dynamic(prepared, objective)
+    dynamic, reasons, of_dynamic = _dynamic(prepared, statistics, objective)
     decisions |= reasons
     choices = with_dynamic(prepared.choices, dynamic, reasons)
     stored = {weight.tensor for weight in constants.weights.values()}
@@ -216,7 +217,7 @@ def plan(
 
 
 def _dynamic(
-    prepared: Prepared, objective: Objective
+    prepared: Prepared, statistics: Statistics, objective: Objective
 ) -> tuple[dict[str, QuantizeDynamic], dict[str, Float], tuple[str, ...]]:
     """(nodes that are quantized dynamically, a reason for every other that was to be, notes)."""
     chosen = prepared.chosen.mapping
@@ -229,6 +230,7 @@ def _dynamic(
         objective,
         known_hash=prepared.model_hash,
         asked=prepared.qconfig,
+        sizes=sizes_of(prepared.model, statistics.samples.shapes),
     )
     asked = {n for n, d in prepared.decisions.items() if is_dynamic(d)}
     reasons = {n: d for n in asked if isinstance(d := made.decisions[n], Float)}

@@ -8,12 +8,12 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 from onnx import helper
-from onnxq.static.insertion.decision import Quantize
 
 import onnxq
 from onnxq.checking import runnable as recovery
 from onnxq.checking import with_verdict
 from onnxq.checking.validation import RefusalError
+from onnxq.static.insertion.decision import Quantize
 from tests.examples import ALL_INTEGERS, images, network, weights
 from tests.examples import model as example
 from tests.golden_models import BODIES, CONSTANTS, conv_model, data

@@ -6,9 +6,8 @@ import pytest
 from onnxq.dtypes import INT4, INT8, QDType
 from onnxq.dynamic.choose_precision import (
     choose_precision,
-    known_rows,
-    least_rows,
     matrix_sizes,
+    rows_of,
     stored_type,
 )
 from onnxq.dynamic.dynamic_decision import Objective
@@ -47,6 +46,17 @@ def with_channel_scales(**ratios: float) -> Target:
     return Target("mine", "", 127, dynamic_speedups=gains)
 
 
+def decide(
+    node: ir.Node,
+    rule: DynamicRule,
+    named: Precision | None,
+    dtype: QDType | None,
+    target: Target,
+    objective: Objective,
+) -> Precision | Float:
+    return choose_precision(node, rule, named, dtype, target, objective, rows_of(node, rule, {}))
+
+
 def choose(
     named: Precision | None = None,
     dtype: QDType | None = INT8,
@@ -55,7 +65,7 @@ def choose(
     rule: DynamicRule = RULE,
     shape: tuple[int, ...] = (8, 16),
 ) -> Precision | Float:
-    return choose_precision(node(*shape), rule, named, dtype, target or UNMEASURED, objective)
+    return decide(node(*shape), rule, named, dtype, target or UNMEASURED, objective)
 
 
 def test_nothing_measured_gives_the_usual_form() -> None:
@@ -77,9 +87,9 @@ def test_of_8_bits_that_two_products_read_integers_are_faster_than_blocks() -> N
     second = ir.node("MatMul", [ir.Value(name="other"), first.inputs[1]], name="m")
     gains = with_channel_scales(dynamic_int8=1.2, weight_only_groupwise=2.0, weight_only=1.0)
     for one in (first, second):
-        assert choose_precision(one, RULE, None, INT8, gains, Objective.SPEED) is INT
-        assert choose_precision(one, RULE, B, INT8, gains, Objective.SPEED) is B  # as it is named
-        assert choose_precision(one, RULE, None, INT4, UNMEASURED, Objective.SPEED) is B
+        assert decide(one, RULE, None, INT8, gains, Objective.SPEED) is INT
+        assert decide(one, RULE, B, INT8, gains, Objective.SPEED) is B  # as it is named
+        assert decide(one, RULE, None, INT4, UNMEASURED, Objective.SPEED) is B
 
 
 def test_objective_size_takes_the_fastest_of_the_slow_ones() -> None:
@@ -192,7 +202,7 @@ def matrices(left: bool, shape: tuple[int | str, ...], **trans: int) -> ir.Node:
 def test_rows_lie_along_what_is_not_summed_over(node: ir.Node, rows: int | None) -> None:
     rule = (MatMul() if node.op_type == "MatMul" else Gemm()).dynamic_rule(node)
     assert isinstance(rule, DynamicRule)
-    assert known_rows(node, rule) == rows
+    assert rows_of(node, rule, {}).known == rows
 
 
 def test_where_the_batch_is_not_known_each_element_has_its_rows() -> None:
@@ -200,7 +210,7 @@ def test_where_the_batch_is_not_known_each_element_has_its_rows() -> None:
         product = matrices(False, shape)
         rule = MatMul().dynamic_rule(product)
         assert isinstance(rule, DynamicRule)
-        assert least_rows(product, rule) == rows
+        assert rows_of(product, rule, {}).least == rows
 
 
 @pytest.mark.parametrize("operator", [LSTM(), GRU()])
@@ -214,7 +224,7 @@ def test_rows_of_a_recurrence_are_its_batch_however_many_steps_it_has(
     recurrent = recurrence(operator, shape, hidden=8, layout=layout)
     rule = operator.dynamic_rule(recurrent)
     assert isinstance(rule, DynamicRule)
-    assert known_rows(recurrent, rule) == batch
+    assert rows_of(recurrent, rule, {}).known == batch
 
 
 def recurrence(
