@@ -1,12 +1,13 @@
-"""Ablation of the search of `tune`: what each of its stages is worth, stage by stage.
+"""Worth of each stage of `tune`'s search: the search without it, on drawn networks and on models.
 
-    python scripts/bench_tune_ablation.py                      # drawn networks
-    python scripts/bench_tune_ablation.py multi_io lcnet       # models of scripts/bench_tune.py
+    python -m benchmarks tune_ablation                 # drawn networks
+    python -m benchmarks tune_ablation lcnet resnet20  # models of benchmarks/tune.py
 
-No clock is read, so that a loaded machine prints the same. Times of a model come from the bundled
-table of costs, and every model of the search is quantized and run once: all ways to search share a
-journal. Drawn networks have layers of four layer types in five forms, conversions between these,
-and activations that two neighbours round; their sensitivity is measured as that of a model is.
+No clock is read, so that a loaded machine gives the same rows. Times of a model come from the
+bundled table of costs; its "whole runs" take longer than these say, and each reading is off by
+chance, as a clock's are. Every model of the search is quantized and run once: all ways to search
+share a journal. Drawn networks have layers of four layer types in five forms, conversions between
+these, and activations that two neighbours round; their sensitivity is measured as that of a model.
 
 A row is a stage that is switched off: networks whose objective is worse by more than 0.5% without
 it, those in which it is better, the mean of the change, and the runs that the search takes.
@@ -14,30 +15,30 @@ it, those in which it is better, the mean of the change, and the runs that the s
 
 from __future__ import annotations
 
-import argparse
-import logging
+import hashlib
 import math
-import sys
 import tempfile
-import warnings
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 from unittest.mock import patch
 
+import click
 import numpy as np
 
-from onnxq.times.table import costs_of
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # run as a file: find scripts/
-
 import onnxq
+from benchmarks.harness.benchmark import benchmark
+from benchmarks.harness.options import with_names
+from benchmarks.harness.table import Row, Table
+from benchmarks.tune import AT_ONCE, NAMES, TRAINED, problem
 from onnxq.dynamic.dynamic_decision import Objective
 from onnxq.operator import Precision
 from onnxq.qconfig import QConfigMapping, default_qconfig_mapping, onnxq_default_qconfig
 from onnxq.times.model_times import TimeModel
-from onnxq.tuning.evaluation.evaluations import Evaluations
+from onnxq.times.table import costs_of
+from onnxq.times.timed_runs import WholeTime
+from onnxq.tuning.evaluation.evaluations import Evaluations, key_of
 from onnxq.tuning.evaluation.evaluator import Evaluator
 from onnxq.tuning.scoring.baseline import baseline_of
 from onnxq.tuning.scoring.metric import as_metric
@@ -45,22 +46,35 @@ from onnxq.tuning.scoring.objective_function import ObjectiveFunction, noise_of
 from onnxq.tuning.scoring.score import Score
 from onnxq.tuning.scoring.subject import Subject, Wishes
 from onnxq.tuning.scoring.tuning_samples import open_tuning_samples
-from onnxq.tuning.search import layers, local_search, proposals, search
+from onnxq.tuning.search import (
+    config_changes,
+    layers,
+    local_search,
+    pareto_candidates,
+    proposals,
+    search,
+)
 from onnxq.tuning.search.candidate import Candidate
 from onnxq.tuning.search.config_changes import changes_of_the_whole, form_in, with_form
 from onnxq.tuning.search.layers import by_layer_type, dearest_parts
 from onnxq.tuning.search.local_search import LocalSearch
 from onnxq.tuning.search.noise_estimates import NoiseEstimates, spread
-from onnxq.tuning.search.pareto_candidates import float_candidates
+from onnxq.tuning.search.pareto_candidates import Clock, float_candidates
 from onnxq.tuning.search.proposals import Proposals
 from onnxq.tuning.search.quantization_groups import Member, QuantizationGroup
-from scripts._tables import head, line
+from onnxq.tuning.sensitivity import measure_sensitivity
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     from onnxq.tuning.search.layers import Layers
 
+DRAWN = Table(
+    "drawn",
+    {"goal": "", "without": "", "worse": "", "better": "", "mean": "+.1%", "runs": ".1f"},
+    keys=2,
+)
+MODELS = Table("models", {**DRAWN.columns, "searches": "", "where": ""}, keys=2)
 NETWORKS, LAYERS, ANSWERS = 10, 14, 800
 WORSE = 0.005
 TARGET = "x86-avx2"
@@ -82,23 +96,65 @@ MODEL_GOALS = {
     "30 dB": onnxq.Goal(min_sqnr_db=30),
     "not slower": onnxq.Goal(max_time=1),
     "accurate in 0.6": onnxq.Goal(max_time=0.6, objective=Objective.ACCURACY),
+    "a point": onnxq.Goal(max_drop=0.01),
 }
+"""Goals of models; the last one of those with labels alone."""
+ROWS = 8
+"""Samples to search on; images with labels are as many as two batches have."""
+SLOWER, READING = 0.08, 0.008
+"""What whole runs take beyond their prediction, as a share of what integers save, and the standard
+deviation of one reading."""
 Stage = tuple[object, str, object]
+POLICIES_OFF: Stage = (proposals, "POLICIES", ())
+LEARNING_OFF: Stage = (NoiseEstimates, "learn", lambda *_: None)
+CORRECTION_OFF: Stage = (NoiseEstimates, "correct", lambda *_: None)
+PROBES_OFF: Stage = (LocalSearch, "_probe", lambda *_: None)
+BACK_OFF: Stage = (local_search, "back", lambda point, *_: point)
 STAGES: dict[str, Sequence[Stage]] = {
     "all stages": (),
-    "policies": [(proposals, "POLICIES", ())],
+    "policies": [POLICIES_OFF],
     "sweeps": [(proposals.Estimator, "_swept", lambda self, c, *_: (c, self.expected(c)))],
     "knapsack": [(proposals.Estimator, "_by_knapsack", lambda *_: iter(()))],
     "times of changes as a layer type": [
         (proposals, "times_with_their_layer_type", proposals.times_alone)
     ],
-    "learning from batches": [(NoiseEstimates, "learn", lambda *_: None)],
-    "correction of estimates": [(NoiseEstimates, "correct", lambda *_: None)],
-    "probes": [(LocalSearch, "_probe", lambda *_: None)],
-    "bisection": [(LocalSearch, "_by_bisection", lambda _self, point: point)],
+    "learning from batches": [LEARNING_OFF],
+    "correction of estimates": [CORRECTION_OFF],
+    "probes": [PROBES_OFF],
+    "halves of batches that disappoint": [(LocalSearch, "_delivers", lambda *_: True)],
     "bisection towards float": [(local_search, "nearest_kept", lambda *_: None)],
-    "bisection of what costs an answer": [(local_search, "back", lambda point, *_: point)],
+    "bisection of what costs an answer": [BACK_OFF],
     "parts of layer types": [(layers, "MOST_PARTS", 0)],
+    "policies and learning": [POLICIES_OFF, LEARNING_OFF],
+    "policies, learning, correction": [POLICIES_OFF, LEARNING_OFF, CORRECTION_OFF],
+    "policies, learning, what costs an answer": [POLICIES_OFF, LEARNING_OFF, BACK_OFF],
+}
+AGAIN_OFF: Stage = (search, "AGAIN", 0)
+SITTING_OFF: Stage = (pareto_candidates, "SITTINGS", 1)
+QUIETEST_OFF: Stage = (pareto_candidates, "_quietest_as_fast", lambda fastest, *_: fastest)
+OBSERVERS_OFF: Stage = (config_changes, "OTHER_OBSERVERS", ())
+CONFIRMING_OFF: Stage = (measure_sensitivity, "DEAREST", 0)
+OF_MODELS: dict[str, Sequence[Stage]] = {
+    **STAGES,
+    "other observers": [OBSERVERS_OFF],
+    "sensitivity of the dearest on more samples": [CONFIRMING_OFF],
+    "whole runs a second time": [SITTING_OFF],
+    "the search again where whole runs take longer": [AGAIN_OFF],
+    "the most accurate of those as fast": [QUIETEST_OFF],
+    "the smallest of those in float": [
+        (pareto_candidates, "_stored_as_fast", lambda best, *_: best)
+    ],
+    "all in float, and weights stored, beside": [
+        (search, "float_candidates", lambda _: []),
+        (search, "stored_candidate", lambda _: []),
+    ],
+    "policies, learning, second sitting, the most accurate, more samples": [
+        POLICIES_OFF,
+        LEARNING_OFF,
+        SITTING_OFF,
+        QUIETEST_OFF,
+        CONFIRMING_OFF,
+    ],
 }
 """Stages by name, each with what stands in its place while it is off."""
 
@@ -246,35 +302,67 @@ def _ended(objective: ObjectiveFunction, score: Score, runs: float) -> Ended:
     return Ended(objective.violation_db(score), value, runs)
 
 
-def searched(name: str, results: Path) -> Iterator[tuple[str, str, Ended]]:
-    """(goal, stage, the end of its search) of a model of scripts/bench_tune.py."""
-    from benchmarks.tune import problem
+class DrawnClock(Clock):
+    """A clock whose readings follow from predictions, and from the mapping that is timed."""
 
+    def times(self, mappings: Sequence[QConfigMapping]) -> list[WholeTime]:
+        """Times of whole runs, longer than predicted, each off by chance."""
+        return [self._read(mapping) for mapping in mappings]
+
+    def _read(self, mapping: QConfigMapping) -> WholeTime:
+        (score,) = Evaluations(self.evaluator, self.journal).all([mapping])
+        assert isinstance(score, Score)
+        assert score.time_ratio is not None
+        digest = hashlib.blake2b(key_of(mapping).encode(), digest_size=8).digest()
+        off = np.random.default_rng(int.from_bytes(digest)).normal(0.0, READING)
+        ratio = whole(score.time_ratio) + float(off)
+        return WholeTime(ratio, ratio - 2 * READING, ratio + 2 * READING)
+
+
+def whole(predicted: float) -> float:
+    """Time of whole runs that are predicted to take so long."""
+    return predicted + SLOWER * max(1.0 - predicted, 0.0)
+
+
+def searched(name: str, folder: Path) -> Iterator[tuple[str, str, Ended]]:
+    """(goal, stage, the end of its search) of a model of benchmarks/tune.py."""
     table = costs_of("x86-vnni")
     assert table is not None
-    given = problem(name, results)
+    given = problem(name, folder)
     wishes = Wishes(TARGET, given.feedback or {}, costs=replace(table, target=TARGET))
     metric, subject = as_metric(given.metric), Subject.of(given.model, wishes)
     samples, _ = open_tuning_samples(
-        onnxq.Samples(given.search), onnxq.Check.of(given.check, onnxq.Samples()), subject.inputs
+        onnxq.Samples(given.search),
+        onnxq.Check.of(given.check or onnxq.Check(hold_apart=4), onnxq.Samples()),
+        subject.inputs,
     )
+    samples = samples.few(2 * AT_ONCE if name in TRAINED else ROWS)
     baseline = baseline_of(subject, samples, metric)
     asked = default_qconfig_mapping()
     with search.open_journal(None, subject, samples, metric, onnxq.Goal()) as journal:
         evaluator = Evaluator(subject, samples, baseline, metric)
         times = search.times_in(journal, evaluator, wishes.costs)
         evaluator.ratio = TimeModel(times, subject.prepared(subject.default).model).ratio
+        clock = DrawnClock(evaluator, journal)
         for goal_name, goal in MODEL_GOALS.items():
-            for stage, places in STAGES.items():
+            if goal.max_drop is not None and name not in TRAINED:
+                continue
+            for stage, places in OF_MODELS.items():
                 with _without(places):
                     run = search.Search(
-                        Evaluations(evaluator, journal), goal, None, lambda *_: None
+                        Evaluations(evaluator, journal), goal, None, lambda *_: None, clock
                     )
                     starts = run.beginnings(asked)
                     sensitivity = run.sensitivity(asked, starts[0].groups)
                     found = run.run(starts, sensitivity, changes_of_the_whole(asked, ("bias",)))
-                objective = ObjectiveFunction(goal, baseline.metric)
-                yield goal_name, stage, _ended(objective, found.best.score, run.runs)
+                score = found.best.score
+                predicted = score.predicted_time or score.time_ratio or math.inf
+                real = replace(score, time_ratio=whole(predicted), time_range=None)
+                yield goal_name, stage, _ended(_judge(goal, baseline.metric), real, run.runs)
+
+
+def _judge(goal: onnxq.Goal, float_metric: float) -> ObjectiveFunction:
+    return ObjectiveFunction(goal, float_metric)
 
 
 def _without(places: Sequence[Stage]) -> ExitStack:
@@ -284,19 +372,16 @@ def _without(places: Sequence[Stage]) -> ExitStack:
     return stack
 
 
-def rows(ends: Mapping[str, Sequence[Ended]]) -> Iterator[tuple[str, ...]]:
-    """A row for each stage: networks worse and better without it, the mean change, the runs."""
-    every = ends["all stages"]
-    for stage, found in ends.items():
-        changes = [end.worse_by(before) for end, before in zip(found, every, strict=True)]
-        finite = [change for change in changes if math.isfinite(change)]
-        yield (
-            stage,
-            str(sum(change > WORSE for change in changes)),
-            str(sum(change < -WORSE for change in changes)),
-            f"{np.mean(finite):+.1%}" if finite else "-",
-            f"{np.mean([end.runs for end in found]):.1f}",
-        )
+def cells(found: Sequence[Ended], every: Sequence[Ended]) -> tuple[int, int, float | None, float]:
+    """Networks worse and better without a stage, the mean change, and the runs."""
+    changes = [end.worse_by(before) for end, before in zip(found, every, strict=True)]
+    finite = [change for change in changes if math.isfinite(change)]
+    return (
+        sum(change > WORSE for change in changes),
+        sum(change < -WORSE for change in changes),
+        float(np.mean(finite)) if finite else None,
+        float(np.mean([end.runs for end in found])),
+    )
 
 
 def drawn_ends(goal: onnxq.Goal, networks: int) -> dict[str, list[Ended]]:
@@ -308,31 +393,35 @@ def drawn_ends(goal: onnxq.Goal, networks: int) -> dict[str, list[Ended]]:
     return found
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("names", nargs="*", metavar="NAME", help="models; none: drawn networks")
-    parser.add_argument("--networks", type=int, default=NETWORKS, help="that are drawn")
-    args = parser.parse_args()
-    logging.disable(logging.WARNING)  # of torch's exporter
-    warnings.simplefilter("ignore")
-    print(head("goal", "without", "worse", "better", "mean", "runs"))
-    if not args.names:
-        for name, goal in GOALS.items():
-            for row in rows(drawn_ends(goal, args.networks)):
-                print(line(name, *row), flush=True)
-        return 0
-    found: dict[tuple[str, str], list[Ended]] = {}
-    for name in args.names:
+def _where(names: Sequence[str], found: Sequence[Ended], every: Sequence[Ended]) -> str:
+    """Models whose objective changes, with the change."""
+    changes = {n: e.worse_by(b) for n, e, b in zip(names, found, every, strict=True)}
+    return ", ".join(f"{n} {c:+.1%}" for n, c in changes.items() if abs(c) > WORSE)
+
+
+@benchmark(DRAWN, MODELS, needs=("torch",))
+@click.option("--networks", default=NETWORKS, show_default=True, help="that are drawn")
+@with_names(NAMES)
+def measure(networks: int, names: Sequence[str]) -> Iterator[Row]:
+    """A row for each stage."""
+    if not names:
+        for goal_name, goal in GOALS.items():
+            ends = drawn_ends(goal, networks)
+            for stage, found in ends.items():
+                yield DRAWN.row(goal_name, stage, *cells(found, ends["all stages"]))
+        return
+    by_goal: dict[str, dict[str, list[Ended]]] = {}
+    of_goal: dict[str, list[str]] = {}
+    for name in names:
         with tempfile.TemporaryDirectory() as folder:
             for goal_name, stage, end in searched(name, Path(folder)):
-                found.setdefault((goal_name, stage), []).append(end)
-    for goal_name in MODEL_GOALS:
-        for row in rows({stage: found[goal_name, stage] for stage in STAGES}):
-            print(line(goal_name, *row))
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+                by_goal.setdefault(goal_name, {}).setdefault(stage, []).append(end)
+                if stage == "all stages":
+                    of_goal.setdefault(goal_name, []).append(name)
+    for goal_name, ends in by_goal.items():
+        for stage, found in ends.items():
+            every = ends["all stages"]
+            row = cells(found, every)
+            yield MODELS.row(
+                goal_name, stage, *row, len(found), _where(of_goal[goal_name], found, every)
+            )
