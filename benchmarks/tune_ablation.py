@@ -339,7 +339,7 @@ def searched(name: str, folder: Path) -> Iterator[tuple[str, str, Ended]]:
     samples = samples.few(2 * AT_ONCE if name in TRAINED else ROWS)
     baseline = baseline_of(subject, samples, metric)
     asked = default_qconfig_mapping()
-    with search.open_journal(None, subject, samples, metric, onnxq.Goal()) as journal:
+    with search.open_journal(None, subject, samples, metric) as journal:
         evaluator = Evaluator(subject, samples, baseline, metric)
         times = search.times_in(journal, evaluator, wishes.costs)
         evaluator.ratio = TimeModel(times, subject.prepared(subject.default).model).ratio

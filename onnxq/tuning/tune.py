@@ -130,7 +130,7 @@ def tune(
     work = Stopwatch()
     baseline = baseline_of(subject, search, by)
     pass_s = work.spent_s
-    with open_journal(journal, subject, search, by, goal) as kept:
+    with open_journal(journal, subject, search, by) as kept:
         evaluator = Evaluator(subject, search, baseline, by)
         times = times_in(kept, evaluator, costs)
         evaluator.ratio = TimeModel(times, subject.prepared(subject.default).model).ratio

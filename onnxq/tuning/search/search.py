@@ -76,7 +76,7 @@ BY_DEFAULT = "forms as onnxq chooses them"
 
 
 def open_journal(
-    path: str | Path | None, subject: Subject, samples: TuningSamples, metric: Metric, goal: Goal
+    path: str | Path | None, subject: Subject, samples: TuningSamples, metric: Metric
 ) -> Journal:
     """The journal of a search; None: in memory alone.
 
@@ -91,7 +91,6 @@ def open_journal(
         f"{metric.name} {metric.fingerprint}".strip(),
         str(subject.wishes),
         f"onnxq {VERSION}, onnxruntime {runtime}",
-        str(goal),
     )
     return Journal.open(path, head)
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from onnxq.qconfig import QConfigMapping
     from onnxq.tuning.evaluation.evaluator import Evaluator
 
-HEAD = JournalHead("model", "samples", "sqnr", "portable", "1", "fast")
+HEAD = JournalHead("model", "samples", "sqnr", "portable", "1")
 MAPPINGS = [ALL_INTEGERS, ALL_INTEGERS.set_node("conv1", None), ALL_INTEGERS.set_node("gemm", None)]
 NO_MODEL = ALL_INTEGERS.set_node("conv9", None)
 

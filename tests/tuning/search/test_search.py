@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from onnxq.static.plan import Plan
     from onnxq.tuning.evaluation.evaluator import Evaluator
 
-HEAD = JournalHead("model", "samples", "sqnr", "portable", "1", "fast")
+HEAD = JournalHead("model", "samples", "sqnr", "portable", "1")
 KNOWN = Times("another search", {}, {}, {}, {}, 1.0)
 
 

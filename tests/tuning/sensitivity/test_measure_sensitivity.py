@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from onnxq.tuning.evaluation.evaluator import Evaluator
     from onnxq.tuning.sensitivity.sensitivity import Sensitivity
 
-HEAD = JournalHead("model", "samples", "sqnr", "portable", "1", "fast")
+HEAD = JournalHead("model", "samples", "sqnr", "portable", "1")
 FLOAT = replace(onnxq_default_qconfig, precision=Precision.FLOAT)
 
 
