@@ -62,10 +62,9 @@ from onnxq.tuning.search.noise_estimates import NoiseEstimates, spread
 from onnxq.tuning.search.pareto_candidates import Clock, float_candidates
 from onnxq.tuning.search.proposals import Proposals
 from onnxq.tuning.search.quantization_groups import Member, QuantizationGroup
-from onnxq.tuning.sensitivity import measure_sensitivity
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from onnxq.tuning.search.layers import Layers
 
@@ -74,15 +73,29 @@ DRAWN = Table(
     {"goal": "", "without": "", "worse": "", "better": "", "mean": "+.1%", "runs": ".1f"},
     keys=2,
 )
-MODELS = Table("models", {**DRAWN.columns, "searches": "", "where": ""}, keys=2)
+MODELS = Table(
+    "models",
+    {
+        **{"model": "", "goal": "", "value": ".3f", "runs": ".1f", "worse without": ""},
+        **{"better without": "", "fewer runs without": ""},
+    },
+    keys=2,
+)
 NETWORKS, LAYERS, ANSWERS = 10, 14, 800
-WORSE = 0.005
+WORSE, LEAST_RUNS = 0.005, 1.0
+"""Share of the objective, and runs, below which a change is none."""
 TARGET = "x86-avx2"
 """Target whose arithmetic every x86 machine computes."""
 TYPES = {
     "Conv": (Precision.FLOAT, Precision.INT8, Precision.WEIGHT_ONLY),
     "depthwise Conv": (Precision.FLOAT, Precision.INT8, Precision.WEIGHT_ONLY),
-    "MatMul": tuple(proposals.POLICIES),
+    "MatMul": (
+        Precision.FLOAT,
+        Precision.INT8_FLOAT_OUTPUT,
+        Precision.DYNAMIC_INT8,
+        Precision.WEIGHT_ONLY,
+        Precision.INT8,
+    ),
     "Add": (Precision.FLOAT, Precision.INT8),
 }
 IN_INTEGERS = (Precision.INT8, Precision.INT8_FLOAT_OUTPUT)
@@ -102,45 +115,26 @@ MODEL_GOALS = {
 ROWS = 8
 """Samples to search on; images with labels are as many as two batches have."""
 SLOWER, READING = 0.08, 0.008
-"""What whole runs take beyond their prediction, as a share of what integers save, and the standard
+"""Time of whole runs beyond their prediction, as a share of what integers save, and the standard
 deviation of one reading."""
 Stage = tuple[object, str, object]
-POLICIES_OFF: Stage = (proposals, "POLICIES", ())
-LEARNING_OFF: Stage = (NoiseEstimates, "learn", lambda *_: None)
-CORRECTION_OFF: Stage = (NoiseEstimates, "correct", lambda *_: None)
-PROBES_OFF: Stage = (LocalSearch, "_probe", lambda *_: None)
-BACK_OFF: Stage = (local_search, "back", lambda point, *_: point)
 STAGES: dict[str, Sequence[Stage]] = {
     "all stages": (),
-    "policies": [POLICIES_OFF],
-    "sweeps": [(proposals.Estimator, "_swept", lambda self, c, *_: (c, self.expected(c)))],
+    "sweeps": [(proposals.Estimator, "_swept", lambda _self, candidate, *_: candidate)],
     "knapsack": [(proposals.Estimator, "_by_knapsack", lambda *_: iter(()))],
     "times of changes as a layer type": [
         (proposals, "times_with_their_layer_type", proposals.times_alone)
     ],
-    "learning from batches": [LEARNING_OFF],
-    "correction of estimates": [CORRECTION_OFF],
-    "probes": [PROBES_OFF],
-    "halves of batches that disappoint": [(LocalSearch, "_delivers", lambda *_: True)],
-    "bisection towards float": [(local_search, "nearest_kept", lambda *_: None)],
-    "bisection of what costs an answer": [BACK_OFF],
+    "learning from batches": [(NoiseEstimates, "learn", lambda *_: None)],
+    "correction of estimates": [(NoiseEstimates, "correct", lambda *_: None)],
+    "probes": [(LocalSearch, "_probe", lambda *_: None)],
+    "repair": [(local_search, "repaired", lambda *_: None)],
+    "bisection of what costs an answer": [(local_search, "back", lambda point, *_: point)],
     "parts of layer types": [(layers, "MOST_PARTS", 0)],
-    "policies and learning": [POLICIES_OFF, LEARNING_OFF],
-    "policies, learning, correction": [POLICIES_OFF, LEARNING_OFF, CORRECTION_OFF],
-    "policies, learning, what costs an answer": [POLICIES_OFF, LEARNING_OFF, BACK_OFF],
 }
-AGAIN_OFF: Stage = (search, "AGAIN", 0)
-SITTING_OFF: Stage = (pareto_candidates, "SITTINGS", 1)
-QUIETEST_OFF: Stage = (pareto_candidates, "_quietest_as_fast", lambda fastest, *_: fastest)
-OBSERVERS_OFF: Stage = (config_changes, "OTHER_OBSERVERS", ())
-CONFIRMING_OFF: Stage = (measure_sensitivity, "DEAREST", 0)
 OF_MODELS: dict[str, Sequence[Stage]] = {
     **STAGES,
-    "other observers": [OBSERVERS_OFF],
-    "sensitivity of the dearest on more samples": [CONFIRMING_OFF],
-    "whole runs a second time": [SITTING_OFF],
-    "the search again where whole runs take longer": [AGAIN_OFF],
-    "the most accurate of those as fast": [QUIETEST_OFF],
+    "other observers": [(config_changes, "OTHER_OBSERVERS", ())],
     "the smallest of those in float": [
         (pareto_candidates, "_stored_as_fast", lambda best, *_: best)
     ],
@@ -148,13 +142,7 @@ OF_MODELS: dict[str, Sequence[Stage]] = {
         (search, "float_candidates", lambda _: []),
         (search, "stored_candidate", lambda _: []),
     ],
-    "policies, learning, second sitting, the most accurate, more samples": [
-        POLICIES_OFF,
-        LEARNING_OFF,
-        SITTING_OFF,
-        QUIETEST_OFF,
-        CONFIRMING_OFF,
-    ],
+    "PTQ algorithms first": [(LocalSearch, "_wants_accuracy", lambda *_: False)],
 }
 """Stages by name, each with what stands in its place while it is off."""
 
@@ -271,7 +259,8 @@ class Drawn:
         proposals = Proposals(
             objective, estimates, lambda at: self.ratio([at.form(g) for g in self.groups])
         )
-        found = LocalSearch(proposals, scores, (), goal.max_runs).run(start)
+        local = LocalSearch(proposals, scores, (), goal.max_runs)
+        found = local.run(local.begin([start]))
         beside = float_candidates(start)
         points = [found.best.score, *scores([each.mapping for each in beside])]
         best = min(points, key=objective.order)
@@ -315,16 +304,16 @@ class DrawnClock(Clock):
         assert score.time_ratio is not None
         digest = hashlib.blake2b(key_of(mapping).encode(), digest_size=8).digest()
         off = np.random.default_rng(int.from_bytes(digest)).normal(0.0, READING)
-        ratio = whole(score.time_ratio) + float(off)
+        ratio = whole_time(score.time_ratio) + float(off)
         return WholeTime(ratio, ratio - 2 * READING, ratio + 2 * READING)
 
 
-def whole(predicted: float) -> float:
+def whole_time(predicted: float) -> float:
     """Time of whole runs that are predicted to take so long."""
     return predicted + SLOWER * max(1.0 - predicted, 0.0)
 
 
-def searched(name: str, folder: Path) -> Iterator[tuple[str, str, Ended]]:
+def searched(name: str, folder: Path, *, whole: bool = False) -> Iterator[tuple[str, str, Ended]]:
     """(goal, stage, the end of its search) of a model of benchmarks/tune.py."""
     table = costs_of("x86-vnni")
     assert table is not None
@@ -347,17 +336,19 @@ def searched(name: str, folder: Path) -> Iterator[tuple[str, str, Ended]]:
         for goal_name, goal in MODEL_GOALS.items():
             if goal.max_drop is not None and name not in TRAINED:
                 continue
-            for stage, places in OF_MODELS.items():
+            for stage, places in ({"all stages": ()} if whole else OF_MODELS).items():
                 with _without(places):
                     run = search.Search(
                         Evaluations(evaluator, journal), goal, None, lambda *_: None, clock
                     )
-                    starts = run.beginnings(asked)
-                    sensitivity = run.sensitivity(asked, starts[0].groups)
-                    found = run.run(starts, sensitivity, changes_of_the_whole(asked, ("bias",)))
+                    begun = run.begin(asked, changes_of_the_whole(asked))
+                    sensitivity = run.sensitivity(
+                        asked.set_improve(begun.improve), begun.start.groups
+                    )
+                    found = run.run(begun, sensitivity)
                 score = found.best.score
                 predicted = score.predicted_time or score.time_ratio or math.inf
-                real = replace(score, time_ratio=whole(predicted), time_range=None)
+                real = replace(score, time_ratio=whole_time(predicted), time_range=None)
                 yield goal_name, stage, _ended(_judge(goal, baseline.metric), real, run.runs)
 
 
@@ -393,16 +384,27 @@ def drawn_ends(goal: onnxq.Goal, networks: int) -> dict[str, list[Ended]]:
     return found
 
 
-def _where(names: Sequence[str], found: Sequence[Ended], every: Sequence[Ended]) -> str:
-    """Models whose objective changes, with the change."""
-    changes = {n: e.worse_by(b) for n, e, b in zip(names, found, every, strict=True)}
-    return ", ".join(f"{n} {c:+.1%}" for n, c in changes.items() if abs(c) > WORSE)
+def row_of(name: str, goal: str, ends: Mapping[str, Ended]) -> Row:
+    """The row of a model and a goal, from the ends of the searches without each stage."""
+    every = ends["all stages"]
+    changes = {stage: end.worse_by(every) for stage, end in ends.items()}
+    fewer = {stage: every.runs - end.runs for stage, end in ends.items()}
+    return MODELS.row(
+        name,
+        goal + (" (missed)" if every.lacks > 0 else ""),
+        every.value,
+        every.runs,
+        "; ".join(f"{stage} {c:+.1%}" for stage, c in changes.items() if c > WORSE),
+        "; ".join(f"{stage} {c:+.1%}" for stage, c in changes.items() if c < -WORSE),
+        "; ".join(f"{stage} {n:.1f}" for stage, n in fewer.items() if n >= LEAST_RUNS),
+    )
 
 
 @benchmark(DRAWN, MODELS, needs=("torch",))
 @click.option("--networks", default=NETWORKS, show_default=True, help="that are drawn")
+@click.option("--whole", is_flag=True, help="models with all stages on alone")
 @with_names(NAMES)
-def measure(networks: int, names: Sequence[str]) -> Iterator[Row]:
+def measure(networks: int, whole: bool, names: Sequence[str]) -> Iterator[Row]:
     """A row for each stage."""
     if not names:
         for goal_name, goal in GOALS.items():
@@ -410,18 +412,10 @@ def measure(networks: int, names: Sequence[str]) -> Iterator[Row]:
             for stage, found in ends.items():
                 yield DRAWN.row(goal_name, stage, *cells(found, ends["all stages"]))
         return
-    by_goal: dict[str, dict[str, list[Ended]]] = {}
-    of_goal: dict[str, list[str]] = {}
     for name in names:
+        by_goal: dict[str, dict[str, Ended]] = {}
         with tempfile.TemporaryDirectory() as folder:
-            for goal_name, stage, end in searched(name, Path(folder)):
-                by_goal.setdefault(goal_name, {}).setdefault(stage, []).append(end)
-                if stage == "all stages":
-                    of_goal.setdefault(goal_name, []).append(name)
-    for goal_name, ends in by_goal.items():
-        for stage, found in ends.items():
-            every = ends["all stages"]
-            row = cells(found, every)
-            yield MODELS.row(
-                goal_name, stage, *row, len(found), _where(of_goal[goal_name], found, every)
-            )
+            for goal_name, stage, end in searched(name, Path(folder), whole=whole):
+                by_goal.setdefault(goal_name, {})[stage] = end
+        for goal_name, of_stage in by_goal.items():
+            yield row_of(name, goal_name, of_stage)

@@ -24,8 +24,8 @@ TORCH_ROOMS = (
     "insertion", "importers", "eager", "quantization", "deployed",
 )
 TUNING_ROOMS = (
-    "defaults", "scoring", "evaluation", "measuring", "sensitivity",
-    "search", "milestones", "tuned", "tune",
+    "defaults", "scoring", "evaluation", "measure_times", "sensitivity", "search", "tables",
+    "tuned", "tune",
 )
 # fmt: on
 ORDERS = {"onnxq.pytorch": TORCH_ROOMS, "onnxq.tuning": TUNING_ROOMS}

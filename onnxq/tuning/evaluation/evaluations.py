@@ -64,14 +64,16 @@ class Evaluations:
         evaluator: finds them.
         journal: keeps them, each under the samples that the mapping was scored on: those held apart
             have scores of their own, and others to check on have others.
+        kind: of the scores in the journal; estimates have another than scores of `quantize`.
 
     Attributes:
         runs: different mappings that were scored, looked up ones included.
     """
 
-    def __init__(self, evaluator: Evaluator, journal: Journal) -> None:
+    def __init__(self, evaluator: Evaluator, journal: Journal, kind: str = SCORES) -> None:
         self.evaluator = evaluator
         self.journal = journal
+        self._kind = kind
         self._samples = evaluator.baseline.samples.fingerprint
         self._asked: set[str] = set()
 
@@ -114,13 +116,13 @@ class Evaluations:
         if lacking:
             outcomes = self._run(list(lacking.values()), executor)
             for key, outcome in zip(lacking, outcomes, strict=True):
-                kind = SCORES if isinstance(outcome, Score) else REFUSED
+                kind = self._kind if isinstance(outcome, Score) else REFUSED
                 self.journal.append(kind, key, outcome)
         found = [self._found(key) for key in keys]
         return [outcome for outcome in found if outcome is not None]
 
     def _found(self, key: str) -> Score | Refusal | None:
-        score = self.journal.find(SCORES, key, Score)
+        score = self.journal.find(self._kind, key, Score)
         return score or self.journal.find(REFUSED, key, Refusal)
 
     def _run(

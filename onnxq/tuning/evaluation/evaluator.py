@@ -19,12 +19,12 @@ from onnxq.graph.saving import saved_bytes
 from onnxq.ort.runtime import Session, open_session
 from onnxq.samples import Batches, Samples, as_taken, input_specs
 from onnxq.static.calibrate import calibrate
+from onnxq.static.placing.decision import Quantize
 from onnxq.times.time_model import Forms
 from onnxq.times.timed_runs import one_row
 from onnxq.tuning.scoring.metric import Kind
 from onnxq.tuning.scoring.model_run import ModelRun
 from onnxq.tuning.scoring.paired_outputs import PairedOutputs
-from onnxq.tuning.scoring.plan_forms import forms_of
 from onnxq.tuning.scoring.score import Score
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from onnxq.checking.runnable import Made
     from onnxq.observers import ObserverSpec
+    from onnxq.operator import Precision
     from onnxq.qconfig import QConfigMapping
     from onnxq.samples.excerpt import Excerpt
     from onnxq.samples.inputs import Batch
@@ -222,6 +223,16 @@ class Evaluator:
             subject.outputs,
             subject.wishes.feedback,
         )
+
+
+def forms_of(plan: Plan) -> dict[str, Precision | None]:
+    """The precisions of a plan's nodes; None: another node carries it out."""
+    inside = {
+        name
+        for name, decision in plan.decisions.items()
+        if isinstance(decision, Quantize) and decision.folded_into
+    }
+    return {n: None if n in inside else choice.precision for n, choice in plan.choices.items()}
 
 
 # --- Statistics for every candidate of a tune: observed once, and once more where one needs
