@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, ClassVar
 from onnxq.core.saved import Saved
 from onnxq.errors import ModelError, QConfigError, UnsupportedError, first_line
 from onnxq.jobs import in_order
-from onnxq.tuning.evaluation.evaluator import Evaluator
 from onnxq.tuning.scoring.metric import MetricError
 from onnxq.tuning.scoring.score import Score
 
@@ -28,13 +27,8 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from onnxq.qconfig import QConfigMapping
-    from onnxq.static.statistics import Statistics
-    from onnxq.tuning.evaluation.evaluator import Ratio
+    from onnxq.tuning.evaluation.evaluator import Evaluator
     from onnxq.tuning.evaluation.journal import Journal
-    from onnxq.tuning.scoring.baseline import Baseline
-    from onnxq.tuning.scoring.metric import Metric
-    from onnxq.tuning.scoring.subject import Subject
-    from onnxq.tuning.scoring.tuning_samples import TuningSamples
 
 REFUSALS = (QConfigError, UnsupportedError, ModelError)
 """Errors that say that a mapping gives no model that runs; others end the search."""
@@ -130,7 +124,7 @@ class Evaluations:
     ) -> Iterator[Score | Refusal]:
         if executor is None:
             return (outcome_of(self.evaluator, mapping) for mapping in mappings)
-        made = MakeEvaluator.of(self.evaluator)
+        made = Scoring(self.evaluator)
         return in_order(executor, made, mappings, named=lambda _: "a candidate")
 
 
@@ -149,57 +143,18 @@ def outcome_of(evaluator: Evaluator, mapping: QConfigMapping) -> Score | Refusal
 
 
 @dataclass(frozen=True, eq=False)
-class MakeEvaluator:
-    """Makes an evaluator in another process: what travels there once, and a mapping each time.
+class Scoring:
+    """Makes in another process what scores mappings.
 
     Attributes:
-        subject: the model.
-        samples: to calibrate on.
-        baseline: with the outputs of the float model.
-        metric: to score by.
-        ratio: predicts times.
-        statistics: of the calibration, so that no other process repeats it.
-        cover: as of the Evaluator.
+        evaluator: travels there once.
     """
 
-    subject: Subject
-    samples: TuningSamples
-    baseline: Baseline
-    metric: Metric
-    ratio: Ratio | None
-    statistics: Statistics | None
-    cover: QConfigMapping | None = None
-
-    @classmethod
-    def of(cls, evaluator: Evaluator) -> MakeEvaluator:
-        """The same evaluator, to be made anew; calibrates first, if that was not done yet."""
-        first = evaluator.statistics
-        return cls(
-            evaluator.subject,
-            evaluator.samples,
-            evaluator.baseline,
-            evaluator.metric,
-            evaluator.ratio,
-            first,
-            evaluator.cover,
-        )
+    evaluator: Evaluator
 
     def __call__(self) -> Callable[[QConfigMapping], Score | Refusal]:
         """The function that a worker runs on mappings."""
-        evaluator = self.evaluator()
-        return lambda mapping: outcome_of(evaluator, mapping)
-
-    def evaluator(self) -> Evaluator:
-        """The evaluator, made anew."""
-        return Evaluator(
-            self.subject,
-            self.samples,
-            self.baseline,
-            self.metric,
-            self.ratio,
-            self.statistics,
-            self.cover,
-        )
+        return lambda mapping: outcome_of(self.evaluator, mapping)
 
 
 def key_of(mapping: QConfigMapping) -> str:
