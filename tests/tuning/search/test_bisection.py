@@ -51,6 +51,20 @@ def test_bound_is_kept_with_the_fewest_changes_in_logarithmic_runs() -> None:
     assert len(seen) <= 4
 
 
+def test_groups_that_are_blamed_go_back_first_where_nothing_is_known_of_the_others() -> None:
+    """As a verdict blames them: no sensitivity was measured."""
+    at_fault = (3, 9)
+    network = Network(
+        tuple(Layer(1e-2 if i in at_fault else 1e-9, 0.05, 0.03) for i in range(FAST_LAYERS))
+    )
+    blamed = {network.groups[i].anchor.name: 1.0 for i in at_fault}
+    objective = ObjectiveFunction(Goal(min_sqnr_db=50), math.inf)
+    proposals = network.proposals(objective, blamed)
+    found = repaired(begun(network), proposals, measure_of(network, []))
+    assert found is not None
+    assert found.candidate.forms.keys() == blamed.keys()
+
+
 def test_bound_that_nothing_keeps_gives_none() -> None:
     network = Network((Layer(1e-3, 0.5, 0.3),) * 4)
     objective = ObjectiveFunction(Goal(min_sqnr_db=300), math.inf)
