@@ -30,7 +30,7 @@ from onnxq.dynamic.dynamic_decision import Objective
 from onnxq.errors import QConfigError
 from onnxq.tuning.evaluation.evaluations import Refusal
 from onnxq.tuning.search.candidate import MeasuredCandidate
-from onnxq.tuning.search.repair import repaired
+from onnxq.tuning.search.repair import fewest, repaired
 
 if TYPE_CHECKING:
     from onnxq.operator import Precision
@@ -56,6 +56,10 @@ that they are measured in, nine runs that found nothing."""
 PROBES = 0.25
 """Share of the runs that may go into what groups cost, where nothing else is worth one: with ten, a
 network of 8 layers is 0.8 dB from the best at most, without up to 15 (tests/tuning/made_up.py)."""
+
+EXCESS_DB = 6.0
+"""Decibels above the bound at which fewer changes of a batch are looked for: twice those that are
+worth something where speed is wanted."""
 
 LATE, NO_RUN = "the time is up", "no run is left"
 NO_CHANGE = "no change is left that is worth a run"
@@ -234,7 +238,7 @@ class LocalSearch:
             estimates.learn(point, batch, found.score)
         estimates.correct(point, batch, found.score)
         if self._is_better(found, point):
-            return found
+            return self._without_excess(point, batch, found)
         if len(batch) == 1:
             self._close(batch)
             return point
@@ -247,6 +251,20 @@ class LocalSearch:
             if len(half) == 1 and (part is None or not self._is_better(part, point)):
                 self._close(half)
         return self._best(parts, point)
+
+    def _without_excess(
+        self, point: MeasuredCandidate, batch: Batch, found: MeasuredCandidate
+    ) -> MeasuredCandidate:
+        """The best of what a batch gave and fewer of its changes, where it gave far too much.
+
+        Estimates that promised too little are of no use for what the next batch may take back.
+        """
+        objective, least = self.proposals.objective, self.proposals.objective.goal.min_sqnr_db
+        if least is None or not objective.missing_db(point.score):
+            return found
+        if objective.missing_db(found.score) or found.score.worst_db <= least + EXCESS_DB:
+            return found
+        return self._best([fewest(point, batch, self._measured, objective)], found)
 
     def _by_bisection(self, point: MeasuredCandidate) -> MeasuredCandidate:
         """The best that halves find, where estimates find no more."""

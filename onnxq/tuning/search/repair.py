@@ -17,6 +17,7 @@ from onnxq.operator import Precision
 from onnxq.tuning.search.proposals import LEAST_COST, options_of, times_alone
 
 if TYPE_CHECKING:
+    from onnxq.tuning.scoring.objective_function import ObjectiveFunction
     from onnxq.tuning.search.candidate import Candidate, MeasuredCandidate
     from onnxq.tuning.search.proposals import Batch, Closed, Proposals
 
@@ -30,8 +31,7 @@ def repaired(
     """A point as accurate as is wanted, with as few groups in float as bisection finds; None: none.
 
     Float keeps every bound on accuracy, so that somewhere on the way to it the bounds begin to be
-    kept, whatever a metric counts. A bound on time is not asked for: what lies nearer to float is
-    slower. What gives no model gives none with more of the changes.
+    kept, whatever a metric counts.
 
     Args:
         point: that lacks accuracy.
@@ -39,14 +39,31 @@ def repaired(
         measure: measures a candidate.
         closed: (anchor, form) of changes that are left out.
     """
-    changes, kept, short = cheapest_first(point, proposals, closed), None, 0
-    enough = len(changes)  # all of them together are taken not to lack any
+    changes = cheapest_first(point, proposals, closed)
+    return fewest(point, changes, measure, proposals.objective)
+
+
+def fewest(
+    point: MeasuredCandidate, changes: Batch, measure: Measure, objective: ObjectiveFunction
+) -> MeasuredCandidate | None:
+    """The point with as few of the changes as are as accurate as is wanted; None: none is found.
+
+    A bound on time is not asked for: what lies nearer to float is slower. What gives no model gives
+    none with more of the changes.
+
+    Args:
+        point: that lacks accuracy.
+        changes: in whose order they are taken; all of them together are taken not to lack any.
+        measure: measures a candidate.
+        objective: what is wanted.
+    """
+    kept, short, enough = None, 0, len(changes)
     while enough - short > 1:
         middle = (short + enough) // 2
         found = measure(point.candidate.with_changes(changes[:middle]))
         if found is None:
             enough = middle
-        elif proposals.objective.missing_db(found.score):
+        elif objective.missing_db(found.score):
             short = middle
         else:
             kept, enough = found, middle

@@ -306,3 +306,17 @@ def test_near_the_goal_changes_of_the_whole_come_before_layers_go_to_float() -> 
     found = searched(LocalSearch(network.proposals(objective), measured, whole, 2), network.start)
     assert found.best.candidate.whole == whole
     assert objective.violation_db(found.best.score) == 0
+
+
+def test_a_batch_that_gives_far_more_than_is_wanted_is_cut_by_bisection() -> None:
+    """Estimates that promise too little put all in float, and say of no layer that it may go back.
+
+    Half of the layers bring all noise, and their estimates are a thousandth of it.
+    """
+    loud = [Layer(1e-3, 0.05, 0.03)] * 4
+    network = Network((*loud, *[Layer(1e-8, 0.05, 0.03)] * 12))
+    noise = {group.anchor.name: 1e-6 for group in network.groups}
+    found = network.search(Goal(min_sqnr_db=40), noise)
+    assert {name for name, form in found.best.candidate.forms.items() if form is FLOAT} == {
+        group.anchor.name for group in network.groups[:4]
+    }
