@@ -52,7 +52,7 @@ def test_bound_is_kept_with_the_fewest_changes_in_logarithmic_runs() -> None:
 
 
 def test_groups_that_are_blamed_go_back_first_where_nothing_is_known_of_the_others() -> None:
-    """As a verdict blames them: no sensitivity was measured."""
+    """A verdict blames two layers: no sensitivity was measured."""
     at_fault = (3, 9)
     network = Network(
         tuple(Layer(1e-2 if i in at_fault else 1e-9, 0.05, 0.03) for i in range(FAST_LAYERS))
