@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from onnxq.tuning.scoring.goal import Goal
     from onnxq.tuning.tune import tune
     from onnxq.weight_only import quantize_weights
+    from onnxq.weights.mixed_bits import SizeAim
 
 __version__ = _version.VERSION
 
@@ -64,6 +65,7 @@ __all__ = [
     "Goal",
     "QuantizedModel",
     "Samples",
+    "SizeAim",
     "__version__",
     "bench",
     "calibrate",
@@ -99,6 +101,7 @@ _HOMES = {
     "Goal": "onnxq.tuning.scoring.goal",
     "QuantizedModel": "onnxq.quantized.quantized_model",
     "Samples": "onnxq.samples.samples",
+    "SizeAim": "onnxq.weights.mixed_bits",
     "bench": "onnxq.checking.bench",
     "calibrate": "onnxq.static.calibrate",
     "convert": "onnxq.pipeline",

@@ -46,8 +46,7 @@ def quantize_weights(
     embedding_bits: int | None = None,
     exclude: Sequence[str] = (),
     check: object = Check.CALIBRATION,
-    bits_average: float | None = None,
-    size: float | None = None,
+    size: SizeAim | float | None = None,
     journal: str | Path | None = None,
     executor: Executor | None = None,
 ) -> QuantizedModel:
@@ -75,9 +74,9 @@ def quantize_weights(
         exclude: names or globs of products and lookups that stay in float.
         check: what to try the result on, and what it has to keep: samples that it was not made
             from, or an onnxq.Check.
-        bits_average: bits per weight on the average, such as 4.5: each product gets 2, 4 or 8, or
-            stays in float, by what that costs on the samples. Scales come on top.
-        size: likewise, so that the file is this part of the float model's.
+        size: part of the float model's size that the file is to have: each product gets 2, 4 or 8
+            bits, or stays in float, by what that costs on the samples. Or an
+            onnxq.SizeAim(bits_average=4.5): bits per weight on the average, scales on top.
         journal: file that integers are written to as they are found. A call that ends anywhere goes
             on from it, and comes to the same model. The model reads it: keep it until it is saved.
             None: integers stay in memory.
@@ -114,7 +113,7 @@ def quantize_weights(
         written_as,
         Check.of(check, given),
         work,
-        as_aim(bits_average, size),
+        SizeAim.of(size),
     )
     place = None if journal is None else Path(journal)
     made = carry_out_weights(job, place=place, executor=executor)
@@ -170,11 +169,6 @@ def _of_embeddings(spec: GroupSpec, bits: int | None, format: WeightFormat) -> G
         )
     whole = Scheme.AFFINE if spec.scheme is Scheme.REAL else spec.scheme
     return GroupSpec(bits, spec.group_size, whole)
-
-
-def as_aim(bits_average: float | None, size: float | None) -> SizeAim | None:
-    """Aim of these arguments of `quantize_weights`; None: bits are not mixed."""
-    return None if bits_average is None and size is None else SizeAim(bits_average, size)
 
 
 def check_accuracy(level: int) -> None:

@@ -19,8 +19,8 @@ ROOMS = (
     "errors", "core", "page", "jobs", "dtypes", "qparams", "affine", "observers",
     "targets", "operator", "operators", "catalog", "authoring", "qconfig", "graph", "quantized",
     "samples", "ort", "language", "metrics", "qdq", "times", "qtensor", "functional",
-    "reference", "dynamic", "static", "weights", "checking", "report", "pipeline",
-    "weight_only", "tuning", "survey", "pytorch", "cli", "__main__",
+    "reference", "dynamic", "static", "weights", "checking", "report", "tuning",
+    "pipeline", "weight_only", "survey", "pytorch", "cli", "__main__",
 )
 """Folders and single files of onnxq, lowest first: each is named by what it knows."""
 TORCH_ROOMS = (
@@ -28,8 +28,8 @@ TORCH_ROOMS = (
     "insertion", "importers", "eager", "quantization", "deployed",
 )
 TUNING_ROOMS = (
-    "defaults", "scoring", "evaluation", "measuring", "sensitivity",
-    "search", "milestones", "tuned", "tune",
+    "defaults", "scoring", "evaluation", "measure_times", "sensitivity", "search", "tables",
+    "tuned", "tune",
 )
 # fmt: on
 ORDERS = {"onnxq.pytorch": TORCH_ROOMS, "onnxq.tuning": TUNING_ROOMS}

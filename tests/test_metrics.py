@@ -110,8 +110,7 @@ def test_a_search_by_bits_reaches_its_goal_on_text_that_chose_nothing() -> None:
         decoder,
         onnxq.Samples(seen, batch_size=4),
         check=held_out,
-        metric="bits",
-        goal=onnxq.Goal(max_drop=0.01, max_runs=12, objective=Objective.SIZE),
+        goal=onnxq.Goal(max_drop=0.01, max_runs=12, objective=Objective.SIZE, metric="bits"),
         target="x86-vnni",
         costs=costs_of("x86-vnni"),
     )

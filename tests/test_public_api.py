@@ -37,7 +37,7 @@ FUNCTIONS = (
 )
 
 
-CLASSES = ("Check", "Goal", "QuantizedModel", "Samples")
+CLASSES = ("Check", "Goal", "QuantizedModel", "Samples", "SizeAim")
 
 
 def run_python(code: str) -> str:

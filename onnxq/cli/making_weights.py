@@ -137,14 +137,16 @@ def quantize_weights(
     outputs = [output, *given(journal, report)]
     claim_beside(model, outputs, given(samples, check))
     from onnxq.errors import member
-    from onnxq.weight_only import as_aim, as_request, check_accuracy
+    from onnxq.weight_only import as_request, check_accuracy
+    from onnxq.weights.mixed_bits import SizeAim
     from onnxq.weights.write_weights import WeightFormat
 
     as_format = member(WeightFormat, written_as, "format")
-    request, aim = (
-        as_request(bits, group_size, scheme, method, exclude, samples, as_format, embedding_bits),
-        as_aim(bits_average, size),
+    request = as_request(
+        bits, group_size, scheme, method, exclude, samples, as_format, embedding_bits
     )
+    is_mixed = bits_average is not None or size is not None
+    aim = SizeAim(bits_average, size) if is_mixed else None
     check_accuracy(accuracy_level)
     source = load_model(model, outputs)
     from onnxq.checking.weights_job import WeightsJob, carry_out_weights, plan_job

@@ -178,7 +178,16 @@ def tune(
     from onnxq.tuning.tune import tune as search
     from onnxq.tuning.tuned import MissedGoalWarning
 
-    goal = Goal(min_sqnr, max_drop, max_time, Objective(objective), max_runs, max_seconds)
+    goal = Goal(
+        min_sqnr,
+        max_drop,
+        max_time,
+        Objective(objective),
+        max_runs,
+        max_seconds,
+        metric,
+        improve,
+    )
     mapping = asked_mapping(qconfig, overrides, target, choice)
     with (
         workers.executor() as executor,
@@ -189,12 +198,10 @@ def tune(
         tuned = search(
             source,
             replace(reading, source=samples),
-            metric=metric,
             goal=goal,
             qconfig=mapping,
             target=asked_target(target, reduce_range),
             check=Check(hold_apart=hold_apart or EVERY) if check is None else check,
-            improve=improve,
             quantized_input=ends.quantized_input,
             quantized_output=ends.outputs,
             costs=None if costs is None else Costs.load(costs),

@@ -248,7 +248,7 @@ def _rows(
     value = None if slot is None else node.inputs[slot]
     if value is None or value.shape is None:
         return None
-    shape = sizes.get(value_name(value)) or tuple(value.shape)
+    shape: tuple[int | ir.SymbolicDim, ...] = tuple(sizes.get(value_name(value), value.shape))
     rank = len(shape)
     if rank <= 1:  # a vector is one row, whichever side of the product it stands on
         return []

@@ -185,7 +185,9 @@ class Prepared:
         folded = {
             name: floats[decision.folded_into]
             for name, decision in self.decisions.items()
-            if isinstance(decision, Quantize) and decision.folded_into in floats
+            if isinstance(decision, Quantize)
+            and decision.folded_into is not None
+            and decision.folded_into in floats
         }
         left = {**self.left, **folded, **floats}
         return replace(self, decisions={**self.decisions, **left}, left=left)

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from onnxq.static.plan import Plan
     from onnxq.survey.file_precisions import ShownPrecision
     from onnxq.survey.heading import ReportSubject
-    from onnxq.tuning.milestones import Milestone
+    from onnxq.tuning.tables import Milestone
     from onnxq.tuning.tuned import Tuned
 
 

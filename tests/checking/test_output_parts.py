@@ -3,7 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from onnxq.checking.output_parts import Part, PartSums
+from onnxq.checking.output_parts import PartSums
+from onnxq.quantized.output_part import Part
 
 RNG = np.random.default_rng(0)
 

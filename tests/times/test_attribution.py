@@ -4,7 +4,7 @@ from onnxq.operator import Precision
 from onnxq.ort.runtime import open_with_graph, optimized_graph
 from onnxq.qconfig import QConfigMapping, onnxq_default_dynamic_qconfig
 from onnxq.times.attribution import TimeOwner, TimePart, owners, unnamed, with_unnamed
-from onnxq.tuning.scoring.plan_forms import forms_of
+from onnxq.tuning.evaluation.evaluator import forms_of
 from tests.examples import ALL_INTEGERS, network
 from tests.small_networks import encoder_block
 from tests.tuning.parts import evaluator_of, rows

@@ -9,7 +9,7 @@ import pytest
 from onnxq.graph.weights import renamed
 from onnxq.operator import Precision
 from onnxq.times.model_times import ChangeTime, NodeTimes, TimeModel, Times
-from onnxq.tuning.scoring.plan_forms import forms_of
+from onnxq.tuning.evaluation.evaluator import forms_of
 from tests.examples import ALL_INTEGERS
 from tests.small_networks import perceptron
 from tests.tuning.parts import evaluator_of, rows

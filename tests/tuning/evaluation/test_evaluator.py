@@ -86,7 +86,7 @@ def test_a_tensor_that_another_candidate_watches_as_well_is_calibrated_again() -
     assert made.model.to_bytes() == alone.model.to_bytes()
 
 
-def test_changes_of_one_layer_type_share_a_calibration() -> None:
+def test_candidates_with_the_same_observers_share_a_calibration() -> None:
     evaluator = evaluator_of()
     entry = onnxq_default_qconfig
     for mapping in (
@@ -97,8 +97,8 @@ def test_changes_of_one_layer_type_share_a_calibration() -> None:
     ):
         evaluator(mapping)
     assert evaluator.observations.calibrations == 1
-    evaluator(MAPPINGS["percentiles"])
-    evaluator(MAPPINGS["other percentiles"])
+    evaluator(MAPPINGS["extremes"])
+    evaluator(MAPPINGS["extremes"].set_node("conv2", replace(EXTREMES, precision=Precision.FLOAT)))
     assert evaluator.observations.calibrations == 2
 
 

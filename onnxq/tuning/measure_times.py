@@ -35,7 +35,7 @@ from onnxq.times.model_times import (
 from onnxq.times.time_model import walked
 from onnxq.times.timed_runs import check_runs, profiled
 from onnxq.tuning.evaluation.evaluations import REFUSALS
-from onnxq.tuning.scoring.plan_forms import forms_of
+from onnxq.tuning.evaluation.evaluator import forms_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -1,12 +1,13 @@
-"""Ablation of the search of `tune`: what each of its stages is worth, stage by stage.
+"""Worth of each stage of `tune`'s search: the search without it, on drawn networks and on models.
 
-    python scripts/bench_tune_ablation.py                      # drawn networks
-    python scripts/bench_tune_ablation.py multi_io lcnet       # models of scripts/bench_tune.py
+    python -m benchmarks tune_ablation                 # drawn networks
+    python -m benchmarks tune_ablation lcnet resnet20  # models of benchmarks/tune.py
 
-No clock is read, so that a loaded machine prints the same. Times of a model come from the bundled
-table of costs, and every model of the search is quantized and run once: all ways to search share a
-journal. Drawn networks have layers of four layer types in five forms, conversions between these,
-and activations that two neighbours round; their sensitivity is measured as that of a model is.
+No clock is read, so that a loaded machine gives the same rows. Times of a model come from the
+bundled table of costs; its "whole runs" take longer than these say, and each reading is off by
+chance, as a clock's are. Every model of the search is quantized and run once: all ways to search
+share a journal. Drawn networks have layers of four layer types in five forms, conversions between
+these, and activations that two neighbours round; their sensitivity is measured as that of a model.
 
 A row is a stage that is switched off: networks whose objective is worse by more than 0.5% without
 it, those in which it is better, the mean of the change, and the runs that the search takes.
@@ -14,30 +15,30 @@ it, those in which it is better, the mean of the change, and the runs that the s
 
 from __future__ import annotations
 
-import argparse
-import logging
+import hashlib
 import math
-import sys
 import tempfile
-import warnings
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 from unittest.mock import patch
 
+import click
 import numpy as np
 
-from onnxq.times.table import costs_of
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # run as a file: find scripts/
-
 import onnxq
+from benchmarks.harness.benchmark import benchmark
+from benchmarks.harness.options import with_names
+from benchmarks.harness.table import Row, Table
+from benchmarks.tune import AT_ONCE, NAMES, TRAINED, problem
 from onnxq.dynamic.dynamic_decision import Objective
 from onnxq.operator import Precision
 from onnxq.qconfig import QConfigMapping, default_qconfig_mapping, onnxq_default_qconfig
 from onnxq.times.model_times import TimeModel
-from onnxq.tuning.evaluation.evaluations import Evaluations
+from onnxq.times.table import costs_of
+from onnxq.times.timed_runs import WholeTime
+from onnxq.tuning.evaluation.evaluations import Evaluations, key_of
 from onnxq.tuning.evaluation.evaluator import Evaluator
 from onnxq.tuning.scoring.baseline import baseline_of
 from onnxq.tuning.scoring.metric import as_metric
@@ -45,30 +46,56 @@ from onnxq.tuning.scoring.objective_function import ObjectiveFunction, noise_of
 from onnxq.tuning.scoring.score import Score
 from onnxq.tuning.scoring.subject import Subject, Wishes
 from onnxq.tuning.scoring.tuning_samples import open_tuning_samples
-from onnxq.tuning.search import layers, local_search, proposals, search
+from onnxq.tuning.search import (
+    config_changes,
+    layers,
+    local_search,
+    pareto_candidates,
+    proposals,
+    search,
+)
 from onnxq.tuning.search.candidate import Candidate
 from onnxq.tuning.search.config_changes import changes_of_the_whole, form_in, with_form
 from onnxq.tuning.search.layers import by_layer_type, dearest_parts
 from onnxq.tuning.search.local_search import LocalSearch
 from onnxq.tuning.search.noise_estimates import NoiseEstimates, spread
-from onnxq.tuning.search.pareto_candidates import float_candidates
+from onnxq.tuning.search.pareto_candidates import Clock, float_candidates
 from onnxq.tuning.search.proposals import Proposals
 from onnxq.tuning.search.quantization_groups import Member, QuantizationGroup
-from scripts._tables import head, line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from onnxq.tuning.search.layers import Layers
 
+DRAWN = Table(
+    "drawn",
+    {"goal": "", "without": "", "worse": "", "better": "", "mean": "+.1%", "runs": ".1f"},
+    keys=2,
+)
+MODELS = Table(
+    "models",
+    {
+        **{"model": "", "goal": "", "value": ".3f", "runs": ".1f", "worse without": ""},
+        **{"better without": "", "fewer runs without": ""},
+    },
+    keys=2,
+)
 NETWORKS, LAYERS, ANSWERS = 10, 14, 800
-WORSE = 0.005
+WORSE, LEAST_RUNS = 0.005, 1.0
+"""Share of the objective, and runs, below which a change is none."""
 TARGET = "x86-avx2"
 """Target whose arithmetic every x86 machine computes."""
 TYPES = {
     "Conv": (Precision.FLOAT, Precision.INT8, Precision.WEIGHT_ONLY),
     "depthwise Conv": (Precision.FLOAT, Precision.INT8, Precision.WEIGHT_ONLY),
-    "MatMul": tuple(proposals.POLICIES),
+    "MatMul": (
+        Precision.FLOAT,
+        Precision.INT8_FLOAT_OUTPUT,
+        Precision.DYNAMIC_INT8,
+        Precision.WEIGHT_ONLY,
+        Precision.INT8,
+    ),
     "Add": (Precision.FLOAT, Precision.INT8),
 }
 IN_INTEGERS = (Precision.INT8, Precision.INT8_FLOAT_OUTPUT)
@@ -82,12 +109,18 @@ MODEL_GOALS = {
     "30 dB": onnxq.Goal(min_sqnr_db=30),
     "not slower": onnxq.Goal(max_time=1),
     "accurate in 0.6": onnxq.Goal(max_time=0.6, objective=Objective.ACCURACY),
+    "a point": onnxq.Goal(max_drop=0.01),
 }
+"""Goals of models; the last one of those with labels alone."""
+ROWS = 8
+"""Samples to search on; images with labels are as many as two batches have."""
+SLOWER, READING = 0.08, 0.008
+"""Time of whole runs beyond their prediction, as a share of what integers save, and the standard
+deviation of one reading."""
 Stage = tuple[object, str, object]
 STAGES: dict[str, Sequence[Stage]] = {
     "all stages": (),
-    "policies": [(proposals, "POLICIES", ())],
-    "sweeps": [(proposals.Estimator, "_swept", lambda self, c, *_: (c, self.expected(c)))],
+    "sweeps": [(proposals.Estimator, "_swept", lambda _self, candidate, *_: candidate)],
     "knapsack": [(proposals.Estimator, "_by_knapsack", lambda *_: iter(()))],
     "times of changes as a layer type": [
         (proposals, "times_with_their_layer_type", proposals.times_alone)
@@ -95,10 +128,21 @@ STAGES: dict[str, Sequence[Stage]] = {
     "learning from batches": [(NoiseEstimates, "learn", lambda *_: None)],
     "correction of estimates": [(NoiseEstimates, "correct", lambda *_: None)],
     "probes": [(LocalSearch, "_probe", lambda *_: None)],
-    "bisection": [(LocalSearch, "_by_bisection", lambda _self, point: point)],
-    "bisection towards float": [(local_search, "nearest_kept", lambda *_: None)],
+    "repair": [(local_search, "repaired", lambda *_: None)],
     "bisection of what costs an answer": [(local_search, "back", lambda point, *_: point)],
     "parts of layer types": [(layers, "MOST_PARTS", 0)],
+}
+OF_MODELS: dict[str, Sequence[Stage]] = {
+    **STAGES,
+    "other observers": [(config_changes, "OTHER_OBSERVERS", ())],
+    "the smallest of those in float": [
+        (pareto_candidates, "_stored_as_fast", lambda best, *_: best)
+    ],
+    "all in float, and weights stored, beside": [
+        (search, "float_candidates", lambda _: []),
+        (search, "stored_candidate", lambda _: []),
+    ],
+    "PTQ algorithms first": [(LocalSearch, "_wants_accuracy", lambda *_: False)],
 }
 """Stages by name, each with what stands in its place while it is off."""
 
@@ -215,7 +259,8 @@ class Drawn:
         proposals = Proposals(
             objective, estimates, lambda at: self.ratio([at.form(g) for g in self.groups])
         )
-        found = LocalSearch(proposals, scores, (), goal.max_runs).run(start)
+        local = LocalSearch(proposals, scores, (), goal.max_runs)
+        found = local.run(local.begin([start]))
         beside = float_candidates(start)
         points = [found.best.score, *scores([each.mapping for each in beside])]
         best = min(points, key=objective.order)
@@ -246,35 +291,69 @@ def _ended(objective: ObjectiveFunction, score: Score, runs: float) -> Ended:
     return Ended(objective.violation_db(score), value, runs)
 
 
-def searched(name: str, results: Path) -> Iterator[tuple[str, str, Ended]]:
-    """(goal, stage, the end of its search) of a model of scripts/bench_tune.py."""
-    from benchmarks.tune import problem
+class DrawnClock(Clock):
+    """A clock whose readings follow from predictions, and from the mapping that is timed."""
 
+    def times(self, mappings: Sequence[QConfigMapping]) -> list[WholeTime]:
+        """Times of whole runs, longer than predicted, each off by chance."""
+        return [self._read(mapping) for mapping in mappings]
+
+    def _read(self, mapping: QConfigMapping) -> WholeTime:
+        (score,) = Evaluations(self.evaluator, self.journal).all([mapping])
+        assert isinstance(score, Score)
+        assert score.time_ratio is not None
+        digest = hashlib.blake2b(key_of(mapping).encode(), digest_size=8).digest()
+        off = np.random.default_rng(int.from_bytes(digest)).normal(0.0, READING)
+        ratio = whole_time(score.time_ratio) + float(off)
+        return WholeTime(ratio, ratio - 2 * READING, ratio + 2 * READING)
+
+
+def whole_time(predicted: float) -> float:
+    """Time of whole runs that are predicted to take so long."""
+    return predicted + SLOWER * max(1.0 - predicted, 0.0)
+
+
+def searched(name: str, folder: Path, *, whole: bool = False) -> Iterator[tuple[str, str, Ended]]:
+    """(goal, stage, the end of its search) of a model of benchmarks/tune.py."""
     table = costs_of("x86-vnni")
     assert table is not None
-    given = problem(name, results)
+    given = problem(name, folder)
     wishes = Wishes(TARGET, given.feedback or {}, costs=replace(table, target=TARGET))
     metric, subject = as_metric(given.metric), Subject.of(given.model, wishes)
     samples, _ = open_tuning_samples(
-        onnxq.Samples(given.search), onnxq.Check.of(given.check, onnxq.Samples()), subject.inputs
+        onnxq.Samples(given.search),
+        onnxq.Check.of(given.check or onnxq.Check(hold_apart=4), onnxq.Samples()),
+        subject.inputs,
     )
+    samples = samples.few(2 * AT_ONCE if name in TRAINED else ROWS)
     baseline = baseline_of(subject, samples, metric)
     asked = default_qconfig_mapping()
-    with search.open_journal(None, subject, samples, metric, onnxq.Goal()) as journal:
+    with search.open_journal(None, subject, samples, metric) as journal:
         evaluator = Evaluator(subject, samples, baseline, metric)
         times = search.times_in(journal, evaluator, wishes.costs)
         evaluator.ratio = TimeModel(times, subject.prepared(subject.default).model).ratio
+        clock = DrawnClock(evaluator, journal)
         for goal_name, goal in MODEL_GOALS.items():
-            for stage, places in STAGES.items():
+            if goal.max_drop is not None and name not in TRAINED:
+                continue
+            for stage, places in ({"all stages": ()} if whole else OF_MODELS).items():
                 with _without(places):
                     run = search.Search(
-                        Evaluations(evaluator, journal), goal, None, lambda *_: None
+                        Evaluations(evaluator, journal), goal, None, lambda *_: None, clock
                     )
-                    starts = run.beginnings(asked)
-                    sensitivity = run.sensitivity(asked, starts[0].groups)
-                    found = run.run(starts, sensitivity, changes_of_the_whole(asked, ("bias",)))
-                objective = ObjectiveFunction(goal, baseline.metric)
-                yield goal_name, stage, _ended(objective, found.best.score, run.runs)
+                    begun = run.begin(asked, changes_of_the_whole(asked))
+                    sensitivity = run.sensitivity(
+                        asked.set_improve(begun.improve), begun.start.groups
+                    )
+                    found = run.run(begun, sensitivity)
+                score = found.best.score
+                predicted = score.predicted_time or score.time_ratio or math.inf
+                real = replace(score, time_ratio=whole_time(predicted), time_range=None)
+                yield goal_name, stage, _ended(_judge(goal, baseline.metric), real, run.runs)
+
+
+def _judge(goal: onnxq.Goal, float_metric: float) -> ObjectiveFunction:
+    return ObjectiveFunction(goal, float_metric)
 
 
 def _without(places: Sequence[Stage]) -> ExitStack:
@@ -284,19 +363,16 @@ def _without(places: Sequence[Stage]) -> ExitStack:
     return stack
 
 
-def rows(ends: Mapping[str, Sequence[Ended]]) -> Iterator[tuple[str, ...]]:
-    """A row for each stage: networks worse and better without it, the mean change, the runs."""
-    every = ends["all stages"]
-    for stage, found in ends.items():
-        changes = [end.worse_by(before) for end, before in zip(found, every, strict=True)]
-        finite = [change for change in changes if math.isfinite(change)]
-        yield (
-            stage,
-            str(sum(change > WORSE for change in changes)),
-            str(sum(change < -WORSE for change in changes)),
-            f"{np.mean(finite):+.1%}" if finite else "-",
-            f"{np.mean([end.runs for end in found]):.1f}",
-        )
+def cells(found: Sequence[Ended], every: Sequence[Ended]) -> tuple[int, int, float | None, float]:
+    """Networks worse and better without a stage, the mean change, and the runs."""
+    changes = [end.worse_by(before) for end, before in zip(found, every, strict=True)]
+    finite = [change for change in changes if math.isfinite(change)]
+    return (
+        sum(change > WORSE for change in changes),
+        sum(change < -WORSE for change in changes),
+        float(np.mean(finite)) if finite else None,
+        float(np.mean([end.runs for end in found])),
+    )
 
 
 def drawn_ends(goal: onnxq.Goal, networks: int) -> dict[str, list[Ended]]:
@@ -308,31 +384,38 @@ def drawn_ends(goal: onnxq.Goal, networks: int) -> dict[str, list[Ended]]:
     return found
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+def row_of(name: str, goal: str, ends: Mapping[str, Ended]) -> Row:
+    """The row of a model and a goal, from the ends of the searches without each stage."""
+    every = ends["all stages"]
+    changes = {stage: end.worse_by(every) for stage, end in ends.items()}
+    fewer = {stage: every.runs - end.runs for stage, end in ends.items()}
+    return MODELS.row(
+        name,
+        goal + (" (missed)" if every.lacks > 0 else ""),
+        every.value,
+        every.runs,
+        "; ".join(f"{stage} {c:+.1%}" for stage, c in changes.items() if c > WORSE),
+        "; ".join(f"{stage} {c:+.1%}" for stage, c in changes.items() if c < -WORSE),
+        "; ".join(f"{stage} {n:.1f}" for stage, n in fewer.items() if n >= LEAST_RUNS),
     )
-    parser.add_argument("names", nargs="*", metavar="NAME", help="models; none: drawn networks")
-    parser.add_argument("--networks", type=int, default=NETWORKS, help="that are drawn")
-    args = parser.parse_args()
-    logging.disable(logging.WARNING)  # of torch's exporter
-    warnings.simplefilter("ignore")
-    print(head("goal", "without", "worse", "better", "mean", "runs"))
-    if not args.names:
-        for name, goal in GOALS.items():
-            for row in rows(drawn_ends(goal, args.networks)):
-                print(line(name, *row), flush=True)
-        return 0
-    found: dict[tuple[str, str], list[Ended]] = {}
-    for name in args.names:
+
+
+@benchmark(DRAWN, MODELS, needs=("torch",))
+@click.option("--networks", default=NETWORKS, show_default=True, help="that are drawn")
+@click.option("--whole", is_flag=True, help="models with all stages on alone")
+@with_names(NAMES)
+def measure(networks: int, whole: bool, names: Sequence[str]) -> Iterator[Row]:
+    """A row for each stage."""
+    if not names:
+        for goal_name, goal in GOALS.items():
+            ends = drawn_ends(goal, networks)
+            for stage, found in ends.items():
+                yield DRAWN.row(goal_name, stage, *cells(found, ends["all stages"]))
+        return
+    for name in names:
+        by_goal: dict[str, dict[str, Ended]] = {}
         with tempfile.TemporaryDirectory() as folder:
-            for goal_name, stage, end in searched(name, Path(folder)):
-                found.setdefault((goal_name, stage), []).append(end)
-    for goal_name in MODEL_GOALS:
-        for row in rows({stage: found[goal_name, stage] for stage in STAGES}):
-            print(line(goal_name, *row))
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+            for goal_name, stage, end in searched(name, Path(folder), whole=whole):
+                by_goal.setdefault(goal_name, {})[stage] = end
+        for goal_name, of_stage in by_goal.items():
+            yield row_of(name, goal_name, of_stage)

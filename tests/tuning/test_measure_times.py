@@ -9,9 +9,9 @@ from onnxq.errors import ModelError
 from onnxq.operator import Precision
 from onnxq.times import Change, costs_of, timed_runs
 from onnxq.times.model_times import ChangeTime, TimeModel
-from onnxq.tuning.measuring import measure_times as module
-from onnxq.tuning.measuring.measure_times import measure_times, times_of
-from onnxq.tuning.scoring.plan_forms import forms_of
+from onnxq.tuning import measure_times as module
+from onnxq.tuning.evaluation.evaluator import forms_of
+from onnxq.tuning.measure_times import measure_times, times_of
 from tests.examples import ALL_INTEGERS
 from tests.tuning.parts import evaluator_of
 
