@@ -52,7 +52,7 @@ class Commands(click.Group):
             except click.NoSuchOption as error:
                 raise self._with_owners(error) from None
             except click.ClickException as error:
-                error.message = shown_lines(error.message)
+                vars(error).update(message=shown_lines(error.message))
                 raise
             except (click.exceptions.Exit, click.Abort):
                 raise

@@ -84,7 +84,7 @@ def _size_of_file(tensor: ir.ExternalTensor, name: str) -> int | Problem:
     """Bytes of the tensor's file, or why it is not read; nothing is opened."""
     location, folder = os.fspath(tensor.location), Path(os.fspath(tensor.base_dir) or ".")
     shown = f"external data file {_shown(tensor)} (tensor '{name}')"
-    if not isinstance(location, str) or not location or "\0" in location:
+    if not isinstance(location, str) or not location or "\0" in location or location[-1] == "/":
         return Problem(f"the name of {shown} is not one", DAMAGED)
     beside = "Put the file itself beside the model."
     if leaves_folder(location):

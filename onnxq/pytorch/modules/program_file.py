@@ -272,5 +272,6 @@ def _exponent(node: ast.AST) -> int:
         power = power.operand if isinstance(power, ast.UnaryOp) else power.args[0]
     if isinstance(power, ast.Call) and getattr(power.func, "id", "") == "Rational":
         power = power.args[0]
-    known = isinstance(power, ast.Constant) and isinstance(power.value, int)
-    return max(1, abs(power.value)) if known else _EXPONENT + 1
+    if isinstance(power, ast.Constant) and isinstance(power.value, int):
+        return max(1, abs(power.value))
+    return _EXPONENT + 1

@@ -105,6 +105,11 @@ def opaque_constant(records: dict[str, bytes]) -> None:
     records["data/constants/opaque_obj_0"] = pickled()
 
 
+def old_archive(records: dict[str, bytes]) -> None:
+    records.clear()
+    records["version"] = b"8.0"
+
+
 ENUM = '[{"\\u005f_enum__": true, "fqn": "antigravity:A", "name": "a"}]'
 EXPR, TARGET = r'(?<="expr_str": )"[^"]*"', r"torch\.ops\.aten\.linear\.default"
 HOSTILE: dict[str, Callable[[dict[str, bytes]], None]] = {
@@ -152,17 +157,20 @@ HOSTILE: dict[str, Callable[[dict[str, bytes]], None]] = {
                                '{"min_val": 1, "max_val": 2},'),
     "deep brackets": record(GRAPH, b"[" * 100_000),
     "no graph": record(GRAPH, b"{}"),
-    "old archive": lambda records: (records.clear(), records.update(version=b"8.0")),  # type: ignore[func-returns-value]
+    "old archive": old_archive,
 }  # fmt: skip
 
 
 def rewritten(
-    saved: Path, to: Path, change: Callable[[dict[str, bytes]], object], **how: int
+    saved: Path,
+    to: Path,
+    change: Callable[[dict[str, bytes]], object],
+    compression: int = zipfile.ZIP_STORED,
 ) -> Path:
     with zipfile.ZipFile(saved) as archive:
         records = {n.split("/", 1)[1]: archive.read(n) for n in archive.namelist()}
     change(records)
-    with zipfile.ZipFile(to, "w", **how) as archive:  # type: ignore[arg-type]
+    with zipfile.ZipFile(to, "w", compression) as archive:
         for name, data in records.items():
             archive.writestr(f"net/{name}", data)
     return to
