@@ -24,6 +24,8 @@ import reprlib
 import signal
 from typing import TYPE_CHECKING, TypeVar
 
+from onnxq.core.shown import shown_lines
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -37,6 +39,10 @@ class OnnxqError(Exception):
     """Base of every error that onnxq raises on purpose."""
 
     exit_code = 1
+
+    def __str__(self) -> str:
+        """The message, in which names of a file are shown and never obeyed."""
+        return shown_lines(super().__str__())
 
 
 class ModelError(OnnxqError):

@@ -55,7 +55,7 @@ class Mul(Operator):
             return (Curve(0, np.square, 2.0),)
         for slot in (0, 1):
             factors = constant(node, 1 - slot)
-            if factors is not None and not is_constant(node, slot):
+            if factors is not None and factors.size and not is_constant(node, slot):
                 return (Linear((slot,), float(np.square(factors, dtype=np.float64).mean())),)
         return (Factored(0, 1), Factored(1, 0))
 

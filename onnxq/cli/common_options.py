@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
+from onnxq.core.shown import shown_lines
 from onnxq.report.detail import Detail, is_quiet, showing
 from onnxq.report.wrapping import say, say_aside
 
@@ -95,6 +96,13 @@ def _remember_debug(ctx: click.Context, _param: click.Parameter, given: bool) ->
         ctx.meta[DEBUG] = True
 
 
+class _Formatter(logging.Formatter):
+    """Lines in which names of a file are shown and never obeyed."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return shown_lines(super().format(record))
+
+
 @contextlib.contextmanager
 def _logging(level: int) -> Iterator[None]:
     """The log of onnxq goes to stderr, until the `with` ends; there is one handler at most."""
@@ -102,7 +110,7 @@ def _logging(level: int) -> Iterator[None]:
     before = log.level
     log.setLevel(level)
     handler = logging.StreamHandler()
-    handler.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
+    handler.setFormatter(_Formatter("%(levelname)s %(name)s: %(message)s"))
     added = [] if log.handlers else [handler]
     for one in added:
         log.addHandler(one)

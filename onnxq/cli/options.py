@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import math
+import os
+import reprlib
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,7 +39,26 @@ class Bound(click.FloatRange):
         return super()._describe_range()
 
 
-PATH = click.Path(path_type=Path)
+class _Path(click.Path):
+    """A path that the system takes; one too long, or with a zero byte, is wrong usage."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The path.
+
+        Raises:
+            click.BadParameter: no file can have that name.
+        """
+        try:
+            os.lstat(value)
+        except OSError as error:
+            if error.errno == errno.ENAMETOOLONG:
+                self.fail(f"{reprlib.repr(str(value))}: {error.strerror}.", param, ctx)
+        except ValueError as error:
+            self.fail(f"{reprlib.repr(str(value))}: {error}.", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+PATH = _Path(path_type=Path)
 
 
 def pair(_ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:

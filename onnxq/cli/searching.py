@@ -35,6 +35,7 @@ from onnxq.cli.steps import (
     load_model,
 )
 from onnxq.cli.worker_options import Workers, workers_options
+from onnxq.core.shown import shown
 from onnxq.report.detail import is_quiet
 from onnxq.report.wrapping import say
 from onnxq.tuning.defaults import IMPROVE, MOST_RUNS
@@ -367,6 +368,6 @@ def _report(tuned: Tuned, again: str | None, as_json: bool) -> None:
         return
     print_tuned(open_console(), tuned)
     if again:
-        click.echo(f"again: {again}")  # to be copied
+        click.echo(shown(f"again: {again}"))  # to be copied
         return
     say("again: the same search; --save-qconfig FILE keeps what it found")

@@ -216,7 +216,7 @@ def _chart(chart: Chart) -> Json:
 # script's, so that nothing of it ever runs.
 
 
-_ESCAPES = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})
+_ESCAPES = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\x7f": "\\u007f"})
 
 
 def island(data: object) -> Markup:

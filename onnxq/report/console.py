@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from rich.console import Console
 
 from onnxq.core.brief import size_text
+from onnxq.core.shown import shown_lines
 from onnxq.errors import counted
 from onnxq.report.detail import is_whole
 from onnxq.report.tables import print_table
@@ -34,6 +35,7 @@ class _Console(Console):
     """
 
     def print(self, *objects: Any, soft_wrap: bool | None = None, **options: Any) -> None:
+        objects = tuple(shown_lines(x) if isinstance(x, str) else x for x in objects)
         if soft_wrap is None and all(isinstance(one, str) for one in objects):
             soft_wrap = True
             if self.is_terminal:

@@ -6,6 +6,8 @@ import dataclasses
 import json
 from typing import TYPE_CHECKING
 
+from onnxq.core.shown import shown_json
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
@@ -19,7 +21,7 @@ JsonObject = dict[str, object]
 
 def to_text(value: Mapping[str, object] | Sequence[object]) -> str:
     """JSON text; a NaN in it is an error of ours."""
-    return json.dumps(value, indent=1, allow_nan=False)
+    return shown_json(json.dumps(value, indent=1, allow_nan=False))
 
 
 def summary(value: Summary) -> JsonObject:
