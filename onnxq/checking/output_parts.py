@@ -160,7 +160,7 @@ def _are_scores(sums: _Axis, slices: Mask) -> bool:
 def _never_taken(sums: _Axis) -> Mask:
     """Slices of scores that are near zero in all samples."""
     never: Mask = (sums.least >= 0) & (sums.most <= LEAST_SCORE)
-    return never & (sums.most.max() > LEAST_SCORE)
+    return never if sums.most.max() > LEAST_SCORE else np.zeros_like(never)
 
 
 def _loud(signal: Doubles, left: Mask) -> Mask:
