@@ -51,6 +51,10 @@ class DiedError(Exception):
     """The child died of a request, twice; its text says by what: "SIGABRT"."""
 
 
+class UnstartedError(DiedError):
+    """The child died before it was ready."""
+
+
 class OverTimeError(Exception):
     """The child was killed, as it took longer than its bound."""
 
@@ -78,13 +82,12 @@ class _Child:
         Raises:
             DiedError: it died.
             OverTimeError: it did not answer in time.
-            NoChildError: it did not even start.
         """
         if not self.is_ready:
             try:
                 self._within(START_SECONDS, self._read)
             except (DiedError, OverTimeError) as error:
-                raise NoChildError(str(error)) from error
+                raise UnstartedError(str(error)) from error
             self.is_ready = True
         return self._within(request.seconds, lambda: self._exchange(request, buffers))
 
@@ -164,15 +167,13 @@ def ask(request: Request, buffers: Sequence[bytes | memoryview] = ()) -> Reply:
     """
     with _lock:
         try:
-            return _child().ask(request, buffers)
-        except DiedError:  # or something else killed it: a new one tells
-            _children.clear()
-            return _child().ask(request, buffers)
-        except NoChildError as error:
-            _refuse(error)
-            raise
-        finally:
-            _children[:] = [child for child in _children if child.process.returncode is None]
+            return _asked(request, buffers)
+        except DiedError:  # of the request, or something else killed it: a new one tells
+            pass
+        try:
+            return _asked(request, buffers)
+        except UnstartedError as error:
+            raise _refused(str(error)) from error
 
 
 def tell(request: Request) -> None:
@@ -190,28 +191,37 @@ def end() -> None:
             _children.pop().end()
 
 
+def _asked(request: Request, buffers: Sequence[bytes | memoryview]) -> Reply:
+    asked = _child()
+    try:
+        return asked.ask(request, buffers)
+    finally:
+        if asked.process.returncode is not None:
+            _children.remove(asked)
+
+
 def _child() -> _Child:
     if _is_refused.is_set():
         raise NoChildError("it could not be started before")
     if not _children:
         if not sys.executable or getattr(sys, "frozen", False):
-            raise NoChildError("this Python is no program of its own")
+            raise _refused("this Python is no program of its own")
         try:
             _children.append(_Child())
         except (OSError, ValueError) as error:
-            raise NoChildError(str(error)) from error
+            raise _refused(str(error)) from error
     return _children[0]
 
 
-def _refuse(error: NoChildError) -> None:
-    if _is_refused.is_set():
-        return
+def _refused(reason: str) -> NoChildError:
+    """The error, and a warning: none is started from here on."""
     _is_refused.set()
     warnings.warn(
-        f"no child process can be started ({error}): models are opened in this process, which ends "
-        "where ONNX Runtime aborts, and nothing bounds their time and memory.",
+        f"no child process can be started ({reason}): models are opened in this process, which "
+        "ends where ONNX Runtime aborts, and nothing bounds their time and memory.",
         stacklevel=2,
     )
+    return NoChildError(reason)
 
 
 def _paths() -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+import onnx
 import onnx_ir as ir
 import pytest
 
@@ -24,6 +26,7 @@ from onnxq.jobs.child_main import Request
 from onnxq.ort import first_run
 from onnxq.ort.runtime import open_session
 from onnxq.ort.types_by_run import types_by_run
+from tests.examples import ALL_INTEGERS, weights
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -252,3 +255,71 @@ def test_large_models_have_more_time() -> None:
 
 def test_a_request_that_the_child_does_not_know_is_an_error_in_its_reply() -> None:
     assert child.ask(Request("nonsense", 0, 5)).error == "'nonsense'"
+
+
+AHEAD_OF_A_BODY = """
+    <ir_version: 8, opset_import: ["" : 17]>
+    g (float[1, 8, 16] x, bool c) => (float[] y) {
+        a = Conv <pads = [1, 1]> (x, w)
+        t = Transpose <perm = [2, 0, 1]> (a)
+        y = If (c) <
+            then_branch = p () => (float[] u) { u = Neg(t) },
+            else_branch = q () => (float[] v) { v = Abs(t) }
+        >
+    }
+"""
+
+
+def conv_ahead_of_a_body() -> tuple[onnx.ModelProto, dict[str, Array]]:
+    proto = onnx.parser.parse_model(AHEAD_OF_A_BODY)
+    proto.graph.initializer.append(onnx.numpy_helper.from_array(weights(0, 8, 8, 3), "w"))
+    return proto, {"x": weights(1, 8, 1, 8, 16), "c": np.array([0, 1] * 4, bool)}
+
+
+@POSIX
+def test_nodes_of_which_onnx_runtime_aborts_go_to_float(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("onnxq.static.rewrite.keep_loadable", lambda _model: None)
+    source, samples = conv_ahead_of_a_body()
+    made = onnxq.quantize(source, samples, ALL_INTEGERS, target="x86-vnni")
+    assert made.verdict is not None
+    assert made.verdict.left_in_float == ("Conv_a",)
+
+
+@POSIX
+def test_a_user_model_that_aborts_leaves_no_file(tmp_path: Path) -> None:
+    ir.save(model(ABORTING), tmp_path / "float.onnx")
+    words = ["bench", "float.onnx", "float.onnx"]
+    done = subprocess.run(
+        [sys.executable, "-m", "onnxq", *words],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(Path(onnxq.__file__).parent.parent)},
+    )
+    assert done.returncode == ModelError.exit_code
+    assert re.fullmatch(r"Error: model 'float\.onnx': .* dies of SIGABRT\. .*\n", done.stderr)
+    assert [file.name for file in tmp_path.iterdir()] == ["float.onnx"]
+
+
+@POSIX
+@pytest.mark.parametrize("seed", range(3))
+def test_a_child_that_is_killed_at_any_moment_changes_no_file(seed: int) -> None:
+    source, samples = conv_ahead_of_a_body()
+    wanted = ir.to_proto(onnxq.quantize(source, samples, ALL_INTEGERS, target="x86-vnni"))
+    first_run._ran.clear()
+    is_done, rng = threading.Event(), np.random.default_rng(seed)
+
+    def kill_now_and_then() -> None:
+        while not is_done.wait(rng.uniform(1, 4)):  # twice within one start is a sentence
+            for each in list(child._children):
+                os.kill(each.process.pid, signal.SIGKILL)
+
+    killer = threading.Thread(target=kill_now_and_then)
+    killer.start()
+    try:
+        made = onnxq.quantize(source, samples, ALL_INTEGERS, target="x86-vnni")
+    finally:
+        is_done.set()
+        killer.join()
+    assert ir.to_proto(made).graph == wanted.graph
