@@ -51,7 +51,7 @@ class DiedError(Exception):
     """The child died of a request, twice; its text says by what: "SIGABRT"."""
 
 
-class UnstartedError(DiedError):
+class UnstartedError(Exception):
     """The child died before it was ready."""
 
 
@@ -168,7 +168,10 @@ def ask(request: Request, buffers: Sequence[bytes | memoryview] = ()) -> Reply:
     with _lock:
         try:
             return _asked(request, buffers)
-        except DiedError:  # of the request, or something else killed it: a new one tells
+        except (
+            DiedError,
+            UnstartedError,
+        ):  # of the request, or something else killed it: a new one tells
             pass
         try:
             return _asked(request, buffers)

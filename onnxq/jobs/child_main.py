@@ -108,7 +108,7 @@ class Request(msgspec.Struct, frozen=True):
 
 
 class Reply(msgspec.Struct, frozen=True):
-    """What became of a request.
+    """Answer of the child to a request.
 
     Attributes:
         error: text of the exception; "": none.

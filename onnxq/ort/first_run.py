@@ -143,7 +143,7 @@ class FirstRun:
         return reply
 
     def run(self, feeds: Mapping[str, Array], outputs: Sequence[str] | None) -> Reply | None:
-        """What became of one run; None: the inputs do not go through a pipe.
+        """The child's reply on one run; None: the inputs do not go through a pipe.
 
         Raises:
             ModelError, LimitError, NoChildError: as of `open`.

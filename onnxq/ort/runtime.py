@@ -84,7 +84,11 @@ class Optimization(enum.Enum):
     ALL = ort.GraphOptimizationLevel.ORT_ENABLE_ALL
 
 
-SINGLE = Opening(int(Optimization.ALL.value), threads=1)
+def _options(threads: int | None, optimization: Optimization) -> Opening:
+    return Opening(int(optimization.value), threads)
+
+
+SINGLE = _options(1, Optimization.ALL)
 """Options of a session of one thread."""
 
 
@@ -142,12 +146,15 @@ class Session:
         self._kept: Sequence[object] = ()  # OrtValues and arrays that ONNX Runtime refers to
         self._trial = None if first_run is FirstRunIn.THIS_PROCESS else FirstRun(source)
         self._name = source.name
+        self.inputs: tuple[str, ...] = ()
+        self.types: dict[str, str] = {}
+        self.outputs: tuple[str, ...] = ()
         if self._trial is not None and not self._trial.is_known and self._opened_elsewhere():
             return
         self._open_here()
         assert self._session is not None
         self.inputs = tuple(value.name for value in self._session.get_inputs())
-        self.types: dict[str, str] = {v.name: v.type for v in self._session.get_outputs()}
+        self.types = {v.name: v.type for v in self._session.get_outputs()}
         self.outputs = tuple(self.types)
 
     def _opened_elsewhere(self) -> bool:
@@ -297,7 +304,11 @@ def open_session(
     entries = {}
     if waiting is Waiting.ASLEEP:
         entries["session.intra_op.allow_spinning"] = "0"
-    opening = Opening(int(optimization.value), threads, memory is Memory.PLANNED, entries)
+    opening = replace(
+        _options(threads, optimization),
+        has_memory_plan=memory is Memory.PLANNED,
+        entries=entries,
+    )
     folder = None
     if weights is Weights.FILES and isinstance(model, ir.Model):
         folder = folder_of_weights(model)

@@ -64,7 +64,7 @@ ENDLESS = """
         >
     }
 """
-"""Its Loop makes 2^62 steps."""
+"""The Loop makes 2^62 steps."""
 HUGE = """
     <ir_version: 8, opset_import: ["" : 17]>
     g (float[1] x, int64[1] n) => (float y) {
@@ -280,7 +280,7 @@ def conv_ahead_of_a_body() -> tuple[onnx.ModelProto, dict[str, Array]]:
 def test_nodes_of_which_onnx_runtime_aborts_go_to_float(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("onnxq.static.rewrite.keep_loadable", lambda _model: None)
     source, samples = conv_ahead_of_a_body()
-    made = onnxq.quantize(source, samples, ALL_INTEGERS, target="x86-vnni")
+    made = onnxq.quantize(source, samples, qconfig=ALL_INTEGERS, target="x86-vnni")
     assert made.verdict is not None
     assert made.verdict.left_in_float == ("Conv_a",)
 
@@ -306,7 +306,7 @@ def test_a_user_model_that_aborts_leaves_no_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_a_child_that_is_killed_at_any_moment_changes_no_file(seed: int) -> None:
     source, samples = conv_ahead_of_a_body()
-    wanted = ir.to_proto(onnxq.quantize(source, samples, ALL_INTEGERS, target="x86-vnni"))
+    wanted = ir.to_proto(onnxq.quantize(source, samples, qconfig=ALL_INTEGERS, target="x86-vnni"))
     first_run._ran.clear()
     is_done, rng = threading.Event(), np.random.default_rng(seed)
 
@@ -318,7 +318,7 @@ def test_a_child_that_is_killed_at_any_moment_changes_no_file(seed: int) -> None
     killer = threading.Thread(target=kill_now_and_then)
     killer.start()
     try:
-        made = onnxq.quantize(source, samples, ALL_INTEGERS, target="x86-vnni")
+        made = onnxq.quantize(source, samples, qconfig=ALL_INTEGERS, target="x86-vnni")
     finally:
         is_done.set()
         killer.join()

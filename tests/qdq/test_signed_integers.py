@@ -191,7 +191,7 @@ def test_what_a_body_reads_behind_a_mover_runs(mover: str, body: str, readers: s
         open_session(found, threads=1, optimization=Optimization.NONE) as plain,
     ):
         for y, wanted in zip(session.run(feeds), plain.run(feeds), strict=True):
-            np.testing.assert_allclose(y, wanted, rtol=1e-6)
+            np.testing.assert_allclose(y.astype(np.float64), wanted.astype(np.float64), rtol=1e-6)
 
 
 def branch(number: int) -> onnx.GraphProto:
@@ -211,7 +211,7 @@ def test_quantize_keeps_integers_ahead_of_what_a_body_reads() -> None:
     source = model(nodes, {"w": weights(0, 16, 16, 3)}, {"x": [1, 16, 64], "c": []})
     source.graph.input[1].type.tensor_type.elem_type = onnx.TensorProto.BOOL
     samples = {"x": weights(1, 8, 1, 16, 64), "c": np.array([0, 1] * 4, bool)}
-    quantized = onnxq.quantize(source, samples, ALL_INTEGERS, target="x86-vnni")
+    quantized = onnxq.quantize(source, samples, qconfig=ALL_INTEGERS, target="x86-vnni")
     assert quantized.verdict is not None
     assert quantized.verdict.left_in_float == ()
     assert "QuantizeLinear" in [node.op_type for node in quantized.graph]
