@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from onnxq.checking.check import Check
     from onnxq.checking.cross_check import cross_check
     from onnxq.checking.predict import predict
+    from onnxq.core.limits import limits
     from onnxq.graph.saving import save
     from onnxq.language.genai_folder import genai_folder
     from onnxq.language.quantized_cache import quantize_cache
@@ -76,6 +77,7 @@ __all__ = [
     "functional",
     "genai_folder",
     "inspect",
+    "limits",
     "metrics",
     "observers",
     "plan",
@@ -109,6 +111,7 @@ _HOMES = {
     "export": "onnxq.pytorch",
     "genai_folder": "onnxq.language.genai_folder",
     "inspect": "onnxq.report.inspection",
+    "limits": "onnxq.core.limits",
     "plan": "onnxq.static.plan",
     "predict": "onnxq.checking.predict",
     "prepare": "onnxq.static.prepare",

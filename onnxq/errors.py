@@ -10,6 +10,7 @@
     |- OutputError         9   a file that cannot be written
     |- DifferenceError    10   a named machine would compute other integers
     |- WorkerError        11   workers that died or cannot be reached, more often than it was tried
+    |- LimitError         12   a model that takes more time or memory than its bound
 
 2 is click's own code for wrong usage; a signal's is 128 + its number; `exit_codes` has them all.
 Every message says what, where, got, wanted, and what to do.
@@ -97,6 +98,12 @@ class WorkerError(OnnxqError):
     """Workers died or cannot be reached, more often than it was tried."""
 
     exit_code = 11
+
+
+class LimitError(OnnxqError):
+    """A model takes more time or memory than its bound."""
+
+    exit_code = 12
 
 
 def exit_codes() -> dict[int, str]:

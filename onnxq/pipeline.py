@@ -25,6 +25,7 @@ from onnxq.dynamic.spec import as_dtype, check_names, mapping_of
 from onnxq.errors import CalibrationError
 from onnxq.graph.canonical import canonicalize
 from onnxq.graph.io import load
+from onnxq.jobs import child
 from onnxq.ort.types_by_run import types_by_run
 from onnxq.qconfig.excluded import excluding
 from onnxq.samples import Samples, open_samples
@@ -160,6 +161,7 @@ def quantize(
             "that runs them."
         )
     aim = as_objective(objective)
+    child.begin()  # gets ready while the model is looked at
     prepared = prepare(
         model,
         qconfig,
@@ -283,6 +285,7 @@ def plan_dynamic(
     aim, mapping = as_objective(objective), excluding(mapping_of(qconfig_spec, dtype), exclude)
     beside = [] if dtype is None else notes_on_dtype(mapping, as_dtype(dtype))
     chosen = targets.resolve(target)
+    child.begin()  # gets ready while the model is looked at
     canonical = canonicalize(load(model), types_by_run)
     notes = (*canonical.notes, *check_names(canonical.model, mapping), *beside)
     sample = first_unseen(canonical.model, Check.of(check))

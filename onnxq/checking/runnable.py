@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from onnxq.checking.validation import RefusalError, refusal
 from onnxq.checking.validation_run import try_out
-from onnxq.errors import ModelError
+from onnxq.errors import LimitError, ModelError
 from onnxq.operator import Float
 from onnxq.operator.reasons import NotRun, NotTried
 from onnxq.quantized.verdict import InputSource
@@ -88,6 +88,7 @@ def _suits_not_even_float(refused: RefusalError, validation: Validation) -> bool
 
     Raises:
         ModelError: the float model does not run at all.
+        LimitError: nor does it end within the bounds that the quantized one passed.
     """
     reason = refusal(validation.source, refused.feeds)
     if (
@@ -96,6 +97,8 @@ def _suits_not_even_float(refused: RefusalError, validation: Validation) -> bool
         and not refusal(validation.source, None)
     ):
         return True
+    if reason and isinstance(refused.__cause__, LimitError):
+        raise refused.__cause__
     if reason:
         raise ModelError(
             f"the float model itself does not run on ONNX Runtime: {reason}. Repair it; or, if "

@@ -17,9 +17,9 @@ from onnxq.checking.collapse import find_collapse
 from onnxq.checking.comparison import Agreement, Comparison
 from onnxq.checking.execution import execution_in
 from onnxq.checking.output_parts import PartSums
-from onnxq.checking.validation import RefusalError
+from onnxq.checking.validation import REFUSALS, RefusalError
 from onnxq.core.memory import available_bytes
-from onnxq.errors import CalibrationError, ModelError, OnnxqError
+from onnxq.errors import OnnxqError
 from onnxq.graph.quantized import INPUTS_KEY, OUTPUTS_KEY, read_quantized_io
 from onnxq.graph.saving import saved_bytes, weight_bytes
 from onnxq.ort import runtime
@@ -100,7 +100,7 @@ def try_alone(model: QuantizedModel, batch: Batch) -> Verdict:
     try:
         with session:
             session.run(batch)
-    except CalibrationError as error:
+    except REFUSALS as error:
         raise RefusalError(error, batch) from error
     return Verdict(
         input_source=InputSource.EXAMPLES,
@@ -120,7 +120,7 @@ def _opened(model: QuantizedModel) -> tuple[runtime.Session, Execution]:
     _keep_integers(model)
     try:
         session, optimized = runtime.open_with_graph(model)
-    except ModelError as error:
+    except REFUSALS as error:
         raise RefusalError(error, None) from error
     return session, execution_in(model, optimized)
 
@@ -214,7 +214,7 @@ class _Run:
             feeds = states[0].feeds(batch)
             try:
                 y, quantized_s = self._timed(quantized, as_taken(feeds, theirs))
-            except CalibrationError as error:
+            except REFUSALS as error:
                 raise RefusalError(error, feeds) from error
             states[0].keep(y)
             self.samples += rows_of(batch)
@@ -233,6 +233,7 @@ class _Run:
             return self._more_pairs(quantized, beside, feeds)
 
     def _timed(self, session: runtime.Session, feeds: Batch) -> tuple[dict[str, Array], float]:
+        session.prove(feeds, self._names)  # ahead of the clock
         start = time.process_time()
         results = session.run(feeds, self._names)
         spent = time.process_time() - start

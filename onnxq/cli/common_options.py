@@ -1,4 +1,4 @@
-"""Options of every command, before or behind its name: -h, -v, -q, --debug."""
+"""Options of every command, before or behind its name: -h, -v, -q, --debug, --run-seconds, ..."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
+from onnxq.core.limits import DEFAULT_SECONDS, GB, current_limits, limits
 from onnxq.core.shown import shown_lines
 from onnxq.report.detail import Detail, is_quiet, showing
 from onnxq.report.wrapping import say, say_aside
@@ -53,6 +54,23 @@ def common_options(command: Command) -> Command:
             callback=_remember_debug,
             help="Show the traceback of an error.",
         ),
+        click.Option(
+            ["--run-seconds"],
+            type=click.FloatRange(min=0, min_open=True),
+            metavar="SECONDS",
+            expose_value=False,
+            callback=_bound_seconds,
+            help="Time that a model may take to open, and for its first run, in a process of its "
+            f"own: {DEFAULT_SECONDS:g}, and as much for each GB of it.",
+        ),
+        click.Option(
+            ["--run-memory"],
+            type=click.FloatRange(min=0, min_open=True),
+            metavar="GB",
+            expose_value=False,
+            callback=_bound_memory,
+            help="Memory that it may take there; by default, all that is free.",
+        ),
     ]
     return command
 
@@ -84,6 +102,16 @@ def _be_quiet(ctx: click.Context, _param: click.Parameter, given: bool) -> None:
     ctx.meta[QUIET] = True
     _refuse_both(ctx)
     ctx.with_resource(showing(Detail.QUIET))
+
+
+def _bound_seconds(ctx: click.Context, _param: click.Parameter, given: float | None) -> None:
+    if given is not None:
+        ctx.with_resource(limits(given, current_limits().memory_bytes))
+
+
+def _bound_memory(ctx: click.Context, _param: click.Parameter, given: float | None) -> None:
+    if given is not None:
+        ctx.with_resource(limits(current_limits().seconds, max(1, int(given * GB))))
 
 
 def _refuse_both(ctx: click.Context) -> None:

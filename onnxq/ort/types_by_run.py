@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx_ir as ir
 
-from onnxq.errors import CalibrationError, ModelError, UnsupportedError
+from onnxq.errors import CalibrationError, LimitError, ModelError, UnsupportedError
 from onnxq.ort.expose import expose
 from onnxq.ort.runtime import Optimization, open_session
 from onnxq.samples import input_specs
@@ -29,6 +29,8 @@ def types_by_run(
 
     A run without feeds gets ones (True for booleans), with 1 for each dimension that is not static.
     A value in a branch of an If that does not run is not in the result.
+
+    The run happens in the child process first, within its bounds.
 
     Args:
         model: names are unique over the whole model.
@@ -58,7 +60,7 @@ def types_by_run(
 def _on_ones(session: Session, model: ir.Model) -> Sequence[Array]:
     try:
         return session.run(batch_of_ones(input_specs(model)))
-    except UnsupportedError as error:
+    except (UnsupportedError, LimitError) as error:
         raise ModelError(f"types cannot be found by a run on inputs of ones: {error}") from error
     except CalibrationError as error:
         raise ModelError(

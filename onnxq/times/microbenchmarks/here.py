@@ -12,7 +12,7 @@ import numpy as np
 
 from onnxq.core.processor import processor_name
 from onnxq.operator import Precision
-from onnxq.ort.runtime import Optimization, open_session
+from onnxq.ort.runtime import FirstRunIn, Optimization, open_session
 from onnxq.ort.version import distribution
 from onnxq.targets import find
 from onnxq.targets.detection import flags_here
@@ -70,13 +70,17 @@ whose size (2 MiB) other nodes' weights and tensors have filled since the last r
 def seconds_here(link: Link, more: int, runs: int) -> tuple[float, float]:
     """Least CPU seconds of one run of the shorter model and of the longer one, in turns."""
     with (
-        open_session(link.model(link.few), threads=1, optimization=link.optimization) as few,
-        open_session(
-            link.model(link.few + more), threads=1, optimization=link.optimization
-        ) as many,
+        _opened(link, link.few) as few,
+        _opened(link, link.few + more) as many,
     ):
         rounds = [[_run(each, link) for each in (few, many)] for _ in range(runs + 1)][1:]
     return min(each[0] for each in rounds), min(each[1] for each in rounds)
+
+
+def _opened(link: Link, count: int) -> Session:
+    here = FirstRunIn.THIS_PROCESS  # a model of onnxq's own
+    model = link.model(count)
+    return open_session(model, threads=1, optimization=link.optimization, first_run=here)
 
 
 def measured(

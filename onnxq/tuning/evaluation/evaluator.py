@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from onnxq.checking.check import Check
 from onnxq.checking.static_job import StaticJob, carry_out
-from onnxq.errors import CalibrationError, ModelError
+from onnxq.errors import CalibrationError, LimitError, ModelError
 from onnxq.graph.quantized import INPUTS_KEY, OUTPUTS_KEY, read_quantized_io
 from onnxq.graph.saving import saved_bytes
 from onnxq.ort.runtime import Session, open_session
@@ -122,7 +122,10 @@ class Evaluator:
         made = self.quantized(mapping)
         try:
             return self._score(made)
-        except ModelError:  # as `quantize` does: nodes with which it does not run go to float
+        except (
+            ModelError,
+            LimitError,
+        ):  # as `quantize` does: nodes with which it does not run go to float
             return self._score(self._made(mapping, Check(self._first_batch())))
 
     @property
@@ -164,7 +167,7 @@ class Evaluator:
         made = self.quantized(mapping)
         try:
             open_session(made.model, threads=1).close()
-        except ModelError:
+        except (ModelError, LimitError):
             return self._made(mapping, Check(self._first_batch()))
         return made
 
