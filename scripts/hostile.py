@@ -67,6 +67,11 @@ def small_model(path: Path, external: str = "") -> Path:
     return path
 
 
+def _link_to_fifo(path: Path) -> None:
+    os.mkfifo(path.parent / "pipe")
+    path.symlink_to("pipe")
+
+
 def _socket(path: Path) -> None:
     socket.socket(socket.AF_UNIX).bind(str(path))
 
@@ -80,7 +85,7 @@ PLACES: dict[str, Callable[[Path], object]] = {
     "link to itself": lambda path: path.symlink_to(path),
     "link to nothing": lambda path: path.symlink_to(path.parent / "nothing"),
     "link to /dev/zero": lambda path: path.symlink_to("/dev/zero"),
-    "link to a FIFO": lambda path: (os.mkfifo(path.parent / "pipe"), path.symlink_to("pipe")),
+    "link to a FIFO": _link_to_fifo,
     "link to /proc/self/mem": lambda path: path.symlink_to("/proc/self/mem"),
 }
 NAMES = {"/dev/zero": "/dev/zero", "name of 5,000 letters": "n" * 5000, "zero byte": "a\0b"}
@@ -280,8 +285,8 @@ def call(words: tuple[str, ...], environment: Paths, log: Path, secret: Path) ->
         code = 70
         try:
             cli(prog_name="onnxq")
-        except SystemExit as end:
-            code = end.code if isinstance(end.code, int) else 1
+        except SystemExit as ended:
+            code = ended.code if isinstance(ended.code, int) else 1
         finally:
             sys.stdout.flush()
             os._exit(code)

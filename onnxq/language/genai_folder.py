@@ -115,7 +115,7 @@ def model_in(path: Path) -> Path:
     if not path.is_dir() or not config.is_file():
         return path
     try:
-        name = json.loads(config.read_text("utf-8"))["model"]["decoder"]["filename"]
+        name: str = json.loads(config.read_text("utf-8"))["model"]["decoder"]["filename"]
         found = path / name
         is_inside = found.resolve().is_relative_to(path.resolve()) and not leaves_folder(name)
         why = why_no_file(found) if is_inside else "it lies outside of the folder"

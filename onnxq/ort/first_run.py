@@ -206,4 +206,4 @@ def _part(name: str, array: Array) -> Part:
 
 def _bytes_of(array: Array) -> memoryview:
     """The array's bytes, not copied where they lie one behind the other."""
-    return memoryview(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data

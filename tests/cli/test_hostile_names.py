@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
@@ -87,7 +87,8 @@ def folder(tmp_path: Path) -> Path:
     made.mkdir()
     model(made / f"m{FILE}.onnx")
     samples = np.random.default_rng(0).standard_normal((8, 3, 8, 8)).astype(np.float32)
-    np.savez(made / "s.npz", **{name("x"): samples})
+    arrays: dict[str, Any] = {name("x"): samples}
+    np.savez(made / "s.npz", **arrays)
     return made
 
 
@@ -128,7 +129,8 @@ COMMANDS: dict[str, tuple[str, ...]] = {
 
 @pytest.fixture
 def paths(folder: Path) -> dict[str, str]:
-    np.savez(folder / "w.npz", **{name("z"): np.ones((2, 3), np.float32)})
+    arrays: dict[str, Any] = {name("z"): np.ones((2, 3), np.float32)}
+    np.savez(folder / "w.npz", **arrays)
     found = {
         "M": folder / f"m{FILE}.onnx",
         "S": folder / "s.npz",

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import zlib
 from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx_ir as ir
 import pytest
 
-from onnxq.graph import data_file, saving
+from onnxq.graph import saving
 from onnxq.graph.io import load, save
 from tests.examples import tensor_of
 
@@ -92,7 +93,7 @@ def test_no_other_file_is_removed(models: list[ir.Model], tmp_path: Path) -> Non
 def test_a_name_that_other_bytes_have_is_left_to_them(
     models: list[ir.Model], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(data_file.zlib, "crc32", lambda *_: 2**32 - 1)
+    monkeypatch.setattr(zlib, "crc32", lambda *_: 2**32 - 1)
     folder = tmp_path / "m.onnx.ffffffff.data"
     folder.mkdir()
     for n in (0, 1):

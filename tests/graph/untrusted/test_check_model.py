@@ -42,7 +42,7 @@ Change = Callable[[onnx.ModelProto], object]
 
 RESIZE = helper.make_node("Resize", ["x", "", "yes"], ["z"], mode=b"\xff")
 AXIS = helper.make_attribute("axis", 1.0)
-SCALAR = numpy_helper.from_array(np.float32(1), "w")
+SCALAR = numpy_helper.from_array(np.array(1, np.float32), "w")
 W = np.arange(16, dtype=np.float32).reshape(4, 4)
 
 
