@@ -32,7 +32,7 @@ if TYPE_CHECKING:
         targets,
     )
     from onnxq.checking.bench import bench
-    from onnxq.checking.check import Check
+    from onnxq.checking.check import Check, Repair
     from onnxq.checking.cross_check import cross_check
     from onnxq.checking.predict import predict
     from onnxq.core.limits import limits
@@ -65,6 +65,7 @@ __all__ = [
     "Check",
     "Goal",
     "QuantizedModel",
+    "Repair",
     "Samples",
     "SizeAim",
     "__version__",
@@ -100,6 +101,7 @@ __all__ = [
 
 _HOMES = {
     "Check": "onnxq.checking.check",
+    "Repair": "onnxq.checking.check",
     "Goal": "onnxq.tuning.scoring.goal",
     "QuantizedModel": "onnxq.quantized.quantized_model",
     "Samples": "onnxq.samples.samples",

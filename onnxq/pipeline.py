@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from onnxq import targets
 from onnxq.checking.check import Check
-from onnxq.checking.static_job import StaticJob, carry_out
+from onnxq.checking.static_job import StaticJob
 from onnxq.checking.with_verdict import (
     dynamic_validation,
     first_unseen,
@@ -28,6 +28,7 @@ from onnxq.graph.io import load
 from onnxq.jobs import child
 from onnxq.ort.types_by_run import types_by_run
 from onnxq.qconfig.excluded import excluding
+from onnxq.repair import carry_out_and_repair
 from onnxq.samples import Samples, open_samples
 from onnxq.static.arguments import check_prepared, check_progress
 from onnxq.static.calibrate import Statistics, calibrate
@@ -187,7 +188,7 @@ def quantize(
         return calibrate(prepared, probed, executor=executor, progress=progress), excerpt
 
     job = StaticJob(prepared, format, checked, given if can_share else None, aim, work)
-    made, _ = carry_out(job, observe)
+    made, _ = carry_out_and_repair(checked.repair, model, job, observe)
     _note(made.model, made.plan)
     _warn(made.model)
     return made.model

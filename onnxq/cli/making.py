@@ -92,6 +92,14 @@ if TYPE_CHECKING:
     help="Write the forms that were chosen: a qconfig that names every node, and gives this file.",
 )
 @click.option("--save-stats", type=PATH, help="Write the statistics.")
+@click.option(
+    "--repair",
+    default="15dB",
+    show_default=True,
+    metavar="off|DB|SECONDS",
+    help="Where the verdict is below this floor, search for something better, for as long: "
+    "off, 20dB, 30s, 20dB,30s.",
+)
 @report_option
 @json_option
 def quantize(
@@ -122,6 +130,7 @@ def quantize(
     improve: tuple[str, ...],
     workers: Workers,
     hold_apart: int | None,
+    repair: str,
 ) -> None:
     """Quantize MODEL, calibrated on SAMPLES or with --stats, and run it before it is written."""
     work, asked = Stopwatch(), Asked(check, min_sqnr, no_verdict)
@@ -135,13 +144,16 @@ def quantize(
     outputs = [output, *given(save_plan, save_qconfig, save_stats, report)]
     claim_beside(model, outputs, [*given(samples, qconfig, check, costs), *stats])
     source = load_model(model, outputs)
-    from onnxq.checking.static_job import StaticJob, carry_out
+    from onnxq.checking.check import Repair
+    from onnxq.checking.static_job import StaticJob
     from onnxq.core.atomic import write_atomically
     from onnxq.dynamic.dynamic_decision import as_objective
     from onnxq.graph.annotations import Annotations
     from onnxq.graph.saving import save
+    from onnxq.repair import carry_out_and_repair
     from onnxq.survey.survey import BesideFiles
 
+    wanted = Repair.of(repair)
     aim = as_objective(objective)
     prepared = prepare_model(
         source,
@@ -165,7 +177,7 @@ def quantize(
         return seen, excerpt
 
     job = StaticJob(prepared, file_format, to_check, None if stats else to_see, aim, work)
-    made, statistics = carry_out(job, observe)
+    made, statistics = carry_out_and_repair(wanted, source, job, observe)
     save(made.model, output, Annotations(annotations))
     if save_plan is not None:
         made.plan.save(save_plan)
