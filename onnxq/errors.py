@@ -25,7 +25,7 @@ import reprlib
 import signal
 from typing import TYPE_CHECKING, TypeVar
 
-from onnxq.core.shown import shown_lines
+from onnxq.shown import shown_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parent.parent
 # fmt: off
 ROOMS = (
-    "errors", "core", "page", "jobs", "dtypes", "qparams", "affine", "observers",
+    "shown", "errors", "core", "page", "jobs", "dtypes", "qparams", "affine", "observers",
     "targets", "operator", "operators", "catalog", "authoring", "qconfig", "graph", "quantized",
     "samples", "ort", "language", "metrics", "qdq", "times", "qtensor", "functional",
     "reference", "dynamic", "static", "weights", "checking", "report", "tuning",

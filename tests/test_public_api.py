@@ -38,7 +38,7 @@ FUNCTIONS = (
 )
 
 
-CLASSES = ("Check", "Goal", "QuantizedModel", "Samples", "SizeAim")
+CLASSES = ("Check", "Repair", "Goal", "QuantizedModel", "Samples", "SizeAim")
 
 
 def run_python(code: str) -> str:

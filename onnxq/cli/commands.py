@@ -14,10 +14,10 @@ import click
 
 from onnxq.cli.common_options import DEBUG
 from onnxq.core import signals
-from onnxq.core.shown import shown, shown_lines
 from onnxq.errors import OnnxqError, OutputError, first_line
 from onnxq.report.detail import is_quiet
 from onnxq.report.wrapping import say_aside
+from onnxq.shown import shown, shown_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 
 from onnxq.core.limits import DEFAULT_SECONDS, GB, current_limits, limits
-from onnxq.core.shown import shown_lines
 from onnxq.report.detail import Detail, is_quiet, showing
 from onnxq.report.wrapping import say, say_aside
+from onnxq.shown import shown_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -35,9 +35,9 @@ from onnxq.cli.steps import (
     load_model,
 )
 from onnxq.cli.worker_options import Workers, workers_options
-from onnxq.core.shown import shown
 from onnxq.report.detail import is_quiet
 from onnxq.report.wrapping import say
+from onnxq.shown import shown
 from onnxq.tuning.defaults import IMPROVE, MOST_RUNS
 
 if TYPE_CHECKING:

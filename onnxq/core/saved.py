@@ -30,8 +30,8 @@ from typing import Annotated, Any, ClassVar, Self
 
 from onnxq.core.atomic import write_atomically
 from onnxq.core.regular import why_no_file
-from onnxq.core.shown import shown_json
 from onnxq.errors import CalibrationError, OnnxqError
+from onnxq.shown import shown_json
 
 UNREADABLE = (
     ValueError,

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import jinja2
 
-from onnxq.core.shown import shown_lines
 from onnxq.page import wording
 from onnxq.page.charts import channels_chart, difference_bar, histogram_chart
 from onnxq.page.drawing import (
@@ -19,6 +18,7 @@ from onnxq.page.drawing import (
     precision_words,
     shortened,
 )
+from onnxq.shown import shown_lines
 
 
 @functools.cache

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from onnxq.core.saved import Saved
-from onnxq.core.shown import shown
 from onnxq.errors import VerificationError, listed
 from onnxq.page.card import card
 from onnxq.quantized.output_part import Part  # noqa: TC001  # the codec reads annotations at run time
+from onnxq.shown import shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, TextIO
 from rich.console import Console
 
 from onnxq.core.brief import size_text
-from onnxq.core.shown import shown_lines
 from onnxq.errors import counted
 from onnxq.report.detail import is_whole
 from onnxq.report.tables import print_table
 from onnxq.report.wrapping import wrapped
+from onnxq.shown import shown_lines
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -6,7 +6,7 @@ import dataclasses
 import json
 from typing import TYPE_CHECKING
 
-from onnxq.core.shown import shown_json
+from onnxq.shown import shown_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

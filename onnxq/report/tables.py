@@ -19,8 +19,8 @@ from rich.cells import cell_len
 from rich.table import Table
 from rich.text import Text
 
-from onnxq.core.shown import shown
 from onnxq.report.detail import is_whole
+from onnxq.shown import shown
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence

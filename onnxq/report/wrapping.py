@@ -15,7 +15,7 @@ import textwrap
 
 import click
 
-from onnxq.core.shown import shown_lines
+from onnxq.shown import shown_lines
 
 HANG = 2
 """Columns by which the rows behind the first are indented."""

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from onnxq.core.shown import shown
 from onnxq.errors import OutputError
 from onnxq.page.content import Head, NodePart, Page
 from onnxq.page.render import FIRST_ROWS, html_of, write_page
+from onnxq.shown import shown
 from tests.page.example_page import HOSTILE, example_page
 
 if TYPE_CHECKING:

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from onnxq.core.shown import shown, shown_json, shown_lines
 from onnxq.errors import ModelError
+from onnxq.shown import shown, shown_json, shown_lines
 
 CASES = {
     "plain": "plain",
