@@ -86,7 +86,7 @@ def _repaired(
         return f"not repaired: {str(error).splitlines()[0]}"
     then = made.model.verdict
     before, after = _worst_db(verdict), -math.inf if then is None else _worst_db(then)
-    if then is None or not after >= before + BETTER_DB:
+    if then is None or not after > before + BETTER_DB:  # -inf: what cannot be compared
         return f"not repaired: of {found.spent.runs:.0f} models that were tried none is better"
     changes = next(step.changes for step in found.steps if step.qconfig == found.qconfig)
     note = f"repaired, {before:.1f} dB -> {after:.1f} dB, by {'; '.join(changes)}"

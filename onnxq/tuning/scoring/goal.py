@@ -37,8 +37,8 @@ class Goal:
         max_runs: models that may be quantized and run over the search samples. Passes of the
             sensitivity over fewer samples count by their share.
         max_seconds: wall time after which no change is tried any more, counted from behind the
-            calibration and the times; the sensitivity, and the model that a search begins with, are
-            measured whatever they take. None: no bound.
+            calibration and the times; half of it at most is for the sensitivity. The model that a
+            search begins with is measured whatever it takes. None: no bound.
 
     Raises:
         QConfigError: a bound is no number or out of range, the objective or an algorithm is not

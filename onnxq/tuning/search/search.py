@@ -147,6 +147,13 @@ class Search:
         """Runs so far; those on fewer samples by their share."""
         return self._spent + self._evaluations.runs
 
+    def _runs_left(self) -> float:
+        """Runs that the time is enough for, by those so far."""
+        if self._goal.max_seconds is None or not self.runs:
+            return math.inf
+        spent_s = time.monotonic() - self._begun_s
+        return max(self._goal.max_seconds - spent_s, 0.0) * self.runs / max(spent_s, 1e-9)
+
     def _is_late(self) -> bool:
         most = self._goal.max_seconds
         return most is not None and time.monotonic() - self._begun_s > most
@@ -209,6 +216,7 @@ class Search:
         self, estimating: Evaluations, quantized: QuantizedAlone, layer_sets: Sequence[Layers]
     ) -> Sensitivity:
         most = min(MOST_SHARE * self._goal.max_runs, self._goal.max_runs - 1) - self._spent
+        most = min(most, MOST_SHARE * self._runs_left())
         alone = {layers.name: quantized.alone(layers) for layers in layer_sets}
         found = sensitivity_of(estimating, alone, self._executor, most)
         self._spent += found.runs
